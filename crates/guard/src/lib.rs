@@ -1,0 +1,1 @@
+//! Finds a listener, loads the programs, sets the policy, reads the counters

@@ -1,0 +1,1 @@
+//! Experiments on real kernels in network namespaces

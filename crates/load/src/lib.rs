@@ -1,0 +1,1 @@
+//! An open-loop crowd with its own TCP over AF_XDP

@@ -1,0 +1,35 @@
+//! Network namespaces named `tg-*`, with what the lab, the bench and the kernel tests do in them: run a closure or a
+//! program there, join two by a veth pair, set a sysctl, read a counter. Everything is removed on drop; what a
+//! `kill -9` left is removed by [`sweep`].
+//!
+//! It is not a general namespace library: names, addresses and neighbours are static, and links are only veth.
+//! Links are made with iproute2's `ip`, because what it did can be read back and repeated by hand.
+
+mod counters;
+mod ethtool;
+mod link;
+mod namespace;
+
+pub use counters::{CpuTimes, cpu_times, namespace_counters, softnet_dropped};
+pub use ethtool::{Offload, set_offload};
+pub use link::{VethEnd, VethPair};
+pub use namespace::{Namespace, pin_to_cpu, sweep};
+
+/// Whether kernel tests can run here: `Err` has the reason for a skip.
+///
+/// With `TIDEGATE_REQUIRE_ROOT=1` (CI) a missing privilege is a failure, not a skip.
+///
+/// # Panics
+///
+/// When CI demands root and there is none.
+pub fn root_or_reason() -> Result<(), String> {
+    if nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    let required = std::env::var("TIDEGATE_REQUIRE_ROOT").is_ok_and(|value| value == "1");
+    assert!(
+        !required,
+        "kernel tests must run here (TIDEGATE_REQUIRE_ROOT=1) but this is not root"
+    );
+    Err("skipped: needs root to make network namespaces".to_owned())
+}

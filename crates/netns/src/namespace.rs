@@ -1,0 +1,234 @@
+//! A named network namespace.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result, bail};
+use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
+use nix::unistd::Pid;
+
+const RUN_DIR: &str = "/run/netns";
+
+/// A network namespace that is deleted on drop.
+///
+/// The name is `tg-<role>-<pid>-<n>`: the process id says whose it is, so that [`sweep`] never takes a live run's.
+#[derive(Debug)]
+pub struct Namespace {
+    name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace with its loopback up.
+    ///
+    /// # Errors
+    ///
+    /// Without `ip` (iproute2) or without CAP_SYS_ADMIN.
+    pub fn create(role: &str) -> Result<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tg-{role}-{}-{number}", std::process::id());
+        ip(&["netns", "add", &name])?;
+        let namespace = Self { name };
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        Ok(namespace)
+    }
+
+    /// Name, as `ip netns list` shows it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// File to open for setns(2).
+    pub fn path(&self) -> PathBuf {
+        PathBuf::from(RUN_DIR).join(&self.name)
+    }
+
+    /// Runs `ip ARGS` in the namespace.
+    pub fn ip(&self, args: &[&str]) -> Result<()> {
+        ip(&[&["-n", self.name.as_str()], args].concat())
+    }
+
+    /// Runs `act` on a thread of its own inside the namespace and gives what it gives.
+    ///
+    /// The thread ends with the call, so that no namespace leaks into the caller's. Sockets and files opened by `act`
+    /// keep belonging to the namespace. `/proc/thread-self/net`, not `/proc/net`, is the namespace's there; sysfs
+    /// is not (it belongs to the mount), see [`Namespace::write_sysfs`].
+    ///
+    /// # Panics
+    ///
+    /// When `act` does, with its panic.
+    pub fn enter<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Result<T> {
+        let file = self.open()?;
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(move || -> Result<T> {
+                setns(&file, CloneFlags::CLONE_NEWNET)
+                    .context("enter the namespace; this needs CAP_SYS_ADMIN")?;
+                Ok(act())
+            });
+            thread
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// A command that will run in the namespace, and that the kernel ends (SIGKILL) when the caller's thread does.
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
+        let file = self.open()?;
+        let mut command = Command::new(program);
+        // SAFETY: setns and prctl are async-signal-safe system calls; nothing allocates between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                setns(&file, CloneFlags::CLONE_NEWNET)?;
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        Ok(command)
+    }
+
+    /// Reads a `net.*` sysctl, by its dotted name.
+    pub fn sysctl(&self, name: &str) -> Result<String> {
+        let path = sysctl_path(name);
+        let text = self
+            .enter(|| fs::read_to_string(&path))?
+            .with_context(|| format!("read sysctl {name}"))?;
+        Ok(text.trim().to_owned())
+    }
+
+    /// Sets a `net.*` sysctl, by its dotted name, in this namespace only.
+    pub fn set_sysctl(&self, name: &str, value: &str) -> Result<()> {
+        let path = sysctl_path(name);
+        self.enter(|| fs::write(&path, value))?
+            .with_context(|| format!("set sysctl {name} to {value}"))
+    }
+
+    /// Writes a file of the namespace's own sysfs, such as `class/net/eth0/queues/rx-0/rps_cpus`.
+    pub fn write_sysfs(&self, path: &str, value: &str) -> Result<()> {
+        // `ip netns exec` mounts the namespace's sysfs in a mount namespace of its own, which ends with the command.
+        run(Command::new("ip")
+            .args([
+                "netns",
+                "exec",
+                &self.name,
+                "sh",
+                "-c",
+                "printf %s \"$1\" > \"/sys/$2\"",
+                "sh",
+            ])
+            .args([value, path]))
+    }
+
+    fn open(&self) -> Result<File> {
+        let path = self.path();
+        File::open(&path).with_context(|| format!("open namespace {}", path.display()))
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if let Err(error) = ip(&["netns", "del", &self.name]) {
+            eprintln!("tidegate: {error:#}; remove it with: ip netns del {}", self.name);
+        }
+    }
+}
+
+/// Removes the namespaces of runs whose process is gone, and gives their names.
+pub fn sweep() -> Result<Vec<String>> {
+    let Ok(entries) = fs::read_dir(RUN_DIR) else {
+        return Ok(Vec::new());
+    };
+    let mut removed = Vec::new();
+    for entry in entries.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(owner) = owner(&name) else { continue };
+        if !PathBuf::from(format!("/proc/{owner}")).exists() {
+            ip(&["netns", "del", &name])?;
+            removed.push(name);
+        }
+    }
+    Ok(removed)
+}
+
+/// Moves the calling thread, and what it starts from now on, to one CPU.
+pub fn pin_to_cpu(cpu: usize) -> Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)
+        .with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
+    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("pin to CPU {cpu}; is it online?"))
+}
+
+fn owner(name: &str) -> Option<u32> {
+    let mut parts = name.strip_prefix("tg-")?.rsplit('-');
+    let _number: u32 = parts.next()?.parse().ok()?;
+    parts.next()?.parse().ok()
+}
+
+fn sysctl_path(name: &str) -> String {
+    format!("/proc/sys/{}", name.replace('.', "/"))
+}
+
+pub(crate) fn ip(args: &[&str]) -> Result<()> {
+    run(Command::new("ip").args(args))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command
+        .output()
+        .with_context(|| format!("start {command:?}; is iproute2 installed?"))?;
+    if !output.status.success() {
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}", stderr.trim());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn owner_is_read_from_our_names_only() {
+        assert_eq!(owner("tg-server-1234-0"), Some(1234));
+        assert_eq!(owner("tg-two-words-77-3"), Some(77));
+        assert_eq!(owner("docker-1-0"), None);
+        assert_eq!(owner("tg-by-hand"), None);
+    }
+
+    #[test]
+    fn root_namespace_is_entered_and_deleted_on_drop() {
+        if let Err(reason) = crate::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+        let namespace = Namespace::create("test").expect("create");
+        let path = namespace.path();
+        let inside = namespace
+            .enter(|| fs::read_to_string("/proc/thread-self/net/dev"))
+            .expect("enter")
+            .expect("read");
+        assert_eq!(inside.lines().count(), 3, "two header lines and lo: {inside}");
+        namespace.set_sysctl("net.ipv4.tcp_syncookies", "0").expect("set");
+        assert_eq!(namespace.sysctl("net.ipv4.tcp_syncookies").expect("get"), "0");
+        drop(namespace);
+        assert!(!path.exists(), "{} is left behind", path.display());
+    }
+
+    #[test]
+    fn root_sweep_takes_the_dead_and_leaves_the_living() {
+        if let Err(reason) = crate::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+        let living = Namespace::create("living").expect("create");
+        let mut child = Command::new("true").spawn().expect("spawn");
+        let dead = format!("tg-dead-{}-0", child.id());
+        child.wait().expect("wait");
+        ip(&["netns", "add", &dead]).expect("add");
+        let removed = sweep().expect("sweep");
+        assert!(removed.contains(&dead), "{removed:?}");
+        assert!(living.path().exists());
+    }
+}

@@ -1,0 +1,260 @@
+//! The formats that the tools write and the report reads, and nothing else: no I/O, no clock.
+//!
+//! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
+//! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
+//! were measured. `tidegate load --json` prints a [`CrowdSummary`].
+//!
+//! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
+//! What each number means is defined in `docs/measurement.md`.
+
+use std::collections::BTreeMap;
+
+use hdrhistogram::Histogram;
+use serde::{Deserialize, Serialize};
+
+/// One line of a results file.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(tag = "record", rename_all = "snake_case")]
+pub enum Record {
+    /// What was run, and where.
+    Header(Box<Header>),
+    /// The saturation rate of one server.
+    Saturation(Saturation),
+    /// One point of the grid.
+    Cell(Box<Cell>),
+}
+
+/// What was run, and where: enough to repeat it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// Name of the experiment, as in its file.
+    pub experiment: String,
+    /// One sentence that says what the experiment asks.
+    pub title: String,
+    /// The experiment file, word for word.
+    pub source: String,
+    /// Start, RFC 3339 with zone.
+    pub started: String,
+    /// The machine and its software.
+    pub environment: Environment,
+    /// Where the run departs from a plain Linux server on a NIC, one sentence each.
+    pub deviations: Vec<String>,
+}
+
+/// The machine and its software.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Environment {
+    /// `uname -sr` and the build line.
+    pub kernel: String,
+    /// CPU model, as `/proc/cpuinfo` says.
+    pub cpu: String,
+    /// Online CPUs.
+    pub cpus: usize,
+    /// Memory in MiB.
+    pub memory_mib: u64,
+    /// Program -> version.
+    pub versions: BTreeMap<String, String>,
+    /// Sysctl -> value, as the server's namespace had it.
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// The rate at which a server saturates, and how it was found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Saturation {
+    /// Name of the server, as in the experiment file.
+    pub server: String,
+    /// Highest goodput that stock Linux gave, replies/s.
+    pub rate_per_s: f64,
+    /// Every probe: offered, goodput, both per second.
+    pub probes: Vec<(f64, f64)>,
+}
+
+/// One point of the grid: one server under one policy at one offered load.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Name of the server.
+    pub server: String,
+    /// Name of the policy.
+    pub policy: String,
+    /// Offered load as a multiple of the saturation rate.
+    pub load: f64,
+    /// Which repetition, from 0.
+    pub repetition: u32,
+    /// What the crowd saw.
+    pub crowd: CrowdSummary,
+    /// Kernel counters of the server's namespace, as differences over the cell.
+    pub kernel: BTreeMap<String, u64>,
+    /// The same counters as they grew, a few times a second.
+    pub samples: Vec<Sample>,
+    /// Where the server's CPU spent the window, in shares of it.
+    pub server_cpu: CpuShares,
+    /// Where the crowd's CPU spent the window.
+    pub crowd_cpu: CpuShares,
+    /// What the guard counted, when there was one.
+    pub guard: Option<BTreeMap<String, u64>>,
+    /// Frames from the crowd lost before the server's stack: device backlog, rings.
+    pub lost_before_server: u64,
+    /// Replies lost between the server's transmit and the generator: the generator's fault.
+    pub lost_replies: u64,
+    /// Why this cell should be read with care; empty when there is no reason.
+    pub marks: Vec<String>,
+}
+
+/// Kernel counters at one moment of a cell.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// Since the crowd's start, milliseconds.
+    pub at_ms: f64,
+    /// Counter -> growth since the cell's start.
+    pub kernel: BTreeMap<String, u64>,
+    /// Accept queue of the listener, connections.
+    pub accept_qlen: Option<u64>,
+}
+
+/// Shares of one CPU's time, each 0 to 1; they sum to at most 1.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct CpuShares {
+    /// In user space.
+    pub user: f64,
+    /// In the kernel on behalf of a process.
+    pub system: f64,
+    /// In softirq: receive processing, mostly.
+    pub softirq: f64,
+    /// Idle.
+    pub idle: f64,
+    /// Taken by the hypervisor.
+    pub steal: f64,
+}
+
+/// What a crowd saw. Printed by `tidegate load --json`.
+///
+/// The *cohort* is every attempt whose intended start lies in the measured window; each of them ends in exactly one
+/// cause, so that the causes sum to `offered`. Rates and response times are of *events* in the window.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct CrowdSummary {
+    /// Length of the measured window, seconds.
+    pub window_s: f64,
+    /// Attempts that should have started, per second.
+    pub offered_per_s: f64,
+    /// Complete replies, per second.
+    pub goodput_per_s: f64,
+    /// SYNs sent, retransmissions included, per second.
+    pub syns_per_s: f64,
+    /// Cohort: every attempt of the window.
+    pub offered: u64,
+    /// Cohort: attempts whose first SYN left.
+    pub sent: u64,
+    /// Cohort: complete reply.
+    pub ok: u64,
+    /// Cohort: RST in answer to a SYN.
+    pub refused: u64,
+    /// Cohort: RST later.
+    pub reset: u64,
+    /// Cohort: the application's timeout before the handshake was complete.
+    pub timed_out_connect: u64,
+    /// Cohort: the application's timeout after it.
+    pub timed_out_response: u64,
+    /// Cohort: the reply was not what HTTP allows, or ended early.
+    pub malformed: u64,
+    /// Cohort: never started, because the generator was stopped or had no room.
+    pub not_sent: u64,
+    /// Cohort: still open when the run stopped.
+    pub unfinished: u64,
+    /// SYNs sent in the window divided by attempts started in it.
+    pub syns_per_attempt: f64,
+    /// Response time of complete replies, from the intended start.
+    pub response_ms: LatencySummary,
+    /// How long a refused client waited for its RST, from the intended start.
+    pub refusal_ms: LatencySummary,
+    /// What the generator says of itself.
+    pub generator: GeneratorHealth,
+}
+
+/// What the generator says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct GeneratorHealth {
+    /// True when the generator, not the server, was the limit. Never hidden, in any output.
+    pub limited: bool,
+    /// Why, in words; empty when not limited.
+    pub reasons: Vec<String>,
+    /// Share of attempts that started more than 1 ms late.
+    pub late_share: f64,
+    /// The latest start, milliseconds after the intended one.
+    pub late_max_ms: f64,
+    /// Frames lost in our own receive ring or for want of a buffer.
+    pub frames_lost: u64,
+    /// Frames sent and received.
+    pub frames_sent: u64,
+    /// Frames received.
+    pub frames_received: u64,
+    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1.
+    pub cpu_share: f64,
+    /// Most connections alive at once.
+    pub peak_connections: u64,
+    /// Memory per live connection, bytes: its slot, its timer and its table entry.
+    pub bytes_per_connection: u64,
+    /// How frames were received: `xdp-native`, `xdp-skb`.
+    pub receive_mode: String,
+}
+
+/// A distribution of times, in milliseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct LatencySummary {
+    /// Number of samples. All else is 0 when this is.
+    pub count: u64,
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 90th percentile.
+    pub p90: f64,
+    /// 99th percentile.
+    pub p99: f64,
+    /// 99.9th percentile.
+    pub p999: f64,
+    /// Largest.
+    pub max: f64,
+}
+
+impl LatencySummary {
+    /// Summary of a histogram of microseconds.
+    pub fn from_micros(histogram: &Histogram<u64>) -> Self {
+        if histogram.is_empty() {
+            return Self::default();
+        }
+        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        Self {
+            count: histogram.len(),
+            mean: histogram.mean() / 1e3,
+            p50: at(0.5),
+            p90: at(0.9),
+            p99: at(0.99),
+            p999: at(0.999),
+            max: histogram.max() as f64 / 1e3,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_histogram_gives_zeros_not_nan() {
+        let histogram = Histogram::<u64>::new(3).expect("3 digits is a valid precision");
+        assert_eq!(LatencySummary::from_micros(&histogram), LatencySummary::default());
+    }
+
+    #[test]
+    fn summary_is_in_milliseconds() {
+        let mut histogram = Histogram::<u64>::new(3).expect("3 digits is a valid precision");
+        histogram.record(1500).expect("auto-resizing");
+        let summary = LatencySummary::from_micros(&histogram);
+        assert_eq!(summary.count, 1);
+        assert!(
+            (summary.p50 - 1.5).abs() < 0.01,
+            "1500 us is 1.5 ms, got {}",
+            summary.p50
+        );
+    }
+}

@@ -1,0 +1,1 @@
+//! The lab's own server: event-driven, one thread

@@ -1,0 +1,1 @@
+//! A client's TCP without I/O: told the time, handed segments

@@ -1,0 +1,1 @@
+//! When attempts are meant to start: seeded schedules without a clock

@@ -1,0 +1,1 @@
+//! Time and rates with their units; what people type and what they read

@@ -1,0 +1,1 @@
+//! The decisions of kernel/verdict.h, called on the host

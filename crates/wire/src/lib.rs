@@ -1,0 +1,1 @@
+//! Ethernet, IP and TCP: bytes to meaning and back

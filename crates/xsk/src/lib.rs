@@ -1,0 +1,1 @@
+//! AF_XDP rings behind a safe API
