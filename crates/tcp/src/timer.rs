@@ -1,0 +1,152 @@
+//! When to send again: RFC 6298, and the delayed ACK.
+
+use units::Nanos;
+use wire::{Flags, Segment};
+
+use crate::{Change, Connection, Stack, State};
+
+/// How long an orphaned connection waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`).
+pub(crate) const FIN_TIMEOUT: Nanos = Nanos::from_secs(60);
+
+/// Smoothed round-trip time and its variation (RFC 6298 section 2).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RoundTrip {
+    /// When the segment that is being timed was sent; [`Nanos::MAX`] when none is.
+    timed_at: Nanos,
+    /// SRTT, microseconds; 0 before the first sample.
+    smoothed_us: u32,
+    /// RTTVAR, microseconds.
+    variation_us: u32,
+}
+
+impl RoundTrip {
+    pub(crate) fn begin(now: Nanos) -> Self {
+        Self {
+            timed_at: now,
+            smoothed_us: 0,
+            variation_us: 0,
+        }
+    }
+
+    /// Starts timing, unless a segment is being timed already.
+    pub(crate) fn start(&mut self, now: Nanos) {
+        self.timed_at = self.timed_at.min(now);
+    }
+
+    /// Karn's rule: what was sent twice is not timed.
+    pub(crate) fn abandon(&mut self) {
+        self.timed_at = Nanos::MAX;
+    }
+
+    pub(crate) fn sample(&mut self, now: Nanos) {
+        if self.timed_at == Nanos::MAX {
+            return;
+        }
+        let sample = u32::try_from(now.since(self.timed_at).as_micros())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        self.timed_at = Nanos::MAX;
+        if self.smoothed_us == 0 {
+            (self.smoothed_us, self.variation_us) = (sample, sample / 2);
+        } else {
+            self.variation_us =
+                self.variation_us - self.variation_us / 4 + self.smoothed_us.abs_diff(sample) / 4;
+            self.smoothed_us = self.smoothed_us - self.smoothed_us / 8 + sample / 8;
+        }
+    }
+
+    /// The timeout before back-off. Linux puts the floor under the variation term, not under the sum
+    /// (`__tcp_set_rto`, `tcp_rtt_estimator`, v6.18).
+    fn timeout(&self, stack: &Stack) -> Nanos {
+        if self.smoothed_us == 0 {
+            return stack.initial_rto;
+        }
+        let variation = Nanos::from_micros(4 * u64::from(self.variation_us)).max(stack.min_rto);
+        Nanos::from_micros(u64::from(self.smoothed_us)) + variation
+    }
+}
+
+impl Connection {
+    /// Does what is due at `now`: a delayed ACK, a retransmission, or the end.
+    ///
+    /// Call it when [`Connection::deadline`] has passed; calling it early does nothing.
+    pub fn on_deadline(
+        &mut self,
+        stack: &Stack,
+        stream: &[u8],
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) -> Change {
+        if self.ack_at <= now {
+            self.send_ack(stack, send);
+        }
+        if self.retransmit_at > now {
+            return Change::None;
+        }
+        match self.state {
+            State::SynSent => self.syn_timed_out(stack, now, send),
+            State::FinWait2 => self.give_up(),
+            _ => self.data_timed_out(stack, stream, now, send),
+        }
+    }
+
+    fn syn_timed_out(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Change {
+        if self.syns_sent() > stack.syn_retries {
+            return self.give_up();
+        }
+        self.round_trip.abandon();
+        self.send_syn(stack, now, send);
+        Change::None
+    }
+
+    /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN.
+    fn data_timed_out(
+        &mut self,
+        stack: &Stack,
+        stream: &[u8],
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) -> Change {
+        if u32::from(self.timeouts) >= stack.data_retries {
+            return self.give_up();
+        }
+        self.timeouts += 1;
+        self.round_trip.abandon();
+        let offset = (self.snd_una - (self.iss + 1)) as usize;
+        let rest = stream.get(offset..).unwrap_or_default();
+        let closing = matches!(self.state, State::FinWait1 | State::Closing | State::LastAck);
+        self.snd_nxt = self.snd_una;
+        let payload = &rest[..rest.len().min(usize::from(self.peer_mss))];
+        let flags = if closing && payload.len() == rest.len() {
+            Flags::ACK | Flags::FIN
+        } else {
+            Flags::ACK
+        };
+        self.send(
+            stack,
+            flags
+                | if payload.is_empty() {
+                    Flags::ACK
+                } else {
+                    Flags::PSH
+                },
+            payload,
+            send,
+        );
+        self.arm_retransmission(stack, now);
+        Change::None
+    }
+
+    fn give_up(&mut self) -> Change {
+        self.end();
+        Change::GaveUp
+    }
+
+    pub(crate) fn arm_retransmission(&mut self, stack: &Stack, now: Nanos) {
+        if self.timeouts == 0 {
+            self.round_trip.start(now);
+        }
+        let timeout = self.round_trip.timeout(stack).0 << u32::from(self.timeouts).min(9);
+        self.retransmit_at = now + Nanos(timeout.min(Nanos::from_secs(120).0)); // TCP_RTO_MAX
+    }
+}

@@ -1,0 +1,244 @@
+//! Meaning to bytes.
+
+use std::net::SocketAddr;
+
+use crate::layout::{self, ETHERNET, IPV4, IPV6, TCP};
+use crate::{Ethernet, Flags, FourTuple, Segment};
+
+const MSS_OPTION_LEN: usize = 4;
+/// Time to live and hop limit of every frame, as Linux has it (`net.ipv4.ip_default_ttl`).
+const HOPS: u8 = 64;
+
+/// Bytes that [`emit`] will write.
+pub fn frame_len(tuple: &FourTuple, segment: &Segment<'_>) -> usize {
+    let ip = if tuple.src.is_ipv4() { IPV4 } else { IPV6 };
+    ETHERNET + ip + tcp_len(segment)
+}
+
+/// Writes a frame and gives its length, with right checksums, the don't-fragment bit, IP identification 0.
+///
+/// # Panics
+///
+/// When `buffer` is shorter than [`frame_len`], or the addresses of `tuple` are of two families.
+pub fn emit(buffer: &mut [u8], ethernet: &Ethernet, tuple: &FourTuple, segment: &Segment<'_>) -> usize {
+    let len = frame_len(tuple, segment);
+    let (header, packet) = buffer[..len].split_at_mut(ETHERNET);
+    header[0..6].copy_from_slice(&ethernet.dst);
+    header[6..12].copy_from_slice(&ethernet.src);
+    let pseudo_header = match (tuple.src, tuple.dst) {
+        (SocketAddr::V4(src), SocketAddr::V4(dst)) => {
+            header[12..14].copy_from_slice(&layout::ETHERTYPE_IPV4);
+            ipv4(packet, src.ip().octets(), dst.ip().octets())
+        }
+        (SocketAddr::V6(src), SocketAddr::V6(dst)) => {
+            header[12..14].copy_from_slice(&layout::ETHERTYPE_IPV6);
+            ipv6(packet, src.ip().octets(), dst.ip().octets())
+        }
+        _ => panic!("a segment has one address family, not {tuple:?}"),
+    };
+    let tcp = &mut packet[len - ETHERNET - tcp_len(segment)..];
+    write_tcp(tcp, tuple, segment);
+    let checksum = fold(pseudo_header + sum(tcp));
+    tcp[16..18].copy_from_slice(&(!checksum).to_be_bytes());
+    len
+}
+
+/// Writes the header and gives the sum of the pseudo-header.
+fn ipv4(packet: &mut [u8], src: [u8; 4], dst: [u8; 4]) -> u64 {
+    let total_len = packet.len() as u16;
+    let header = &mut packet[..IPV4];
+    header.copy_from_slice(&[
+        0x45,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0x40,
+        0,
+        HOPS,
+        layout::PROTOCOL_TCP,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]);
+    header[2..4].copy_from_slice(&total_len.to_be_bytes());
+    header[12..16].copy_from_slice(&src);
+    header[16..20].copy_from_slice(&dst);
+    let checksum = !fold(sum(header));
+    header[10..12].copy_from_slice(&checksum.to_be_bytes());
+    sum(&src) + sum(&dst) + u64::from(layout::PROTOCOL_TCP) + u64::from(total_len) - IPV4 as u64
+}
+
+/// Writes the header and gives the sum of the pseudo-header.
+fn ipv6(packet: &mut [u8], src: [u8; 16], dst: [u8; 16]) -> u64 {
+    let payload_len = (packet.len() - IPV6) as u16;
+    let header = &mut packet[..IPV6];
+    header[..4].copy_from_slice(&[0x60, 0, 0, 0]);
+    header[4..6].copy_from_slice(&payload_len.to_be_bytes());
+    header[6] = layout::PROTOCOL_TCP;
+    header[7] = HOPS;
+    header[8..24].copy_from_slice(&src);
+    header[24..40].copy_from_slice(&dst);
+    sum(&src) + sum(&dst) + u64::from(layout::PROTOCOL_TCP) + u64::from(payload_len)
+}
+
+fn write_tcp(tcp: &mut [u8], tuple: &FourTuple, segment: &Segment<'_>) {
+    let header_len = tcp.len() - segment.payload.len();
+    let (header, payload) = tcp.split_at_mut(header_len);
+    header[0..2].copy_from_slice(&tuple.src.port().to_be_bytes());
+    header[2..4].copy_from_slice(&tuple.dst.port().to_be_bytes());
+    header[4..8].copy_from_slice(&segment.seq.0.to_be_bytes());
+    let ack = if segment.flags.has(Flags::ACK) {
+        segment.ack.0
+    } else {
+        0
+    };
+    header[8..12].copy_from_slice(&ack.to_be_bytes());
+    header[12] = ((header_len / 4) as u8) << 4;
+    header[13] = segment.flags.0;
+    header[14..16].copy_from_slice(&segment.window.to_be_bytes());
+    header[16..20].fill(0);
+    if let Some(mss) = segment.mss {
+        let [high, low] = mss.to_be_bytes();
+        header[TCP..].copy_from_slice(&[layout::OPTION_MSS, MSS_OPTION_LEN as u8, high, low]);
+    }
+    payload.copy_from_slice(segment.payload);
+}
+
+fn tcp_len(segment: &Segment<'_>) -> usize {
+    let options = if segment.mss.is_some() { MSS_OPTION_LEN } else { 0 };
+    TCP + options + segment.payload.len()
+}
+
+/// Sum of big-endian 16-bit words, the last padded with zero (RFC 1071). Fold it before use.
+fn sum(bytes: &[u8]) -> u64 {
+    let words = bytes.chunks_exact(2);
+    let odd = words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8);
+    words
+        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
+        .sum::<u64>()
+        + odd
+}
+
+fn fold(mut sum: u64) -> u16 {
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    sum as u16
+}
+
+#[cfg(test)]
+mod tests {
+    use etherparse::{PacketHeaders, TransportHeader};
+
+    use super::*;
+    use crate::{ParseError, SeqNumber, parse};
+
+    const ETHERNET_ADDRESSES: Ethernet = Ethernet {
+        src: [2, 0, 0, 0, 0, 1],
+        dst: [2, 0, 0, 0, 0, 2],
+    };
+
+    fn tuple(src: &str, dst: &str) -> FourTuple {
+        FourTuple {
+            src: src.parse().expect("valid"),
+            dst: dst.parse().expect("valid"),
+        }
+    }
+
+    fn segment(payload: &[u8]) -> Segment<'_> {
+        let flags = Flags::SYN | Flags::ACK;
+        Segment {
+            seq: SeqNumber(7),
+            ack: SeqNumber(9),
+            flags,
+            window: 512,
+            mss: Some(1460),
+            payload,
+        }
+    }
+
+    fn frame(tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
+        let mut buffer = [0xaa; 2048];
+        let len = emit(&mut buffer, &ETHERNET_ADDRESSES, tuple, &segment(payload));
+        buffer[..len].to_vec()
+    }
+
+    #[test]
+    fn emitted_frames_parse_back_and_their_checksums_hold() {
+        for tuple in [
+            tuple("10.0.0.1:1000", "10.0.0.2:80"),
+            tuple("[fd00::1]:1000", "[fd00::2]:80"),
+        ] {
+            for payload in [&b""[..], b"odd", b"even"] {
+                let frame = frame(&tuple, payload);
+                assert_eq!(parse(&frame), Ok((tuple, segment(payload))));
+                assert_checksums(&frame);
+            }
+        }
+    }
+
+    /// Against an implementation that is not ours.
+    fn assert_checksums(frame: &[u8]) {
+        let headers = PacketHeaders::from_ethernet_slice(frame).expect("a well-formed frame");
+        let Some(TransportHeader::Tcp(tcp)) = headers.transport else {
+            panic!("not TCP")
+        };
+        let payload = headers.payload.slice();
+        let expected = match headers.net.expect("an IP packet") {
+            etherparse::NetHeaders::Ipv4(ip, _) => {
+                assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+                tcp.calc_checksum_ipv4(&ip, payload).expect("short enough")
+            }
+            etherparse::NetHeaders::Ipv6(ip, _) => {
+                tcp.calc_checksum_ipv6(&ip, payload).expect("short enough")
+            }
+            other => panic!("not IP: {other:?}"),
+        };
+        assert_eq!(tcp.checksum, expected);
+    }
+
+    #[test]
+    fn every_truncation_is_an_error_and_never_a_panic() {
+        for tuple in [
+            tuple("10.0.0.1:1000", "10.0.0.2:80"),
+            tuple("[fd00::1]:1000", "[fd00::2]:80"),
+        ] {
+            let frame = frame(&tuple, b"data");
+            for len in 0..frame.len() {
+                assert!(parse(&frame[..len]).is_err(), "{len} bytes of {}", frame.len());
+            }
+        }
+    }
+
+    #[test]
+    fn fragment_is_not_parsed_as_a_segment() {
+        let mut frame = frame(&tuple("10.0.0.1:1000", "10.0.0.2:80"), b"data");
+        frame[20] = 0x20; // more fragments
+        assert_eq!(parse(&frame), Err(ParseError::Fragment));
+    }
+
+    #[test]
+    fn padding_after_the_packet_is_not_data() {
+        let mut padded = frame(&tuple("10.0.0.1:1000", "10.0.0.2:80"), b"");
+        padded.extend([0; 6]);
+        let (_, segment) = parse(&padded).expect("parses");
+        assert!(segment.payload.is_empty());
+    }
+
+    #[test]
+    fn option_of_length_zero_ends_the_options() {
+        let mut frame = frame(&tuple("10.0.0.1:1000", "10.0.0.2:80"), b"");
+        frame[54..58].copy_from_slice(&[99, 0, 5, 0xb4]);
+        let (_, segment) = parse(&frame).expect("parses");
+        assert_eq!(segment.mss, None);
+    }
+}

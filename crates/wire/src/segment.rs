@@ -1,0 +1,104 @@
+//! What a frame says.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::BitOr;
+
+use crate::SeqNumber;
+
+/// Ethernet addresses of a frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ethernet {
+    /// Sender.
+    pub src: [u8; 6],
+    /// Receiver.
+    pub dst: [u8; 6],
+}
+
+/// Addresses and ports of a segment, in its own direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct FourTuple {
+    /// Sender.
+    pub src: SocketAddr,
+    /// Receiver; the same address family as `src`.
+    pub dst: SocketAddr,
+}
+
+/// A TCP segment without its ports.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segment<'a> {
+    /// Sequence number of the first byte, or of the SYN.
+    pub seq: SeqNumber,
+    /// Acknowledgement number; means something only with [`Flags::ACK`].
+    pub ack: SeqNumber,
+    /// Control bits.
+    pub flags: Flags,
+    /// Receive window, bytes, as on the wire: not scaled.
+    pub window: u16,
+    /// Maximum segment size option, bytes.
+    pub mss: Option<u16>,
+    /// Data.
+    pub payload: &'a [u8],
+}
+
+impl Segment<'_> {
+    /// Length in sequence space: data, plus one for a SYN and one for a FIN (RFC 9293, SEG.LEN).
+    pub fn len(&self) -> u32 {
+        let controls = u32::from(self.flags.has(Flags::SYN)) + u32::from(self.flags.has(Flags::FIN));
+        self.payload.len() as u32 + controls
+    }
+
+    /// Whether the segment takes no sequence space.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// TCP control bits (RFC 9293 section 3.1).
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub struct Flags(pub u8);
+
+impl Flags {
+    /// No more data from the sender.
+    pub const FIN: Self = Self(0x01);
+    /// Synchronize sequence numbers.
+    pub const SYN: Self = Self(0x02);
+    /// Reset the connection.
+    pub const RST: Self = Self(0x04);
+    /// Push.
+    pub const PSH: Self = Self(0x08);
+    /// The acknowledgement number is significant.
+    pub const ACK: Self = Self(0x10);
+
+    /// Whether every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Letters as in tcpdump: `[S.]`, `[R]`.
+impl fmt::Debug for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let letters = [
+            (Self::FIN, 'F'),
+            (Self::SYN, 'S'),
+            (Self::RST, 'R'),
+            (Self::PSH, 'P'),
+            (Self::ACK, '.'),
+        ];
+        let set: String = letters
+            .iter()
+            .filter(|(bit, _)| self.has(*bit))
+            .map(|(_, letter)| letter)
+            .collect();
+        write!(f, "[{set}]")
+    }
+}
