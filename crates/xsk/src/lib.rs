@@ -1,1 +1,56 @@
-//! AF_XDP rings behind a safe API
+//! AF_XDP rings behind a safe API: whole Ethernet frames in and out of one queue of an interface, without the kernel's
+//! stack, and the program that decides which received frames those are.
+//!
+//! It is not a general AF_XDP library: one socket, queue 0, its own memory, frames of at most one buffer ([`FRAME_SIZE`]; to
+//! receive, [`MAX_RECEIVED`]), no shared memory between sockets, no metadata, no multi-buffer frames. It parses no frame and
+//! computes no checksum.
+//!
+//! ```no_run
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::time::Duration;
+//! use xsk::{Config, Mode, Socket, Steer};
+//!
+//! let mut socket = Socket::open(&Config {
+//!     ifindex: 3,
+//!     interface: "eth0".to_owned(),
+//!     mode: Mode::Auto,
+//!     rx_frames: 65_536,
+//!     tx_frames: 4_096,
+//!     steer: Steer { server: "10.0.0.1:80".parse()?, clients: ("10.1.0.0".parse()?, 16) },
+//! })?;
+//! let Socket { rx, tx, .. } = &mut socket;
+//! rx.wait(Duration::from_millis(10))?;
+//! rx.receive(64, |frame| {
+//!     tx.transmit(|buffer| {
+//!         buffer[..frame.len()].copy_from_slice(frame);
+//!         frame.len()
+//!     });
+//! });
+//! tx.flush()?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls; `rx.rs` and `tx.rs` say
+//! whose a frame is when they touch it.
+
+pub mod echo;
+mod error;
+mod program;
+mod rate;
+mod ring;
+mod rx;
+mod socket;
+mod statistics;
+mod steer;
+mod sys;
+mod tx;
+
+pub use error::Error;
+pub use rate::{SendRate, raw_send_rate};
+pub use ring::FRAME_SIZE;
+pub use rx::Rx;
+pub use socket::{Config, MAX_RECEIVED, Mode, Socket};
+pub use statistics::Statistics;
+pub use steer::Steer;
+pub use tx::Tx;

@@ -1,0 +1,112 @@
+//! What can go wrong when a socket is opened.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use crate::socket::MAX_RECEIVED;
+
+/// A socket could not be opened, or its benchmark peer not be attached.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The prefix of the clients cannot hold a peer of the server.
+    #[error("steer frames from {server} to {address}/{prefix}: {reason}")]
+    Steer {
+        /// The server asked for.
+        server: SocketAddr,
+        /// The clients' network address.
+        address: IpAddr,
+        /// Its prefix length, bits.
+        prefix: u8,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A ring needs a power of two.
+    #[error("make the {ring} ring of {frames} frames: the number must be a power of two, 64 to 2^20")]
+    RingSize {
+        /// `rx` or `tx`.
+        ring: &'static str,
+        /// The size asked for.
+        frames: u32,
+    },
+    /// The kernel refused a program, or the caller may not load any.
+    #[error("load kernel/{program}: {source}; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF")]
+    Load {
+        /// Source file of the program.
+        program: &'static str,
+        /// What libbpf said.
+        source: libbpf_rs::Error,
+    },
+    /// No AF_XDP here, or not for the caller.
+    #[error("open an AF_XDP socket: {0}; this needs CAP_NET_RAW and a kernel with CONFIG_XDP_SOCKETS")]
+    Open(io::Error),
+    /// The memory for the frames could not be had or locked.
+    #[error(
+        "register {bytes} bytes for frames: {source}; raise the locked memory limit (`ulimit -l`), run with CAP_IPC_LOCK, or ask \
+         for fewer frames"
+    )]
+    Memory {
+        /// Size asked for, bytes.
+        bytes: usize,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// A ring could not be made or mapped.
+    #[error("make the AF_XDP rings: {0}")]
+    Rings(io::Error),
+    /// There is no such interface in this network namespace.
+    #[error(
+        "read the MTU of interface {interface}: {source}; `ip link` lists the interfaces of this network namespace"
+    )]
+    Interface {
+        /// Name asked for.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// Full-size frames would not fit into a buffer and be lost.
+    #[error(
+        "receive from interface {interface}: its MTU {mtu} is too large, frames of more than {MAX_RECEIVED} bytes would be lost; \
+         lower it: ip link set {interface} mtu 1500"
+    )]
+    Mtu {
+        /// Interface name.
+        interface: String,
+        /// Its MTU, bytes.
+        mtu: u32,
+    },
+    /// Another socket has the queue, and kept it.
+    #[error(
+        "bind to queue 0 of interface {interface}: device or resource busy; another AF_XDP socket has it"
+    )]
+    Busy {
+        /// Interface name.
+        interface: String,
+    },
+    /// The interface has no queue 0, is gone, or its driver cannot.
+    #[error(
+        "bind to queue 0 of interface {interface}: {source}; is it up, and has it receive and transmit queues?"
+    )]
+    Bind {
+        /// Interface name.
+        interface: String,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The steering program could not be attached; another program may be.
+    #[error(
+        "attach steer to interface {interface}: {source}; see `ip link show {interface}` for a program that is in the way, or use \
+         the generic mode if the driver has no XDP"
+    )]
+    Attach {
+        /// Interface name.
+        interface: String,
+        /// What the kernel said.
+        source: bpf::AttachError,
+    },
+    /// The benchmark peer could not be attached.
+    #[error("attach the echo: {0}")]
+    Echo(bpf::AttachError),
+    /// The program's maps could not be used.
+    #[error("connect the socket to its program: {0}")]
+    Map(libbpf_rs::Error),
+}

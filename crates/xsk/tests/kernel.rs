@@ -1,0 +1,460 @@
+//! Sockets on real veth pairs. Each test has namespaces of its own.
+
+use std::net::UdpSocket;
+use std::time::{Duration, Instant};
+
+use bpf::Hook;
+use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
+use netns::{Namespace, Offload, VethEnd, VethPair, set_offload};
+use xsk::echo::{BODY, Echo};
+use xsk::{Config, Error, Mode, Socket, Steer};
+
+const SERVER: [u8; 4] = [10, 0, 0, 1];
+const CLIENT: [u8; 4] = [10, 1, 0, 5];
+const CLIENT_PORT: u16 = 1000;
+
+/// A crowd and a server, each in its namespace, joined by a veth pair.
+struct Link {
+    pair: VethPair,
+    crowd: Namespace,
+    server: Namespace,
+}
+
+impl Link {
+    fn create() -> Self {
+        let crowd = Namespace::create("crowd").expect("namespace");
+        let server = Namespace::create("server").expect("namespace");
+        let pair = VethPair::create(&crowd, "crowd0", &server, "server0").expect("veth");
+        Self { pair, crowd, server }
+    }
+
+    /// A socket on the crowd's end, for what the server sends.
+    fn crowd_socket(&self, mode: Mode, rx_frames: u32) -> Socket {
+        open(&self.crowd, &self.crowd_config(mode, rx_frames)).expect("open the crowd's socket")
+    }
+
+    fn crowd_config(&self, mode: Mode, rx_frames: u32) -> Config {
+        let steer = Steer {
+            server: (SERVER, 80).into(),
+            clients: ([10, 1, 0, 0].into(), 16),
+        };
+        config(&self.pair.a, mode, rx_frames, steer)
+    }
+
+    /// A socket on the server's end, for what [`CLIENT`] sends.
+    fn server_socket(&self, mode: Mode, rx_frames: u32) -> Socket {
+        let steer = Steer {
+            server: (CLIENT, CLIENT_PORT).into(),
+            clients: (SERVER.into(), 32),
+        };
+        open(&self.server, &config(&self.pair.b, mode, rx_frames, steer)).expect("open the server's socket")
+    }
+
+    fn to_server(&self) -> etherparse::PacketBuilderStep<etherparse::Ethernet2Header> {
+        PacketBuilder::ethernet2(self.pair.a.mac, self.pair.b.mac)
+    }
+
+    fn to_crowd(&self) -> etherparse::PacketBuilderStep<etherparse::Ethernet2Header> {
+        PacketBuilder::ethernet2(self.pair.b.mac, self.pair.a.mac)
+    }
+
+    /// A segment from the server to [`CLIENT`] with this data.
+    fn reply(&self, data: &[u8]) -> Vec<u8> {
+        let builder = self.to_crowd().ipv4(SERVER, CLIENT, 64);
+        frame(builder.tcp(80, CLIENT_PORT, 1, 1024), data)
+    }
+}
+
+fn config(end: &VethEnd, mode: Mode, rx_frames: u32, steer: Steer) -> Config {
+    Config {
+        ifindex: end.ifindex,
+        interface: end.name.clone(),
+        mode,
+        rx_frames,
+        tx_frames: 256,
+        steer,
+    }
+}
+
+fn open(namespace: &Namespace, config: &Config) -> Result<Socket, Error> {
+    namespace
+        .enter(|| Socket::open(config))
+        .expect("enter the namespace")
+}
+
+fn frame<T>(builder: etherparse::PacketBuilderStep<T>, data: &[u8]) -> Vec<u8>
+where
+    etherparse::PacketBuilderStep<T>: Build,
+{
+    builder.build(data)
+}
+
+/// The transports that these tests build.
+trait Build {
+    fn build(self, data: &[u8]) -> Vec<u8>;
+}
+
+impl Build for etherparse::PacketBuilderStep<TcpHeader> {
+    fn build(self, data: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes, data).expect("build a segment");
+        bytes
+    }
+}
+
+impl Build for etherparse::PacketBuilderStep<etherparse::UdpHeader> {
+    fn build(self, data: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.write(&mut bytes, data).expect("build a datagram");
+        bytes
+    }
+}
+
+fn send(socket: &mut Socket, frame: &[u8]) {
+    let queued = socket.tx.transmit(|buffer| {
+        buffer[..frame.len()].copy_from_slice(frame);
+        frame.len()
+    });
+    assert!(queued, "a buffer is free");
+    assert_eq!(socket.tx.flush().expect("flush"), 1, "the kernel takes it");
+}
+
+/// Receives until `count` frames are here, at most a second.
+fn receive(socket: &mut Socket, count: usize) -> Vec<Vec<u8>> {
+    let start = Instant::now();
+    let mut frames = Vec::new();
+    while frames.len() < count && start.elapsed() < Duration::from_secs(1) {
+        socket.rx.wait(Duration::from_millis(10)).expect("wait");
+        socket.rx.receive(64, |frame| frames.push(frame.to_vec()));
+    }
+    frames
+}
+
+/// The only frame that arrives.
+fn receive_one(socket: &mut Socket) -> Vec<u8> {
+    let mut frames = receive(socket, 1);
+    assert_eq!(frames.len(), 1, "one frame arrives");
+    frames.remove(0)
+}
+
+macro_rules! need_root {
+    () => {
+        if let Err(reason) = netns::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+    };
+}
+
+#[test]
+fn root_frames_arrive_byte_for_byte() {
+    need_root!();
+    for (mode, expected) in [(Mode::Auto, Mode::Generic), (Mode::Native, Mode::Native)] {
+        let link = Link::create();
+        let mut crowd = link.crowd_socket(mode, 256);
+        let mut server = link.server_socket(mode, 256);
+        assert_eq!(crowd.mode(), expected);
+        for len in [0, 1, 6, 512, 1459, 1460] {
+            let data: Vec<u8> = (0..len).map(|n| n as u8).collect();
+            let request = link
+                .to_server()
+                .ipv4(CLIENT, SERVER, 64)
+                .tcp(CLIENT_PORT, 80, 7, 9);
+            let request = frame(request, &data);
+            send(&mut crowd, &request);
+            assert_eq!(receive_one(&mut server), request, "{mode:?}, to the server");
+            let reply = link.reply(&data);
+            send(&mut server, &reply);
+            assert_eq!(receive_one(&mut crowd), reply, "{mode:?}, to the crowd");
+        }
+        let statistics = crowd.statistics().expect("statistics");
+        assert_eq!(
+            (statistics.steered, statistics.lost(), statistics.tx_invalid),
+            (6, 0, 0)
+        );
+    }
+}
+
+#[test]
+fn root_only_steered_frames_are_received_and_others_reach_the_kernel() {
+    need_root!();
+    let link = Link::create();
+    link.crowd
+        .ip(&["addr", "add", "10.2.0.2/32", "dev", "crowd0"])
+        .expect("address");
+    link.crowd
+        .ip(&["route", "add", "10.0.0.0/8", "dev", "crowd0"])
+        .expect("route");
+    let kernel = link
+        .crowd
+        .enter(|| UdpSocket::bind("10.2.0.2:53"))
+        .expect("enter")
+        .expect("bind");
+    kernel
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .expect("timeout");
+    let mut crowd = link.crowd_socket(Mode::Auto, 256);
+    let mut server = link.server_socket(Mode::Auto, 256);
+    let before = crowd.statistics().expect("statistics");
+
+    let other =
+        |builder: etherparse::PacketBuilderStep<etherparse::IpHeaders>| frame(builder.tcp(80, 1, 1, 1), b"");
+    let passed = [
+        frame(link.to_crowd().ipv4(SERVER, CLIENT, 64).tcp(81, 1, 1, 1), b""),
+        other(link.to_crowd().ipv4([10, 0, 0, 2], CLIENT, 64)),
+        other(link.to_crowd().ipv4(SERVER, [10, 2, 0, 2], 64)),
+        other(link.to_crowd().ipv6([1; 16], [2; 16], 64)),
+        frame(link.to_crowd().ipv4(SERVER, CLIENT, 64).udp(80, 1), b""),
+        link.reply(b"")[..40].to_vec(),
+        frame(
+            link.to_crowd().ipv4(SERVER, [10, 2, 0, 2], 64).udp(99, 53),
+            b"hello",
+        ),
+    ];
+    for frame in &passed {
+        send(&mut server, frame);
+    }
+    let steered = link.reply(b"crowd");
+    send(&mut server, &steered);
+
+    assert_eq!(receive_one(&mut crowd), steered);
+    assert_eq!(crowd.rx.receive(64, |_| ()), 0, "nothing else is the crowd's");
+    let mut datagram = [0; 16];
+    assert_eq!(
+        kernel.recv(&mut datagram).expect("the kernel got the datagram"),
+        5
+    );
+    let after = crowd.statistics().expect("statistics");
+    assert_eq!(after.steered - before.steered, 1);
+    assert_eq!(after.passed - before.passed, passed.len() as u64);
+}
+
+#[test]
+fn root_ipv6_frames_are_steered_by_address_and_port() {
+    need_root!();
+    let link = Link::create();
+    let (mut server_address, mut client) = ([0; 16], [0; 16]);
+    (server_address[0], client[0], client[7], client[15]) = (0xfd, 0xfd, 1, 9);
+    let steer = Steer {
+        server: (server_address, 80).into(),
+        clients: (client.into(), 64),
+    };
+    let mut crowd = open(&link.crowd, &config(&link.pair.a, Mode::Auto, 64, steer)).expect("open");
+    let mut server = link.server_socket(Mode::Auto, 64);
+    let ours = frame(
+        link.to_crowd().ipv6(server_address, client, 64).tcp(80, 1, 1, 1),
+        b"six",
+    );
+    let mut stranger = client;
+    stranger[7] = 2;
+    for frame in [
+        frame(
+            link.to_crowd()
+                .ipv6(server_address, stranger, 64)
+                .tcp(80, 1, 1, 1),
+            b"",
+        ),
+        link.reply(b"four"),
+    ] {
+        send(&mut server, &frame);
+    }
+    send(&mut server, &ours);
+    assert_eq!(receive_one(&mut crowd), ours);
+    assert_eq!(crowd.statistics().expect("statistics").steered, 1);
+}
+
+#[test]
+fn root_rings_that_wrap_many_times_lose_and_reorder_nothing() {
+    need_root!();
+    const FRAMES: u64 = 100_000;
+    let link = Link::create();
+    let mut crowd = link.crowd_socket(Mode::Auto, 256);
+    let mut server = link.server_socket(Mode::Auto, 64);
+    let template = link.reply(&[0; 8]);
+    let number_at = template.len() - 8;
+    let (mut sent, mut expected) = (0, 0);
+    while expected < FRAMES {
+        while sent < FRAMES
+            && sent - expected < 200
+            && server.tx.transmit(|buffer| {
+                buffer[..template.len()].copy_from_slice(&template);
+                buffer[number_at..template.len()].copy_from_slice(&u64::to_be_bytes(sent));
+                template.len()
+            })
+        {
+            sent += 1;
+        }
+        server.tx.flush().expect("flush");
+        let received = crowd.rx.receive(77, |frame| {
+            let number = frame[number_at..].try_into().expect("eight bytes");
+            assert_eq!(u64::from_be_bytes(number), expected, "in order, none missing");
+            expected += 1;
+        });
+        assert!(received > 0, "{expected} of {sent} arrived");
+    }
+    assert_eq!(crowd.statistics().expect("statistics").lost(), 0);
+    assert_eq!(
+        server.tx.transmit_room(),
+        256,
+        "all buffers to send from are back"
+    );
+}
+
+#[test]
+fn root_sleeping_reader_with_a_small_ring_loses_frames_and_counts_them() {
+    need_root!();
+    let link = Link::create();
+    let mut crowd = link.crowd_socket(Mode::Auto, 64);
+    let mut server = link.server_socket(Mode::Auto, 64);
+    let frame = link.reply(b"");
+    for _ in 0..1000 {
+        send(&mut server, &frame);
+    }
+    let received = receive(&mut crowd, 1000).len() as u64;
+    let statistics = crowd.statistics().expect("statistics");
+    assert_eq!(received, 64, "what the ring holds");
+    assert_eq!(statistics.steered, 1000);
+    assert_eq!(statistics.lost(), 1000 - received);
+    send(&mut server, &frame);
+    assert_eq!(receive_one(&mut crowd), frame, "it recovers");
+}
+
+#[test]
+fn root_socket_is_reopened_at_once() {
+    need_root!();
+    let link = Link::create();
+    let mut server = link.server_socket(Mode::Auto, 64);
+    for _ in 0..5 {
+        let mut crowd = link.crowd_socket(Mode::Auto, 64);
+        let frame = link.reply(b"again");
+        send(&mut server, &frame);
+        assert_eq!(receive_one(&mut crowd), frame);
+    }
+}
+
+#[test]
+fn root_socket_that_cannot_be_opened_says_what_and_why() {
+    need_root!();
+    let link = Link::create();
+    let refused = |config: &Config| {
+        open(&link.crowd, config)
+            .err()
+            .map(|error| error.to_string())
+            .expect("refused")
+    };
+    let good = link.crowd_config(Mode::Auto, 64);
+
+    let no_interface = refused(&Config {
+        interface: "none0".to_owned(),
+        ..good.clone()
+    });
+    assert!(no_interface.contains("none0"), "{no_interface}");
+    let odd = refused(&Config {
+        rx_frames: 100,
+        ..good.clone()
+    });
+    assert!(odd.contains("rx ring of 100"), "{odd}");
+    let first = open(&link.crowd, &good).expect("the first");
+    let second = refused(&good);
+    assert!(second.contains("crowd0") && second.contains("busy"), "{second}");
+    drop(first);
+    link.crowd
+        .ip(&["link", "set", "crowd0", "mtu", "9000"])
+        .expect("mtu");
+    let large = refused(&good);
+    assert!(large.contains("MTU 9000"), "{large}");
+}
+
+#[test]
+fn root_dropped_socket_leaves_no_program_behind() {
+    need_root!();
+    let link = Link::create();
+    for mode in [Mode::Generic, Mode::Native] {
+        drop(link.crowd_socket(mode, 64));
+        let hook = if mode == Mode::Generic {
+            Hook::XdpNative
+        } else {
+            Hook::XdpGeneric
+        };
+        let free = link
+            .crowd
+            .enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop))
+            .expect("enter");
+        assert!(free.is_ok(), "{mode:?}: {free:?}");
+    }
+}
+
+#[test]
+fn root_echo_answers_handshake_request_and_close_with_right_checksums() {
+    need_root!();
+    for (crowd_mode, echo_hook) in [
+        (Mode::Native, Hook::XdpNative),
+        (Mode::Generic, Hook::XdpNative),
+        (Mode::Generic, Hook::XdpGeneric),
+    ] {
+        let link = Link::create();
+        if crowd_mode == Mode::Generic && echo_hook == Hook::XdpNative {
+            set_offload(&link.crowd, "crowd0", Offload::GenericReceive, true).expect("GRO");
+        }
+        let echo = link
+            .server
+            .enter(|| Echo::attach(link.pair.b.ifindex, 80, echo_hook))
+            .expect("enter")
+            .expect("attach");
+        let mut crowd = link.crowd_socket(crowd_mode, 256);
+        let segment = |seq| {
+            link.to_server()
+                .ipv4(CLIENT, SERVER, 64)
+                .tcp(CLIENT_PORT, 80, seq, 1024)
+        };
+        let mss = segment(100).syn().options_raw(&[2, 4, 5, 0xb4]).expect("options");
+
+        send(&mut crowd, &frame(mss, b""));
+        let (syn_ack, body) = parse(&receive_one(&mut crowd));
+        assert!(syn_ack.syn && syn_ack.ack && !syn_ack.fin && body.is_empty());
+        assert_eq!(syn_ack.acknowledgment_number, 101);
+        let ours = syn_ack.sequence_number.wrapping_add(1);
+
+        send(&mut crowd, &frame(segment(101).ack(ours), b""));
+        send(
+            &mut crowd,
+            &frame(segment(101).ack(ours).psh(), b"GET / HTTP/1.1\r\n\r\n"),
+        );
+        let (reply, body) = parse(&receive_one(&mut crowd));
+        assert!(reply.ack && reply.psh && !reply.syn && !reply.fin);
+        assert_eq!(
+            (reply.sequence_number, reply.acknowledgment_number),
+            (ours, 101 + 18)
+        );
+        assert!(body.starts_with(b"HTTP/1.1 200 OK\r\n") && body.ends_with(BODY));
+
+        let after = ours.wrapping_add(body.len() as u32);
+        send(&mut crowd, &frame(segment(119).ack(after).fin(), b""));
+        let (fin, body) = parse(&receive_one(&mut crowd));
+        assert!(fin.fin && fin.ack && body.is_empty());
+        assert_eq!((fin.sequence_number, fin.acknowledgment_number), (after, 120));
+        send(&mut crowd, &frame(segment(120).rst(), b""));
+
+        let counters = echo.counters().expect("counters");
+        assert_eq!((counters.syns, counters.requests, counters.fins), (1, 1, 1));
+        assert_eq!((counters.silent, counters.failed), (2, 0));
+    }
+}
+
+/// The TCP header and data of a frame from the server to the client, checksums and addresses verified.
+fn parse(frame: &[u8]) -> (TcpHeader, Vec<u8>) {
+    let sliced = SlicedPacket::from_ethernet(frame).expect("parse");
+    let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net else {
+        panic!("not IPv4: {sliced:?}");
+    };
+    let ip = ip.header().to_header();
+    assert_eq!(ip.header_checksum, ip.calc_header_checksum());
+    assert_eq!((ip.source, ip.destination), (SERVER, CLIENT));
+    let Some(TransportSlice::Tcp(tcp)) = &sliced.transport else {
+        panic!("not TCP: {sliced:?}");
+    };
+    let header = tcp.to_header();
+    assert_eq!((header.source_port, header.destination_port), (80, CLIENT_PORT));
+    let checksum = header.calc_checksum_ipv4(&ip, tcp.payload()).expect("checksum");
+    assert_eq!(header.checksum, checksum);
+    (header, tcp.payload().to_vec())
+}

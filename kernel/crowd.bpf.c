@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Gives the crowd its frames: TCP from the server under test to one of the crowd's addresses goes to the AF_XDP socket
+ * of the queue it came in on, everything else goes on to the kernel.
+ *
+ * A crowd's frame that no socket takes is dropped and counted, never passed: the kernel, were it to own the address,
+ * would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension headers and fragments are not the crowd's: its
+ * servers send none.
+ */
+typedef unsigned char __u8;
+typedef unsigned short __u16;
+typedef unsigned int __u32;
+typedef unsigned long long __u64;
+typedef int __s32;
+typedef long long __s64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u32 __wsum;
+typedef _Bool bool;
+enum { false, true };
+
+/* include/uapi/linux/bpf.h; declared here because it needs <asm/types.h>, which is not where clang -target bpf looks. */
+enum {
+	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_REDIRECT = 4,
+};
+enum {
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_XSKMAP = 17,
+};
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
+};
+
+struct ethhdr {
+	__u8 h_dest[6];
+	__u8 h_source[6];
+	__be16 h_proto;
+};
+
+struct iphdr {
+	__u8 version_ihl;	/* 0x45: version 4, five words, so no options */
+	__u8 tos;
+	__be16 tot_len;
+	__be16 id;
+	__be16 frag_off;
+	__u8 ttl;
+	__u8 protocol;
+	__u16 check;
+	__be32 saddr;
+	__be32 daddr;
+};
+
+struct ipv6hdr {
+	__be32 version_class_flow;
+	__be16 payload_len;
+	__u8 nexthdr;
+	__u8 hop_limit;
+	__be32 saddr[4];
+	__be32 daddr[4];
+};
+
+struct tcphdr {
+	__be16 source;
+	__be16 dest;
+	__be32 seq;
+	__be32 ack_seq;
+	__u8 doff;		/* header length in words, upper four bits */
+	__u8 flags;
+	__be16 window;
+	__u16 check;
+	__be16 urg_ptr;
+};
+
+#define ETH_P_IP	0x0800
+#define ETH_P_IPV6	0x86dd
+#define IPPROTO_TCP	6
+#define IP_FRAGMENT	0x3fff	/* more fragments, or an offset */
+
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+/* Fixed at load. Addresses in network byte order; an IPv4 address is in word 0. */
+const volatile bool ipv6;
+const volatile __be32 server_address[4];
+const volatile __be16 server_port;
+const volatile __be32 client_network[4];	/* bits outside client_mask are zero */
+const volatile __be32 client_mask[4];		/* all zero: every address is a client's */
+
+/* Frames, per CPU. */
+struct crowd_counters {
+	__u64 steered;		/* handed to the AF_XDP socket, which may yet lose them: see its own statistics */
+	__u64 passed;		/* not the crowd's, left to the kernel */
+	__u64 unclaimed;	/* the crowd's, dropped because no socket serves their queue */
+};
+
+_Static_assert(sizeof(struct crowd_counters) == 3 * sizeof(__u64), "no padding: user space copies raw bytes");
+
+#define MAX_QUEUES 64	/* only queue 0 gets a socket; the others are here to be found empty */
+
+struct {
+	__uint(type, BPF_MAP_TYPE_XSKMAP);
+	__uint(max_entries, MAX_QUEUES);
+	__type(key, __u32);
+	__type(value, __u32);
+} sockets SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct crowd_counters);
+} counters SEC(".maps");
+
+static bool is_from_server_port(const struct tcphdr *tcp, const void *end)
+{
+	return (const void *)(tcp + 1) <= end && tcp->source == server_port;
+}
+
+static bool is_crowd_ipv4(const struct iphdr *ip, const void *end)
+{
+	if ((const void *)(ip + 1) > end || ip->version_ihl != 0x45 || ip->protocol != IPPROTO_TCP)
+		return false;
+	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
+		return false;
+	if (ip->saddr != server_address[0] || (ip->daddr & client_mask[0]) != client_network[0])
+		return false;
+	return is_from_server_port((const struct tcphdr *)(ip + 1), end);
+}
+
+static bool is_crowd_ipv6(const struct ipv6hdr *ip, const void *end)
+{
+	if ((const void *)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP)
+		return false;
+	for (int word = 0; word < 4; word++) {
+		if (ip->saddr[word] != server_address[word])
+			return false;
+		if ((ip->daddr[word] & client_mask[word]) != client_network[word])
+			return false;
+	}
+	return is_from_server_port((const struct tcphdr *)(ip + 1), end);
+}
+
+static bool is_crowd(const struct xdp_md *ctx)
+{
+	const void *end = (const void *)(long)ctx->data_end;
+	const struct ethhdr *eth = (const void *)(long)ctx->data;
+
+	if ((const void *)(eth + 1) > end)
+		return false;
+	if (ipv6)
+		return eth->h_proto == bpf_htons(ETH_P_IPV6) && is_crowd_ipv6((const void *)(eth + 1), end);
+	return eth->h_proto == bpf_htons(ETH_P_IP) && is_crowd_ipv4((const void *)(eth + 1), end);
+}
+
+static struct crowd_counters *this_cpu_counters(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&counters, &zero);
+}
+
+static int give_to_socket(const struct xdp_md *ctx, struct crowd_counters *count)
+{
+	long action = bpf_redirect_map(&sockets, ctx->rx_queue_index, XDP_DROP);
+
+	if (action == XDP_REDIRECT)
+		count->steered++;
+	else
+		count->unclaimed++;
+	return action;
+}
+
+SEC("xdp")
+int steer(struct xdp_md *ctx)
+{
+	struct crowd_counters *count = this_cpu_counters();
+
+	if (!count)	/* cannot be: the array has the entry; the verifier does not know */
+		return XDP_PASS;
+	if (is_crowd(ctx))
+		return give_to_socket(ctx, count);
+	count->passed++;
+	return XDP_PASS;
+}
+
+char _license[] SEC("license") = "GPL";
