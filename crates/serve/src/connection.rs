@@ -1,0 +1,267 @@
+//! One connection: what has been read, what is still to be sent, what it waits for.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use nix::sys::socket::{Shutdown, shutdown};
+
+use crate::cpu;
+use crate::reply::{Kind, Replies, Reply};
+use crate::request::{self, MAX_HEAD, Parsed, Request};
+use crate::server::Totals;
+use crate::sys;
+
+/// Most bytes that we read and throw away after a refusal, so that the client can still read why.
+const MAX_LINGER: usize = 64 * 1024;
+
+/// An accepted connection.
+///
+/// Replies are sent as they are made, so at most one is unfinished; while it is, nothing is read, and a client that
+/// sends requests without reading replies is stopped by TCP's own window.
+pub(crate) struct Connection {
+    socket: OwnedFd,
+    /// Read, not yet served: the start of a request, or requests behind an unfinished reply. At most a head that is
+    /// not complete and one [`Scratch`]. Empty, without memory, whenever the client waits or thinks.
+    input: Vec<u8>,
+    /// Bytes of a request body that are still to be thrown away.
+    body_left: u64,
+    unfinished: Option<Unfinished>,
+    phase: Phase,
+}
+
+/// What the connections of a server share.
+pub(crate) struct Desk {
+    pub(crate) replies: Replies,
+    pub(crate) cpu_time: Duration,
+    pub(crate) totals: Totals,
+}
+
+/// Where a read lands; shared by all connections, so that an idle one owns no buffer.
+pub(crate) type Scratch = [u8; MAX_HEAD];
+
+/// What must happen before the connection can go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// More input.
+    Read,
+    /// Room in the send buffer.
+    Write,
+    /// Nothing: drop it.
+    Close,
+}
+
+/// The part of a reply that the send buffer did not take.
+#[derive(Clone, Copy)]
+struct Unfinished {
+    kind: Kind,
+    sent: usize,
+    end: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Requests are served.
+    Open,
+    /// The client asked for the end: close once the reply is sent.
+    LastReply,
+    /// A request was refused: send why, then linger.
+    Refusing,
+    /// Our side is shut; input is thrown away until the client closes. Closing at once would send a RST for the bytes
+    /// that we did not read, and a RST makes the client's stack discard our reply.
+    Lingering { left: usize },
+}
+
+impl Connection {
+    pub(crate) fn new(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            input: Vec::new(),
+            body_left: 0,
+            unfinished: None,
+            phase: Phase::Open,
+        }
+    }
+
+    /// Does what can be done without waiting: sends, reads at most once, serves.
+    ///
+    /// One read for each call keeps a client that pipelines without end from holding the thread. What is left in
+    /// the socket makes it ready again, because it is watched level-triggered.
+    pub(crate) fn advance(&mut self, desk: &mut Desk, scratch: &mut Scratch) -> Next {
+        match self.try_advance(desk, scratch) {
+            Ok(next) => next,
+            Err(_) => {
+                // A reset by a client that has its reply is how crowds close; only an unserved request is a loss.
+                desk.totals.lost += u64::from(self.is_busy());
+                Next::Close
+            }
+        }
+    }
+
+    fn try_advance(&mut self, desk: &mut Desk, scratch: &mut Scratch) -> io::Result<Next> {
+        if let Some(unfinished) = self.unfinished.take() {
+            let reply = desk.replies.get(unfinished.kind);
+            if !self.send(reply, unfinished)? {
+                return Ok(Next::Write);
+            }
+            if self.phase != Phase::Open {
+                return self.finish();
+            }
+            // Requests that came behind the reply. If they leave nothing unfinished, reading waits for the next call.
+            let input = std::mem::take(&mut self.input);
+            return self.serve(&input, desk);
+        }
+        let received = match sys::receive(self.socket.as_fd(), scratch) {
+            Ok(received) => received,
+            Err(error) if is_transient(&error) => return Ok(Next::Read),
+            Err(error) => return Err(error),
+        };
+        if received == 0 {
+            desk.totals.lost += u64::from(self.is_busy());
+            return Ok(Next::Close);
+        }
+        if let Phase::Lingering { left } = &mut self.phase {
+            *left = left.saturating_sub(received);
+            return Ok(if *left == 0 { Next::Close } else { Next::Read });
+        }
+        if self.input.is_empty() {
+            // The usual case: one whole request, served from the scratch without a copy.
+            return self.serve(&scratch[..received], desk);
+        }
+        let mut input = std::mem::take(&mut self.input);
+        input.extend_from_slice(&scratch[..received]);
+        self.serve(&input, desk)
+    }
+
+    /// Serves the requests in `bytes` and keeps what is left of them.
+    fn serve(&mut self, mut bytes: &[u8], desk: &mut Desk) -> io::Result<Next> {
+        loop {
+            bytes = self.skip_body(bytes);
+            if bytes.is_empty() {
+                return Ok(Next::Read);
+            }
+            let sent = match request::parse(bytes) {
+                Parsed::Partial => {
+                    self.input = bytes.to_vec();
+                    return Ok(Next::Read);
+                }
+                Parsed::Complete(request) => {
+                    self.body_left = request.body_len;
+                    bytes = self.skip_body(&bytes[request.head_len..]);
+                    self.answer(&request, desk)?
+                }
+                Parsed::Refused(kind) => {
+                    desk.totals.refused += 1;
+                    self.phase = Phase::Refusing;
+                    bytes = &[];
+                    let reply = desk.replies.get(kind);
+                    self.send(reply, Unfinished::whole(kind, reply))?
+                }
+            };
+            if !sent {
+                self.input = bytes.to_vec();
+                return Ok(Next::Write);
+            }
+            if self.phase != Phase::Open {
+                return self.finish();
+            }
+        }
+    }
+
+    fn skip_body<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let len = usize::try_from(self.body_left).map_or(bytes.len(), |left| left.min(bytes.len()));
+        self.body_left -= len as u64;
+        &bytes[len..]
+    }
+
+    fn answer(&mut self, request: &Request, desk: &mut Desk) -> io::Result<bool> {
+        cpu::burn(desk.cpu_time);
+        desk.totals.requests += 1;
+        let kind = if request.keep_alive {
+            Kind::Ok
+        } else {
+            self.phase = Phase::LastReply;
+            Kind::OkClose
+        };
+        let reply = desk.replies.get(kind);
+        let mut unfinished = Unfinished::whole(kind, reply);
+        if request.head_only {
+            unfinished.end = reply.head_len;
+        }
+        self.send(reply, unfinished)
+    }
+
+    /// Sends what is left of a reply; `false` if the send buffer is full before its end.
+    fn send(&mut self, reply: &Reply, mut unfinished: Unfinished) -> io::Result<bool> {
+        while unfinished.sent < unfinished.end {
+            match sys::send(self.socket.as_fd(), &reply.bytes[unfinished.sent..unfinished.end]) {
+                Ok(sent) => unfinished.sent += sent,
+                Err(error) if is_transient(&error) => {
+                    self.unfinished = Some(unfinished);
+                    return Ok(false);
+                }
+                Err(error) => {
+                    self.unfinished = Some(unfinished);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// After the last reply.
+    fn finish(&mut self) -> io::Result<Next> {
+        if self.phase == Phase::LastReply && self.body_left == 0 {
+            return Ok(Next::Close);
+        }
+        shutdown(self.socket.as_raw_fd(), Shutdown::Write)?;
+        self.input = Vec::new();
+        self.phase = Phase::Lingering { left: MAX_LINGER };
+        Ok(Next::Read)
+    }
+
+    /// Whether a request is arriving or a reply is leaving.
+    fn is_busy(&self) -> bool {
+        let arriving = !self.input.is_empty() || self.body_left > 0;
+        self.unfinished.is_some() || (self.phase == Phase::Open && arriving)
+    }
+}
+
+impl AsRawFd for Connection {
+    fn as_raw_fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+}
+
+impl AsFd for Connection {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Unfinished {
+    fn whole(kind: Kind, reply: &Reply) -> Self {
+        Self {
+            kind,
+            sent: 0,
+            end: reply.bytes.len(),
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_connection_costs_under_a_hundred_bytes() {
+        assert!(size_of::<Connection>() < 100, "{} bytes", size_of::<Connection>());
+    }
+}
