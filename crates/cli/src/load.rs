@@ -1,0 +1,334 @@
+//! `tidegate load`: sends a crowd.
+
+use std::fmt::Write as _;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use ipnet::IpNet;
+use load::{Arrivals, Close, Config, Mode, Progress};
+use results::{CrowdSummary, LatencySummary};
+use serde_json::json;
+
+use crate::signals;
+
+/// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// What to ask for, as in http://192.0.2.1:8080/index.html
+    #[arg(value_parser = parse_url)]
+    url: Url,
+
+    /// Attempts per second; 20k is 20000
+    #[arg(long, value_name = "R", value_parser = parse_rate)]
+    rate: f64,
+
+    /// How long to start attempts, after the warm-up; as in 10s
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
+    duration: Duration,
+
+    /// How long a user waits for the complete reply, from the intended start
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = humantime::parse_duration)]
+    timeout: Duration,
+
+    /// Network of the source addresses; the server's route to it must lead to the interface
+    #[arg(long, value_name = "CIDR")]
+    clients: IpNet,
+
+    /// Interface that leads to the server
+    #[arg(long, value_name = "IF")]
+    interface: String,
+
+    /// Attempts before the measured window, which are sent but not counted
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    warmup: Duration,
+
+    /// How long to wait at the end for open attempts; the timeout, unless given
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    drain: Option<Duration>,
+
+    /// How a connection ends once the reply is complete or patience is lost
+    #[arg(long, value_enum, default_value_t = CloseArg::Fin)]
+    close: CloseArg,
+
+    /// How attempts follow each other
+    #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson)]
+    arrivals: ArrivalsArg,
+
+    /// Seed of the arrivals; the same seed gives the same crowd
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Where replies are taken from the kernel
+    #[arg(long, value_enum, default_value_t = XdpArg::Auto)]
+    xdp: XdpArg,
+
+    /// CPU to run on
+    #[arg(long, value_name = "N")]
+    cpu: Option<usize>,
+
+    /// Print one JSON object at the end, and one a second before it
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Url {
+    server: SocketAddr,
+    path: String,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum CloseArg {
+    /// close(2)
+    Fin,
+    /// Abortive: a RST, and neither end keeps anything
+    Rst,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum ArrivalsArg {
+    /// Independent users
+    Poisson,
+    /// Even gaps, as httperf
+    Fixed,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum XdpArg {
+    /// Generic on veth, else native if the driver can
+    Auto,
+    /// In the driver
+    Native,
+    /// After the kernel made a socket buffer
+    Generic,
+}
+
+/// Sends the crowd and prints what it saw.
+pub fn run(args: Args) -> Result<()> {
+    let stop = signals::stop_flag()?;
+    if let Some(cpu) = args.cpu {
+        netns::pin_to_cpu(cpu)?;
+    }
+    let config = config(&args);
+    let json = args.json;
+    let mut before = None;
+    let summary = load::run(&config, &stop, |progress| {
+        print_progress(progress, before.replace(*progress), json);
+    })
+    .with_context(|| format!("load {}", args.url.server))?;
+    if json {
+        let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
+        line["event"] = json!("summary");
+        println!("{line}");
+    } else {
+        print!("{}", summary_text(&summary));
+    }
+    Ok(())
+}
+
+fn config(args: &Args) -> Config {
+    Config {
+        server: args.url.server,
+        path: args.url.path.clone(),
+        rate: args.rate,
+        arrivals: match args.arrivals {
+            ArrivalsArg::Poisson => Arrivals::Poisson,
+            ArrivalsArg::Fixed => Arrivals::Fixed,
+        },
+        warmup: args.warmup,
+        duration: args.duration,
+        drain: args.drain.unwrap_or(args.timeout),
+        timeout: args.timeout,
+        close: match args.close {
+            CloseArg::Fin => Close::Fin,
+            CloseArg::Rst => Close::Reset,
+        },
+        clients: args.clients,
+        interface: args.interface.clone(),
+        mode: match args.xdp {
+            XdpArg::Auto => Mode::Auto,
+            XdpArg::Native => Mode::Native,
+            XdpArg::Generic => Mode::Generic,
+        },
+        seed: args.seed,
+    }
+}
+
+/// One line a second: what happened since the last.
+fn print_progress(now: &Progress, before: Option<Progress>, json: bool) {
+    let Some(before) = before else {
+        if json {
+            println!("{}", json!({"event": "started"}));
+        }
+        return;
+    };
+    let span = now.elapsed.since(before.elapsed).as_secs_f64();
+    let per_s = |after: u64, before: u64| (after - before) as f64 / span;
+    let (new, old) = (&now.totals, &before.totals);
+    let replies = new.ok - old.ok;
+    let mean_ms = if replies > 0 {
+        (new.response_us - old.response_us) as f64 / replies as f64 / 1e3
+    } else {
+        0.0
+    };
+    if json {
+        let line = json!({
+            "event": "progress",
+            "elapsed_s": now.elapsed.as_secs_f64(),
+            "offered_per_s": per_s(new.offered, old.offered),
+            "ok_per_s": per_s(new.ok, old.ok),
+            "refused_per_s": per_s(new.refused, old.refused),
+            "failed_per_s": per_s(new.failed, old.failed),
+            "syns_per_s": per_s(new.syns, old.syns),
+            "mean_response_ms": mean_ms,
+            "live": now.live,
+        });
+        println!("{line}");
+    } else {
+        println!(
+            "{:>4.0} s  offered {:>7.0}/s  ok {:>7.0}/s  refused {:>7.0}/s  failed {:>6.0}/s  SYNs {:>7.0}/s  \
+             mean {:>8.2} ms  open {}",
+            now.elapsed.as_secs_f64(),
+            per_s(new.offered, old.offered),
+            per_s(new.ok, old.ok),
+            per_s(new.refused, old.refused),
+            per_s(new.failed, old.failed),
+            per_s(new.syns, old.syns),
+            mean_ms,
+            now.live,
+        );
+    }
+}
+
+fn summary_text(summary: &CrowdSummary) -> String {
+    let mut text = String::new();
+    let share = |count: u64| 100.0 * count as f64 / summary.offered.max(1) as f64;
+    let mut line =
+        |text_of_line: std::fmt::Arguments<'_>| writeln!(text, "{text_of_line}").expect("a String takes all");
+    line(format_args!(
+        "\noffered {:.0}/s for {:.1} s, answered {:.0}/s, {:.2} SYNs per attempt",
+        summary.offered_per_s, summary.window_s, summary.goodput_per_s, summary.syns_per_attempt
+    ));
+    let causes = [
+        ("ok", summary.ok),
+        ("refused", summary.refused),
+        ("reset", summary.reset),
+        ("timed out connecting", summary.timed_out_connect),
+        ("timed out waiting", summary.timed_out_response),
+        ("malformed reply", summary.malformed),
+        ("not sent", summary.not_sent),
+        ("unfinished", summary.unfinished),
+    ];
+    for (name, count) in causes.into_iter().filter(|&(_, count)| count > 0) {
+        line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
+    }
+    line(format_args!(
+        "response time  {}",
+        latency_text(&summary.response_ms)
+    ));
+    if summary.refusal_ms.count > 0 {
+        line(format_args!(
+            "refused after  {}",
+            latency_text(&summary.refusal_ms)
+        ));
+    }
+    let generator = &summary.generator;
+    line(format_args!(
+        "generator      {} frames sent, {} received ({}), at most {} connections of {} bytes",
+        generator.frames_sent,
+        generator.frames_received,
+        generator.receive_mode,
+        generator.peak_connections,
+        generator.bytes_per_connection,
+    ));
+    for reason in &generator.reasons {
+        line(format_args!("GENERATOR-LIMITED: {reason}"));
+    }
+    text
+}
+
+fn latency_text(latency: &LatencySummary) -> String {
+    let LatencySummary {
+        mean,
+        p50,
+        p90,
+        p99,
+        p999,
+        max,
+        ..
+    } = latency;
+    format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
+}
+
+fn parse_url(text: &str) -> Result<Url, String> {
+    let Some(rest) = text.strip_prefix("http://") else {
+        return Err("a URL of the form http://ADDR:PORT/path; there is no TLS here".to_owned());
+    };
+    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let has_port = host
+        .rsplit_once(':')
+        .is_some_and(|(_, port)| !port.ends_with(']'));
+    let host = if has_port {
+        host.to_owned()
+    } else {
+        format!("{host}:80")
+    };
+    let mut addresses = host
+        .to_socket_addrs()
+        .map_err(|error| format!("{host}: {error}"))?;
+    let server = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
+    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err("the path has a blank or a control character; encode it as %20".to_owned());
+    }
+    Ok(Url {
+        server,
+        path: path.to_owned(),
+    })
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1e3),
+        None => (text, 1.0),
+    };
+    match digits.parse::<f64>() {
+        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate * factor),
+        _ => Err("a number of attempts per second above 0, as 20000 or 20k".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_gives_server_and_path() {
+        let url = parse_url("http://127.0.0.1:8080/a/b?c=d").expect("valid");
+        assert_eq!(
+            (url.server.to_string().as_str(), url.path.as_str()),
+            ("127.0.0.1:8080", "/a/b?c=d")
+        );
+        let url = parse_url("http://[::1]").expect("valid");
+        assert_eq!(
+            (url.server.to_string().as_str(), url.path.as_str()),
+            ("[::1]:80", "/")
+        );
+    }
+
+    #[test]
+    fn url_that_would_split_the_request_is_refused() {
+        assert!(parse_url("http://127.0.0.1/a b").is_err());
+        assert!(parse_url("http://127.0.0.1/a\r\nX: y").is_err());
+        assert!(parse_url("https://127.0.0.1/").is_err());
+    }
+
+    #[test]
+    fn rate_is_a_number_above_zero() {
+        assert_eq!(parse_rate("20k"), Ok(20_000.0));
+        assert_eq!(parse_rate("0.5"), Ok(0.5));
+        for bad in ["0", "-1", "nan", "inf", "fast", ""] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+}

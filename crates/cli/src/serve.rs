@@ -1,0 +1,133 @@
+//! `tidegate serve`: the lab's own HTTP server, until Ctrl-C or SIGTERM.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::json;
+use serve::{Accept, Config, Server};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// An event-driven HTTP server with one thread, one prepared reply and a backlog of your choice
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Where to listen; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = socket_addr)]
+    listen: SocketAddr,
+
+    /// The listen(2) argument; the kernel queues one connection more and caps it at net.core.somaxconn
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
+    backlog: u32,
+
+    /// CPU time that each request burns before its reply, as in 150us
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    cpu_time: Duration,
+
+    /// How much of the accept queue to take when the listener is ready
+    #[arg(long, value_enum, default_value_t = AcceptArg::Inf)]
+    accept: AcceptArg,
+
+    /// Length of the reply's body; up to about 1300 the reply fits one segment
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = reply_bytes)]
+    reply_bytes: usize,
+
+    /// Print JSON lines instead of sentences
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum AcceptArg {
+    /// All of it, then serve (Accept-INF)
+    Inf,
+    /// One connection, then serve it (Accept-1)
+    One,
+}
+
+/// Longest reply body; replies are made in memory at start.
+const MAX_REPLY_BYTES: usize = 1 << 30;
+
+/// Serves until a signal, then prints what was done.
+pub fn run(args: Args) -> Result<()> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, Arc::clone(&stop)).context("install the signal handlers")?;
+    }
+    if let Err(error) = serve::raise_descriptor_limit() {
+        eprintln!("tidegate: raise the limit of open descriptors: {error}; raise it with ulimit -n");
+    }
+    let mut server = Server::bind(&args.config())?;
+    if server.backlog() < args.backlog {
+        let (asked, given) = (args.backlog, server.backlog());
+        eprintln!("tidegate: net.core.somaxconn caps the backlog {asked} at {given}");
+    }
+    let (address, backlog) = (server.local_addr(), server.backlog());
+    if args.json {
+        say(&json!({"event": "listening", "address": address, "backlog": backlog}))?;
+    } else {
+        say(&format_args!("listening on {address}, backlog {backlog}"))?;
+    }
+
+    let totals = server.run(&stop)?;
+    if args.json {
+        return say(&json!({
+            "event": "stopped",
+            "accepted": totals.accepted,
+            "requests": totals.requests,
+            "errors": totals.errors(),
+            "refused": totals.refused,
+            "lost": totals.lost,
+            "accept_failures": totals.accept_failures,
+        }));
+    }
+    say(&format_args!(
+        "accepted {}, requests {}, errors {} (refused {}, lost {}, failed accepts {})",
+        totals.accepted,
+        totals.requests,
+        totals.errors(),
+        totals.refused,
+        totals.lost,
+        totals.accept_failures,
+    ))
+}
+
+impl Args {
+    fn config(&self) -> Config {
+        Config {
+            listen: self.listen,
+            backlog: self.backlog,
+            accept: match self.accept {
+                AcceptArg::Inf => Accept::Inf,
+                AcceptArg::One => Accept::One,
+            },
+            cpu_time: self.cpu_time,
+            reply_bytes: self.reply_bytes,
+        }
+    }
+}
+
+fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
+    let hint = "an address and a port are wanted, as in 127.0.0.1:8080 or [::1]:8080";
+    text.parse().map_err(|_| hint)
+}
+
+fn reply_bytes(text: &str) -> Result<usize, String> {
+    let bytes: usize = text
+        .parse()
+        .map_err(|_| "a number of bytes is wanted, as in 512".to_owned())?;
+    if bytes > MAX_REPLY_BYTES {
+        return Err(format!("at most {MAX_REPLY_BYTES} bytes"));
+    }
+    Ok(bytes)
+}
+
+/// One line, at once: scripts wait for it.
+fn say(line: &dyn std::fmt::Display) -> Result<()> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{line}")
+        .and_then(|()| stdout.flush())
+        .context("write to standard output")
+}

@@ -1,0 +1,299 @@
+//! One thread that runs a crowd over an AF_XDP socket.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use ipnet::IpNet;
+use nix::net::if_::if_nametoindex;
+use results::{CrowdSummary, GeneratorHealth};
+use tcp::Close;
+use traffic::{Arrivals, Schedule};
+use units::Nanos;
+use wire::{Ethernet, FourTuple, Segment};
+use xsk::{Mode, Socket, Steer};
+
+use crate::clients::{Clients, Endpoint};
+use crate::clock::{Clock, thread_cpu_time};
+use crate::crowd::{Crowd, Manners};
+use crate::next_hop;
+use crate::tally::{Totals, Window};
+
+/// Frames taken from the ring, deadlines handled and attempts started in one turn, each: small enough that a turn
+/// takes well below a millisecond.
+const BATCH: u32 = 64;
+/// Most frames that one received frame, one deadline or one start can cause.
+const FRAMES_PER_EVENT: u32 = 4;
+/// Buffers to send from. They come back within the kick that sends them.
+const TX_FRAMES: u32 = 4096;
+/// Buffers to receive into: at 200,000 frames a second, what arrives while the reader is off its CPU for 300 ms.
+pub const DEFAULT_RX_FRAMES: u32 = 65_536;
+/// Live connections for which memory is set aside at most; more make the tables grow during the run.
+const MAX_RESERVED: f64 = 2_000_000.0;
+/// Below this, waiting costs more than looking again.
+const MIN_WAIT: Nanos = Nanos::from_micros(60);
+/// A generator that is this far behind at the end does not catch up: what is left was not sent.
+const LATEST_START: Nanos = Nanos::from_millis(100);
+/// Longest wait, so that a stop is noticed.
+const MAX_WAIT: Nanos = Nanos::from_millis(20);
+
+/// What to send, from where, to whom.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The server.
+    pub server: SocketAddr,
+    /// Path and query of the request.
+    pub path: String,
+    /// Attempts per second.
+    pub rate: f64,
+    /// How attempts follow each other.
+    pub arrivals: Arrivals,
+    /// Time before the measured window.
+    pub warmup: Duration,
+    /// The measured window.
+    pub duration: Duration,
+    /// How long to wait after the window for open attempts; what is open then is unfinished.
+    pub drain: Duration,
+    /// How long a user waits for the complete reply.
+    pub timeout: Duration,
+    /// How connections are closed.
+    pub close: Close,
+    /// Source addresses.
+    pub clients: IpNet,
+    /// Interface to the server.
+    pub interface: String,
+    /// How frames are received.
+    pub mode: Mode,
+    /// Seed of arrivals and sequence numbers.
+    pub seed: u64,
+}
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Since the start.
+    pub elapsed: Nanos,
+    /// Counts since the start.
+    pub totals: Totals,
+    /// Live connections.
+    pub live: usize,
+}
+
+/// Runs a crowd to its end, or until `stop` is set; calls `on_progress` once a second, and first at time zero, when
+/// the first attempt is about to start.
+///
+/// # Errors
+///
+/// Before anything is sent: a bad configuration, no privileges, an interface or a server that is not there. Later: an
+/// interface that went away.
+pub fn run(
+    config: &Config,
+    stop: &AtomicBool,
+    mut on_progress: impl FnMut(&Progress),
+) -> Result<CrowdSummary> {
+    let mut engine = Engine::open(config)?;
+    let clock = Clock::start();
+    let cpu_before = thread_cpu_time();
+    let mut next_progress = Nanos::ZERO;
+    let end = engine.window.end + config.drain.into();
+    loop {
+        let now = clock.now();
+        if next_progress <= now {
+            on_progress(&engine.progress(now));
+            next_progress += Nanos::from_secs(1);
+        }
+        if stop.load(Ordering::Relaxed) || engine.is_done(now, end) {
+            engine.crowd.stop(now);
+            return engine.summary(now, thread_cpu_time().since(cpu_before));
+        }
+        let was_busy = engine.turn(&clock)?;
+        if !was_busy {
+            engine.wait(clock.now(), next_progress)?;
+        }
+    }
+}
+
+struct Engine {
+    crowd: Crowd,
+    clients: Clients,
+    server: SocketAddr,
+    ethernet: Ethernet,
+    socket: Socket,
+    window: Window,
+    frames_sent: u64,
+    frames_received: u64,
+}
+
+impl Engine {
+    fn open(config: &Config) -> Result<Self> {
+        ensure!(
+            config.rate > 0.0 && config.rate.is_finite(),
+            "a rate of {} per second sends nothing",
+            config.rate
+        );
+        ensure!(
+            config.clients.addr().is_ipv4() == config.server.is_ipv4(),
+            "clients {} and server {} are of two address families; name a client network of the server's",
+            config.clients,
+            config.server
+        );
+        let interface = &config.interface;
+        let ifindex = if_nametoindex(interface.as_str()).with_context(|| {
+            format!("interface {interface}: there is none of that name here; see `ip link`")
+        })?;
+        let ethernet = next_hop::resolve(config.server, interface)?;
+        let steer = Steer {
+            server: config.server,
+            clients: (config.clients.network(), config.clients.prefix_len()),
+        };
+        let socket = Socket::open(&xsk::Config {
+            ifindex,
+            interface: interface.clone(),
+            mode: config.mode,
+            rx_frames: DEFAULT_RX_FRAMES,
+            tx_frames: TX_FRAMES,
+            steer,
+        })?;
+        let window = Window {
+            start: config.warmup.into(),
+            end: Nanos::from(config.warmup) + config.duration.into(),
+        };
+        let clients = Clients::new(config.clients);
+        let capacity = (config.rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
+        let crowd = Crowd::new(
+            manners(config, window),
+            clients,
+            Schedule::new(config.arrivals, config.rate, config.seed),
+            capacity,
+        );
+        let server = config.server;
+        Ok(Self {
+            crowd,
+            clients,
+            server,
+            ethernet,
+            socket,
+            window,
+            frames_sent: 0,
+            frames_received: 0,
+        })
+    }
+
+    /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
+    fn turn(&mut self, clock: &Clock) -> Result<bool> {
+        let Self {
+            crowd,
+            clients,
+            server,
+            ethernet,
+            socket,
+            ..
+        } = self;
+        let Socket { rx, tx, .. } = socket;
+        let (clients, server, ethernet) = (*clients, *server, *ethernet);
+        // Each phase begins with an empty ring to send from, which holds all that a batch can cause.
+        const { assert!(TX_FRAMES >= 3 * BATCH * FRAMES_PER_EVENT) };
+        let mut queued = 0u64;
+        let mut send = |endpoint: Endpoint, segment: &Segment<'_>| {
+            let src = SocketAddr::new(clients.address(endpoint.client), endpoint.port);
+            let tuple = FourTuple { src, dst: server };
+            queued += u64::from(tx.transmit(|buffer| wire::emit(buffer, &ethernet, &tuple, segment)));
+        };
+        let now = clock.now();
+        let received = rx.receive(BATCH, |frame| {
+            let Ok((tuple, segment)) = wire::parse(frame) else {
+                return;
+            };
+            let Some(client) = clients.index(tuple.dst.ip()) else {
+                return;
+            };
+            crowd.on_segment(
+                Endpoint {
+                    client,
+                    port: tuple.dst.port(),
+                },
+                &segment,
+                now,
+                &mut send,
+            );
+        });
+        let mut events = received;
+        let now = clock.now();
+        events += (0..BATCH)
+            .take_while(|_| crowd.on_deadline(now, &mut send))
+            .count() as u32;
+        events += (0..BATCH)
+            .take_while(|_| crowd.start_next(now, &mut send))
+            .count() as u32;
+        tx.flush().context("send; did the interface go down?")?;
+        self.frames_sent += queued;
+        self.frames_received += u64::from(received);
+        Ok(events > 0)
+    }
+
+    /// Sleeps until a frame arrives or the next thing is due.
+    fn wait(&mut self, now: Nanos, next_progress: Nanos) -> Result<()> {
+        let next = self.crowd.next_start().unwrap_or(Nanos::MAX).min(next_progress);
+        // The wheel ticks every millisecond, so deadlines are looked at that often while there are connections.
+        let tick = if self.crowd.live() > 0 {
+            Nanos::from_millis(1)
+        } else {
+            MAX_WAIT
+        };
+        let timeout = next.since(now).min(tick);
+        if timeout >= MIN_WAIT {
+            self.socket
+                .rx
+                .wait((timeout - MIN_WAIT).into())
+                .context("wait for frames")?;
+        }
+        Ok(())
+    }
+
+    /// All attempts have their cause, or the time for that is up. Starts that are a little late are still made.
+    fn is_done(&self, now: Nanos, end: Nanos) -> bool {
+        let time_is_up = now >= end && (self.crowd.next_start().is_none() || now >= end + LATEST_START);
+        time_is_up || (now >= self.window.end && self.crowd.is_over())
+    }
+
+    fn progress(&self, elapsed: Nanos) -> Progress {
+        Progress {
+            elapsed,
+            totals: self.crowd.tally().totals,
+            live: self.crowd.live(),
+        }
+    }
+
+    fn summary(&self, stopped: Nanos, cpu: Nanos) -> Result<CrowdSummary> {
+        let statistics = self.socket.statistics().context("read the socket's counters")?;
+        let health = GeneratorHealth {
+            frames_lost: statistics.lost(),
+            frames_sent: self.frames_sent,
+            frames_received: self.frames_received,
+            cpu_share: cpu.as_secs_f64() / stopped.as_secs_f64().max(1e-9),
+            peak_connections: self.crowd.peak() as u64,
+            bytes_per_connection: Crowd::BYTES_PER_CONNECTION as u64,
+            receive_mode: match self.socket.mode() {
+                Mode::Native => "xdp-native".to_owned(),
+                _ => "xdp-skb".to_owned(),
+            },
+            ..GeneratorHealth::default()
+        };
+        Ok(self.crowd.tally().summary(stopped, health))
+    }
+}
+
+fn manners(config: &Config, window: Window) -> Manners {
+    let request = format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n",
+        config.path, config.server
+    );
+    Manners {
+        request: request.into_bytes(),
+        timeout: config.timeout.into(),
+        close: config.close,
+        window,
+        seed: config.seed,
+    }
+}
