@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -10,6 +11,7 @@ use load::{Arrivals, Close, Config, Mode, Progress};
 use results::{CrowdSummary, LatencySummary};
 use serde_json::json;
 
+use crate::output::say;
 use crate::signals;
 
 /// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core
@@ -114,17 +116,19 @@ pub fn run(args: Args) -> Result<()> {
     let json = args.json;
     let mut before = None;
     let summary = load::run(&config, &stop, |progress| {
-        print_progress(progress, before.replace(*progress), json);
+        let line = progress_line(progress, before.replace(*progress), json);
+        if line.is_some_and(|line| say(line).is_err()) {
+            stop.store(true, Ordering::Relaxed); // nobody reads any more
+        }
     })
     .with_context(|| format!("load {}", args.url.server))?;
     if json {
         let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
         line["event"] = json!("summary");
-        println!("{line}");
+        say(line)
     } else {
-        print!("{}", summary_text(&summary));
+        say(summary_text(&summary).trim_end())
     }
-    Ok(())
 }
 
 fn config(args: &Args) -> Config {
@@ -155,50 +159,45 @@ fn config(args: &Args) -> Config {
     }
 }
 
-/// One line a second: what happened since the last.
-fn print_progress(now: &Progress, before: Option<Progress>, json: bool) {
+/// One line a second: what happened since the last. The first progress, at time zero, is only an event for scripts.
+fn progress_line(now: &Progress, before: Option<Progress>, json: bool) -> Option<String> {
     let Some(before) = before else {
-        if json {
-            println!("{}", json!({"event": "started"}));
-        }
-        return;
+        return json.then(|| json!({"event": "started"}).to_string());
     };
     let span = now.elapsed.since(before.elapsed).as_secs_f64();
-    let per_s = |after: u64, before: u64| (after - before) as f64 / span;
-    let (new, old) = (&now.totals, &before.totals);
-    let replies = new.ok - old.ok;
+    let per_s = |count: fn(&Progress) -> u64| (count(now) - count(&before)) as f64 / span;
+    let replies = now.totals.ok - before.totals.ok;
+    let response_us = now.totals.response_us - before.totals.response_us;
     let mean_ms = if replies > 0 {
-        (new.response_us - old.response_us) as f64 / replies as f64 / 1e3
+        response_us as f64 / replies as f64 / 1e3
     } else {
         0.0
     };
+    let offered = per_s(|at| at.totals.offered);
+    let ok = per_s(|at| at.totals.ok);
+    let refused = per_s(|at| at.totals.refused);
+    let failed = per_s(|at| at.totals.failed);
+    let syns = per_s(|at| at.totals.syns);
+    let elapsed = now.elapsed.as_secs_f64();
+    let live = now.live;
     if json {
         let line = json!({
             "event": "progress",
-            "elapsed_s": now.elapsed.as_secs_f64(),
-            "offered_per_s": per_s(new.offered, old.offered),
-            "ok_per_s": per_s(new.ok, old.ok),
-            "refused_per_s": per_s(new.refused, old.refused),
-            "failed_per_s": per_s(new.failed, old.failed),
-            "syns_per_s": per_s(new.syns, old.syns),
+            "elapsed_s": elapsed,
+            "offered_per_s": offered,
+            "ok_per_s": ok,
+            "refused_per_s": refused,
+            "failed_per_s": failed,
+            "syns_per_s": syns,
             "mean_response_ms": mean_ms,
-            "live": now.live,
+            "live": live,
         });
-        println!("{line}");
-    } else {
-        println!(
-            "{:>4.0} s  offered {:>7.0}/s  ok {:>7.0}/s  refused {:>7.0}/s  failed {:>6.0}/s  SYNs {:>7.0}/s  \
-             mean {:>8.2} ms  open {}",
-            now.elapsed.as_secs_f64(),
-            per_s(new.offered, old.offered),
-            per_s(new.ok, old.ok),
-            per_s(new.refused, old.refused),
-            per_s(new.failed, old.failed),
-            per_s(new.syns, old.syns),
-            mean_ms,
-            now.live,
-        );
+        return Some(line.to_string());
     }
+    Some(format!(
+        "{elapsed:>4.0} s  offered {offered:>7.0}/s  ok {ok:>7.0}/s  refused {refused:>7.0}/s  \
+         failed {failed:>6.0}/s  SYNs {syns:>7.0}/s  mean {mean_ms:>8.2} ms  open {live}"
+    ))
 }
 
 fn summary_text(summary: &CrowdSummary) -> String {

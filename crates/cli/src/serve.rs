@@ -1,15 +1,14 @@
 //! `tidegate serve`: the lab's own HTTP server, until Ctrl-C or SIGTERM.
 
-use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::json;
 use serve::{Accept, Config, Server};
-use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::output::say;
+use crate::signals;
 
 /// An event-driven HTTP server with one thread, one prepared reply and a backlog of your choice
 #[derive(Debug, clap::Args)]
@@ -52,10 +51,7 @@ const MAX_REPLY_BYTES: usize = 1 << 30;
 
 /// Serves until a signal, then prints what was done.
 pub fn run(args: Args) -> Result<()> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop)).context("install the signal handlers")?;
-    }
+    let stop = signals::stop_flag()?;
     if let Err(error) = serve::raise_descriptor_limit() {
         eprintln!("tidegate: raise the limit of open descriptors: {error}; raise it with ulimit -n");
     }
@@ -66,14 +62,14 @@ pub fn run(args: Args) -> Result<()> {
     }
     let (address, backlog) = (server.local_addr(), server.backlog());
     if args.json {
-        say(&json!({"event": "listening", "address": address, "backlog": backlog}))?;
+        say(json!({"event": "listening", "address": address, "backlog": backlog}))?;
     } else {
-        say(&format_args!("listening on {address}, backlog {backlog}"))?;
+        say(format_args!("listening on {address}, backlog {backlog}"))?;
     }
 
     let totals = server.run(&stop)?;
     if args.json {
-        return say(&json!({
+        return say(json!({
             "event": "stopped",
             "accepted": totals.accepted,
             "requests": totals.requests,
@@ -83,7 +79,7 @@ pub fn run(args: Args) -> Result<()> {
             "accept_failures": totals.accept_failures,
         }));
     }
-    say(&format_args!(
+    say(format_args!(
         "accepted {}, requests {}, errors {} (refused {}, lost {}, failed accepts {})",
         totals.accepted,
         totals.requests,
@@ -122,12 +118,4 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
         return Err(format!("at most {MAX_REPLY_BYTES} bytes"));
     }
     Ok(bytes)
-}
-
-/// One line, at once: scripts wait for it.
-fn say(line: &dyn std::fmt::Display) -> Result<()> {
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{line}")
-        .and_then(|()| stdout.flush())
-        .context("write to standard output")
 }

@@ -1,1 +1,26 @@
-//! Experiments on real kernels in network namespaces
+//! `tidegate lab`: experiments on real kernels, in network namespaces.
+//!
+//! An experiment is a TOML file ([`Experiment`]): servers, policies, offered loads as multiples of the server's
+//! saturation rate. [`run`] finds that rate first, then measures each point of the grid in fresh namespaces, and
+//! writes JSON lines and a page as it goes. The lab starts the same programs that a user would: `tidegate serve`,
+//! `tidegate guard`, `tidegate load`.
+//!
+//! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd
+//! and the kernel counted.
+
+pub mod bench;
+mod cell;
+mod child;
+mod crowd;
+mod environment;
+mod experiment;
+mod grid;
+mod guard;
+mod nginx;
+mod probe;
+mod saturation;
+mod server;
+mod testbed;
+
+pub use experiment::{Experiment, ExperimentError};
+pub use grid::{Event, Options, Outcome, run};

@@ -87,6 +87,50 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
     Ok(counters)
 }
 
+/// Frames that an interface of the namespace failed to send since it was made. On veth these are the frames that the
+/// peer's receive path had no room for: its CPU's backlog, or its ring.
+///
+/// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
+pub fn transmit_drops(namespace: &Namespace, interface: &str) -> Result<u64> {
+    let text = namespace
+        .enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?
+        .context("read /proc/net/dev")?;
+    parse_transmit_drops(&text, interface).with_context(|| format!("find {interface} in /proc/net/dev"))
+}
+
+fn parse_transmit_drops(text: &str, interface: &str) -> Option<u64> {
+    let values = text.lines().find_map(|line| {
+        let (name, values) = line.split_once(':')?;
+        (name.trim() == interface).then_some(values)
+    })?;
+    // Eight columns of receive counters, then bytes, packets, errs, drop.
+    values.split_whitespace().nth(11)?.parse().ok()
+}
+
+/// Accept queue of the listener on an IPv4 port of the namespace, connections; `None` when nothing listens there.
+///
+/// Source: `/proc/net/tcp`, whose `rx_queue` is `sk_ack_backlog` for a listener (`get_tcp4_sock`, v6.18). Listeners
+/// come first, so that the many connections behind them need not be read.
+pub fn accept_queue(namespace: &Namespace, port: u16) -> Result<Option<u64>> {
+    let mut text = vec![0; 4096];
+    let read = namespace.enter(|| -> std::io::Result<usize> {
+        std::io::Read::read(&mut fs::File::open("/proc/thread-self/net/tcp")?, &mut text)
+    })?;
+    text.truncate(read.context("read /proc/net/tcp")?);
+    Ok(parse_accept_queue(&String::from_utf8_lossy(&text), port))
+}
+
+fn parse_accept_queue(text: &str, port: u16) -> Option<u64> {
+    const LISTEN: &str = "0A";
+    text.lines().skip(1).find_map(|line| {
+        let mut words = line.split_whitespace().skip(1);
+        let (local, _remote, state, queues) = (words.next()?, words.next()?, words.next()?, words.next()?);
+        let local_port = u16::from_str_radix(local.split_once(':')?.1, 16).ok()?;
+        let (_, received) = queues.split_once(':')?;
+        (state == LISTEN && local_port == port).then(|| u64::from_str_radix(received, 16).ok())?
+    })
+}
+
 fn parse_pairs(text: &str) -> BTreeMap<String, u64> {
     let lines: Vec<&str> = text.lines().collect();
     let mut counters = BTreeMap::new();
@@ -114,6 +158,22 @@ mod tests {
         let counters = parse_pairs("TcpExt: A ListenOverflows\nTcpExt: 1 7\nIpExt: InPkts\nIpExt: 9\n");
         assert_eq!(counters["TcpExt.ListenOverflows"], 7);
         assert_eq!(counters["IpExt.InPkts"], 9);
+    }
+
+    #[test]
+    fn transmit_drops_are_the_twelfth_column() {
+        let text = "Inter-| Receive | Transmit\n face |bytes\n  lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n eth0: 0 0 0 0 0 0 0 0 0 0 0 77 0 0 0 0\n";
+        assert_eq!(parse_transmit_drops(text, "eth0"), Some(77));
+        assert_eq!(parse_transmit_drops(text, "eth1"), None);
+    }
+
+    #[test]
+    fn accept_queue_is_read_from_the_listener_only() {
+        let text = "  sl  local_address rem_address   st tx_queue rx_queue tr\n   \
+                    0: 00000000:1F90 00000000:0000 01 00000000:00000009 00:00000000\n   \
+                    1: 00000000:1F90 00000000:0000 0A 00000000:00000081 00:00000000\n";
+        assert_eq!(parse_accept_queue(text, 8080), Some(129));
+        assert_eq!(parse_accept_queue(text, 80), None);
     }
 
     #[test]

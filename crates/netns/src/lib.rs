@@ -10,7 +10,7 @@ mod ethtool;
 mod link;
 mod namespace;
 
-pub use counters::{CpuTimes, cpu_times, namespace_counters, softnet_dropped};
+pub use counters::{CpuTimes, accept_queue, cpu_times, namespace_counters, softnet_dropped, transmit_drops};
 pub use ethtool::{Offload, set_offload};
 pub use link::{VethEnd, VethPair};
 pub use namespace::{Namespace, pin_to_cpu, sweep};

@@ -1,1 +1,31 @@
-//! Tables, plots and pages from results
+//! Tables, plots and pages from the results of a run.
+//!
+//! Give it the records of a results file as a [`Run`]; it gives back an HTML [`page`], a [`table`] for the terminal, and
+//! the [`finding`], the one sentence that both carry. It measures nothing, reads no file and opens no socket, and the page
+//! needs no network. It judges nothing either: a cell with marks is shown with them, never left out.
+//!
+//! Where a point of the grid was repeated, every number is the median of its repetitions, with their range beside it.
+
+mod attempts;
+mod counters;
+mod cpu;
+mod finding;
+mod format;
+mod growth;
+mod marks;
+mod metric;
+mod page;
+mod plot;
+mod policy;
+mod results_table;
+mod run;
+mod server;
+mod spread;
+mod table;
+#[cfg(test)]
+mod testing;
+
+pub use finding::finding;
+pub use page::page;
+pub use run::{ReadError, Run};
+pub use table::table;

@@ -82,7 +82,7 @@ pub struct Cell {
     pub repetition: u32,
     /// What the crowd saw.
     pub crowd: CrowdSummary,
-    /// Kernel counters of the server's namespace, as differences over the cell.
+    /// Kernel counters of the server's namespace, as differences over the measured window.
     pub kernel: BTreeMap<String, u64>,
     /// The same counters as they grew, a few times a second.
     pub samples: Vec<Sample>,
@@ -105,7 +105,7 @@ pub struct Cell {
 pub struct Sample {
     /// Since the crowd's start, milliseconds.
     pub at_ms: f64,
-    /// Counter -> growth since the cell's start.
+    /// Counter -> growth since the crowd's start.
     pub kernel: BTreeMap<String, u64>,
     /// Accept queue of the listener, connections.
     pub accept_qlen: Option<u64>,

@@ -1,6 +1,6 @@
 //! The lab's own HTTP server: one thread, epoll, one prepared reply.
 //!
-//! It stands in for the user-space server of [Shu05] section 3.1: when the listener is ready it accepts until nothing
+//! It stands in for the user-space server of `[Shu05]` section 3.1.1: when the listener is ready it accepts until nothing
 //! is left (*Accept-INF*), and only then serves what it accepted. So the accept queue is short whenever the server
 //! runs, and a crowd that the server cannot serve waits in the kernel or, if admitted, inside the server.
 //!
@@ -56,7 +56,7 @@ pub struct Config {
 /// How much of the accept queue is taken each time that the listener is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
-    /// All of it, before anything is served: *Accept-INF* of [Shu05] section 3.1, its user-space server.
+    /// All of it, before anything is served: *Accept-INF* of `[Shu05]` section 3.1.1, its user-space server.
     Inf,
     /// One connection, which is served before the next is taken: *Accept-1*, its in-kernel server.
     One,

@@ -1,7 +1,7 @@
-//! Connections per second of the simplest possible crowd against the echo, for each way to attach the two, and the raw send
-//! rate. As root: `cargo run --release -p xsk --example echo_rate`. The crowd is pinned to CPU 1; frames that it lost are printed.
+//! Connections per second of the simplest possible crowd against the echo, for each way to attach the two, the raw send rate,
+//! and the cost of a received frame. As root: `cargo run --release -p xsk --example echo_rate`. The crowd is pinned to CPU 1; frames that it lost are printed.
 //!
-//! The crowd keeps `WINDOW` connections open and no state: every frame is answered from what it says. A connection is five
+//! The crowd keeps a window of connections open and no state: every frame is answered from what it says. A connection is five
 //! frames: SYN, SYN|ACK, request, response, RST.
 
 use std::time::{Duration, Instant};
@@ -9,13 +9,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use bpf::Hook;
 use etherparse::PacketBuilder;
-use netns::{Namespace, Offload, VethPair, pin_to_cpu, set_offload};
+use netns::{Namespace, VethEnd, VethPair, pin_to_cpu};
 use xsk::echo::Echo;
 use xsk::{Config, Mode, Rx, Socket, Steer, Tx, raw_send_rate};
 
 const SECONDS: u64 = 2;
 const RX_FRAMES: u32 = 65_536;
-const WINDOW: u64 = 128;
+/// Connections open at once: fewer than the 256 frames that a native veth holds, and many more.
+const WINDOWS: [u64; 2] = [100, 2000];
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 10.0.0.1\r\n\r\n";
 const IP_AT: usize = 14;
@@ -37,47 +38,85 @@ enum Receive {
 
 fn main() -> Result<()> {
     pin_to_cpu(1)?;
-    for (crowd, echo, gro, receive) in [
-        (Mode::Native, Hook::XdpNative, false, Receive::Inline),
-        (Mode::Native, Hook::XdpNative, false, Receive::Threaded),
-        (Mode::Native, Hook::XdpNative, false, Receive::BothThreaded),
-        (Mode::Generic, Hook::XdpNative, true, Receive::Inline),
-        (Mode::Generic, Hook::XdpNative, true, Receive::Threaded),
-        (Mode::Generic, Hook::XdpNative, true, Receive::BothThreaded),
-        (Mode::Generic, Hook::XdpGeneric, false, Receive::Inline),
-        (Mode::Generic, Hook::XdpGeneric, false, Receive::Rps),
-        (Mode::Native, Hook::XdpGeneric, false, Receive::Inline),
+    for (crowd, echo, receive) in [
+        (Mode::Native, Hook::XdpNative, Receive::Inline),
+        (Mode::Native, Hook::XdpNative, Receive::Threaded),
+        (Mode::Native, Hook::XdpNative, Receive::BothThreaded),
+        (Mode::Generic, Hook::XdpGeneric, Receive::Inline),
+        (Mode::Generic, Hook::XdpGeneric, Receive::Rps),
+        (Mode::Native, Hook::XdpGeneric, Receive::Inline),
     ] {
-        match measure(crowd, echo, gro, receive) {
-            Ok(line) => println!("crowd {crowd:?}, echo {}, {receive:?}: {line}", echo.name()),
-            Err(error) => println!("crowd {crowd:?}, echo {}, {receive:?}: {error:#}", echo.name()),
+        for window in WINDOWS {
+            let result = measure(crowd, echo, receive, window).unwrap_or_else(|error| format!("{error:#}"));
+            println!(
+                "crowd {crowd:?}, echo {}, {receive:?}, {window} open: {result}",
+                echo.name()
+            );
+        }
+    }
+    for mode in [Mode::Generic, Mode::Native] {
+        for rx_frames in [1024, 4096, 16_384, RX_FRAMES] {
+            let cost = receive_cost(mode, rx_frames)?;
+            println!("{mode:?}, {rx_frames} buffers: {cost:.3} us to send and receive a frame");
         }
     }
     Ok(())
 }
 
-fn measure(mode: Mode, hook: Hook, gro: bool, receive: Receive) -> Result<String> {
+/// Microseconds of one CPU to send a frame and to receive it at the other end.
+fn receive_cost(mode: Mode, rx_frames: u32) -> Result<f64> {
     let crowd = Namespace::create("crowd")?;
     let server = Namespace::create("server")?;
     let pair = VethPair::create(&crowd, "crowd0", &server, "server0")?;
-    if gro {
-        set_offload(&crowd, "crowd0", Offload::GenericReceive, true)?;
+    let mut from = crowd.enter(|| Socket::open(&config(&pair.a, mode, rx_frames, SERVER)))??;
+    let mut to = server.enter(|| Socket::open(&config(&pair.b, mode, rx_frames, [10, 1, 0, 0])))??;
+    let mut frame = Vec::new();
+    PacketBuilder::ethernet2(pair.a.mac, pair.b.mac)
+        .ipv4([10, 1, 0, 0], [10, 1, 0, 1], 64)
+        .tcp(80, 1000, 0, 0)
+        .write(&mut frame, &[0; 6])?;
+    let start = Instant::now();
+    let mut received = 0;
+    while start.elapsed() < Duration::from_secs(1) {
+        for _ in 0..64 {
+            from.tx.transmit(|buffer| {
+                buffer[..frame.len()].copy_from_slice(&frame);
+                frame.len()
+            });
+        }
+        from.tx.flush()?;
+        received += u64::from(to.rx.receive(64, |frame| {
+            std::hint::black_box(frame[TCP_AT]);
+        }));
     }
-    let echo = server.enter(|| Echo::attach(pair.b.ifindex, 80, hook))??;
-    let config = Config {
-        ifindex: pair.a.ifindex,
-        interface: "crowd0".to_owned(),
+    let elapsed = start.elapsed().as_secs_f64();
+    ensure!(to.statistics()?.lost() == 0, "frames were lost");
+    Ok(elapsed * 1e6 / received as f64)
+}
+
+fn config(end: &VethEnd, mode: Mode, rx_frames: u32, server: [u8; 4]) -> Config {
+    Config {
+        ifindex: end.ifindex,
+        interface: end.name.clone(),
         mode,
-        rx_frames: RX_FRAMES,
+        rx_frames,
         tx_frames: 4096,
         steer: Steer {
-            server: (SERVER, 80).into(),
+            server: (server, 80).into(),
             clients: ([10, 1, 0, 0].into(), 16),
         },
-    };
+    }
+}
+
+fn measure(mode: Mode, hook: Hook, receive: Receive, window: u64) -> Result<String> {
+    let crowd = Namespace::create("crowd")?;
+    let server = Namespace::create("server")?;
+    let pair = VethPair::create(&crowd, "crowd0", &server, "server0")?;
+    let echo = server.enter(|| Echo::attach(pair.b.ifindex, 80, hook))??;
+    let config = config(&pair.a, mode, RX_FRAMES, SERVER);
     let mut socket = crowd.enter(|| Socket::open(&config))??;
     place(&crowd, &server, receive)?;
-    let mut engine = Engine::new(&pair);
+    let mut engine = Engine::new(&pair, window);
     let start = Instant::now();
     engine.run(&mut socket)?;
     let elapsed = start.elapsed().as_secs_f64();
@@ -86,11 +125,12 @@ fn measure(mode: Mode, hook: Hook, gro: bool, receive: Receive) -> Result<String
     ensure!(engine.done > 0, "no connection; {counters:?} {statistics:?}");
     let raw = raw_send_rate(&mut socket.tx, &passed_frame(&pair), Duration::from_secs(1))?;
     Ok(format!(
-        "{:.0} conn/s, {} open at the end, stalls {}, lost {}, echo {counters:?}, raw send {:.3} us a frame",
+        "{:.0} conn/s, {} of them lost in the veth in {} stalls, {} in our ring, {} not answered; raw send {:.3} us a frame",
         engine.done as f64 / elapsed,
-        engine.open(),
+        engine.vanished,
         engine.stalls,
         statistics.lost(),
+        counters.failed,
         1e6 / raw.per_second(),
     ))
 }
@@ -127,13 +167,16 @@ struct Engine {
     syn: Vec<u8>,
     request: Vec<u8>,
     reset: Vec<u8>,
+    window: u64,
     started: u64,
+    /// Given up because a frame of theirs was lost on the way.
+    vanished: u64,
     done: u64,
     stalls: u64,
 }
 
 impl Engine {
-    fn new(pair: &VethPair) -> Self {
+    fn new(pair: &VethPair, window: u64) -> Self {
         let tcp = |seq| {
             PacketBuilder::ethernet2(pair.a.mac, pair.b.mac)
                 .ipv4([10, 1, 0, 0], SERVER, 64)
@@ -148,33 +191,41 @@ impl Engine {
             syn: build(tcp(0).syn(), b""),
             request: build(tcp(1).ack(0).psh(), REQUEST),
             reset: build(tcp(1 + REQUEST.len() as u32).rst(), b""),
+            window,
             started: 0,
+            vanished: 0,
             done: 0,
             stalls: 0,
         }
     }
 
     fn open(&self) -> u64 {
-        self.started - self.done
+        self.started - self.done - self.vanished
     }
 
     fn run(&mut self, socket: &mut Socket) -> Result<()> {
         let Socket { rx, tx, .. } = socket;
         let end = Instant::now() + Duration::from_secs(SECONDS);
         while Instant::now() < end {
-            while self.open() < WINDOW && self.start_one(tx) {}
+            while self.open() < self.window && self.start_one(tx) {}
             tx.flush()?;
             if self.receive(rx, tx) == 0 {
                 rx.wait(Duration::from_millis(10))?;
                 if self.receive(rx, tx) == 0 {
                     // All that was open is lost: begin again.
                     self.stalls += 1;
-                    self.started = self.done;
+                    self.vanished += self.open();
                 }
             }
         }
-        tx.flush()?;
-        Ok(())
+        loop {
+            tx.flush()?;
+            rx.wait(Duration::from_millis(50))?;
+            if self.receive(rx, tx) == 0 {
+                self.vanished += self.open();
+                return Ok(());
+            }
+        }
     }
 
     fn start_one(&mut self, tx: &mut Tx) -> bool {

@@ -2,8 +2,9 @@
 //! requests and closes without a connection. A peer for benchmarks of load generators only.
 //!
 //! It is not a TCP: it accepts anything, retransmits nothing, answers IPv4 without options only, and leaves the rest to the
-//! kernel. A native program's replies vanish unless the other end of the veth receives through NAPI, which it does when it has a
-//! native XDP program or GRO on.
+//! kernel. A native program's replies arrive only when the other end of the veth has a native XDP program, too: GRO there makes
+//! the kernel queue the first 256, but not schedule their reception (`veth_xdp_flush()`, measured on Linux 6.18). A generic
+//! program answers through any peer.
 
 use std::io;
 use std::mem::MaybeUninit;

@@ -106,7 +106,7 @@ impl<T: Copy> Producer<T> {
     ///
     /// # Panics
     ///
-    /// When the ring is full. Our rings have an entry for each of their frames, so that they never are.
+    /// When the ring is full. Ours never are: they have two entries for each of their frames (see `make_rings`).
     pub(crate) fn push(&mut self, value: T) {
         let used = self
             .next

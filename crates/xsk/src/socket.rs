@@ -157,26 +157,30 @@ fn register_memory(fd: BorrowedFd<'_>, config: &Config) -> Result<(Frames, Frame
 }
 
 /// Makes all four rings, each with an entry for every frame that can be in it.
+///
+/// Those that we fill have twice that. The kernel hands out a frame before it stores how far it has read the ring that it took it
+/// from: in `xsk_flush()` the RX ring's index is stored before the fill ring's (Linux 6.18 `net/xdp/xsk.c`), and a frame's
+/// completion may come from another CPU before the TX ring's index does. By the stored index a ring without slack would be
+/// full when we give the frame back.
 fn make_rings(fd: BorrowedFd<'_>, config: &Config) -> io::Result<Offsets> {
     sys::set_option(fd, libc::XDP_RX_RING, &config.rx_frames)?;
-    sys::set_option(fd, libc::XDP_UMEM_FILL_RING, &config.rx_frames)?;
-    sys::set_option(fd, libc::XDP_TX_RING, &config.tx_frames)?;
+    sys::set_option(fd, libc::XDP_UMEM_FILL_RING, &(2 * config.rx_frames))?;
+    sys::set_option(fd, libc::XDP_TX_RING, &(2 * config.tx_frames))?;
     sys::set_option(fd, libc::XDP_UMEM_COMPLETION_RING, &config.tx_frames)?;
     sys::option(fd, libc::XDP_MMAP_OFFSETS)
 }
 
 fn map_rx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames) -> io::Result<Rx> {
-    let entries = config.rx_frames;
-    // SAFETY: offsets and sizes are the kernel's for these rings, whose entries are descriptors and addresses, and each is
+    // SAFETY: offsets are the kernel's and sizes those of `make_rings`, for rings whose entries are descriptors and addresses, and each is
     // mapped once per socket.
     let (ring, fill) = unsafe {
         (
-            Consumer::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, offsets.rx, entries)?,
+            Consumer::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, offsets.rx, config.rx_frames)?,
             Producer::map(
                 fd.as_fd(),
                 libc::XDP_UMEM_PGOFF_FILL_RING.cast_signed(),
                 offsets.fill,
-                entries,
+                2 * config.rx_frames,
             )?,
         )
     };
@@ -189,16 +193,20 @@ fn map_rx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames)
 }
 
 fn map_tx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames) -> io::Result<Tx> {
-    let entries = config.tx_frames;
     // SAFETY: as in `map_rx`.
     let (ring, completion) = unsafe {
         (
-            Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, offsets.tx, entries)?,
+            Producer::map(
+                fd.as_fd(),
+                libc::XDP_PGOFF_TX_RING,
+                offsets.tx,
+                2 * config.tx_frames,
+            )?,
             Consumer::map(
                 fd.as_fd(),
                 libc::XDP_UMEM_PGOFF_COMPLETION_RING.cast_signed(),
                 offsets.completion,
-                entries,
+                config.tx_frames,
             )?,
         )
     };

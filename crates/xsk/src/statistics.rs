@@ -7,7 +7,7 @@ pub struct Statistics {
     pub steered: u64,
     /// Not the crowd's, left to the kernel.
     pub passed: u64,
-    /// The crowd's, dropped because they came in on another queue than 0.
+    /// The crowd's, dropped because they came in on another queue than 0, or before the socket was ready.
     pub unclaimed: u64,
     /// Lost for want of a free buffer, or larger than one ([`crate::MAX_RECEIVED`]).
     pub rx_dropped: u64,

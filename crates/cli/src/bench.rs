@@ -1,0 +1,23 @@
+//! `tidegate bench`: figures of this machine.
+
+use anyhow::{Context, Result};
+
+use crate::output::say;
+
+/// Measure figures of this machine, each against its reference: one JSON line per figure
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Figures to measure; all, unless given
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+}
+
+/// Measures and prints.
+pub fn run(args: Args) -> Result<()> {
+    let mut printed = Ok(());
+    lab::bench::run(&args.names, |figure| {
+        let line = serde_json::to_string(figure).context("write a figure as JSON");
+        printed = std::mem::replace(&mut printed, Ok(())).and_then(|()| say(line?));
+    })?;
+    printed
+}

@@ -1,0 +1,280 @@
+//! `tidegate guard`: protects a listening port until it is told to stop.
+
+use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::builder::PossibleValuesParser;
+use guard::{Attach, Config, Guard, Policy, Sample};
+use serde_json::{Value, json};
+
+use crate::signals;
+
+/// Between two lines.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Longest time until a signal is noticed.
+const NAP: Duration = Duration::from_millis(50);
+/// Lines between two headers on a terminal.
+const HEADER_EVERY: u64 = 20;
+
+/// Guard a listening port: refuse at once what the kernel would drop because the accept queue is full
+///
+/// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Address and port of the listener; 0.0.0.0 and [::] stand for every address of this host
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr)]
+    listen: SocketAddr,
+
+    /// What to do with a SYN that finds the accept queue full: nothing (default) or answer with RST (rst-syn)
+    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(Policy::NAMED.map(|(name, _)| name)))]
+    policy: String,
+
+    /// Interface to guard; repeatable. Without it, every one that is up and has an address
+    #[arg(long = "interface", value_name = "IF")]
+    interfaces: Vec<String>,
+
+    /// Where on the interface; auto is tcx on veth and loopback, and native XDP where the driver has it
+    #[arg(long, value_name = "HOOK", default_value = "auto", value_parser = PossibleValuesParser::new(Attach::NAMED.map(|(name, _)| name)))]
+    attach: String,
+
+    /// Count what would be done, and leave every packet alone
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Print JSON lines, one a second: "attached", then "sample"s, at last "final"
+    #[arg(long)]
+    json: bool,
+
+    /// Stop after this time, as in 10s
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    duration: Option<Duration>,
+}
+
+/// Guards until a signal or the end of `--duration`.
+pub fn run(args: Args) -> Result<()> {
+    // Before anything is attached: a signal from now on ends the run in order.
+    let stop = signals::stop_flag()?;
+    let guard = Guard::start(&config(&args))?;
+    for warning in guard.warnings() {
+        eprintln!("tidegate: warning: {warning}");
+    }
+    let mut out = Out::new(&args);
+    match watch(&guard, &args, &stop, &mut out) {
+        // Whoever read our lines has gone; that is a way to stop, too.
+        Err(error) if is_broken_pipe(&error) => Ok(()),
+        result => result,
+    }
+}
+
+fn config(args: &Args) -> Config {
+    let attach = Attach::NAMED.into_iter().find(|(name, _)| *name == args.attach);
+    Config {
+        listen: args.listen,
+        policy: Policy::by_name(&args.policy).expect("clap checked the name"),
+        interfaces: args.interfaces.clone(),
+        attach: attach.expect("clap checked the name").1,
+        dry_run: args.dry_run,
+    }
+}
+
+fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result<()> {
+    let start = Instant::now();
+    let end = args.duration.map(|duration| start + duration);
+    out.attached(guard)?;
+    let mut last = guard.sample()?;
+    let mut due = start + INTERVAL;
+    while sleep_until(end.map_or(due, |end| end.min(due)), stop) && end.is_none_or(|end| due <= end) {
+        let sample = guard.sample()?;
+        out.sample(start.elapsed(), &sample, &last)?;
+        last = sample;
+        // Not `now + INTERVAL`: a late line must not make all later ones late.
+        while due <= Instant::now() {
+            due += INTERVAL;
+        }
+    }
+    out.last(start.elapsed(), &guard.sample()?)
+}
+
+/// Whether `wake` came before a signal did.
+fn sleep_until(wake: Instant, stop: &AtomicBool) -> bool {
+    while !stop.load(Ordering::Relaxed) {
+        let left = wake.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return true;
+        }
+        std::thread::sleep(left.min(NAP));
+    }
+    false
+}
+
+/// Lines for a person, or JSON.
+struct Out<'a> {
+    args: &'a Args,
+    lines: u64,
+}
+
+impl<'a> Out<'a> {
+    fn new(args: &'a Args) -> Self {
+        Self { args, lines: 0 }
+    }
+
+    fn attached(&mut self, guard: &Guard) -> Result<()> {
+        let hooks: Vec<(&str, &str)> = guard
+            .attached()
+            .iter()
+            .map(|attached| (attached.interface(), attached.hook().name()))
+            .collect();
+        if self.args.json {
+            let hooks: Vec<Value> = hooks
+                .iter()
+                .map(|(interface, hook)| json!({ "interface": interface, "hook": hook }))
+                .collect();
+            let mut object = self.object("attached", Duration::ZERO);
+            object["hooks"] = hooks.into();
+            return print_line(&object.to_string());
+        }
+        let hooks: Vec<String> = hooks
+            .iter()
+            .map(|(interface, hook)| format!("{interface} ({hook})"))
+            .collect();
+        let Args { listen, policy, .. } = self.args;
+        let dry = if self.args.dry_run { ", dry run" } else { "" };
+        print_line(&format!(
+            "guarding {listen} with {policy}{dry} on {}",
+            hooks.join(", ")
+        ))
+    }
+
+    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample) -> Result<()> {
+        if self.args.json {
+            return print_line(&self.counters("sample", elapsed, sample).to_string());
+        }
+        let is_first = self.lines == 0;
+        let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
+        self.lines += 1;
+        if is_first || is_due {
+            print_line("   accept queue       SYN queue     seen/s  admitted/s     reset/s")?;
+        }
+        print_line(&row(sample, last))
+    }
+
+    fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
+        if self.args.json {
+            return print_line(&self.counters("final", elapsed, sample).to_string());
+        }
+        let stats = &sample.stats;
+        let would = if self.args.dry_run { "would have been " } else { "" };
+        print_line(&format!(
+            "{} SYNs seen in {:.1} s: {} admitted, {} {would}reset; {} found the accept queue full, {} the SYN queue",
+            stats.seen,
+            elapsed.as_secs_f64(),
+            stats.admitted,
+            stats.reset,
+            stats.accept_full,
+            stats.syn_full
+        ))
+    }
+
+    fn object(&self, event: &str, elapsed: Duration) -> Value {
+        json!({
+            "event": event,
+            "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
+            "listen": self.args.listen.to_string(),
+            "policy": self.args.policy,
+            "dry_run": self.args.dry_run,
+        })
+    }
+
+    /// Absolute counters since the start. The queues are null when nothing listens any more.
+    fn counters(&self, event: &str, elapsed: Duration, sample: &Sample) -> Value {
+        let Sample { load, stats, path } = sample;
+        let mut object = self.object(event, elapsed);
+        object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
+        object["accept_limit"] = load.map(|load| load.accept_limit).into();
+        object["syn_qlen"] = load.map(|load| load.syn_qlen).into();
+        object["syn_limit"] = load.map(|load| load.syn_limit).into();
+        object["syns"] = json!({
+            "seen": stats.seen,
+            "admitted": stats.admitted,
+            "dropped": stats.dropped,
+            "reset": stats.reset,
+            "unsent": stats.unsent,
+            "accept_full": stats.accept_full,
+            "syn_full": stats.syn_full,
+        });
+        object["passed"] = json!({
+            "frames": path.frames,
+            "not_ip": path.not_ip,
+            "not_tcp": path.not_tcp,
+            "fragment": path.fragment,
+            "malformed": path.malformed,
+            "not_syn": path.not_syn,
+            "syn_ack": path.syn_ack,
+            "not_guarded": path.not_guarded,
+            "other_host": path.other_host,
+            "no_listener": path.no_listener,
+            "known": path.known,
+        });
+        object
+    }
+}
+
+fn row(sample: &Sample, last: &Sample) -> String {
+    let queue = |length: Option<(u32, u32)>| match length {
+        Some((length, limit)) => format!("{length}/{limit}"),
+        None => "no listener".to_owned(),
+    };
+    let accept = queue(sample.load.map(|load| (load.accept_qlen, load.accept_limit)));
+    let syn = queue(sample.load.map(|load| (load.syn_qlen, load.syn_limit)));
+    format!(
+        "{accept:>15} {syn:>15} {:>10} {:>11} {:>11}",
+        sample.stats.seen - last.stats.seen,
+        sample.stats.admitted - last.stats.admitted,
+        sample.stats.reset - last.stats.reset
+    )
+}
+
+fn print_line(line: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{line}")?;
+    out.flush()?;
+    Ok(())
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error
+        .downcast_ref::<io::Error>()
+        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
+    let hint = "an address and a port are wanted, as in 10.0.0.1:80, 0.0.0.0:80 or [::]:80";
+    let address: SocketAddr = text.parse().map_err(|_| hint)?;
+    if address.port() == 0 {
+        return Err("port 0 is no port that can be guarded");
+    }
+    Ok(address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_address_needs_a_port() {
+        assert!(socket_addr("[::]:80").is_ok());
+        for wrong in [
+            "",
+            "80",
+            "10.0.0.1",
+            "localhost:80",
+            "10.0.0.1:0",
+            "10.0.0.1:65536",
+        ] {
+            assert!(socket_addr(wrong).is_err(), "{wrong}");
+        }
+    }
+}

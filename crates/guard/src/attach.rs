@@ -1,0 +1,174 @@
+//! Where the programs go on each interface.
+
+use anyhow::{Error, Result, anyhow};
+use bpf::{AttachError, Hook, Link};
+use nix::errno::Errno;
+
+use crate::interface::Interface;
+use crate::program::Programs;
+
+/// What the operator asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Attach {
+    /// The cheapest hook that works without conditions; see [`Attach::candidates`].
+    #[default]
+    Auto,
+    /// tcx ingress.
+    Tcx,
+    /// The driver's own XDP hook.
+    Xdp,
+    /// XDP in the stack, where `Auto` ends up on kernels without tcx.
+    XdpGeneric,
+}
+
+impl Attach {
+    /// Every choice that has a name.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("tcx", Self::Tcx), ("xdp", Self::Xdp)];
+
+    /// Hooks to try, best first.
+    ///
+    /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a loopback there is no native
+    /// XDP: tcx for both. On a NIC native XDP is the cheapest. Kernels before 6.6 have no tcx; there generic XDP is
+    /// the way and not a clsact filter, because a filter would outlive `kill -9` of the guard.
+    fn candidates(self, interface: &Interface) -> &'static [Hook] {
+        match self {
+            Self::Tcx => &[Hook::TcxIngress],
+            Self::Xdp => &[Hook::XdpNative],
+            Self::XdpGeneric => &[Hook::XdpGeneric],
+            Self::Auto if interface.is_veth() || interface.is_loopback => {
+                &[Hook::TcxIngress, Hook::XdpGeneric]
+            }
+            Self::Auto => &[Hook::XdpNative, Hook::TcxIngress, Hook::XdpGeneric],
+        }
+    }
+}
+
+/// A program on an interface, until this is dropped.
+#[derive(Debug)]
+pub struct Attached {
+    interface: String,
+    link: Link,
+}
+
+impl Attached {
+    /// Name of the interface.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// Where on it.
+    pub fn hook(&self) -> Hook {
+        self.link.hook()
+    }
+}
+
+/// Attaches to every interface, or to none.
+pub fn attach_all(programs: &Programs, interfaces: &[Interface], attach: Attach) -> Result<Vec<Attached>> {
+    interfaces
+        .iter()
+        .map(|interface| attach_one(programs, interface, attach))
+        .collect()
+}
+
+fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Result<Attached> {
+    let mut first_error = None;
+    for &hook in attach.candidates(interface) {
+        match Link::attach(programs.for_hook(hook), interface.index, hook) {
+            Ok(link) => {
+                return Ok(Attached {
+                    interface: interface.name.clone(),
+                    link,
+                });
+            }
+            Err(error) => first_error.get_or_insert(error),
+        };
+    }
+    let error = first_error.expect("there is at least one candidate");
+    Err(explain(interface, &error))
+}
+
+/// One line: what, where, why, what next.
+fn explain(interface: &Interface, error: &AttachError) -> Error {
+    let Interface {
+        name, driver, mtu, ..
+    } = interface;
+    let hook = error.hook.name();
+    let errno = Errno::from_raw(error.source.raw_os_error().unwrap_or_default());
+    let large_mtu = format!(
+        "its MTU of {mtu} may be too large for native XDP; lower it (ip link set {name} mtu 1500) or use --attach tcx"
+    );
+    let why = match (error.hook, errno) {
+        (_, Errno::EPERM) => "not permitted; run as root, or with CAP_BPF and CAP_NET_ADMIN".to_owned(),
+        (Hook::XdpNative, Errno::ERANGE) => large_mtu,
+        (Hook::XdpNative, Errno::EINVAL | Errno::EOPNOTSUPP) if *mtu > 1500 => large_mtu,
+        (Hook::XdpNative, Errno::EOPNOTSUPP) if driver.is_empty() => {
+            "it has no native XDP; use --attach tcx".to_owned()
+        }
+        (Hook::XdpNative, Errno::EOPNOTSUPP) => {
+            format!("its driver {driver} has no native XDP; use --attach tcx")
+        }
+        (Hook::XdpNative | Hook::XdpGeneric, Errno::EBUSY) => {
+            format!(
+                "another XDP program is there; remove it (ip link set {name} xdp off) or use --attach tcx"
+            )
+        }
+        (Hook::TcxIngress, Errno::EINVAL) => {
+            "this kernel has no tcx (Linux 6.6 and newer); use --attach auto".to_owned()
+        }
+        _ => format!("{}; try another --attach", error.source),
+    };
+    anyhow!("attach {hook} to {name}: {why}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interface(driver: &str, mtu: u32) -> Interface {
+        Interface {
+            name: "eth0".to_owned(),
+            index: 2,
+            mtu,
+            driver: driver.to_owned(),
+            is_loopback: false,
+        }
+    }
+
+    fn explained(hook: Hook, errno: Errno, interface: &Interface) -> String {
+        let error = AttachError {
+            hook,
+            ifindex: 2,
+            source: std::io::Error::from_raw_os_error(errno as i32),
+        };
+        explain(interface, &error).to_string()
+    }
+
+    #[test]
+    fn auto_prefers_tcx_on_veth_and_native_xdp_on_nics() {
+        assert_eq!(
+            Attach::Auto.candidates(&interface("veth", 1500))[0],
+            Hook::TcxIngress
+        );
+        assert_eq!(
+            Attach::Auto.candidates(&interface("virtio_net", 1500))[0],
+            Hook::XdpNative
+        );
+    }
+
+    #[test]
+    fn refused_xdp_names_driver_or_mtu_and_what_to_do() {
+        let dummy = interface("dummy", 1500);
+        let text = explained(Hook::XdpNative, Errno::EOPNOTSUPP, &dummy);
+        assert_eq!(
+            text,
+            "attach xdp to eth0: its driver dummy has no native XDP; use --attach tcx"
+        );
+        let jumbo = interface("veth", 9000);
+        let text = explained(Hook::XdpNative, Errno::ERANGE, &jumbo);
+        assert!(
+            text.contains("MTU of 9000") && text.contains("mtu 1500"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,233 @@
+//! Which interfaces to guard, and what kind each is.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use anyhow::{Context, Result, bail};
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, socket};
+
+/// A network interface of the calling thread's namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Index.
+    pub index: u32,
+    /// Largest packet, bytes.
+    pub mtu: u32,
+    /// As ethtool gives it; empty where there is none.
+    pub driver: String,
+    /// Whether it is a loopback.
+    pub is_loopback: bool,
+}
+
+impl Interface {
+    /// Whether it is one end of a veth pair.
+    pub fn is_veth(&self) -> bool {
+        self.driver == "veth"
+    }
+}
+
+/// The interfaces with these names, or, without names, every one that carries the host's traffic.
+pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
+    let all = seen_interfaces()?;
+    if names.is_empty() {
+        return choose_by_address(&all);
+    }
+    let mut chosen = Vec::new();
+    for name in names {
+        let interface = named(name, &all)?;
+        if !chosen.contains(&interface) {
+            chosen.push(interface);
+        }
+    }
+    Ok(chosen)
+}
+
+fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {
+    if if_nametoindex(name).is_err() {
+        let known: Vec<&str> = all.keys().map(String::as_str).collect();
+        bail!(
+            "guard on interface {name}: there is none of that name; there are: {}",
+            known.join(", ")
+        );
+    }
+    if all.get(name).is_some_and(|seen| !seen.is_ethernet) {
+        bail!("guard on interface {name}: it carries no Ethernet frames; name the interface below it");
+    }
+    Interface::open(name)
+}
+
+/// What getifaddrs(3) says about one interface.
+#[derive(Debug, Default)]
+struct Seen {
+    is_ethernet: bool,
+    is_up: bool,
+    has_address: bool,
+}
+
+fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
+    let mut all: BTreeMap<String, Seen> = BTreeMap::new();
+    for entry in getifaddrs().context("list the network interfaces")? {
+        let seen = all.entry(entry.interface_name).or_default();
+        seen.is_up |= entry.flags.contains(InterfaceFlags::IFF_UP);
+        let Some(address) = entry.address else { continue };
+        match address.family() {
+            Some(AddressFamily::Packet) => {
+                let kind = address.as_link_addr().map(|link| link.hatype());
+                seen.is_ethernet = matches!(kind, Some(libc::ARPHRD_ETHER | libc::ARPHRD_LOOPBACK));
+            }
+            Some(AddressFamily::Inet | AddressFamily::Inet6) => seen.has_address = true,
+            _ => {}
+        }
+    }
+    Ok(all)
+}
+
+/// Interfaces with an address are where the host's IP begins. Ports of a bridge or bond have none, so nothing is
+/// counted twice there; a VLAN device is left out where its lower device is in, because frames pass that first.
+fn choose_by_address(all: &BTreeMap<String, Seen>) -> Result<Vec<Interface>> {
+    let names: Vec<&String> = all
+        .iter()
+        .filter(|(_, seen)| seen.is_up && seen.is_ethernet && seen.has_address)
+        .map(|(name, _)| name)
+        .collect();
+    let mut chosen = Vec::new();
+    for name in &names {
+        let is_seen_below = vlan_lower(name).is_some_and(|lower| names.contains(&&lower));
+        if !is_seen_below {
+            chosen.push(Interface::open(name)?);
+        }
+    }
+    if chosen.is_empty() {
+        bail!("guard: no Ethernet interface here is up and has an IP address; name one with --interface");
+    }
+    Ok(chosen)
+}
+
+impl Interface {
+    fn open(name: &str) -> Result<Self> {
+        let index = if_nametoindex(name).with_context(|| format!("find interface {name}"))?;
+        let flags = request(name, libc::SIOCGIFFLAGS, |_| {})
+            // SAFETY: SIOCGIFFLAGS fills this member of the union.
+            .map(|answer| unsafe { answer.ifr_ifru.ifru_flags })
+            .with_context(|| format!("read flags of interface {name}"))?;
+        let mtu = request(name, libc::SIOCGIFMTU, |_| {})
+            // SAFETY: SIOCGIFMTU fills this member of the union.
+            .map(|answer| unsafe { answer.ifr_ifru.ifru_mtu })
+            .with_context(|| format!("read MTU of interface {name}"))?;
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            mtu: mtu.cast_unsigned(),
+            driver: driver(name).unwrap_or_default(),
+            is_loopback: libc::c_int::from(flags) & libc::IFF_LOOPBACK != 0,
+        })
+    }
+}
+
+/// `struct ethtool_drvinfo` of include/uapi/linux/ethtool.h, as far as we read it; the kernel fills 196 bytes.
+#[repr(C)]
+struct DriverInfo {
+    cmd: u32,
+    driver: [u8; 32],
+    rest: [u8; 160],
+}
+
+const ETHTOOL_GDRVINFO: u32 = 3;
+
+fn driver(name: &str) -> Option<String> {
+    let mut info = DriverInfo {
+        cmd: ETHTOOL_GDRVINFO,
+        driver: [0; 32],
+        rest: [0; 160],
+    };
+    request(name, libc::SIOCETHTOOL, |request| {
+        request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    })
+    .ok()?;
+    Some(until_nul(&info.driver))
+}
+
+/// `struct vlan_ioctl_args` of include/uapi/linux/if_vlan.h.
+#[repr(C)]
+struct VlanArguments {
+    cmd: i32,
+    device: [u8; 24],
+    real_device: [u8; 24],
+    qos: i16,
+}
+
+const SIOCGIFVLAN: libc::Ioctl = 0x8982;
+const GET_VLAN_REALDEV_NAME: i32 = 8;
+
+/// The interface below a VLAN device; `None` for everything else.
+fn vlan_lower(name: &str) -> Option<String> {
+    let mut arguments = VlanArguments {
+        cmd: GET_VLAN_REALDEV_NAME,
+        device: [0; 24],
+        real_device: [0; 24],
+        qos: 0,
+    };
+    arguments.device[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
+    let socket = control_socket().ok()?;
+    // SAFETY: the kernel reads and writes one vlan_ioctl_args, which outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFVLAN, &raw mut arguments) };
+    (result == 0).then(|| until_nul(&arguments.real_device))
+}
+
+fn until_nul(bytes: &[u8]) -> String {
+    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
+    String::from_utf8_lossy(text).into_owned()
+}
+
+fn control_socket() -> nix::Result<OwnedFd> {
+    socket(
+        AddressFamily::Inet,
+        SockType::Datagram,
+        SockFlag::SOCK_CLOEXEC,
+        None,
+    )
+}
+
+/// One interface ioctl; `fill` sets what the kernel shall read.
+fn request(name: &str, code: libc::Ioctl, fill: impl FnOnce(&mut libc::ifreq)) -> nix::Result<libc::ifreq> {
+    // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request
+        .ifr_name
+        .iter_mut()
+        .zip(name.bytes().take(libc::IFNAMSIZ - 1))
+    {
+        *to = from.cast_signed();
+    }
+    fill(&mut request);
+    let socket = control_socket()?;
+    // SAFETY: the kernel reads and writes one ifreq and what `fill` made it point to; both outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), code, &raw mut request) };
+    nix::errno::Errno::result(result)?;
+    Ok(request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_known_as_one() {
+        let chosen = choose(&["lo".to_owned(), "lo".to_owned()]).expect("every host has lo");
+        assert_eq!(chosen.len(), 1, "named twice, guarded once");
+        assert!(chosen[0].is_loopback && chosen[0].mtu >= 1500);
+    }
+
+    #[test]
+    fn unknown_interface_is_an_error_that_names_the_known() {
+        let error = choose(&["nosuch0".to_owned()])
+            .expect_err("it is not there")
+            .to_string();
+        assert!(error.starts_with("guard on interface nosuch0: "), "{error}");
+        assert!(error.contains("lo"), "{error}");
+    }
+}

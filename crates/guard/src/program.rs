@@ -1,0 +1,291 @@
+//! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
+
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use bpf::Hook;
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use verdict::{ListenerLoad, Policy};
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    clippy::ptr_as_ptr,
+    unused_qualifications,
+    unreachable_pub
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/admit.skel.rs"));
+}
+
+use skel::types;
+
+/// SYNs of a listener by what became of them, from `struct listener_stats` of admit.bpf.c.
+pub use skel::types::listener_stats as ListenerStats;
+/// Frames by why they were passed, from `struct path_stats` of admit.bpf.c.
+pub use skel::types::path_stats as PathStats;
+
+/// The kernel's own types; without them no program that reads kernel structs can load.
+const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+/// We guard one listener; it has the first row of each map.
+const INDEX: u32 = 0;
+/// `FOUND_LISTENER` of listener.bpf.h.
+const FOUND_LISTENER: u32 = 0;
+/// What loading and attaching take, with the numbers of include/uapi/linux/capability.h. CAP_PERFMON is for reading
+/// kernel structs.
+const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
+/// Stands for CAP_PERFMON and CAP_BPF as well.
+const CAP_SYS_ADMIN: u32 = 21;
+
+/// Loaded programs. The skeleton is closed at once; what stays are descriptors, so there is no lifetime to carry.
+#[derive(Debug)]
+pub struct Programs {
+    admit_tc: OwnedFd,
+    admit_xdp: OwnedFd,
+    admit_xdp_skb: OwnedFd,
+    ask_listener: OwnedFd,
+    listeners: MapHandle,
+    rules: MapHandle,
+    listener_stat: MapHandle,
+    path_stat: MapHandle,
+    query: MapHandle,
+}
+
+impl Programs {
+    /// Loads all programs into the kernel; attaches none.
+    pub fn load() -> Result<Self> {
+        ensure!(
+            Path::new(BTF_PATH).exists(),
+            "load the programs: this kernel has no {BTF_PATH}; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
+        );
+        require_capabilities()?;
+        // libbpf writes pages to stderr when a program is refused; our error is one line.
+        libbpf_rs::set_print(None);
+        let mut object = MaybeUninit::uninit();
+        let mut open = skel::AdmitSkelBuilder::default()
+            .open(&mut object)
+            .map_err(load_error)?;
+        if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
+            rodata.label_seed = random_u32()?;
+        }
+        let loaded = open.load().map_err(load_error)?;
+        let progs = &loaded.progs;
+        let maps = &loaded.maps;
+        Ok(Self {
+            admit_tc: progs.admit_tc.as_fd().try_clone_to_owned()?,
+            admit_xdp: progs.admit_xdp.as_fd().try_clone_to_owned()?,
+            admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
+            ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
+            listeners: MapHandle::try_from(&maps.listeners)?,
+            rules: MapHandle::try_from(&maps.rules)?,
+            listener_stat: MapHandle::try_from(&maps.listener_stat)?,
+            path_stat: MapHandle::try_from(&maps.path_stat)?,
+            query: MapHandle::try_from(&maps.query)?,
+        })
+    }
+
+    /// The program for a hook.
+    pub fn for_hook(&self, hook: Hook) -> BorrowedFd<'_> {
+        match hook {
+            Hook::TcxIngress => self.admit_tc.as_fd(),
+            Hook::XdpNative => self.admit_xdp.as_fd(),
+            Hook::XdpGeneric => self.admit_xdp_skb.as_fd(),
+        }
+    }
+
+    /// Makes the programs decide on SYNs to `listen`.
+    pub fn guard(&self, listen: SocketAddr, policy: &Policy, dry_run: bool) -> Result<()> {
+        let rule = types::listener_rule {
+            policy: types::listener_policy {
+                syn_when_accept_full: policy.syn_when_accept_full as u32,
+            },
+            dry_run: u32::from(dry_run),
+        };
+        self.rules
+            .update(&INDEX.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)
+            .context("write the policy")?;
+        for address in self.destinations(listen)? {
+            let key = key(address);
+            self.listeners
+                .update(bytes_of(&key), &INDEX.to_ne_bytes(), MapFlags::ANY)
+                .context("write the listener's address")?;
+        }
+        Ok(())
+    }
+
+    /// `[::]` stands for IPv4, too, if the socket there serves it (`IPV6_V6ONLY` is off): the kernel tells.
+    fn destinations(&self, listen: SocketAddr) -> Result<Vec<SocketAddr>> {
+        let mut destinations = vec![listen];
+        if listen == SocketAddr::from(([0_u16; 8], listen.port())) {
+            let ipv4 = SocketAddr::from(([0_u8; 4], listen.port()));
+            let answer = self.query(ipv4)?;
+            if answer.found == FOUND_LISTENER && answer.family == libc::AF_INET6 as u32 {
+                destinations.push(ipv4);
+            }
+        }
+        Ok(destinations)
+    }
+
+    /// The queues of the listener that a SYN to `listen` would reach now, if there is one.
+    pub fn ask(&self, listen: SocketAddr) -> Result<Option<ListenerLoad>> {
+        let answer = self.query(listen)?;
+        Ok((answer.found == FOUND_LISTENER).then_some(ListenerLoad {
+            accept_qlen: answer.load.accept_qlen,
+            accept_limit: answer.load.accept_limit,
+            syn_qlen: answer.load.syn_qlen,
+            syn_limit: answer.load.syn_limit,
+        }))
+    }
+
+    fn query(&self, listen: SocketAddr) -> Result<types::listener_query> {
+        let key = key(listen);
+        let question = types::listener_query {
+            address: key.address,
+            port: key.port,
+            is_ipv6: u16::from(listen.is_ipv6()),
+            ..Default::default()
+        };
+        self.query
+            .update(&INDEX.to_ne_bytes(), bytes_of(&question), MapFlags::ANY)
+            .context("ask for the listener's queues")?;
+        run_once(self.ask_listener.as_fd()).context("ask for the listener's queues")?;
+        let answer = self
+            .query
+            .lookup(&INDEX.to_ne_bytes(), MapFlags::ANY)
+            .context("read the listener's queues")?
+            .expect("an array map has every index");
+        Ok(from_bytes(&answer))
+    }
+
+    /// Counters of the listener, over all CPUs.
+    pub fn stats(&self) -> Result<ListenerStats> {
+        sum_cpus(&self.listener_stat).context("read the listener's counters")
+    }
+
+    /// Counters of all frames, over all CPUs.
+    pub fn path(&self) -> Result<PathStats> {
+        sum_cpus(&self.path_stat).context("read the path counters")
+    }
+}
+
+fn require_capabilities() -> Result<()> {
+    let status = procfs::process::Process::myself().and_then(|process| process.status());
+    let effective = status.context("read /proc/self/status for our privileges")?.capeff;
+    let missing = missing_capabilities(effective);
+    ensure!(
+        missing.is_empty(),
+        "load the programs: no {}; run as root or grant it (setcap or systemd's AmbientCapabilities=)",
+        missing.join(", ")
+    );
+    Ok(())
+}
+
+fn missing_capabilities(effective: u64) -> Vec<&'static str> {
+    let has = |number: u32| effective >> number & 1 == 1;
+    CAPABILITIES
+        .into_iter()
+        .filter(|(_, number)| !has(*number) && (*number < CAP_SYS_ADMIN || !has(CAP_SYS_ADMIN)))
+        .map(|(name, _)| name)
+        .collect()
+}
+
+fn load_error(error: libbpf_rs::Error) -> Error {
+    match error.kind() {
+        ErrorKind::PermissionDenied => {
+            anyhow!("load the programs: {error}; does a container, lockdown or a security module forbid BPF here?")
+        }
+        _ => anyhow!("load the programs: {error}; is this kernel older than 6.1?"),
+    }
+}
+
+fn key(listen: SocketAddr) -> types::listener_key {
+    let bytes = match listen.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
+        IpAddr::V6(ip) => ip.octets(),
+    };
+    types::listener_key {
+        address: from_bytes(&bytes),
+        port: listen.port().to_be(),
+        zero: 0,
+    }
+}
+
+fn random_u32() -> Result<u32> {
+    let mut bytes = [0_u8; 4];
+    // SAFETY: getrandom writes at most four bytes into the array.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    ensure!(got == 4, "read random bytes: {}", std::io::Error::last_os_error());
+    Ok(u32::from_ne_bytes(bytes))
+}
+
+/// Runs a tc program once on an empty Ethernet frame, in the calling thread's network namespace.
+fn run_once(program: BorrowedFd<'_>) -> Result<()> {
+    let frame = [0_u8; 64];
+    let mut options = libbpf_sys::bpf_test_run_opts {
+        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
+        data_in: frame.as_ptr().cast(),
+        data_size_in: frame.len() as u32,
+        repeat: 1,
+        ..Default::default()
+    };
+    // SAFETY: the options say their own size, and they and the frame outlive the call.
+    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
+    if result < 0 {
+        bail!("run ask_listener: {}", std::io::Error::from_raw_os_error(-result));
+    }
+    Ok(())
+}
+
+/// A C struct of map values: integers only, no padding, so that every bit pattern is one.
+///
+/// # Safety
+///
+/// Implement it for such types only.
+unsafe trait Plain: Copy {}
+
+// SAFETY: sixteen bytes in four words.
+unsafe impl Plain for types::address {}
+// SAFETY: sixteen bytes and two halves of a word.
+unsafe impl Plain for types::listener_key {}
+// SAFETY: words only.
+unsafe impl Plain for types::listener_rule {}
+// SAFETY: an address, two halves of a word, words.
+unsafe impl Plain for types::listener_query {}
+// SAFETY: `__u64` only, asserted in admit.bpf.c.
+unsafe impl Plain for ListenerStats {}
+// SAFETY: `__u64` only, asserted in admit.bpf.c.
+unsafe impl Plain for PathStats {}
+
+fn bytes_of<T: Plain>(value: &T) -> &[u8] {
+    // SAFETY: `Plain` has no padding, so all bytes are initialised, and the slice borrows the value.
+    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
+}
+
+fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
+    assert_eq!(bytes.len(), size_of::<T>(), "map value size is the type's");
+    // SAFETY: the length was checked, the read needs no alignment, and any bit pattern is a `Plain`.
+    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
+}
+
+/// Adds up a per-CPU struct of `__u64` counters, word by word.
+fn sum_cpus<T: Plain>(map: &MapHandle) -> Result<T> {
+    let cpus = map
+        .lookup_percpu(&INDEX.to_ne_bytes(), MapFlags::ANY)?
+        .expect("an array map has every index");
+    let mut sums = vec![0_u64; size_of::<T>() / 8];
+    for cpu in &cpus {
+        for (sum, word) in sums.iter_mut().zip(cpu.as_chunks::<8>().0) {
+            *sum += u64::from_ne_bytes(*word);
+        }
+    }
+    let bytes: Vec<u8> = sums.iter().flat_map(|sum| sum.to_ne_bytes()).collect();
+    Ok(from_bytes(&bytes))
+}
+
+#[cfg(test)]
+mod tests;

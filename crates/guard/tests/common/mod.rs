@@ -1,0 +1,227 @@
+//! Two namespaces, a veth pair, a listener that never accepts, and raw frames.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod frame;
+pub mod tap;
+
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use guard::{Attach, Config, Guard, Policy, Sample};
+use netns::{Namespace, VethEnd, VethPair};
+use nix::sys::socket::{
+    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
+};
+
+use tap::Tap;
+
+/// The listener's; small, so that a test fills it with three connections.
+pub const BACKLOG: usize = 2;
+/// The guarded port.
+pub const PORT: u16 = 8080;
+/// A port where nothing listens.
+pub const CLOSED_PORT: u16 = 9;
+/// Longest wait for what must happen; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub const SERVER4: &str = "10.9.0.2";
+pub const SERVER6: &str = "fd09::2";
+/// Addresses of the client's kernel.
+pub const CLIENT4: &str = "10.9.0.1";
+pub const CLIENT6: &str = "fd09::1";
+/// Addresses behind the client's interface that no kernel owns, so that no one but the test answers.
+pub const GHOST4: &str = "10.9.0.77";
+pub const GHOST6: &str = "fd09::77";
+
+/// Client and server, joined by c0 and s0.
+pub struct World {
+    pub client: Namespace,
+    pub server: Namespace,
+    pub c0: VethEnd,
+    pub s0: VethEnd,
+}
+
+impl World {
+    /// `None`, with the reason printed, where kernel tests cannot run.
+    pub fn create() -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let client = Namespace::create("client").expect("create client");
+        let server = Namespace::create("server").expect("create server");
+        let veth = VethPair::create(&client, "c0", &server, "s0").expect("create veth");
+        let world = Self {
+            client,
+            server,
+            c0: veth.a,
+            s0: veth.b,
+        };
+        world.address(&world.client, "c0", CLIENT4, CLIENT6);
+        world.address(&world.server, "s0", SERVER4, SERVER6);
+        for address in [CLIENT4, CLIENT6, GHOST4, GHOST6] {
+            world.neighbour(&world.server, address, "02:00:00:00:00:0a", "s0");
+        }
+        for address in [SERVER4, SERVER6] {
+            world.neighbour(&world.client, address, "02:00:00:00:00:0b", "c0");
+        }
+        Some(world)
+    }
+
+    fn address(&self, namespace: &Namespace, name: &str, ipv4: &str, ipv6: &str) {
+        let add = |address: String, extra: &[&str]| {
+            namespace
+                .ip(&[&["addr", "add", &address, "dev", name], extra].concat())
+                .expect("add address");
+        };
+        add(format!("{ipv4}/24"), &[]);
+        add(format!("{ipv6}/64"), &["nodad"]);
+    }
+
+    fn neighbour(&self, namespace: &Namespace, address: &str, mac: &str, name: &str) {
+        namespace
+            .ip(&["neigh", "replace", address, "lladdr", mac, "dev", name])
+            .expect("add neighbour");
+    }
+
+    /// A socket at `address` of the server with a backlog of [`BACKLOG`].
+    pub fn listen(&self, address: &str) -> TcpListener {
+        let address: SocketAddr = address.parse().expect("address");
+        let family = if address.is_ipv4() {
+            AddressFamily::Inet
+        } else {
+            AddressFamily::Inet6
+        };
+        self.server
+            .enter(|| {
+                let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("socket");
+                setsockopt(&fd, sockopt::ReuseAddr, &true).expect("reuse");
+                bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
+                listen(&fd, Backlog::new(BACKLOG as i32).expect("backlog")).expect("listen");
+                TcpListener::from(fd)
+            })
+            .expect("enter")
+    }
+
+    /// Connects from the client's kernel.
+    pub fn connect(&self, address: &str) -> std::io::Result<TcpStream> {
+        let address: SocketAddr = address.parse().expect("address");
+        self.client
+            .enter(|| TcpStream::connect_timeout(&address, PATIENCE))
+            .expect("enter")
+    }
+
+    /// Connects until the accept queue is full, and waits until the guard sees it.
+    pub fn fill(&self, guarded: &Guarded) -> Vec<TcpStream> {
+        let address = guarded.connect_to.clone();
+        let streams = (0..=BACKLOG)
+            .map(|_| self.connect(&address).expect("there is room"))
+            .collect();
+        guarded.wait("a full accept queue", |sample| {
+            sample
+                .load
+                .is_some_and(|load| load.accept_qlen > load.accept_limit)
+        });
+        streams
+    }
+
+    /// Starts a guard for `listen` on s0.
+    pub fn guard(&self, listen: &str, policy: Policy, attach: Attach, dry_run: bool) -> Guarded<'_> {
+        let config = Config {
+            listen: listen.parse().expect("address"),
+            policy,
+            interfaces: vec!["s0".to_owned()],
+            attach,
+            dry_run,
+        };
+        self.guard_with(&config).expect("start the guard")
+    }
+
+    /// Starts a guard as configured.
+    pub fn guard_with(&self, config: &Config) -> anyhow::Result<Guarded<'_>> {
+        let guard = self.server.enter(|| Guard::start(config)).expect("enter")?;
+        let ip = match config.listen.ip() {
+            IpAddr::V4(ip) if ip.is_unspecified() => SERVER4.parse().expect("address"),
+            IpAddr::V6(ip) if ip.is_unspecified() => SERVER6.parse().expect("address"),
+            ip => ip,
+        };
+        Ok(Guarded {
+            world: self,
+            connect_to: SocketAddr::new(ip, config.listen.port()).to_string(),
+            guard,
+        })
+    }
+
+    /// What `attach` needs at the client's end: XDP_TX on veth is for peers with an XDP program.
+    pub fn peer_for(&self, attach: Attach) -> Option<bpf::Link> {
+        (attach == Attach::Xdp).then(|| xdp_pass(&self.client, self.c0.ifindex))
+    }
+
+    /// A raw socket on the client's end.
+    pub fn tap(&self) -> Tap {
+        let index = self.c0.ifindex;
+        self.client.enter(|| Tap::open(index)).expect("enter")
+    }
+}
+
+/// A running guard, and where a client reaches what it guards.
+pub struct Guarded<'a> {
+    world: &'a World,
+    connect_to: String,
+    pub guard: Guard,
+}
+
+impl Guarded<'_> {
+    pub fn sample(&self) -> Sample {
+        self.world
+            .server
+            .enter(|| self.guard.sample())
+            .expect("enter")
+            .expect("sample")
+    }
+
+    /// Waits until `holds`; `what` is for the failure.
+    pub fn wait(&self, what: &str, holds: impl Fn(&Sample) -> bool) -> Sample {
+        let start = Instant::now();
+        loop {
+            let sample = self.sample();
+            if holds(&sample) {
+                return sample;
+            }
+            assert!(start.elapsed() < PATIENCE, "waited for {what}: {sample:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Waits until a counter is one more than in `before`.
+    pub fn wait_more(&self, what: &str, before: &Sample, counter: impl Fn(&Sample) -> u64) -> Sample {
+        self.wait(what, |sample| counter(sample) > counter(before))
+    }
+}
+
+/// Attaches a program that does nothing.
+fn xdp_pass(namespace: &Namespace, ifindex: u32) -> bpf::Link {
+    let instructions: [u64; 2] = [
+        0x0000_0002_0000_00b7, // r0 = XDP_PASS
+        0x0000_0000_0000_0095, // exit
+    ];
+    // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
+    let fd = unsafe {
+        let raw = libbpf_sys::bpf_prog_load(
+            libbpf_sys::BPF_PROG_TYPE_XDP,
+            c"pass".as_ptr(),
+            c"GPL".as_ptr(),
+            instructions.as_ptr().cast(),
+            instructions.len() as u64,
+            std::ptr::null_mut(),
+        );
+        assert!(raw >= 0, "load XDP_PASS: {raw}");
+        OwnedFd::from_raw_fd(raw)
+    };
+    namespace
+        .enter(|| bpf::Link::attach(fd.as_fd(), ifindex, bpf::Hook::XdpNative))
+        .expect("enter")
+        .expect("attach XDP_PASS")
+}

@@ -1,0 +1,292 @@
+//! The RST byte for byte: each SYN is answered first by the guard, then, without guard and listener, by the kernel, which
+//! answers for a closed port. Both answers are captured here, so there is no golden file to grow old.
+
+mod common;
+
+use common::frame::{CLIENT_MAC, ECE_CWR, Segment};
+use common::tap::Tap;
+use common::*;
+use guard::{Attach, Policy};
+
+const HOOKS: [Attach; 3] = [Attach::Tcx, Attach::Xdp, Attach::XdpGeneric];
+
+/// SYNs that differ in all that the answer may depend on.
+fn variants(source: &str, destination: &str) -> Vec<Segment> {
+    let plain = Segment::syn("plain", source, destination, PORT);
+    vec![
+        plain.clone(),
+        plain.clone().with("ECT(1)", |syn| syn.traffic_class = 1),
+        plain.clone().with("ECT(0)", |syn| syn.traffic_class = 2),
+        plain.clone().with("CE", |syn| syn.traffic_class = 3),
+        plain.clone().with("EF", |syn| syn.traffic_class = 0xb8),
+        plain.clone().with("CS7 and CE", |syn| syn.traffic_class = 0xe3),
+        plain.clone().with("flow label", |syn| syn.flow_label = 0x12345),
+        plain.clone().with("ECN setup", |syn| syn.flags |= ECE_CWR),
+        plain.clone().with("no options", |syn| syn.tcp_options.clear()),
+        plain.clone().with("40 bytes of options", |syn| syn.tcp_options = vec![1; 40]),
+        plain.clone().with("payload", |syn| syn.payload = vec![7; 5]),
+        plain.clone().with("1000 bytes of payload", |syn| syn.payload = vec![7; 1000]),
+        plain.clone().with("padding", |syn| syn.trailer = 11),
+        plain.clone().with("seq 0", |syn| syn.seq = 0),
+        plain.with("other ports", |syn| syn.source_port = 65535),
+    ]
+}
+
+fn ipv4_variants() -> Vec<Segment> {
+    let mut variants = variants(GHOST4, SERVER4);
+    let plain = variants[0].clone();
+    variants.extend([
+        plain.clone().with("NOP options", |syn| syn.extra = vec![1; 4]),
+        plain.clone().with("router alert", |syn| syn.extra = vec![148, 4, 0, 0]),
+        plain.clone().with("40 bytes of IP options", |syn| syn.extra = vec![1; 40]),
+        plain.with("options, payload, padding", |syn| {
+            syn.extra = vec![1; 8];
+            syn.payload = vec![9; 33];
+            syn.trailer = 3;
+        }),
+    ]);
+    variants
+}
+
+fn ipv6_variants() -> Vec<Segment> {
+    let mut variants = variants(GHOST6, SERVER6);
+    let plain = variants[0].clone();
+    let padding = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
+    variants.extend([
+        plain.clone().with("hop-by-hop", |syn| {
+            syn.first_extension = 0;
+            syn.extra = padding(6);
+        }),
+        plain.clone().with("destination options", |syn| {
+            syn.first_extension = 60;
+            syn.extra = padding(6);
+        }),
+        plain.clone().with("hop-by-hop, destination options, payload, padding", |syn| {
+            syn.first_extension = 0;
+            syn.extra = [padding(60), padding(6)].concat();
+            syn.payload = vec![9; 33];
+            syn.trailer = 3;
+        }),
+        plain.with("64 bytes of destination options", |syn| {
+            syn.first_extension = 60;
+            // An unknown option that is to be skipped; Linux refuses padding of more than seven bytes.
+            syn.extra = vec![6, 7, 0x3e, 60];
+            syn.extra.resize(64, 0);
+        }),
+    ]);
+    variants
+}
+
+fn answer(who: &str, tap: &Tap, syn: &Segment) -> Vec<u8> {
+    tap.send(&syn.to_bytes());
+    tap.receive(&format!("{} {:04x?}, from {who}", syn.name, syn.tags), |frame| frame::is_reset_to(frame, syn))
+}
+
+/// A world that finishes its checksums in software, as a wire needs.
+fn wire_world() -> Option<World> {
+    let world = World::create()?;
+    world
+        .server
+        .enter(|| tap::disable_checksum_offload("s0"))
+        .expect("enter");
+    Some(world)
+}
+
+/// Answers of the guard to `syns`, and then of the kernel to what `untag` makes of them.
+fn both_answers(
+    world: &World,
+    listen: &str,
+    attach: Attach,
+    syns: &[Segment],
+    untag: impl Fn(&Segment) -> Segment,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let peer = world.peer_for(attach);
+    let listener = world.listen(listen);
+    let guarded = world.guard(listen, Policy::RST_SYN, attach, false);
+    let streams = world.fill(&guarded);
+    let tap = world.tap();
+    let ours: Vec<Vec<u8>> = syns.iter().map(|syn| answer(&format!("the guard at {attach:?}"), &tap, syn)).collect();
+    assert_eq!(
+        guarded.sample().stats.reset,
+        syns.len() as u64,
+        "the guard sent them, not the kernel"
+    );
+    drop((guarded, streams, listener, peer));
+    let kernels: Vec<Vec<u8>> = syns.iter().map(|syn| answer("the kernel", &tap, &untag(syn))).collect();
+    ours.into_iter().zip(kernels).collect()
+}
+
+fn assert_same(world: &World, listen: &str, attach: Attach, syns: &[Segment]) {
+    for (syn, (ours, kernels)) in syns
+        .iter()
+        .zip(both_answers(world, listen, attach, syns, Segment::clone))
+    {
+        assert_eq!(hex(&ours), hex(&kernels), "{} at {attach:?}", syn.name);
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x} ")).collect()
+}
+
+#[test]
+fn root_ipv4_reset_is_the_kernels_byte_for_byte() {
+    let Some(world) = wire_world() else { return };
+    for hook in HOOKS {
+        assert_same(&world, "10.9.0.2:8080", hook, &ipv4_variants());
+    }
+}
+
+#[test]
+fn root_ipv6_reset_is_the_kernels_byte_for_byte() {
+    let Some(world) = wire_world() else { return };
+    world
+        .server
+        .set_sysctl("net.ipv6.auto_flowlabels", "0")
+        .expect("sysctl");
+    for hook in HOOKS {
+        assert_same(&world, "[fd09::2]:8080", hook, &ipv6_variants());
+    }
+}
+
+#[test]
+fn root_reset_follows_ttl_and_hop_limit_of_the_host() {
+    let Some(world) = wire_world() else { return };
+    for (name, value) in [
+        ("net.ipv4.ip_default_ttl", "77"),
+        ("net.ipv6.conf.s0.hop_limit", "78"),
+        ("net.ipv6.auto_flowlabels", "0"),
+    ] {
+        world.server.set_sysctl(name, value).expect("sysctl");
+    }
+    for hook in HOOKS {
+        assert_same(&world, "10.9.0.2:8080", hook, &variants(GHOST4, SERVER4)[..1]);
+        assert_same(&world, "[fd09::2]:8080", hook, &variants(GHOST6, SERVER6)[..1]);
+    }
+}
+
+#[test]
+fn root_ipv6_reset_reflects_the_flow_label_where_the_kernel_does() {
+    let Some(world) = wire_world() else { return };
+    for (name, value) in [
+        ("net.ipv6.flowlabel_reflect", "2"),
+        ("net.ipv6.auto_flowlabels", "0"),
+    ] {
+        world.server.set_sysctl(name, value).expect("sysctl");
+    }
+    let syns = variants(GHOST6, SERVER6);
+    assert!(syns.iter().any(|syn| syn.flow_label != 0));
+    assert_same(&world, "[fd09::2]:8080", Attach::Tcx, &syns);
+}
+
+/// The kernel's label is a hash with a secret; ours has another secret. All other bytes are the same.
+#[test]
+fn root_ipv6_reset_has_a_flow_label_of_its_own_where_the_kernels_has() {
+    for (automatic, ranges) in [("1", "0"), ("1", "1"), ("2", "0"), ("3", "1")] {
+        let Some(world) = wire_world() else { return };
+        for (name, value) in [
+            ("net.ipv6.auto_flowlabels", automatic),
+            ("net.ipv6.flowlabel_state_ranges", ranges),
+        ] {
+            world.server.set_sysctl(name, value).expect("sysctl");
+        }
+        let syns = &variants(GHOST6, SERVER6)[..6];
+        let answers = both_answers(&world, "[fd09::2]:8080", Attach::Tcx, syns, Segment::clone);
+        let (our_label, kernels_label) = (label(&answers[0].0), label(&answers[0].1));
+        assert_eq!(our_label == 0, kernels_label == 0, "auto_flowlabels {automatic}");
+        if ranges == "1" {
+            assert!(our_label & kernels_label & 0x80000 != 0, "the stateless range");
+        }
+        for (ours, kernels) in answers {
+            assert_eq!(label(&ours), our_label, "one label for a flow");
+            assert_eq!(label(&kernels), kernels_label, "one label for a flow");
+            assert_eq!(hex(&without_label(ours)), hex(&without_label(kernels)));
+        }
+    }
+}
+
+fn label(frame: &[u8]) -> u32 {
+    u32::from_be_bytes(frame[14..18].try_into().expect("four bytes")) & 0xfffff
+}
+
+fn without_label(mut frame: Vec<u8>) -> Vec<u8> {
+    frame[15] &= 0xf0;
+    frame[16..18].fill(0);
+    frame
+}
+
+/// This kernel need not know VLANs: its untagged answer with the SYN's tags put in is what a tagged one must be.
+#[test]
+fn root_tagged_syn_gets_the_same_reset_with_its_tags() {
+    let Some(world) = wire_world() else { return };
+    world
+        .server
+        .set_sysctl("net.ipv6.auto_flowlabels", "0")
+        .expect("sysctl");
+    let tag_sets: [&[(u16, u16)]; 3] = [
+        &[(0x8100, 0x2064)],
+        &[(0x88a8, 0x0007)],
+        &[(0x88a8, 0x0007), (0x8100, 0x2064)],
+    ];
+    for (source, destination, listen) in [
+        (GHOST4, SERVER4, "10.9.0.2:8080"),
+        (GHOST6, SERVER6, "[fd09::2]:8080"),
+    ] {
+        for tags in tag_sets {
+            let syns: Vec<Segment> = variants(source, destination)
+                .into_iter()
+                .map(|syn| Segment {
+                    tags: tags.to_vec(),
+                    ..syn
+                })
+                .collect();
+            for hook in HOOKS {
+                let untag = |syn: &Segment| Segment {
+                    tags: Vec::new(),
+                    ..syn.clone()
+                };
+                for (syn, (ours, kernels)) in syns
+                    .iter()
+                    .zip(both_answers(&world, listen, hook, &syns, untag))
+                {
+                    let mut expected = kernels;
+                    let bytes = tags
+                        .iter()
+                        .flat_map(|(tpid, tci)| [tpid.to_be_bytes(), tci.to_be_bytes()].concat());
+                    expected.splice(12..12, bytes);
+                    assert_eq!(
+                        hex(&ours),
+                        hex(&expected),
+                        "{} with {tags:04x?} at {hook:?}",
+                        syn.name
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn root_reset_goes_to_the_sender_and_its_checksums_are_right() {
+    let Some(world) = wire_world() else { return };
+    for (listen, syn, l4) in [
+        ("10.9.0.2:8080", Segment::syn("IPv4", GHOST4, SERVER4, PORT), 34),
+        ("[fd09::2]:8080", Segment::syn("IPv6", GHOST6, SERVER6, PORT), 54),
+    ] {
+        for hook in HOOKS {
+            let answers = both_answers(&world, listen, hook, std::slice::from_ref(&syn), Segment::clone);
+            let ours = &answers[0].0;
+            assert_eq!(ours[..6], CLIENT_MAC);
+            assert_eq!(ours.len(), l4 + 20, "nothing trails");
+            assert_eq!(
+                frame::tcp_checksum(syn.destination, syn.source, &ours[l4..]),
+                0,
+                "{} at {hook:?}",
+                syn.name
+            );
+            if l4 == 34 {
+                assert_eq!(frame::checksum(&ours[14..34]), 0);
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a guarded listener does with the next SYN, on a real kernel.
+
+mod common;
+
+use common::frame::Segment;
+use common::*;
+use guard::{Attach, Policy};
+use std::io::ErrorKind;
+
+const LISTEN4: &str = "10.9.0.2:8080";
+
+#[test]
+fn root_full_accept_queue_resets_the_next_syn_and_admits_below() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let streams = world.fill(&guarded);
+    let full = guarded.sample();
+    assert_eq!(full.stats.seen, BACKLOG as u64 + 1);
+    assert_eq!(full.stats.admitted, full.stats.seen);
+    assert_eq!(full.stats.reset, 0);
+
+    let error = world.connect(LISTEN4).expect_err("the queue is full");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    let refused = guarded.sample();
+    assert_eq!(refused.stats.reset, 1);
+    assert_eq!(refused.stats.accept_full, 1);
+    assert_eq!(refused.stats.seen, refused.stats.admitted + 1);
+
+    listener.accept().expect("one waits");
+    world.connect(LISTEN4).expect("there is room again");
+    assert_eq!(guarded.sample().stats.admitted, refused.stats.admitted + 1);
+    drop(streams);
+}
+
+#[test]
+fn root_full_syn_queue_alone_admits_every_syn() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let tap = world.tap();
+    for source_port in 1000..1020 {
+        // Nobody owns the source address, so the handshakes stay half open.
+        let syn = Segment::syn("flood", GHOST4, SERVER4, PORT).with("flood", |syn| syn.source_port = source_port);
+        tap.send(&syn.to_bytes());
+    }
+    let sample = guarded.wait("20 SYNs", |sample| sample.stats.seen == 20);
+    let load = sample.load.expect("it listens");
+    assert!(load.syn_qlen >= load.syn_limit, "{load:?}");
+    assert_eq!(load.accept_qlen, 0);
+    assert!(sample.stats.syn_full > 0);
+    assert_eq!(sample.stats.admitted, 20);
+    assert_eq!(sample.stats.reset, 0);
+}
+
+#[test]
+fn root_default_policy_never_resets() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::DEFAULT, Attach::Tcx, false);
+    let _streams = world.fill(&guarded);
+    let tap = world.tap();
+    tap.send(&Segment::syn("one too many", GHOST4, SERVER4, PORT).to_bytes());
+    let sample = guarded.wait("the SYN", |sample| sample.stats.accept_full == 1);
+    assert_eq!(sample.stats.admitted, sample.stats.seen);
+    assert_eq!(sample.stats.reset, 0);
+}
+
+#[test]
+fn root_dry_run_counts_resets_and_sends_none() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, true);
+    let _streams = world.fill(&guarded);
+    let tap = world.tap();
+    let syn = Segment::syn("one too many", GHOST4, SERVER4, PORT);
+    tap.send(&syn.to_bytes());
+    // Nothing listens there: its RST comes after any that our SYN could have caused.
+    let marker = Segment::syn("marker", GHOST4, SERVER4, CLOSED_PORT);
+    tap.send(&marker.to_bytes());
+    let first = tap.receive("the marker's RST", |frame| {
+        frame::is_reset_to(frame, &syn) || frame::is_reset_to(frame, &marker)
+    });
+    assert!(frame::is_reset_to(&first, &marker));
+    let sample = guarded.sample();
+    assert_eq!((sample.stats.reset, sample.stats.accept_full), (1, 1));
+}
+
+#[test]
+fn root_queues_are_read_now_and_not_as_of_the_last_syn() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let _streams = world.fill(&guarded);
+    let load = guarded.sample().load.expect("it listens");
+    assert_eq!((load.accept_qlen, load.accept_limit), (3, 2));
+    for _ in 0..=BACKLOG {
+        listener.accept().expect("one waits");
+    }
+    let load = guarded.sample().load.expect("it listens");
+    assert_eq!(load.accept_qlen, 0, "no SYN came, and yet it is known");
+    drop(listener);
+    assert!(guarded.sample().load.is_none(), "nothing listens any more");
+}
+
+#[test]
+fn root_syn_after_the_server_has_gone_is_left_to_the_kernel() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    drop(listener);
+    let error = world.connect(LISTEN4).expect_err("nothing listens");
+    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    let sample = guarded.sample();
+    assert_eq!((sample.path.no_listener, sample.stats.seen), (1, 0));
+}
+
+#[test]
+fn root_retransmitted_syn_of_a_handshake_is_left_to_the_kernel() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let tap = world.tap();
+    let syn = Segment::syn("twice", GHOST4, SERVER4, PORT);
+    tap.send(&syn.to_bytes());
+    tap.send(&syn.to_bytes());
+    let sample = guarded.wait("both SYNs", |sample| sample.path.frames >= 2);
+    assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
+}

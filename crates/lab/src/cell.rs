@@ -1,0 +1,192 @@
+//! One point of the grid, in a testbed of its own.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use results::{Cell, CrowdSummary, Sample};
+
+use crate::crowd::{self, Send};
+use crate::experiment::{Experiment, Policy, Server};
+use crate::guard;
+use crate::probe::{Difference, Snapshot, grown};
+use crate::server;
+use crate::testbed::{PORT, Testbed};
+
+/// Time between samples of the kernel's counters.
+const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// How often a wait looks whether the run was stopped.
+const STOP_EVERY: Duration = Duration::from_millis(50);
+
+/// What every cell of a run shares.
+#[derive(Debug, Clone, Copy)]
+pub struct Lab<'a> {
+    /// The experiment.
+    pub experiment: &'a Experiment,
+    /// `tidegate` itself.
+    pub program: &'a Path,
+    /// Set when the run is to stop.
+    pub stop: &'a AtomicBool,
+}
+
+/// One crowd against one server under one policy.
+#[derive(Debug)]
+pub struct Measured {
+    /// What the crowd saw.
+    pub crowd: CrowdSummary,
+    /// What the kernel counted in the window.
+    pub difference: Difference,
+    /// What it counted as the crowd went on.
+    pub samples: Vec<Sample>,
+    /// What the guard counted, when there was one.
+    pub guard: Option<std::collections::BTreeMap<String, u64>>,
+}
+
+/// Measures one point of the grid.
+pub fn measure(
+    lab: Lab<'_>,
+    server: &Server,
+    policy: &Policy,
+    load: f64,
+    rate: f64,
+    repetition: u32,
+) -> Result<Cell> {
+    let grid = &lab.experiment.grid;
+    let send = Send {
+        rate,
+        warmup: grid.warmup,
+        duration: grid.duration,
+        seed: u64::from(repetition) + 1,
+    };
+    let measured = run(lab, server, policy, &send)?;
+    let Measured {
+        crowd,
+        difference,
+        samples,
+        guard,
+    } = measured;
+    let lost_replies = difference.lost_replies + crowd.generator.frames_lost;
+    Ok(Cell {
+        server: server.name.clone(),
+        policy: policy.name.clone(),
+        load,
+        repetition,
+        marks: marks(&crowd, &difference),
+        crowd,
+        kernel: difference.kernel,
+        samples,
+        server_cpu: difference.server_cpu,
+        crowd_cpu: difference.crowd_cpu,
+        guard,
+        lost_before_server: difference.lost_before_server,
+        lost_replies,
+    })
+}
+
+/// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
+pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+    let Lab {
+        experiment,
+        program,
+        stop,
+    } = lab;
+    let layout = &experiment.testbed;
+    let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
+    let testbed = Testbed::create(layout, &experiment.crowd.clients)?;
+    for (name, value) in &policy.sysctls {
+        testbed.server.set_sysctl(name, value)?;
+    }
+    let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
+    let guard = policy
+        .guard
+        .as_deref()
+        .map(|name| guard::start(name, &testbed, program))
+        .transpose()?;
+    let crowd = crowd::start(send, &experiment.crowd, &testbed, program, layout.crowd_cpu)?;
+
+    let start = Instant::now();
+    let first = Snapshot::take(&testbed, layout)?;
+    let mut samples = Vec::new();
+    let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
+    watch(send.warmup)?;
+    let before = Snapshot::take(&testbed, layout)?;
+    watch(send.warmup + send.duration)?;
+    let after = Snapshot::take(&testbed, layout)?;
+
+    let crowd = crowd::finish(crowd, send)?;
+    let guard = guard.map(guard::finish).transpose()?;
+    Ok(Measured {
+        crowd,
+        difference: after.since(&before),
+        samples,
+        guard,
+    })
+}
+
+/// Samples the kernel's counters until a moment of the crowd.
+fn watch_until(
+    until: Duration,
+    start: Instant,
+    testbed: &Testbed,
+    first: &Snapshot,
+    samples: &mut Vec<Sample>,
+    stop: &AtomicBool,
+) -> Result<()> {
+    let mut next_sample = start.elapsed() + SAMPLE_EVERY;
+    loop {
+        let now = start.elapsed();
+        if stop.load(Ordering::Relaxed) {
+            bail!("stopped");
+        }
+        if now >= until {
+            return Ok(());
+        }
+        if now >= next_sample {
+            next_sample += SAMPLE_EVERY;
+            samples.push(Sample {
+                at_ms: now.as_secs_f64() * 1e3,
+                kernel: listen_counters(grown(&netns::namespace_counters(&testbed.server)?, &first.kernel)),
+                accept_qlen: netns::accept_queue(&testbed.server, PORT)?,
+            });
+        }
+        std::thread::sleep(STOP_EVERY.min(until.saturating_sub(now)));
+    }
+}
+
+/// The counters that say what becomes of SYNs: few enough to keep for every sample.
+fn listen_counters(
+    mut counters: std::collections::BTreeMap<String, u64>,
+) -> std::collections::BTreeMap<String, u64> {
+    const KEPT: [&str; 6] = [
+        "TcpExt.ListenOverflows",
+        "TcpExt.ListenDrops",
+        "TcpExt.TCPReqQFullDoCookies",
+        "TcpExt.TCPReqQFullDrop",
+        "Tcp.PassiveOpens",
+        "Tcp.OutRsts",
+    ];
+    counters.retain(|name, _| KEPT.contains(&name.as_str()));
+    counters
+}
+
+/// Why a cell should be read with care.
+fn marks(crowd: &CrowdSummary, difference: &Difference) -> Vec<String> {
+    let mut marks: Vec<String> = crowd
+        .generator
+        .reasons
+        .iter()
+        .map(|reason| format!("generator-limited: {reason}"))
+        .collect();
+    if difference.lost_replies > 0 {
+        marks.push(format!(
+            "{} replies found the crowd's receive backlog full: the generator's fault, not the server's",
+            difference.lost_replies
+        ));
+    }
+    let steal = difference.server_cpu.steal.max(difference.crowd_cpu.steal);
+    if steal > 0.02 {
+        marks.push(format!("the hypervisor took {:.0}% of a CPU", steal * 100.0));
+    }
+    marks
+}

@@ -1,0 +1,98 @@
+//! A program that the lab started: its JSON lines are read, and it never outlives its owner.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// How long a program may take to end after SIGTERM before it is killed.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A running program. Dropping it ends it.
+#[derive(Debug)]
+pub struct Running {
+    name: &'static str,
+    child: Child,
+    lines: Receiver<String>,
+}
+
+impl Running {
+    /// Starts a program whose standard output is JSON lines.
+    pub fn start(name: &'static str, command: &mut Command) -> Result<Self> {
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("start {name}: {}", command.get_program().to_string_lossy()))?;
+        let stdout = child.stdout.take().expect("standard output is a pipe");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        Ok(Self { name, child, lines })
+    }
+
+    /// The next line with this `event`, within `timeout`; others are passed over.
+    ///
+    /// # Errors
+    ///
+    /// When the program ends or says nothing of the kind in time.
+    pub fn wait_for(&mut self, event: &str, timeout: Duration) -> Result<Value> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(line) => {
+                    let value: Value = serde_json::from_str(&line)
+                        .with_context(|| format!("{} printed a line that is not JSON: {line}", self.name))?;
+                    if value["event"] == event {
+                        return Ok(value);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("{} did not say {event:?} within {timeout:?}", self.name)
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self
+                        .child
+                        .wait()
+                        .with_context(|| format!("wait for {}", self.name))?;
+                    bail!(
+                        "{} ended ({status}) before it said {event:?}; its own message is above",
+                        self.name
+                    )
+                }
+            }
+        }
+    }
+
+    /// Asks the program to end (SIGTERM).
+    pub fn terminate(&self) {
+        // It may have ended by itself; it is reaped only when dropped, so the id is still its own.
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.terminate();
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,73 @@
+//! One crowd against the server of a testbed, by `tidegate load`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use results::CrowdSummary;
+
+use crate::child::Running;
+use crate::experiment::{Arrivals, Close, Crowd};
+use crate::testbed::{CROWD_INTERFACE, Testbed};
+
+/// How long the generator may take to open its rings and find the server.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Send {
+    /// Attempts per second.
+    pub rate: f64,
+    /// Before the measured window.
+    pub warmup: Duration,
+    /// The measured window.
+    pub duration: Duration,
+    /// Seed of the arrivals.
+    pub seed: u64,
+}
+
+/// Starts a crowd; its first attempt is about to start when this returns.
+pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu: usize) -> Result<Running> {
+    let mut command = testbed.crowd.command(program)?;
+    command
+        .arg("load")
+        .arg(format!("http://{}/", testbed.server_address()));
+    let millis = |duration: Duration| format!("{}ms", duration.as_millis());
+    let options = [
+        ("--rate", send.rate.to_string()),
+        ("--warmup", millis(send.warmup)),
+        ("--duration", millis(send.duration)),
+        ("--drain", "0s".to_owned()),
+        ("--seed", send.seed.to_string()),
+        ("--timeout", millis(crowd.timeout)),
+        ("--clients", crowd.clients.clone()),
+        (
+            "--close",
+            if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned(),
+        ),
+        (
+            "--arrivals",
+            if crowd.arrivals == Arrivals::Fixed {
+                "fixed"
+            } else {
+                "poisson"
+            }
+            .to_owned(),
+        ),
+        ("--interface", CROWD_INTERFACE.to_owned()),
+        ("--xdp", "generic".to_owned()),
+        ("--cpu", cpu.to_string()),
+    ];
+    for (name, value) in options {
+        command.arg(name).arg(value);
+    }
+    let mut running = Running::start("tidegate load", command.arg("--json"))?;
+    running.wait_for("started", PATIENCE)?;
+    Ok(running)
+}
+
+/// What a crowd saw, once it has ended.
+pub fn finish(mut running: Running, send: &Send) -> Result<CrowdSummary> {
+    let summary = running.wait_for("summary", send.warmup + send.duration + PATIENCE)?;
+    serde_json::from_value(summary).context("read what tidegate load printed")
+}

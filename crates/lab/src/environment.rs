@@ -1,0 +1,114 @@
+//! The machine and its software, as a report should state them.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use anyhow::Result;
+use results::{Environment, Header};
+
+use crate::experiment::{Experiment, Receive, ServerKind};
+use crate::nginx;
+use crate::testbed::Testbed;
+
+/// Sysctls that decide what a listener does under load.
+const SYSCTLS: [&str; 9] = [
+    "net.core.somaxconn",
+    "net.core.netdev_max_backlog",
+    "net.ipv4.tcp_abort_on_overflow",
+    "net.ipv4.tcp_max_syn_backlog",
+    "net.ipv4.tcp_syncookies",
+    "net.ipv4.tcp_synack_retries",
+    "net.ipv4.tcp_timestamps",
+    "net.ipv4.tcp_tw_reuse",
+    "net.ipv4.tcp_fin_timeout",
+];
+
+/// The header of a run that starts now.
+pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
+    let mut deviations = deviations(experiment);
+    deviations.extend(notes);
+    Ok(Header {
+        experiment: experiment.name.clone(),
+        title: experiment.title.clone(),
+        source: experiment.source.clone(),
+        started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        environment: environment(experiment)?,
+        deviations,
+    })
+}
+
+fn environment(experiment: &Experiment) -> Result<Environment> {
+    let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo
+        .lines()
+        .find_map(|line| line.strip_prefix("model name"))
+        .unwrap_or("unknown");
+    let mut versions = BTreeMap::from([("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    if experiment
+        .servers
+        .iter()
+        .any(|server| server.kind == ServerKind::Nginx)
+    {
+        versions.extend(nginx::version().map(|version| ("nginx".to_owned(), version)));
+    }
+    Ok(Environment {
+        kernel: kernel.trim().to_owned(),
+        cpu: model.trim_start_matches(['\t', ' ', ':']).to_owned(),
+        cpus: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_mib: memory_mib(),
+        versions,
+        sysctls: sysctls(experiment)?,
+    })
+}
+
+/// Read in a namespace of the kind that every cell gets.
+fn sysctls(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
+    let testbed = Testbed::create(&experiment.testbed, &experiment.crowd.clients)?;
+    let read = |name: &str| {
+        // Those of the first namespace only are the same for all.
+        let global = || fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok();
+        let value = testbed.server.sysctl(name).ok().or_else(global)?;
+        Some((name.to_owned(), value.trim().to_owned()))
+    };
+    Ok(SYSCTLS.into_iter().filter_map(read).collect())
+}
+
+fn memory_mib() -> u64 {
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let kib = meminfo.lines().find_map(|line| {
+        line.strip_prefix("MemTotal:")?
+            .trim()
+            .strip_suffix(" kB")?
+            .parse()
+            .ok()
+    });
+    kib.map_or(0, |kib: u64| kib / 1024)
+}
+
+fn deviations(experiment: &Experiment) -> Vec<String> {
+    let layout = &experiment.testbed;
+    let receive = match layout.receive {
+        Receive::Softirq => {
+            "in softirq, ahead of the server process (receive packet steering), as behind a NIC"
+        }
+        Receive::ThreadedNapi => "in a NAPI kernel thread of ordinary priority, beside the server process",
+    };
+    vec![
+        format!(
+            "Server and crowd are network namespaces of one machine, joined by a veth pair: no NIC, no wire, no delay. \
+             The server and its receive processing share CPU {}; the crowd has CPU {}.",
+            layout.server_cpu, layout.crowd_cpu
+        ),
+        format!("The server's end receives {receive}."),
+        "TCP and generic segmentation offload are off on both ends, so that a frame is what a wire would carry."
+            .to_owned(),
+        "Replies reach the crowd with unfinished checksums (veth leaves them to a device), so the crowd does not verify \
+         them."
+            .to_owned(),
+        "The crowd's TCP is not Linux's: it offers a maximum segment size and no other option.".to_owned(),
+        "Each window begins in a crowd that has been coming for the warm-up only: under overload the number of clients \
+         who retry is still growing."
+            .to_owned(),
+    ]
+}

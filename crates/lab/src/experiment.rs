@@ -1,0 +1,479 @@
+//! The experiment file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+
+/// An experiment, as its TOML file says it.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Short name; names the folder of the results.
+    pub name: String,
+    /// One sentence that says what is asked.
+    pub title: String,
+    /// How the two ends are joined.
+    #[serde(default)]
+    pub testbed: Testbed,
+    /// What the clients do.
+    pub crowd: Crowd,
+    /// The grid, and how each point is measured.
+    pub grid: Grid,
+    /// How the saturation rate is searched.
+    #[serde(default)]
+    pub saturation: Search,
+    /// Servers, one after the other.
+    #[serde(rename = "server")]
+    pub servers: Vec<Server>,
+    /// Policies, alternating at each load.
+    #[serde(rename = "policy")]
+    pub policies: Vec<Policy>,
+    /// The file, word for word.
+    #[serde(skip)]
+    pub source: String,
+}
+
+/// How the two ends are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Testbed {
+    /// Where the server's end does its receive processing.
+    pub receive: Receive,
+    /// CPU of the server and of its receive processing.
+    pub server_cpu: usize,
+    /// CPU of the crowd.
+    pub crowd_cpu: usize,
+}
+
+impl Default for Testbed {
+    fn default() -> Self {
+        Self {
+            receive: Receive::Softirq,
+            server_cpu: 0,
+            crowd_cpu: 1,
+        }
+    }
+}
+
+/// Where the server's end does its receive processing, always on the server's CPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Receive {
+    /// In softirq, ahead of every process, as behind a NIC.
+    Softirq,
+    /// In a kernel thread of ordinary priority, beside the process.
+    ThreadedNapi,
+}
+
+/// What the clients do.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crowd {
+    /// Network of the source addresses, IPv4.
+    #[serde(default = "default_clients")]
+    pub clients: String,
+    /// How long a user waits for the reply.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// `fin` or `rst`.
+    pub close: Close,
+    /// `poisson` or `fixed`.
+    pub arrivals: Arrivals,
+}
+
+/// How connections are closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Close {
+    /// close(2).
+    Fin,
+    /// Abortive.
+    Rst,
+}
+
+/// How attempts follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Arrivals {
+    /// Independent users.
+    Poisson,
+    /// Even gaps.
+    Fixed,
+}
+
+/// The grid, and how each point is measured.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// Offered loads, as multiples of the saturation rate.
+    pub loads: Vec<f64>,
+    /// Crowd before the measured window.
+    #[serde(deserialize_with = "duration")]
+    pub warmup: Duration,
+    /// The measured window.
+    #[serde(deserialize_with = "duration")]
+    pub duration: Duration,
+    /// How often the whole grid is measured.
+    #[serde(default = "one")]
+    pub repetitions: u32,
+}
+
+/// How the saturation rate is searched: rising until the server no longer answers all, then between the last two.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Search {
+    /// First offered rate, attempts/s.
+    pub from: f64,
+    /// Factor from one rising probe to the next, above 1.
+    pub factor: f64,
+    /// Halvings of the last interval.
+    pub refinements: u32,
+    /// Length of a probe's measured window.
+    #[serde(deserialize_with = "duration")]
+    pub duration: Duration,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Self {
+            from: 8000.0,
+            factor: 1.4,
+            refinements: 4,
+            duration: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A server under test.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Name in tables.
+    pub name: String,
+    /// Which program.
+    pub kind: ServerKind,
+    /// The listen(2) argument.
+    pub backlog: u32,
+    /// CPU time per request; built-in server only.
+    #[serde(default, deserialize_with = "duration")]
+    pub cpu_time: Duration,
+}
+
+/// Which program serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerKind {
+    /// `tidegate serve`.
+    BuiltIn,
+    /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
+    /// where it is not installed.
+    Nginx,
+}
+
+/// What protects the server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Name in tables.
+    pub name: String,
+    /// Policy of `tidegate guard`; none for a server without a guard.
+    pub guard: Option<String>,
+    /// Sysctls of the server's namespace, name to value.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+}
+
+/// The experiment file cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ExperimentError {
+    /// It cannot be read.
+    #[error("read experiment {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or has an unknown key or a wrong type.
+    #[error("experiment {}: {}", path.display(), one_line(source))]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        source: Box<toml::de::Error>,
+    },
+    /// It asks for something that cannot be.
+    #[error("experiment {}: {what}", path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What, why, and what would do.
+        what: String,
+    },
+}
+
+/// toml draws the line and a caret below it, on several lines; ours is one.
+fn one_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text
+        .lines()
+        .next()
+        .and_then(|line| line.strip_prefix("TOML parse error at "));
+    let message = error.message().replace('\n', ", ");
+    place.map_or(message.clone(), |place| format!("{place}: {message}"))
+}
+
+impl Experiment {
+    /// Reads and checks an experiment file.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExperimentError`]: one line that names the key, why, and what would do.
+    pub fn read(path: &Path) -> Result<Self, ExperimentError> {
+        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
+            path: path.into(),
+            source,
+        })?;
+        let mut experiment: Self = toml::from_str(&text).map_err(|source| ExperimentError::Parse {
+            path: path.into(),
+            source: Box::new(source),
+        })?;
+        experiment.source = text;
+        experiment.check().map_err(|what| ExperimentError::Invalid {
+            path: path.into(),
+            what,
+        })?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        let name_is_plain = |name: &str| {
+            !name.is_empty()
+                && name
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+        };
+        if !name_is_plain(&self.name) || self.name.starts_with('.') {
+            return Err(format!(
+                "name {:?} names a folder: use letters, digits and dashes",
+                self.name
+            ));
+        }
+        check_loads(&self.grid.loads)?;
+        if self.grid.duration.is_zero() {
+            return Err("grid.duration is zero: nothing would be measured; 4s is usual".to_owned());
+        }
+        if self.grid.repetitions == 0 {
+            return Err("grid.repetitions is 0: nothing would be measured; 1 is usual".to_owned());
+        }
+        if self.servers.is_empty() || self.policies.is_empty() {
+            return Err("at least one [[server]] and one [[policy]] are wanted".to_owned());
+        }
+        unique("server", self.servers.iter().map(|server| server.name.as_str()))?;
+        unique("policy", self.policies.iter().map(|policy| policy.name.as_str()))?;
+        self.saturation.check()?;
+        self.testbed.check()?;
+        if let Some(server) = self
+            .servers
+            .iter()
+            .find(|s| s.kind == ServerKind::Nginx && !s.cpu_time.is_zero())
+        {
+            return Err(format!(
+                "server {:?}: cpu_time is for kind = \"built-in\" only",
+                server.name
+            ));
+        }
+        if let Some(key) = self
+            .policies
+            .iter()
+            .flat_map(|p| p.sysctls.keys())
+            .find(|key| !key.starts_with("net."))
+        {
+            return Err(format!(
+                "sysctl {key:?} is not a network namespace's own; only net.* can be set"
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Search {
+    fn check(&self) -> Result<(), String> {
+        let positive = |value: f64| value > 0.0 && value.is_finite();
+        if !positive(self.from) {
+            return Err(format!(
+                "saturation.from = {} is not a rate; 8000 is usual",
+                self.from
+            ));
+        }
+        if !positive(self.factor) || self.factor < 1.05 {
+            return Err(format!(
+                "saturation.factor = {} would not rise; 1.4 is usual",
+                self.factor
+            ));
+        }
+        if self.duration.is_zero() {
+            return Err("saturation.duration is zero; 1s is usual".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl Testbed {
+    fn check(&self) -> Result<(), String> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        if self.server_cpu == self.crowd_cpu {
+            return Err(format!(
+                "testbed: server and crowd share CPU {}; give each its own",
+                self.server_cpu
+            ));
+        }
+        if let Some(cpu) = [self.server_cpu, self.crowd_cpu]
+            .into_iter()
+            .find(|&cpu| cpu >= cpus.max(2))
+        {
+            return Err(format!(
+                "testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"
+            ));
+        }
+        if cpus < 2 {
+            return Err(
+                "testbed: the lab needs two CPUs, one for the server and one for the crowd".to_owned(),
+            );
+        }
+        Ok(())
+    }
+}
+
+fn check_loads(loads: &[f64]) -> Result<(), String> {
+    if loads.is_empty() {
+        return Err(
+            "grid.loads is empty: give multiples of the saturation rate, as in [0.5, 1.5]".to_owned(),
+        );
+    }
+    match loads.iter().find(|&&load| !(load > 0.0 && load <= 100.0)) {
+        Some(load) => Err(format!(
+            "grid.loads has {load}: a load is a multiple of the saturation rate, above 0 to 100"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+    let mut seen = std::collections::BTreeSet::new();
+    for name in names {
+        if !seen.insert(name) {
+            return Err(format!(
+                "two [[{what}]] are called {name:?}; tables could not tell them apart"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    humantime::parse_duration(&text)
+        .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
+}
+
+fn default_clients() -> String {
+    "10.77.0.0/16".to_owned()
+}
+
+fn one() -> u32 {
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        name = "test"
+        title = "A test."
+        [crowd]
+        timeout = "10s"
+        close = "rst"
+        arrivals = "poisson"
+        [grid]
+        loads = [0.5, 2.0]
+        warmup = "1s"
+        duration = "2s"
+        [[server]]
+        name = "built-in"
+        kind = "built-in"
+        backlog = 128
+        [[policy]]
+        name = "stock"
+    "#;
+
+    fn read(text: &str) -> Result<Experiment, String> {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        std::fs::write(file.path(), text).expect("write");
+        Experiment::read(file.path()).map_err(|error| error.to_string())
+    }
+
+    #[track_caller]
+    fn assert_refused(change: (&str, &str), expected: &str) {
+        assert!(GOOD.contains(change.0), "the test changes nothing");
+        let error = read(&GOOD.replace(change.0, change.1)).expect_err("should be refused");
+        assert!(error.contains(expected), "{error}");
+        assert!(!error.contains('\n'), "more than one line: {error}");
+    }
+
+    #[test]
+    fn good_file_is_read_with_its_defaults() {
+        let experiment = read(GOOD).expect("good");
+        assert_eq!(experiment.testbed.receive, Receive::Softirq);
+        assert_eq!(experiment.grid.repetitions, 1);
+        assert_eq!(experiment.source, GOOD);
+    }
+
+    #[test]
+    fn unknown_key_is_named_with_its_place() {
+        assert_refused(
+            ("backlog = 128", "backlog = 128\nbacklogg = 1"),
+            "unknown field `backlogg`",
+        );
+        assert_refused(("backlog = 128", "backlog = 128\nbacklogg = 1"), "line 16");
+    }
+
+    #[test]
+    fn rate_that_is_not_a_number_is_refused() {
+        assert_refused(("[0.5, 2.0]", "[0.5, \"fast\"]"), "expected f64");
+        assert_refused(("[0.5, 2.0]", "[0.5, nan]"), "grid.loads has NaN");
+        assert_refused(("[0.5, 2.0]", "[0.0]"), "grid.loads has 0");
+        assert_refused(("[0.5, 2.0]", "[]"), "grid.loads is empty");
+    }
+
+    #[test]
+    fn what_cannot_be_measured_is_refused() {
+        assert_refused(
+            ("duration = \"2s\"", "duration = \"0s\""),
+            "grid.duration is zero",
+        );
+        assert_refused(
+            ("duration = \"2s\"", "duration = \"soon\""),
+            "\"soon\" is not a time",
+        );
+        assert_refused(
+            (
+                "name = \"stock\"",
+                "name = \"stock\"\nsysctls = {\"vm.swappiness\" = \"1\"}",
+            ),
+            "only net.*",
+        );
+        assert_refused(
+            (
+                "name = \"stock\"",
+                "name = \"stock\"\n[[policy]]\nname = \"stock\"",
+            ),
+            "two [[policy]]",
+        );
+        assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
+        assert_refused(("name = \"test\"", "name = \"../../etc\""), "names a folder");
+    }
+}

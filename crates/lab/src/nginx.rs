@@ -1,0 +1,108 @@
+//! The distribution's nginx with its own configuration, but one worker, our backlog, and files of its own.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+/// Where Debian has it.
+pub const PROGRAM: &str = "/usr/sbin/nginx";
+const MAIN: &str = "/etc/nginx/nginx.conf";
+const SITE: &str = "/etc/nginx/sites-available/default";
+
+/// Whether it is installed with the configuration that we start from; if not, why not.
+pub fn missing() -> Option<String> {
+    let absent = [PROGRAM, MAIN, SITE]
+        .into_iter()
+        .find(|path| !Path::new(path).exists())?;
+    Some(format!(
+        "nginx is left out: {absent} is not there (install nginx-light)"
+    ))
+}
+
+/// Version, as it prints it.
+pub fn version() -> Option<String> {
+    let output = Command::new(PROGRAM).arg("-v").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    text.strip_prefix("nginx version: ").map(str::to_owned)
+}
+
+/// Writes the configuration into `scratch` and adds the arguments that use it.
+pub fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<()> {
+    let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
+    let site = scratch.join("site.conf");
+    fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;
+    let main = scratch.join("nginx.conf");
+    fs::write(&main, main_conf(&read(MAIN)?, scratch, &site)?).context("write nginx's configuration")?;
+    command
+        .arg("-p")
+        .arg(scratch)
+        .arg("-c")
+        .arg(&main)
+        .args(["-g", "daemon off;", "-e", "stderr"]);
+    Ok(())
+}
+
+/// The main file with one worker and with its pid and logs in `scratch`.
+fn main_conf(text: &str, scratch: &Path, site: &Path) -> Result<String> {
+    let scratch = scratch.display();
+    let replaced: Vec<String> = text
+        .lines()
+        .map(|line| match line.split_whitespace().next() {
+            Some("worker_processes") => "worker_processes 1;".to_owned(),
+            Some("pid") => format!("pid {scratch}/nginx.pid;"),
+            Some("error_log") => "error_log stderr crit;".to_owned(),
+            Some("access_log") => format!("access_log {scratch}/access.log;"),
+            Some("include") if line.contains("sites-enabled") => format!("include {};", site.display()),
+            _ => line.to_owned(),
+        })
+        .collect();
+    let text = replaced.join("\n");
+    ensure!(
+        text.contains("worker_processes 1;"),
+        "{MAIN} has no worker_processes line to replace"
+    );
+    ensure!(
+        text.contains(&site.display().to_string()),
+        "{MAIN} does not include sites-enabled"
+    );
+    Ok(text)
+}
+
+/// The default site with the backlog on its IPv4 listener.
+fn site_conf(text: &str, backlog: u32) -> Result<String> {
+    const LISTEN: &str = "listen 80 default_server;";
+    ensure!(
+        text.contains(LISTEN),
+        "{SITE} has no line {LISTEN:?} to add the backlog to"
+    );
+    Ok(text.replace(LISTEN, &format!("listen 80 default_server backlog={backlog};")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_worker_pid_logs_and_site_are_changed() {
+        let main = "user www-data;\nworker_processes auto;\npid /run/nginx.pid;\nhttp {\n\tsendfile on;\n\t\
+                    access_log /var/log/nginx/access.log;\n\tinclude /etc/nginx/sites-enabled/*;\n}\n";
+        let changed =
+            main_conf(main, Path::new("/tmp/x"), Path::new("/tmp/x/site.conf")).expect("as Debian's");
+        let expected = "user www-data;\nworker_processes 1;\npid /tmp/x/nginx.pid;\nhttp {\n\tsendfile on;\n\
+                        access_log /tmp/x/access.log;\ninclude /tmp/x/site.conf;\n}";
+        assert_eq!(changed, expected);
+    }
+
+    #[test]
+    fn backlog_goes_to_the_listener_and_an_unknown_site_is_refused() {
+        let site =
+            site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7).expect("as Debian's");
+        assert_eq!(
+            site,
+            "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;"
+        );
+        assert!(site_conf("listen 8080;", 7).is_err());
+    }
+}

@@ -1,0 +1,127 @@
+//! The kernel's own counters around a measured window.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use netns::CpuTimes;
+use results::CpuShares;
+
+use crate::experiment::Testbed as Layout;
+use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+
+/// Counters at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, and each CPU's full backlog as `softnet.dropped.cpuN`.
+    pub kernel: BTreeMap<String, u64>,
+    server_cpu: CpuTimes,
+    crowd_cpu: CpuTimes,
+    /// Frames that the server's end had no room for.
+    lost_before_server: u64,
+    /// Frames that the crowd's end had no room for.
+    lost_replies: u64,
+}
+
+/// What happened between two moments.
+#[derive(Debug, Clone)]
+pub struct Difference {
+    /// Counters that grew, by how much.
+    pub kernel: BTreeMap<String, u64>,
+    /// Where the server's CPU spent the time.
+    pub server_cpu: CpuShares,
+    /// Where the crowd's CPU spent it.
+    pub crowd_cpu: CpuShares,
+    /// Frames that the server's end had no room for.
+    pub lost_before_server: u64,
+    /// Frames that the crowd's end had no room for.
+    pub lost_replies: u64,
+}
+
+impl Snapshot {
+    /// Reads all counters.
+    pub fn take(testbed: &Testbed, layout: &Layout) -> Result<Self> {
+        let mut kernel = netns::namespace_counters(&testbed.server)?;
+        for (cpu, dropped) in netns::softnet_dropped()? {
+            kernel.insert(format!("softnet.dropped.cpu{cpu}"), dropped);
+        }
+        Ok(Self {
+            kernel,
+            server_cpu: netns::cpu_times(layout.server_cpu)?,
+            crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
+            lost_before_server: netns::transmit_drops(&testbed.crowd, CROWD_INTERFACE)?,
+            lost_replies: netns::transmit_drops(&testbed.server, SERVER_INTERFACE)?,
+        })
+    }
+
+    /// What happened since `earlier`.
+    pub fn since(&self, earlier: &Self) -> Difference {
+        Difference {
+            kernel: grown(&self.kernel, &earlier.kernel),
+            server_cpu: shares(self.server_cpu, earlier.server_cpu),
+            crowd_cpu: shares(self.crowd_cpu, earlier.crowd_cpu),
+            lost_before_server: self.lost_before_server - earlier.lost_before_server,
+            lost_replies: self.lost_replies - earlier.lost_replies,
+        }
+    }
+}
+
+/// Counters that grew. Gauges that fell (`Tcp.CurrEstab`) are left out.
+pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+    let growth = |(name, value): (&String, &u64)| {
+        let by = value.saturating_sub(before.get(name).copied().unwrap_or(0));
+        (by > 0).then(|| (name.clone(), by))
+    };
+    now.iter().filter_map(growth).collect()
+}
+
+fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
+    let parts = [
+        now.user - before.user,
+        now.system - before.system,
+        now.softirq - before.softirq,
+        now.idle.saturating_sub(before.idle), // may step back a little (proc(5))
+        now.steal - before.steal,
+    ];
+    let whole = parts.iter().sum::<u64>().max(1) as f64;
+    let [user, system, softirq, idle, steal] = parts.map(|part| part as f64 / whole);
+    CpuShares {
+        user,
+        system,
+        softirq,
+        idle,
+        steal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_sum_to_one_and_an_idle_clock_that_steps_back_is_zero() {
+        let before = CpuTimes {
+            idle: 100,
+            ..CpuTimes::default()
+        };
+        let now = CpuTimes {
+            user: 30,
+            system: 20,
+            softirq: 40,
+            idle: 99,
+            steal: 10,
+        };
+        let shares = shares(now, before);
+        let sum = shares.user + shares.system + shares.softirq + shares.idle + shares.steal;
+        assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
+        assert_eq!(shares.idle, 0.0);
+    }
+
+    #[test]
+    fn only_counters_that_grew_are_kept() {
+        let map = |pairs: [(&str, u64); 2]| pairs.map(|(name, value)| (name.to_owned(), value)).into();
+        assert_eq!(
+            grown(&map([("a", 5), ("b", 1)]), &map([("a", 3), ("b", 4)])),
+            [("a".to_owned(), 2)].into()
+        );
+    }
+}

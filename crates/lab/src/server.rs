@@ -1,0 +1,77 @@
+//! The server under test, in its namespace, on its CPU.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use netns::Namespace;
+
+use crate::child::Running;
+use crate::experiment::{Server, ServerKind};
+use crate::nginx;
+use crate::testbed::{PORT, Testbed};
+
+/// How long a server may take until it listens.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Starts the server; it listens when this returns.
+pub fn start(
+    server: &Server,
+    testbed: &Testbed,
+    program: &Path,
+    scratch: &Path,
+    cpu: usize,
+) -> Result<Running> {
+    match server.kind {
+        ServerKind::BuiltIn => {
+            let mut command = testbed.server.command(program)?;
+            command.args([
+                "serve",
+                "--json",
+                "--listen",
+                &testbed.server_address().to_string(),
+            ]);
+            command.args(["--backlog", &server.backlog.to_string()]);
+            command.args(["--cpu-time", &format!("{}us", server.cpu_time.as_micros())]);
+            let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
+            running.wait_for("listening", PATIENCE)?;
+            Ok(running)
+        }
+        ServerKind::Nginx => {
+            let mut command = testbed.server.command(nginx::PROGRAM)?;
+            nginx::configure(&mut command, scratch, server.backlog)?;
+            let running = Running::start("nginx", on_cpu(&mut command, cpu))?;
+            wait_until_listening(&testbed.server)?;
+            Ok(running)
+        }
+    }
+}
+
+/// Makes the command run on one CPU.
+pub fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
+    use std::os::unix::process::CommandExt;
+    // SAFETY: sched_setaffinity is an async-signal-safe system call, and the set is on the stack.
+    unsafe {
+        command.pre_exec(move || {
+            let mut set = nix::sched::CpuSet::new();
+            set.set(cpu)?;
+            nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
+            Ok(())
+        })
+    }
+}
+
+fn wait_until_listening(namespace: &Namespace) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while Instant::now() < deadline {
+        if netns::accept_queue(namespace, PORT)
+            .context("look for the listener")?
+            .is_some()
+        {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    bail!("nginx does not listen on port {PORT} after {PATIENCE:?}; its own message is above")
+}

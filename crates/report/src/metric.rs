@@ -1,0 +1,217 @@
+//! The columns of the results: what each is, how it is computed, how it is shown.
+
+use results::{Cell, LatencySummary};
+
+use crate::format;
+use crate::run::Point;
+use crate::spread::Spread;
+
+/// One measured quantity of a cell.
+pub(crate) struct Metric {
+    /// Head of its column.
+    pub heading: &'static str,
+    /// What it means, in a sentence or two, with its unit.
+    pub definition: &'static str,
+    /// How it is shown.
+    pub format: fn(f64) -> String,
+    /// The value, given the server's saturation rate per second; `None` where there was nothing to measure.
+    value: fn(&Cell, Option<f64>) -> Option<f64>,
+}
+
+impl Metric {
+    /// The value over the repetitions that have one.
+    pub fn spread(&self, point: &Point, saturation: Option<f64>) -> Option<Spread> {
+        Spread::of(
+            point
+                .cells
+                .iter()
+                .filter_map(|cell| (self.value)(cell, saturation)),
+        )
+    }
+
+    /// The median as text.
+    pub fn show(&self, point: &Point, saturation: Option<f64>) -> String {
+        match self.spread(point, saturation) {
+            Some(spread) => (self.format)(spread.median),
+            None => format::NOTHING.to_owned(),
+        }
+    }
+
+    /// The range over repetitions as text, when there are several.
+    pub fn show_range(&self, point: &Point, saturation: Option<f64>) -> Option<String> {
+        self.spread(point, saturation)?.range(self.format)
+    }
+}
+
+pub(crate) static OFFERED: Metric = Metric {
+    heading: "offered/s",
+    definition: "Attempts that should have started in the measured window, per second. The schedule does not wait for the server.",
+    format: format::number,
+    value: |cell, _| Some(cell.crowd.offered_per_s),
+};
+
+pub(crate) static GOODPUT: Metric = Metric {
+    heading: "goodput/s",
+    definition: "Complete replies in the window, per second.",
+    format: format::number,
+    value: |cell, _| Some(cell.crowd.goodput_per_s),
+};
+
+pub(crate) static OF_PEAK: Metric = Metric {
+    heading: "of peak",
+    definition: "Goodput divided by the saturation rate, which is the highest goodput that stock Linux gave while it was searched.",
+    format: format::percent,
+    value: |cell, saturation| {
+        saturation
+            .filter(|rate| *rate > 0.0)
+            .map(|rate| cell.crowd.goodput_per_s / rate)
+    },
+};
+
+pub(crate) static MEAN: Metric = Metric {
+    heading: "mean",
+    definition: "Arithmetic mean of the response time: from the intended start of an attempt to the end of its reply, over the complete replies of the window.",
+    format: format::millis,
+    value: |cell, _| sampled(cell.crowd.response_ms).map(|times| times.mean),
+};
+
+pub(crate) static P50: Metric = Metric {
+    heading: "p50",
+    definition: "Median response time.",
+    format: format::millis,
+    value: |cell, _| sampled(cell.crowd.response_ms).map(|times| times.p50),
+};
+
+pub(crate) static P99: Metric = Metric {
+    heading: "p99",
+    definition: "Response time that 99% of the complete replies did not exceed.",
+    format: format::millis,
+    value: |cell, _| sampled(cell.crowd.response_ms).map(|times| times.p99),
+};
+
+pub(crate) static REFUSED_RATE: Metric = Metric {
+    heading: "refused/s",
+    definition: "Attempts of the window that ended with a RST in answer to a SYN, per second.",
+    format: format::number,
+    value: |cell, _| Some(cell.crowd.refused as f64 / cell.crowd.window_s).filter(|rate| rate.is_finite()),
+};
+
+pub(crate) static REFUSED: Metric = Metric {
+    heading: "refused",
+    definition: "The same, as a share of all attempts of the window.",
+    format: format::percent,
+    value: |cell, _| share(cell, cell.crowd.refused),
+};
+
+pub(crate) static RESET: Metric = Metric {
+    heading: "reset",
+    definition: "Share of attempts that ended with a RST later than the handshake's first answer.",
+    format: format::percent,
+    value: |cell, _| share(cell, cell.crowd.reset),
+};
+
+pub(crate) static TIMED_OUT: Metric = Metric {
+    heading: "timed out",
+    definition: "Share of attempts that the application gave up, before the handshake was complete or after it.",
+    format: format::percent,
+    value: |cell, _| share(cell, cell.crowd.timed_out_connect + cell.crowd.timed_out_response),
+};
+
+pub(crate) static SYNS: Metric = Metric {
+    heading: "SYNs/attempt",
+    definition: "SYNs sent in the window, retransmissions included, divided by attempts started in it. 1 when no SYN is repeated.",
+    format: format::number,
+    value: |cell, _| Some(cell.crowd.syns_per_attempt),
+};
+
+pub(crate) static REFUSAL: Metric = Metric {
+    heading: "refusal p50",
+    definition: "How long a refused client waited for its RST, from the intended start; median.",
+    format: format::millis,
+    value: |cell, _| sampled(cell.crowd.refusal_ms).map(|times| times.p50),
+};
+
+pub(crate) static LOST_BEFORE: Metric = Metric {
+    heading: "lost before server",
+    definition: "Frames from the crowd lost before the server's stack: device backlog, rings. A count over the cell.",
+    format: format::count,
+    value: |cell, _| Some(cell.lost_before_server as f64),
+};
+
+pub(crate) static LOST_REPLIES: Metric = Metric {
+    heading: "lost replies",
+    definition: "Replies lost between the server's transmit and the generator: the generator's fault. A count over the cell.",
+    format: format::count,
+    value: |cell, _| Some(cell.lost_replies as f64),
+};
+
+/// The columns of the page's table, in order.
+pub(crate) static COLUMNS: [&Metric; 14] = [
+    &OFFERED,
+    &GOODPUT,
+    &OF_PEAK,
+    &MEAN,
+    &P50,
+    &P99,
+    &REFUSED_RATE,
+    &REFUSED,
+    &RESET,
+    &TIMED_OUT,
+    &SYNS,
+    &REFUSAL,
+    &LOST_BEFORE,
+    &LOST_REPLIES,
+];
+
+/// The summary, unless it is of no samples: then its zeros are not times.
+fn sampled(times: LatencySummary) -> Option<LatencySummary> {
+    (times.count > 0).then_some(times)
+}
+
+/// Share of the cohort; `None` when nothing was offered.
+fn share(cell: &Cell, part: u64) -> Option<f64> {
+    (cell.crowd.offered > 0).then(|| part as f64 / cell.crowd.offered as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn show(metric: &Metric, cell: &Cell, saturation: Option<f64>) -> String {
+        metric.show(&Point { cells: vec![cell] }, saturation)
+    }
+
+    #[test]
+    fn no_reply_has_no_response_time() {
+        let mut cell = testing::cell("a", 1.0, "stock");
+        cell.crowd.response_ms = LatencySummary::default();
+        for metric in [&MEAN, &P50, &P99] {
+            assert_eq!(show(metric, &cell, None), format::NOTHING, "{}", metric.heading);
+        }
+    }
+
+    #[test]
+    fn unknown_saturation_gives_no_share_of_peak() {
+        let cell = testing::cell("a", 1.0, "stock");
+        assert_eq!(show(&OF_PEAK, &cell, None), format::NOTHING);
+        assert_eq!(show(&OF_PEAK, &cell, Some(0.0)), format::NOTHING);
+        assert_eq!(show(&OF_PEAK, &cell, Some(cell.crowd.goodput_per_s)), "100%");
+    }
+
+    #[test]
+    fn nothing_offered_has_no_shares() {
+        let cell = testing::cell_without_crowd("a", 1.0, "stock");
+        for metric in [&REFUSED_RATE, &REFUSED, &RESET, &TIMED_OUT] {
+            assert_eq!(show(metric, &cell, None), format::NOTHING, "{}", metric.heading);
+        }
+    }
+
+    #[test]
+    fn headings_are_distinct() {
+        let mut headings: Vec<_> = COLUMNS.iter().map(|metric| metric.heading).collect();
+        headings.sort_unstable();
+        headings.dedup();
+        assert_eq!(headings.len(), COLUMNS.len());
+    }
+}

@@ -1,0 +1,323 @@
+//! The results as one HTML page that needs nothing else.
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use results::{Environment, Header};
+
+use crate::finding::finding;
+use crate::metric::COLUMNS;
+use crate::policy::Policies;
+use crate::run::Run;
+use crate::server::{folded, section};
+
+/// What the browser may load: nothing but the style sheet in the page.
+const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+
+/// Terms of the page that are not columns of its table.
+const TERMS: [(&str, &str); 9] = [
+    (
+        "load",
+        "Offered load as a multiple of the server's saturation rate.",
+    ),
+    (
+        "policy",
+        "What decides about a connection attempt: the stock kernel, a sysctl, or a guard.",
+    ),
+    (
+        "saturation",
+        "Highest goodput, replies/s, that stock Linux gave while it was searched with the probes.",
+    ),
+    (
+        "attempt",
+        "One client's request from its intended start to its end. Every attempt of the window ends in exactly one cause: ok, refused, reset, timed out, malformed, not sent or unfinished.",
+    ),
+    (
+        "window",
+        "The part of a cell that is measured. Shares are of the attempts whose intended start lies in it; rates and response times are of the events in it.",
+    ),
+    (
+        "ideal",
+        "In plots: a server that answers everything up to its saturation rate, and as much beyond it.",
+    ),
+    (
+        "range",
+        "Smallest to largest over repetitions. Numbers beside it are medians; shares of a CPU are means, so that they still sum to one.",
+    ),
+    (
+        "mark",
+        "A reason to read a result with care, such as a generator that was itself the limit. Marked results are shown, with hollow markers in plots.",
+    ),
+    (
+        "–",
+        "Nothing was measured: for example a response time where nothing was answered.",
+    ),
+];
+
+/// One self-contained HTML page: light and dark, for screens and paper, without a script and without the network.
+pub fn page(run: &Run) -> String {
+    let policies = Policies(run.policies());
+    let servers = run.servers();
+    let html = html! {
+        (DOCTYPE)
+        html lang="en" {
+            (head(&run.header))
+            body {
+                (theme_choice())
+                main {
+                    (opening(run))
+                    @if servers.is_empty() { p { "This run is empty: no server was measured." } }
+                    @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
+                    (circumstances(&run.header))
+                    (glossary())
+                }
+            }
+        }
+    };
+    html.into_string()
+}
+
+fn head(header: &Header) -> Markup {
+    html! {
+        head {
+            meta charset="utf-8";
+            meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
+            meta name="viewport" content="width=device-width, initial-scale=1";
+            meta name="color-scheme" content="light dark";
+            title { (header.experiment) " – Tidegate" }
+            style { (PreEscaped(include_str!("style.css"))) }
+        }
+    }
+}
+
+/// Three radio buttons that the style sheet reads; no script.
+fn theme_choice() -> Markup {
+    html! {
+        fieldset.theme {
+            legend { "Theme" }
+            @for (value, is_default) in [("auto", true), ("light", false), ("dark", false)] {
+                label { input type="radio" name="theme" id={ "theme-" (value) } checked[is_default]; span { (value) } }
+            }
+        }
+    }
+}
+
+fn opening(run: &Run) -> Markup {
+    html! {
+        header {
+            p.eyebrow { "Tidegate · " (run.header.experiment) " · " (run.header.started) }
+            h1 { (run.header.title) }
+            p.finding { (finding(run)) }
+        }
+    }
+}
+
+fn circumstances(header: &Header) -> Markup {
+    html! {
+        section {
+            h2 { "Circumstances" }
+            h3 { "Deviations" }
+            @if header.deviations.is_empty() {
+                p { "None from a plain Linux server on a NIC was recorded." }
+            } @else {
+                ul { @for deviation in &header.deviations { li { (deviation) } } }
+            }
+            h3 { "Machine" }
+            (environment(&header.environment))
+            (folded("The experiment file", html! { pre { (header.source) } }))
+        }
+    }
+}
+
+fn environment(environment: &Environment) -> Markup {
+    html! {
+        dl.facts {
+            dt { "Kernel" } dd { (environment.kernel) }
+            dt { "CPU" } dd { (environment.cpu) ", " (environment.cpus) " online" }
+            dt { "Memory" } dd { (environment.memory_mib) " MiB" }
+            @for (program, version) in &environment.versions { dt { (program) } dd { (version) } }
+        }
+        @if !environment.sysctls.is_empty() {
+            h3 { "Sysctls of the server's namespace" }
+            dl.facts.code { @for (name, value) in &environment.sysctls { dt { (name) } dd { (value) } } }
+        }
+    }
+}
+
+fn glossary() -> Markup {
+    html! {
+        section {
+            h2 { "What the words mean" }
+            dl.glossary {
+                @for metric in COLUMNS { dt { (metric.heading) } dd { (metric.definition) } }
+                @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) } }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::marks::marks;
+    use crate::testing;
+
+    fn escaped(text: &str) -> String {
+        html! { (text) }.into_string()
+    }
+
+    #[test]
+    fn every_cell_shows_all_its_values() {
+        for run in [testing::demo(), testing::repeated()] {
+            let page = page(&run);
+            for server in run.servers() {
+                let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+                for point in run.points(server) {
+                    for metric in COLUMNS {
+                        let value = format!("<td>{}<", escaped(&metric.show(&point, rate)));
+                        assert!(page.contains(&value), "{} {value}", metric.heading);
+                        if let Some(range) = metric.show_range(&point, rate) {
+                            assert!(page.contains(&escaped(&range)), "{} {range}", metric.heading);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn page_has_one_row_of_results_per_point() {
+        let run = testing::demo();
+        let rows = page(&run).matches("<td class=\"text\">").count();
+        assert_eq!(rows, run.cells.len());
+    }
+
+    #[test]
+    fn page_loads_nothing() {
+        for run in [
+            testing::demo(),
+            testing::repeated(),
+            testing::hostile(),
+            testing::empty(),
+        ] {
+            let page = page(&run);
+            for loader in [
+                "src=", "@import", "url(", "<script", "<link", "<iframe", "<img", "<object", "xlink",
+            ] {
+                assert!(!page.contains(loader), "{loader}");
+            }
+            for (at, _) in page.match_indices("href=\"") {
+                assert!(page[at..].starts_with("href=\"#"), "{}", &page[at..at + 40]);
+            }
+            assert!(page.contains("default-src &#39;none&#39;") || page.contains("default-src 'none'"));
+        }
+    }
+
+    #[test]
+    fn links_to_marks_lead_somewhere() {
+        let page = page(&testing::demo());
+        let mut links = 0;
+        for (at, start) in page.match_indices("href=\"#") {
+            let target = page[at + start.len()..].split('"').next().expect("closed");
+            assert_eq!(page.matches(&format!("id=\"{target}\"")).count(), 1, "{target}");
+            links += 1;
+        }
+        assert!(links > 0, "the demo has marks");
+    }
+
+    #[test]
+    fn every_mark_and_deviation_is_spelled_out() {
+        let run = testing::demo();
+        let page = page(&run);
+        for text in run
+            .cells
+            .iter()
+            .flat_map(marks)
+            .chain(run.header.deviations.clone())
+        {
+            assert!(page.contains(&escaped(&text)), "{text}");
+        }
+    }
+
+    #[test]
+    fn every_counter_that_moved_is_shown_and_no_other_of_the_kernel() {
+        let run = testing::demo();
+        let page = page(&run);
+        for name in run.cells[0].kernel.keys() {
+            let has_moved = run.cells.iter().any(|cell| cell.kernel[name] > 0);
+            assert_eq!(page.contains(&format!(">{name}<")), has_moved, "{name}");
+        }
+        for name in run
+            .cells
+            .iter()
+            .filter_map(|cell| cell.guard.as_ref())
+            .flat_map(|guard| guard.keys())
+        {
+            assert!(page.contains(&format!(">{name}<")), "{name}");
+        }
+    }
+
+    #[test]
+    fn circumstances_are_complete() {
+        let run = testing::demo();
+        let page = page(&run);
+        let environment = &run.header.environment;
+        let pairs = environment.versions.iter().chain(&environment.sysctls);
+        let words = pairs.flat_map(|(name, value)| [name, value]);
+        for word in words.chain([
+            &environment.kernel,
+            &environment.cpu,
+            &run.header.source,
+            &run.header.started,
+        ]) {
+            assert!(page.contains(&escaped(word)), "{word}");
+        }
+    }
+
+    #[test]
+    fn page_carries_the_same_finding_as_the_terminal() {
+        let run = testing::demo();
+        assert!(page(&run).contains(&escaped(&finding(&run))));
+    }
+
+    #[test]
+    fn hostile_names_are_escaped() {
+        let page = page(&testing::hostile());
+        assert!(!page.contains(testing::HOSTILE), "not verbatim");
+        assert!(!page.contains("<b onload"), "in no attribute and no text");
+        assert!(page.contains("&lt;b onload"));
+    }
+
+    #[test]
+    fn empty_run_gives_a_page_that_says_so() {
+        let page = page(&testing::empty());
+        assert!(page.contains("This run is empty"));
+        assert!(page.contains("so it shows nothing yet"));
+    }
+
+    #[test]
+    fn server_without_cells_says_so() {
+        let mut run = testing::demo();
+        run.cells.clear();
+        assert!(page(&run).contains("No cells were measured for this server."));
+    }
+
+    #[test]
+    fn every_column_is_defined() {
+        let page = page(&testing::demo());
+        for metric in COLUMNS {
+            assert!(
+                page.contains(&format!("<dt>{}</dt>", metric.heading)),
+                "{}",
+                metric.heading
+            );
+        }
+    }
+
+    #[test]
+    fn logarithmic_axes_are_called_so() {
+        assert_eq!(
+            page(&testing::demo()).matches("(log axis)").count(),
+            2 * 2,
+            "two plots, two servers"
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! The results as a table for the terminal.
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+
+use crate::format;
+use crate::marks::Footnotes;
+use crate::metric::{GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSED, SYNS};
+use crate::run::{Point, Run};
+
+/// Widest line, columns of the terminal.
+const WIDTH: u16 = 110;
+
+/// Three lines, no grid.
+const STYLE: TableStyle = TableStyle::new()
+    .top_border(LineStyle::none().fill('─').junction('─'))
+    .header_separator(LineStyle::none().fill('─').junction('─'))
+    .bottom_border(LineStyle::none().fill('─').junction('─'));
+
+/// Headings; the first two and the last hold text, the rest numbers.
+const HEADINGS: [&str; 10] = [
+    "load",
+    "policy",
+    "offered/s",
+    "goodput/s",
+    "of peak",
+    "mean",
+    "p99",
+    "refused",
+    "SYNs/att.",
+    "marks",
+];
+
+/// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
+pub fn table(run: &Run) -> String {
+    let servers: Vec<String> = run
+        .servers()
+        .into_iter()
+        .map(|server| server_table(run, server))
+        .collect();
+    if servers.is_empty() {
+        return "No servers were measured.\n".to_owned();
+    }
+    servers.join("\n")
+}
+
+fn server_table(run: &Run, server: &str) -> String {
+    let points = run.points(server);
+    let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+    let mut text = wrap(&title(server, rate, &points), "");
+    if points.is_empty() {
+        return text + "No cells were measured.\n";
+    }
+    let footnotes = Footnotes::of(&points);
+    text += &grid(&points, rate, &footnotes);
+    text.push('\n');
+    for (number, mark) in footnotes.iter() {
+        text += &wrap(&format!("{number:>3}  {mark}"), "     ");
+    }
+    text
+}
+
+fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
+    let saturation = match rate {
+        Some(rate) => format!("saturation {} requests/s", format::number(rate)),
+        None => "saturation not found".to_owned(),
+    };
+    match points.iter().map(|point| point.cells.len()).max() {
+        Some(most) if most > 1 => {
+            format!("{server}: {saturation}; median of {most} repetitions, with their range")
+        }
+        _ => format!("{server}: {saturation}"),
+    }
+}
+
+fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
+    let mut grid = Table::new();
+    grid.load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(HEADINGS);
+    for index in 2..HEADINGS.len() - 1 {
+        let column = grid.column_mut(index).expect("every heading has a column");
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut load = None;
+    for point in points {
+        let is_first = load.replace(point.load()) != Some(point.load());
+        grid.add_row(row(point, is_first, rate, footnotes));
+    }
+    grid.trim_fmt()
+}
+
+fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) -> Vec<String> {
+    let load = if is_first {
+        format!("{}×", format::multiple(point.load()))
+    } else {
+        String::new()
+    };
+    let numbers: Vec<String> = footnotes.numbers(point).iter().map(usize::to_string).collect();
+    vec![
+        load,
+        point.policy().to_owned(),
+        OFFERED.show(point, rate),
+        with_range(&GOODPUT, point, rate),
+        OF_PEAK.show(point, rate),
+        with_range(&MEAN, point, rate),
+        P99.show(point, rate),
+        REFUSED.show(point, rate),
+        SYNS.show(point, rate),
+        numbers.join(", "),
+    ]
+}
+
+/// Median, and on a second line the range over repetitions.
+fn with_range(metric: &Metric, point: &Point, rate: Option<f64>) -> String {
+    let median = metric.show(point, rate);
+    match metric.show_range(point, rate) {
+        Some(range) => format!("{median}\n{range}"),
+        None => median,
+    }
+}
+
+/// Breaks text between words into lines of at most [`WIDTH`] characters; a longer word is broken inside.
+fn wrap(text: &str, indent: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_inclusive(' ') {
+        for piece in pieces(word, usize::from(WIDTH) - indent.len()) {
+            let line = lines.last_mut().expect("starts with one");
+            if line.chars().count() + piece.trim_end().chars().count() > usize::from(WIDTH) {
+                lines.push(format!("{indent}{piece}"));
+            } else {
+                line.push_str(&piece);
+            }
+        }
+    }
+    lines
+        .iter()
+        .map(|line| format!("{}\n", line.trim_end()))
+        .collect()
+}
+
+fn pieces(word: &str, width: usize) -> Vec<String> {
+    let characters: Vec<char> = word.chars().collect();
+    characters
+        .chunks(width)
+        .map(|chunk| chunk.iter().collect())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing;
+
+    fn assert_fits(text: &str) {
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(WIDTH), "too wide: {line}");
+        }
+    }
+
+    #[test]
+    fn lines_fit_the_terminal() {
+        for run in [
+            testing::demo(),
+            testing::repeated(),
+            testing::hostile(),
+            testing::empty(),
+        ] {
+            assert_fits(&table(&run));
+        }
+    }
+
+    #[test]
+    fn usual_run_needs_one_line_per_point() {
+        let run = testing::demo();
+        let text = table(&run);
+        let lines = text.lines().filter(|line| line.contains("rst-syn")).count();
+        assert_eq!(
+            lines,
+            run.cells.iter().filter(|cell| cell.policy == "rst-syn").count(),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn every_point_shows_its_numbers() {
+        let run = testing::demo();
+        let text = table(&run);
+        for server in run.servers() {
+            let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+            for point in run.points(server) {
+                for metric in [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &SYNS] {
+                    let value = metric.show(&point, rate);
+                    assert!(text.contains(&value), "{} {value} is missing", metric.heading);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_mark_is_spelled_out_below() {
+        let run = testing::demo();
+        let text = table(&run).split_whitespace().collect::<Vec<_>>().join(" ");
+        for mark in run.cells.iter().flat_map(crate::marks::marks) {
+            assert!(text.contains(&mark), "{mark} is missing");
+        }
+    }
+
+    #[test]
+    fn repetitions_show_their_range() {
+        let text = table(&testing::repeated());
+        assert!(text.contains("median of 3 repetitions"), "{text}");
+        assert!(text.contains('–'), "{text}");
+    }
+
+    #[test]
+    fn empty_run_says_so() {
+        assert_eq!(table(&testing::empty()), "No servers were measured.\n");
+    }
+}

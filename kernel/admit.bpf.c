@@ -1,0 +1,617 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * SYN stage of guarded listeners, at tc/tcx ingress and in XDP, from one body.
+ *
+ * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it goes to the
+ * kernel as it came, and a counter says why.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include "verdict.h"
+#include "segment.bpf.h"
+#include "listener.bpf.h"
+
+enum {
+	MAX_LISTENERS = 64,		/* guarded at once by one agent */
+	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
+	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
+};
+
+enum {
+	ADDRESS_FAMILY_IPV4 = 2,
+	ADDRESS_FAMILY_IPV6 = 10,
+	PACKET_HOST = 0,		/* include/uapi/linux/if_packet.h */
+	CHECKSUM_PARTIAL = 3,		/* include/linux/skbuff.h */
+	LABEL_REFLECT_RESET = 2,	/* FLOWLABEL_REFLECT_TCP_RESET, include/net/ipv6.h */
+	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
+};
+
+/* Where we run. Always a constant, so that each program keeps only its own branches. */
+enum hook {
+	HOOK_TC,
+	HOOK_XDP,
+	HOOK_XDP_GENERIC,
+};
+
+/* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
+struct listener_key {
+	struct address address;
+	__be16 port;
+	__u16 zero;
+};
+
+/* What the agent sets for one listener. */
+struct listener_rule {
+	struct listener_policy policy;
+	__u32 dry_run;			/* not 0: count what would have been done, and pass */
+};
+
+/* SYNs of one listener. seen = admitted + dropped + reset + unsent. */
+struct listener_stats {
+	__u64 seen;
+	__u64 admitted;
+	__u64 dropped;
+	__u64 reset;
+	__u64 unsent;			/* to be reset, but the kernel refused to reshape the frame: passed or lost */
+	__u64 accept_full;		/* of seen: found the accept queue full */
+	__u64 syn_full;			/* of seen: found the SYN queue full */
+};
+
+_Static_assert(sizeof(struct listener_stats) == 7 * sizeof(__u64), "no padding: user space adds up raw words");
+
+/* Every frame, and for those that were passed before a decision, why. */
+struct path_stats {
+	__u64 frames;
+	__u64 not_ip;
+	__u64 not_tcp;
+	__u64 fragment;
+	__u64 malformed;
+	__u64 not_syn;			/* without SYN, or with RST or FIN */
+	__u64 syn_ack;			/* to a client on this host */
+	__u64 not_guarded;		/* SYN to another address or port */
+	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */
+	__u64 no_listener;		/* guarded, but nothing listens (any more) */
+	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
+};
+
+_Static_assert(sizeof(struct path_stats) == 11 * sizeof(__u64), "no padding: user space adds up raw words");
+
+/* A question to ask_listener() and its answer. */
+struct listener_query {
+	struct address address;		/* as in listener_key */
+	__be16 port;
+	__u16 is_ipv6;
+	__u32 found;			/* enum found */
+	__u32 family;
+	struct listener_load load;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_KEYS);
+	__type(key, struct listener_key);
+	__type(value, __u32);		/* index into `rules` and `listener_stat` */
+} listeners SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct listener_rule);
+} rules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct listener_stats);
+} listener_stat SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct path_stats);
+} path_stat SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct listener_query);
+} query SEC(".maps");
+
+/* Random, set at load: makes our IPv6 flow labels as hard to predict as the kernel's. */
+const volatile __u32 label_seed = 0;
+
+/* ---- The guarded listener that a SYN is for. ---- */
+
+/* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
+static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
+{
+	const unsigned char *address = BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev, dev_addr);
+	__u8 mac[6] = {};
+
+	bpf_probe_read_kernel(mac, sizeof(mac), address);
+	return !__builtin_memcmp(mac, segment->mac, sizeof(mac));
+}
+
+static __always_inline bool is_for_host(void *ctx, enum hook hook, const struct segment *segment)
+{
+	if (hook == HOOK_TC)
+		return ((struct __sk_buff *)ctx)->pkt_type == PACKET_HOST;
+	return xdp_is_for_host(ctx, segment);
+}
+
+static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
+{
+	if (hook == HOOK_TC)
+		return ((struct __sk_buff *)ctx)->ifindex;
+	return ((struct xdp_md *)ctx)->ingress_ifindex;
+}
+
+/*
+ * Whether a router would keep this SYN for itself. A wildcard listener is found for any destination, also for one that
+ * the host forwards; only the routing table tells them apart. A host that does not forward says so at once.
+ */
+static __always_inline bool is_local(void *ctx, enum hook hook, const struct segment *segment)
+{
+	struct bpf_fib_lookup fib = {};
+	long result;
+
+	fib.ifindex = ifindex_of(ctx, hook);
+	fib.l4_protocol = PROTOCOL_TCP;
+	fib.sport = segment->source_port;
+	fib.dport = segment->destination_port;
+	if (segment->is_ipv6) {
+		fib.family = ADDRESS_FAMILY_IPV6;
+		__builtin_memcpy(fib.ipv6_src, &segment->source, 16);
+		__builtin_memcpy(fib.ipv6_dst, &segment->destination, 16);
+	} else {
+		fib.family = ADDRESS_FAMILY_IPV4;
+		fib.ipv4_src = segment->source.word[3];
+		fib.ipv4_dst = segment->destination.word[3];
+	}
+	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
+	return result == BPF_FIB_LKUP_RET_NOT_FWDED || result == BPF_FIB_LKUP_RET_FWD_DISABLED;
+}
+
+/* Index of the guarded listener, the exact address before the wildcard; NULL when the SYN is not for one. */
+static __always_inline __u32 *guarded_listener(void *ctx, enum hook hook, const struct segment *segment,
+					       struct path_stats *path)
+{
+	struct listener_key key = { .port = segment->destination_port };
+	bool is_wildcard = false;
+	__u32 *index;
+
+	key.address = segment->destination;
+	index = bpf_map_lookup_elem(&listeners, &key);
+	if (!index) {
+		is_wildcard = true;
+		if (segment->is_ipv6)
+			__builtin_memset(&key.address, 0, sizeof(key.address));
+		else
+			key.address.word[3] = 0;
+		index = bpf_map_lookup_elem(&listeners, &key);
+	}
+	if (!index) {
+		path->not_guarded++;
+		return NULL;
+	}
+	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(ctx, hook, segment))) {
+		path->other_host++;
+		return NULL;
+	}
+	return index;
+}
+
+/* ---- What the answer takes from the host. ---- */
+
+static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
+{
+	if (hook == HOOK_TC)
+		return BPF_CORE_READ((struct sk_buff *)ctx, dev);
+	return BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev);
+}
+
+/* As ip6_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
+static __always_inline __u8 reset_hop_limit(void *ctx, enum hook hook)
+{
+	struct net_device *device = device_of(ctx, hook);
+
+	if (!bpf_core_field_exists(device->ip6_ptr))
+		return 0;
+	return BPF_CORE_READ(device, ip6_ptr, cnf.hop_limit);
+}
+
+/* As ip4_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
+static __always_inline __u8 reset_ttl(struct net *net)
+{
+	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
+}
+
+/* The same for every SYN of a flow; multiply-and-shift over the words, which is enough for a label. */
+static __always_inline __u32 hash_flow(const struct segment *segment)
+{
+	__u32 hash = label_seed, i;
+
+	for (i = 0; i < 4; i++) {
+		hash = (hash ^ segment->source.word[i]) * 0x9e3779b1;
+		hash = (hash ^ (hash >> 15) ^ segment->destination.word[i]) * 0x85ebca77;
+		hash ^= hash >> 13;
+	}
+	hash = (hash ^ (__u32)segment->source_port << 16 ^ segment->destination_port) * 0xc2b2ae3d;
+	return hash ^ (hash >> 16);
+}
+
+/*
+ * As tcp_v6_send_reset() and ip6_make_flowlabel(): the SYN's label if the host reflects, else a hash of the flow if
+ * the host labels by itself. The hash is ours; the kernel's has a secret key.
+ */
+static __always_inline __u32 reset_flow_label(struct net *net, const struct segment *segment)
+{
+	__u32 label, automatic;
+
+	if (!bpf_core_field_exists(net->ipv6))
+		return 0;
+	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_reflect) & LABEL_REFLECT_RESET && segment->flow_label)
+		return segment->flow_label;
+	automatic = BPF_CORE_READ(net, ipv6.sysctl.auto_flowlabels);
+	if (automatic != 1 && automatic != 3)
+		return 0;
+	label = hash_flow(segment) & FLOW_LABEL_MASK;
+	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_state_ranges))
+		label |= LABEL_STATELESS;
+	return label;
+}
+
+/*
+ * Whether the device that sends the answer will add the checksum. A segment from a local or virtual sender comes
+ * with only its pseudo header summed, and stays that way when we send it back. Native XDP starts a frame of its own.
+ * Generic XDP sends the socket buffer but does not let us look at it; the sum itself gives it away (a
+ * complete one is equal by chance once in 65,536: that answer is lost and the client tries again).
+ */
+static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const struct segment *segment)
+{
+	struct sk_buff *skb = ctx;
+
+	if (hook == HOOK_TC)
+		return BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) == CHECKSUM_PARTIAL;
+	if (hook == HOOK_XDP_GENERIC)
+		return segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
+	return false;
+}
+
+static __always_inline __u32 reset_for(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+				       struct reset *reset)
+{
+	struct reset_style style = {};
+
+	style.partial_checksum = checksum_is_partial(ctx, hook, segment);
+	if (segment->is_ipv6) {
+		style.ttl = reset_hop_limit(ctx, hook);
+		style.flow_label = reset_flow_label(net, segment);
+	} else {
+		style.ttl = reset_ttl(net);
+	}
+	return build_reset(segment, &style, reset);
+}
+
+/* ---- Sending it: the SYN's own buffer becomes the answer. ---- */
+
+enum sent {
+	SENT,
+	SENT_NOT,			/* the frame is as it came */
+	SENT_LOST,			/* the frame is half rewritten */
+};
+
+/*
+ * Options are cut out in front of the IP header and not behind it, so that the TCP header stays where it is in the
+ * buffer: a partial checksum is completed from there. Only helpers write: direct writes would make the
+ * verifier add a prologue that copies every cloned buffer, and all of TCP over veth is cloned.
+ */
+static __always_inline enum sent send_skb(struct __sk_buff *skb, const struct segment *segment,
+					  const struct reset *reset, __u32 length)
+{
+	__u32 excess = excess_bytes(segment);
+	__u8 mac[12];
+
+	if (excess && bpf_skb_adjust_room(skb, -(__s32)excess, BPF_ADJ_ROOM_MAC, 0))
+		return SENT_NOT;
+	swap_macs(segment, mac);
+	if (bpf_skb_change_tail(skb, segment->l3_offset + length, 0) ||
+	    bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
+		return SENT_LOST;
+	if (segment->is_ipv6) {
+		if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v6, sizeof(reset->v6), 0))
+			return SENT_LOST;
+	} else if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v4, sizeof(reset->v4), 0)) {
+		return SENT_LOST;
+	}
+	return SENT;
+}
+
+/* Moves the frame's start, with its addresses and tags, `excess` bytes towards the TCP header. */
+static __always_inline enum sent cut_xdp(struct xdp_md *xdp, __u32 l2_bytes, __u32 excess)
+{
+	__u8 l2[MAX_L2_BYTES];
+
+	if (l2_bytes < sizeof(struct ethernet_header) || l2_bytes > sizeof(l2))
+		return SENT_NOT;
+	if (bpf_xdp_load_bytes(xdp, 0, l2, l2_bytes) || bpf_xdp_adjust_head(xdp, excess))
+		return SENT_NOT;
+	return bpf_xdp_store_bytes(xdp, 0, l2, l2_bytes) ? SENT_LOST : SENT;
+}
+
+static __always_inline enum sent send_xdp(struct xdp_md *xdp, const struct segment *segment,
+					  const struct reset *reset, __u32 length)
+{
+	__u32 excess = excess_bytes(segment);
+	__u32 trailer = segment->frame_length - excess - segment->l3_offset - length;
+	__u8 mac[12];
+	enum sent cut;
+
+	if (excess) {
+		cut = cut_xdp(xdp, segment->l3_offset, excess);
+		if (cut != SENT)
+			return cut;
+	}
+	swap_macs(segment, mac);
+	if (bpf_xdp_adjust_tail(xdp, -(__s32)trailer) ||
+	    bpf_xdp_store_bytes(xdp, 0, mac, sizeof(mac)))
+		return SENT_LOST;
+	if (segment->is_ipv6) {
+		if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v6, sizeof(reset->v6)))
+			return SENT_LOST;
+	} else if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v4, sizeof(reset->v4))) {
+		return SENT_LOST;
+	}
+	return SENT;
+}
+
+static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment,
+					    struct net *net)
+{
+	struct reset reset = {};
+	__u32 length = reset_for(ctx, hook, segment, net, &reset);
+
+	if (hook == HOOK_TC)
+		return send_skb(ctx, segment, &reset, length);
+	return send_xdp(ctx, segment, &reset, length);
+}
+
+/* ---- The decision. ---- */
+
+enum action {
+	ACTION_PASS,
+	ACTION_DROP,
+	ACTION_SEND_BACK,
+};
+
+static __always_inline enum action answer(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+					  struct listener_stats *stats)
+{
+	switch (send_reset(ctx, hook, segment, net)) {
+	case SENT:
+		stats->reset++;
+		return ACTION_SEND_BACK;
+	case SENT_NOT:
+		stats->unsent++;
+		return ACTION_PASS;
+	default:
+		stats->unsent++;
+		return ACTION_DROP;
+	}
+}
+
+static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,
+					  enum verdict verdict, struct listener_stats *stats)
+{
+	stats->seen++;
+	stats->accept_full += accept_queue_is_full(load);
+	stats->syn_full += syn_queue_is_full(load);
+	stats->admitted += verdict == VERDICT_ADMIT;
+	stats->dropped += verdict == VERDICT_DROP;
+	if (!rule->dry_run)
+		return verdict;
+	stats->reset += verdict == VERDICT_RESET;
+	return VERDICT_ADMIT;
+}
+
+static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
+					  const struct listener *listener)
+{
+	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
+	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
+	enum verdict verdict;
+
+	if (!rule || !stats)
+		return ACTION_PASS;
+	verdict = admit_syn(&rule->policy, &listener->load, bpf_ktime_get_ns());
+	switch (count(rule, &listener->load, verdict, stats)) {
+	case VERDICT_RESET:
+		return answer(ctx, hook, segment, listener->net, stats);
+	case VERDICT_DROP:
+		return ACTION_DROP;
+	default:
+		return ACTION_PASS;
+	}
+}
+
+static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment,
+					  struct path_stats *path)
+{
+	__u32 *index = guarded_listener(ctx, hook, segment, path);
+	struct listener listener = {};
+
+	if (!index)
+		return ACTION_PASS;
+	switch (find_listener(ctx, segment, &listener)) {
+	case FOUND_LISTENER:
+		return decide(ctx, hook, segment, *index, &listener);
+	case FOUND_NOTHING:
+		path->no_listener++;
+		return ACTION_PASS;
+	default:
+		path->known++;
+		return ACTION_PASS;
+	}
+}
+
+/* A SYN that would make a listener create a request socket, as tcp_rcv_state_process() sees it. */
+static __always_inline bool is_syn(const struct segment *segment, struct path_stats *path)
+{
+	__u8 flags = segment->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN);
+
+	if (flags == TCP_SYN)
+		return true;
+	if (flags == (TCP_SYN | TCP_ACK))
+		path->syn_ack++;
+	else
+		path->not_syn++;
+	return false;
+}
+
+static __always_inline enum action on_frame(void *ctx, enum hook hook, enum parsed parsed,
+					    const struct segment *segment)
+{
+	struct path_stats *path;
+	__u32 zero = 0;
+
+	path = bpf_map_lookup_elem(&path_stat, &zero);
+	if (!path)
+		return ACTION_PASS;
+	path->frames++;
+	switch (parsed) {
+	case PARSED_TCP:
+		return is_syn(segment, path) ? on_syn(ctx, hook, segment, path) : ACTION_PASS;
+	case PARSED_NOT_IP:
+		path->not_ip++;
+		return ACTION_PASS;
+	case PARSED_NOT_TCP:
+		path->not_tcp++;
+		return ACTION_PASS;
+	case PARSED_FRAGMENT:
+		path->fragment++;
+		return ACTION_PASS;
+	default:
+		path->malformed++;
+		return ACTION_PASS;
+	}
+}
+
+/* ---- Entry points. ---- */
+
+static __noinline enum parsed parse_linear(struct __sk_buff *skb, struct segment *segment)
+{
+	struct frame frame = {
+		.data = (void *)(long)skb->data,
+		.data_end = (void *)(long)skb->data_end,
+		.length = skb->len,
+	};
+
+	return parse_frame(&frame, segment);
+}
+
+/* Some drivers leave headers in pages. Pulling them is for the rare frame that cannot be read without. */
+static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segment *segment)
+{
+	enum parsed parsed = parse_linear(skb, segment);
+	__u32 linear = skb->data_end - skb->data;
+
+	if (parsed != PARSED_MALFORMED || linear >= skb->len || linear >= PULL_BYTES)
+		return parsed;
+	if (bpf_skb_pull_data(skb, skb->len < PULL_BYTES ? skb->len : PULL_BYTES))
+		return parsed;
+	__builtin_memset(segment, 0, sizeof(*segment));
+	return parse_linear(skb, segment);
+}
+
+SEC("tc")
+int admit_tc(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	enum parsed parsed = parse_skb(skb, &segment);
+
+	switch (on_frame(skb, HOOK_TC, parsed, &segment)) {
+	case ACTION_SEND_BACK:
+		return bpf_redirect(skb->ifindex, 0);
+	case ACTION_DROP:
+		return TC_ACT_SHOT;
+	default:
+		return TC_ACT_UNSPEC;
+	}
+}
+
+static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
+{
+	struct segment segment = {};
+	struct frame frame = {
+		.data = (void *)(long)xdp->data,
+		.data_end = (void *)(long)xdp->data_end,
+		.length = xdp->data_end - xdp->data,
+	};
+	enum parsed parsed = parse_frame(&frame, &segment);
+
+	switch (on_frame(xdp, hook, parsed, &segment)) {
+	case ACTION_SEND_BACK:
+		return XDP_TX;
+	case ACTION_DROP:
+		return XDP_DROP;
+	default:
+		return XDP_PASS;
+	}
+}
+
+SEC("xdp")
+int admit_xdp(struct xdp_md *xdp)
+{
+	return admit_frame(xdp, HOOK_XDP);
+}
+
+SEC("xdp")
+int admit_xdp_skb(struct xdp_md *xdp)
+{
+	return admit_frame(xdp, HOOK_XDP_GENERIC);
+}
+
+/* Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a SYN. */
+SEC("tc")
+int ask_listener(struct __sk_buff *skb)
+{
+	struct listener_query *question;
+	struct listener listener = {};
+	struct segment segment = {};
+	__u32 zero = 0;
+
+	question = bpf_map_lookup_elem(&query, &zero);
+	if (!question)
+		return TC_ACT_UNSPEC;
+	segment.destination = question->address;
+	segment.destination_port = question->port;
+	segment.is_ipv6 = question->is_ipv6;
+	question->found = find_listener(skb, &segment, &listener);
+	question->family = listener.family;
+	question->load = listener.load;
+	return TC_ACT_UNSPEC;
+}
+
+/* A case of the table of decisions; the tests run it here and on the host. */
+struct syn_case {
+	struct listener_policy policy;
+	struct listener_load load;
+	__u64 now_ns;
+};
+
+SEC("syscall")
+int run_case(struct syn_case *input)
+{
+	struct syn_case copy = *input;
+
+	return admit_syn(&copy.policy, &copy.load, copy.now_ns);
+}
+
+/* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */
+char LICENSE[] SEC("license") = "GPL";

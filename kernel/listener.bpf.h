@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A kernel listener -> struct listener_load, exactly as it is at this moment.
+ */
+#ifndef TIDEGATE_LISTENER_BPF_H
+#define TIDEGATE_LISTENER_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "segment.bpf.h"
+#include "verdict.h"
+
+enum {
+	SOCKET_LISTEN = 10,		/* TCP_LISTEN of include/net/tcp_states.h */
+};
+
+enum found {
+	FOUND_LISTENER,
+	FOUND_NOTHING,
+	FOUND_OTHER,			/* established, TIME_WAIT or a request socket: the kernel knows it already */
+};
+
+/* A listener as copied from the kernel. */
+struct listener {
+	struct listener_load load;
+	struct net *net;		/* for reads by bpf_probe_read_kernel() only */
+	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */
+};
+
+/* The SYN of `source` to `destination`; family-specific sizes are how the helper tells IPv4 from IPv6. */
+static __always_inline void *lookup_socket(void *ctx, const struct segment *segment)
+{
+	struct bpf_sock_tuple tuple = {};
+
+	if (segment->is_ipv6) {
+		__builtin_memcpy(tuple.ipv6.saddr, &segment->source, 16);
+		__builtin_memcpy(tuple.ipv6.daddr, &segment->destination, 16);
+		tuple.ipv6.sport = segment->source_port;
+		tuple.ipv6.dport = segment->destination_port;
+		return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+	}
+	tuple.ipv4.saddr = segment->source.word[3];
+	tuple.ipv4.daddr = segment->destination.word[3];
+	tuple.ipv4.sport = segment->source_port;
+	tuple.ipv4.dport = segment->destination_port;
+	return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
+static __always_inline enum found read_listener(const struct tcp_sock *tcp, struct listener *listener)
+{
+	const struct sock *sk = &tcp->inet_conn.icsk_inet.sk;
+
+	if (sk->__sk_common.skc_state != SOCKET_LISTEN)
+		return FOUND_OTHER;
+	listener->load.accept_qlen = sk->sk_ack_backlog;
+	listener->load.accept_limit = sk->sk_max_ack_backlog;
+	listener->load.syn_qlen = tcp->inet_conn.icsk_accept_queue.qlen.counter;
+	listener->load.syn_limit = sk->sk_max_ack_backlog;
+	listener->net = sk->__sk_common.skc_net.net;
+	listener->family = sk->__sk_common.skc_family;
+	return FOUND_LISTENER;
+}
+
+/*
+ * Finds the socket that the kernel would give this SYN to, and copies its load if it listens. With SO_REUSEPORT that is the
+ * member of the group that the SYN's hash selects, as in the kernel (a BPF selector of the group is not run).
+ */
+static __always_inline enum found find_listener(void *ctx, const struct segment *segment, struct listener *listener)
+{
+	struct sock_common *socket = lookup_socket(ctx, segment);
+	struct tcp_sock *tcp;
+	enum found found = FOUND_OTHER;
+
+	if (!socket)
+		return FOUND_NOTHING;
+	tcp = bpf_skc_to_tcp_sock(socket);
+	if (tcp)
+		found = read_listener(tcp, listener);
+	bpf_sk_release(socket);
+	return found;
+}
+
+#endif

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A frame -> struct segment, and struct segment -> the RST that the kernel would send to a closed port.
+ *
+ * Nothing here touches a context or a map: the caller gives the frame's bounds and stores the answer. It does not
+ * reassemble (fragments go to the kernel), and it does not verify the TCP checksum.
+ */
+#ifndef TIDEGATE_SEGMENT_BPF_H
+#define TIDEGATE_SEGMENT_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+/* Ethertypes (16 bits) and IP protocols (8 bits) are two number spaces; never compare across. */
+enum ethertype {
+	ETHERTYPE_IPV4 = 0x0800,
+	ETHERTYPE_8021Q = 0x8100,
+	ETHERTYPE_IPV6 = 0x86dd,
+	ETHERTYPE_8021AD = 0x88a8,
+};
+
+enum ip_protocol {
+	PROTOCOL_HOP_BY_HOP = 0,
+	PROTOCOL_TCP = 6,
+	PROTOCOL_ROUTING = 43,
+	PROTOCOL_FRAGMENT = 44,
+	PROTOCOL_DESTINATION = 60,
+};
+
+enum tcp_flag {
+	TCP_FIN = 0x01,
+	TCP_SYN = 0x02,
+	TCP_RST = 0x04,
+	TCP_ACK = 0x10,
+};
+
+enum {
+	MAX_VLAN_TAGS = 2,		/* 802.1ad: one service tag, one customer tag */
+	MAX_EXTENSIONS = 6,		/* RFC 8200 section 4.1 lists six that may come before TCP */
+	MAX_HEADER_BYTES = 1024,	/* where a header may start; longer chains go to the kernel */
+	MAX_L2_BYTES = 14 + 4 * MAX_VLAN_TAGS,
+	IPV4_FRAGMENT_BITS = 0x3fff,	/* more fragments, offset */
+	IPV4_DONT_FRAGMENT = 0x4000,
+	IPV6_HEADER_BYTES = 40,
+	IPV4_HEADER_BYTES = 20,
+	TCP_HEADER_BYTES = 20,
+	DSCP_MASK = 0xfc,		/* the rest of the byte is ECN */
+	FLOW_LABEL_MASK = 0xfffff,
+};
+
+struct ethernet_header {
+	__u8 destination[6];
+	__u8 source[6];
+	__be16 ethertype;
+};
+
+struct vlan_tag {
+	__be16 control;
+	__be16 ethertype;
+};
+
+struct ipv4_header {
+	__u8 version_ihl;		/* version: 4, header length in words: 4 */
+	__u8 tos;			/* DSCP: 6, ECN: 2 */
+	__be16 total_length;
+	__be16 id;
+	__be16 fragment;		/* reserved: 1, DF: 1, MF: 1, offset in 8 bytes: 13 */
+	__u8 ttl;
+	__u8 protocol;
+	__sum16 checksum;
+	__be32 source;
+	__be32 destination;
+};
+
+struct ipv6_header {
+	__be32 version_class_label;	/* version: 4, traffic class: 8, flow label: 20 */
+	__be16 payload_length;
+	__u8 next_header;
+	__u8 hop_limit;
+	__be32 source[4];
+	__be32 destination[4];
+};
+
+struct ipv6_extension {
+	__u8 next_header;
+	__u8 length;			/* in 8 bytes, without the first 8 */
+	__u8 routing_type;
+	__u8 segments_left;
+};
+
+struct tcp_header {
+	__be16 source;
+	__be16 destination;
+	__be32 seq;
+	__be32 ack;
+	__u8 offset;			/* header length in words: 4, reserved: 4 */
+	__u8 flags;
+	__be16 window;
+	__sum16 checksum;
+	__be16 urgent;
+};
+
+_Static_assert(sizeof(struct ethernet_header) == 14, "as on the wire");
+_Static_assert(sizeof(struct ipv4_header) == IPV4_HEADER_BYTES, "as on the wire");
+_Static_assert(sizeof(struct ipv6_header) == IPV6_HEADER_BYTES, "as on the wire");
+_Static_assert(sizeof(struct tcp_header) == TCP_HEADER_BYTES, "as on the wire");
+
+/* An IPv6 address, or an IPv4 address as ::ffff:a.b.c.d. */
+struct address {
+	__be32 word[4];
+};
+
+/* What decision and answer need of a TCP segment. Numbers are in host order unless they are __be. */
+struct segment {
+	struct address source;
+	struct address destination;
+	__be16 source_port;
+	__be16 destination_port;
+	__u32 seq;
+	__u32 payload_length;		/* bytes */
+	__u32 frame_length;		/* bytes, with padding after the packet */
+	__u32 flow_label;		/* 0 for IPv4 */
+	__u16 l3_offset;		/* bytes from the start of the frame */
+	__u16 l4_offset;
+	__u16 tcp_length;		/* header and payload, bytes */
+	__sum16 checksum;		/* as in the frame */
+	__u8 flags;
+	__u8 traffic_class;		/* DSCP and ECN */
+	bool is_ipv6;
+	__u8 mac[12];			/* destination, source */
+};
+
+enum parsed {
+	PARSED_TCP,
+	PARSED_NOT_IP,			/* and more than two VLAN tags */
+	PARSED_NOT_TCP,
+	PARSED_FRAGMENT,
+	PARSED_MALFORMED,		/* cut short, or lengths that contradict each other */
+};
+
+struct frame {
+	void *data;
+	void *data_end;
+	__u32 length;			/* in a socket buffer more than data_end - data */
+};
+
+/* `size` bytes at `offset`, or NULL when they are not all there. */
+static __always_inline void *frame_at(const struct frame *frame, __u32 offset, __u32 size)
+{
+	void *header;
+
+	if (offset > MAX_HEADER_BYTES)
+		return NULL;
+	header = frame->data + offset;
+	if (header + size > frame->data_end)
+		return NULL;
+	return header;
+}
+
+static __always_inline bool is_vlan(__u16 ethertype)
+{
+	return ethertype == ETHERTYPE_8021Q || ethertype == ETHERTYPE_8021AD;
+}
+
+static __always_inline enum parsed parse_tcp(const struct frame *frame, __u32 length, struct segment *segment)
+{
+	const struct tcp_header *tcp = frame_at(frame, segment->l4_offset, sizeof(*tcp));
+	__u32 header_length;
+
+	if (!tcp)
+		return PARSED_MALFORMED;
+	header_length = (tcp->offset >> 4) * 4;
+	if (header_length < sizeof(*tcp) || header_length > length)
+		return PARSED_MALFORMED;
+	segment->source_port = tcp->source;
+	segment->destination_port = tcp->destination;
+	segment->seq = bpf_ntohl(tcp->seq);
+	segment->checksum = tcp->checksum;
+	segment->flags = tcp->flags;
+	segment->tcp_length = length;
+	segment->payload_length = length - header_length;
+	return PARSED_TCP;
+}
+
+static __always_inline enum parsed parse_ipv4(const struct frame *frame, struct segment *segment)
+{
+	const struct ipv4_header *ip = frame_at(frame, segment->l3_offset, sizeof(*ip));
+	__u32 header_length, total_length;
+
+	if (!ip || ip->version_ihl >> 4 != 4)
+		return PARSED_MALFORMED;
+	header_length = (ip->version_ihl & 0xf) * 4;
+	total_length = bpf_ntohs(ip->total_length);
+	if (header_length < sizeof(*ip) || total_length < header_length ||
+	    segment->l3_offset + total_length > frame->length)
+		return PARSED_MALFORMED;
+	if (ip->fragment & bpf_htons(IPV4_FRAGMENT_BITS))
+		return PARSED_FRAGMENT;
+	if (ip->protocol != PROTOCOL_TCP)
+		return PARSED_NOT_TCP;
+	segment->source.word[2] = bpf_htonl(0xffff);
+	segment->source.word[3] = ip->source;
+	segment->destination.word[2] = bpf_htonl(0xffff);
+	segment->destination.word[3] = ip->destination;
+	segment->traffic_class = ip->tos;
+	segment->l4_offset = segment->l3_offset + header_length;
+	return parse_tcp(frame, total_length - header_length, segment);
+}
+
+/*
+ * Steps over the extension headers that may come before TCP; the others (fragment, AH, ESP, ...) are not ours.
+ * A routing header that still has segments left means that this host is not the destination yet.
+ */
+static __always_inline enum parsed skip_extensions(const struct frame *frame, __u8 next_header, __u32 *offset)
+{
+	const struct ipv6_extension *extension;
+	int i;
+
+	for (i = 0; i <= MAX_EXTENSIONS; i++) {
+		if (next_header == PROTOCOL_TCP)
+			return PARSED_TCP;
+		if (next_header == PROTOCOL_FRAGMENT)
+			return PARSED_FRAGMENT;
+		if (next_header != PROTOCOL_DESTINATION && next_header != PROTOCOL_ROUTING &&
+		    (next_header != PROTOCOL_HOP_BY_HOP || i != 0))
+			return PARSED_NOT_TCP;
+		extension = frame_at(frame, *offset, sizeof(*extension));
+		if (!extension)
+			return PARSED_MALFORMED;
+		if (next_header == PROTOCOL_ROUTING && extension->segments_left)
+			return PARSED_NOT_TCP;
+		next_header = extension->next_header;
+		*offset += (extension->length + 1) * 8;
+	}
+	return PARSED_NOT_TCP;
+}
+
+static __always_inline enum parsed parse_ipv6(const struct frame *frame, struct segment *segment)
+{
+	const struct ipv6_header *ip = frame_at(frame, segment->l3_offset, sizeof(*ip));
+	__u32 offset = segment->l3_offset + sizeof(*ip), end, word;
+	enum parsed parsed;
+
+	if (!ip)
+		return PARSED_MALFORMED;
+	word = bpf_ntohl(ip->version_class_label);
+	end = offset + bpf_ntohs(ip->payload_length);
+	if (word >> 28 != 6 || end > frame->length)
+		return PARSED_MALFORMED;
+	segment->is_ipv6 = true;
+	__builtin_memcpy(&segment->source, ip->source, sizeof(ip->source));
+	__builtin_memcpy(&segment->destination, ip->destination, sizeof(ip->destination));
+	segment->traffic_class = word >> 20;
+	segment->flow_label = word & FLOW_LABEL_MASK;
+	parsed = skip_extensions(frame, ip->next_header, &offset);
+	if (parsed != PARSED_TCP)
+		return parsed;
+	if (offset > end)
+		return PARSED_MALFORMED;
+	segment->l4_offset = offset;
+	return parse_tcp(frame, end - offset, segment);
+}
+
+/* Fills `segment`, which the caller has zeroed; its contents are only meant when the answer is PARSED_TCP. */
+static __always_inline enum parsed parse_frame(const struct frame *frame, struct segment *segment)
+{
+	const struct ethernet_header *ethernet = frame_at(frame, 0, sizeof(*ethernet));
+	const struct vlan_tag *tag;
+	__u32 offset = sizeof(*ethernet);
+	__u16 ethertype;
+	int i;
+
+	if (!ethernet)
+		return PARSED_MALFORMED;
+	segment->frame_length = frame->length;
+	__builtin_memcpy(segment->mac, ethernet, sizeof(segment->mac));
+	ethertype = bpf_ntohs(ethernet->ethertype);
+	for (i = 0; i < MAX_VLAN_TAGS && is_vlan(ethertype); i++) {
+		tag = frame_at(frame, offset, sizeof(*tag));
+		if (!tag)
+			return PARSED_MALFORMED;
+		ethertype = bpf_ntohs(tag->ethertype);
+		offset += sizeof(*tag);
+	}
+	segment->l3_offset = offset;
+	if (ethertype == ETHERTYPE_IPV4)
+		return parse_ipv4(frame, segment);
+	if (ethertype == ETHERTYPE_IPV6)
+		return parse_ipv6(frame, segment);
+	return PARSED_NOT_IP;
+}
+
+/* What the answer takes from the host, not from the SYN. */
+struct reset_style {
+	__u8 ttl;			/* TTL or hop limit */
+	__u32 flow_label;
+	bool partial_checksum;		/* the device will add the sum from the TCP header on */
+};
+
+/* The RST, from the IP header on. */
+struct reset {
+	union {
+		struct {
+			struct ipv4_header ip;
+			struct tcp_header tcp;
+		} v4;
+		struct {
+			struct ipv6_header ip;
+			struct tcp_header tcp;
+		} v6;
+	};
+};
+
+_Static_assert(sizeof(struct reset) == IPV6_HEADER_BYTES + TCP_HEADER_BYTES, "no padding: it goes on the wire");
+
+static __always_inline __u32 sum_words(const void *bytes, __u32 size)
+{
+	const __u16 *words = bytes;
+	__u32 sum = 0, i;
+
+	for (i = 0; i < size / 2; i++)
+		sum += words[i];
+	return sum;
+}
+
+static __always_inline __u16 fold(__u32 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+/*
+ * Sum over the pseudo header of a segment between the same two addresses. For IPv4 the mapped form must not
+ * count, so only the last word goes in.
+ */
+static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __u32 tcp_length)
+{
+	__u32 sum = bpf_htons(PROTOCOL_TCP) + bpf_htons(tcp_length);
+
+	if (!segment->is_ipv6)
+		return sum + sum_words(&segment->source.word[3], 4) + sum_words(&segment->destination.word[3], 4);
+	return sum + sum_words(&segment->source, 16) + sum_words(&segment->destination, 16);
+}
+
+/* RFC 9293 3.10.7.1: to a segment without ACK, seq 0 and an ack of all that it occupied. */
+static __always_inline void build_reset_tcp(const struct segment *segment, const struct reset_style *style,
+					    struct tcp_header *tcp)
+{
+	__u32 sum = sum_pseudo_header(segment, sizeof(*tcp));
+
+	tcp->source = segment->destination_port;
+	tcp->destination = segment->source_port;
+	tcp->ack = bpf_htonl(segment->seq + 1 + segment->payload_length);
+	tcp->offset = sizeof(*tcp) / 4 << 4;
+	tcp->flags = TCP_RST | TCP_ACK;
+	if (style->partial_checksum)
+		tcp->checksum = fold(sum);
+	else
+		tcp->checksum = ~fold(sum + sum_words(tcp, sizeof(*tcp)));
+}
+
+/*
+ * As ip_send_unicast_reply() does for tcp_v4_send_reset(): DF set and id 0, the SYN's DSCP, ECN bits clear.
+ * Differs: the kernel echoes the options record route, timestamp and source route; we answer without options.
+ */
+static __always_inline void build_reset_ipv4(const struct segment *segment, const struct reset_style *style,
+					     struct reset *reset)
+{
+	struct ipv4_header *ip = &reset->v4.ip;
+
+	ip->version_ihl = 4 << 4 | sizeof(*ip) / 4;
+	ip->tos = segment->traffic_class & DSCP_MASK;
+	ip->total_length = bpf_htons(sizeof(reset->v4));
+	ip->fragment = bpf_htons(IPV4_DONT_FRAGMENT);
+	ip->ttl = style->ttl;
+	ip->protocol = PROTOCOL_TCP;
+	ip->source = segment->destination.word[3];
+	ip->destination = segment->source.word[3];
+	ip->checksum = ~fold(sum_words(ip, sizeof(*ip)));
+	build_reset_tcp(segment, style, &reset->v4.tcp);
+}
+
+/* As ip6_xmit() does for tcp_v6_send_response(): no extension headers, the SYN's DSCP, ECN bits clear. */
+static __always_inline void build_reset_ipv6(const struct segment *segment, const struct reset_style *style,
+					     struct reset *reset)
+{
+	struct ipv6_header *ip = &reset->v6.ip;
+	__u32 traffic_class = segment->traffic_class & DSCP_MASK;
+
+	ip->version_class_label = bpf_htonl(6u << 28 | traffic_class << 20 | style->flow_label);
+	ip->payload_length = bpf_htons(sizeof(reset->v6.tcp));
+	ip->next_header = PROTOCOL_TCP;
+	ip->hop_limit = style->ttl;
+	__builtin_memcpy(ip->source, &segment->destination, sizeof(ip->source));
+	__builtin_memcpy(ip->destination, &segment->source, sizeof(ip->destination));
+	build_reset_tcp(segment, style, &reset->v6.tcp);
+}
+
+/* Fills `reset`, which the caller has zeroed, and gives its length in bytes. */
+static __always_inline __u32 build_reset(const struct segment *segment, const struct reset_style *style,
+					 struct reset *reset)
+{
+	if (segment->is_ipv6) {
+		build_reset_ipv6(segment, style, reset);
+		return sizeof(reset->v6);
+	}
+	build_reset_ipv4(segment, style, reset);
+	return sizeof(reset->v4);
+}
+
+/* IPv4 options and IPv6 extension headers of the SYN, in bytes; the answer has none. */
+static __always_inline __u32 excess_bytes(const struct segment *segment)
+{
+	__u32 header_bytes = segment->is_ipv6 ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES;
+
+	return segment->l4_offset - segment->l3_offset - header_bytes;
+}
+
+/* The SYN's two Ethernet addresses, swapped. */
+static __always_inline void swap_macs(const struct segment *segment, __u8 *mac)
+{
+	__builtin_memcpy(mac, segment->mac + 6, 6);
+	__builtin_memcpy(mac + 6, segment->mac, 6);
+}
+
+#endif

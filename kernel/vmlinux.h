@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The kernel types that our programs use, and no more: first the user-space ABI (fixed layout), then kernel
+ * structs by CO-RE, where order and gaps do not matter but names and types do. Each says who reads it.
+ * Checked on v6.18.
+ */
+#ifndef TIDEGATE_VMLINUX_H
+#define TIDEGATE_VMLINUX_H
+
+typedef signed char __s8;
+typedef unsigned char __u8;
+typedef short __s16;
+typedef unsigned short __u16;
+typedef int __s32;
+typedef unsigned int __u32;
+typedef long long __s64;
+typedef unsigned long long __u64;
+typedef __u16 __be16;
+typedef __u32 __be32;
+typedef __u64 __be64;
+typedef __u16 __sum16;
+typedef __u32 __wsum;
+typedef _Bool bool;
+
+#define true 1
+#define false 0
+#define NULL ((void *)0)
+
+/* ---- include/uapi/linux/bpf.h: part of the user-space ABI, so the numbers stay. ---- */
+
+enum bpf_map_type {
+	BPF_MAP_TYPE_HASH = 1,
+	BPF_MAP_TYPE_ARRAY = 2,
+	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_XSKMAP = 17,
+};
+
+enum xdp_action {
+	XDP_ABORTED = 0,
+	XDP_DROP = 1,
+	XDP_PASS = 2,
+	XDP_TX = 3,
+	XDP_REDIRECT = 4,
+};
+
+/* A tc verdict; TCX_NEXT has the same number as TC_ACT_UNSPEC, TCX_DROP as TC_ACT_SHOT. */
+enum {
+	TC_ACT_UNSPEC = -1,
+	TC_ACT_SHOT = 2,
+};
+
+enum {
+	BPF_F_CURRENT_NETNS = -1,
+	BPF_ADJ_ROOM_MAC = 1,
+};
+
+struct xdp_md {
+	__u32 data;
+	__u32 data_end;
+	__u32 data_meta;
+	__u32 ingress_ifindex;
+	__u32 rx_queue_index;
+	__u32 egress_ifindex;
+};
+
+struct __sk_buff {
+	__u32 len;
+	__u32 pkt_type;
+	__u32 mark;
+	__u32 queue_mapping;
+	__u32 protocol;
+	__u32 vlan_present;
+	__u32 vlan_tci;
+	__u32 vlan_proto;
+	__u32 priority;
+	__u32 ingress_ifindex;
+	__u32 ifindex;
+	__u32 tc_index;
+	__u32 cb[5];
+	__u32 hash;
+	__u32 tc_classid;
+	__u32 data;
+	__u32 data_end;
+};
+
+struct bpf_sock_tuple {
+	union {
+		struct {
+			__be32 saddr;
+			__be32 daddr;
+			__be16 sport;
+			__be16 dport;
+		} ipv4;
+		struct {
+			__be32 saddr[4];
+			__be32 daddr[4];
+			__be16 sport;
+			__be16 dport;
+		} ipv6;
+	};
+};
+
+struct bpf_fib_lookup {
+	__u8 family;
+	__u8 l4_protocol;
+	__be16 sport;
+	__be16 dport;
+	__u16 tot_len;
+	__u32 ifindex;
+	union {
+		__u8 tos;
+		__be32 flowinfo;
+	};
+	union {
+		__be32 ipv4_src;
+		__be32 ipv6_src[4];
+	};
+	union {
+		__be32 ipv4_dst;
+		__be32 ipv6_dst[4];
+	};
+	__be16 h_vlan_proto;
+	__be16 h_vlan_TCI;
+	__u8 smac[6];
+	__u8 dmac[6];
+};
+
+_Static_assert(sizeof(struct bpf_fib_lookup) == 64, "the helper checks the size");
+
+enum {
+	BPF_FIB_LKUP_RET_NOT_FWDED = 4,
+	BPF_FIB_LKUP_RET_FWD_DISABLED = 5,
+};
+
+/* ---- Kernel structs, by CO-RE. ---- */
+
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+
+typedef struct {
+	int counter;
+} atomic_t;
+
+struct netns_ipv4 {			/* include/net/netns/ipv4.h; read by reset_ttl() */
+	__u8 sysctl_ip_default_ttl;
+};
+
+struct netns_sysctl_ipv6 {		/* include/net/netns/ipv6.h; read by reset_flow_label() */
+	__u8 auto_flowlabels;		/* 0 off, 1 on unless the socket says no, 2 off unless, 3 forced */
+	__u8 flowlabel_reflect;		/* bit 1: a RST from no socket carries the SYN's label */
+	__u8 flowlabel_state_ranges;	/* labels without state have their top bit set */
+};
+
+struct netns_ipv6 {			/* include/net/netns/ipv6.h; leads to the above */
+	struct netns_sysctl_ipv6 sysctl;
+};
+
+struct net {				/* include/net/net_namespace.h; leads to the above */
+	struct netns_ipv4 ipv4;
+	struct netns_ipv6 ipv6;		/* absent without CONFIG_IPV6 */
+};
+
+typedef struct {			/* include/net/net_namespace.h; absent without CONFIG_NET_NS */
+	struct net *net;
+} possible_net_t;
+
+struct sock_common {			/* include/net/sock.h; read by listener_load() */
+	__u16 skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+};
+
+struct sock {				/* include/net/sock.h; read by listener_load() */
+	struct sock_common __sk_common;
+	__u32 sk_ack_backlog;		/* accept queue length, connections */
+	__u32 sk_max_ack_backlog;	/* its limit: min(listen backlog, somaxconn) */
+};
+
+struct inet_sock {			/* include/net/inet_sock.h; leads to sock */
+	struct sock sk;
+};
+
+struct request_sock_queue {		/* include/net/request_sock.h; read by listener_load() */
+	atomic_t qlen;			/* SYN queue length, connections */
+};
+
+struct inet_connection_sock {		/* include/net/inet_connection_sock.h; leads to the above */
+	struct inet_sock icsk_inet;
+	struct request_sock_queue icsk_accept_queue;
+};
+
+struct tcp_sock {			/* include/linux/tcp.h; leads to the above */
+	struct inet_connection_sock inet_conn;
+};
+
+struct ipv6_devconf {			/* include/linux/ipv6.h; read by reset_hop_limit() */
+	__s32 hop_limit;
+};
+
+struct inet6_dev {			/* include/net/if_inet6.h; leads to the above */
+	struct ipv6_devconf cnf;
+};
+
+struct net_device {			/* include/linux/netdevice.h */
+	const unsigned char *dev_addr;	/* read by xdp_is_for_host() */
+	struct inet6_dev *ip6_ptr;	/* read by reset_hop_limit(); absent without CONFIG_IPV6 */
+};
+
+struct sk_buff {			/* include/linux/skbuff.h; read by checksum_is_partial() */
+	struct net_device *dev;
+	__u8 ip_summed : 2;
+};
+
+struct xdp_rxq_info {			/* include/net/xdp.h; leads to net_device */
+	struct net_device *dev;
+};
+
+struct xdp_buff {			/* include/net/xdp.h; leads to net_device */
+	struct xdp_rxq_info *rxq;
+};
+
+#pragma clang attribute pop
+
+#endif
