@@ -55,7 +55,7 @@ pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu:
             .to_owned(),
         ),
         ("--interface", CROWD_INTERFACE.to_owned()),
-        ("--xdp", "generic".to_owned()),
+        ("--xdp", "native".to_owned()),
         ("--cpu", cpu.to_string()),
     ];
     for (name, value) in options {

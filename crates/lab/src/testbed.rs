@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use netns::{Namespace, Offload, VethPair, set_offload};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -84,50 +84,83 @@ impl Testbed {
     /// Puts receive processing on the CPUs of the layout. Without this, veth does it on the sender's CPU, and a server
     /// would never feel its own packets.
     fn place(&self, layout: &Layout) -> Result<()> {
-        // Replies are received in softirq on the crowd's CPU, ahead of the generator: none waits for its turn.
-        steer_receive(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu)?;
+        // In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
+        // slice to end, and the 256 frames that a veth holds are full before that.
+        receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
         match layout.receive {
-            Receive::Softirq => steer_receive(&self.server, SERVER_INTERFACE, layout.server_cpu),
-            Receive::ThreadedNapi => {
-                // On veth, NAPI comes with GRO.
-                set_offload(&self.server, SERVER_INTERFACE, Offload::GenericReceive, true)?;
-                self.server
-                    .write_sysfs(&format!("class/net/{SERVER_INTERFACE}/threaded"), "1")?;
-                pin_napi_threads(SERVER_INTERFACE, layout.server_cpu)
-            }
+            Receive::Softirq => receive_in_softirq(&self.server, SERVER_INTERFACE, layout.server_cpu),
+            Receive::ThreadedNapi => receive_in_thread(
+                &self.server,
+                SERVER_INTERFACE,
+                layout.server_cpu,
+                Priority::Ordinary,
+            ),
         }
     }
 }
 
+/// Of a thread that receives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Priority {
+    /// Shares its CPU with processes.
+    Ordinary,
+    /// Runs before every process.
+    RealTime,
+}
+
 /// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).
-fn steer_receive(namespace: &Namespace, interface: &str, cpu: usize) -> Result<()> {
+fn receive_in_softirq(namespace: &Namespace, interface: &str, cpu: usize) -> Result<()> {
     let mask = format!("{:x}", 1u64 << cpu);
     namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &mask)
 }
 
-/// Pins the kernel threads `napi/<interface>-<id>`.
-fn pin_napi_threads(interface: &str, cpu: usize) -> Result<()> {
-    // The kernel cuts thread names at 15 characters.
-    let prefix: String = format!("napi/{interface}-").chars().take(15).collect();
-    let mut set = CpuSet::new();
-    set.set(cpu)
-        .with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
-    let mut pinned = 0;
-    for entry in fs::read_dir("/proc").context("list processes")?.flatten() {
-        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else {
-            continue;
-        };
-        let Ok(name) = fs::read_to_string(entry.path().join("comm")) else {
-            continue;
-        };
-        if name.starts_with(&prefix) {
-            sched_setaffinity(Pid::from_raw(pid), &set).with_context(|| format!("pin {}", name.trim()))?;
-            pinned += 1;
+/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP.
+fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priority: Priority) -> Result<()> {
+    set_offload(namespace, interface, Offload::GenericReceive, true)?;
+    // The threads of other runs may have the same name, so ours are those that appear now.
+    let before = napi_threads(interface)?;
+    namespace.write_sysfs(&format!("class/net/{interface}/threaded"), "1")?;
+    let threads: Vec<Pid> = napi_threads(interface)?
+        .into_iter()
+        .filter(|thread| !before.contains(thread))
+        .collect();
+    ensure!(
+        !threads.is_empty(),
+        "no kernel thread napi/{interface}-*: this kernel has no threaded NAPI for veth"
+    );
+    for thread in threads {
+        let mut set = CpuSet::new();
+        set.set(cpu)
+            .with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
+        sched_setaffinity(thread, &set).with_context(|| format!("pin the receive thread of {interface}"))?;
+        if priority == Priority::RealTime {
+            make_real_time(thread).with_context(|| format!("raise the receive thread of {interface}"))?;
         }
     }
-    anyhow::ensure!(
-        pinned > 0,
-        "no kernel thread {prefix}*: this kernel has no threaded NAPI for veth"
-    );
+    Ok(())
+}
+
+/// The kernel threads `napi/<interface>-<id>`.
+fn napi_threads(interface: &str) -> Result<Vec<Pid>> {
+    // The kernel cuts thread names at 15 characters.
+    let prefix: String = format!("napi/{interface}-").chars().take(15).collect();
+    let thread = |entry: fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        name.starts_with(&prefix).then_some(Pid::from_raw(pid))
+    };
+    Ok(fs::read_dir("/proc")
+        .context("list processes")?
+        .flatten()
+        .filter_map(thread)
+        .collect())
+}
+
+fn make_real_time(thread: Pid) -> Result<()> {
+    let parameters = libc::sched_param { sched_priority: 1 };
+    // SAFETY: the parameters outlive the call, which only reads them.
+    let result =
+        unsafe { libc::sched_setscheduler(thread.as_raw(), libc::SCHED_FIFO, &raw const parameters) };
+    nix::errno::Errno::result(result)?;
     Ok(())
 }

@@ -25,14 +25,18 @@ const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 /// Where the steering program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Generic on veth, elsewhere native if the driver can.
-    ///
-    /// On veth, a native program switches TSO off on the peer, which is the system under test, and receives through a ring
-    /// of 256 frames that drops what does not fit (Linux 6.18 `drivers/net/veth.c`, `VETH_RING_SIZE`).
+    /// Native if the driver can, else generic.
     Auto,
     /// In the driver.
+    ///
+    /// On veth this switches TSO off on the peer, which is the system under test, and receives through a ring of 256
+    /// frames that drops what does not fit (Linux 6.18 `drivers/net/veth.c`, `VETH_RING_SIZE`).
     Native,
     /// After the kernel has made a socket buffer: works on every interface.
+    ///
+    /// On veth it misses what the peer's namespace sent by a redirect at tc ingress, such as the guard's RSTs: the kernel
+    /// does not run generic XDP on a buffer that tc redirected (`netif_receive_generic_xdp`, v6.18), and these frames
+    /// reach its own stack instead.
     Generic,
 }
 
@@ -253,11 +257,6 @@ fn hooks(config: &Config) -> &'static [Hook] {
     match config.mode {
         Mode::Native => &[Hook::XdpNative],
         Mode::Generic => &[Hook::XdpGeneric],
-        Mode::Auto if is_veth(&config.interface) => &[Hook::XdpGeneric],
         Mode::Auto => &[Hook::XdpNative, Hook::XdpGeneric],
     }
-}
-
-fn is_veth(interface: &str) -> bool {
-    sys::driver(interface).is_ok_and(|driver| driver == "veth")
 }

@@ -182,28 +182,6 @@ pub(crate) fn mtu(interface: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
 }
 
-/// The name of the interface's driver, such as `veth` or `ixgbe`.
-pub(crate) fn driver(interface: &str) -> io::Result<String> {
-    /// `include/uapi/linux/ethtool.h`
-    const ETHTOOL_GDRVINFO: u32 = 3;
-    #[repr(C)]
-    struct DriverInfo {
-        cmd: u32,
-        driver: [u8; 32],
-        rest: [u8; 160],
-    }
-    let mut info = DriverInfo {
-        cmd: ETHTOOL_GDRVINFO,
-        driver: [0; 32],
-        rest: [0; 160],
-    };
-    let mut request = interface_request(interface);
-    request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    interface_ioctl(libc::SIOCETHTOOL, &mut request)?;
-    let name = info.driver.split(|&byte| byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
-}
-
 fn interface_request(interface: &str) -> libc::ifreq {
     // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

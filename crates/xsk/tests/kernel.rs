@@ -148,7 +148,7 @@ macro_rules! need_root {
 #[test]
 fn root_frames_arrive_byte_for_byte() {
     need_root!();
-    for (mode, expected) in [(Mode::Auto, Mode::Generic), (Mode::Native, Mode::Native)] {
+    for (mode, expected) in [(Mode::Auto, Mode::Native), (Mode::Generic, Mode::Generic)] {
         let link = Link::create();
         let mut crowd = link.crowd_socket(mode, 256);
         let mut server = link.server_socket(mode, 256);
@@ -192,8 +192,8 @@ fn root_only_steered_frames_are_received_and_others_reach_the_kernel() {
     kernel
         .set_read_timeout(Some(Duration::from_secs(1)))
         .expect("timeout");
-    let mut crowd = link.crowd_socket(Mode::Auto, 256);
-    let mut server = link.server_socket(Mode::Auto, 256);
+    let mut crowd = link.crowd_socket(Mode::Generic, 256);
+    let mut server = link.server_socket(Mode::Generic, 256);
     let before = crowd.statistics().expect("statistics");
 
     let other =
@@ -238,8 +238,8 @@ fn root_ipv6_frames_are_steered_by_address_and_port() {
         server: (server_address, 80).into(),
         clients: (client.into(), 64),
     };
-    let mut crowd = open(&link.crowd, &config(&link.pair.a, Mode::Auto, 64, steer)).expect("open");
-    let mut server = link.server_socket(Mode::Auto, 64);
+    let mut crowd = open(&link.crowd, &config(&link.pair.a, Mode::Generic, 64, steer)).expect("open");
+    let mut server = link.server_socket(Mode::Generic, 64);
     let ours = frame(
         link.to_crowd().ipv6(server_address, client, 64).tcp(80, 1, 1, 1),
         b"six",
@@ -286,8 +286,8 @@ fn root_frames_received_on_another_cpu_find_room_in_the_fill_ring() {
 /// Sends frames that carry their number from server to crowd, at most 64 on the way, and checks each.
 fn send_numbered(link: &Link, frames: u64) {
     const ON_THE_WAY: u64 = 64;
-    let mut crowd = link.crowd_socket(Mode::Auto, 64);
-    let mut server = link.server_socket(Mode::Auto, 64);
+    let mut crowd = link.crowd_socket(Mode::Generic, 64);
+    let mut server = link.server_socket(Mode::Generic, 64);
     let template = link.reply(&[0; 8]);
     let number_at = template.len() - 8;
     let (mut sent, mut expected) = (0, 0);
@@ -329,8 +329,8 @@ fn send_numbered(link: &Link, frames: u64) {
 fn root_sleeping_reader_with_a_small_ring_loses_frames_and_counts_them() {
     need_root!();
     let link = Link::create();
-    let mut crowd = link.crowd_socket(Mode::Auto, 64);
-    let mut server = link.server_socket(Mode::Auto, 64);
+    let mut crowd = link.crowd_socket(Mode::Generic, 64);
+    let mut server = link.server_socket(Mode::Generic, 64);
     let frame = link.reply(b"");
     for _ in 0..1000 {
         send(&mut server, &frame);
@@ -348,9 +348,9 @@ fn root_sleeping_reader_with_a_small_ring_loses_frames_and_counts_them() {
 fn root_socket_is_reopened_at_once() {
     need_root!();
     let link = Link::create();
-    let mut server = link.server_socket(Mode::Auto, 64);
+    let mut server = link.server_socket(Mode::Generic, 64);
     for _ in 0..5 {
-        let mut crowd = link.crowd_socket(Mode::Auto, 64);
+        let mut crowd = link.crowd_socket(Mode::Generic, 64);
         let frame = link.reply(b"again");
         send(&mut server, &frame);
         assert_eq!(receive_one(&mut crowd), frame);
@@ -367,7 +367,7 @@ fn root_socket_that_cannot_be_opened_says_what_and_why() {
             .map(|error| error.to_string())
             .expect("refused")
     };
-    let good = link.crowd_config(Mode::Auto, 64);
+    let good = link.crowd_config(Mode::Generic, 64);
 
     let no_interface = refused(&Config {
         interface: "none0".to_owned(),
