@@ -12,9 +12,8 @@ use libbpf_cargo::SkeletonBuilder;
 
 /// Compilers that are tried, newest first; `CLANG` in the environment goes before them all. BPF needs atomics and
 /// CO-RE of clang 15 or newer.
-const CLANGS: [&str; 8] = [
-    "clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang",
-];
+const CLANGS: [&str; 8] =
+    ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 
 /// Compiles `kernel/<source>` and writes `$OUT_DIR/<stem>.skel.rs`.
 ///
@@ -23,9 +22,7 @@ const CLANGS: [&str; 8] = [
 /// When no clang is found or it rejects the program; the message is what the build shows.
 pub fn skeleton(source: &str) {
     let kernel = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernel");
-    let stem = source
-        .strip_suffix(".bpf.c")
-        .expect("BPF programs are named <noun>.bpf.c");
+    let stem = source.strip_suffix(".bpf.c").expect("BPF programs are named <noun>.bpf.c");
     let out =
         PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join(format!("{stem}.skel.rs"));
     println!("cargo::rerun-if-env-changed=CLANG");
@@ -43,13 +40,8 @@ fn clang() -> String {
         return clang;
     }
     let works = |name: &&str| {
-        Command::new(name)
-            .arg("--version")
-            .output()
-            .is_ok_and(|output| output.status.success())
+        Command::new(name).arg("--version").output().is_ok_and(|output| output.status.success())
     };
     let found = CLANGS.iter().copied().find(works);
-    found
-        .expect("no clang found; install clang-19 (./dev does) or name one in CLANG")
-        .to_owned()
+    found.expect("no clang found; install clang-19 (./dev does) or name one in CLANG").to_owned()
 }

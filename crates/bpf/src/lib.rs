@@ -32,14 +32,14 @@ impl Hook {
 
 /// A program could not be attached.
 #[derive(Debug, thiserror::Error)]
-#[error("attach at {} to interface {ifindex}: {source}", hook.name())]
+#[error("attach at {} to interface {ifindex}: {error}", hook.name())]
 pub struct AttachError {
     /// Where it was to go.
     pub hook: Hook,
     /// Interface index in the caller's namespace.
     pub ifindex: u32,
     /// What the kernel said.
-    pub source: io::Error,
+    pub error: io::Error,
 }
 
 /// A program attached to an interface until this is dropped.
@@ -77,11 +77,7 @@ impl Link {
             )
         };
         if fd < 0 {
-            return Err(AttachError {
-                hook,
-                ifindex,
-                source: io::Error::from_raw_os_error(-fd),
-            });
+            return Err(AttachError { hook, ifindex, error: io::Error::from_raw_os_error(-fd) });
         }
         // SAFETY: bpf_link_create gave a descriptor that nothing else owns.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };

@@ -1,6 +1,7 @@
 //! `tidegate bench`: figures of this machine.
 
 use anyhow::{Context, Result};
+use clap::builder::PossibleValuesParser;
 
 use crate::output::say;
 
@@ -8,7 +9,7 @@ use crate::output::say;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Figures to measure; all, unless given
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(lab::bench::NAMES))]
     names: Vec<String>,
 }
 

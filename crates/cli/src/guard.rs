@@ -122,11 +122,8 @@ impl<'a> Out<'a> {
     }
 
     fn attached(&mut self, guard: &Guard) -> Result<()> {
-        let hooks: Vec<(&str, &str)> = guard
-            .attached()
-            .iter()
-            .map(|attached| (attached.interface(), attached.hook().name()))
-            .collect();
+        let hooks: Vec<(&str, &str)> =
+            guard.attached().iter().map(|attached| (attached.interface(), attached.hook().name())).collect();
         if self.args.json {
             let hooks: Vec<Value> = hooks
                 .iter()
@@ -136,16 +133,11 @@ impl<'a> Out<'a> {
             object["hooks"] = hooks.into();
             return print_line(&object.to_string());
         }
-        let hooks: Vec<String> = hooks
-            .iter()
-            .map(|(interface, hook)| format!("{interface} ({hook})"))
-            .collect();
+        let hooks: Vec<String> =
+            hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         let Args { listen, policy, .. } = self.args;
         let dry = if self.args.dry_run { ", dry run" } else { "" };
-        print_line(&format!(
-            "guarding {listen} with {policy}{dry} on {}",
-            hooks.join(", ")
-        ))
+        print_line(&format!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
     }
 
     fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample) -> Result<()> {
@@ -245,9 +237,7 @@ fn print_line(line: &str) -> Result<()> {
 }
 
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error
-        .downcast_ref::<io::Error>()
-        .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
@@ -266,14 +256,7 @@ mod tests {
     #[test]
     fn listen_address_needs_a_port() {
         assert!(socket_addr("[::]:80").is_ok());
-        for wrong in [
-            "",
-            "80",
-            "10.0.0.1",
-            "localhost:80",
-            "10.0.0.1:0",
-            "10.0.0.1:65536",
-        ] {
+        for wrong in ["", "80", "10.0.0.1", "localhost:80", "10.0.0.1:0", "10.0.0.1:65536"] {
             assert!(socket_addr(wrong).is_err(), "{wrong}");
         }
     }

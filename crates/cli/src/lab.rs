@@ -36,11 +36,7 @@ pub fn run(args: Args) -> Result<()> {
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
     println!("{}: {}", experiment.name, experiment.title);
     let outcome = lab::run(&experiment, &Options { results, program }, &stop, print_event)?;
-    println!(
-        "\n{}\n{}\n",
-        report::table(&outcome.run),
-        report::finding(&outcome.run)
-    );
+    println!("\n{}\n{}\n", report::table(&outcome.run), report::finding(&outcome.run));
     println!("report   {}", outcome.page.display());
     println!("results  {}", outcome.lines.display());
     if outcome.stopped {
@@ -53,10 +49,7 @@ fn print_event(event: &Event<'_>) {
     match event {
         Event::Note(text) => println!("note: {text}"),
         Event::Probe(server, offered, goodput) => {
-            println!(
-                "  {}: offered {offered:.0}/s, answered {goodput:.0}/s",
-                server.name
-            );
+            println!("  {}: offered {offered:.0}/s, answered {goodput:.0}/s", server.name);
         }
         Event::Saturated(found) => {
             println!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)

@@ -168,11 +168,7 @@ fn progress_line(now: &Progress, before: Option<Progress>, json: bool) -> Option
     let per_s = |count: fn(&Progress) -> u64| (count(now) - count(&before)) as f64 / span;
     let replies = now.totals.ok - before.totals.ok;
     let response_us = now.totals.response_us - before.totals.response_us;
-    let mean_ms = if replies > 0 {
-        response_us as f64 / replies as f64 / 1e3
-    } else {
-        0.0
-    };
+    let mean_ms = if replies > 0 { response_us as f64 / replies as f64 / 1e3 } else { 0.0 };
     let offered = per_s(|at| at.totals.offered);
     let ok = per_s(|at| at.totals.ok);
     let refused = per_s(|at| at.totals.refused);
@@ -222,15 +218,9 @@ fn summary_text(summary: &CrowdSummary) -> String {
     for (name, count) in causes.into_iter().filter(|&(_, count)| count > 0) {
         line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
     }
-    line(format_args!(
-        "response time  {}",
-        latency_text(&summary.response_ms)
-    ));
+    line(format_args!("response time  {}", latency_text(&summary.response_ms)));
     if summary.refusal_ms.count > 0 {
-        line(format_args!(
-            "refused after  {}",
-            latency_text(&summary.refusal_ms)
-        ));
+        line(format_args!("refused after  {}", latency_text(&summary.refusal_ms)));
     }
     let generator = &summary.generator;
     line(format_args!(
@@ -248,15 +238,7 @@ fn summary_text(summary: &CrowdSummary) -> String {
 }
 
 fn latency_text(latency: &LatencySummary) -> String {
-    let LatencySummary {
-        mean,
-        p50,
-        p90,
-        p99,
-        p999,
-        max,
-        ..
-    } = latency;
+    let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
     format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
 }
 
@@ -265,25 +247,14 @@ fn parse_url(text: &str) -> Result<Url, String> {
         return Err("a URL of the form http://ADDR:PORT/path; there is no TLS here".to_owned());
     };
     let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
-    let has_port = host
-        .rsplit_once(':')
-        .is_some_and(|(_, port)| !port.ends_with(']'));
-    let host = if has_port {
-        host.to_owned()
-    } else {
-        format!("{host}:80")
-    };
-    let mut addresses = host
-        .to_socket_addrs()
-        .map_err(|error| format!("{host}: {error}"))?;
+    let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
+    let host = if has_port { host.to_owned() } else { format!("{host}:80") };
+    let mut addresses = host.to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
     let server = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
     if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
         return Err("the path has a blank or a control character; encode it as %20".to_owned());
     }
-    Ok(Url {
-        server,
-        path: path.to_owned(),
-    })
+    Ok(Url { server, path: path.to_owned() })
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -304,15 +275,9 @@ mod tests {
     #[test]
     fn url_gives_server_and_path() {
         let url = parse_url("http://127.0.0.1:8080/a/b?c=d").expect("valid");
-        assert_eq!(
-            (url.server.to_string().as_str(), url.path.as_str()),
-            ("127.0.0.1:8080", "/a/b?c=d")
-        );
+        assert_eq!((url.server.to_string().as_str(), url.path.as_str()), ("127.0.0.1:8080", "/a/b?c=d"));
         let url = parse_url("http://[::1]").expect("valid");
-        assert_eq!(
-            (url.server.to_string().as_str(), url.path.as_str()),
-            ("[::1]:80", "/")
-        );
+        assert_eq!((url.server.to_string().as_str(), url.path.as_str()), ("[::1]:80", "/"));
     }
 
     #[test]

@@ -12,7 +12,5 @@ use anyhow::{Context, Result};
 /// When nobody reads any more.
 pub fn say(line: impl Display) -> Result<()> {
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{line}")
-        .and_then(|()| stdout.flush())
-        .context("write to standard output")
+    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("write to standard output")
 }

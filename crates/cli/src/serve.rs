@@ -111,9 +111,7 @@ fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {
-    let bytes: usize = text
-        .parse()
-        .map_err(|_| "a number of bytes is wanted, as in 512".to_owned())?;
+    let bytes: usize = text.parse().map_err(|_| "a number of bytes is wanted, as in 512".to_owned())?;
     if bytes > MAX_REPLY_BYTES {
         return Err(format!("at most {MAX_REPLY_BYTES} bytes"));
     }

@@ -23,8 +23,8 @@ pub enum Attach {
 
 impl Attach {
     /// Every choice that has a name.
-    pub const NAMED: [(&'static str, Self); 3] =
-        [("auto", Self::Auto), ("tcx", Self::Tcx), ("xdp", Self::Xdp)];
+    pub const NAMED: [(&'static str, Self); 4] =
+        [("auto", Self::Auto), ("tcx", Self::Tcx), ("xdp", Self::Xdp), ("xdp-generic", Self::XdpGeneric)];
 
     /// Hooks to try, best first.
     ///
@@ -65,10 +65,7 @@ impl Attached {
 
 /// Attaches to every interface, or to none.
 pub fn attach_all(programs: &Programs, interfaces: &[Interface], attach: Attach) -> Result<Vec<Attached>> {
-    interfaces
-        .iter()
-        .map(|interface| attach_one(programs, interface, attach))
-        .collect()
+    interfaces.iter().map(|interface| attach_one(programs, interface, attach)).collect()
 }
 
 fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Result<Attached> {
@@ -76,10 +73,7 @@ fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Res
     for &hook in attach.candidates(interface) {
         match Link::attach(programs.for_hook(hook), interface.index, hook) {
             Ok(link) => {
-                return Ok(Attached {
-                    interface: interface.name.clone(),
-                    link,
-                });
+                return Ok(Attached { interface: interface.name.clone(), link });
             }
             Err(error) => first_error.get_or_insert(error),
         };
@@ -90,16 +84,17 @@ fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Res
 
 /// One line: what, where, why, what next.
 fn explain(interface: &Interface, error: &AttachError) -> Error {
-    let Interface {
-        name, driver, mtu, ..
-    } = interface;
+    let Interface { name, driver, mtu, .. } = interface;
     let hook = error.hook.name();
-    let errno = Errno::from_raw(error.source.raw_os_error().unwrap_or_default());
+    let errno = Errno::from_raw(error.error.raw_os_error().unwrap_or_default());
     let large_mtu = format!(
         "its MTU of {mtu} may be too large for native XDP; lower it (ip link set {name} mtu 1500) or use --attach tcx"
     );
     let why = match (error.hook, errno) {
         (_, Errno::EPERM) => "not permitted; run as root, or with CAP_BPF and CAP_NET_ADMIN".to_owned(),
+        (Hook::XdpNative, _) if interface.is_loopback => {
+            "a loopback has no native XDP; use --attach tcx".to_owned()
+        }
         (Hook::XdpNative, Errno::ERANGE) => large_mtu,
         (Hook::XdpNative, Errno::EINVAL | Errno::EOPNOTSUPP) if *mtu > 1500 => large_mtu,
         (Hook::XdpNative, Errno::EOPNOTSUPP) if driver.is_empty() => {
@@ -116,7 +111,7 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
         (Hook::TcxIngress, Errno::EINVAL) => {
             "this kernel has no tcx (Linux 6.6 and newer); use --attach auto".to_owned()
         }
-        _ => format!("{}; try another --attach", error.source),
+        _ => format!("{}; try another --attach", error.error),
     };
     anyhow!("attach {hook} to {name}: {why}")
 }
@@ -126,49 +121,27 @@ mod tests {
     use super::*;
 
     fn interface(driver: &str, mtu: u32) -> Interface {
-        Interface {
-            name: "eth0".to_owned(),
-            index: 2,
-            mtu,
-            driver: driver.to_owned(),
-            is_loopback: false,
-        }
+        Interface { name: "eth0".to_owned(), index: 2, mtu, driver: driver.to_owned(), is_loopback: false }
     }
 
     fn explained(hook: Hook, errno: Errno, interface: &Interface) -> String {
-        let error = AttachError {
-            hook,
-            ifindex: 2,
-            source: std::io::Error::from_raw_os_error(errno as i32),
-        };
+        let error = AttachError { hook, ifindex: 2, error: std::io::Error::from_raw_os_error(errno as i32) };
         explain(interface, &error).to_string()
     }
 
     #[test]
     fn auto_prefers_tcx_on_veth_and_native_xdp_on_nics() {
-        assert_eq!(
-            Attach::Auto.candidates(&interface("veth", 1500))[0],
-            Hook::TcxIngress
-        );
-        assert_eq!(
-            Attach::Auto.candidates(&interface("virtio_net", 1500))[0],
-            Hook::XdpNative
-        );
+        assert_eq!(Attach::Auto.candidates(&interface("veth", 1500))[0], Hook::TcxIngress);
+        assert_eq!(Attach::Auto.candidates(&interface("virtio_net", 1500))[0], Hook::XdpNative);
     }
 
     #[test]
     fn refused_xdp_names_driver_or_mtu_and_what_to_do() {
         let dummy = interface("dummy", 1500);
         let text = explained(Hook::XdpNative, Errno::EOPNOTSUPP, &dummy);
-        assert_eq!(
-            text,
-            "attach xdp to eth0: its driver dummy has no native XDP; use --attach tcx"
-        );
+        assert_eq!(text, "attach xdp to eth0: its driver dummy has no native XDP; use --attach tcx");
         let jumbo = interface("veth", 9000);
         let text = explained(Hook::XdpNative, Errno::ERANGE, &jumbo);
-        assert!(
-            text.contains("MTU of 9000") && text.contains("mtu 1500"),
-            "{text}"
-        );
+        assert!(text.contains("MTU of 9000") && text.contains("mtu 1500"), "{text}");
     }
 }

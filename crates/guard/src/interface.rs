@@ -49,10 +49,7 @@ pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
 fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {
     if if_nametoindex(name).is_err() {
         let known: Vec<&str> = all.keys().map(String::as_str).collect();
-        bail!(
-            "guard on interface {name}: there is none of that name; there are: {}",
-            known.join(", ")
-        );
+        bail!("guard on interface {name}: there is none of that name; there are: {}", known.join(", "));
     }
     if all.get(name).is_some_and(|seen| !seen.is_ethernet) {
         bail!("guard on interface {name}: it carries no Ethernet frames; name the interface below it");
@@ -139,11 +136,7 @@ struct DriverInfo {
 const ETHTOOL_GDRVINFO: u32 = 3;
 
 fn driver(name: &str) -> Option<String> {
-    let mut info = DriverInfo {
-        cmd: ETHTOOL_GDRVINFO,
-        driver: [0; 32],
-        rest: [0; 160],
-    };
+    let mut info = DriverInfo { cmd: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
     request(name, libc::SIOCETHTOOL, |request| {
         request.ifr_ifru.ifru_data = (&raw mut info).cast();
     })
@@ -165,12 +158,8 @@ const GET_VLAN_REALDEV_NAME: i32 = 8;
 
 /// The interface below a VLAN device; `None` for everything else.
 fn vlan_lower(name: &str) -> Option<String> {
-    let mut arguments = VlanArguments {
-        cmd: GET_VLAN_REALDEV_NAME,
-        device: [0; 24],
-        real_device: [0; 24],
-        qos: 0,
-    };
+    let mut arguments =
+        VlanArguments { cmd: GET_VLAN_REALDEV_NAME, device: [0; 24], real_device: [0; 24], qos: 0 };
     arguments.device[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
     let socket = control_socket().ok()?;
     // SAFETY: the kernel reads and writes one vlan_ioctl_args, which outlives the call.
@@ -184,23 +173,14 @@ fn until_nul(bytes: &[u8]) -> String {
 }
 
 fn control_socket() -> nix::Result<OwnedFd> {
-    socket(
-        AddressFamily::Inet,
-        SockType::Datagram,
-        SockFlag::SOCK_CLOEXEC,
-        None,
-    )
+    socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
 }
 
 /// One interface ioctl; `fill` sets what the kernel shall read.
 fn request(name: &str, code: libc::Ioctl, fill: impl FnOnce(&mut libc::ifreq)) -> nix::Result<libc::ifreq> {
     // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request
-        .ifr_name
-        .iter_mut()
-        .zip(name.bytes().take(libc::IFNAMSIZ - 1))
-    {
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from.cast_signed();
     }
     fill(&mut request);
@@ -224,9 +204,7 @@ mod tests {
 
     #[test]
     fn unknown_interface_is_an_error_that_names_the_known() {
-        let error = choose(&["nosuch0".to_owned()])
-            .expect_err("it is not there")
-            .to_string();
+        let error = choose(&["nosuch0".to_owned()]).expect_err("it is not there").to_string();
         assert!(error.starts_with("guard on interface nosuch0: "), "{error}");
         assert!(error.contains("lo"), "{error}");
     }

@@ -89,12 +89,7 @@ impl Guard {
         programs.guard(listen, &config.policy, config.dry_run)?;
         let attached = attach::attach_all(&programs, &interfaces, config.attach)?;
         let warnings = warnings(&attached, &interfaces);
-        Ok(Self {
-            listen,
-            programs,
-            attached,
-            warnings,
-        })
+        Ok(Self { listen, programs, attached, warnings })
     }
 
     /// Interfaces and hooks in use.
@@ -158,10 +153,7 @@ mod tests {
     use super::*;
 
     fn serves(bound: &str, listen: &str) -> bool {
-        may_serve(
-            bound.parse().expect("address"),
-            canonical(listen.parse().expect("address")),
-        )
+        may_serve(bound.parse().expect("address"), canonical(listen.parse().expect("address")))
     }
 
     #[test]

@@ -12,10 +12,7 @@ const MAX_NAMED: usize = 8;
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
-    if listening()?
-        .iter()
-        .any(|entry| crate::may_serve(entry.local_address, listen))
-    {
+    if listening()?.iter().any(|entry| crate::may_serve(entry.local_address, listen)) {
         return Ok(());
     }
     Err(missing(listen))
@@ -25,12 +22,7 @@ pub fn require(listen: SocketAddr) -> Result<()> {
 pub fn missing(listen: SocketAddr) -> Error {
     let mut entries = listening().unwrap_or_default();
     // The same port first, then what is near by number.
-    entries.sort_by_key(|entry| {
-        (
-            entry.local_address.port().abs_diff(listen.port()),
-            entry.local_address,
-        )
-    });
+    entries.sort_by_key(|entry| (entry.local_address.port().abs_diff(listen.port()), entry.local_address));
     entries.dedup_by_key(|entry| entry.local_address);
     let names: Vec<String> = entries.iter().take(MAX_NAMED).map(describe).collect();
     let listening = if names.is_empty() {
@@ -53,12 +45,7 @@ fn listening() -> Result<Vec<TcpNetEntry>> {
         }
         let table = TcpNetEntries::from_file(&path, current_system_info())
             .with_context(|| format!("read {path} to find the listener"))?;
-        entries.extend(
-            table
-                .0
-                .into_iter()
-                .filter(|entry| entry.state == TcpState::Listen),
-        );
+        entries.extend(table.0.into_iter().filter(|entry| entry.state == TcpState::Listen));
     }
     Ok(entries)
 }
@@ -98,13 +85,8 @@ mod tests {
         let mut wrong = socket.local_addr().expect("address");
         wrong.set_ip([127, 0, 0, 77].into());
         let error = require(wrong).expect_err("nothing listens there").to_string();
-        assert!(error.starts_with(&format!(
-            "guard {wrong}: nothing listens there; listening: 127.0.0.1:"
-        )));
-        assert!(
-            error.contains(&format!("{} (", socket.local_addr().expect("address"))),
-            "{error}"
-        );
+        assert!(error.starts_with(&format!("guard {wrong}: nothing listens there; listening: 127.0.0.1:")));
+        assert!(error.contains(&format!("{} (", socket.local_addr().expect("address"))), "{error}");
         assert_eq!(error.lines().count(), 1);
     }
 }

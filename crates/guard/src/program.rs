@@ -67,9 +67,7 @@ impl Programs {
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
         let mut object = MaybeUninit::uninit();
-        let mut open = skel::AdmitSkelBuilder::default()
-            .open(&mut object)
-            .map_err(load_error)?;
+        let mut open = skel::AdmitSkelBuilder::default().open(&mut object).map_err(load_error)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.label_seed = random_u32()?;
         }
@@ -101,9 +99,7 @@ impl Programs {
     /// Makes the programs decide on SYNs to `listen`.
     pub fn guard(&self, listen: SocketAddr, policy: &Policy, dry_run: bool) -> Result<()> {
         let rule = types::listener_rule {
-            policy: types::listener_policy {
-                syn_when_accept_full: policy.syn_when_accept_full as u32,
-            },
+            policy: types::listener_policy { syn_when_accept_full: policy.syn_when_accept_full as u32 },
             dry_run: u32::from(dry_run),
         };
         self.rules
@@ -197,7 +193,9 @@ fn missing_capabilities(effective: u64) -> Vec<&'static str> {
 fn load_error(error: libbpf_rs::Error) -> Error {
     match error.kind() {
         ErrorKind::PermissionDenied => {
-            anyhow!("load the programs: {error}; does a container, lockdown or a security module forbid BPF here?")
+            anyhow!(
+                "load the programs: {error}; does a container, lockdown or a security module forbid BPF here?"
+            )
         }
         _ => anyhow!("load the programs: {error}; is this kernel older than 6.1?"),
     }
@@ -208,11 +206,7 @@ fn key(listen: SocketAddr) -> types::listener_key {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
     };
-    types::listener_key {
-        address: from_bytes(&bytes),
-        port: listen.port().to_be(),
-        zero: 0,
-    }
+    types::listener_key { address: from_bytes(&bytes), port: listen.port().to_be(), zero: 0 }
 }
 
 fn random_u32() -> Result<u32> {
@@ -274,9 +268,7 @@ fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle) -> Result<T> {
-    let cpus = map
-        .lookup_percpu(&INDEX.to_ne_bytes(), MapFlags::ANY)?
-        .expect("an array map has every index");
+    let cpus = map.lookup_percpu(&INDEX.to_ne_bytes(), MapFlags::ANY)?.expect("an array map has every index");
     let mut sums = vec![0_u64; size_of::<T>() / 8];
     for cpu in &cpus {
         for (sum, word) in sums.iter_mut().zip(cpu.as_chunks::<8>().0) {

@@ -13,7 +13,7 @@ const LISTEN4: &str = "10.9.0.2:8080";
 fn root_full_accept_queue_resets_the_next_syn_and_admits_below() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
     let streams = world.fill(&guarded);
     let full = guarded.sample();
     assert_eq!(full.stats.seen, BACKLOG as u64 + 1);
@@ -37,11 +37,12 @@ fn root_full_accept_queue_resets_the_next_syn_and_admits_below() {
 fn root_full_syn_queue_alone_admits_every_syn() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
     let tap = world.tap();
     for source_port in 1000..1020 {
         // Nobody owns the source address, so the handshakes stay half open.
-        let syn = Segment::syn("flood", GHOST4, SERVER4, PORT).with("flood", |syn| syn.source_port = source_port);
+        let syn =
+            Segment::syn("flood", GHOST4, SERVER4, PORT).with("flood", |syn| syn.source_port = source_port);
         tap.send(&syn.to_bytes());
     }
     let sample = guarded.wait("20 SYNs", |sample| sample.stats.seen == 20);
@@ -57,7 +58,7 @@ fn root_full_syn_queue_alone_admits_every_syn() {
 fn root_default_policy_never_resets() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::DEFAULT, Attach::Tcx, false);
+    let guarded = world.guard(LISTEN4, Policy::DEFAULT, Attach::Auto, false);
     let _streams = world.fill(&guarded);
     let tap = world.tap();
     tap.send(&Segment::syn("one too many", GHOST4, SERVER4, PORT).to_bytes());
@@ -70,7 +71,7 @@ fn root_default_policy_never_resets() {
 fn root_dry_run_counts_resets_and_sends_none() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, true);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, true);
     let _streams = world.fill(&guarded);
     let tap = world.tap();
     let syn = Segment::syn("one too many", GHOST4, SERVER4, PORT);
@@ -90,7 +91,7 @@ fn root_dry_run_counts_resets_and_sends_none() {
 fn root_queues_are_read_now_and_not_as_of_the_last_syn() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
     let _streams = world.fill(&guarded);
     let load = guarded.sample().load.expect("it listens");
     assert_eq!((load.accept_qlen, load.accept_limit), (3, 2));
@@ -99,7 +100,7 @@ fn root_queues_are_read_now_and_not_as_of_the_last_syn() {
     }
     let load = guarded.sample().load.expect("it listens");
     assert_eq!(load.accept_qlen, 0, "no SYN came, and yet it is known");
-    drop(listener);
+    close(listener);
     assert!(guarded.sample().load.is_none(), "nothing listens any more");
 }
 
@@ -107,8 +108,8 @@ fn root_queues_are_read_now_and_not_as_of_the_last_syn() {
 fn root_syn_after_the_server_has_gone_is_left_to_the_kernel() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
-    drop(listener);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
+    close(listener);
     let error = world.connect(LISTEN4).expect_err("nothing listens");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     let sample = guarded.sample();
@@ -119,11 +120,30 @@ fn root_syn_after_the_server_has_gone_is_left_to_the_kernel() {
 fn root_retransmitted_syn_of_a_handshake_is_left_to_the_kernel() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
     let tap = world.tap();
     let syn = Segment::syn("twice", GHOST4, SERVER4, PORT);
     tap.send(&syn.to_bytes());
     tap.send(&syn.to_bytes());
     let sample = guarded.wait("both SYNs", |sample| sample.path.frames >= 2);
     assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
+}
+
+#[test]
+fn root_syn_that_cannot_be_turned_into_a_reset_is_passed_and_counted() {
+    let Some(world) = World::create_for(Attach::Tcx) else {
+        return;
+    };
+    let _listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Tcx, false);
+    let _streams = world.fill(&guarded);
+    // tc cannot cut options out behind a second VLAN tag.
+    let syn = Segment::syn("", GHOST4, SERVER4, PORT).with("options behind two tags", |syn| {
+        syn.tags = vec![(0x88a8, 7), (0x8100, 8)];
+        syn.extra = vec![1; 4];
+    });
+    world.tap().send(&syn.to_bytes());
+    let sample = guarded.wait(syn.name, |sample| sample.stats.unsent == 1);
+    assert_eq!(sample.stats.reset, 0);
+    assert_eq!(sample.stats.seen, sample.stats.admitted + sample.stats.unsent);
 }

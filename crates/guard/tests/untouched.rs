@@ -18,7 +18,9 @@ const LISTEN6: &str = "[fd09::2]:8080";
 /// Runs `test` with a full listener on every hook.
 fn with_full_listener(listen: &str, test: impl Fn(&World, &Guarded)) {
     for hook in HOOKS {
-        let Some(world) = World::create() else { return };
+        let Some(world) = World::create_for(hook) else {
+            continue;
+        };
         let _peer = world.peer_for(hook);
         let _listener = world.listen(listen);
         let guarded = world.guard(listen, Policy::RST_SYN, hook, false);
@@ -57,11 +59,8 @@ fn root_syn_to_a_port_that_is_not_guarded_is_untouched() {
 #[test]
 fn root_connection_from_the_guarded_host_works_while_its_queue_is_full() {
     with_full_listener(LISTEN4, |world, guarded| {
-        let outside = world
-            .client
-            .enter(|| TcpListener::bind("10.9.0.1:8080"))
-            .expect("enter")
-            .expect("bind");
+        let outside =
+            world.client.enter(|| TcpListener::bind("10.9.0.1:8080")).expect("enter").expect("bind");
         let before = guarded.sample();
         // The remote port is the guarded one's number, too.
         let mut stream = world
@@ -119,17 +118,11 @@ fn root_syn_that_the_host_forwards_is_untouched_by_a_wildcard_guard() {
 #[test]
 fn root_udp_and_icmp_are_untouched() {
     with_full_listener(LISTEN4, |world, guarded| {
-        let receiver = world
-            .server
-            .enter(|| std::net::UdpSocket::bind(LISTEN4))
-            .expect("enter")
-            .expect("bind");
+        let receiver =
+            world.server.enter(|| std::net::UdpSocket::bind(LISTEN4)).expect("enter").expect("bind");
         let before = guarded.sample();
-        let sender = world
-            .client
-            .enter(|| std::net::UdpSocket::bind("10.9.0.1:0"))
-            .expect("enter")
-            .expect("bind");
+        let sender =
+            world.client.enter(|| std::net::UdpSocket::bind("10.9.0.1:0")).expect("enter").expect("bind");
         sender.send_to(b"datagram", LISTEN4).expect("send");
         let mut buffer = [0; 16];
         assert_eq!(receiver.recv(&mut buffer).expect("receive"), 8);
@@ -156,9 +149,7 @@ fn root_arp_is_untouched() {
         let before = guarded.sample();
         tap.send(&request);
         guarded.wait_more("ARP", &before, |sample| sample.path.not_ip);
-        tap.receive("the ARP reply", |frame| {
-            frame[12..14] == [0x08, 0x06] && frame[20..22] == [0, 2]
-        });
+        tap.receive("the ARP reply", |frame| frame[12..14] == [0x08, 0x06] && frame[20..22] == [0, 2]);
     });
 }
 
@@ -166,11 +157,9 @@ fn root_arp_is_untouched() {
 fn root_fragments_are_untouched() {
     with_full_listener(LISTEN4, |world, guarded| {
         let plain = Segment::syn("", GHOST4, SERVER4, PORT).to_bytes();
-        for (name, bits) in [
-            ("first fragment", [0x20, 0]),
-            ("middle fragment", [0x20, 1]),
-            ("last fragment", [0, 1]),
-        ] {
+        for (name, bits) in
+            [("first fragment", [0x20, 0]), ("middle fragment", [0x20, 1]), ("last fragment", [0, 1])]
+        {
             let mut frame = plain.clone();
             frame[20..22].copy_from_slice(&bits);
             fix_ipv4_checksum(&mut frame);
@@ -179,11 +168,10 @@ fn root_fragments_are_untouched() {
     });
     with_full_listener(LISTEN6, |world, guarded| {
         for (name, bits) in [("first fragment", [0, 1]), ("last fragment", [0, 8]), ("atomic", [0, 0])] {
-            let fragment =
-                Segment::syn("fragment", GHOST6, SERVER6, PORT).with("fragment", |segment| {
-                    segment.first_extension = 44;
-                    segment.extra = [&[6, 0], &bits[..], &[0, 0, 0, 1]].concat();
-                });
+            let fragment = Segment::syn("fragment", GHOST6, SERVER6, PORT).with("fragment", |segment| {
+                segment.first_extension = 44;
+                segment.extra = [&[6, 0], &bits[..], &[0, 0, 0, 1]].concat();
+            });
             is_passed(world, guarded, name, &fragment.to_bytes(), |path| path.fragment);
         }
     });
@@ -201,35 +189,19 @@ fn root_ipv6_chains_that_are_not_ours_are_untouched() {
     };
     let padding = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
     with_full_listener(LISTEN6, |world, guarded| {
-        let seven = [
-            padding(60),
-            padding(60),
-            padding(60),
-            padding(60),
-            padding(60),
-            padding(60),
-            padding(6),
-        ];
+        let seven =
+            [padding(60), padding(60), padding(60), padding(60), padding(60), padding(60), padding(6)];
         for (name, frame) in [
             ("AH", chain(51, vec![6, 2, 0, 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0])),
             ("no next header", chain(59, Vec::new())),
-            (
-                "hop-by-hop in second place",
-                chain(60, [padding(0), padding(6)].concat()),
-            ),
+            ("hop-by-hop in second place", chain(60, [padding(0), padding(6)].concat())),
             ("segments left", chain(43, vec![6, 0, 4, 1, 0, 0, 0, 0])),
             ("seven headers", chain(60, seven.concat())),
         ] {
             is_passed(world, guarded, name, &frame, |path| path.not_tcp);
         }
         let endless = chain(60, vec![60, 255, 1, 4, 0, 0, 0, 0]);
-        is_passed(
-            world,
-            guarded,
-            "header longer than the packet",
-            &endless,
-            |path| path.malformed,
-        );
+        is_passed(world, guarded, "header longer than the packet", &endless, |path| path.malformed);
     });
 }
 
@@ -288,9 +260,7 @@ fn root_garbage_is_seen_and_untouched() {
         for _ in 0..FRAMES {
             tap.send(&garbage(&mut random));
         }
-        let after = guarded.wait("all frames", |sample| {
-            sample.path.frames >= before.path.frames + FRAMES
-        });
+        let after = guarded.wait("all frames", |sample| sample.path.frames >= before.path.frames + FRAMES);
         assert_undecided("garbage", &before, &after);
         let path = after.path;
         let passed = path.not_ip

@@ -53,19 +53,9 @@ pub fn measure(
     repetition: u32,
 ) -> Result<Cell> {
     let grid = &lab.experiment.grid;
-    let send = Send {
-        rate,
-        warmup: grid.warmup,
-        duration: grid.duration,
-        seed: u64::from(repetition) + 1,
-    };
+    let send = Send { rate, warmup: grid.warmup, duration: grid.duration, seed: u64::from(repetition) + 1 };
     let measured = run(lab, server, policy, &send)?;
-    let Measured {
-        crowd,
-        difference,
-        samples,
-        guard,
-    } = measured;
+    let Measured { crowd, difference, samples, guard } = measured;
     let lost_replies = difference.lost_replies + crowd.generator.frames_lost;
     Ok(Cell {
         server: server.name.clone(),
@@ -86,11 +76,7 @@ pub fn measure(
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
 pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let Lab {
-        experiment,
-        program,
-        stop,
-    } = lab;
+    let Lab { experiment, program, stop } = lab;
     let layout = &experiment.testbed;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let testbed = Testbed::create(layout, &experiment.crowd.clients)?;
@@ -98,11 +84,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         testbed.server.set_sysctl(name, value)?;
     }
     let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
-    let guard = policy
-        .guard
-        .as_deref()
-        .map(|name| guard::start(name, &testbed, program))
-        .transpose()?;
+    let guard = policy.guard.as_deref().map(|name| guard::start(name, &testbed, program)).transpose()?;
     let crowd = crowd::start(send, &experiment.crowd, &testbed, program, layout.crowd_cpu)?;
 
     let start = Instant::now();
@@ -116,12 +98,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
-    Ok(Measured {
-        crowd,
-        difference: after.since(&before),
-        samples,
-        guard,
-    })
+    Ok(Measured { crowd, difference: after.since(&before), samples, guard })
 }
 
 /// Samples the kernel's counters until a moment of the crowd.
@@ -172,12 +149,8 @@ fn listen_counters(
 
 /// Why a cell should be read with care.
 fn marks(crowd: &CrowdSummary, difference: &Difference) -> Vec<String> {
-    let mut marks: Vec<String> = crowd
-        .generator
-        .reasons
-        .iter()
-        .map(|reason| format!("generator-limited: {reason}"))
-        .collect();
+    let mut marks: Vec<String> =
+        crowd.generator.reasons.iter().map(|reason| format!("generator-limited: {reason}")).collect();
     if difference.lost_replies > 0 {
         marks.push(format!(
             "{} replies found the crowd's receive backlog full: the generator's fault, not the server's",

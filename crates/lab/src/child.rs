@@ -62,14 +62,8 @@ impl Running {
                     bail!("{} did not say {event:?} within {timeout:?}", self.name)
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    let status = self
-                        .child
-                        .wait()
-                        .with_context(|| format!("wait for {}", self.name))?;
-                    bail!(
-                        "{} ended ({status}) before it said {event:?}; its own message is above",
-                        self.name
-                    )
+                    let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
+                    bail!("{} ended ({status}) before it said {event:?}; its own message is above", self.name)
                 }
             }
         }

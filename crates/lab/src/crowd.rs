@@ -29,9 +29,7 @@ pub struct Send {
 /// Starts a crowd; its first attempt is about to start when this returns.
 pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu: usize) -> Result<Running> {
     let mut command = testbed.crowd.command(program)?;
-    command
-        .arg("load")
-        .arg(format!("http://{}/", testbed.server_address()));
+    command.arg("load").arg(format!("http://{}/", testbed.server_address()));
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
     let options = [
         ("--rate", send.rate.to_string()),
@@ -41,19 +39,8 @@ pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu:
         ("--seed", send.seed.to_string()),
         ("--timeout", millis(crowd.timeout)),
         ("--clients", crowd.clients.clone()),
-        (
-            "--close",
-            if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned(),
-        ),
-        (
-            "--arrivals",
-            if crowd.arrivals == Arrivals::Fixed {
-                "fixed"
-            } else {
-                "poisson"
-            }
-            .to_owned(),
-        ),
+        ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
+        ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
         ("--interface", CROWD_INTERFACE.to_owned()),
         ("--xdp", "native".to_owned()),
         ("--cpu", cpu.to_string()),

@@ -8,7 +8,7 @@ use results::{Environment, Header};
 
 use crate::experiment::{Experiment, Receive, ServerKind};
 use crate::nginx;
-use crate::testbed::Testbed;
+use crate::testbed::{CROWD_POLL, Testbed};
 
 /// Sysctls that decide what a listener does under load.
 const SYSCTLS: [&str; 9] = [
@@ -40,16 +40,9 @@ pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
 fn environment(experiment: &Experiment) -> Result<Environment> {
     let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo
-        .lines()
-        .find_map(|line| line.strip_prefix("model name"))
-        .unwrap_or("unknown");
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
     let mut versions = BTreeMap::from([("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
-    if experiment
-        .servers
-        .iter()
-        .any(|server| server.kind == ServerKind::Nginx)
-    {
+    if experiment.servers.iter().any(|server| server.kind == ServerKind::Nginx) {
         versions.extend(nginx::version().map(|version| ("nginx".to_owned(), version)));
     }
     Ok(Environment {
@@ -76,13 +69,9 @@ fn sysctls(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
 
 fn memory_mib() -> u64 {
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let kib = meminfo.lines().find_map(|line| {
-        line.strip_prefix("MemTotal:")?
-            .trim()
-            .strip_suffix(" kB")?
-            .parse()
-            .ok()
-    });
+    let kib = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse().ok());
     kib.map_or(0, |kib: u64| kib / 1024)
 }
 
@@ -101,6 +90,11 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
             layout.server_cpu, layout.crowd_cpu
         ),
         format!("The server's end receives {receive}."),
+        format!(
+            "The crowd's end receives in a real-time thread that looks for replies every {} us while there are any, as a \
+             NIC with interrupt moderation would.",
+            CROWD_POLL.as_micros()
+        ),
         "TCP and generic segmentation offload are off on both ends, so that a frame is what a wire would carry."
             .to_owned(),
         "Replies reach the crowd with unfinished checksums (veth leaves them to a device), so the crowd does not verify \

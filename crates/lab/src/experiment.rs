@@ -49,11 +49,7 @@ pub struct Testbed {
 
 impl Default for Testbed {
     fn default() -> Self {
-        Self {
-            receive: Receive::Softirq,
-            server_cpu: 0,
-            crowd_cpu: 1,
-        }
+        Self { receive: Receive::Softirq, server_cpu: 0, crowd_cpu: 1 }
     }
 }
 
@@ -137,12 +133,7 @@ pub struct Search {
 
 impl Default for Search {
     fn default() -> Self {
-        Self {
-            from: 8000.0,
-            factor: 1.4,
-            refinements: 4,
-            duration: Duration::from_secs(1),
-        }
+        Self { from: 8000.0, factor: 1.4, refinements: 4, duration: Duration::from_secs(1) }
     }
 }
 
@@ -189,7 +180,7 @@ pub struct Policy {
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// It cannot be read.
-    #[error("read experiment {}: {source}", path.display())]
+    #[error("read experiment {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
@@ -197,12 +188,12 @@ pub enum ExperimentError {
         source: std::io::Error,
     },
     /// It is not TOML, or has an unknown key or a wrong type.
-    #[error("experiment {}: {}", path.display(), one_line(source))]
+    #[error("experiment {}: {}", path.display(), one_line(error))]
     Parse {
         /// The file.
         path: PathBuf,
         /// Where and what.
-        source: Box<toml::de::Error>,
+        error: Box<toml::de::Error>,
     },
     /// It asks for something that cannot be.
     #[error("experiment {}: {what}", path.display())]
@@ -214,13 +205,17 @@ pub enum ExperimentError {
     },
 }
 
+impl ExperimentError {
+    /// Whether the file says something wrong, rather than being out of reach.
+    pub fn is_usage(&self) -> bool {
+        !matches!(self, Self::Read { .. })
+    }
+}
+
 /// toml draws the line and a caret below it, on several lines; ours is one.
 fn one_line(error: &toml::de::Error) -> String {
     let text = error.to_string();
-    let place = text
-        .lines()
-        .next()
-        .and_then(|line| line.strip_prefix("TOML parse error at "));
+    let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
     let message = error.message().replace('\n', ", ");
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
@@ -232,34 +227,22 @@ impl Experiment {
     ///
     /// See [`ExperimentError`]: one line that names the key, why, and what would do.
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
-        let text = std::fs::read_to_string(path).map_err(|source| ExperimentError::Read {
-            path: path.into(),
-            source,
-        })?;
-        let mut experiment: Self = toml::from_str(&text).map_err(|source| ExperimentError::Parse {
-            path: path.into(),
-            source: Box::new(source),
-        })?;
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+        let mut experiment: Self = toml::from_str(&text)
+            .map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })?;
         experiment.source = text;
-        experiment.check().map_err(|what| ExperimentError::Invalid {
-            path: path.into(),
-            what,
-        })?;
+        experiment.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         Ok(experiment)
     }
 
     fn check(&self) -> Result<(), String> {
         let name_is_plain = |name: &str| {
             !name.is_empty()
-                && name
-                    .chars()
-                    .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
         };
         if !name_is_plain(&self.name) || self.name.starts_with('.') {
-            return Err(format!(
-                "name {:?} names a folder: use letters, digits and dashes",
-                self.name
-            ));
+            return Err(format!("name {:?} names a folder: use letters, digits and dashes", self.name));
         }
         check_loads(&self.grid.loads)?;
         if self.grid.duration.is_zero() {
@@ -275,25 +258,15 @@ impl Experiment {
         unique("policy", self.policies.iter().map(|policy| policy.name.as_str()))?;
         self.saturation.check()?;
         self.testbed.check()?;
-        if let Some(server) = self
-            .servers
-            .iter()
-            .find(|s| s.kind == ServerKind::Nginx && !s.cpu_time.is_zero())
+        if let Some(server) =
+            self.servers.iter().find(|s| s.kind == ServerKind::Nginx && !s.cpu_time.is_zero())
         {
-            return Err(format!(
-                "server {:?}: cpu_time is for kind = \"built-in\" only",
-                server.name
-            ));
+            return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
         }
-        if let Some(key) = self
-            .policies
-            .iter()
-            .flat_map(|p| p.sysctls.keys())
-            .find(|key| !key.starts_with("net."))
+        if let Some(key) =
+            self.policies.iter().flat_map(|p| p.sysctls.keys()).find(|key| !key.starts_with("net."))
         {
-            return Err(format!(
-                "sysctl {key:?} is not a network namespace's own; only net.* can be set"
-            ));
+            return Err(format!("sysctl {key:?} is not a network namespace's own; only net.* can be set"));
         }
         Ok(())
     }
@@ -303,16 +276,10 @@ impl Search {
     fn check(&self) -> Result<(), String> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
         if !positive(self.from) {
-            return Err(format!(
-                "saturation.from = {} is not a rate; 8000 is usual",
-                self.from
-            ));
+            return Err(format!("saturation.from = {} is not a rate; 8000 is usual", self.from));
         }
         if !positive(self.factor) || self.factor < 1.05 {
-            return Err(format!(
-                "saturation.factor = {} would not rise; 1.4 is usual",
-                self.factor
-            ));
+            return Err(format!("saturation.factor = {} would not rise; 1.4 is usual", self.factor));
         }
         if self.duration.is_zero() {
             return Err("saturation.duration is zero; 1s is usual".to_owned());
@@ -330,17 +297,12 @@ impl Testbed {
                 self.server_cpu
             ));
         }
-        if let Some(cpu) = [self.server_cpu, self.crowd_cpu]
-            .into_iter()
-            .find(|&cpu| cpu >= cpus.max(2))
-        {
-            return Err(format!(
-                "testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"
-            ));
+        if let Some(cpu) = [self.server_cpu, self.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus.max(2)) {
+            return Err(format!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"));
         }
         if cpus < 2 {
             return Err(
-                "testbed: the lab needs two CPUs, one for the server and one for the crowd".to_owned(),
+                "testbed: the lab needs two CPUs, one for the server and one for the crowd".to_owned()
             );
         }
         Ok(())
@@ -349,14 +311,12 @@ impl Testbed {
 
 fn check_loads(loads: &[f64]) -> Result<(), String> {
     if loads.is_empty() {
-        return Err(
-            "grid.loads is empty: give multiples of the saturation rate, as in [0.5, 1.5]".to_owned(),
-        );
+        return Err("grid.loads is empty: give multiples of the saturation rate, as in [0.5, 1.5]".to_owned());
     }
     match loads.iter().find(|&&load| !(load > 0.0 && load <= 100.0)) {
-        Some(load) => Err(format!(
-            "grid.loads has {load}: a load is a multiple of the saturation rate, above 0 to 100"
-        )),
+        Some(load) => {
+            Err(format!("grid.loads has {load}: a load is a multiple of the saturation rate, above 0 to 100"))
+        }
         None => Ok(()),
     }
 }
@@ -365,9 +325,7 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), St
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(format!(
-                "two [[{what}]] are called {name:?}; tables could not tell them apart"
-            ));
+            return Err(format!("two [[{what}]] are called {name:?}; tables could not tell them apart"));
         }
     }
     Ok(())
@@ -434,10 +392,7 @@ mod tests {
 
     #[test]
     fn unknown_key_is_named_with_its_place() {
-        assert_refused(
-            ("backlog = 128", "backlog = 128\nbacklogg = 1"),
-            "unknown field `backlogg`",
-        );
+        assert_refused(("backlog = 128", "backlog = 128\nbacklogg = 1"), "unknown field `backlogg`");
         assert_refused(("backlog = 128", "backlog = 128\nbacklogg = 1"), "line 16");
     }
 
@@ -451,26 +406,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused() {
+        assert_refused(("duration = \"2s\"", "duration = \"0s\""), "grid.duration is zero");
+        assert_refused(("duration = \"2s\"", "duration = \"soon\""), "\"soon\" is not a time");
         assert_refused(
-            ("duration = \"2s\"", "duration = \"0s\""),
-            "grid.duration is zero",
-        );
-        assert_refused(
-            ("duration = \"2s\"", "duration = \"soon\""),
-            "\"soon\" is not a time",
-        );
-        assert_refused(
-            (
-                "name = \"stock\"",
-                "name = \"stock\"\nsysctls = {\"vm.swappiness\" = \"1\"}",
-            ),
+            ("name = \"stock\"", "name = \"stock\"\nsysctls = {\"vm.swappiness\" = \"1\"}"),
             "only net.*",
         );
         assert_refused(
-            (
-                "name = \"stock\"",
-                "name = \"stock\"\n[[policy]]\nname = \"stock\"",
-            ),
+            ("name = \"stock\"", "name = \"stock\"\n[[policy]]\nname = \"stock\""),
             "two [[policy]]",
         );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");

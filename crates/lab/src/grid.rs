@@ -62,32 +62,20 @@ pub fn run(
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
     if !nix::unistd::geteuid().is_root() {
-        bail!(
-            "run experiment {}: network namespaces need root; run it with sudo",
-            experiment.name
-        );
+        bail!("run experiment {}: network namespaces need root; run it with sudo", experiment.name);
     }
     for name in netns::sweep()? {
-        on_event(&Event::Note(&format!(
-            "removed namespace {name}, which an earlier run left behind"
-        )));
+        on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
     }
     let (servers, notes) = available(experiment);
     for note in &notes {
         on_event(&Event::Note(note));
     }
-    let folder = options.results.join(format!(
-        "{}-{}",
-        experiment.name,
-        jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")
-    ));
+    let folder =
+        options.results.join(format!("{}-{}", experiment.name, jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")));
     let mut writer = Writer::create(&folder)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
-    let lab = Lab {
-        experiment,
-        program: &options.program,
-        stop,
-    };
+    let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &mut writer, &mut on_event);
     let stopped = stop.load(Ordering::Relaxed);
     let outcome = writer.finish(stopped)?;
@@ -160,19 +148,12 @@ impl Writer {
             .with_context(|| format!("make the results folder {}", folder.display()))?;
         let path = folder.join("results.jsonl");
         let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            file: BufWriter::new(file),
-            records: Vec::new(),
-        })
+        Ok(Self { folder: folder.to_owned(), file: BufWriter::new(file), records: Vec::new() })
     }
 
     fn write(&mut self, record: Record) -> Result<()> {
         serde_json::to_writer(&mut self.file, &record).context("write a result")?;
-        self.file
-            .write_all(b"\n")
-            .and_then(|()| self.file.flush())
-            .context("write a result")?;
+        self.file.write_all(b"\n").and_then(|()| self.file.flush()).context("write a result")?;
         self.records.push(record);
         Ok(())
     }
@@ -181,11 +162,6 @@ impl Writer {
         let run = Run::from_records(self.records).context("assemble the results")?;
         let page = self.folder.join("report.html");
         fs::write(&page, report::page(&run)).with_context(|| format!("write {}", page.display()))?;
-        Ok(Outcome {
-            run,
-            lines: self.folder.join("results.jsonl"),
-            page,
-            stopped,
-        })
+        Ok(Outcome { run, lines: self.folder.join("results.jsonl"), page, stopped })
     }
 }

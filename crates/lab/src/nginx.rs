@@ -13,12 +13,8 @@ const SITE: &str = "/etc/nginx/sites-available/default";
 
 /// Whether it is installed with the configuration that we start from; if not, why not.
 pub fn missing() -> Option<String> {
-    let absent = [PROGRAM, MAIN, SITE]
-        .into_iter()
-        .find(|path| !Path::new(path).exists())?;
-    Some(format!(
-        "nginx is left out: {absent} is not there (install nginx-light)"
-    ))
+    let absent = [PROGRAM, MAIN, SITE].into_iter().find(|path| !Path::new(path).exists())?;
+    Some(format!("nginx is left out: {absent} is not there (install nginx-light)"))
 }
 
 /// Version, as it prints it.
@@ -35,12 +31,7 @@ pub fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<
     fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;
     let main = scratch.join("nginx.conf");
     fs::write(&main, main_conf(&read(MAIN)?, scratch, &site)?).context("write nginx's configuration")?;
-    command
-        .arg("-p")
-        .arg(scratch)
-        .arg("-c")
-        .arg(&main)
-        .args(["-g", "daemon off;", "-e", "stderr"]);
+    command.arg("-p").arg(scratch).arg("-c").arg(&main).args(["-g", "daemon off;", "-e", "stderr"]);
     Ok(())
 }
 
@@ -59,24 +50,15 @@ fn main_conf(text: &str, scratch: &Path, site: &Path) -> Result<String> {
         })
         .collect();
     let text = replaced.join("\n");
-    ensure!(
-        text.contains("worker_processes 1;"),
-        "{MAIN} has no worker_processes line to replace"
-    );
-    ensure!(
-        text.contains(&site.display().to_string()),
-        "{MAIN} does not include sites-enabled"
-    );
+    ensure!(text.contains("worker_processes 1;"), "{MAIN} has no worker_processes line to replace");
+    ensure!(text.contains(&site.display().to_string()), "{MAIN} does not include sites-enabled");
     Ok(text)
 }
 
 /// The default site with the backlog on its IPv4 listener.
 fn site_conf(text: &str, backlog: u32) -> Result<String> {
     const LISTEN: &str = "listen 80 default_server;";
-    ensure!(
-        text.contains(LISTEN),
-        "{SITE} has no line {LISTEN:?} to add the backlog to"
-    );
+    ensure!(text.contains(LISTEN), "{SITE} has no line {LISTEN:?} to add the backlog to");
     Ok(text.replace(LISTEN, &format!("listen 80 default_server backlog={backlog};")))
 }
 
@@ -99,10 +81,7 @@ mod tests {
     fn backlog_goes_to_the_listener_and_an_unknown_site_is_refused() {
         let site =
             site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7).expect("as Debian's");
-        assert_eq!(
-            site,
-            "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;"
-        );
+        assert_eq!(site, "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;");
         assert!(site_conf("listen 8080;", 7).is_err());
     }
 }

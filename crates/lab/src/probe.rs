@@ -84,13 +84,7 @@ fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
     ];
     let whole = parts.iter().sum::<u64>().max(1) as f64;
     let [user, system, softirq, idle, steal] = parts.map(|part| part as f64 / whole);
-    CpuShares {
-        user,
-        system,
-        softirq,
-        idle,
-        steal,
-    }
+    CpuShares { user, system, softirq, idle, steal }
 }
 
 #[cfg(test)]
@@ -99,17 +93,8 @@ mod tests {
 
     #[test]
     fn shares_sum_to_one_and_an_idle_clock_that_steps_back_is_zero() {
-        let before = CpuTimes {
-            idle: 100,
-            ..CpuTimes::default()
-        };
-        let now = CpuTimes {
-            user: 30,
-            system: 20,
-            softirq: 40,
-            idle: 99,
-            steal: 10,
-        };
+        let before = CpuTimes { idle: 100, ..CpuTimes::default() };
+        let now = CpuTimes { user: 30, system: 20, softirq: 40, idle: 99, steal: 10 };
         let shares = shares(now, before);
         let sum = shares.user + shares.system + shares.softirq + shares.idle + shares.steal;
         assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");

@@ -16,19 +16,10 @@ const MAX_PROBES: usize = 40;
 /// highest goodput of a probe that was answered.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
     let search = lab.experiment.saturation;
-    let stock = Policy {
-        name: "stock".to_owned(),
-        guard: None,
-        sysctls: [].into(),
-    };
+    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
     let mut probes = Vec::new();
     let mut goodput = |rate: f64| -> Result<bool> {
-        let send = Send {
-            rate,
-            warmup: search.duration / 2,
-            duration: search.duration,
-            seed: 1,
-        };
+        let send = Send { rate, warmup: search.duration / 2, duration: search.duration, seed: 1 };
         let crowd = cell::run(lab, server, &stock, &send)?.crowd;
         on_probe(crowd.offered_per_s, crowd.goodput_per_s);
         probes.push((crowd.offered_per_s, crowd.goodput_per_s));
@@ -49,17 +40,9 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
     }
     for _ in 0..search.refinements {
         let middle = (low * high).sqrt();
-        if goodput(middle)? {
-            low = middle
-        } else {
-            high = middle
-        }
+        if goodput(middle)? { low = middle } else { high = middle }
     }
-    Ok(Saturation {
-        server: server.name.clone(),
-        rate_per_s: best(&probes),
-        probes,
-    })
+    Ok(Saturation { server: server.name.clone(), rate_per_s: best(&probes), probes })
 }
 
 fn is_answered(offered: f64, goodput: f64) -> bool {
@@ -67,9 +50,7 @@ fn is_answered(offered: f64, goodput: f64) -> bool {
 }
 
 fn best(probes: &[(f64, f64)]) -> f64 {
-    let answered = probes
-        .iter()
-        .filter(|&&(offered, goodput)| is_answered(offered, goodput));
+    let answered = probes.iter().filter(|&&(offered, goodput)| is_answered(offered, goodput));
     answered.map(|&(_, goodput)| goodput).fold(0.0, f64::max)
 }
 

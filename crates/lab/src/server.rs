@@ -26,12 +26,7 @@ pub fn start(
     match server.kind {
         ServerKind::BuiltIn => {
             let mut command = testbed.server.command(program)?;
-            command.args([
-                "serve",
-                "--json",
-                "--listen",
-                &testbed.server_address().to_string(),
-            ]);
+            command.args(["serve", "--json", "--listen", &testbed.server_address().to_string()]);
             command.args(["--backlog", &server.backlog.to_string()]);
             command.args(["--cpu-time", &format!("{}us", server.cpu_time.as_micros())]);
             let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
@@ -65,10 +60,7 @@ pub fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
 fn wait_until_listening(namespace: &Namespace) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if netns::accept_queue(namespace, PORT)
-            .context("look for the listener")?
-            .is_some()
-        {
+        if netns::accept_queue(namespace, PORT).context("look for the listener")?.is_some() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use netns::{Namespace, Offload, VethPair, set_offload};
@@ -18,6 +19,9 @@ const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 1);
 const CROWD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
 /// Port of every server in the lab, as in Debian's nginx configuration.
 pub const PORT: u16 = 80;
+
+/// How often the crowd's end looks for replies. Its ring of 256 frames is full after 1 ms at 256,000 replies/s.
+pub const CROWD_POLL: Duration = Duration::from_micros(50);
 
 /// A testbed; it is gone when this is dropped. Fresh for every cell, because sockets that an earlier crowd left behind
 /// answer a new SYN with a challenge ACK.
@@ -40,10 +44,7 @@ impl Testbed {
 
     /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
     pub fn join(clients: &str) -> Result<Self> {
-        let testbed = Self {
-            server: Namespace::create("server")?,
-            crowd: Namespace::create("crowd")?,
-        };
+        let testbed = Self { server: Namespace::create("server")?, crowd: Namespace::create("crowd")? };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
         testbed.address(&pair)?;
@@ -87,14 +88,12 @@ impl Testbed {
         // In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
         // slice to end, and the 256 frames that a veth holds are full before that.
         receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
+        receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
         match layout.receive {
             Receive::Softirq => receive_in_softirq(&self.server, SERVER_INTERFACE, layout.server_cpu),
-            Receive::ThreadedNapi => receive_in_thread(
-                &self.server,
-                SERVER_INTERFACE,
-                layout.server_cpu,
-                Priority::Ordinary,
-            ),
+            Receive::ThreadedNapi => {
+                receive_in_thread(&self.server, SERVER_INTERFACE, layout.server_cpu, Priority::Ordinary)
+            }
         }
     }
 }
@@ -120,24 +119,30 @@ fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priorit
     // The threads of other runs may have the same name, so ours are those that appear now.
     let before = napi_threads(interface)?;
     namespace.write_sysfs(&format!("class/net/{interface}/threaded"), "1")?;
-    let threads: Vec<Pid> = napi_threads(interface)?
-        .into_iter()
-        .filter(|thread| !before.contains(thread))
-        .collect();
+    let threads: Vec<Pid> =
+        napi_threads(interface)?.into_iter().filter(|thread| !before.contains(thread)).collect();
     ensure!(
         !threads.is_empty(),
         "no kernel thread napi/{interface}-*: this kernel has no threaded NAPI for veth"
     );
     for thread in threads {
         let mut set = CpuSet::new();
-        set.set(cpu)
-            .with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
+        set.set(cpu).with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
         sched_setaffinity(thread, &set).with_context(|| format!("pin the receive thread of {interface}"))?;
         if priority == Priority::RealTime {
             make_real_time(thread).with_context(|| format!("raise the receive thread of {interface}"))?;
         }
     }
     Ok(())
+}
+
+/// Makes NAPI look for frames at a fixed interval while there are any, as a NIC's interrupt moderation does. Without it
+/// every single reply wakes the receive thread, and the waking is work of the server's CPU.
+fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) -> Result<()> {
+    let file = |name: &str| format!("class/net/{interface}/{name}");
+    namespace.write_sysfs(&file("gro_flush_timeout"), &interval.as_nanos().to_string())?;
+    // Intervals without a frame before the next one is announced again.
+    namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")
 }
 
 /// The kernel threads `napi/<interface>-<id>`.
@@ -149,11 +154,7 @@ fn napi_threads(interface: &str) -> Result<Vec<Pid>> {
         let name = fs::read_to_string(entry.path().join("comm")).ok()?;
         name.starts_with(&prefix).then_some(Pid::from_raw(pid))
     };
-    Ok(fs::read_dir("/proc")
-        .context("list processes")?
-        .flatten()
-        .filter_map(thread)
-        .collect())
+    Ok(fs::read_dir("/proc").context("list processes")?.flatten().filter_map(thread).collect())
 }
 
 fn make_real_time(thread: Pid) -> Result<()> {

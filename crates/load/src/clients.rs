@@ -33,10 +33,7 @@ impl Clients {
         let addresses = 1u128.checked_shl(host_bits).unwrap_or(u128::MAX);
         let skipped = if addresses > 2 { 1 } else { 0 };
         let count = (addresses - 2 * skipped).min(MAX_CLIENTS) as u32;
-        Self {
-            first: offset(network.network(), skipped as u32),
-            count,
-        }
+        Self { first: offset(network.network(), skipped as u32), count }
     }
 
     /// How many addresses there are.
@@ -48,10 +45,7 @@ impl Clients {
     /// after addresses x 28,232 attempts.
     pub fn endpoint(&self, n: u64) -> Endpoint {
         let count = u64::from(self.count);
-        Endpoint {
-            client: (n % count) as u32,
-            port: (FIRST_PORT + n / count % PORTS) as u16,
-        }
+        Endpoint { client: (n % count) as u32, port: (FIRST_PORT + n / count % PORTS) as u16 }
     }
 
     /// Address of a client.
@@ -93,10 +87,7 @@ mod tests {
     fn network_and_broadcast_addresses_are_nobody() {
         let clients = clients("10.0.0.0/30");
         assert_eq!(clients.count(), 2);
-        assert_eq!(
-            clients.address(0),
-            "10.0.0.1".parse::<IpAddr>().expect("an address")
-        );
+        assert_eq!(clients.address(0), "10.0.0.1".parse::<IpAddr>().expect("an address"));
         assert_eq!(clients.index("10.0.0.0".parse().expect("an address")), None);
         assert_eq!(clients.index("10.0.0.3".parse().expect("an address")), None);
         assert_eq!(clients.index("10.0.0.2".parse().expect("an address")), Some(1));

@@ -14,9 +14,7 @@ pub struct Clock {
 impl Clock {
     /// Starts now.
     pub fn start() -> Self {
-        Self {
-            start: Instant::now(),
-        }
+        Self { start: Instant::now() }
     }
 
     /// Time since the start.

@@ -84,13 +84,7 @@ impl Crowd {
         self.tally.started(intended_start, now);
         self.tally.syn(true, now);
         let connection = Connection::connect(&LINUX, iss, now, &mut |segment| send(endpoint, segment));
-        let attempt = Attempt {
-            intended_start,
-            endpoint,
-            ended: false,
-            connection,
-            reply: Reply::default(),
-        };
+        let attempt = Attempt { intended_start, endpoint, ended: false, connection, reply: Reply::default() };
         let id = self.table.insert(attempt);
         self.open += 1;
         self.peak = self.peak.max(self.table.len());
@@ -129,9 +123,7 @@ impl Crowd {
         if let Some(cause) = cause {
             self.end(id, cause, now, send);
         } else {
-            attempt
-                .connection
-                .transmit(&LINUX, &self.manners.request, now, send);
+            attempt.connection.transmit(&LINUX, &self.manners.request, now, send);
         }
         self.settle(id);
     }
@@ -149,9 +141,7 @@ impl Crowd {
             self.end(id, cause, now, send);
         } else {
             let syns = attempt.connection.syns_sent();
-            let change = attempt
-                .connection
-                .on_deadline(&LINUX, &self.manners.request, now, send);
+            let change = attempt.connection.on_deadline(&LINUX, &self.manners.request, now, send);
             if attempt.connection.syns_sent() > syns {
                 self.tally.syn(false, now);
             }
@@ -228,11 +218,7 @@ impl Crowd {
 }
 
 fn timed_out(attempt: &Attempt) -> Cause {
-    if attempt.connection.has_connected() {
-        Cause::TimedOutResponse
-    } else {
-        Cause::TimedOutConnect
-    }
+    if attempt.connection.has_connected() { Cause::TimedOutResponse } else { Cause::TimedOutConnect }
 }
 
 fn cause_of(progress: Progress) -> Option<Cause> {
@@ -267,10 +253,7 @@ mod tests {
             request: REQUEST.to_vec(),
             timeout: Nanos::from_secs(10),
             close,
-            window: Window {
-                start: Nanos::ZERO,
-                end: Nanos::from_millis(100),
-            },
+            window: Window { start: Nanos::ZERO, end: Nanos::from_millis(100) },
             seed: 1,
         };
         let clients = Clients::new("10.1.0.0/24".parse().expect("a network"));
@@ -285,18 +268,9 @@ mod tests {
         fn by(&mut self, act: impl FnOnce(&mut dyn FnMut(Endpoint, &Segment<'_>))) -> Vec<(Flags, Vec<u8>)> {
             let before = self.0.len();
             act(&mut |endpoint, segment| {
-                self.0.push((
-                    endpoint,
-                    segment.flags,
-                    segment.seq,
-                    segment.ack,
-                    segment.payload.to_vec(),
-                ));
+                self.0.push((endpoint, segment.flags, segment.seq, segment.ack, segment.payload.to_vec()));
             });
-            self.0[before..]
-                .iter()
-                .map(|(_, flags, _, _, payload)| (*flags, payload.clone()))
-                .collect()
+            self.0[before..].iter().map(|(_, flags, _, _, payload)| (*flags, payload.clone())).collect()
         }
 
         fn syn(&self) -> (Endpoint, SeqNumber) {
@@ -305,14 +279,7 @@ mod tests {
     }
 
     fn from_server(seq: u32, ack: SeqNumber, flags: Flags, payload: &[u8]) -> Segment<'_> {
-        Segment {
-            seq: SeqNumber(seq),
-            ack,
-            flags,
-            window: 65_535,
-            mss: None,
-            payload,
-        }
+        Segment { seq: SeqNumber(seq), ack, flags, window: 65_535, mss: None, payload }
     }
 
     fn started(crowd: &mut Crowd) -> Sent {
@@ -323,9 +290,7 @@ mod tests {
     }
 
     fn summary(crowd: &Crowd) -> results::CrowdSummary {
-        crowd
-            .tally()
-            .summary(Nanos::from_millis(100), results::GeneratorHealth::default())
+        crowd.tally().summary(Nanos::from_millis(100), results::GeneratorHealth::default())
     }
 
     #[test]
@@ -336,16 +301,8 @@ mod tests {
         let syn_ack = from_server(500, iss + 1, Flags::SYN | Flags::ACK, b"");
         let now = Nanos::from_millis(1);
         let out = sent.by(|mut send| crowd.on_segment(endpoint, &syn_ack, now, &mut send));
-        assert_eq!(
-            out,
-            [(Flags::ACK, vec![]), (Flags::ACK | Flags::PSH, REQUEST.to_vec())]
-        );
-        let reply = from_server(
-            501,
-            iss + 1 + REQUEST.len() as u32,
-            Flags::ACK | Flags::PSH,
-            REPLY,
-        );
+        assert_eq!(out, [(Flags::ACK, vec![]), (Flags::ACK | Flags::PSH, REQUEST.to_vec())]);
+        let reply = from_server(501, iss + 1 + REQUEST.len() as u32, Flags::ACK | Flags::PSH, REPLY);
         let out = sent.by(|mut send| crowd.on_segment(endpoint, &reply, now, &mut send));
         assert_eq!(out, [(Flags::RST | Flags::ACK, vec![])]);
         assert_eq!((crowd.live(), summary(&crowd).ok), (0, 1));
@@ -361,18 +318,12 @@ mod tests {
         let mut hear = |crowd: &mut Crowd, segment| {
             sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_millis(1), &mut send))
         };
-        hear(
-            &mut crowd,
-            from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""),
-        );
+        hear(&mut crowd, from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""));
         let out = hear(&mut crowd, from_server(501, acked, Flags::ACK, REPLY));
         assert_eq!(out, [(Flags::FIN | Flags::ACK, vec![])]);
         assert_eq!((crowd.live(), summary(&crowd).ok), (1, 1));
         let end = 501 + REPLY.len() as u32;
-        let out = hear(
-            &mut crowd,
-            from_server(end, acked + 1, Flags::FIN | Flags::ACK, b""),
-        );
+        let out = hear(&mut crowd, from_server(end, acked + 1, Flags::FIN | Flags::ACK, b""));
         assert_eq!(out, [(Flags::ACK, vec![])]);
         assert_eq!(crowd.live(), 0);
     }
@@ -420,19 +371,12 @@ mod tests {
     #[test]
     fn segment_for_nobody_is_reset() {
         let mut crowd = crowd(Close::Reset);
-        let nobody = Endpoint {
-            client: 9,
-            port: 40_000,
-        };
+        let nobody = Endpoint { client: 9, port: 40_000 };
         let mut sent = Sent::default();
         let syn_ack = from_server(500, SeqNumber(77), Flags::SYN | Flags::ACK, b"");
         let out = sent.by(|mut send| crowd.on_segment(nobody, &syn_ack, Nanos::ZERO, &mut send));
         assert_eq!(out, [(Flags::RST, vec![])]);
-        assert_eq!(
-            sent.0[0].2,
-            SeqNumber(77),
-            "the reset takes its sequence number from the ACK"
-        );
+        assert_eq!(sent.0[0].2, SeqNumber(77), "the reset takes its sequence number from the ACK");
     }
 
     #[test]

@@ -143,10 +143,8 @@ impl Engine {
             format!("interface {interface}: there is none of that name here; see `ip link`")
         })?;
         let ethernet = next_hop::resolve(config.server, interface)?;
-        let steer = Steer {
-            server: config.server,
-            clients: (config.clients.network(), config.clients.prefix_len()),
-        };
+        let steer =
+            Steer { server: config.server, clients: (config.clients.network(), config.clients.prefix_len()) };
         let socket = Socket::open(&xsk::Config {
             ifindex,
             interface: interface.clone(),
@@ -155,10 +153,8 @@ impl Engine {
             tx_frames: TX_FRAMES,
             steer,
         })?;
-        let window = Window {
-            start: config.warmup.into(),
-            end: Nanos::from(config.warmup) + config.duration.into(),
-        };
+        let window =
+            Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
         let clients = Clients::new(config.clients);
         let capacity = (config.rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
         let crowd = Crowd::new(
@@ -168,28 +164,12 @@ impl Engine {
             capacity,
         );
         let server = config.server;
-        Ok(Self {
-            crowd,
-            clients,
-            server,
-            ethernet,
-            socket,
-            window,
-            frames_sent: 0,
-            frames_received: 0,
-        })
+        Ok(Self { crowd, clients, server, ethernet, socket, window, frames_sent: 0, frames_received: 0 })
     }
 
     /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
     fn turn(&mut self, clock: &Clock) -> Result<bool> {
-        let Self {
-            crowd,
-            clients,
-            server,
-            ethernet,
-            socket,
-            ..
-        } = self;
+        let Self { crowd, clients, server, ethernet, socket, .. } = self;
         let Socket { rx, tx, .. } = socket;
         let (clients, server, ethernet) = (*clients, *server, *ethernet);
         // Each phase begins with an empty ring to send from, which holds all that a batch can cause.
@@ -208,24 +188,12 @@ impl Engine {
             let Some(client) = clients.index(tuple.dst.ip()) else {
                 return;
             };
-            crowd.on_segment(
-                Endpoint {
-                    client,
-                    port: tuple.dst.port(),
-                },
-                &segment,
-                now,
-                &mut send,
-            );
+            crowd.on_segment(Endpoint { client, port: tuple.dst.port() }, &segment, now, &mut send);
         });
         let mut events = received;
         let now = clock.now();
-        events += (0..BATCH)
-            .take_while(|_| crowd.on_deadline(now, &mut send))
-            .count() as u32;
-        events += (0..BATCH)
-            .take_while(|_| crowd.start_next(now, &mut send))
-            .count() as u32;
+        events += (0..BATCH).take_while(|_| crowd.on_deadline(now, &mut send)).count() as u32;
+        events += (0..BATCH).take_while(|_| crowd.start_next(now, &mut send)).count() as u32;
         tx.flush().context("send; did the interface go down?")?;
         self.frames_sent += queued;
         self.frames_received += u64::from(received);
@@ -236,17 +204,10 @@ impl Engine {
     fn wait(&mut self, now: Nanos, next_progress: Nanos) -> Result<()> {
         let next = self.crowd.next_start().unwrap_or(Nanos::MAX).min(next_progress);
         // The wheel ticks every millisecond, so deadlines are looked at that often while there are connections.
-        let tick = if self.crowd.live() > 0 {
-            Nanos::from_millis(1)
-        } else {
-            MAX_WAIT
-        };
+        let tick = if self.crowd.live() > 0 { Nanos::from_millis(1) } else { MAX_WAIT };
         let timeout = next.since(now).min(tick);
         if timeout >= MIN_WAIT {
-            self.socket
-                .rx
-                .wait((timeout - MIN_WAIT).into())
-                .context("wait for frames")?;
+            self.socket.rx.wait((timeout - MIN_WAIT).into()).context("wait for frames")?;
         }
         Ok(())
     }
@@ -258,11 +219,7 @@ impl Engine {
     }
 
     fn progress(&self, elapsed: Nanos) -> Progress {
-        Progress {
-            elapsed,
-            totals: self.crowd.tally().totals,
-            live: self.crowd.live(),
-        }
+        Progress { elapsed, totals: self.crowd.tally().totals, live: self.crowd.live() }
     }
 
     fn summary(&self, stopped: Nanos, cpu: Nanos) -> Result<CrowdSummary> {
@@ -285,10 +242,8 @@ impl Engine {
 }
 
 fn manners(config: &Config, window: Window) -> Manners {
-    let request = format!(
-        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n",
-        config.path, config.server
-    );
+    let request =
+        format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n", config.path, config.server);
     Manners {
         request: request.into_bytes(),
         timeout: config.timeout.into(),

@@ -37,9 +37,7 @@ pub fn resolve(server: SocketAddr, interface: &str) -> Result<Ethernet> {
     let address = server.ip().to_string();
     let routes: Vec<Route> = ip(&["route", "get", &address, "oif", interface])
         .with_context(|| format!("find the way to {address} through {interface}"))?;
-    let route = routes
-        .first()
-        .with_context(|| format!("no route to {address} through {interface}"))?;
+    let route = routes.first().with_context(|| format!("no route to {address} through {interface}"))?;
     ensure!(
         route.dev == interface,
         "{address} is reached through {}, not through {interface}; name that one, or a server on another host",
@@ -51,9 +49,8 @@ pub fn resolve(server: SocketAddr, interface: &str) -> Result<Ethernet> {
 }
 
 fn interface_address(interface: &str) -> Result<[u8; 6]> {
-    let mut addresses = getifaddrs()
-        .context("list the interfaces")?
-        .filter(|entry| entry.interface_name == interface);
+    let mut addresses =
+        getifaddrs().context("list the interfaces")?.filter(|entry| entry.interface_name == interface);
     let link = addresses.find_map(|entry| entry.address?.as_link_addr()?.addr());
     link.with_context(|| format!("{interface} has no Ethernet address, or does not exist; see `ip link`"))
 }
@@ -74,36 +71,22 @@ fn neighbour(hop: IpAddr, interface: &str) -> Result<[u8; 6]> {
 
 /// Makes the kernel ask for the neighbour, by a datagram to the discard port.
 fn provoke(hop: IpAddr) {
-    let any: IpAddr = if hop.is_ipv4() {
-        [0, 0, 0, 0].into()
-    } else {
-        [0u16; 8].into()
-    };
+    let any: IpAddr = if hop.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     // Whatever fails here shows as a neighbour that never appears.
     let _ = UdpSocket::bind((any, 0)).and_then(|socket| socket.send_to(&[0], (hop, 9)));
 }
 
 fn parse_mac(text: &str) -> Option<[u8; 6]> {
-    let bytes: Vec<u8> = text
-        .split(':')
-        .map(|byte| u8::from_str_radix(byte, 16))
-        .collect::<Result<_, _>>()
-        .ok()?;
+    let bytes: Vec<u8> =
+        text.split(':').map(|byte| u8::from_str_radix(byte, 16)).collect::<Result<_, _>>().ok()?;
     bytes.try_into().ok()
 }
 
 fn ip<T: for<'a> Deserialize<'a>>(args: &[&str]) -> Result<Vec<T>> {
-    let output = Command::new("ip")
-        .arg("-json")
-        .args(args)
-        .output()
-        .context("run ip; is iproute2 installed?")?;
+    let output =
+        Command::new("ip").arg("-json").args(args).output().context("run ip; is iproute2 installed?")?;
     if !output.status.success() {
-        bail!(
-            "ip {}: {}",
-            args.join(" "),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("ip {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
     if output.stdout.trim_ascii().is_empty() {
         return Ok(Vec::new());

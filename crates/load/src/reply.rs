@@ -128,20 +128,11 @@ fn body(response: &httparse::Response<'_, '_>) -> Option<Expected> {
         204 | 304 => return Some(Expected::Nothing),
         _ => {}
     }
-    let field = |name: &str| {
-        response
-            .headers
-            .iter()
-            .find(|header| header.name.eq_ignore_ascii_case(name))
-    };
+    let field = |name: &str| response.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
     if let Some(coding) = field("transfer-encoding") {
         let text = std::str::from_utf8(coding.value).ok()?;
         let is_chunked = text.rsplit(',').next()?.trim().eq_ignore_ascii_case("chunked");
-        return Some(if is_chunked {
-            Expected::ChunkSize
-        } else {
-            Expected::UntilClose
-        });
+        return Some(if is_chunked { Expected::ChunkSize } else { Expected::UntilClose });
     }
     let Some(length) = field("content-length") else {
         return Some(Expected::UntilClose);
@@ -166,14 +157,7 @@ fn read_trailer(data: &[u8]) -> Step {
     let Some(end) = data.windows(2).position(|pair| pair == b"\r\n") else {
         return Step::Cut;
     };
-    Step::Next(
-        end + 2,
-        if end == 0 {
-            Expected::Nothing
-        } else {
-            Expected::Trailer
-        },
-    )
+    Step::Next(end + 2, if end == 0 { Expected::Nothing } else { Expected::Trailer })
 }
 
 #[cfg(test)]
@@ -211,19 +195,12 @@ mod tests {
         let mut reply = Reply::default();
         assert_eq!(reply.feed(&LENGTH[..LENGTH.len() - 1]), Progress::Partial);
         assert_eq!(reply.end(), Progress::Malformed);
-        assert_eq!(
-            Reply::default().end(),
-            Progress::Malformed,
-            "nothing at all is no reply"
-        );
+        assert_eq!(Reply::default().end(), Progress::Malformed, "nothing at all is no reply");
     }
 
     #[test]
     fn reply_without_a_body_is_complete_after_its_head() {
-        assert_eq!(
-            Reply::default().feed(b"HTTP/1.1 304 Not Modified\r\n\r\n"),
-            Progress::Complete
-        );
+        assert_eq!(Reply::default().feed(b"HTTP/1.1 304 Not Modified\r\n\r\n"), Progress::Complete);
         let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
         assert_eq!(Reply::default().feed(interim), Progress::Complete);
     }

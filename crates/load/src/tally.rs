@@ -134,25 +134,12 @@ impl Tally {
 
     /// The run as a whole, when it stopped at `stopped`. A run that was stopped early has a shorter window.
     pub fn summary(&self, stopped: Nanos, mut generator: GeneratorHealth) -> CrowdSummary {
-        let window_s = self
-            .window
-            .end
-            .min(stopped)
-            .since(self.window.start)
-            .as_secs_f64();
+        let window_s = self.window.end.min(stopped).since(self.window.start).as_secs_f64();
         let per_s = |count: u64| {
-            if window_s > 0.0 {
-                count as f64 / window_s
-            } else {
-                0.0
-            }
+            if window_s > 0.0 { count as f64 / window_s } else { 0.0 }
         };
         let share = |part: u64, whole: u64| {
-            if whole > 0 {
-                part as f64 / whole as f64
-            } else {
-                0.0
-            }
+            if whole > 0 { part as f64 / whole as f64 } else { 0.0 }
         };
         let cause = |cause: Cause| self.causes[cause as usize];
         let offered = self.causes.iter().sum();
@@ -183,9 +170,7 @@ impl Tally {
 }
 
 fn record(histogram: &mut Histogram<u64>, micros: u64) {
-    histogram
-        .record(micros)
-        .expect("an auto-resizing histogram takes every time of a run");
+    histogram.record(micros).expect("an auto-resizing histogram takes every time of a run");
 }
 
 /// Decides whether the generator was the limit, and says why.
@@ -198,15 +183,12 @@ fn judge(health: &mut GeneratorHealth, not_sent: u64) {
         ));
     }
     if health.frames_lost > 0 {
-        health.reasons.push(format!(
-            "{} frames were lost in the generator's own receive ring",
-            health.frames_lost
-        ));
-    }
-    if not_sent > 0 {
         health
             .reasons
-            .push(format!("{not_sent} attempts were never sent"));
+            .push(format!("{} frames were lost in the generator's own receive ring", health.frames_lost));
+    }
+    if not_sent > 0 {
+        health.reasons.push(format!("{not_sent} attempts were never sent"));
     }
     health.limited = !health.reasons.is_empty();
 }
@@ -215,21 +197,12 @@ fn judge(health: &mut GeneratorHealth, not_sent: u64) {
 mod tests {
     use super::*;
 
-    const WINDOW: Window = Window {
-        start: Nanos::from_secs(1),
-        end: Nanos::from_secs(3),
-    };
+    const WINDOW: Window = Window { start: Nanos::from_secs(1), end: Nanos::from_secs(3) };
 
     #[test]
     fn causes_of_the_window_sum_to_what_was_offered() {
         let mut tally = Tally::new(WINDOW);
-        let causes = [
-            Cause::Ok,
-            Cause::Refused,
-            Cause::Reset,
-            Cause::TimedOutConnect,
-            Cause::Unfinished,
-        ];
+        let causes = [Cause::Ok, Cause::Refused, Cause::Reset, Cause::TimedOutConnect, Cause::Unfinished];
         for (index, cause) in causes.into_iter().enumerate() {
             for start_ms in [500, 1500 + index as u64, 3500] {
                 let start = Nanos::from_millis(start_ms);
@@ -266,25 +239,14 @@ mod tests {
         tally.started(start, start + Nanos::from_millis(7));
         let generator = tally.summary(WINDOW.end, GeneratorHealth::default()).generator;
         assert!(generator.limited);
-        assert!(
-            generator.reasons[0].contains("by 7 ms"),
-            "{:?}",
-            generator.reasons
-        );
+        assert!(generator.reasons[0].contains("by 7 ms"), "{:?}", generator.reasons);
     }
 
     #[test]
     fn lost_frames_mark_the_generator_as_the_limit() {
-        let health = GeneratorHealth {
-            frames_lost: 3,
-            ..GeneratorHealth::default()
-        };
+        let health = GeneratorHealth { frames_lost: 3, ..GeneratorHealth::default() };
         let generator = Tally::new(WINDOW).summary(WINDOW.end, health).generator;
         assert!(generator.limited);
-        assert!(
-            generator.reasons[0].starts_with("3 frames"),
-            "{:?}",
-            generator.reasons
-        );
+        assert!(generator.reasons[0].starts_with("3 frames"), "{:?}", generator.reasons);
     }
 }

@@ -26,11 +26,7 @@ struct Link {
     slot: u32,
 }
 
-const UNLINKED: Link = Link {
-    prev: NONE,
-    next: NONE,
-    slot: NONE,
-};
+const UNLINKED: Link = Link { prev: NONE, next: NONE, slot: NONE };
 
 impl Wheel {
     /// Memory for one id, bytes.
@@ -38,11 +34,7 @@ impl Wheel {
 
     /// An empty wheel at time zero.
     pub fn with_capacity(ids: usize) -> Self {
-        Self {
-            current: 0,
-            heads: vec![NONE; SLOTS as usize],
-            links: Vec::with_capacity(ids),
-        }
+        Self { current: 0, heads: vec![NONE; SLOTS as usize], links: Vec::with_capacity(ids) }
     }
 
     /// Sets or moves the deadline of `id`. It comes up at the first tick at or after `at`, or at the end of this turn
@@ -52,20 +44,14 @@ impl Wheel {
         if self.links.len() <= index {
             self.links.resize(index + 1, UNLINKED);
         }
-        let tick =
-            at.0.div_ceil(TICK.0)
-                .clamp(self.current + 1, self.current + SLOTS - 1);
+        let tick = at.0.div_ceil(TICK.0).clamp(self.current + 1, self.current + SLOTS - 1);
         let slot = (tick % SLOTS) as u32;
         if self.links[index].slot == slot {
             return;
         }
         self.remove(id);
         let head = self.heads[slot as usize];
-        self.links[index] = Link {
-            prev: NONE,
-            next: head,
-            slot,
-        };
+        self.links[index] = Link { prev: NONE, next: head, slot };
         if head != NONE {
             self.links[head as usize].prev = id;
         }

@@ -30,24 +30,12 @@ pub fn cpu_times(cpu: usize) -> Result<CpuTimes> {
 
 fn parse_cpu(stat: &str, cpu: usize) -> Option<CpuTimes> {
     let label = format!("cpu{cpu}");
-    let line = stat
-        .lines()
-        .find(|line| line.split(' ').next() == Some(label.as_str()))?;
-    let ticks: Vec<u64> = line
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|word| word.parse().ok())
-        .collect();
+    let line = stat.lines().find(|line| line.split(' ').next() == Some(label.as_str()))?;
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
     let [user, nice, system, idle, iowait, irq, softirq, steal, ..] = ticks[..] else {
         return None;
     };
-    Some(CpuTimes {
-        user: user + nice,
-        system,
-        softirq: irq + softirq,
-        idle: idle + iowait,
-        steal,
-    })
+    Some(CpuTimes { user: user + nice, system, softirq: irq + softirq, idle: idle + iowait, steal })
 }
 
 /// Frames dropped because a CPU's receive backlog was full (`net.core.netdev_max_backlog`), per CPU, since boot.
@@ -55,20 +43,12 @@ fn parse_cpu(stat: &str, cpu: usize) -> Option<CpuTimes> {
 /// Source: `/proc/net/softnet_stat`, second column; CPUs are numbered by the thirteenth.
 pub fn softnet_dropped() -> Result<BTreeMap<usize, u64>> {
     let text = fs::read_to_string("/proc/net/softnet_stat").context("read /proc/net/softnet_stat")?;
-    Ok(text
-        .lines()
-        .enumerate()
-        .filter_map(|(row, line)| parse_softnet(row, line))
-        .collect())
+    Ok(text.lines().enumerate().filter_map(|(row, line)| parse_softnet(row, line)).collect())
 }
 
 fn parse_softnet(row: usize, line: &str) -> Option<(usize, u64)> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let number = |index: usize| {
-        words
-            .get(index)
-            .and_then(|word| u64::from_str_radix(word, 16).ok())
-    };
+    let number = |index: usize| words.get(index).and_then(|word| u64::from_str_radix(word, 16).ok());
     let cpu = number(12).map_or(row, |cpu| cpu as usize);
     Some((cpu, number(1)?))
 }
@@ -92,9 +72,8 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
 ///
 /// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
 pub fn transmit_drops(namespace: &Namespace, interface: &str) -> Result<u64> {
-    let text = namespace
-        .enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?
-        .context("read /proc/net/dev")?;
+    let text =
+        namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.context("read /proc/net/dev")?;
     parse_transmit_drops(&text, interface).with_context(|| format!("find {interface} in /proc/net/dev"))
 }
 
@@ -187,15 +166,6 @@ mod tests {
     fn cpu1_is_not_taken_for_cpu10() {
         let stat = "cpu  1 1 1 1 1 1 1 1\ncpu10 9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 3 4 5 6 7 8 0 0\n";
         let times = parse_cpu(stat, 1).expect("cpu1 is there");
-        assert_eq!(
-            times,
-            CpuTimes {
-                user: 3,
-                system: 3,
-                softirq: 13,
-                idle: 9,
-                steal: 8
-            }
-        );
+        assert_eq!(times, CpuTimes { user: 3, system: 3, softirq: 13, idle: 9, steal: 8 });
     }
 }

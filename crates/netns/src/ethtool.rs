@@ -28,36 +28,19 @@ pub fn set_offload(namespace: &Namespace, interface: &str, offload: Offload, on:
     }
     namespace
         .enter(|| -> Result<()> {
-            let mut value = EthtoolValue {
-                cmd: offload as u32,
-                data: u32::from(on),
-            };
+            let mut value = EthtoolValue { cmd: offload as u32, data: u32::from(on) };
             // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
             let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-            for (to, from) in request
-                .ifr_name
-                .iter_mut()
-                .zip(interface.bytes().take(libc::IFNAMSIZ - 1))
-            {
+            for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {
                 *to = from.cast_signed();
             }
             request.ifr_ifru.ifru_data = (&raw mut value).cast();
-            let socket = socket(
-                AddressFamily::Inet,
-                SockType::Datagram,
-                SockFlag::SOCK_CLOEXEC,
-                None,
-            )?;
+            let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
             // SAFETY: `request` and the `value` that it points to outlive the call, and SIOCETHTOOL reads an ethtool_value
             // for these commands.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
             nix::errno::Errno::result(result)?;
             Ok(())
         })?
-        .with_context(|| {
-            format!(
-                "switch {offload:?} of {interface} {}",
-                if on { "on" } else { "off" }
-            )
-        })
+        .with_context(|| format!("switch {offload:?} of {interface} {}", if on { "on" } else { "off" }))
 }

@@ -27,9 +27,6 @@ pub fn root_or_reason() -> Result<(), String> {
         return Ok(());
     }
     let required = std::env::var("TIDEGATE_REQUIRE_ROOT").is_ok_and(|value| value == "1");
-    assert!(
-        !required,
-        "kernel tests must run here (TIDEGATE_REQUIRE_ROOT=1) but this is not root"
-    );
+    assert!(!required, "kernel tests must run here (TIDEGATE_REQUIRE_ROOT=1) but this is not root");
     Err("skipped: needs root to make network namespaces".to_owned())
 }

@@ -51,32 +51,20 @@ impl VethPair {
         ])?;
         for (namespace, name) in [(a, a_name), (b, b_name)] {
             // No router solicitations, no duplicate address detection: every frame on the pair is the experiment's.
-            namespace
-                .set_sysctl(&format!("net.ipv6.conf.{name}.accept_dad"), "0")
-                .ok();
-            namespace
-                .set_sysctl(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1")
-                .ok();
+            namespace.set_sysctl(&format!("net.ipv6.conf.{name}.accept_dad"), "0").ok();
+            namespace.set_sysctl(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1").ok();
             set_offload(namespace, name, Offload::TcpSegmentation, false)?;
             set_offload(namespace, name, Offload::GenericSegmentation, false)?;
             namespace.ip(&["link", "set", name, "up"])?;
         }
-        Ok(Self {
-            a: end(a, a_name, a_mac)?,
-            b: end(b, b_name, b_mac)?,
-        })
+        Ok(Self { a: end(a, a_name, a_mac)?, b: end(b, b_name, b_mac)? })
     }
 }
 
 fn end(namespace: &Namespace, name: &str, mac: [u8; 6]) -> Result<VethEnd> {
-    let ifindex = namespace
-        .enter(|| if_nametoindex(name))?
-        .with_context(|| format!("find interface {name}"))?;
-    Ok(VethEnd {
-        name: name.to_owned(),
-        ifindex,
-        mac,
-    })
+    let ifindex =
+        namespace.enter(|| if_nametoindex(name))?.with_context(|| format!("find interface {name}"))?;
+    Ok(VethEnd { name: name.to_owned(), ifindex, mac })
 }
 
 fn mac_text(mac: [u8; 6]) -> String {

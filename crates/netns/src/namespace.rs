@@ -68,9 +68,7 @@ impl Namespace {
                     .context("enter the namespace; this needs CAP_SYS_ADMIN")?;
                 Ok(act())
             });
-            thread
-                .join()
-                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
     }
 
@@ -94,32 +92,22 @@ impl Namespace {
     /// Reads a `net.*` sysctl, by its dotted name.
     pub fn sysctl(&self, name: &str) -> Result<String> {
         let path = sysctl_path(name);
-        let text = self
-            .enter(|| fs::read_to_string(&path))?
-            .with_context(|| format!("read sysctl {name}"))?;
+        let text =
+            self.enter(|| fs::read_to_string(&path))?.with_context(|| format!("read sysctl {name}"))?;
         Ok(text.trim().to_owned())
     }
 
     /// Sets a `net.*` sysctl, by its dotted name, in this namespace only.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<()> {
         let path = sysctl_path(name);
-        self.enter(|| fs::write(&path, value))?
-            .with_context(|| format!("set sysctl {name} to {value}"))
+        self.enter(|| fs::write(&path, value))?.with_context(|| format!("set sysctl {name} to {value}"))
     }
 
     /// Writes a file of the namespace's own sysfs, such as `class/net/eth0/queues/rx-0/rps_cpus`.
     pub fn write_sysfs(&self, path: &str, value: &str) -> Result<()> {
         // `ip netns exec` mounts the namespace's sysfs in a mount namespace of its own, which ends with the command.
         run(Command::new("ip")
-            .args([
-                "netns",
-                "exec",
-                &self.name,
-                "sh",
-                "-c",
-                "printf %s \"$1\" > \"/sys/$2\"",
-                "sh",
-            ])
+            .args(["netns", "exec", &self.name, "sh", "-c", "printf %s \"$1\" > \"/sys/$2\"", "sh"])
             .args([value, path]))
     }
 
@@ -157,8 +145,7 @@ pub fn sweep() -> Result<Vec<String>> {
 /// Moves the calling thread, and what it starts from now on, to one CPU.
 pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu)
-        .with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
+    set.set(cpu).with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
     sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("pin to CPU {cpu}; is it online?"))
 }
 
@@ -177,9 +164,7 @@ pub(crate) fn ip(args: &[&str]) -> Result<()> {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let output = command
-        .output()
-        .with_context(|| format!("start {command:?}; is iproute2 installed?"))?;
+    let output = command.output().with_context(|| format!("start {command:?}; is iproute2 installed?"))?;
     if !output.status.success() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?}: {}", stderr.trim());

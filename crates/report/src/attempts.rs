@@ -26,9 +26,7 @@ const CAUSES: [Column<CrowdSummary>; 10] = [
 ];
 
 const HEALTH: [Column<GeneratorHealth>; 10] = [
-    ("limited", |generator| {
-        if generator.limited { "yes" } else { "no" }.to_owned()
-    }),
+    ("limited", |generator| if generator.limited { "yes" } else { "no" }.to_owned()),
     ("late starts", |generator| format::percent(generator.late_share)),
     ("latest start", |generator| format::millis(generator.late_max_ms)),
     ("frames sent", |generator| whole(generator.frames_sent)),
@@ -36,9 +34,7 @@ const HEALTH: [Column<GeneratorHealth>; 10] = [
     ("frames lost", |generator| whole(generator.frames_lost)),
     ("CPU", |generator| format::percent(generator.cpu_share)),
     ("peak connections", |generator| whole(generator.peak_connections)),
-    ("bytes/connection", |generator| {
-        whole(generator.bytes_per_connection)
-    }),
+    ("bytes/connection", |generator| whole(generator.bytes_per_connection)),
     ("receive mode", |generator| generator.receive_mode.clone()),
 ];
 

@@ -15,50 +15,31 @@ use crate::spread::Spread;
 ///
 /// Source: Linux `include/uapi/linux/snmp.h` and its users in `net/ipv4/`.
 const EXPLAINED: [(&str, &str); 16] = [
-    (
-        "ListenOverflows",
-        "SYNs and handshake ACKs that found the accept queue full",
-    ),
+    ("ListenOverflows", "SYNs and handshake ACKs that found the accept queue full"),
     (
         "ListenDrops",
         "SYNs and handshake ACKs dropped by a listener, for any reason; includes ListenOverflows",
     ),
-    (
-        "TCPReqQFullDrop",
-        "SYNs dropped because the SYN queue was full, cookies off",
-    ),
-    (
-        "TCPReqQFullDoCookies",
-        "SYNs answered with a cookie because the SYN queue was full",
-    ),
+    ("TCPReqQFullDrop", "SYNs dropped because the SYN queue was full, cookies off"),
+    ("TCPReqQFullDoCookies", "SYNs answered with a cookie because the SYN queue was full"),
     ("SyncookiesSent", "cookies sent"),
     ("SyncookiesRecv", "valid cookies received"),
     ("SyncookiesFailed", "invalid cookies received"),
     ("AttemptFails", "handshakes that failed"),
-    (
-        "EmbryonicRsts",
-        "handshakes ended by a RST, received or sent (tcp_abort_on_overflow)",
-    ),
+    ("EmbryonicRsts", "handshakes ended by a RST, received or sent (tcp_abort_on_overflow)"),
     ("PassiveOpens", "connections accepted by the stack"),
     ("EstabResets", "established connections reset"),
-    (
-        "OutRsts",
-        "RSTs sent by the stack; the guard's are not among them",
-    ),
+    ("OutRsts", "RSTs sent by the stack; the guard's are not among them"),
     ("RetransSegs", "segments retransmitted"),
     ("TCPTimeouts", "retransmission timeouts"),
     ("TCPSynRetrans", "SYNs and SYN/ACKs retransmitted"),
-    (
-        "TCPBacklogDrop",
-        "segments dropped because a socket's backlog was full",
-    ),
+    ("TCPBacklogDrop", "segments dropped because a socket's backlog was full"),
 ];
 
 /// Kernel counters that moved: those that explain overload, and all others folded away.
 pub(crate) fn kernel_tables(points: &[Point], policies: &Policies) -> Markup {
-    let (explained, others): (Vec<&str>, Vec<&str>) = moved(points, |cell| Some(&cell.kernel))
-        .into_iter()
-        .partition(|name| rank(name).is_some());
+    let (explained, others): (Vec<&str>, Vec<&str>) =
+        moved(points, |cell| Some(&cell.kernel)).into_iter().partition(|name| rank(name).is_some());
     let mut explained = explained;
     explained.sort_by_key(|name| rank(name));
     html! {
@@ -75,11 +56,7 @@ pub(crate) fn kernel_tables(points: &[Point], policies: &Policies) -> Markup {
 
 /// What the guards counted, zeros included: a counter that stayed at 0 says that nothing of its kind came.
 pub(crate) fn guard_table(points: &[Point], policies: &Policies) -> Markup {
-    let guarded: Vec<Point> = points
-        .iter()
-        .filter(|point| point.is_guarded())
-        .cloned()
-        .collect();
+    let guarded: Vec<Point> = points.iter().filter(|point| point.is_guarded()).cloned().collect();
     let names: BTreeSet<&str> = guarded
         .iter()
         .flat_map(|point| &point.cells)

@@ -92,17 +92,8 @@ mod tests {
 
     #[test]
     fn mean_of_shares_sums_to_one() {
-        let a = CpuShares {
-            user: 0.5,
-            idle: 0.5,
-            ..CpuShares::default()
-        };
-        let b = CpuShares {
-            softirq: 0.8,
-            system: 0.1,
-            steal: 0.1,
-            ..CpuShares::default()
-        };
+        let a = CpuShares { user: 0.5, idle: 0.5, ..CpuShares::default() };
+        let b = CpuShares { softirq: 0.8, system: 0.1, steal: 0.1, ..CpuShares::default() };
         let mean = mean([a, b].into_iter());
         let sum: f64 = KINDS.iter().map(|(_, share)| share(&mean)).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{sum}");
@@ -110,12 +101,7 @@ mod tests {
 
     #[test]
     fn bar_stays_within_its_box() {
-        let bar = bar(&CpuShares {
-            user: 0.25,
-            idle: 0.75,
-            ..CpuShares::default()
-        })
-        .into_string();
+        let bar = bar(&CpuShares { user: 0.25, idle: 0.75, ..CpuShares::default() }).into_string();
         assert!(bar.contains("x=\"25.00\" y=\"0\" width=\"75.00\""), "{bar}");
     }
 }

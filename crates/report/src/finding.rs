@@ -31,20 +31,14 @@ pub fn finding(run: &Run) -> String {
 type Points<'p, 'a> = Vec<&'p Point<'a>>;
 
 fn first_measured(run: &Run) -> Option<(&str, Vec<Point<'_>>)> {
-    let measured = run
-        .servers()
-        .into_iter()
-        .map(|server| (server, run.points(server)));
+    let measured = run.servers().into_iter().map(|server| (server, run.points(server)));
     measured.into_iter().find(|(_, points)| !points.is_empty())
 }
 
 /// Points of the policy to which the first point with the property belongs.
 fn first_policy<'p, 'a>(points: &'p [Point<'a>], has: impl Fn(&Point) -> bool) -> Points<'p, 'a> {
     let policy = points.iter().find(|point| has(point)).map(Point::policy);
-    points
-        .iter()
-        .filter(|point| Some(point.policy()) == policy && has(point))
-        .collect()
+    points.iter().filter(|point| Some(point.policy()) == policy && has(point)).collect()
 }
 
 /// Stock and guarded at the same load, the nearest to [`LOAD`] that has both.
@@ -90,10 +84,7 @@ fn alone(server: &str, points: &[Point], stock: &Points, guarded: &Points) -> St
         (false, true) => (stock, "the run has no guarded policy to compare it with"),
         (true, false) => (guarded, "the run has no stock policy to compare it with"),
         (false, false) => (stock, "the run has no guarded policy at the same load"),
-        (true, true) => (
-            &any,
-            "the run has neither stock nor a guarded policy to compare it with",
-        ),
+        (true, true) => (&any, "the run has neither stock nor a guarded policy to compare it with"),
     };
     let point = nearest(points).expect("a policy comes from a point");
     format!(
@@ -197,18 +188,12 @@ fn compare(value: f64, reference: f64) -> Change {
 
 /// Says which of the results are marked.
 fn care(points: &[&Point]) -> String {
-    let marked: Vec<&str> = points
-        .iter()
-        .filter(|point| marks::is_marked(point))
-        .map(|point| point.policy())
-        .collect();
+    let marked: Vec<&str> =
+        points.iter().filter(|point| marks::is_marked(point)).map(|point| point.policy()).collect();
     match marked[..] {
         [] => String::new(),
         [policy] => format!(" (read with care: the result of {policy} is marked)"),
-        _ => format!(
-            " (read with care: the results of {} are marked)",
-            marked.join(" and ")
-        ),
+        _ => format!(" (read with care: the results of {} are marked)", marked.join(" and ")),
     }
 }
 
@@ -256,30 +241,18 @@ mod tests {
     fn worse_guard_is_called_worse() {
         assert_eq!(against_stock(9_000.0, 2000.0), "did worse: 9,000/s after 2.00 s.");
         assert_eq!(against_stock(9_000.0, 1040.0), "did worse: 9,000/s after 1.04 s.");
-        assert_eq!(
-            against_stock(17_600.0, 2000.0),
-            "did worse: 17,600/s after 2.00 s."
-        );
+        assert_eq!(against_stock(17_600.0, 2000.0), "did worse: 17,600/s after 2.00 s.");
     }
 
     #[test]
     fn equal_guard_is_called_the_same() {
-        assert_eq!(
-            against_stock(17_700.0, 1000.0),
-            "did the same within 5%: 17,700/s after 1.00 s."
-        );
+        assert_eq!(against_stock(17_700.0, 1000.0), "did the same within 5%: 17,700/s after 1.00 s.");
     }
 
     #[test]
     fn mixed_result_says_both_sides() {
-        assert_eq!(
-            against_stock(9_000.0, 22.0),
-            "answered fewer but sooner: 9,000/s after 22.0 ms."
-        );
-        assert_eq!(
-            against_stock(23_000.0, 2000.0),
-            "answered more but later: 23,000/s after 2.00 s."
-        );
+        assert_eq!(against_stock(9_000.0, 22.0), "answered fewer but sooner: 9,000/s after 22.0 ms.");
+        assert_eq!(against_stock(23_000.0, 2000.0), "answered more but later: 23,000/s after 2.00 s.");
     }
 
     #[test]
@@ -314,16 +287,8 @@ mod tests {
         let guard = |load| answering(guarded("a", load, "rst-syn"), 17_600.0, 1040.0);
         let abort = answering(cell("a", 1.5, "abort"), 17_600.0, 1040.0);
         let cases = [
-            (
-                vec![stock()],
-                "under stock Linux",
-                "the run has no guarded policy to compare it with.",
-            ),
-            (
-                vec![guard(1.5)],
-                "guarded by rst-syn",
-                "the run has no stock policy to compare it with.",
-            ),
+            (vec![stock()], "under stock Linux", "the run has no guarded policy to compare it with."),
+            (vec![guard(1.5)], "guarded by rst-syn", "the run has no stock policy to compare it with."),
             (
                 vec![stock(), guard(4.0)],
                 "under stock Linux",
@@ -386,23 +351,14 @@ mod tests {
         guard.marks = vec!["late".to_owned()];
         let mut stock = cell("a", 1.5, "stock");
         let one = sentence(vec![stock.clone(), guard.clone()]);
-        assert!(
-            one.ends_with(" (read with care: the result of rst-syn is marked)."),
-            "{one}"
-        );
+        assert!(one.ends_with(" (read with care: the result of rst-syn is marked)."), "{one}");
         stock.marks = vec!["late".to_owned()];
         let both = sentence(vec![stock, guard]);
-        assert!(
-            both.ends_with(" (read with care: the results of stock and rst-syn are marked)."),
-            "{both}"
-        );
+        assert!(both.ends_with(" (read with care: the results of stock and rst-syn are marked)."), "{both}");
     }
 
     #[test]
     fn empty_run_shows_nothing() {
-        assert_eq!(
-            sentence(vec![]),
-            "The run measured no cells, so it shows nothing yet."
-        );
+        assert_eq!(sentence(vec![]), "The run measured no cells, so it shows nothing yet.");
     }
 }

@@ -16,27 +16,18 @@ const SIZE: (f64, f64) = (240.0, 48.0);
 type Line = (&'static str, fn(&Sample) -> Option<f64>);
 
 const LINES: [Line; 2] = [
-    ("accept queue, connections", |sample| {
-        sample.accept_qlen.map(|length| length as f64)
-    }),
+    ("accept queue, connections", |sample| sample.accept_qlen.map(|length| length as f64)),
     ("ListenOverflows since the start", overflows),
 ];
 
 /// Whether there is anything to draw.
 pub(crate) fn has_samples(points: &[Point]) -> bool {
-    points
-        .iter()
-        .flat_map(|point| &point.cells)
-        .any(|cell| !cell.samples.is_empty())
+    points.iter().flat_map(|point| &point.cells).any(|cell| !cell.samples.is_empty())
 }
 
 /// Sparklines of every cell: the accept queue and ListenOverflows. All of one kind share their axes.
 pub(crate) fn growth(points: &[Point], policies: &Policies) -> Markup {
-    let cells = || {
-        points
-            .iter()
-            .flat_map(|point| point.cells.iter().map(move |cell| (point, *cell)))
-    };
+    let cells = || points.iter().flat_map(|point| point.cells.iter().map(move |cell| (point, *cell)));
     let samples = || cells().flat_map(|(_, cell)| &cell.samples);
     let end_ms = samples().map(|sample| sample.at_ms).fold(0.0, f64::max);
     html! {
@@ -59,11 +50,8 @@ pub(crate) fn growth(points: &[Point], policies: &Policies) -> Markup {
 
 /// One sparkline; the words below it say its largest value.
 fn spark(cell: &Cell, name: &str, value: fn(&Sample) -> Option<f64>, end_ms: f64, top: f64) -> Markup {
-    let values: Vec<(f64, f64)> = cell
-        .samples
-        .iter()
-        .filter_map(|sample| Some((sample.at_ms, value(sample)?)))
-        .collect();
+    let values: Vec<(f64, f64)> =
+        cell.samples.iter().filter_map(|sample| Some((sample.at_ms, value(sample)?))).collect();
     let largest = values.iter().map(|(_, value)| *value).reduce(f64::max);
     let (width, height) = SIZE;
     html! {
@@ -103,9 +91,6 @@ mod tests {
 
     #[test]
     fn all_zero_is_a_flat_line_not_nan() {
-        assert_eq!(
-            outline(&[(0.0, 0.0), (10.0, 0.0)], 10.0, 0.0),
-            "0.0,46.0 240.0,46.0"
-        );
+        assert_eq!(outline(&[(0.0, 0.0), (10.0, 0.0)], 10.0, 0.0), "0.0,46.0 240.0,46.0");
     }
 }

@@ -56,11 +56,7 @@ impl Footnotes {
     /// Footnotes of the points, numbered in their order.
     pub fn of(points: &[Point]) -> Self {
         let mut footnotes = Self::default();
-        for mark in points
-            .iter()
-            .flat_map(|point| &point.cells)
-            .flat_map(|cell| marks(cell))
-        {
+        for mark in points.iter().flat_map(|point| &point.cells).flat_map(|cell| marks(cell)) {
             if !footnotes.texts.contains(&mark) {
                 footnotes.texts.push(mark);
             }

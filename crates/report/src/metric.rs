@@ -21,12 +21,7 @@ pub(crate) struct Metric {
 impl Metric {
     /// The value over the repetitions that have one.
     pub fn spread(&self, point: &Point, saturation: Option<f64>) -> Option<Spread> {
-        Spread::of(
-            point
-                .cells
-                .iter()
-                .filter_map(|cell| (self.value)(cell, saturation)),
-        )
+        Spread::of(point.cells.iter().filter_map(|cell| (self.value)(cell, saturation)))
     }
 
     /// The median as text.
@@ -62,9 +57,7 @@ pub(crate) static OF_PEAK: Metric = Metric {
     definition: "Goodput divided by the saturation rate, which is the highest goodput that stock Linux gave while it was searched.",
     format: format::percent,
     value: |cell, saturation| {
-        saturation
-            .filter(|rate| *rate > 0.0)
-            .map(|rate| cell.crowd.goodput_per_s / rate)
+        saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / rate)
     },
 };
 

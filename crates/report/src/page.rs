@@ -14,14 +14,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inl
 
 /// Terms of the page that are not columns of its table.
 const TERMS: [(&str, &str); 9] = [
-    (
-        "load",
-        "Offered load as a multiple of the server's saturation rate.",
-    ),
-    (
-        "policy",
-        "What decides about a connection attempt: the stock kernel, a sysctl, or a guard.",
-    ),
+    ("load", "Offered load as a multiple of the server's saturation rate."),
+    ("policy", "What decides about a connection attempt: the stock kernel, a sysctl, or a guard."),
     (
         "saturation",
         "Highest goodput, replies/s, that stock Linux gave while it was searched with the probes.",
@@ -34,10 +28,7 @@ const TERMS: [(&str, &str); 9] = [
         "window",
         "The part of a cell that is measured. Shares are of the attempts whose intended start lies in it; rates and response times are of the events in it.",
     ),
-    (
-        "ideal",
-        "In plots: a server that answers everything up to its saturation rate, and as much beyond it.",
-    ),
+    ("ideal", "In plots: a server that answers everything up to its saturation rate, and as much beyond it."),
     (
         "range",
         "Smallest to largest over repetitions. Numbers beside it are medians; shares of a CPU are means, so that they still sum to one.",
@@ -46,10 +37,7 @@ const TERMS: [(&str, &str); 9] = [
         "mark",
         "A reason to read a result with care, such as a generator that was itself the limit. Marked results are shown, with hollow markers in plots.",
     ),
-    (
-        "–",
-        "Nothing was measured: for example a response time where nothing was answered.",
-    ),
+    ("–", "Nothing was measured: for example a response time where nothing was answered."),
 ];
 
 /// One self-contained HTML page: light and dark, for screens and paper, without a script and without the network.
@@ -192,16 +180,11 @@ mod tests {
 
     #[test]
     fn page_loads_nothing() {
-        for run in [
-            testing::demo(),
-            testing::repeated(),
-            testing::hostile(),
-            testing::empty(),
-        ] {
+        for run in [testing::demo(), testing::repeated(), testing::hostile(), testing::empty()] {
             let page = page(&run);
-            for loader in [
-                "src=", "@import", "url(", "<script", "<link", "<iframe", "<img", "<object", "xlink",
-            ] {
+            for loader in
+                ["src=", "@import", "url(", "<script", "<link", "<iframe", "<img", "<object", "xlink"]
+            {
                 assert!(!page.contains(loader), "{loader}");
             }
             for (at, _) in page.match_indices("href=\"") {
@@ -227,12 +210,7 @@ mod tests {
     fn every_mark_and_deviation_is_spelled_out() {
         let run = testing::demo();
         let page = page(&run);
-        for text in run
-            .cells
-            .iter()
-            .flat_map(marks)
-            .chain(run.header.deviations.clone())
-        {
+        for text in run.cells.iter().flat_map(marks).chain(run.header.deviations.clone()) {
             assert!(page.contains(&escaped(&text)), "{text}");
         }
     }
@@ -245,12 +223,7 @@ mod tests {
             let has_moved = run.cells.iter().any(|cell| cell.kernel[name] > 0);
             assert_eq!(page.contains(&format!(">{name}<")), has_moved, "{name}");
         }
-        for name in run
-            .cells
-            .iter()
-            .filter_map(|cell| cell.guard.as_ref())
-            .flat_map(|guard| guard.keys())
-        {
+        for name in run.cells.iter().filter_map(|cell| cell.guard.as_ref()).flat_map(|guard| guard.keys()) {
             assert!(page.contains(&format!(">{name}<")), "{name}");
         }
     }
@@ -262,12 +235,9 @@ mod tests {
         let environment = &run.header.environment;
         let pairs = environment.versions.iter().chain(&environment.sysctls);
         let words = pairs.flat_map(|(name, value)| [name, value]);
-        for word in words.chain([
-            &environment.kernel,
-            &environment.cpu,
-            &run.header.source,
-            &run.header.started,
-        ]) {
+        for word in
+            words.chain([&environment.kernel, &environment.cpu, &run.header.source, &run.header.started])
+        {
             assert!(page.contains(&escaped(word)), "{word}");
         }
     }
@@ -304,20 +274,12 @@ mod tests {
     fn every_column_is_defined() {
         let page = page(&testing::demo());
         for metric in COLUMNS {
-            assert!(
-                page.contains(&format!("<dt>{}</dt>", metric.heading)),
-                "{}",
-                metric.heading
-            );
+            assert!(page.contains(&format!("<dt>{}</dt>", metric.heading)), "{}", metric.heading);
         }
     }
 
     #[test]
     fn logarithmic_axes_are_called_so() {
-        assert_eq!(
-            page(&testing::demo()).matches("(log axis)").count(),
-            2 * 2,
-            "two plots, two servers"
-        );
+        assert_eq!(page(&testing::demo()).matches("(log axis)").count(), 2 * 2, "two plots, two servers");
     }
 }

@@ -148,11 +148,8 @@ impl Plot<'_> {
 
     /// Names of the lines at the right, each as near to its line's end as the others let it.
     fn draw_labels(&self, root: &Area, chart: &Chart, axes: &Axes) -> Drawn {
-        let mut labels: Vec<Label> = self
-            .series
-            .iter()
-            .filter_map(|series| Label::of(series, chart, axes))
-            .collect();
+        let mut labels: Vec<Label> =
+            self.series.iter().filter_map(|series| Label::of(series, chart, axes)).collect();
         if let Some((name, points)) = &self.reference {
             let end = points.last().map(|end| chart.backend_coord(end));
             labels.extend(end.map(|(_, y)| Label::new(name, None, y)));
@@ -215,11 +212,7 @@ impl Axis {
     /// From 0 to `end`, or to 1 when that is 0.
     fn linear(end: f64) -> Self {
         let end = if end > 0.0 { end } else { 1.0 };
-        Self {
-            range: 0.0..end,
-            ticks: linear_ticks(end, 6),
-            scale: Scale::Linear,
-        }
+        Self { range: 0.0..end, ticks: linear_ticks(end, 6), scale: Scale::Linear }
     }
 
     /// Whole decades that hold every reading above 0; `None` when there is none.
@@ -229,11 +222,7 @@ impl Axis {
         let first = powers.min.floor() as i32;
         let last = (powers.max.ceil() as i32).max(first + 1);
         let ticks: Vec<f64> = (first..=last).map(|power| 10_f64.powi(power)).collect();
-        Some(Self {
-            range: ticks[0]..ticks[ticks.len() - 1],
-            ticks,
-            scale: Scale::Log,
-        })
+        Some(Self { range: ticks[0]..ticks[ticks.len() - 1], ticks, scale: Scale::Log })
     }
 
     /// Whether the axis has a place for the value.
@@ -279,22 +268,14 @@ fn linear_ticks(end: f64, count: u32) -> Vec<f64> {
         .into_iter()
         .find(|step| *step >= rough * 0.999)
         .unwrap_or(10.0 * power);
-    (0..)
-        .map(|index| f64::from(index) * step)
-        .take_while(|tick| *tick <= end)
-        .collect()
+    (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= end).collect()
 }
 
 fn draw_line(chart: &mut Chart, series: &Series, axes: &Axes) -> Drawn {
     let style = colour(series.index).stroke_width(5);
-    for run in series
-        .points
-        .split(|(_, reading)| visible(reading, axes).is_none())
-    {
-        let path: Vec<_> = run
-            .iter()
-            .filter_map(|(x, reading)| Some((*x, reading.as_ref()?.spread.median)))
-            .collect();
+    for run in series.points.split(|(_, reading)| visible(reading, axes).is_none()) {
+        let path: Vec<_> =
+            run.iter().filter_map(|(x, reading)| Some((*x, reading.as_ref()?.spread.median))).collect();
         chart.draw_series([PathElement::new(path, style)])?;
     }
     Ok(())
@@ -337,11 +318,7 @@ struct Label {
 
 impl Label {
     fn new(text: &str, index: Option<usize>, y: i32) -> Self {
-        Self {
-            text: shorten(text),
-            index,
-            y,
-        }
+        Self { text: shorten(text), index, y }
     }
 
     fn of(series: &Series, chart: &Chart, axes: &Axes) -> Option<Self> {
@@ -359,13 +336,7 @@ impl Label {
                 &(EmptyElement::at((right_end + 22, self.y)) + Polygon::new(outline, colour(index).filled())),
             )?;
         }
-        root.draw(&text(
-            &self.text,
-            (right_end + 38, self.y),
-            HPos::Left,
-            VPos::Center,
-            colour_of_text,
-        ))
+        root.draw(&text(&self.text, (right_end + 38, self.y), HPos::Left, VPos::Center, colour_of_text))
     }
 }
 
@@ -420,12 +391,10 @@ fn closed(mut outline: Vec<(i32, i32)>) -> Vec<(i32, i32)> {
 /// A series' marker alone, for legends and tables: an `<svg>` element of the height of the text.
 pub(crate) fn swatch(index: usize) -> String {
     let RGBColor(red, green, blue) = colour(index);
-    let points = marker(index, 11)
-        .iter()
-        .fold(String::new(), |mut points, (x, y)| {
-            write!(points, "{x},{y} ").expect("writing to a string cannot fail");
-            points
-        });
+    let points = marker(index, 11).iter().fold(String::new(), |mut points, (x, y)| {
+        write!(points, "{x},{y} ").expect("writing to a string cannot fail");
+        points
+    });
     format!(
         "<svg class=\"swatch\" viewBox=\"-15 -15 30 30\" aria-hidden=\"true\">\
          <polygon fill=\"#{red:02X}{green:02X}{blue:02X}\" points=\"{}\"/></svg>",
@@ -464,10 +433,7 @@ mod tests {
 
     fn reading(value: f64) -> Option<Reading> {
         let spread = Spread::of([value])?;
-        Some(Reading {
-            spread,
-            is_marked: false,
-        })
+        Some(Reading { spread, is_marked: false })
     }
 
     fn plot<'a>(scale: Scale, points: Vec<(f64, Option<Reading>)>) -> Plot<'a> {
@@ -477,11 +443,7 @@ mod tests {
             y_label: "replies/s",
             scale,
             y_tick: crate::format::tick,
-            series: vec![Series {
-                label: "stock",
-                index: 0,
-                points,
-            }],
+            series: vec![Series { label: "stock", index: 0, points }],
             reference: None,
             moment: None,
         }
@@ -504,9 +466,7 @@ mod tests {
     #[test]
     fn every_colour_has_a_name_in_the_style_sheet() {
         let style = include_str!("style.css");
-        let names = [INK, MUTED, GRID, SURFACE, REFERENCE]
-            .into_iter()
-            .chain((0..COLOURS).map(colour));
+        let names = [INK, MUTED, GRID, SURFACE, REFERENCE].into_iter().chain((0..COLOURS).map(colour));
         for RGBColor(red, green, blue) in names {
             let name = format!("#{red:02X}{green:02X}{blue:02X}");
             assert!(style.contains(&name), "{name}");
@@ -515,9 +475,7 @@ mod tests {
 
     #[test]
     fn plot_uses_no_colour_that_the_themes_do_not_know() {
-        let svg = plot(Scale::Linear, vec![(1.0, reading(1.0)), (2.0, reading(2.0))])
-            .svg()
-            .expect("values");
+        let svg = plot(Scale::Linear, vec![(1.0, reading(1.0)), (2.0, reading(2.0))]).svg().expect("values");
         for (at, _) in svg.match_indices("=\"#") {
             assert!(svg[at + 3..].starts_with("01"), "{}", &svg[at..at + 10]);
         }
@@ -525,15 +483,11 @@ mod tests {
 
     #[test]
     fn missing_value_breaks_the_line() {
-        let svg = plot(
-            Scale::Linear,
-            vec![(1.0, reading(1.0)), (2.0, None), (3.0, reading(2.0))],
-        )
-        .svg()
-        .expect("values");
-        let lines = svg
-            .lines()
-            .filter(|line| line.starts_with("<polyline") && line.contains("stroke-width=\"5\""));
+        let svg = plot(Scale::Linear, vec![(1.0, reading(1.0)), (2.0, None), (3.0, reading(2.0))])
+            .svg()
+            .expect("values");
+        let lines =
+            svg.lines().filter(|line| line.starts_with("<polyline") && line.contains("stroke-width=\"5\""));
         assert_eq!(lines.count(), 2);
     }
 
@@ -549,17 +503,11 @@ mod tests {
 
     #[test]
     fn ticks_are_round_and_within_the_axis() {
-        assert_eq!(
-            linear_ticks(100_000.0, 5),
-            [0.0, 20_000.0, 40_000.0, 60_000.0, 80_000.0, 100_000.0]
-        );
+        assert_eq!(linear_ticks(100_000.0, 5), [0.0, 20_000.0, 40_000.0, 60_000.0, 80_000.0, 100_000.0]);
         for end in [0.3, 1.0, 7.0, 23_450.0] {
             let ticks = linear_ticks(end, 5);
             assert!((3..=7).contains(&ticks.len()), "{end}: {ticks:?}");
-            assert!(
-                ticks.iter().all(|tick| (0.0..=end).contains(tick)),
-                "{end}: {ticks:?}"
-            );
+            assert!(ticks.iter().all(|tick| (0.0..=end).contains(tick)), "{end}: {ticks:?}");
         }
     }
 

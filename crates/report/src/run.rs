@@ -43,19 +43,12 @@ impl Run {
             return Err(ReadError::SecondHeader);
         }
         let header = headers.pop().ok_or(ReadError::NoHeader)?;
-        Ok(Self {
-            header,
-            saturations,
-            cells,
-        })
+        Ok(Self { header, saturations, cells })
     }
 
     /// Names of the servers, in the order of the file.
     pub(crate) fn servers(&self) -> Vec<&str> {
-        let saturated = self
-            .saturations
-            .iter()
-            .map(|saturation| saturation.server.as_str());
+        let saturated = self.saturations.iter().map(|saturation| saturation.server.as_str());
         distinct(saturated.chain(self.cells.iter().map(|cell| cell.server.as_str())))
     }
 
@@ -68,9 +61,7 @@ impl Run {
 
     /// The saturation of a server, when it was found.
     pub(crate) fn saturation(&self, server: &str) -> Option<&Saturation> {
-        self.saturations
-            .iter()
-            .find(|saturation| saturation.server == server)
+        self.saturations.iter().find(|saturation| saturation.server == server)
     }
 
     /// The points of a server, by load, then by policy as in [`Run::policies`].
@@ -158,10 +149,9 @@ impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Parse { line, cause } => write!(f, "read results, line {line}: {cause}"),
-            Self::NoHeader => write!(
-                f,
-                "read results: no header record; is this a results file of `tidegate lab run`?"
-            ),
+            Self::NoHeader => {
+                write!(f, "read results: no header record; is this a results file of `tidegate lab run`?")
+            }
             Self::SecondHeader => write!(f, "read results: two header records; give one run at a time"),
         }
     }
@@ -192,9 +182,7 @@ mod tests {
     #[test]
     fn bad_line_is_named_by_its_number() {
         let text = format!("{}\n\nnot json\n", testing::json_lines(&testing::empty()).trim());
-        let error = Run::from_json_lines(&text)
-            .expect_err("line 3 is not JSON")
-            .to_string();
+        let error = Run::from_json_lines(&text).expect_err("line 3 is not JSON").to_string();
         assert!(error.starts_with("read results, line 3: "), "{error}");
     }
 
@@ -202,10 +190,7 @@ mod tests {
     fn run_has_exactly_one_header() {
         assert!(matches!(Run::from_json_lines(""), Err(ReadError::NoHeader)));
         let twice = testing::json_lines(&testing::empty()).repeat(2);
-        assert!(matches!(
-            Run::from_json_lines(&twice),
-            Err(ReadError::SecondHeader)
-        ));
+        assert!(matches!(Run::from_json_lines(&twice), Err(ReadError::SecondHeader)));
     }
 
     #[test]
@@ -221,12 +206,8 @@ mod tests {
     #[test]
     fn points_hold_every_cell_once() {
         let run = testing::repeated();
-        let points: usize = run
-            .servers()
-            .iter()
-            .flat_map(|server| run.points(server))
-            .map(|point| point.cells.len())
-            .sum();
+        let points: usize =
+            run.servers().iter().flat_map(|server| run.points(server)).map(|point| point.cells.len()).sum();
         assert_eq!(points, run.cells.len());
     }
 }

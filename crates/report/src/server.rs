@@ -89,22 +89,10 @@ fn plots(server: &str, points: &[Point], policies: &Policies, rate: Option<f64>)
         reference: None,
         moment: rate.map(|rate| ("saturation", rate)),
     };
-    let goodput = Plot {
-        reference: ideal,
-        ..line(&GOODPUT, "goodput, replies/s", Scale::Linear, format::tick)
-    };
-    let mean = line(
-        &MEAN,
-        "mean response time (log axis)",
-        Scale::Log,
-        format::millis_tick,
-    );
-    let p99 = line(
-        &P99,
-        "99th percentile response time (log axis)",
-        Scale::Log,
-        format::millis_tick,
-    );
+    let goodput =
+        Plot { reference: ideal, ..line(&GOODPUT, "goodput, replies/s", Scale::Linear, format::tick) };
+    let mean = line(&MEAN, "mean response time (log axis)", Scale::Log, format::millis_tick);
+    let p99 = line(&P99, "99th percentile response time (log axis)", Scale::Log, format::millis_tick);
     let syns = line(&SYNS, "SYNs per attempt", Scale::Linear, format::tick);
     html! {
         (figure("Goodput", server, goodput))
@@ -158,10 +146,7 @@ fn series<'a>(points: &[Point<'a>], policies: &Policies<'a>, metric: &Metric) ->
 }
 
 fn reading(point: &Point, metric: &Metric) -> Option<Reading> {
-    Some(Reading {
-        spread: metric.spread(point, None)?,
-        is_marked: marks::is_marked(point),
-    })
+    Some(Reading { spread: metric.spread(point, None)?, is_marked: marks::is_marked(point) })
 }
 
 /// All that is folded away.
@@ -199,11 +184,7 @@ fn probes(server: &str, saturation: Option<&Saturation>) -> Markup {
     let Some(saturation) = saturation.filter(|saturation| !saturation.probes.is_empty()) else {
         return html! {};
     };
-    let end = saturation
-        .probes
-        .iter()
-        .map(|(offered, _)| *offered)
-        .fold(0.0, f64::max);
+    let end = saturation.probes.iter().map(|(offered, _)| *offered).fold(0.0, f64::max);
     let plot = Plot {
         title: String::new(),
         x_label: OFFERED_AXIS,
@@ -241,17 +222,11 @@ fn probe_series(saturation: &Saturation) -> Series<'static> {
     probes.sort_by(|a, b| a.0.total_cmp(&b.0));
     let reading = |goodput| {
         let spread = Spread::of([goodput])?;
-        Some(Reading {
-            spread,
-            is_marked: false,
-        })
+        Some(Reading { spread, is_marked: false })
     };
     Series {
         label: "stock",
         index: 0,
-        points: probes
-            .into_iter()
-            .map(|(offered, goodput)| (offered, reading(goodput)))
-            .collect(),
+        points: probes.into_iter().map(|(offered, goodput)| (offered, reading(goodput))).collect(),
     }
 }

@@ -58,17 +58,9 @@ mod tests {
 
     #[test]
     fn median_lies_within_the_range() {
-        for values in [
-            vec![3.0],
-            vec![1.0, 2.0],
-            vec![5.0, 1.0, 2.0],
-            vec![4.0, 4.0, 1.0, 9.0],
-        ] {
+        for values in [vec![3.0], vec![1.0, 2.0], vec![5.0, 1.0, 2.0], vec![4.0, 4.0, 1.0, 9.0]] {
             let spread = Spread::of(values.clone()).expect("not empty");
-            assert!(
-                spread.min <= spread.median && spread.median <= spread.max,
-                "{values:?}"
-            );
+            assert!(spread.min <= spread.median && spread.median <= spread.max, "{values:?}");
             assert_eq!(spread.count, values.len());
         }
         assert_eq!(Spread::of([5.0, 1.0, 2.0]).expect("not empty").median, 2.0);
@@ -84,9 +76,6 @@ mod tests {
     fn single_value_shows_no_range() {
         let show = |value: f64| value.to_string();
         assert_eq!(Spread::of([2.0]).expect("one").range(show), None);
-        assert_eq!(
-            Spread::of([2.0, 4.0]).expect("two").range(show).as_deref(),
-            Some("2–4")
-        );
+        assert_eq!(Spread::of([2.0, 4.0]).expect("two").range(show).as_deref(), Some("2–4"));
     }
 }

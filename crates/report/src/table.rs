@@ -17,26 +17,12 @@ const STYLE: TableStyle = TableStyle::new()
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
-const HEADINGS: [&str; 10] = [
-    "load",
-    "policy",
-    "offered/s",
-    "goodput/s",
-    "of peak",
-    "mean",
-    "p99",
-    "refused",
-    "SYNs/att.",
-    "marks",
-];
+const HEADINGS: [&str; 10] =
+    ["load", "policy", "offered/s", "goodput/s", "of peak", "mean", "p99", "refused", "SYNs/att.", "marks"];
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {
-    let servers: Vec<String> = run
-        .servers()
-        .into_iter()
-        .map(|server| server_table(run, server))
-        .collect();
+    let servers: Vec<String> = run.servers().into_iter().map(|server| server_table(run, server)).collect();
     if servers.is_empty() {
         return "No servers were measured.\n".to_owned();
     }
@@ -91,11 +77,7 @@ fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
 }
 
 fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) -> Vec<String> {
-    let load = if is_first {
-        format!("{}×", format::multiple(point.load()))
-    } else {
-        String::new()
-    };
+    let load = if is_first { format!("{}×", format::multiple(point.load())) } else { String::new() };
     let numbers: Vec<String> = footnotes.numbers(point).iter().map(usize::to_string).collect();
     vec![
         load,
@@ -133,18 +115,12 @@ fn wrap(text: &str, indent: &str) -> String {
             }
         }
     }
-    lines
-        .iter()
-        .map(|line| format!("{}\n", line.trim_end()))
-        .collect()
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
 }
 
 fn pieces(word: &str, width: usize) -> Vec<String> {
     let characters: Vec<char> = word.chars().collect();
-    characters
-        .chunks(width)
-        .map(|chunk| chunk.iter().collect())
-        .collect()
+    characters.chunks(width).map(|chunk| chunk.iter().collect()).collect()
 }
 
 #[cfg(test)]
@@ -160,12 +136,7 @@ mod tests {
 
     #[test]
     fn lines_fit_the_terminal() {
-        for run in [
-            testing::demo(),
-            testing::repeated(),
-            testing::hostile(),
-            testing::empty(),
-        ] {
+        for run in [testing::demo(), testing::repeated(), testing::hostile(), testing::empty()] {
             assert_fits(&table(&run));
         }
     }
@@ -175,11 +146,7 @@ mod tests {
         let run = testing::demo();
         let text = table(&run);
         let lines = text.lines().filter(|line| line.contains("rst-syn")).count();
-        assert_eq!(
-            lines,
-            run.cells.iter().filter(|cell| cell.policy == "rst-syn").count(),
-            "{text}"
-        );
+        assert_eq!(lines, run.cells.iter().filter(|cell| cell.policy == "rst-syn").count(), "{text}");
     }
 
     #[test]

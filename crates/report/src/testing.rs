@@ -35,12 +35,8 @@ const BUILT_IN: [Measured; 12] = [
 
 /// A run like the demo's: two servers, three policies, four loads, one marked cell.
 pub(crate) fn demo() -> Run {
-    let built_in = BUILT_IN
-        .iter()
-        .map(|measured| measured_cell("built-in", *measured, 1.0));
-    let nginx = BUILT_IN
-        .iter()
-        .map(|measured| measured_cell("nginx", *measured, 0.7));
+    let built_in = BUILT_IN.iter().map(|measured| measured_cell("built-in", *measured, 1.0));
+    let nginx = BUILT_IN.iter().map(|measured| measured_cell("nginx", *measured, 0.7));
     let mut run = run(built_in.chain(nginx).collect());
     let last = run.cells.last_mut().expect("two servers");
     last.marks = vec!["generator limited: 3.1% of attempts started more than 1 ms late".to_owned()];
@@ -54,10 +50,7 @@ pub(crate) fn repeated() -> Run {
         [1.0, 0.93, 1.05]
             .into_iter()
             .zip(0..)
-            .map(|(factor, repetition)| Cell {
-                repetition,
-                ..measured_cell("built-in", *measured, factor)
-            })
+            .map(|(factor, repetition)| Cell { repetition, ..measured_cell("built-in", *measured, factor) })
     });
     run(cells.collect())
 }
@@ -78,11 +71,7 @@ pub(crate) fn hostile() -> Run {
 
 /// A run that was interrupted before its first measurement.
 pub(crate) fn empty() -> Run {
-    Run {
-        header: header(),
-        saturations: Vec::new(),
-        cells: Vec::new(),
-    }
+    Run { header: header(), saturations: Vec::new(), cells: Vec::new() }
 }
 
 /// A run of these cells, with the saturation of each of their servers.
@@ -98,9 +87,7 @@ pub(crate) fn json_lines(run: &Run) -> String {
     let saturations = run.saturations.iter().cloned().map(Record::Saturation);
     let cells = run.cells.iter().cloned().map(|cell| Record::Cell(Box::new(cell)));
     let records = [header].into_iter().chain(saturations).chain(cells);
-    records
-        .map(|record| serde_json::to_string(&record).expect("finite numbers") + "\n")
-        .collect()
+    records.map(|record| serde_json::to_string(&record).expect("finite numbers") + "\n").collect()
 }
 
 /// A cell without a guard: half of the attempts answered, after 1 ms on average.
@@ -109,12 +96,7 @@ pub(crate) fn cell(server: &str, load: f64, policy: &str) -> Cell {
     Cell {
         crowd,
         server_cpu: cpu(load),
-        crowd_cpu: CpuShares {
-            user: 0.3,
-            system: 0.1,
-            idle: 0.6,
-            ..CpuShares::default()
-        },
+        crowd_cpu: CpuShares { user: 0.3, system: 0.1, idle: 0.6, ..CpuShares::default() },
         ..cell_without_crowd(server, load, policy)
     }
 }
@@ -159,11 +141,8 @@ pub(crate) fn answering(mut cell: Cell, goodput: f64, mean_ms: f64) -> Cell {
 
 fn measured_cell(server: &str, measured: Measured, factor: f64) -> Cell {
     let (policy, load, goodput, mean_ms, syns, refused) = measured;
-    let mut cell = if policy == "rst-syn" {
-        guarded(server, load, policy)
-    } else {
-        cell(server, load, policy)
-    };
+    let mut cell =
+        if policy == "rst-syn" { guarded(server, load, policy) } else { cell(server, load, policy) };
     cell.crowd = crowd(load * RATE, goodput * factor, mean_ms / factor, syns, refused);
     let overflows = (syns - 1.0) * load * RATE * 5.0;
     cell.kernel = counters(&[
@@ -305,17 +284,11 @@ fn header() -> Header {
 }
 
 fn counters(named: &[(&str, u64)]) -> BTreeMap<String, u64> {
-    named
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), *value))
-        .collect()
+    named.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect()
 }
 
 fn pairs(named: &[(&str, &str)]) -> BTreeMap<String, String> {
-    named
-        .iter()
-        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
-        .collect()
+    named.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
 /// Writes the invented runs, to look at pages: `cargo test -p report -- --ignored`, then `--example page`.
@@ -324,12 +297,9 @@ fn pairs(named: &[(&str, &str)]) -> BTreeMap<String, String> {
 fn write_invented_runs() {
     let folder = std::env::temp_dir().join("tidegate-report");
     std::fs::create_dir_all(&folder).expect("temporary folder");
-    for (name, run) in [
-        ("demo", demo()),
-        ("repeated", repeated()),
-        ("hostile", hostile()),
-        ("empty", empty()),
-    ] {
+    for (name, run) in
+        [("demo", demo()), ("repeated", repeated()), ("hostile", hostile()), ("empty", empty())]
+    {
         std::fs::write(folder.join(format!("{name}.jsonl")), json_lines(&run)).expect("temporary file");
     }
 }

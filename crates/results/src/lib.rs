@@ -251,10 +251,6 @@ mod tests {
         histogram.record(1500).expect("auto-resizing");
         let summary = LatencySummary::from_micros(&histogram);
         assert_eq!(summary.count, 1);
-        assert!(
-            (summary.p50 - 1.5).abs() < 0.01,
-            "1500 us is 1.5 ms, got {}",
-            summary.p50
-        );
+        assert!((summary.p50 - 1.5).abs() < 0.01, "1500 us is 1.5 ms, got {}", summary.p50);
     }
 }

@@ -74,13 +74,7 @@ enum Phase {
 
 impl Connection {
     pub(crate) fn new(socket: OwnedFd) -> Self {
-        Self {
-            socket,
-            input: Vec::new(),
-            body_left: 0,
-            unfinished: None,
-            phase: Phase::Open,
-        }
+        Self { socket, input: Vec::new(), body_left: 0, unfinished: None, phase: Phase::Open }
     }
 
     /// Does what can be done without waiting: sends, reads at most once, serves.
@@ -241,19 +235,12 @@ impl AsFd for Connection {
 
 impl Unfinished {
     fn whole(kind: Kind, reply: &Reply) -> Self {
-        Self {
-            kind,
-            sent: 0,
-            end: reply.bytes.len(),
-        }
+        Self { kind, sent: 0, end: reply.bytes.len() }
     }
 }
 
 fn is_transient(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-    )
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
 #[cfg(test)]

@@ -21,9 +21,7 @@ pub(crate) fn burn(amount: Duration) {
 }
 
 fn thread_time() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID)
-        .expect("Linux always has the thread CPU clock")
-        .into()
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("Linux always has the thread CPU clock").into()
 }
 
 #[cfg(test)]

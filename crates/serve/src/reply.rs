@@ -36,10 +36,7 @@ impl Replies {
             Reply::new("200 OK", "", &body),
             Reply::new("200 OK", "Connection: close\r\n", &body),
             Reply::refusal("400 Bad Request", "no HTTP/1 request\n"),
-            Reply::refusal(
-                "431 Request Header Fields Too Large",
-                "request head above 8 KiB\n",
-            ),
+            Reply::refusal("431 Request Header Fields Too Large", "request head above 8 KiB\n"),
             Reply::refusal("501 Not Implemented", "send Content-Length instead\n"),
         ])
     }
@@ -62,10 +59,7 @@ impl Reply {
             "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{fields}\r\n",
             body.len()
         );
-        Self {
-            head_len: head.len(),
-            bytes: [head.as_bytes(), body].concat().into(),
-        }
+        Self { head_len: head.len(), bytes: [head.as_bytes(), body].concat().into() }
     }
 
     fn refusal(status: &str, body: &str) -> Self {

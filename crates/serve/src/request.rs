@@ -68,9 +68,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
 }
 
 fn has_token(value: &[u8], token: &str) -> bool {
-    value
-        .split(|&byte| byte == b',')
-        .any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
+    value.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
 }
 
 /// Digits only: `+5` and `5, 5` are how requests are smuggled past a proxy.
@@ -116,10 +114,7 @@ mod tests {
         let frame = "GET / HTTP/1.1\r\nX: \r\n\r\n".len();
         let padded = |len: usize| format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "a".repeat(len - frame));
         assert_eq!(complete(&padded(MAX_HEAD)).head_len, MAX_HEAD);
-        assert_eq!(
-            parse(padded(MAX_HEAD + 1).as_bytes()),
-            Parsed::Refused(Kind::TooLarge)
-        );
+        assert_eq!(parse(padded(MAX_HEAD + 1).as_bytes()), Parsed::Refused(Kind::TooLarge));
         assert_eq!(
             parse(&padded(MAX_HEAD + 1).as_bytes()[..MAX_HEAD]),
             Parsed::Refused(Kind::TooLarge),
@@ -130,10 +125,7 @@ mod tests {
     #[test]
     fn body_length_must_be_one_plain_number() {
         let with = |fields: &str| parse(format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n").as_bytes());
-        for (fields, len) in [
-            ("Content-Length: 12", 12),
-            ("Content-Length: 7\r\ncontent-length: 7", 7),
-        ] {
+        for (fields, len) in [("Content-Length: 12", 12), ("Content-Length: 7\r\ncontent-length: 7", 7)] {
             match with(fields) {
                 Parsed::Complete(request) => assert_eq!(request.body_len, len, "{fields}"),
                 other => panic!("{fields} is {other:?}"),
@@ -148,19 +140,12 @@ mod tests {
         ] {
             assert_eq!(with(fields), Parsed::Refused(Kind::BadRequest), "{fields}");
         }
-        assert_eq!(
-            with("Transfer-Encoding: chunked"),
-            Parsed::Refused(Kind::NotImplemented)
-        );
+        assert_eq!(with("Transfer-Encoding: chunked"), Parsed::Refused(Kind::NotImplemented));
     }
 
     #[test]
     fn garbage_is_refused_as_malformed() {
-        for bytes in [
-            &b"\x16\x03\x01\x02\x00\x01"[..],
-            b"GET\r\n\r\n",
-            b"GET / HTTP/9.9\r\n\r\n",
-        ] {
+        for bytes in [&b"\x16\x03\x01\x02\x00\x01"[..], b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"] {
             assert_eq!(parse(bytes), Parsed::Refused(Kind::BadRequest), "{bytes:?}");
         }
     }

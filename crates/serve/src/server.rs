@@ -132,9 +132,7 @@ impl Server {
 
         let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(failed("create an epoll"))?;
         let event = EpollEvent::new(EpollFlags::EPOLLIN, token(&listener));
-        epoll
-            .add(&listener, event)
-            .map_err(failed("watch the listener"))?;
+        epoll.add(&listener, event).map_err(failed("watch the listener"))?;
         Ok(Self {
             listener,
             address: socket_addr(&bound).unwrap_or(address),
@@ -224,11 +222,7 @@ impl Server {
             return self.note_room();
         }
         let token = token(&connection);
-        if self
-            .epoll
-            .add(&connection, EpollEvent::new(until.interest(), token))
-            .is_err()
-        {
+        if self.epoll.add(&connection, EpollEvent::new(until.interest(), token)).is_err() {
             // Out of memory or of fs.epoll.max_user_watches: we could not tell when it is ready.
             self.desk.totals.lost += 1;
             return self.note_room();
@@ -243,9 +237,7 @@ impl Server {
     /// Further turns of a connection.
     fn wake(&mut self, token: u64) {
         let place = &mut self.connections[slot(token)];
-        let waiting = place
-            .as_mut()
-            .expect("what is in epoll is in the table, and both end together");
+        let waiting = place.as_mut().expect("what is in epoll is in the table, and both end together");
         let until = waiting.connection.advance(&mut self.desk, &mut self.scratch);
         if until == waiting.until {
             return;
@@ -264,10 +256,7 @@ impl Server {
     /// again at once, for ever; they wait in the accept queue instead, where their number can be seen.
     fn pause(&mut self) -> Result<(), RunError> {
         self.watch_listener(EpollFlags::empty())?;
-        self.paused = Some(Pause {
-            since: Instant::now(),
-            has_room: false,
-        });
+        self.paused = Some(Pause { since: Instant::now(), has_room: false });
         Ok(())
     }
 

@@ -36,12 +36,7 @@ pub(crate) fn accept(listener: &OwnedFd) -> nix::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: null pointers are how accept4 is told that the address is not wanted.
     let socket = Errno::result(unsafe {
-        libc::accept4(
-            listener.as_raw_fd(),
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            flags,
-        )
+        libc::accept4(listener.as_raw_fd(), std::ptr::null_mut(), std::ptr::null_mut(), flags)
     })?;
     // SAFETY: accept4 has just made this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(socket) })
@@ -57,14 +52,8 @@ pub(crate) fn receive(socket: BorrowedFd, buffer: &mut [u8]) -> io::Result<usize
 /// send(2) without SIGPIPE: a client that has gone is an error to count, not a reason to die.
 pub(crate) fn send(socket: BorrowedFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: pointer and length are those of a live slice.
-    let sent = unsafe {
-        libc::send(
-            socket.as_raw_fd(),
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            libc::MSG_NOSIGNAL,
-        )
-    };
+    let sent =
+        unsafe { libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 

@@ -11,20 +11,12 @@ use serve::{Config, Server};
 
 #[test]
 fn server_out_of_descriptors_waits_for_one_and_serves_everybody() {
-    let config = Config {
-        listen: "127.0.0.1:0".parse().expect("an address"),
-        ..Config::default()
-    };
+    let config = Config { listen: "127.0.0.1:0".parse().expect("an address"), ..Config::default() };
     let mut server = Server::bind(&config).expect("bind");
     // The kernel finishes the handshakes; the server, which does not run yet, will have room for four of them.
-    let mut clients: Vec<_> = (0..20)
-        .map(|_| TcpStream::connect(server.local_addr()).expect("connect"))
-        .collect();
-    let highest = clients
-        .iter()
-        .map(|client| client.as_raw_fd())
-        .max()
-        .expect("clients");
+    let mut clients: Vec<_> =
+        (0..20).map(|_| TcpStream::connect(server.local_addr()).expect("connect")).collect();
+    let highest = clients.iter().map(|client| client.as_raw_fd()).max().expect("clients");
     let limit = u64::try_from(highest).expect("a descriptor") + 1 + 4;
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("read the limit");
     setrlimit(Resource::RLIMIT_NOFILE, limit, hard).expect("lower the limit");
@@ -42,10 +34,7 @@ fn server_out_of_descriptors_waits_for_one_and_serves_everybody() {
             assert_eq!(&status, b"HTTP/1.1 200 OK");
         }
         stop.store(true, Ordering::Relaxed);
-        running
-            .join()
-            .expect("the server does not panic")
-            .expect("and does not fail")
+        running.join().expect("the server does not panic").expect("and does not fail")
     });
     assert_eq!((totals.accepted, totals.requests), (20, 20));
     assert!(totals.accept_failures > 0, "the limit was met: {totals:?}");

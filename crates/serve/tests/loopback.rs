@@ -55,11 +55,7 @@ fn connection_stays_open_between_requests() {
             assert!(read_reply(&mut client).starts_with(b"HTTP/1.1 200 OK"));
         }
         client.shutdown(Shutdown::Write).expect("half-close");
-        assert_eq!(
-            read_all(&mut client),
-            b"",
-            "the server closes when the client does"
-        );
+        assert_eq!(read_all(&mut client), b"", "the server closes when the client does");
     });
     assert_eq!((totals.accepted, totals.requests, totals.errors()), (1, 3, 0));
 }
@@ -84,11 +80,7 @@ fn half_closed_client_still_gets_its_reply() {
 
 #[test]
 fn request_body_is_skipped_and_the_next_request_served() {
-    let post = [
-        b"POST / HTTP/1.1\r\nContent-Length: 20000\r\n\r\n".to_vec(),
-        vec![b'G'; 20_000],
-    ]
-    .concat();
+    let post = [b"POST / HTTP/1.1\r\nContent-Length: 20000\r\n\r\n".to_vec(), vec![b'G'; 20_000]].concat();
     let totals = with_server(&config(), |address| {
         let replies = exchange(address, &[&post, GET_CLOSE].concat());
         assert_eq!(count(&replies, b"HTTP/1.1 200 OK"), 2);
@@ -110,10 +102,7 @@ fn head_request_gets_the_head_alone() {
 #[test]
 fn slow_reader_gets_a_large_reply_whole_while_others_are_served() {
     let reply_bytes = 32 << 20;
-    let config = Config {
-        reply_bytes,
-        ..config()
-    };
+    let config = Config { reply_bytes, ..config() };
     let totals = with_server(&config, |address| {
         let mut slow = connect(address);
         slow.write_all(&[GET, GET_CLOSE].concat()).expect("send");
@@ -124,11 +113,7 @@ fn slow_reader_gets_a_large_reply_whole_while_others_are_served() {
         let rest = read_all(&mut slow);
         let first = start.iter().chain(&rest);
         let lines = first.filter(|&&byte| byte == b'\r').count();
-        assert_eq!(
-            lines,
-            4 + 5,
-            "two heads, the second with Connection: close, and nothing else"
-        );
+        assert_eq!(lines, 4 + 5, "two heads, the second with Connection: close, and nothing else");
         assert!(start.len() + rest.len() > 2 * reply_bytes);
     });
     assert_eq!((totals.requests, totals.errors()), (3, 0));
@@ -136,10 +121,7 @@ fn slow_reader_gets_a_large_reply_whole_while_others_are_served() {
 
 #[test]
 fn reply_of_100_kb_is_written_in_pieces_to_a_reader_of_pieces() {
-    let config = Config {
-        reply_bytes: 100_000,
-        ..config()
-    };
+    let config = Config { reply_bytes: 100_000, ..config() };
     with_server(&config, |address| {
         let mut client = connect(address);
         client.write_all(GET_CLOSE).expect("send");
@@ -181,10 +163,7 @@ fn head_above_8_kib_gets_431() {
 #[test]
 fn chunked_request_gets_501() {
     with_server(&config(), |address| {
-        let reply = exchange(
-            address,
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        );
+        let reply = exchange(address, b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
         assert!(reply.starts_with(b"HTTP/1.1 501 "));
     });
 }
@@ -213,20 +192,13 @@ fn two_hundred_connections_are_served_at_once_in_both_accept_modes() {
                 assert!(read_reply(client).starts_with(b"HTTP/1.1 200 OK"));
             }
         });
-        assert_eq!(
-            (totals.accepted, totals.requests, totals.errors()),
-            (200, 200, 0),
-            "{accept:?}"
-        );
+        assert_eq!((totals.accepted, totals.requests, totals.errors()), (200, 200, 0), "{accept:?}");
     }
 }
 
 #[test]
 fn cpu_time_does_not_change_the_reply() {
-    let config = Config {
-        cpu_time: Duration::from_micros(300),
-        ..config()
-    };
+    let config = Config { cpu_time: Duration::from_micros(300), ..config() };
     let totals = with_server(&config, |address| {
         assert_eq!(split(&exchange(address, GET_CLOSE)).1.len(), 512);
     });
@@ -240,10 +212,7 @@ fn backlog_is_what_the_kernel_has() {
         let server = Server::bind(&Config { backlog, ..config() }).expect("bind");
         assert_eq!(server.backlog(), backlog);
     }
-    let most = Config {
-        backlog: u32::MAX,
-        ..config()
-    };
+    let most = Config { backlog: u32::MAX, ..config() };
     let somaxconn = std::fs::read_to_string("/proc/sys/net/core/somaxconn").expect("read the sysctl");
     let server = Server::bind(&most).expect("bind");
     assert_eq!(server.backlog().to_string(), somaxconn.trim());
@@ -257,10 +226,7 @@ fn address_in_use_is_named_with_a_way_out() {
         Err(error @ BindError::InUse(_)) => {
             let message = error.to_string();
             assert!(message.contains(&listen.to_string()), "{message}");
-            assert!(
-                message.contains(&format!("sport = :{}", listen.port())),
-                "{message}"
-            );
+            assert!(message.contains(&format!("sport = :{}", listen.port())), "{message}");
         }
         other => panic!("{:?}", other.map(|server| server.local_addr())),
     }
@@ -300,18 +266,11 @@ fn server_stops_with_connections_open() {
     assert_eq!(totals.requests, 1);
     let mut byte = [0];
     let end = client.expect("connected").read(&mut byte);
-    assert!(
-        matches!(end, Ok(0)),
-        "the server is gone and so is the connection: {end:?}"
-    );
+    assert!(matches!(end, Ok(0)), "the server is gone and so is the connection: {end:?}");
 }
 
 fn config() -> Config {
-    Config {
-        listen: "127.0.0.1:0".parse().expect("an address"),
-        backlog: 256,
-        ..Config::default()
-    }
+    Config { listen: "127.0.0.1:0".parse().expect("an address"), backlog: 256, ..Config::default() }
 }
 
 fn with_server(config: &Config, client: impl FnOnce(SocketAddr)) -> Totals {
@@ -369,9 +328,7 @@ fn read_reply(client: &mut TcpStream) -> Vec<u8> {
         bytes.push(byte[0]);
     }
     let head = String::from_utf8(bytes.clone()).expect("an ASCII head");
-    let len = head
-        .lines()
-        .find_map(|line| line.strip_prefix("Content-Length: "));
+    let len = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
     let mut body = vec![0; len.expect("a length").parse().expect("a number")];
     client.read_exact(&mut body).expect("body of the reply");
     bytes.extend(body);
@@ -379,20 +336,10 @@ fn read_reply(client: &mut TcpStream) -> Vec<u8> {
 }
 
 fn split(reply: &[u8]) -> (&str, &[u8]) {
-    let end = reply
-        .windows(4)
-        .position(|window| window == b"\r\n\r\n")
-        .expect("an empty line")
-        + 4;
-    (
-        str::from_utf8(&reply[..end]).expect("an ASCII head"),
-        &reply[end..],
-    )
+    let end = reply.windows(4).position(|window| window == b"\r\n\r\n").expect("an empty line") + 4;
+    (str::from_utf8(&reply[..end]).expect("an ASCII head"), &reply[end..])
 }
 
 fn count(bytes: &[u8], pattern: &[u8]) -> usize {
-    bytes
-        .windows(pattern.len())
-        .filter(|window| *window == pattern)
-        .count()
+    bytes.windows(pattern.len()).filter(|window| *window == pattern).count()
 }

@@ -146,20 +146,12 @@ impl Connection {
         loop {
             let offset = (self.snd_nxt - (self.iss + 1)) as usize;
             let room = window.saturating_sub(self.snd_nxt - self.snd_una) as usize;
-            let len = stream
-                .len()
-                .saturating_sub(offset)
-                .min(room)
-                .min(usize::from(self.peer_mss));
+            let len = stream.len().saturating_sub(offset).min(room).min(usize::from(self.peer_mss));
             if len == 0 {
                 return;
             }
             let payload = &stream[offset..offset + len];
-            let flags = if offset + len == stream.len() {
-                Flags::ACK | Flags::PSH
-            } else {
-                Flags::ACK
-            };
+            let flags = if offset + len == stream.len() { Flags::ACK | Flags::PSH } else { Flags::ACK };
             self.send(stack, flags, payload, send);
             self.arm_retransmission(stack, now);
         }
@@ -229,14 +221,7 @@ impl Connection {
     }
 
     fn segment<'a>(&self, stack: &Stack, flags: Flags, payload: &'a [u8]) -> Segment<'a> {
-        Segment {
-            seq: self.snd_nxt,
-            ack: self.rcv_nxt,
-            flags,
-            window: stack.window,
-            mss: None,
-            payload,
-        }
+        Segment { seq: self.snd_nxt, ack: self.rcv_nxt, flags, window: stack.window, mss: None, payload }
     }
 
     pub(crate) fn end(&mut self) {

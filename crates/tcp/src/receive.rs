@@ -186,19 +186,12 @@ impl Connection {
             return Heard::only(Change::Closed);
         }
         self.rcv_nxt += segment.len();
-        let change = if segment.flags.has(Flags::FIN) {
-            self.on_fin()
-        } else {
-            acknowledged
-        };
+        let change = if segment.flags.has(Flags::FIN) { self.on_fin() } else { acknowledged };
         self.acknowledge(stack, segment, now, send);
         if self.state == State::Closed {
             self.end();
         }
-        Heard {
-            data: segment.payload,
-            change,
-        }
+        Heard { data: segment.payload, change }
     }
 
     fn on_fin(&mut self) -> Change {
@@ -245,12 +238,5 @@ pub fn reset_for(segment: &Segment<'_>) -> Option<Segment<'static>> {
     } else {
         (SeqNumber(0), segment.seq + segment.len(), Flags::RST | Flags::ACK)
     };
-    Some(Segment {
-        seq,
-        ack,
-        flags,
-        window: 0,
-        mss: None,
-        payload: &[],
-    })
+    Some(Segment { seq, ack, flags, window: 0, mss: None, payload: &[] })
 }

@@ -21,11 +21,7 @@ pub(crate) struct RoundTrip {
 
 impl RoundTrip {
     pub(crate) fn begin(now: Nanos) -> Self {
-        Self {
-            timed_at: now,
-            smoothed_us: 0,
-            variation_us: 0,
-        }
+        Self { timed_at: now, smoothed_us: 0, variation_us: 0 }
     }
 
     /// Starts timing, unless a segment is being timed already.
@@ -42,9 +38,7 @@ impl RoundTrip {
         if self.timed_at == Nanos::MAX {
             return;
         }
-        let sample = u32::try_from(now.since(self.timed_at).as_micros())
-            .unwrap_or(u32::MAX)
-            .max(1);
+        let sample = u32::try_from(now.since(self.timed_at).as_micros()).unwrap_or(u32::MAX).max(1);
         self.timed_at = Nanos::MAX;
         if self.smoothed_us == 0 {
             (self.smoothed_us, self.variation_us) = (sample, sample / 2);
@@ -117,22 +111,8 @@ impl Connection {
         let closing = matches!(self.state, State::FinWait1 | State::Closing | State::LastAck);
         self.snd_nxt = self.snd_una;
         let payload = &rest[..rest.len().min(usize::from(self.peer_mss))];
-        let flags = if closing && payload.len() == rest.len() {
-            Flags::ACK | Flags::FIN
-        } else {
-            Flags::ACK
-        };
-        self.send(
-            stack,
-            flags
-                | if payload.is_empty() {
-                    Flags::ACK
-                } else {
-                    Flags::PSH
-                },
-            payload,
-            send,
-        );
+        let flags = if closing && payload.len() == rest.len() { Flags::ACK | Flags::FIN } else { Flags::ACK };
+        self.send(stack, flags | if payload.is_empty() { Flags::ACK } else { Flags::PSH }, payload, send);
         self.arm_retransmission(stack, now);
         Change::None
     }

@@ -29,7 +29,8 @@ impl Script {
     /// The SYN is out at time zero.
     fn connecting() -> Self {
         let mut out = Vec::new();
-        let connection = Connection::connect(&LINUX, ISS, Nanos::ZERO, &mut |segment| out.push(show(segment)));
+        let connection =
+            Connection::connect(&LINUX, ISS, Nanos::ZERO, &mut |segment| out.push(show(segment)));
         assert_eq!(out, ["[S] 0:0"]);
         Self { connection, now: Nanos::ZERO, out: Vec::new() }
     }
@@ -57,7 +58,8 @@ impl Script {
         let seq = SeqNumber(PEER) + seq;
         let segment = Segment { seq, ack: ISS + ack, flags, window: 65_535, mss: Some(1460), payload };
         let out = &mut self.out;
-        let heard = self.connection.on_segment(&LINUX, &segment, self.now, &mut |segment| out.push(show(segment)));
+        let heard =
+            self.connection.on_segment(&LINUX, &segment, self.now, &mut |segment| out.push(show(segment)));
         (heard.change, heard.data.len())
     }
 
@@ -99,7 +101,11 @@ fn show(segment: &Segment<'_>) -> String {
     // A reset for a segment without an ACK has sequence number 0, not a relative one.
     let seq = if segment.seq == SeqNumber(0) { 0 } else { segment.seq - ISS };
     let end = seq + segment.payload.len() as u32;
-    let ack = if segment.flags.has(ACK) { format!(" ack {}", segment.ack - SeqNumber(PEER)) } else { String::new() };
+    let ack = if segment.flags.has(ACK) {
+        format!(" ack {}", segment.ack - SeqNumber(PEER))
+    } else {
+        String::new()
+    };
     format!("{:?} {seq}:{end}{ack}", segment.flags)
 }
 
@@ -261,7 +267,8 @@ fn arbitrary_segments_never_panic_and_never_leave_a_connection_stuck() {
                 script.close(if random.random() { Close::Fin } else { Close::Reset });
             }
             script.run(script.now);
-            let waits = matches!(script.connection.state(), State::Established | State::CloseWait | State::Closed);
+            let waits =
+                matches!(script.connection.state(), State::Established | State::CloseWait | State::Closed);
             let has_timer = script.connection.deadline() != Nanos::MAX;
             assert!(waits || has_timer, "{} without a timer", script.connection.state());
             assert!(script.connection.state() != State::Closed || !has_timer, "a timer after the end");

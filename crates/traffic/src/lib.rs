@@ -35,16 +35,8 @@ impl Schedule {
     ///
     /// When `rate` is not a positive number.
     pub fn new(arrivals: Arrivals, rate: f64, seed: u64) -> Self {
-        assert!(
-            rate > 0.0 && rate.is_finite(),
-            "a rate of {rate} per second has no schedule"
-        );
-        Self {
-            arrivals,
-            gap_ns: 1e9 / rate,
-            next_ns: 0.0,
-            random: Pcg64Mcg::seed_from_u64(seed),
-        }
+        assert!(rate > 0.0 && rate.is_finite(), "a rate of {rate} per second has no schedule");
+        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random: Pcg64Mcg::seed_from_u64(seed) }
     }
 
     /// Intended start of the attempt that comes next.
@@ -88,10 +80,8 @@ mod tests {
     #[test]
     fn poisson_gaps_have_the_mean_and_the_variance_of_an_exponential() {
         let starts = starts(Arrivals::Poisson, 1, 300_001);
-        let gaps: Vec<f64> = starts
-            .windows(2)
-            .map(|pair| (pair[1] - pair[0]).as_secs_f64() * 3000.0)
-            .collect();
+        let gaps: Vec<f64> =
+            starts.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64() * 3000.0).collect();
         let count = gaps.len() as f64;
         let mean = gaps.iter().sum::<f64>() / count;
         let variance = gaps.iter().map(|gap| (gap - mean).powi(2)).sum::<f64>() / count;
@@ -101,13 +91,7 @@ mod tests {
 
     #[test]
     fn same_seed_gives_the_same_crowd_and_another_seed_another() {
-        assert_eq!(
-            starts(Arrivals::Poisson, 7, 100),
-            starts(Arrivals::Poisson, 7, 100)
-        );
-        assert_ne!(
-            starts(Arrivals::Poisson, 7, 100),
-            starts(Arrivals::Poisson, 8, 100)
-        );
+        assert_eq!(starts(Arrivals::Poisson, 7, 100), starts(Arrivals::Poisson, 7, 100));
+        assert_ne!(starts(Arrivals::Poisson, 7, 100), starts(Arrivals::Poisson, 8, 100));
     }
 }

@@ -113,9 +113,6 @@ mod tests {
     #[test]
     fn time_since_a_later_moment_is_zero() {
         assert_eq!(Nanos(1).since(Nanos(2)), Nanos::ZERO);
-        assert_eq!(
-            Nanos::from_millis(3).since(Nanos::from_millis(1)),
-            Nanos::from_micros(2000)
-        );
+        assert_eq!(Nanos::from_millis(3).since(Nanos::from_millis(1)), Nanos::from_micros(2000));
     }
 }

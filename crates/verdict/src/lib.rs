@@ -47,13 +47,9 @@ pub struct Policy {
 
 impl Policy {
     /// The stock kernel.
-    pub const DEFAULT: Self = Self {
-        syn_when_accept_full: Verdict::Admit,
-    };
+    pub const DEFAULT: Self = Self { syn_when_accept_full: Verdict::Admit };
     /// RST to a SYN that the kernel would drop because the accept queue is full.
-    pub const RST_SYN: Self = Self {
-        syn_when_accept_full: Verdict::Reset,
-    };
+    pub const RST_SYN: Self = Self { syn_when_accept_full: Verdict::Reset };
     /// Every policy that has a name, as in DESIGN.md.
     pub const NAMED: [(&'static str, Self); 2] = [("default", Self::DEFAULT), ("rst-syn", Self::RST_SYN)];
 

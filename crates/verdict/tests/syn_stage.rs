@@ -16,10 +16,7 @@ fn syn_stage_decides_as_the_table_says() {
 fn syn_queue_length_never_changes_the_answer() {
     for case in cases::SYN_STAGE {
         for syn_qlen in [0, 1, case.load.syn_limit, u32::MAX] {
-            let load = verdict::ListenerLoad {
-                syn_qlen,
-                ..case.load
-            };
+            let load = verdict::ListenerLoad { syn_qlen, ..case.load };
             assert_eq!(
                 case.policy.admit_syn(&load, Nanos(case.now_ns)),
                 case.verdict,

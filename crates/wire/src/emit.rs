@@ -96,11 +96,7 @@ fn write_tcp(tcp: &mut [u8], tuple: &FourTuple, segment: &Segment<'_>) {
     header[0..2].copy_from_slice(&tuple.src.port().to_be_bytes());
     header[2..4].copy_from_slice(&tuple.dst.port().to_be_bytes());
     header[4..8].copy_from_slice(&segment.seq.0.to_be_bytes());
-    let ack = if segment.flags.has(Flags::ACK) {
-        segment.ack.0
-    } else {
-        0
-    };
+    let ack = if segment.flags.has(Flags::ACK) { segment.ack.0 } else { 0 };
     header[8..12].copy_from_slice(&ack.to_be_bytes());
     header[12] = ((header_len / 4) as u8) << 4;
     header[13] = segment.flags.0;
@@ -122,10 +118,7 @@ fn tcp_len(segment: &Segment<'_>) -> usize {
 fn sum(bytes: &[u8]) -> u64 {
     let words = bytes.chunks_exact(2);
     let odd = words.remainder().first().map_or(0, |&byte| u64::from(byte) << 8);
-    words
-        .map(|word| u64::from(u16::from_be_bytes([word[0], word[1]])))
-        .sum::<u64>()
-        + odd
+    words.map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>() + odd
 }
 
 fn fold(mut sum: u64) -> u16 {
@@ -142,28 +135,15 @@ mod tests {
     use super::*;
     use crate::{ParseError, SeqNumber, parse};
 
-    const ETHERNET_ADDRESSES: Ethernet = Ethernet {
-        src: [2, 0, 0, 0, 0, 1],
-        dst: [2, 0, 0, 0, 0, 2],
-    };
+    const ETHERNET_ADDRESSES: Ethernet = Ethernet { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] };
 
     fn tuple(src: &str, dst: &str) -> FourTuple {
-        FourTuple {
-            src: src.parse().expect("valid"),
-            dst: dst.parse().expect("valid"),
-        }
+        FourTuple { src: src.parse().expect("valid"), dst: dst.parse().expect("valid") }
     }
 
     fn segment(payload: &[u8]) -> Segment<'_> {
         let flags = Flags::SYN | Flags::ACK;
-        Segment {
-            seq: SeqNumber(7),
-            ack: SeqNumber(9),
-            flags,
-            window: 512,
-            mss: Some(1460),
-            payload,
-        }
+        Segment { seq: SeqNumber(7), ack: SeqNumber(9), flags, window: 512, mss: Some(1460), payload }
     }
 
     fn frame(tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
@@ -174,10 +154,7 @@ mod tests {
 
     #[test]
     fn emitted_frames_parse_back_and_their_checksums_hold() {
-        for tuple in [
-            tuple("10.0.0.1:1000", "10.0.0.2:80"),
-            tuple("[fd00::1]:1000", "[fd00::2]:80"),
-        ] {
+        for tuple in [tuple("10.0.0.1:1000", "10.0.0.2:80"), tuple("[fd00::1]:1000", "[fd00::2]:80")] {
             for payload in [&b""[..], b"odd", b"even"] {
                 let frame = frame(&tuple, payload);
                 assert_eq!(parse(&frame), Ok((tuple, segment(payload))));
@@ -189,9 +166,7 @@ mod tests {
     /// Against an implementation that is not ours.
     fn assert_checksums(frame: &[u8]) {
         let headers = PacketHeaders::from_ethernet_slice(frame).expect("a well-formed frame");
-        let Some(TransportHeader::Tcp(tcp)) = headers.transport else {
-            panic!("not TCP")
-        };
+        let Some(TransportHeader::Tcp(tcp)) = headers.transport else { panic!("not TCP") };
         let payload = headers.payload.slice();
         let expected = match headers.net.expect("an IP packet") {
             etherparse::NetHeaders::Ipv4(ip, _) => {
@@ -208,10 +183,7 @@ mod tests {
 
     #[test]
     fn every_truncation_is_an_error_and_never_a_panic() {
-        for tuple in [
-            tuple("10.0.0.1:1000", "10.0.0.2:80"),
-            tuple("[fd00::1]:1000", "[fd00::2]:80"),
-        ] {
+        for tuple in [tuple("10.0.0.1:1000", "10.0.0.2:80"), tuple("[fd00::1]:1000", "[fd00::2]:80")] {
             let frame = frame(&tuple, b"data");
             for len in 0..frame.len() {
                 assert!(parse(&frame[..len]).is_err(), "{len} bytes of {}", frame.len());

@@ -34,10 +34,7 @@ pub fn parse(frame: &[u8]) -> Result<(FourTuple, Segment<'_>), ParseError> {
         return Err(ParseError::NotIp);
     };
     let (src_port, dst_port, segment) = segment(tcp)?;
-    let tuple = FourTuple {
-        src: SocketAddr::new(src, src_port),
-        dst: SocketAddr::new(dst, dst_port),
-    };
+    let tuple = FourTuple { src: SocketAddr::new(src, src_port), dst: SocketAddr::new(dst, dst_port) };
     Ok((tuple, segment))
 }
 
@@ -73,9 +70,7 @@ fn ipv6(packet: &[u8]) -> Result<(IpAddr, IpAddr, &[u8]), ParseError> {
         return Err(ParseError::NotTcp);
     }
     let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
-    let tcp = packet
-        .get(IPV6..IPV6 + payload_len)
-        .ok_or(ParseError::Truncated)?;
+    let tcp = packet.get(IPV6..IPV6 + payload_len).ok_or(ParseError::Truncated)?;
     let address = |at: usize| -> Ipv6Addr {
         let bytes: [u8; 16] = header[at..at + 16].try_into().expect("the header has 40 bytes");
         bytes.into()

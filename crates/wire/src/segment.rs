@@ -87,18 +87,10 @@ impl BitOr for Flags {
 /// Letters as in tcpdump: `[S.]`, `[R]`.
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let letters = [
-            (Self::FIN, 'F'),
-            (Self::SYN, 'S'),
-            (Self::RST, 'R'),
-            (Self::PSH, 'P'),
-            (Self::ACK, '.'),
-        ];
-        let set: String = letters
-            .iter()
-            .filter(|(bit, _)| self.has(*bit))
-            .map(|(_, letter)| letter)
-            .collect();
+        let letters =
+            [(Self::FIN, 'F'), (Self::SYN, 'S'), (Self::RST, 'R'), (Self::PSH, 'P'), (Self::ACK, '.')];
+        let set: String =
+            letters.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, letter)| letter).collect();
         write!(f, "[{set}]")
     }
 }

@@ -48,10 +48,7 @@ fn main() -> Result<()> {
     ] {
         for window in WINDOWS {
             let result = measure(crowd, echo, receive, window).unwrap_or_else(|error| format!("{error:#}"));
-            println!(
-                "crowd {crowd:?}, echo {}, {receive:?}, {window} open: {result}",
-                echo.name()
-            );
+            println!("crowd {crowd:?}, echo {}, {receive:?}, {window} open: {result}", echo.name());
         }
     }
     for mode in [Mode::Generic, Mode::Native] {
@@ -101,10 +98,7 @@ fn config(end: &VethEnd, mode: Mode, rx_frames: u32, server: [u8; 4]) -> Config 
         mode,
         rx_frames,
         tx_frames: 4096,
-        steer: Steer {
-            server: (server, 80).into(),
-            clients: ([10, 1, 0, 0].into(), 16),
-        },
+        steer: Steer { server: (server, 80).into(), clients: ([10, 1, 0, 0].into(), 16) },
     }
 }
 
@@ -230,12 +224,7 @@ impl Engine {
 
     fn start_one(&mut self, tx: &mut Tx) -> bool {
         let number = self.started as u32;
-        let client = [
-            (number >> 24) as u8 | 1,
-            number as u8,
-            (number >> 8) as u8,
-            (number >> 16) as u8,
-        ];
+        let client = [(number >> 24) as u8 | 1, number as u8, (number >> 8) as u8, (number >> 16) as u8];
         if !tx.transmit(|buffer| write(buffer, &self.syn, client, 0)) {
             return false;
         }
@@ -247,12 +236,7 @@ impl Engine {
         let (request, reset, done) = (&self.request, &self.reset, &mut self.done);
         rx.receive(64, |frame| {
             let is_syn_ack = frame[TCP_AT + 13] & 2 != 0;
-            let client = [
-                frame[TCP_AT + 2],
-                frame[TCP_AT + 3],
-                frame[IP_AT + 18],
-                frame[IP_AT + 19],
-            ];
+            let client = [frame[TCP_AT + 2], frame[TCP_AT + 3], frame[IP_AT + 18], frame[IP_AT + 19]];
             let mut seq = [0; 4];
             seq.copy_from_slice(&frame[TCP_AT + 4..TCP_AT + 8]);
             let ack = u32::from_be_bytes(seq).wrapping_add(1);

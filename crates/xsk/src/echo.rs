@@ -17,12 +17,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use crate::Error;
 use crate::program::sum_per_cpu;
 
-#[allow(
-    missing_docs,
-    unused_qualifications,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
+#[allow(missing_docs, unused_qualifications, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/echo.skel.rs"));
 }
@@ -58,22 +53,14 @@ impl Echo {
     ///
     /// [`Error::Load`] and [`Error::Echo`].
     pub fn attach(ifindex: u32, port: u16, hook: Hook) -> Result<Self, Error> {
-        let load_error = |source| Error::Load {
-            program: "echo.bpf.c",
-            source,
-        };
+        let load_error = |error| Error::Load { program: "echo.bpf.c", error };
         let mut storage = MaybeUninit::uninit();
-        let mut skeleton = skeleton::EchoSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(load_error)?;
+        let mut skeleton = skeleton::EchoSkelBuilder::default().open(&mut storage).map_err(load_error)?;
         let rodata = skeleton.maps.rodata_data.as_mut();
         rodata.expect("the program has constants").port = port.to_be();
         let skeleton = skeleton.load().map_err(load_error)?;
         let link = Link::attach(skeleton.progs.echo.as_fd(), ifindex, hook).map_err(Error::Echo)?;
-        Ok(Self {
-            counters: MapHandle::try_from(&skeleton.maps.counters).map_err(Error::Map)?,
-            _link: link,
-        })
+        Ok(Self { counters: MapHandle::try_from(&skeleton.maps.counters).map_err(Error::Map)?, _link: link })
     }
 
     /// Counters since the responder was attached.
@@ -83,12 +70,6 @@ impl Echo {
     /// What bpf(2) says.
     pub fn counters(&self) -> io::Result<Counters> {
         let [syns, requests, fins, silent, failed] = sum_per_cpu(&self.counters).map_err(io::Error::other)?;
-        Ok(Counters {
-            syns,
-            requests,
-            fins,
-            silent,
-            failed,
-        })
+        Ok(Counters { syns, requests, fins, silent, failed })
     }
 }

@@ -29,39 +29,39 @@ pub enum Error {
         frames: u32,
     },
     /// The kernel refused a program, or the caller may not load any.
-    #[error("load kernel/{program}: {source}; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF")]
+    #[error("load kernel/{program}: {error}; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF")]
     Load {
         /// Source file of the program.
         program: &'static str,
         /// What libbpf said.
-        source: libbpf_rs::Error,
+        error: libbpf_rs::Error,
     },
     /// No AF_XDP here, or not for the caller.
     #[error("open an AF_XDP socket: {0}; this needs CAP_NET_RAW and a kernel with CONFIG_XDP_SOCKETS")]
     Open(io::Error),
     /// The memory for the frames could not be had or locked.
     #[error(
-        "register {bytes} bytes for frames: {source}; raise the locked memory limit (`ulimit -l`), run with CAP_IPC_LOCK, or ask \
+        "register {bytes} bytes for frames: {error}; raise the locked memory limit (`ulimit -l`), run with CAP_IPC_LOCK, or ask \
          for fewer frames"
     )]
     Memory {
         /// Size asked for, bytes.
         bytes: usize,
         /// What the kernel said.
-        source: io::Error,
+        error: io::Error,
     },
     /// A ring could not be made or mapped.
     #[error("make the AF_XDP rings: {0}")]
     Rings(io::Error),
     /// There is no such interface in this network namespace.
     #[error(
-        "read the MTU of interface {interface}: {source}; `ip link` lists the interfaces of this network namespace"
+        "read the MTU of interface {interface}: {error}; `ip link` lists the interfaces of this network namespace"
     )]
     Interface {
         /// Name asked for.
         interface: String,
         /// What the kernel said.
-        source: io::Error,
+        error: io::Error,
     },
     /// Full-size frames would not fit into a buffer and be lost.
     #[error(
@@ -84,24 +84,24 @@ pub enum Error {
     },
     /// The interface has no queue 0, is gone, or its driver cannot.
     #[error(
-        "bind to queue 0 of interface {interface}: {source}; is it up, and has it receive and transmit queues?"
+        "bind to queue 0 of interface {interface}: {error}; is it up, and has it receive and transmit queues?"
     )]
     Bind {
         /// Interface name.
         interface: String,
         /// What the kernel said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The steering program could not be attached; another program may be.
     #[error(
-        "attach steer to interface {interface}: {source}; see `ip link show {interface}` for a program that is in the way, or use \
+        "attach steer to interface {interface}: {error}; see `ip link show {interface}` for a program that is in the way, or use \
          the generic mode if the driver has no XDP"
     )]
     Attach {
         /// Interface name.
         interface: String,
         /// What the kernel said.
-        source: bpf::AttachError,
+        error: bpf::AttachError,
     },
     /// The benchmark peer could not be attached.
     #[error("attach the echo: {0}")]

@@ -10,12 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use crate::steer::Match;
 use crate::{Error, Mode, Steer};
 
-#[allow(
-    missing_docs,
-    unused_qualifications,
-    clippy::all,
-    clippy::undocumented_unsafe_blocks
-)]
+#[allow(missing_docs, unused_qualifications, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
     include!(concat!(env!("OUT_DIR"), "/crowd.skel.rs"));
 }
@@ -39,14 +34,9 @@ pub(crate) struct Counters {
 impl Program {
     /// Loads the program and attaches it at the first of `hooks` that can. Until [`Program::connect`] it drops the crowd's frames.
     pub(crate) fn attach(steer: Steer, interface: (&str, u32), hooks: &[Hook]) -> Result<Self, Error> {
-        let load_error = |source| Error::Load {
-            program: "crowd.bpf.c",
-            source,
-        };
+        let load_error = |error| Error::Load { program: "crowd.bpf.c", error };
         let mut storage = MaybeUninit::uninit();
-        let mut skeleton = skeleton::CrowdSkelBuilder::default()
-            .open(&mut storage)
-            .map_err(load_error)?;
+        let mut skeleton = skeleton::CrowdSkelBuilder::default().open(&mut storage).map_err(load_error)?;
         let rodata = skeleton.maps.rodata_data.as_mut();
         set_match(rodata.expect("the program has constants"), &steer.to_match()?);
         let skeleton = skeleton.load().map_err(load_error)?;
@@ -63,9 +53,7 @@ impl Program {
     pub(crate) fn connect(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let queue = 0_u32.to_ne_bytes();
         let socket = socket.as_raw_fd().to_ne_bytes();
-        self.sockets
-            .update(&queue, &socket, MapFlags::ANY)
-            .map_err(Error::Map)
+        self.sockets.update(&queue, &socket, MapFlags::ANY).map_err(Error::Map)
     }
 
     pub(crate) fn mode(&self) -> Mode {
@@ -74,21 +62,14 @@ impl Program {
 
     pub(crate) fn counters(&self) -> libbpf_rs::Result<Counters> {
         let [steered, passed, unclaimed] = sum_per_cpu(&self.counters)?;
-        Ok(Counters {
-            steered,
-            passed,
-            unclaimed,
-        })
+        Ok(Counters { steered, passed, unclaimed })
     }
 }
 
 /// Sums entry 0 of a per-CPU array whose value is `N` counters, in their order.
 pub(crate) fn sum_per_cpu<const N: usize>(map: &impl MapCore) -> libbpf_rs::Result<[u64; N]> {
     let mut sums = [0_u64; N];
-    for values in map
-        .lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?
-        .unwrap_or_default()
-    {
+    for values in map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default() {
         for (sum, value) in sums.iter_mut().zip(values.as_chunks::<8>().0) {
             *sum += u64::from_ne_bytes(*value);
         }
@@ -112,12 +93,9 @@ fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook])
         let hook = hooks.next().expect("a mode has at least one hook");
         match Link::attach(program, ifindex, hook) {
             Ok(link) => return Ok(link),
-            Err(error) if hooks.peek().is_some() && is_unsupported(&error.source) => {}
-            Err(source) => {
-                return Err(Error::Attach {
-                    interface: name.to_owned(),
-                    source,
-                });
+            Err(error) if hooks.peek().is_some() && is_unsupported(&error.error) => {}
+            Err(error) => {
+                return Err(Error::Attach { interface: name.to_owned(), error });
             }
         }
     }
@@ -126,10 +104,7 @@ fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook])
 /// EOPNOTSUPP and EINVAL: the driver has no XDP, or not with its present settings; ERANGE: the MTU is too large for it; ENOMEM:
 /// too few queues left for it (virtio-net).
 fn is_unsupported(error: &std::io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOMEM)
-    )
+    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOMEM))
 }
 
 fn mode(hook: Hook) -> Mode {

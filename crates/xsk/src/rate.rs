@@ -47,8 +47,5 @@ pub fn raw_send_rate(tx: &mut Tx, frame: &[u8], duration: Duration) -> io::Resul
         }
         frames += u64::from(tx.flush()?);
     }
-    Ok(SendRate {
-        frames,
-        elapsed: start.elapsed(),
-    })
+    Ok(SendRate { frames, elapsed: start.elapsed() })
 }

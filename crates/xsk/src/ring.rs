@@ -108,9 +108,7 @@ impl<T: Copy> Producer<T> {
     ///
     /// When the ring is full. Ours never are: they have two entries for each of their frames (see `make_rings`).
     pub(crate) fn push(&mut self, value: T) {
-        let used = self
-            .next
-            .wrapping_sub(self.ring.consumer().load(Ordering::Acquire));
+        let used = self.next.wrapping_sub(self.ring.consumer().load(Ordering::Acquire));
         assert!(used <= self.ring.mask, "a ring has room for all its frames");
         // SAFETY: the entry is free: the kernel has consumed it and looks at it again only once it is published.
         unsafe { self.ring.entry(self.next).write(value) };
@@ -154,11 +152,7 @@ impl<T: Copy> Consumer<T> {
     ) -> io::Result<Self> {
         // SAFETY: the caller's promise.
         let ring = unsafe { Ring::map(fd, page_offset, offset, entries)? };
-        Ok(Self {
-            ring,
-            next: 0,
-            end: 0,
-        })
+        Ok(Self { ring, next: 0, end: 0 })
     }
 
     /// The next entry, if the kernel has written one.
@@ -195,11 +189,7 @@ impl Frames {
         let middle = u64::from(count) * u64::from(FRAME_SIZE);
         let end = memory.len() as u64;
         assert!(middle <= end, "memory has room for both parts");
-        let part = |first, end| Self {
-            memory: Arc::clone(&memory),
-            first,
-            end,
-        };
+        let part = |first, end| Self { memory: Arc::clone(&memory), first, end };
         (part(0, middle), part(middle, end))
     }
 

@@ -142,13 +142,13 @@ fn check_config(config: &Config) -> Result<(), Error> {
     match sys::mtu(&interface) {
         Ok(mtu) if mtu + ETHERNET_HEADER > MAX_RECEIVED => Err(Error::Mtu { interface, mtu }),
         Ok(_) => Ok(()),
-        Err(source) => Err(Error::Interface { interface, source }),
+        Err(error) => Err(Error::Interface { interface, error }),
     }
 }
 
 fn register_memory(fd: BorrowedFd<'_>, config: &Config) -> Result<(Frames, Frames), Error> {
     let bytes = (config.rx_frames as usize + config.tx_frames as usize) * FRAME_SIZE as usize;
-    let error = |source| Error::Memory { bytes, source };
+    let error = |error| Error::Memory { bytes, error };
     let memory = Mapping::anonymous(bytes).map_err(error)?;
     let registration = UmemRegistration {
         addr: memory.start().as_ptr().expose_provenance() as u64,
@@ -188,24 +188,14 @@ fn map_rx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames)
             )?,
         )
     };
-    Ok(Rx {
-        ring,
-        fill,
-        frames,
-        fd: Arc::clone(fd),
-    })
+    Ok(Rx { ring, fill, frames, fd: Arc::clone(fd) })
 }
 
 fn map_tx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames) -> io::Result<Tx> {
     // SAFETY: as in `map_rx`.
     let (ring, completion) = unsafe {
         (
-            Producer::map(
-                fd.as_fd(),
-                libc::XDP_PGOFF_TX_RING,
-                offsets.tx,
-                2 * config.tx_frames,
-            )?,
+            Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, offsets.tx, 2 * config.tx_frames)?,
             Consumer::map(
                 fd.as_fd(),
                 libc::XDP_UMEM_PGOFF_COMPLETION_RING.cast_signed(),
@@ -215,13 +205,7 @@ fn map_tx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames)
         )
     };
     let free = frames.addresses().collect();
-    Ok(Tx {
-        ring,
-        completion,
-        frames,
-        free,
-        fd: Arc::clone(fd),
-    })
+    Ok(Tx { ring, completion, frames, free, fd: Arc::clone(fd) })
 }
 
 fn bind(fd: BorrowedFd<'_>, config: &Config, mode: Mode) -> Result<(), Error> {
@@ -229,7 +213,7 @@ fn bind(fd: BorrowedFd<'_>, config: &Config, mode: Mode) -> Result<(), Error> {
     match bind_patiently(fd, config.ifindex, bind_flags(mode)) {
         Ok(()) => Ok(()),
         Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(Error::Busy { interface }),
-        Err(source) => Err(Error::Bind { interface, source }),
+        Err(error) => Err(Error::Bind { interface, error }),
     }
 }
 

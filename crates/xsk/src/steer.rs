@@ -26,12 +26,7 @@ pub(crate) struct Match {
 impl Steer {
     pub(crate) fn to_match(self) -> Result<Match, Error> {
         let (address, prefix) = self.clients;
-        let refuse = |reason| Error::Steer {
-            server: self.server,
-            address,
-            prefix,
-            reason,
-        };
+        let refuse = |reason| Error::Steer { server: self.server, address, prefix, reason };
         if self.server.is_ipv6() != address.is_ipv6() {
             return Err(refuse("one is IPv4, the other IPv6"));
         }

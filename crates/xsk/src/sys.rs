@@ -99,13 +99,7 @@ pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, option: c_int) -> io::R
     let mut len = size_of::<T>() as libc::socklen_t;
     // SAFETY: `value` is writable for the length given, and OptionValue says that any bytes are valid there.
     let result = unsafe {
-        libc::getsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_XDP,
-            option,
-            (&raw mut value).cast(),
-            &raw mut len,
-        )
+        libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, (&raw mut value).cast(), &raw mut len)
     };
     check(result)?;
     Ok(value)
@@ -126,29 +120,16 @@ pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, flags: u16) -> io::Result<(
         sxdp_shared_umem_fd: 0,
     };
     // SAFETY: `address` is readable for the length given.
-    let result = unsafe {
-        libc::bind(
-            fd.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of_val(&address) as u32,
-        )
-    };
+    let result =
+        unsafe { libc::bind(fd.as_raw_fd(), (&raw const address).cast(), size_of_val(&address) as u32) };
     check(result).map(drop)
 }
 
 /// Tells the kernel that there are frames to send.
 pub(crate) fn kick(fd: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: a null buffer of no bytes and no address.
-    let result = unsafe {
-        libc::sendto(
-            fd.as_raw_fd(),
-            std::ptr::null(),
-            0,
-            libc::MSG_DONTWAIT,
-            std::ptr::null(),
-            0,
-        )
-    };
+    let result =
+        unsafe { libc::sendto(fd.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -157,11 +138,7 @@ pub(crate) fn kick(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until there is something to read or `timeout` passes, or a signal comes.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
@@ -216,12 +193,7 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Zeroed memory of our own, all of it present.
     pub(crate) fn anonymous(len: usize) -> io::Result<Self> {
-        Self::map(
-            len,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-            -1,
-            0,
-        )
+        Self::map(len, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_POPULATE, -1, 0)
     }
 
     /// The part of an AF_XDP socket at `offset`, one of its rings.
@@ -232,14 +204,7 @@ impl Mapping {
     fn map(len: usize, flags: c_int, fd: c_int, offset: i64) -> io::Result<Self> {
         // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
         let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                flags,
-                fd,
-                offset,
-            )
+            libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)
         };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());

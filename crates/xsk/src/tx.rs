@@ -43,19 +43,12 @@ impl Tx {
         };
         // SAFETY: an address on the free list is a frame of ours that the kernel does not have; it gets it below.
         let len = fill(unsafe { self.frames.write(address) });
-        assert!(
-            len <= FRAME_SIZE as usize,
-            "a frame of {len} bytes is longer than its buffer"
-        );
+        assert!(len <= FRAME_SIZE as usize, "a frame of {len} bytes is longer than its buffer");
         if len == 0 {
             self.free.push(address);
             return true;
         }
-        self.ring.push(Descriptor {
-            address,
-            len: len as u32,
-            options: 0,
-        });
+        self.ring.push(Descriptor { address, len: len as u32, options: 0 });
         true
     }
 
@@ -78,11 +71,7 @@ impl Tx {
                 _ => {}
             }
             self.reclaim();
-            idle_kicks = if self.ring.consumed() == seen {
-                idle_kicks + 1
-            } else {
-                0
-            };
+            idle_kicks = if self.ring.consumed() == seen { idle_kicks + 1 } else { 0 };
         }
         Ok(self.ring.consumed().wrapping_sub(before))
     }
@@ -108,8 +97,5 @@ impl Tx {
 
 /// EAGAIN: the budget of a kick is used up; EBUSY: the device queue is full; ENOBUFS: no memory for a socket buffer.
 fn is_transient(error: &io::Error) -> bool {
-    matches!(
-        error.raw_os_error(),
-        Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS)
-    )
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -34,19 +34,13 @@ impl Link {
     }
 
     fn crowd_config(&self, mode: Mode, rx_frames: u32) -> Config {
-        let steer = Steer {
-            server: (SERVER, 80).into(),
-            clients: ([10, 1, 0, 0].into(), 16),
-        };
+        let steer = Steer { server: (SERVER, 80).into(), clients: ([10, 1, 0, 0].into(), 16) };
         config(&self.pair.a, mode, rx_frames, steer)
     }
 
     /// A socket on the server's end, for what [`CLIENT`] sends.
     fn server_socket(&self, mode: Mode, rx_frames: u32) -> Socket {
-        let steer = Steer {
-            server: (CLIENT, CLIENT_PORT).into(),
-            clients: (SERVER.into(), 32),
-        };
+        let steer = Steer { server: (CLIENT, CLIENT_PORT).into(), clients: (SERVER.into(), 32) };
         open(&self.server, &config(&self.pair.b, mode, rx_frames, steer)).expect("open the server's socket")
     }
 
@@ -66,20 +60,11 @@ impl Link {
 }
 
 fn config(end: &VethEnd, mode: Mode, rx_frames: u32, steer: Steer) -> Config {
-    Config {
-        ifindex: end.ifindex,
-        interface: end.name.clone(),
-        mode,
-        rx_frames,
-        tx_frames: 256,
-        steer,
-    }
+    Config { ifindex: end.ifindex, interface: end.name.clone(), mode, rx_frames, tx_frames: 256, steer }
 }
 
 fn open(namespace: &Namespace, config: &Config) -> Result<Socket, Error> {
-    namespace
-        .enter(|| Socket::open(config))
-        .expect("enter the namespace")
+    namespace.enter(|| Socket::open(config)).expect("enter the namespace")
 }
 
 fn frame<T>(builder: etherparse::PacketBuilderStep<T>, data: &[u8]) -> Vec<u8>
@@ -155,10 +140,7 @@ fn root_frames_arrive_byte_for_byte() {
         assert_eq!(crowd.mode(), expected);
         for len in [0, 1, 6, 512, 1459, 1460] {
             let data: Vec<u8> = (0..len).map(|n| n as u8).collect();
-            let request = link
-                .to_server()
-                .ipv4(CLIENT, SERVER, 64)
-                .tcp(CLIENT_PORT, 80, 7, 9);
+            let request = link.to_server().ipv4(CLIENT, SERVER, 64).tcp(CLIENT_PORT, 80, 7, 9);
             let request = frame(request, &data);
             send(&mut crowd, &request);
             assert_eq!(receive_one(&mut server), request, "{mode:?}, to the server");
@@ -167,10 +149,7 @@ fn root_frames_arrive_byte_for_byte() {
             assert_eq!(receive_one(&mut crowd), reply, "{mode:?}, to the crowd");
         }
         let statistics = crowd.statistics().expect("statistics");
-        assert_eq!(
-            (statistics.steered, statistics.lost(), statistics.tx_invalid),
-            (6, 0, 0)
-        );
+        assert_eq!((statistics.steered, statistics.lost(), statistics.tx_invalid), (6, 0, 0));
     }
 }
 
@@ -178,20 +157,10 @@ fn root_frames_arrive_byte_for_byte() {
 fn root_only_steered_frames_are_received_and_others_reach_the_kernel() {
     need_root!();
     let link = Link::create();
-    link.crowd
-        .ip(&["addr", "add", "10.2.0.2/32", "dev", "crowd0"])
-        .expect("address");
-    link.crowd
-        .ip(&["route", "add", "10.0.0.0/8", "dev", "crowd0"])
-        .expect("route");
-    let kernel = link
-        .crowd
-        .enter(|| UdpSocket::bind("10.2.0.2:53"))
-        .expect("enter")
-        .expect("bind");
-    kernel
-        .set_read_timeout(Some(Duration::from_secs(1)))
-        .expect("timeout");
+    link.crowd.ip(&["addr", "add", "10.2.0.2/32", "dev", "crowd0"]).expect("address");
+    link.crowd.ip(&["route", "add", "10.0.0.0/8", "dev", "crowd0"]).expect("route");
+    let kernel = link.crowd.enter(|| UdpSocket::bind("10.2.0.2:53")).expect("enter").expect("bind");
+    kernel.set_read_timeout(Some(Duration::from_secs(1))).expect("timeout");
     let mut crowd = link.crowd_socket(Mode::Generic, 256);
     let mut server = link.server_socket(Mode::Generic, 256);
     let before = crowd.statistics().expect("statistics");
@@ -205,10 +174,7 @@ fn root_only_steered_frames_are_received_and_others_reach_the_kernel() {
         other(link.to_crowd().ipv6([1; 16], [2; 16], 64)),
         frame(link.to_crowd().ipv4(SERVER, CLIENT, 64).udp(80, 1), b""),
         link.reply(b"")[..40].to_vec(),
-        frame(
-            link.to_crowd().ipv4(SERVER, [10, 2, 0, 2], 64).udp(99, 53),
-            b"hello",
-        ),
+        frame(link.to_crowd().ipv4(SERVER, [10, 2, 0, 2], 64).udp(99, 53), b"hello"),
     ];
     for frame in &passed {
         send(&mut server, frame);
@@ -219,10 +185,7 @@ fn root_only_steered_frames_are_received_and_others_reach_the_kernel() {
     assert_eq!(receive_one(&mut crowd), steered);
     assert_eq!(crowd.rx.receive(64, |_| ()), 0, "nothing else is the crowd's");
     let mut datagram = [0; 16];
-    assert_eq!(
-        kernel.recv(&mut datagram).expect("the kernel got the datagram"),
-        5
-    );
+    assert_eq!(kernel.recv(&mut datagram).expect("the kernel got the datagram"), 5);
     let after = crowd.statistics().expect("statistics");
     assert_eq!(after.steered - before.steered, 1);
     assert_eq!(after.passed - before.passed, passed.len() as u64);
@@ -234,27 +197,15 @@ fn root_ipv6_frames_are_steered_by_address_and_port() {
     let link = Link::create();
     let (mut server_address, mut client) = ([0; 16], [0; 16]);
     (server_address[0], client[0], client[7], client[15]) = (0xfd, 0xfd, 1, 9);
-    let steer = Steer {
-        server: (server_address, 80).into(),
-        clients: (client.into(), 64),
-    };
+    let steer = Steer { server: (server_address, 80).into(), clients: (client.into(), 64) };
     let mut crowd = open(&link.crowd, &config(&link.pair.a, Mode::Generic, 64, steer)).expect("open");
     let mut server = link.server_socket(Mode::Generic, 64);
-    let ours = frame(
-        link.to_crowd().ipv6(server_address, client, 64).tcp(80, 1, 1, 1),
-        b"six",
-    );
+    let ours = frame(link.to_crowd().ipv6(server_address, client, 64).tcp(80, 1, 1, 1), b"six");
     let mut stranger = client;
     stranger[7] = 2;
-    for frame in [
-        frame(
-            link.to_crowd()
-                .ipv6(server_address, stranger, 64)
-                .tcp(80, 1, 1, 1),
-            b"",
-        ),
-        link.reply(b"four"),
-    ] {
+    for frame in
+        [frame(link.to_crowd().ipv6(server_address, stranger, 64).tcp(80, 1, 1, 1), b""), link.reply(b"four")]
+    {
         send(&mut server, &frame);
     }
     send(&mut server, &ours);
@@ -277,9 +228,7 @@ fn root_frames_received_on_another_cpu_find_room_in_the_fill_ring() {
         return eprintln!("skipped: needs two CPUs");
     }
     let link = Link::create();
-    link.crowd
-        .write_sysfs("class/net/crowd0/queues/rx-0/rps_cpus", "1")
-        .expect("RPS");
+    link.crowd.write_sysfs("class/net/crowd0/queues/rx-0/rps_cpus", "1").expect("RPS");
     send_numbered(&link, 300_000);
 }
 
@@ -312,17 +261,10 @@ fn send_numbered(link: &Link, frames: u64) {
         if received > 0 {
             last = Instant::now();
         }
-        assert!(
-            last.elapsed() < Duration::from_secs(1),
-            "{expected} of {sent} arrived"
-        );
+        assert!(last.elapsed() < Duration::from_secs(1), "{expected} of {sent} arrived");
     }
     assert_eq!(crowd.statistics().expect("statistics").lost(), 0);
-    assert_eq!(
-        server.tx.transmit_room(),
-        256,
-        "all buffers to send from are back"
-    );
+    assert_eq!(server.tx.transmit_room(), 256, "all buffers to send from are back");
 }
 
 #[test]
@@ -361,31 +303,19 @@ fn root_socket_is_reopened_at_once() {
 fn root_socket_that_cannot_be_opened_says_what_and_why() {
     need_root!();
     let link = Link::create();
-    let refused = |config: &Config| {
-        open(&link.crowd, config)
-            .err()
-            .map(|error| error.to_string())
-            .expect("refused")
-    };
+    let refused =
+        |config: &Config| open(&link.crowd, config).err().map(|error| error.to_string()).expect("refused");
     let good = link.crowd_config(Mode::Generic, 64);
 
-    let no_interface = refused(&Config {
-        interface: "none0".to_owned(),
-        ..good.clone()
-    });
+    let no_interface = refused(&Config { interface: "none0".to_owned(), ..good.clone() });
     assert!(no_interface.contains("none0"), "{no_interface}");
-    let odd = refused(&Config {
-        rx_frames: 100,
-        ..good.clone()
-    });
+    let odd = refused(&Config { rx_frames: 100, ..good.clone() });
     assert!(odd.contains("rx ring of 100"), "{odd}");
     let first = open(&link.crowd, &good).expect("the first");
     let second = refused(&good);
     assert!(second.contains("crowd0") && second.contains("busy"), "{second}");
     drop(first);
-    link.crowd
-        .ip(&["link", "set", "crowd0", "mtu", "9000"])
-        .expect("mtu");
+    link.crowd.ip(&["link", "set", "crowd0", "mtu", "9000"]).expect("mtu");
     let large = refused(&good);
     assert!(large.contains("MTU 9000"), "{large}");
 }
@@ -396,15 +326,8 @@ fn root_dropped_socket_leaves_no_program_behind() {
     let link = Link::create();
     for mode in [Mode::Generic, Mode::Native] {
         drop(link.crowd_socket(mode, 64));
-        let hook = if mode == Mode::Generic {
-            Hook::XdpNative
-        } else {
-            Hook::XdpGeneric
-        };
-        let free = link
-            .crowd
-            .enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop))
-            .expect("enter");
+        let hook = if mode == Mode::Generic { Hook::XdpNative } else { Hook::XdpGeneric };
+        let free = link.crowd.enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop)).expect("enter");
         assert!(free.is_ok(), "{mode:?}: {free:?}");
     }
 }
@@ -420,11 +343,7 @@ fn root_echo_answers_handshake_request_and_close_with_right_checksums() {
             .expect("enter")
             .expect("attach");
         let mut crowd = link.crowd_socket(crowd_mode, 256);
-        let segment = |seq| {
-            link.to_server()
-                .ipv4(CLIENT, SERVER, 64)
-                .tcp(CLIENT_PORT, 80, seq, 1024)
-        };
+        let segment = |seq| link.to_server().ipv4(CLIENT, SERVER, 64).tcp(CLIENT_PORT, 80, seq, 1024);
         let mss = segment(100).syn().options_raw(&[2, 4, 5, 0xb4]).expect("options");
 
         send(&mut crowd, &frame(mss, b""));
@@ -434,16 +353,10 @@ fn root_echo_answers_handshake_request_and_close_with_right_checksums() {
         let ours = syn_ack.sequence_number.wrapping_add(1);
 
         send(&mut crowd, &frame(segment(101).ack(ours), b""));
-        send(
-            &mut crowd,
-            &frame(segment(101).ack(ours).psh(), b"GET / HTTP/1.1\r\n\r\n"),
-        );
+        send(&mut crowd, &frame(segment(101).ack(ours).psh(), b"GET / HTTP/1.1\r\n\r\n"));
         let (reply, body) = parse(&receive_one(&mut crowd));
         assert!(reply.ack && reply.psh && !reply.syn && !reply.fin);
-        assert_eq!(
-            (reply.sequence_number, reply.acknowledgment_number),
-            (ours, 101 + 18)
-        );
+        assert_eq!((reply.sequence_number, reply.acknowledgment_number), (ours, 101 + 18));
         assert!(body.starts_with(b"HTTP/1.1 200 OK\r\n") && body.ends_with(BODY));
 
         let after = ours.wrapping_add(body.len() as u32);

@@ -12,15 +12,10 @@ fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
         return eprintln!("{reason}");
     }
     let mut object = MaybeUninit::uninit();
-    let loaded = skel::AdmitSkelBuilder::default()
-        .open(&mut object)
-        .and_then(OpenSkel::load)
-        .expect("load");
+    let loaded = skel::AdmitSkelBuilder::default().open(&mut object).and_then(OpenSkel::load).expect("load");
     for case in cases::SYN_STAGE {
         let input = types::syn_case {
-            policy: types::listener_policy {
-                syn_when_accept_full: case.policy.syn_when_accept_full as u32,
-            },
+            policy: types::listener_policy { syn_when_accept_full: case.policy.syn_when_accept_full as u32 },
             load: types::listener_load {
                 accept_qlen: case.load.accept_qlen,
                 accept_limit: case.load.accept_limit,
@@ -34,10 +29,7 @@ fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
         let output = loaded
             .progs
             .run_case
-            .test_run(libbpf_rs::ProgramInput {
-                context_in: Some(&mut context),
-                ..Default::default()
-            })
+            .test_run(libbpf_rs::ProgramInput { context_in: Some(&mut context), ..Default::default() })
             .expect("run");
         assert_eq!(output.return_value, case.verdict as u32, "{}", case.name);
     }
@@ -47,10 +39,7 @@ fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
 fn address_is_its_bytes_in_wire_order_and_ipv4_is_mapped() {
     let key = key("10.1.2.3:80".parse().expect("address"));
     let bytes = bytes_of(&key);
-    assert_eq!(
-        &bytes[..16],
-        &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]
-    );
+    assert_eq!(&bytes[..16], &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 1, 2, 3]);
     assert_eq!(&bytes[16..], &[0, 80, 0, 0]);
 }
 

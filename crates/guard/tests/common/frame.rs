@@ -112,7 +112,7 @@ impl Segment {
         tcp.extend(self.destination_port.to_be_bytes());
         tcp.extend(self.seq.to_be_bytes());
         tcp.extend([0; 4]);
-        tcp.extend([((20 + self.tcp_options.len()) / 4 << 4) as u8, self.flags]);
+        tcp.extend([(((20 + self.tcp_options.len()) / 4) << 4) as u8, self.flags]);
         tcp.extend([0xfa, 0xf0, 0, 0, 0, 0]);
         tcp.extend(&self.tcp_options);
         tcp.extend(&self.payload);
@@ -143,10 +143,8 @@ pub fn is_reset_to(frame: &[u8], segment: &Segment) -> bool {
 
 /// RFC 1071.
 pub fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0)))
-        .sum();
+    let mut sum: u32 =
+        bytes.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0))).sum();
     while sum >> 16 != 0 {
         sum = (sum & 0xffff) + (sum >> 16);
     }

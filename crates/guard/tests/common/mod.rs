@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use guard::{Attach, Config, Guard, Policy, Sample};
 use netns::{Namespace, VethEnd, VethPair};
 use nix::sys::socket::{
-    AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt, socket, sockopt,
+    AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt,
+    shutdown, socket, sockopt,
 };
 
 use tap::Tap;
@@ -35,7 +36,8 @@ pub const CLIENT6: &str = "fd09::1";
 pub const GHOST4: &str = "10.9.0.77";
 pub const GHOST6: &str = "fd09::77";
 
-/// Client and server, joined by c0 and s0.
+/// Client and server, joined by c0 and s0. One for each hook that is tried: a test that runs beside may hold a copy of an
+/// old link for a moment, and an interface has only one XDP program.
 pub struct World {
     pub client: Namespace,
     pub server: Namespace,
@@ -53,12 +55,7 @@ impl World {
         let client = Namespace::create("client").expect("create client");
         let server = Namespace::create("server").expect("create server");
         let veth = VethPair::create(&client, "c0", &server, "s0").expect("create veth");
-        let world = Self {
-            client,
-            server,
-            c0: veth.a,
-            s0: veth.b,
-        };
+        let world = Self { client, server, c0: veth.a, s0: veth.b };
         world.address(&world.client, "c0", CLIENT4, CLIENT6);
         world.address(&world.server, "s0", SERVER4, SERVER6);
         for address in [CLIENT4, CLIENT6, GHOST4, GHOST6] {
@@ -70,30 +67,32 @@ impl World {
         Some(world)
     }
 
+    /// The same for tests of one hook; `None`, with the reason printed, where this kernel lacks it.
+    pub fn create_for(attach: Attach) -> Option<Self> {
+        let world = Self::create()?;
+        if attach == Attach::Tcx && !has_tcx(&world.server, world.s0.ifindex) {
+            eprintln!("skipped at tcx: this kernel has none (Linux 6.6 and newer)");
+            return None;
+        }
+        Some(world)
+    }
+
     fn address(&self, namespace: &Namespace, name: &str, ipv4: &str, ipv6: &str) {
         let add = |address: String, extra: &[&str]| {
-            namespace
-                .ip(&[&["addr", "add", &address, "dev", name], extra].concat())
-                .expect("add address");
+            namespace.ip(&[&["addr", "add", &address, "dev", name], extra].concat()).expect("add address");
         };
         add(format!("{ipv4}/24"), &[]);
         add(format!("{ipv6}/64"), &["nodad"]);
     }
 
     fn neighbour(&self, namespace: &Namespace, address: &str, mac: &str, name: &str) {
-        namespace
-            .ip(&["neigh", "replace", address, "lladdr", mac, "dev", name])
-            .expect("add neighbour");
+        namespace.ip(&["neigh", "replace", address, "lladdr", mac, "dev", name]).expect("add neighbour");
     }
 
     /// A socket at `address` of the server with a backlog of [`BACKLOG`].
     pub fn listen(&self, address: &str) -> TcpListener {
         let address: SocketAddr = address.parse().expect("address");
-        let family = if address.is_ipv4() {
-            AddressFamily::Inet
-        } else {
-            AddressFamily::Inet6
-        };
+        let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
         self.server
             .enter(|| {
                 let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("socket");
@@ -108,21 +107,15 @@ impl World {
     /// Connects from the client's kernel.
     pub fn connect(&self, address: &str) -> std::io::Result<TcpStream> {
         let address: SocketAddr = address.parse().expect("address");
-        self.client
-            .enter(|| TcpStream::connect_timeout(&address, PATIENCE))
-            .expect("enter")
+        self.client.enter(|| TcpStream::connect_timeout(&address, PATIENCE)).expect("enter")
     }
 
     /// Connects until the accept queue is full, and waits until the guard sees it.
     pub fn fill(&self, guarded: &Guarded) -> Vec<TcpStream> {
         let address = guarded.connect_to.clone();
-        let streams = (0..=BACKLOG)
-            .map(|_| self.connect(&address).expect("there is room"))
-            .collect();
+        let streams = (0..=BACKLOG).map(|_| self.connect(&address).expect("there is room")).collect();
         guarded.wait("a full accept queue", |sample| {
-            sample
-                .load
-                .is_some_and(|load| load.accept_qlen > load.accept_limit)
+            sample.load.is_some_and(|load| load.accept_qlen > load.accept_limit)
         });
         streams
     }
@@ -147,11 +140,7 @@ impl World {
             IpAddr::V6(ip) if ip.is_unspecified() => SERVER6.parse().expect("address"),
             ip => ip,
         };
-        Ok(Guarded {
-            world: self,
-            connect_to: SocketAddr::new(ip, config.listen.port()).to_string(),
-            guard,
-        })
+        Ok(Guarded { world: self, connect_to: SocketAddr::new(ip, config.listen.port()).to_string(), guard })
     }
 
     /// What `attach` needs at the client's end: XDP_TX on veth is for peers with an XDP program.
@@ -166,6 +155,12 @@ impl World {
     }
 }
 
+/// Ends a listener at once. Another test may be between fork and exec with a copy of the descriptor, which would keep
+/// it alive if it were only closed.
+pub fn close(listener: TcpListener) {
+    shutdown(listener.as_raw_fd(), Shutdown::Both).expect("shut down");
+}
+
 /// A running guard, and where a client reaches what it guards.
 pub struct Guarded<'a> {
     world: &'a World,
@@ -175,11 +170,7 @@ pub struct Guarded<'a> {
 
 impl Guarded<'_> {
     pub fn sample(&self) -> Sample {
-        self.world
-            .server
-            .enter(|| self.guard.sample())
-            .expect("enter")
-            .expect("sample")
+        self.world.server.enter(|| self.guard.sample()).expect("enter").expect("sample")
     }
 
     /// Waits until `holds`; `what` is for the failure.
@@ -203,25 +194,39 @@ impl Guarded<'_> {
 
 /// Attaches a program that does nothing.
 fn xdp_pass(namespace: &Namespace, ifindex: u32) -> bpf::Link {
-    let instructions: [u64; 2] = [
-        0x0000_0002_0000_00b7, // r0 = XDP_PASS
-        0x0000_0000_0000_0095, // exit
+    const XDP_PASS: i32 = 2;
+    let program = constant_program(libbpf_sys::BPF_PROG_TYPE_XDP, XDP_PASS);
+    namespace
+        .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::XdpNative))
+        .expect("enter")
+        .expect("attach XDP_PASS")
+}
+
+fn has_tcx(namespace: &Namespace, ifindex: u32) -> bool {
+    const TCX_NEXT: i32 = -1;
+    let program = constant_program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, TCX_NEXT);
+    namespace
+        .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::TcxIngress).is_ok())
+        .expect("enter")
+}
+
+/// A program that only returns `value`.
+fn constant_program(kind: libbpf_sys::bpf_prog_type, value: i32) -> OwnedFd {
+    let instructions = [
+        u64::from(value.cast_unsigned()) << 32 | 0xb7, // r0 = value
+        0x95,                                          // exit
     ];
     // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
-    let fd = unsafe {
+    unsafe {
         let raw = libbpf_sys::bpf_prog_load(
-            libbpf_sys::BPF_PROG_TYPE_XDP,
-            c"pass".as_ptr(),
+            kind,
+            c"constant".as_ptr(),
             c"GPL".as_ptr(),
             instructions.as_ptr().cast(),
             instructions.len() as u64,
             std::ptr::null_mut(),
         );
-        assert!(raw >= 0, "load XDP_PASS: {raw}");
+        assert!(raw >= 0, "load a constant program: {raw}");
         OwnedFd::from_raw_fd(raw)
-    };
-    namespace
-        .enter(|| bpf::Link::attach(fd.as_fd(), ifindex, bpf::Hook::XdpNative))
-        .expect("enter")
-        .expect("attach XDP_PASS")
+    }
 }

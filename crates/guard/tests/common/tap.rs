@@ -30,26 +30,13 @@ impl Tap {
             let size = size_of_val(&address) as u32;
             assert_eq!(libc::bind(raw, (&raw const address).cast(), size), 0);
             let on = 1_i32;
-            let set = libc::setsockopt(
-                raw,
-                libc::SOL_PACKET,
-                libc::PACKET_AUXDATA,
-                (&raw const on).cast(),
-                4,
-            );
+            let set =
+                libc::setsockopt(raw, libc::SOL_PACKET, libc::PACKET_AUXDATA, (&raw const on).cast(), 4);
             assert_eq!(set, 0, "PACKET_AUXDATA");
-            let timeout = libc::timeval {
-                tv_sec: 0,
-                tv_usec: 20_000,
-            };
+            let timeout = libc::timeval { tv_sec: 0, tv_usec: 20_000 };
             let size = size_of_val(&timeout) as u32;
-            let set = libc::setsockopt(
-                raw,
-                libc::SOL_SOCKET,
-                libc::SO_RCVTIMEO,
-                (&raw const timeout).cast(),
-                size,
-            );
+            let set =
+                libc::setsockopt(raw, libc::SOL_SOCKET, libc::SO_RCVTIMEO, (&raw const timeout).cast(), size);
             assert_eq!(set, 0, "SO_RCVTIMEO");
             Self { fd }
         }
@@ -58,12 +45,7 @@ impl Tap {
     pub fn send(&self, frame: &[u8]) {
         // SAFETY: the kernel only reads the frame.
         let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        assert_eq!(
-            sent,
-            frame.len().cast_signed(),
-            "send: {}",
-            io::Error::last_os_error()
-        );
+        assert_eq!(sent, frame.len().cast_signed(), "send: {}", io::Error::last_os_error());
     }
 
     /// The next frame for which `wanted` holds; panics when none comes.
@@ -87,10 +69,7 @@ impl Tap {
         // SAFETY: all pointers are to locals that outlive the call, with their lengths.
         let (length, flags, tag) = unsafe {
             let mut from: libc::sockaddr_ll = std::mem::zeroed();
-            let mut part = libc::iovec {
-                iov_base: frame.as_mut_ptr().cast(),
-                iov_len: frame.len(),
-            };
+            let mut part = libc::iovec { iov_base: frame.as_mut_ptr().cast(), iov_len: frame.len() };
             let mut message: libc::msghdr = std::mem::zeroed();
             message.msg_name = (&raw mut from).cast();
             message.msg_namelen = size_of_val(&from) as u32;
@@ -162,10 +141,5 @@ pub fn disable_checksum_offload(name: &str) {
         let fd = OwnedFd::from_raw_fd(raw);
         libc::ioctl(fd.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request)
     };
-    assert_eq!(
-        result,
-        0,
-        "checksum offload of {name}: {}",
-        io::Error::last_os_error()
-    );
+    assert_eq!(result, 0, "checksum offload of {name}: {}", io::Error::last_os_error());
 }

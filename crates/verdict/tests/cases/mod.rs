@@ -37,83 +37,21 @@ const fn row(
     }
 }
 
-const DROP: Policy = Policy {
-    syn_when_accept_full: Verdict::Drop,
-};
+const DROP: Policy = Policy { syn_when_accept_full: Verdict::Drop };
 
 /// Queues are (length, limit).
 pub const SYN_STAGE: [SynCase; 13] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
-    row(
-        "one below the limit",
-        Policy::RST_SYN,
-        (127, 128),
-        (0, 128),
-        Verdict::Admit,
-    ),
-    row(
-        "at the limit there is one place left",
-        Policy::RST_SYN,
-        (128, 128),
-        (0, 128),
-        Verdict::Admit,
-    ),
-    row(
-        "accept queue full",
-        Policy::RST_SYN,
-        (129, 128),
-        (0, 128),
-        Verdict::Reset,
-    ),
-    row(
-        "accept queue overfull",
-        Policy::RST_SYN,
-        (500, 128),
-        (0, 128),
-        Verdict::Reset,
-    ),
-    row(
-        "SYN queue full alone",
-        Policy::RST_SYN,
-        (0, 128),
-        (128, 128),
-        Verdict::Admit,
-    ),
-    row(
-        "SYN queue overfull alone",
-        Policy::RST_SYN,
-        (128, 128),
-        (5000, 128),
-        Verdict::Admit,
-    ),
-    row(
-        "both full",
-        Policy::RST_SYN,
-        (129, 128),
-        (128, 128),
-        Verdict::Reset,
-    ),
-    row(
-        "backlog 0 holds one",
-        Policy::RST_SYN,
-        (0, 0),
-        (0, 0),
-        Verdict::Admit,
-    ),
+    row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
+    row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
+    row("accept queue full", Policy::RST_SYN, (129, 128), (0, 128), Verdict::Reset),
+    row("accept queue overfull", Policy::RST_SYN, (500, 128), (0, 128), Verdict::Reset),
+    row("SYN queue full alone", Policy::RST_SYN, (0, 128), (128, 128), Verdict::Admit),
+    row("SYN queue overfull alone", Policy::RST_SYN, (128, 128), (5000, 128), Verdict::Admit),
+    row("both full", Policy::RST_SYN, (129, 128), (128, 128), Verdict::Reset),
+    row("backlog 0 holds one", Policy::RST_SYN, (0, 0), (0, 0), Verdict::Admit),
     row("backlog 0, full", Policy::RST_SYN, (1, 0), (0, 0), Verdict::Reset),
-    row(
-        "largest numbers",
-        Policy::RST_SYN,
-        (u32::MAX, u32::MAX - 1),
-        (u32::MAX, 0),
-        Verdict::Reset,
-    ),
-    row(
-        "stock kernel, both full",
-        Policy::DEFAULT,
-        (129, 128),
-        (128, 128),
-        Verdict::Admit,
-    ),
+    row("largest numbers", Policy::RST_SYN, (u32::MAX, u32::MAX - 1), (u32::MAX, 0), Verdict::Reset),
+    row("stock kernel, both full", Policy::DEFAULT, (129, 128), (128, 128), Verdict::Admit),
     row("drop when full", DROP, (129, 128), (0, 128), Verdict::Drop),
 ];

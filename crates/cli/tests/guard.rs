@@ -1,0 +1,296 @@
+//! `tidegate guard` as a process: how it starts, how it ends, and what it says when it cannot.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::time::Duration;
+
+use netns::{Namespace, VethPair};
+use serde_json::Value;
+
+const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+const ADDRESS: &str = "10.8.0.2:8080";
+/// Nobody, without any privilege.
+const NOBODY: u32 = 65534;
+
+/// A client and a server with a listener that holds two connections.
+struct World {
+    client: Namespace,
+    server: Namespace,
+    listener: TcpListener,
+}
+
+impl World {
+    fn create() -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let client = Namespace::create("client").expect("create client");
+        let server = Namespace::create("server").expect("create server");
+        VethPair::create(&client, "c0", &server, "s0").expect("create veth");
+        client.ip(&["addr", "add", "10.8.0.1/24", "dev", "c0"]).expect("address");
+        server.ip(&["addr", "add", "10.8.0.2/24", "dev", "s0"]).expect("address");
+        // std listens with a large backlog; the kernel caps it.
+        server.set_sysctl("net.core.somaxconn", "1").expect("sysctl");
+        let listener = server.enter(|| TcpListener::bind(ADDRESS)).expect("enter").expect("bind");
+        Some(Self { client, server, listener })
+    }
+
+    fn guard(&self, arguments: &[&str]) -> Command {
+        let mut command = self.server.command(TIDEGATE).expect("command");
+        command.args(["guard", "--listen", ADDRESS, "--policy", "rst-syn"]).args(arguments);
+        command
+    }
+
+    /// Starts a guard and waits until it is attached.
+    fn start(&self, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let mut child =
+            self.guard(&["--json"]).args(arguments).stdout(Stdio::piped()).spawn().expect("start tidegate");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        assert_eq!(next_event(&mut lines)["event"], "attached");
+        (child, lines)
+    }
+
+    /// Connects from outside; a SYN that nobody answers ends in a timeout.
+    fn connect(&self, timeout: Duration) -> std::io::Result<TcpStream> {
+        let address: SocketAddr = ADDRESS.parse().expect("address");
+        self.client.enter(|| TcpStream::connect_timeout(&address, timeout)).expect("enter")
+    }
+
+    /// Connects until the guard refuses; two connections fit the queue.
+    fn fill(&self) -> Vec<TcpStream> {
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            match self.connect(Duration::from_secs(5)) {
+                Ok(stream) => streams.push(stream),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+                    return streams;
+                }
+            }
+        }
+        panic!("the guard refuses nobody");
+    }
+
+    fn link_details(&self) -> String {
+        let output = self
+            .server
+            .command("ip")
+            .expect("command")
+            .args(["-d", "link", "show", "s0"])
+            .output()
+            .expect("run ip");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+}
+
+fn next_event(lines: &mut impl BufRead) -> Value {
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("read a line");
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status =
+        Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("run kill");
+    assert!(status.success());
+}
+
+fn ping(from: &mut TcpStream, to: &mut TcpStream) {
+    from.write_all(b"ping").expect("write");
+    let mut buffer = [0; 4];
+    to.read_exact(&mut buffer).expect("read");
+    assert_eq!(&buffer, b"ping");
+}
+
+fn killed_guard_leaves_nothing(arguments: &[&str]) {
+    let Some(world) = World::create() else { return };
+    let (mut guard, _lines) = world.start(arguments);
+    let mut client = world.connect(Duration::from_secs(5)).expect("there is room");
+    let (mut server, _) = world.listener.accept().expect("accept");
+    ping(&mut client, &mut server);
+    let waiting = world.fill();
+
+    guard.kill().expect("kill -9");
+    let status = guard.wait().expect("wait");
+    assert_eq!(status.signal(), Some(9));
+    assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
+    // Stock: the SYN is dropped without a word.
+    let error = world.connect(Duration::from_millis(100)).expect_err("the queue is full");
+    assert_eq!(error.kind(), ErrorKind::TimedOut);
+    ping(&mut client, &mut server);
+    ping(&mut server, &mut client);
+    for _ in &waiting {
+        let (mut accepted, address) = world.listener.accept().expect("it still waits");
+        let mut stream = waiting
+            .iter()
+            .find(|stream| stream.local_addr().expect("address") == address)
+            .expect("one of ours");
+        stream.write_all(b"late").expect("write");
+        let mut buffer = [0; 4];
+        accepted.read_exact(&mut buffer).expect("read");
+    }
+}
+
+#[test]
+fn root_killed_guard_leaves_stock_behaviour_and_every_connection() {
+    killed_guard_leaves_nothing(&[]);
+}
+
+#[test]
+fn root_killed_guard_at_xdp_leaves_stock_behaviour_and_every_connection() {
+    killed_guard_leaves_nothing(&["--attach", "xdp-generic", "--interface", "s0"]);
+}
+
+#[test]
+fn root_guard_at_xdp_is_seen_on_the_link_while_it_runs() {
+    let Some(world) = World::create() else { return };
+    let (guard, _lines) = world.start(&["--attach", "xdp-generic", "--interface", "s0"]);
+    assert!(world.link_details().contains("xdp"), "{}", world.link_details());
+    ended_in_order(guard, "INT");
+    assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
+}
+
+fn ended_in_order(mut guard: Child, by: &str) {
+    signal(&guard, by);
+    assert_eq!(guard.wait().expect("wait").code(), Some(0), "SIG{by}");
+}
+
+#[test]
+fn root_guard_ends_with_its_totals_at_sigterm_and_sigint() {
+    for by in ["TERM", "INT"] {
+        let Some(world) = World::create() else { return };
+        let (guard, mut lines) = world.start(&[]);
+        let streams = world.fill();
+        ended_in_order(guard, by);
+        let mut last = next_event(&mut lines);
+        while last["event"] == "sample" {
+            last = next_event(&mut lines);
+        }
+        assert_eq!(last["event"], "final");
+        assert_eq!(last["syns"]["admitted"], streams.len());
+        assert_eq!(last["syns"]["reset"], 1);
+        assert_eq!(last["accept_qlen"], streams.len());
+        assert_eq!(last["policy"], "rst-syn");
+    }
+}
+
+#[test]
+fn root_guard_for_a_duration_ends_by_itself() {
+    let Some(world) = World::create() else { return };
+    let output = world.guard(&["--duration", "1200ms"]).output().expect("run");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with("guarding 10.8.0.2:8080 with rst-syn on lo ("), "{text}");
+    assert!(text.contains("0/1"), "accept queue: {text}");
+    assert!(text.lines().last().expect("a line").starts_with("0 SYNs seen"), "{text}");
+}
+
+/// The one line that a person gets when the world says no.
+fn refusal(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(output.stdout.is_empty(), "{output:?}");
+    text
+}
+
+#[test]
+fn unknown_policy_is_a_usage_error_that_lists_the_known() {
+    let output = Command::new(TIDEGATE)
+        .args(["guard", "--listen", "10.8.0.2:80", "--policy", "rst-sin"])
+        .output()
+        .expect("run");
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("rst-sin") && text.contains("rst-syn"), "{text}");
+}
+
+#[test]
+fn listen_without_a_port_is_a_usage_error_with_an_example() {
+    let output = Command::new(TIDEGATE)
+        .args(["guard", "--listen", "10.8.0.2", "--policy", "rst-syn"])
+        .output()
+        .expect("run");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("10.0.0.1:80"));
+}
+
+#[test]
+fn root_port_without_listener_is_refused_with_the_names_of_those_that_listen() {
+    let Some(world) = World::create() else { return };
+    let output = world
+        .server
+        .command(TIDEGATE)
+        .expect("command")
+        .args(["guard", "--listen", "10.8.0.2:8081", "--policy", "rst-syn"])
+        .output()
+        .expect("run");
+    let text = refusal(&output);
+    assert!(
+        text.starts_with(
+            "tidegate: guard 10.8.0.2:8081: nothing listens there; listening: 10.8.0.2:8080 (guard"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn root_unknown_interface_is_refused_with_the_names_of_the_known() {
+    let Some(world) = World::create() else { return };
+    let output = world.guard(&["--interface", "eth7"]).output().expect("run");
+    assert!(refusal(&output).contains("interface eth7: there is none of that name; there are: lo, s0"));
+}
+
+#[test]
+fn root_xdp_is_refused_where_driver_or_mtu_forbids_it_and_nothing_stays() {
+    let Some(world) = World::create() else { return };
+    let output =
+        world.guard(&["--attach", "xdp", "--interface", "s0", "--interface", "lo"]).output().expect("run");
+    let text = refusal(&output);
+    assert!(text.contains("xdp to lo: a loopback has no native XDP; use --attach tcx"), "{text}");
+    // s0 came first and had been attached.
+    assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
+
+    for (namespace, name) in [(&world.server, "s0"), (&world.client, "c0")] {
+        namespace.ip(&["link", "set", name, "mtu", "9000"]).expect("set MTU");
+    }
+    let output = world.guard(&["--attach", "xdp", "--interface", "s0"]).output().expect("run");
+    let text = refusal(&output);
+    assert!(text.contains("MTU of 9000") && text.contains("mtu 1500"), "{text}");
+}
+
+#[test]
+fn root_guard_without_privileges_is_refused_with_their_names() {
+    let Some(world) = World::create() else { return };
+    // Nobody may not be allowed to read the build's directory.
+    let copy = std::env::temp_dir().join(format!("tidegate-nobody-{}", std::process::id()));
+    std::fs::copy(TIDEGATE, &copy).expect("copy the program");
+    let output = world
+        .server
+        .command("setpriv")
+        .expect("command")
+        .args(["--reuid", &NOBODY.to_string(), "--clear-groups"])
+        .arg(&copy)
+        .args(["guard", "--listen", ADDRESS, "--policy", "rst-syn"])
+        .output();
+    std::fs::remove_file(&copy).expect("remove the copy");
+    let text = refusal(&output.expect("run"));
+    assert!(text.contains("no CAP_NET_ADMIN, CAP_PERFMON, CAP_BPF; run as root"), "{text}");
+}
+
+#[test]
+fn root_guard_without_btf_is_refused_with_what_the_kernel_lacks() {
+    let Some(world) = World::create() else { return };
+    let mut command = world.server.command("unshare").expect("command");
+    let output = command
+        .args(["--mount", "sh", "-c", "mount -t tmpfs none /sys/kernel/btf && exec \"$0\" \"$@\""])
+        .arg(TIDEGATE)
+        .args(["guard", "--listen", ADDRESS, "--policy", "rst-syn"])
+        .output()
+        .expect("run");
+    let text = refusal(&output);
+    assert!(text.contains("/sys/kernel/btf/vmlinux") && text.contains("CONFIG_DEBUG_INFO_BTF=y"), "{text}");
+}
