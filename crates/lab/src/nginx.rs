@@ -31,7 +31,7 @@ pub fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<
     fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;
     let main = scratch.join("nginx.conf");
     fs::write(&main, main_conf(&read(MAIN)?, scratch, &site)?).context("write nginx's configuration")?;
-    command.arg("-p").arg(scratch).arg("-c").arg(&main).args(["-g", "daemon off;", "-e", "stderr"]);
+    command.arg("-c").arg(&main).args(["-g", "daemon off;", "-e", "stderr"]);
     Ok(())
 }
 

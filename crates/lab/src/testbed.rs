@@ -89,6 +89,7 @@ impl Testbed {
         // slice to end, and the 256 frames that a veth holds are full before that.
         receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
         receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
+        wait_for_room(&self.server, SERVER_INTERFACE)?;
         match layout.receive {
             Receive::Softirq => receive_in_softirq(&self.server, SERVER_INTERFACE, layout.server_cpu),
             Receive::ThreadedNapi => {
@@ -143,6 +144,12 @@ fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) 
     namespace.write_sysfs(&file("gro_flush_timeout"), &interval.as_nanos().to_string())?;
     // Intervals without a frame before the next one is announced again.
     namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")
+}
+
+/// Makes replies wait in a queue while the peer's ring of 256 frames is full, where they would be dropped without: a veth
+/// with a qdisc holds back since Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`). A NIC has a qdisc, too.
+fn wait_for_room(namespace: &Namespace, interface: &str) -> Result<()> {
+    namespace.tc(&["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "100000"])
 }
 
 /// The kernel threads `napi/<interface>-<id>`.

@@ -8,8 +8,9 @@ use crate::attempt::Cause;
 
 /// A start this much after the intended one is late.
 const LATE: Nanos = Nanos::from_millis(1);
-/// More late starts than this share, and the generator is the limit.
-const MAX_LATE_SHARE: f64 = 0.01;
+/// More late starts than this share, and the generator is the limit. On a shared machine, kernel threads take a CPU for
+/// 2 to 5 ms several times a second, which makes 2 to 3% of the starts late however much time the generator has left.
+const MAX_LATE_SHARE: f64 = 0.05;
 
 /// The measured part of a run: `[start, end)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

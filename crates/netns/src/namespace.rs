@@ -51,6 +51,11 @@ impl Namespace {
         ip(&[&["-n", self.name.as_str()], args].concat())
     }
 
+    /// Runs `tc ARGS` in the namespace.
+    pub fn tc(&self, args: &[&str]) -> Result<()> {
+        run(Command::new("tc").args(["-n", &self.name]).args(args))
+    }
+
     /// Runs `act` on a thread of its own inside the namespace and gives what it gives.
     ///
     /// The thread ends with the call, so that no namespace leaks into the caller's. Sockets and files opened by `act`
