@@ -89,3 +89,24 @@ impl Link {
         self.hook
     }
 }
+
+/// How many programs are attached at tcx ingress of the interface with index `ifindex` of the caller's namespace.
+///
+/// # Errors
+///
+/// EINVAL where the kernel has no tcx, ENODEV when the interface is gone.
+pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call and say their own size; without an array the kernel only writes the count.
+    let result = unsafe {
+        libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
+    };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf 1.7 `bpf.h`).
+    Ok(unsafe { options.__bindgen_anon_1.prog_cnt })
+}

@@ -16,7 +16,7 @@ pub struct Experiment {
     pub title: String,
     /// How the two ends are joined.
     #[serde(default)]
-    pub testbed: Testbed,
+    pub testbed: Layout,
     /// What the clients do.
     pub crowd: Crowd,
     /// The grid, and how each point is measured.
@@ -38,7 +38,7 @@ pub struct Experiment {
 /// How the two ends are joined.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Testbed {
+pub struct Layout {
     /// Where the server's end does its receive processing.
     pub receive: Receive,
     /// CPU of the server and of its receive processing.
@@ -47,7 +47,7 @@ pub struct Testbed {
     pub crowd_cpu: usize,
 }
 
-impl Default for Testbed {
+impl Default for Layout {
     fn default() -> Self {
         Self { receive: Receive::Softirq, server_cpu: 0, crowd_cpu: 1 }
     }
@@ -288,7 +288,7 @@ impl Search {
     }
 }
 
-impl Testbed {
+impl Layout {
     fn check(&self) -> Result<(), String> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         if self.server_cpu == self.crowd_cpu {

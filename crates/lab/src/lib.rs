@@ -22,5 +22,6 @@ mod saturation;
 mod server;
 mod testbed;
 
-pub use experiment::{Experiment, ExperimentError};
+pub use experiment::{Experiment, ExperimentError, Layout};
 pub use grid::{Event, Options, Outcome, run};
+pub use testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};

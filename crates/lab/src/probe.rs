@@ -6,7 +6,7 @@ use anyhow::Result;
 use netns::CpuTimes;
 use results::CpuShares;
 
-use crate::experiment::Testbed as Layout;
+use crate::experiment::Layout;
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Counters at one moment.

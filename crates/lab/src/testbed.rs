@@ -9,7 +9,7 @@ use netns::{Namespace, Offload, VethPair, set_offload};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::experiment::{Receive, Testbed as Layout};
+use crate::experiment::{Layout, Receive};
 
 /// Interface names: short enough for any kernel, and plain in reports.
 pub const SERVER_INTERFACE: &str = "tgs0";

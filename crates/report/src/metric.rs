@@ -126,14 +126,14 @@ pub(crate) static REFUSAL: Metric = Metric {
 
 pub(crate) static LOST_BEFORE: Metric = Metric {
     heading: "lost before server",
-    definition: "Frames from the crowd lost before the server's stack: device backlog, rings. A count over the cell.",
+    definition: "Frames from the crowd lost before the server's stack: device backlog, rings. A count over the window.",
     format: format::count,
     value: |cell, _| Some(cell.lost_before_server as f64),
 };
 
 pub(crate) static LOST_REPLIES: Metric = Metric {
     heading: "lost replies",
-    definition: "Replies lost between the server's transmit and the generator: the generator's fault. A count over the cell.",
+    definition: "Replies lost between the server's transmit and the generator: the generator's fault. A count over the window.",
     format: format::count,
     value: |cell, _| Some(cell.lost_replies as f64),
 };

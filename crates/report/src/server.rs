@@ -157,9 +157,9 @@ fn behind(points: &[Point], policies: &Policies, rate: Option<f64>, number: usiz
             (folded("Every repetition by itself", results_table(&single, policies, rate, &format!("mark-{number}-each"))))
         }
         (folded("Where every attempt ended", causes_table(points, policies)))
-        (folded("Kernel counters, growth over the cell", kernel_tables(points, policies)))
+        (folded("Kernel counters, growth over the window", kernel_tables(points, policies)))
         @if points.iter().any(Point::is_guarded) {
-            (folded("Guard counters", guard_table(points, policies)))
+            (folded("Guard counters, warm-up included", guard_table(points, policies)))
         }
         @if has_samples(points) {
             (folded("Accept queue and overflows over time", growth(points, policies)))

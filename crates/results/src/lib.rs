@@ -90,7 +90,7 @@ pub struct Cell {
     pub server_cpu: CpuShares,
     /// Where the crowd's CPU spent the window.
     pub crowd_cpu: CpuShares,
-    /// What the guard counted, when there was one.
+    /// What the guard counted from its start to its end, warm-up included, when there was one.
     pub guard: Option<BTreeMap<String, u64>>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,

@@ -1,0 +1,248 @@
+//! The tools together, as processes: an experiment from file to page, and a guard that is killed under load.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
+use nix::net::if_::if_nametoindex;
+use results::Record;
+use serde_json::Value;
+
+const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+
+/// A few hundred attempts; any machine keeps up with them.
+const EXPERIMENT: &str = r#"
+    name = "small"
+    title = "Does every part do its part?"
+    [crowd]
+    timeout = "2s"
+    close = "rst"
+    arrivals = "poisson"
+    [grid]
+    loads = [0.5]
+    warmup = "100ms"
+    duration = "300ms"
+    [saturation]
+    from = 500
+    factor = 100
+    refinements = 0
+    duration = "200ms"
+    [[server]]
+    name = "built-in"
+    kind = "built-in"
+    backlog = 128
+    [[policy]]
+    name = "stock"
+    [[policy]]
+    name = "rst-syn"
+    guard = "rst-syn"
+"#;
+
+/// A folder with the experiment file in it.
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn create() -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("small.toml"), EXPERIMENT).expect("write the experiment");
+        Some(Self(folder))
+    }
+
+    fn lab(&self, experiment: &str) -> Command {
+        let mut command = Command::new(TIDEGATE);
+        command.args(["lab", "run", experiment]).current_dir(self.0.path());
+        command
+    }
+
+    fn with(&self, change: (&str, &str)) -> String {
+        assert!(EXPERIMENT.contains(change.0), "the test changes nothing");
+        std::fs::write(self.0.path().join("changed.toml"), EXPERIMENT.replace(change.0, change.1))
+            .expect("write");
+        "changed.toml".to_owned()
+    }
+
+    /// The folder of the only run.
+    fn run_folder(&self) -> PathBuf {
+        let entries = std::fs::read_dir(self.0.path().join("results")).expect("results");
+        entries.map(|entry| entry.expect("an entry").path()).next().expect("a run")
+    }
+}
+
+fn records(folder: &Path) -> Vec<Record> {
+    let text = std::fs::read_to_string(folder.join("results.jsonl")).expect("read the results");
+    text.lines().map(|line| serde_json::from_str(line).expect("a record")).collect()
+}
+
+/// Nothing in the list of namespaces has the process id in its name.
+#[track_caller]
+fn assert_no_namespaces_of(child: u32) {
+    let output = Command::new("ip").args(["netns", "list"]).output().expect("run ip");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains(&format!("-{child}-")), "left behind: {text}");
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
+    let Some(scratch) = Scratch::create() else { return };
+    let child =
+        scratch.lab("small.toml").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let id = child.id();
+    let output = child.wait_with_output().expect("wait");
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_no_namespaces_of(id);
+
+    let folder = scratch.run_folder();
+    let records = records(&folder);
+    let [Record::Header(_), Record::Saturation(_), Record::Cell(stock), Record::Cell(guarded)] = &records[..]
+    else {
+        panic!("a header, a saturation, two cells: {records:?}")
+    };
+    for cell in [stock, guarded] {
+        let crowd = &cell.crowd;
+        let causes =
+            crowd.ok + crowd.refused + crowd.reset + crowd.malformed + crowd.not_sent + crowd.unfinished;
+        assert_eq!(causes + crowd.timed_out_connect + crowd.timed_out_response, crowd.offered, "{crowd:?}");
+        assert!(crowd.ok > 0, "{crowd:?}");
+        assert!(cell.kernel["Tcp.PassiveOpens"] > 0, "the kernel saw the crowd, too");
+    }
+    assert!(stock.guard.is_none());
+    let guard = guarded.guard.as_ref().expect("the guard's counters");
+    assert!(guard["syns.seen"] >= guarded.crowd.sent, "our program saw every SYN: {guard:?}");
+
+    let page = std::fs::read_to_string(folder.join("report.html")).expect("a page");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let finding = text.lines().find(|line| line.starts_with("At 0.5 times saturation")).expect("a finding");
+    assert!(page.contains("Does every part do its part?") && !finding.is_empty());
+}
+
+fn wait_for_the_grid(lines: &mut impl Iterator<Item = std::io::Result<String>>) {
+    let mut lines = lines.map(|line| line.expect("a line"));
+    assert!(lines.any(|line| line.contains("saturates at")), "the grid begins");
+}
+
+#[test]
+fn root_stopped_experiment_keeps_what_was_complete_and_leaves_nothing() {
+    let Some(scratch) = Scratch::create() else { return };
+    let file = scratch.with(("duration = \"300ms\"", "duration = \"60s\""));
+    let mut child = scratch.lab(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    wait_for_the_grid(&mut lines);
+    kill(&child, "INT");
+    let rest: Vec<String> = lines.map(|line| line.expect("a line")).collect();
+    let id = child.id();
+    let output = child.wait_with_output().expect("wait");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("stopped before the end"), "{}", stderr(&output));
+    assert!(rest.iter().any(|line| line.starts_with("report ")), "{rest:?}");
+    assert_no_namespaces_of(id);
+    assert!(matches!(&records(&scratch.run_folder())[..], [Record::Header(_), Record::Saturation(_)]));
+}
+
+#[test]
+fn root_lab_that_was_killed_is_cleaned_up_by_the_next() {
+    let Some(scratch) = Scratch::create() else { return };
+    let file = scratch.with(("duration = \"300ms\"", "duration = \"60s\""));
+    let mut child = scratch.lab(&file).stdout(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+    wait_for_the_grid(&mut lines);
+    child.kill().expect("kill -9");
+    child.wait().expect("wait");
+    let next = scratch.lab("small.toml").output().expect("run");
+    assert!(next.status.success(), "{}", stderr(&next));
+    assert_no_namespaces_of(child.id());
+}
+
+#[test]
+fn wrong_experiment_is_a_usage_error_of_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("wrong.toml");
+    std::fs::write(&file, EXPERIMENT.replace("loads = [0.5]", "loads = [\"fast\"]")).expect("write");
+    let output = Command::new(TIDEGATE).args(["lab", "run"]).arg(&file).output().expect("run");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("expected f64"), "{}", stderr(&output));
+}
+
+fn kill(child: &Child, signal: &str) {
+    let status =
+        Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("run kill");
+    assert!(status.success());
+}
+
+/// A program whose standard output is JSON lines; it is killed when this is dropped.
+struct Json {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Json {
+    fn start(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    fn wait_for(&mut self, event: &str) -> Value {
+        let values =
+            self.lines.by_ref().map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"));
+        let is_it = |value: &Value| value["event"] == event;
+        values.into_iter().find(is_it).unwrap_or_else(|| panic!("no {event}"))
+    }
+}
+
+impl Drop for Json {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Below saturation every attempt must succeed, whatever happens to the guard meanwhile.
+#[test]
+fn root_guards_killed_under_load_lose_no_connection() {
+    if let Err(reason) = netns::root_or_reason() {
+        return eprintln!("{reason}");
+    }
+    let testbed = Testbed::create(&Layout::default(), "10.77.0.0/16").expect("a testbed");
+    let address = testbed.server_address().to_string();
+    let serve = ["serve", "--json", "--backlog", "4096", "--listen", &address];
+    let mut server = Json::start(testbed.server.command(TIDEGATE).expect("command").args(serve));
+    server.wait_for("listening");
+    let url = format!("http://{address}/");
+    let load = ["load", &url, "--json", "--rate", "500", "--duration", "3s", "--timeout", "10s"];
+    let from = ["--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE];
+    let mut crowd = Json::start(testbed.crowd.command(TIDEGATE).expect("command").args(load).args(from));
+    crowd.wait_for("started");
+
+    let mut seen = 0;
+    for _ in 0..5 {
+        let guard =
+            ["guard", "--json", "--policy", "rst-syn", "--listen", &address, "--interface", SERVER_INTERFACE];
+        let mut guard = Json::start(testbed.server.command(TIDEGATE).expect("command").args(guard));
+        guard.wait_for("attached");
+        std::thread::sleep(Duration::from_millis(100));
+        seen += u64::from(is_guarded(&testbed));
+        // SIGKILL, by Json's drop.
+    }
+    assert!(!is_guarded(&testbed), "the last guard's program is still attached");
+    assert_eq!(seen, 5, "every guard was attached while the crowd came");
+    let summary = crowd.wait_for("summary");
+    assert!(summary["offered"].as_u64() > Some(1000), "{summary}");
+    assert_eq!(summary["ok"], summary["offered"], "{summary}");
+}
+
+/// Whether a program is attached at tcx ingress of the server's interface.
+fn is_guarded(testbed: &Testbed) -> bool {
+    let count = || bpf::count_tcx_ingress(if_nametoindex(SERVER_INTERFACE).expect("the interface"));
+    testbed.server.enter(count).expect("enter").expect("ask the kernel") > 0
+}
