@@ -48,7 +48,8 @@ impl Segment {
             tags: Vec::new(),
             source: source.parse().expect("address"),
             destination: destination.parse().expect("address"),
-            source_port: 40_000,
+            // Below the ephemeral ports, which the kernel's own clients in the same namespace use.
+            source_port: 20_000,
             destination_port,
             traffic_class: 0,
             flow_label: 0,
