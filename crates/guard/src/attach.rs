@@ -10,7 +10,8 @@ use crate::program::Programs;
 /// What the operator asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// The cheapest hook that works without conditions; see [`Attach::candidates`].
+    /// The cheapest hook that works without conditions: tcx on veth and loopback, native XDP on NICs, generic XDP on
+    /// kernels without tcx.
     #[default]
     Auto,
     /// tcx ingress.

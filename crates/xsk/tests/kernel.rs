@@ -320,6 +320,12 @@ fn root_socket_that_cannot_be_opened_says_what_and_why() {
     assert!(large.contains("MTU 9000"), "{large}");
 }
 
+/// Gives false, for a condition that may come true later.
+fn sleep_a_little() -> bool {
+    std::thread::sleep(Duration::from_millis(20));
+    false
+}
+
 #[test]
 fn root_dropped_socket_leaves_no_program_behind() {
     need_root!();
@@ -327,8 +333,11 @@ fn root_dropped_socket_leaves_no_program_behind() {
     for mode in [Mode::Generic, Mode::Native] {
         drop(link.crowd_socket(mode, 64));
         let hook = if mode == Mode::Generic { Hook::XdpNative } else { Hook::XdpGeneric };
-        let free = link.crowd.enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop)).expect("enter");
-        assert!(free.is_ok(), "{mode:?}: {free:?}");
+        let attach =
+            || link.crowd.enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop)).expect("enter");
+        // Another test's fork holds a copy of every descriptor until it executes its program.
+        let is_free = (0..100).any(|_| attach().is_ok() || sleep_a_little());
+        assert!(is_free, "{mode:?}: {:?}", attach());
     }
 }
 
