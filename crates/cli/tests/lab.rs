@@ -1,6 +1,7 @@
 //! The tools together, as processes: an experiment from file to page, and a guard that is killed under load.
 
 use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -245,4 +246,46 @@ fn root_guards_killed_under_load_lose_no_connection() {
 fn is_guarded(testbed: &Testbed) -> bool {
     let count = || bpf::count_tcx_ingress(if_nametoindex(SERVER_INTERFACE).expect("the interface"));
     testbed.server.enter(count).expect("enter").expect("ask the kernel") > 0
+}
+
+/// A crowd that comes to a full accept queue behind a guard at tcx; how it is received is the argument.
+fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
+    if let Err(reason) = netns::root_or_reason() {
+        eprintln!("{reason}");
+        return None;
+    }
+    let testbed = Testbed::create(&Layout::default(), "10.77.0.0/16").expect("a testbed");
+    let address = testbed.server_address().to_string();
+    // Holds one connection, and never accepts it.
+    testbed.server.set_sysctl("net.core.somaxconn", "0").expect("sysctl");
+    let _listener = testbed.server.enter(|| TcpListener::bind(&address)).expect("enter").expect("bind");
+    let guard =
+        ["guard", "--json", "--policy", "rst-syn", "--listen", &address, "--interface", SERVER_INTERFACE];
+    let mut guard = Json::start(testbed.server.command(TIDEGATE).expect("command").args(guard));
+    guard.wait_for("attached");
+    let url = format!("http://{address}/");
+    let load =
+        ["load", &url, "--json", "--rate", "100", "--duration", "1s", "--timeout", "500ms", "--xdp", xdp];
+    let from = ["--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE];
+    let mut crowd = Json::start(testbed.crowd.command(TIDEGATE).expect("command").args(load).args(from));
+    let summary = crowd.wait_for("summary");
+    kill(&guard.child, "TERM");
+    let totals = guard.wait_for("final");
+    assert!(totals["syns"]["reset"].as_u64() > Some(30), "the guard did refuse: {totals}");
+    Some(summary)
+}
+
+#[test]
+fn root_crowd_hears_the_guards_resets_in_native_xdp() {
+    let Some(summary) = crowd_at_a_full_queue("native") else { return };
+    assert_eq!(summary["timed_out_connect"], 0, "{summary}");
+    assert!(summary["refused"].as_u64() > Some(30), "{summary}");
+}
+
+/// Why the lab and `auto` are native: see docs/kernel.md.
+#[test]
+fn root_crowd_in_generic_xdp_misses_what_tc_redirected() {
+    let Some(summary) = crowd_at_a_full_queue("generic") else { return };
+    assert_eq!(summary["refused"], 0, "{summary}");
+    assert!(summary["timed_out_connect"].as_u64() > Some(30), "{summary}");
 }
