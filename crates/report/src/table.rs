@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 
 use crate::format;
 use crate::marks::Footnotes;
-use crate::metric::{GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSED, SYNS};
+use crate::metric::{GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
 
 /// Widest line, columns of the terminal.
@@ -17,8 +17,8 @@ const STYLE: TableStyle = TableStyle::new()
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
-const HEADINGS: [&str; 10] =
-    ["load", "policy", "offered/s", "goodput/s", "of peak", "mean", "p99", "refused", "SYNs/att.", "marks"];
+const HEADINGS: [&str; 11] =
+    ["load", "policy", "offered/s", "goodput/s", "of peak", "mean", "p99", "refused", "RST p50", "SYNs/att.", "marks"];
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {
@@ -88,6 +88,7 @@ fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) 
         with_range(&MEAN, point, rate),
         P99.show(point, rate),
         REFUSED.show(point, rate),
+        REFUSAL.show(point, rate),
         SYNS.show(point, rate),
         numbers.join(", "),
     ]
