@@ -14,7 +14,7 @@
 #include "listener.bpf.h"
 
 enum {
-	MAX_LISTENERS = 64,		/* guarded at once by one agent */
+	MAX_LISTENERS = 64,		/* room for as many; the agent guards one so far */
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 };

@@ -15,7 +15,7 @@ enum verdict {
 	VERDICT_RESET = 2,	/* answer with RST: the client knows at once */
 };
 
-/* A listener's two queues, in connections. `now` values are read at the moment of the decision. */
+/* A listener's two queues, in connections. Read at the moment of the decision. */
 struct listener_load {
 	__u32 accept_qlen;	/* established, waiting for accept(2) */
 	__u32 accept_limit;	/* min(listen backlog, somaxconn) */

@@ -163,13 +163,13 @@ typedef struct {			/* include/net/net_namespace.h; absent without CONFIG_NET_NS 
 	struct net *net;
 } possible_net_t;
 
-struct sock_common {			/* include/net/sock.h; read by listener_load() */
+struct sock_common {			/* include/net/sock.h; read by read_listener() */
 	__u16 skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
 };
 
-struct sock {				/* include/net/sock.h; read by listener_load() */
+struct sock {				/* include/net/sock.h; read by read_listener() */
 	struct sock_common __sk_common;
 	__u32 sk_ack_backlog;		/* accept queue length, connections */
 	__u32 sk_max_ack_backlog;	/* its limit: min(listen backlog, somaxconn) */
@@ -179,7 +179,7 @@ struct inet_sock {			/* include/net/inet_sock.h; leads to sock */
 	struct sock sk;
 };
 
-struct request_sock_queue {		/* include/net/request_sock.h; read by listener_load() */
+struct request_sock_queue {		/* include/net/request_sock.h; read by read_listener() */
 	atomic_t qlen;			/* SYN queue length, connections */
 };
 

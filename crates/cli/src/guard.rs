@@ -1,6 +1,6 @@
 //! `tidegate guard`: protects a listening port until it is told to stop.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use clap::builder::PossibleValuesParser;
 use guard::{Attach, Config, Guard, Policy, Sample};
 use serde_json::{Value, json};
 
+use crate::output::say;
 use crate::signals;
 
 /// Between two lines.
@@ -62,11 +63,7 @@ pub fn run(args: Args) -> Result<()> {
         eprintln!("tidegate: warning: {warning}");
     }
     let mut out = Out::new(&args);
-    match watch(&guard, &args, &stop, &mut out) {
-        // Whoever read our lines has gone; that is a way to stop, too.
-        Err(error) if is_broken_pipe(&error) => Ok(()),
-        result => result,
-    }
+    watch(&guard, &args, &stop, &mut out)
 }
 
 fn config(args: &Args) -> Config {
@@ -85,11 +82,13 @@ fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result
     let end = args.duration.map(|duration| start + duration);
     out.attached(guard)?;
     let mut last = guard.sample()?;
+    let mut last_at = start.elapsed();
     let mut due = start + INTERVAL;
     while sleep_until(end.map_or(due, |end| end.min(due)), stop) && end.is_none_or(|end| due <= end) {
         let sample = guard.sample()?;
-        out.sample(start.elapsed(), &sample, &last)?;
-        last = sample;
+        let now = start.elapsed();
+        out.sample(now, &sample, &last, now - last_at)?;
+        (last, last_at) = (sample, now);
         // Not `now + INTERVAL`: a late line must not make all later ones late.
         while due <= Instant::now() {
             due += INTERVAL;
@@ -131,35 +130,35 @@ impl<'a> Out<'a> {
                 .collect();
             let mut object = self.object("attached", Duration::ZERO);
             object["hooks"] = hooks.into();
-            return print_line(&object.to_string());
+            return say(object);
         }
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         let Args { listen, policy, .. } = self.args;
         let dry = if self.args.dry_run { ", dry run" } else { "" };
-        print_line(&format!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
+        say(format_args!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
     }
 
-    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample) -> Result<()> {
+    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) -> Result<()> {
         if self.args.json {
-            return print_line(&self.counters("sample", elapsed, sample).to_string());
+            return say(self.counters("sample", elapsed, sample));
         }
         let is_first = self.lines == 0;
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
         self.lines += 1;
         if is_first || is_due {
-            print_line("   accept queue       SYN queue     seen/s  admitted/s     reset/s")?;
+            say("   accept queue       SYN queue     seen/s  admitted/s     reset/s")?;
         }
-        print_line(&row(sample, last))
+        say(row(sample, last, span))
     }
 
     fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
         if self.args.json {
-            return print_line(&self.counters("final", elapsed, sample).to_string());
+            return say(self.counters("final", elapsed, sample));
         }
         let stats = &sample.stats;
         let would = if self.args.dry_run { "would have been " } else { "" };
-        print_line(&format!(
+        say(format_args!(
             "{} SYNs seen in {:.1} s: {} admitted, {} {would}reset; {} found the accept queue full, {} the SYN queue",
             stats.seen,
             elapsed.as_secs_f64(),
@@ -214,7 +213,9 @@ impl<'a> Out<'a> {
     }
 }
 
-fn row(sample: &Sample, last: &Sample) -> String {
+/// Rates over `span`, which is longer than a second when a busy machine made the line late.
+fn row(sample: &Sample, last: &Sample, span: Duration) -> String {
+    let per_s = |now: u64, before: u64| ((now - before) as f64 / span.as_secs_f64()).round();
     let queue = |length: Option<(u32, u32)>| match length {
         Some((length, limit)) => format!("{length}/{limit}"),
         None => "no listener".to_owned(),
@@ -223,21 +224,10 @@ fn row(sample: &Sample, last: &Sample) -> String {
     let syn = queue(sample.load.map(|load| (load.syn_qlen, load.syn_limit)));
     format!(
         "{accept:>15} {syn:>15} {:>10} {:>11} {:>11}",
-        sample.stats.seen - last.stats.seen,
-        sample.stats.admitted - last.stats.admitted,
-        sample.stats.reset - last.stats.reset
+        per_s(sample.stats.seen, last.stats.seen),
+        per_s(sample.stats.admitted, last.stats.admitted),
+        per_s(sample.stats.reset, last.stats.reset)
     )
-}
-
-fn print_line(line: &str) -> Result<()> {
-    let mut out = io::stdout().lock();
-    writeln!(out, "{line}")?;
-    out.flush()?;
-    Ok(())
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {

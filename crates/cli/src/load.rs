@@ -76,7 +76,8 @@ pub struct Args {
 
 #[derive(Debug, Clone)]
 struct Url {
-    server: SocketAddr,
+    /// Host and port.
+    authority: String,
     path: String,
 }
 
@@ -98,7 +99,7 @@ enum ArrivalsArg {
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
 enum XdpArg {
-    /// Generic on veth, else native if the driver can
+    /// Native if the driver can, else generic
     Auto,
     /// In the driver
     Native,
@@ -112,7 +113,7 @@ pub fn run(args: Args) -> Result<()> {
     if let Some(cpu) = args.cpu {
         netns::pin_to_cpu(cpu)?;
     }
-    let config = config(&args);
+    let config = config(&args)?;
     let json = args.json;
     let mut before = None;
     let summary = load::run(&config, &stop, |progress| {
@@ -121,7 +122,7 @@ pub fn run(args: Args) -> Result<()> {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
     })
-    .with_context(|| format!("load {}", args.url.server))?;
+    .with_context(|| format!("load {}", args.url.authority))?;
     if json {
         let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
         line["event"] = json!("summary");
@@ -131,9 +132,10 @@ pub fn run(args: Args) -> Result<()> {
     }
 }
 
-fn config(args: &Args) -> Config {
-    Config {
-        server: args.url.server,
+fn config(args: &Args) -> Result<Config> {
+    Ok(Config {
+        server: resolve(&args.url.authority, args.clients)?,
+        host: args.url.authority.clone(),
         path: args.url.path.clone(),
         rate: args.rate,
         arrivals: match args.arrivals {
@@ -156,7 +158,17 @@ fn config(args: &Args) -> Config {
             XdpArg::Generic => Mode::Generic,
         },
         seed: args.seed,
-    }
+    })
+}
+
+/// Address of the server, of the clients' family.
+fn resolve(authority: &str, clients: IpNet) -> Result<SocketAddr> {
+    let is_ipv4 = clients.addr().is_ipv4();
+    let mut addresses = authority.to_socket_addrs().with_context(|| format!("look up {authority}"))?;
+    let found = addresses.find(|address| address.is_ipv4() == is_ipv4);
+    found.with_context(|| {
+        format!("{authority} has no address of the family of the clients {clients}; name others")
+    })
 }
 
 /// One line a second: what happened since the last. The first progress, at time zero, is only an event for scripts.
@@ -248,13 +260,15 @@ fn parse_url(text: &str) -> Result<Url, String> {
     };
     let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
-    let host = if has_port { host.to_owned() } else { format!("{host}:80") };
-    let mut addresses = host.to_socket_addrs().map_err(|error| format!("{host}: {error}"))?;
-    let server = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
-    if path.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
-        return Err("the path has a blank or a control character; encode it as %20".to_owned());
+    let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
+    if rest.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
+        return Err("there is a blank or a control character; encode it, as in %20".to_owned());
     }
-    Ok(Url { server, path: path.to_owned() })
+    let port = authority.rsplit_once(':').map_or("", |(_, port)| port);
+    if host.is_empty() || !port.parse::<u16>().is_ok_and(|port| port > 0) {
+        return Err(format!("{authority:?} is not a host and a port; as in http://192.0.2.1:8080/"));
+    }
+    Ok(Url { authority, path: path.to_owned() })
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {
@@ -275,9 +289,9 @@ mod tests {
     #[test]
     fn url_gives_server_and_path() {
         let url = parse_url("http://127.0.0.1:8080/a/b?c=d").expect("valid");
-        assert_eq!((url.server.to_string().as_str(), url.path.as_str()), ("127.0.0.1:8080", "/a/b?c=d"));
+        assert_eq!((url.authority.as_str(), url.path.as_str()), ("127.0.0.1:8080", "/a/b?c=d"));
         let url = parse_url("http://[::1]").expect("valid");
-        assert_eq!((url.server.to_string().as_str(), url.path.as_str()), ("[::1]:80", "/"));
+        assert_eq!((url.authority.as_str(), url.path.as_str()), ("[::1]:80", "/"));
     }
 
     #[test]
@@ -285,6 +299,8 @@ mod tests {
         assert!(parse_url("http://127.0.0.1/a b").is_err());
         assert!(parse_url("http://127.0.0.1/a\r\nX: y").is_err());
         assert!(parse_url("https://127.0.0.1/").is_err());
+        assert!(parse_url("http://").is_err());
+        assert!(parse_url("http://127.0.0.1:x/").is_err());
     }
 
     #[test]

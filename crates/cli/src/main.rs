@@ -46,6 +46,8 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
+        // Whoever read our lines has gone; that is a way to stop, too.
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidegate: {error:#}");
             let is_usage =

@@ -5,6 +5,11 @@ use std::io::{self, Write};
 
 use anyhow::{Context, Result};
 
+/// Whether nobody reads standard output any more.
+pub fn is_closed(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
 /// Prints one line.
 ///
 /// # Errors

@@ -214,7 +214,8 @@ fn root_guards_killed_under_load_lose_no_connection() {
     if let Err(reason) = netns::root_or_reason() {
         return eprintln!("{reason}");
     }
-    let testbed = Testbed::create(&Layout::default(), "10.77.0.0/16").expect("a testbed");
+    let testbed =
+        Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();
     let serve = ["serve", "--json", "--backlog", "4096", "--listen", &address];
     let mut server = Json::start(testbed.server.command(TIDEGATE).expect("command").args(serve));
@@ -254,7 +255,8 @@ fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
         eprintln!("{reason}");
         return None;
     }
-    let testbed = Testbed::create(&Layout::default(), "10.77.0.0/16").expect("a testbed");
+    let testbed =
+        Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();
     // Holds one connection, and never accepts it.
     testbed.server.set_sysctl("net.core.somaxconn", "0").expect("sysctl");

@@ -70,16 +70,17 @@ pub fn attach_all(programs: &Programs, interfaces: &[Interface], attach: Attach)
 }
 
 fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Result<Attached> {
-    let mut first_error = None;
+    let mut last_error = None;
     for &hook in attach.candidates(interface) {
         match Link::attach(programs.for_hook(hook), interface.index, hook) {
             Ok(link) => {
                 return Ok(Attached { interface: interface.name.clone(), link });
             }
-            Err(error) => first_error.get_or_insert(error),
-        };
+            Err(error) => last_error = Some(error),
+        }
     }
-    let error = first_error.expect("there is at least one candidate");
+    // The last candidate asks least of driver and kernel, so its error says what is really wrong.
+    let error = last_error.expect("there is at least one candidate");
     Err(explain(interface, &error))
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
+use ipnet::Ipv4Net;
 use load::{Arrivals, Close, Config, Crowd, Mode};
 use netns::pin_to_cpu;
 use nix::net::if_::if_nametoindex;
@@ -24,7 +25,6 @@ pub const NAMES: [&str; 3] =
 
 /// CPU of the crowd, and of all that it causes: the peer receives and answers inline.
 const CPU: usize = 1;
-const CLIENTS: &str = "10.77.0.0/16";
 const REPETITIONS: usize = 5;
 const WINDOW: Duration = Duration::from_secs(2);
 /// First offered rate of the search for the highest that is kept, attempts/s, and the factor to the next.
@@ -138,12 +138,13 @@ fn is_kept(crowd: &CrowdSummary) -> bool {
 /// A crowd against the fastest responder that can be put behind veth: an XDP program that answers without a connection,
 /// on the crowd's own core.
 fn crowd(rate: f64) -> Result<CrowdSummary> {
-    let testbed = Testbed::join(CLIENTS)?;
+    let testbed = Testbed::join(clients())?;
     let _echo = testbed.server.enter(|| -> Result<Echo> {
         Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, Hook::XdpGeneric)?)
     })??;
     let config = Config {
         server: testbed.server_address(),
+        host: testbed.server_address().to_string(),
         path: "/".to_owned(),
         rate,
         arrivals: Arrivals::Fixed,
@@ -152,7 +153,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         drain: Duration::from_secs(1),
         timeout: Duration::from_secs(1),
         close: Close::Reset,
-        clients: CLIENTS.parse().context("parse the client network")?,
+        clients: clients().into(),
         interface: CROWD_INTERFACE.to_owned(),
         mode: Mode::Generic, // at both ends: lossless, and all on this core
         seed: 1,
@@ -162,7 +163,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
 
 /// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
 fn raw_send_rate() -> Result<f64> {
-    let testbed = Testbed::join(CLIENTS)?;
+    let testbed = Testbed::join(clients())?;
     let server = testbed.server_address();
     let _echo = testbed.server.enter(|| -> Result<Echo> {
         Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, Hook::XdpGeneric)?)
@@ -191,6 +192,10 @@ fn bare_ack(server: SocketAddr) -> Vec<u8> {
     let mut frame = vec![0; wire::frame_len(&tuple, &segment)];
     wire::emit(&mut frame, &ethernet, &tuple, &segment);
     frame
+}
+
+fn clients() -> Ipv4Net {
+    "10.77.0.0/16".parse().expect("a network")
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -1,5 +1,6 @@
 //! One point of the grid, in a testbed of its own.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -39,8 +40,10 @@ pub struct Measured {
     pub difference: Difference,
     /// What it counted as the crowd went on.
     pub samples: Vec<Sample>,
+    /// Replies lost between the server's transmit and the generator, warm-up included.
+    pub lost_replies: u64,
     /// What the guard counted, when there was one.
-    pub guard: Option<std::collections::BTreeMap<String, u64>>,
+    pub guard: Option<BTreeMap<String, u64>>,
 }
 
 /// Measures one point of the grid.
@@ -55,14 +58,13 @@ pub fn measure(
     let grid = &lab.experiment.grid;
     let send = Send { rate, warmup: grid.warmup, duration: grid.duration, seed: u64::from(repetition) + 1 };
     let measured = run(lab, server, policy, &send)?;
-    let Measured { crowd, difference, samples, guard } = measured;
-    let lost_replies = difference.lost_replies + crowd.generator.frames_lost;
+    let Measured { crowd, difference, samples, guard, lost_replies } = measured;
     Ok(Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
         load,
         repetition,
-        marks: marks(&crowd, &difference),
+        marks: marks(&crowd, &difference, lost_replies),
         crowd,
         kernel: difference.kernel,
         samples,
@@ -79,7 +81,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let Lab { experiment, program, stop } = lab;
     let layout = &experiment.testbed;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
-    let testbed = Testbed::create(layout, &experiment.crowd.clients)?;
+    let testbed = Testbed::create(layout, experiment.crowd.clients)?;
     for (name, value) in &policy.sysctls {
         testbed.server.set_sysctl(name, value)?;
     }
@@ -98,7 +100,8 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
-    Ok(Measured { crowd, difference: after.since(&before), samples, guard })
+    let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
+    Ok(Measured { crowd, difference: after.since(&before), samples, guard, lost_replies })
 }
 
 /// Samples the kernel's counters until a moment of the crowd.
@@ -132,9 +135,7 @@ fn watch_until(
 }
 
 /// The counters that say what becomes of SYNs: few enough to keep for every sample.
-fn listen_counters(
-    mut counters: std::collections::BTreeMap<String, u64>,
-) -> std::collections::BTreeMap<String, u64> {
+fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     const KEPT: [&str; 6] = [
         "TcpExt.ListenOverflows",
         "TcpExt.ListenDrops",
@@ -148,13 +149,12 @@ fn listen_counters(
 }
 
 /// Why a cell should be read with care.
-fn marks(crowd: &CrowdSummary, difference: &Difference) -> Vec<String> {
+pub fn marks(crowd: &CrowdSummary, difference: &Difference, lost_replies: u64) -> Vec<String> {
     let mut marks: Vec<String> =
         crowd.generator.reasons.iter().map(|reason| format!("generator-limited: {reason}")).collect();
-    if difference.lost_replies > 0 {
+    if lost_replies > 0 {
         marks.push(format!(
-            "{} replies found the crowd's receive backlog full: the generator's fault, not the server's",
-            difference.lost_replies
+            "{lost_replies} replies were lost at the crowd's end: the generator's fault, not the server's"
         ));
     }
     let steal = difference.server_cpu.steal.max(difference.crowd_cpu.steal);

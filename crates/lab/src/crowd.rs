@@ -38,7 +38,7 @@ pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu:
         ("--drain", "0s".to_owned()),
         ("--seed", send.seed.to_string()),
         ("--timeout", millis(crowd.timeout)),
-        ("--clients", crowd.clients.clone()),
+        ("--clients", crowd.clients.to_string()),
         ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
         ("--interface", CROWD_INTERFACE.to_owned()),

@@ -57,7 +57,7 @@ fn environment(experiment: &Experiment) -> Result<Environment> {
 
 /// Read in a namespace of the kind that every cell gets.
 fn sysctls(experiment: &Experiment) -> Result<BTreeMap<String, String>> {
-    let testbed = Testbed::create(&experiment.testbed, &experiment.crowd.clients)?;
+    let testbed = Testbed::create(&experiment.testbed, experiment.crowd.clients)?;
     let read = |name: &str| {
         // Those of the first namespace only are the same for all.
         let global = || fs::read_to_string(format!("/proc/sys/{}", name.replace('.', "/"))).ok();
@@ -95,12 +95,16 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
              NIC with interrupt moderation would.",
             CROWD_POLL.as_micros()
         ),
+        "The server's interface has a queue of 100,000 frames (pfifo), in which replies wait while the ring of the crowd's \
+         end is full (Linux 6.16 and newer; older kernels drop them, and the cell is marked)."
+            .to_owned(),
         "TCP and generic segmentation offload are off on both ends, so that a frame is what a wire would carry."
             .to_owned(),
         "Replies reach the crowd with unfinished checksums (veth leaves them to a device), so the crowd does not verify \
          them."
             .to_owned(),
-        "The crowd's TCP is not Linux's: it offers a maximum segment size and no other option.".to_owned(),
+        "The crowd's TCP is not Linux's: it offers a maximum segment size and no other option, acknowledges a single \
+         segment after 40 ms, and after a retransmitted SYN waits 1 s before it resends a request.".to_owned(),
         "Each window begins in a crowd that has been coming for the warm-up only: under overload the number of clients \
          who retry is still growing."
             .to_owned(),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 
 /// An experiment, as its TOML file says it.
@@ -69,7 +70,7 @@ pub enum Receive {
 pub struct Crowd {
     /// Network of the source addresses, IPv4.
     #[serde(default = "default_clients")]
-    pub clients: String,
+    pub clients: Ipv4Net,
     /// How long a user waits for the reply.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
@@ -263,12 +264,33 @@ impl Experiment {
         {
             return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
         }
+        if self.crowd.timeout.is_zero() {
+            return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
+        }
+        self.policies.iter().try_for_each(Policy::check)?;
         if let Some(key) =
             self.policies.iter().flat_map(|p| p.sysctls.keys()).find(|key| !key.starts_with("net."))
         {
             return Err(format!("sysctl {key:?} is not a network namespace's own; only net.* can be set"));
         }
         Ok(())
+    }
+}
+
+impl Policy {
+    fn check(&self) -> Result<(), String> {
+        if self.name == "stock" && (self.guard.is_some() || !self.sysctls.is_empty()) {
+            return Err(
+                "policy \"stock\" is what the others are held against: no guard and no sysctls".to_owned()
+            );
+        }
+        let known = verdict::Policy::NAMED.map(|(name, _)| name);
+        match self.guard.as_deref().filter(|guard| !known.contains(guard)) {
+            Some(guard) => {
+                Err(format!("policy {:?}: guard = {guard:?} is none of {}", self.name, known.join(", ")))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -337,8 +359,8 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
         .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
 }
 
-fn default_clients() -> String {
-    "10.77.0.0/16".to_owned()
+fn default_clients() -> Ipv4Net {
+    "10.77.0.0/16".parse().expect("a network")
 }
 
 fn one() -> u32 {
@@ -409,13 +431,23 @@ mod tests {
         assert_refused(("duration = \"2s\"", "duration = \"0s\""), "grid.duration is zero");
         assert_refused(("duration = \"2s\"", "duration = \"soon\""), "\"soon\" is not a time");
         assert_refused(
-            ("name = \"stock\"", "name = \"stock\"\nsysctls = {\"vm.swappiness\" = \"1\"}"),
+            ("name = \"stock\"", "name = \"x\"\nsysctls = {\"vm.swappiness\" = \"1\"}"),
             "only net.*",
         );
         assert_refused(
             ("name = \"stock\"", "name = \"stock\"\n[[policy]]\nname = \"stock\""),
             "two [[policy]]",
         );
+        assert_refused(
+            ("name = \"stock\"", "name = \"x\"\nguard = \"rst-sin\""),
+            "is none of default, rst-syn",
+        );
+        assert_refused(
+            ("name = \"stock\"", "name = \"stock\"\nguard = \"rst-syn\""),
+            "no guard and no sysctls",
+        );
+        assert_refused(("timeout = \"10s\"", "timeout = \"10s\"\nclients = \"fd00::/64\""), "invalid");
+        assert_refused(("timeout = \"10s\"", "timeout = \"0s\""), "crowd.timeout is zero");
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names a folder");
     }

@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use report::Run;
 use results::{Cell, Record, Saturation};
 
@@ -71,6 +71,7 @@ pub fn run(
     for note in &notes {
         on_event(&Event::Note(note));
     }
+    ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
     let folder =
         options.results.join(format!("{}-{}", experiment.name, jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")));
     let mut writer = Writer::create(&folder)?;

@@ -2,7 +2,7 @@
 //!
 //! An experiment is a TOML file ([`Experiment`]): servers, policies, offered loads as multiples of the server's
 //! saturation rate. [`run`] finds that rate first, then measures each point of the grid in fresh namespaces, and
-//! writes JSON lines and a page as it goes. The lab starts the same programs that a user would: `tidegate serve`,
+//! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
 //! `tidegate guard`, `tidegate load`.
 //!
 //! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd

@@ -75,12 +75,14 @@ pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTr
 }
 
 fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
+    // Idle and steal may step back a little (proc(5)).
+    let spent = |part: fn(CpuTimes) -> u64| part(now).saturating_sub(part(before));
     let parts = [
-        now.user - before.user,
-        now.system - before.system,
-        now.softirq - before.softirq,
-        now.idle.saturating_sub(before.idle), // may step back a little (proc(5))
-        now.steal - before.steal,
+        spent(|times| times.user),
+        spent(|times| times.system),
+        spent(|times| times.softirq),
+        spent(|times| times.idle),
+        spent(|times| times.steal),
     ];
     let whole = parts.iter().sum::<u64>().max(1) as f64;
     let [user, system, softirq, idle, steal] = parts.map(|part| part as f64 / whole);

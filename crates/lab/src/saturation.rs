@@ -9,40 +9,72 @@ use crate::experiment::{Policy, Server};
 
 /// A probe is answered when this share of what was offered in its window was also replied to in it.
 const ANSWERED: f64 = 0.95;
-/// Probes before the search gives up: no server is that fast, so something else answers.
-const MAX_PROBES: usize = 40;
+/// Rises before the search gives up.
+const MAX_RISES: usize = 40;
 
 /// Offers rising rates until the server no longer answers all, then narrows the last interval down. The result is the
 /// highest goodput of a probe that was answered.
+///
+/// A rate counts as unanswered when it was so twice: one stall of the machine must not end the search.
+///
+/// # Errors
+///
+/// When not even the first rate is answered, or no rate is too high.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
     let search = lab.experiment.saturation;
-    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
-    let mut probes = Vec::new();
-    let mut goodput = |rate: f64| -> Result<bool> {
-        let send = Send { rate, warmup: search.duration / 2, duration: search.duration, seed: 1 };
-        let crowd = cell::run(lab, server, &stock, &send)?.crowd;
-        on_probe(crowd.offered_per_s, crowd.goodput_per_s);
-        probes.push((crowd.offered_per_s, crowd.goodput_per_s));
-        Ok(is_answered(crowd.offered_per_s, crowd.goodput_per_s))
-    };
-    let mut low = search.from;
-    ensure!(
-        goodput(low)?,
-        "{} does not answer {low} requests/s; set saturation.from lower in the experiment file",
-        server.name
-    );
-    let mut high = low * search.factor;
-    for _ in 0..MAX_PROBES {
-        if !goodput(high)? {
-            break;
+    let mut found =
+        Saturation { server: server.name.clone(), rate_per_s: 0.0, probes: Vec::new(), marks: Vec::new() };
+    let mut is_kept = |rate: f64| -> Result<bool> {
+        for _ in 0..2 {
+            let Probe { offered, goodput, marks } = probe(lab, server, rate)?;
+            on_probe(offered, goodput);
+            found.probes.push((offered, goodput));
+            if is_answered(offered, goodput) {
+                return Ok(true);
+            }
+            found.marks.extend(marks.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
+        Ok(false)
+    };
+    ensure!(
+        is_kept(search.from)?,
+        "{} does not answer {} requests/s; set saturation.from lower in the experiment file",
+        server.name,
+        search.from
+    );
+    let (mut low, mut high) = (search.from, search.from * search.factor);
+    let mut rises = 0;
+    while is_kept(high)? {
         (low, high) = (high, high * search.factor);
+        rises += 1;
+        ensure!(
+            rises < MAX_RISES,
+            "{} still answers {low:.0} requests/s; set saturation.from or factor higher",
+            server.name
+        );
     }
     for _ in 0..search.refinements {
         let middle = (low * high).sqrt();
-        if goodput(middle)? { low = middle } else { high = middle }
+        if is_kept(middle)? { low = middle } else { high = middle }
     }
-    Ok(Saturation { server: server.name.clone(), rate_per_s: best(&probes), probes })
+    found.rate_per_s = best(&found.probes);
+    Ok(found)
+}
+
+struct Probe {
+    offered: f64,
+    goodput: f64,
+    marks: Vec<String>,
+}
+
+/// One short crowd against the stock server.
+fn probe(lab: Lab<'_>, server: &Server, rate: f64) -> Result<Probe> {
+    let search = lab.experiment.saturation;
+    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
+    let send = Send { rate, warmup: search.duration / 2, duration: search.duration, seed: 1 };
+    let measured = cell::run(lab, server, &stock, &send)?;
+    let marks = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
+    Ok(Probe { offered: measured.crowd.offered_per_s, goodput: measured.crowd.goodput_per_s, marks })
 }
 
 fn is_answered(offered: f64, goodput: f64) -> bool {

@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use ipnet::Ipv4Net;
 use netns::{Namespace, Offload, VethPair, set_offload};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
@@ -36,20 +37,20 @@ pub struct Testbed {
 impl Testbed {
     /// Makes the namespaces, joins them and puts receive processing where the layout says. `clients` is routed to the
     /// crowd.
-    pub fn create(layout: &Layout, clients: &str) -> Result<Self> {
+    pub fn create(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
         let testbed = Self::join(clients)?;
         testbed.place(layout)?;
         Ok(testbed)
     }
 
     /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
-    pub fn join(clients: &str) -> Result<Self> {
+    pub fn join(clients: Ipv4Net) -> Result<Self> {
         let testbed = Self { server: Namespace::create("server")?, crowd: Namespace::create("crowd")? };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
         testbed.address(&pair)?;
         // The crowd is many hosts behind one router: the server resolves the router only.
-        server.ip(&["route", "add", clients, "via", &CROWD_ADDRESS.to_string()])?;
+        server.ip(&["route", "add", &clients.to_string(), "via", &CROWD_ADDRESS.to_string()])?;
         Ok(testbed)
     }
 
@@ -65,7 +66,7 @@ impl Testbed {
         ];
         for (namespace, end, own, other, other_mac) in ends {
             namespace.ip(&["address", "add", &format!("{own}/30"), "dev", &end.name])?;
-            let mac = other_mac.map(|byte| format!("{byte:02x}")).join(":");
+            let mac = netns::mac_text(other_mac);
             let other = other.to_string();
             namespace.ip(&[
                 "neighbour",
@@ -110,8 +111,12 @@ enum Priority {
 
 /// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).
 fn receive_in_softirq(namespace: &Namespace, interface: &str, cpu: usize) -> Result<()> {
-    let mask = format!("{:x}", 1u64 << cpu);
-    namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &mask)
+    namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &cpu_mask(cpu))
+}
+
+/// A CPU mask as sysfs takes it: hexadecimal words of 32 bits, the highest first (`bitmap_parse`).
+fn cpu_mask(cpu: usize) -> String {
+    format!("{:x}{}", 1u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
 /// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP.
@@ -171,4 +176,16 @@ fn make_real_time(thread: Pid) -> Result<()> {
         unsafe { libc::sched_setscheduler(thread.as_raw(), libc::SCHED_FIFO, &raw const parameters) };
     nix::errno::Errno::result(result)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_masks_have_a_comma_for_every_32_cpus() {
+        assert_eq!(cpu_mask(1), "2");
+        assert_eq!(cpu_mask(31), "80000000");
+        assert_eq!(cpu_mask(64), "1,00000000,00000000");
+    }
 }

@@ -174,12 +174,12 @@ impl Crowd {
         self.next_start().is_none() && self.open == 0
     }
 
-    /// Stops: what is open is unfinished; what should have started by `now` and has not was not sent.
-    pub fn stop(&mut self, now: Nanos) {
+    /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not sent.
+    pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
             self.tally.ended(Cause::Unfinished, attempt.intended_start, now);
         }
-        while let Some(start) = self.next_start().filter(|&start| start <= now) {
+        while let Some(start) = self.next_start().filter(|&start| start + grace <= now) {
             self.schedule.advance();
             self.tally.ended(Cause::NotSent, start, now);
         }
@@ -383,7 +383,7 @@ mod tests {
     fn stopped_run_gives_every_open_attempt_a_cause() {
         let mut crowd = crowd(Close::Reset);
         started(&mut crowd);
-        crowd.stop(Nanos::from_millis(50));
+        crowd.stop(Nanos::from_millis(50), Nanos::ZERO);
         let summary = summary(&crowd);
         assert_eq!((summary.offered, summary.unfinished), (1, 1));
     }

@@ -35,6 +35,8 @@ const MAX_RESERVED: f64 = 2_000_000.0;
 const MIN_WAIT: Nanos = Nanos::from_micros(60);
 /// A generator that is this far behind at the end does not catch up: what is left was not sent.
 const LATEST_START: Nanos = Nanos::from_millis(100);
+/// A run that is stopped does not count as unsent what the next turn would have started.
+const STOP_GRACE: Nanos = Nanos::from_millis(1);
 /// Longest wait, so that a stop is noticed.
 const MAX_WAIT: Nanos = Nanos::from_millis(20);
 
@@ -43,6 +45,8 @@ const MAX_WAIT: Nanos = Nanos::from_millis(20);
 pub struct Config {
     /// The server.
     pub server: SocketAddr,
+    /// What the request calls it, `Host` (RFC 9110 section 7.2).
+    pub host: String,
     /// Path and query of the request.
     pub path: String,
     /// Attempts per second.
@@ -104,7 +108,7 @@ pub fn run(
             next_progress += Nanos::from_secs(1);
         }
         if stop.load(Ordering::Relaxed) || engine.is_done(now, end) {
-            engine.crowd.stop(now);
+            engine.crowd.stop(now, STOP_GRACE);
             return engine.summary(now, thread_cpu_time().since(cpu_before));
         }
         let was_busy = engine.turn(&clock)?;
@@ -122,6 +126,7 @@ struct Engine {
     socket: Socket,
     window: Window,
     frames_sent: u64,
+    frames_unsent: u64,
     frames_received: u64,
 }
 
@@ -164,7 +169,17 @@ impl Engine {
             capacity,
         );
         let server = config.server;
-        Ok(Self { crowd, clients, server, ethernet, socket, window, frames_sent: 0, frames_received: 0 })
+        Ok(Self {
+            crowd,
+            clients,
+            server,
+            ethernet,
+            socket,
+            window,
+            frames_sent: 0,
+            frames_unsent: 0,
+            frames_received: 0,
+        })
     }
 
     /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
@@ -172,13 +187,14 @@ impl Engine {
         let Self { crowd, clients, server, ethernet, socket, .. } = self;
         let Socket { rx, tx, .. } = socket;
         let (clients, server, ethernet) = (*clients, *server, *ethernet);
-        // Each phase begins with an empty ring to send from, which holds all that a batch can cause.
+        // The buffers hold all that one turn can cause, when those of the turn before have come back.
         const { assert!(TX_FRAMES >= 3 * BATCH * FRAMES_PER_EVENT) };
-        let mut queued = 0u64;
+        let (mut queued, mut unsent) = (0u64, 0u64);
         let mut send = |endpoint: Endpoint, segment: &Segment<'_>| {
             let src = SocketAddr::new(clients.address(endpoint.client), endpoint.port);
             let tuple = FourTuple { src, dst: server };
-            queued += u64::from(tx.transmit(|buffer| wire::emit(buffer, &ethernet, &tuple, segment)));
+            let was_queued = tx.transmit(|buffer| wire::emit(buffer, &ethernet, &tuple, segment));
+            *if was_queued { &mut queued } else { &mut unsent } += 1;
         };
         let now = clock.now();
         let received = rx.receive(BATCH, |frame| {
@@ -196,6 +212,7 @@ impl Engine {
         events += (0..BATCH).take_while(|_| crowd.start_next(now, &mut send)).count() as u32;
         tx.flush().context("send; did the interface go down?")?;
         self.frames_sent += queued;
+        self.frames_unsent += unsent;
         self.frames_received += u64::from(received);
         Ok(events > 0)
     }
@@ -226,6 +243,7 @@ impl Engine {
         let statistics = self.socket.statistics().context("read the socket's counters")?;
         let health = GeneratorHealth {
             frames_lost: statistics.lost(),
+            frames_unsent: self.frames_unsent,
             frames_sent: self.frames_sent,
             frames_received: self.frames_received,
             cpu_share: cpu.as_secs_f64() / stopped.as_secs_f64().max(1e-9),
@@ -243,7 +261,7 @@ impl Engine {
 
 fn manners(config: &Config, window: Window) -> Manners {
     let request =
-        format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n", config.path, config.server);
+        format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n", config.path, config.host);
     Manners {
         request: request.into_bytes(),
         timeout: config.timeout.into(),

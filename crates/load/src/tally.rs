@@ -188,6 +188,9 @@ fn judge(health: &mut GeneratorHealth, not_sent: u64) {
             .reasons
             .push(format!("{} frames were lost in the generator's own receive ring", health.frames_lost));
     }
+    if health.frames_unsent > 0 {
+        health.reasons.push(format!("{} frames found no buffer to be sent from", health.frames_unsent));
+    }
     if not_sent > 0 {
         health.reasons.push(format!("{not_sent} attempts were never sent"));
     }

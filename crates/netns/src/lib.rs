@@ -12,7 +12,7 @@ mod namespace;
 
 pub use counters::{CpuTimes, accept_queue, cpu_times, namespace_counters, softnet_dropped, transmit_drops};
 pub use ethtool::{Offload, set_offload};
-pub use link::{VethEnd, VethPair};
+pub use link::{VethEnd, VethPair, mac_text};
 pub use namespace::{Namespace, pin_to_cpu, sweep};
 
 /// Whether kernel tests can run here: `Err` has the reason for a skip.

@@ -67,6 +67,7 @@ fn end(namespace: &Namespace, name: &str, mac: [u8; 6]) -> Result<VethEnd> {
     Ok(VethEnd { name: name.to_owned(), ifindex, mac })
 }
 
-fn mac_text(mac: [u8; 6]) -> String {
+/// An Ethernet address as people and iproute2 write it.
+pub fn mac_text(mac: [u8; 6]) -> String {
     mac.map(|byte| format!("{byte:02x}")).join(":")
 }

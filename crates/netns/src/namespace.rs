@@ -140,8 +140,11 @@ pub fn sweep() -> Result<Vec<String>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(owner) = owner(&name) else { continue };
         if !PathBuf::from(format!("/proc/{owner}")).exists() {
-            ip(&["netns", "del", &name])?;
-            removed.push(name);
+            // Another run may sweep at the same moment.
+            match ip(&["netns", "del", &name]) {
+                Err(error) if entry.path().exists() => return Err(error),
+                _ => removed.push(name),
+            }
         }
     }
     Ok(removed)

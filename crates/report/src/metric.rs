@@ -54,7 +54,7 @@ pub(crate) static GOODPUT: Metric = Metric {
 
 pub(crate) static OF_PEAK: Metric = Metric {
     heading: "of peak",
-    definition: "Goodput divided by the saturation rate, which is the highest goodput that stock Linux gave while it was searched.",
+    definition: "Goodput divided by the saturation rate, which is the highest goodput of a probe under stock Linux that answered at least 95% of what it was offered.",
     format: format::percent,
     value: |cell, saturation| {
         saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / rate)
@@ -118,7 +118,7 @@ pub(crate) static SYNS: Metric = Metric {
 };
 
 pub(crate) static REFUSAL: Metric = Metric {
-    heading: "refusal p50",
+    heading: "RST p50",
     definition: "How long a refused client waited for its RST, from the intended start; median.",
     format: format::millis,
     value: |cell, _| sampled(cell.crowd.refusal_ms).map(|times| times.p50),

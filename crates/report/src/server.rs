@@ -53,7 +53,8 @@ fn found(saturation: Option<&Saturation>) -> Markup {
             @match saturation {
                 Some(saturation) => {
                     "Saturates at " strong { (format::number(saturation.rate_per_s)) " requests/s" }
-                    ", the highest goodput that stock Linux gave in " (probe_count(saturation)) "."
+                    ", the highest goodput of those of " (probe_count(saturation)) " under stock Linux that were answered."
+                    @for mark in &saturation.marks { " Read with care: " (mark) "." }
                 }
                 None => "Its saturation rate was not found, so goodput has no peak to be compared with.",
             }

@@ -17,8 +17,19 @@ const STYLE: TableStyle = TableStyle::new()
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
-const HEADINGS: [&str; 11] =
-    ["load", "policy", "offered/s", "goodput/s", "of peak", "mean", "p99", "refused", "RST p50", "SYNs/att.", "marks"];
+const HEADINGS: [&str; 11] = [
+    "load",
+    "policy",
+    "offered/s",
+    "goodput/s",
+    "of peak",
+    "mean",
+    "p99",
+    "refused",
+    "RST p50",
+    "SYNs/att.",
+    "marks",
+];
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {

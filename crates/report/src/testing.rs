@@ -255,6 +255,7 @@ fn saturation(server: &str) -> Saturation {
             (23_800.0, 23_000.0),
             (25_900.0, 22_400.0),
         ],
+        marks: Vec::new(),
     }
 }
 

@@ -44,7 +44,7 @@ pub struct Header {
 /// The machine and its software.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Environment {
-    /// `uname -sr` and the build line.
+    /// `/proc/version`: release, compiler, build.
     pub kernel: String,
     /// CPU model, as `/proc/cpuinfo` says.
     pub cpu: String,
@@ -63,10 +63,13 @@ pub struct Environment {
 pub struct Saturation {
     /// Name of the server, as in the experiment file.
     pub server: String,
-    /// Highest goodput that stock Linux gave, replies/s.
+    /// Highest goodput of a probe under stock Linux that answered at least 95% of what it was offered, replies/s.
     pub rate_per_s: f64,
     /// Every probe: offered, goodput, both per second.
     pub probes: Vec<(f64, f64)>,
+    /// Why the rate should be read with care; empty when there is no reason.
+    #[serde(default)]
+    pub marks: Vec<String>,
 }
 
 /// One point of the grid: one server under one policy at one offered load.
@@ -183,7 +186,9 @@ pub struct GeneratorHealth {
     pub late_max_ms: f64,
     /// Frames lost in our own receive ring or for want of a buffer.
     pub frames_lost: u64,
-    /// Frames sent and received.
+    /// Frames that found no free buffer to be sent from.
+    pub frames_unsent: u64,
+    /// Frames handed to the kernel.
     pub frames_sent: u64,
     /// Frames received.
     pub frames_received: u64,

@@ -211,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// At once for a FIN and for every second segment, else within the delayed-ACK time (RFC 9293 section 3.8.6.3).
+    /// At once for every second segment, and for a FIN that nobody will answer with one; else within the delayed-ACK time (RFC 9293 section 3.8.6.3).
     fn acknowledge(
         &mut self,
         stack: &Stack,

@@ -111,8 +111,13 @@ impl Connection {
         let closing = matches!(self.state, State::FinWait1 | State::Closing | State::LastAck);
         self.snd_nxt = self.snd_una;
         let payload = &rest[..rest.len().min(usize::from(self.peer_mss))];
-        let flags = if closing && payload.len() == rest.len() { Flags::ACK | Flags::FIN } else { Flags::ACK };
-        self.send(stack, flags | if payload.is_empty() { Flags::ACK } else { Flags::PSH }, payload, send);
+        let is_last = payload.len() == rest.len();
+        let flags = match (is_last, closing, payload.is_empty()) {
+            (true, true, _) => Flags::ACK | Flags::FIN,
+            (true, false, false) => Flags::ACK | Flags::PSH,
+            _ => Flags::ACK,
+        };
+        self.send(stack, flags, payload, send);
         self.arm_retransmission(stack, now);
         Change::None
     }

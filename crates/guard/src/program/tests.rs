@@ -3,7 +3,7 @@ use super::*;
 #[path = "../../../verdict/tests/cases/mod.rs"]
 mod cases;
 
-// SAFETY: words and one aligned double word.
+// SAFETY: words, an explicit field where C pads, and one aligned double word: every byte is a field's.
 unsafe impl Plain for types::syn_case {}
 
 #[test]

@@ -71,7 +71,7 @@ impl World {
     pub fn create_for(attach: Attach) -> Option<Self> {
         let world = Self::create()?;
         if attach == Attach::Tcx && !has_tcx(&world.server, world.s0.ifindex) {
-            eprintln!("skipped at tcx: this kernel has none (Linux 6.6 and newer)");
+            eprintln!("skipped: no tcx in this kernel (Linux 6.6 and newer)");
             return None;
         }
         Some(world)
