@@ -147,7 +147,8 @@ impl<'a> Out<'a> {
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
         self.lines += 1;
         if is_first || is_due {
-            say("   accept queue       SYN queue     seen/s  admitted/s     reset/s")?;
+            let reset = if self.args.dry_run { "would/s" } else { "reset/s" };
+            say(format_args!("   accept queue       SYN queue     seen/s  admitted/s     {reset}"))?;
         }
         say(row(sample, last, span))
     }

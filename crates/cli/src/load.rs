@@ -5,7 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
 use load::{Arrivals, Close, Config, Mode, Progress};
 use results::{CrowdSummary, LatencySummary};
@@ -126,10 +126,16 @@ pub fn run(args: Args) -> Result<()> {
     if json {
         let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
         line["event"] = json!("summary");
-        say(line)
+        say(line)?;
     } else {
-        say(summary_text(&summary).trim_end())
+        say(summary_text(&summary).trim_end())?;
     }
+    ensure!(
+        summary.generator.frames_received > 0 || summary.generator.frames_sent == 0,
+        "nothing came back at all; has the server a route to {0} that leads here (ip route add {0} via ...)?",
+        args.clients
+    );
+    Ok(())
 }
 
 fn config(args: &Args) -> Result<Config> {
@@ -250,6 +256,9 @@ fn summary_text(summary: &CrowdSummary) -> String {
 }
 
 fn latency_text(latency: &LatencySummary) -> String {
+    if latency.count == 0 {
+        return "no replies".to_owned();
+    }
     let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
     format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
 }

@@ -250,7 +250,10 @@ fn root_xdp_is_refused_where_driver_or_mtu_forbids_it_and_nothing_stays() {
     let output =
         world.guard(&["--attach", "xdp", "--interface", "s0", "--interface", "lo"]).output().expect("run");
     let text = refusal(&output);
-    assert!(text.contains("xdp to lo: a loopback has no native XDP; use --attach tcx"), "{text}");
+    assert!(
+        text.contains("xdp to lo: a loopback has no native XDP; name the NIC with --interface"),
+        "{text}"
+    );
     // s0 came first and had been attached.
     assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
 

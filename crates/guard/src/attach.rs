@@ -95,7 +95,7 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
     let why = match (error.hook, errno) {
         (_, Errno::EPERM) => "not permitted; run as root, or with CAP_BPF and CAP_NET_ADMIN".to_owned(),
         (Hook::XdpNative, _) if interface.is_loopback => {
-            "a loopback has no native XDP; use --attach tcx".to_owned()
+            "a loopback has no native XDP; name the NIC with --interface, or use --attach tcx".to_owned()
         }
         (Hook::XdpNative, Errno::ERANGE) => large_mtu,
         (Hook::XdpNative, Errno::EINVAL | Errno::EOPNOTSUPP) if *mtu > 1500 => large_mtu,

@@ -26,10 +26,14 @@ pub const NAMES: [&str; 3] =
 /// CPU of the crowd, and of all that it causes: the peer receives and answers inline.
 const CPU: usize = 1;
 const REPETITIONS: usize = 5;
-const WINDOW: Duration = Duration::from_secs(2);
-/// First offered rate of the search for the highest that is kept, attempts/s, and the factor to the next.
-const FROM: f64 = 40_000.0;
-const FACTOR: f64 = 1.1;
+const WINDOW: Duration = Duration::from_secs(1);
+/// First offered rate of the search for the highest that is kept, attempts/s.
+const FROM: f64 = 10_000.0;
+/// From one offered rate to the next, in the first search and in each repetition's.
+const COARSE: f64 = 1.5;
+const FINE: f64 = 1.05;
+/// A repetition searches from this share of what the first search found.
+const BELOW: f64 = 0.8;
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
 
@@ -93,9 +97,9 @@ struct Pair {
 
 fn load_figures() -> Result<Vec<Figure>> {
     pin_to_cpu(CPU)?;
-    let rate = highest_rate_kept()?;
+    let found = highest_kept(FROM, COARSE)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
-        .map(|_| Ok(Pair { raw_frames_per_s: raw_send_rate()?, crowd: crowd(rate)? }))
+        .map(|_| Ok(Pair { raw_frames_per_s: raw_send_rate()?, crowd: highest_kept(found * BELOW, FINE)? }))
         .collect::<Result<_>>()?;
     let frames_per_s = |pair: &Pair| pair.crowd.generator.frames_sent as f64 / pair.crowd.window_s;
     let connections: Vec<(f64, f64)> = pairs
@@ -110,7 +114,7 @@ fn load_figures() -> Result<Vec<Figure>> {
     let bytes = [(Crowd::BYTES_PER_CONNECTION as f64, BYTES_GOAL)];
     let [connections_name, frames_name, bytes_name] = NAMES;
     let raw_for_frames = "raw AF_XDP send rate into a peer that drops, same core";
-    let raw_for_connections = "that rate divided by the frames that a connection sends";
+    let raw_for_connections = "raw AF_XDP send rate divided by the frames that a connection sends, same core";
     Ok(vec![
         Figure::new(connections_name, "connections/s", raw_for_connections, &connections),
         Figure::new(frames_name, "frames/s", raw_for_frames, &frames),
@@ -118,17 +122,25 @@ fn load_figures() -> Result<Vec<Figure>> {
     ])
 }
 
-/// Rises until the crowd cannot keep its own schedule, or loses a reply.
-fn highest_rate_kept() -> Result<f64> {
-    let mut rate = FROM;
-    ensure!(
-        is_kept(&crowd(rate)?),
-        "this machine does not keep {FROM} connections/s; is it busy with something else?"
-    );
-    while is_kept(&crowd(rate * FACTOR)?) {
-        rate *= FACTOR;
+/// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every attempt gets its reply.
+fn highest_kept(mut rate: f64, factor: f64) -> Result<CrowdSummary> {
+    let mut kept = crowd(rate)?;
+    while !is_kept(&kept) {
+        rate /= COARSE;
+        ensure!(
+            rate > 100.0,
+            "this machine does not keep {rate:.0} connections/s; is it busy with something else?"
+        );
+        kept = crowd(rate)?;
     }
-    Ok(rate)
+    loop {
+        rate *= factor;
+        let next = crowd(rate)?;
+        if !is_kept(&next) {
+            return Ok(kept);
+        }
+        kept = next;
+    }
 }
 
 fn is_kept(crowd: &CrowdSummary) -> bool {
@@ -177,7 +189,7 @@ fn raw_send_rate() -> Result<f64> {
             tx_frames: 4096,
             steer: Steer { server, clients: (server.ip(), 32) },
         })?;
-        let rate = xsk::raw_send_rate(&mut socket.tx, &bare_ack(server), WINDOW / 2).context("send")?;
+        let rate = xsk::raw_send_rate(&mut socket.tx, &bare_ack(server), WINDOW).context("send")?;
         Ok(rate.per_second())
     })?
 }

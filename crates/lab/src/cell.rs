@@ -59,12 +59,14 @@ pub fn measure(
     let send = Send { rate, warmup: grid.warmup, duration: grid.duration, seed: u64::from(repetition) + 1 };
     let measured = run(lab, server, policy, &send)?;
     let Measured { crowd, difference, samples, guard, lost_replies } = measured;
+    let mut marks = marks(&crowd, &difference, lost_replies);
+    marks.extend(underestimated(&crowd, rate / load));
     Ok(Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
         load,
         repetition,
-        marks: marks(&crowd, &difference, lost_replies),
+        marks,
         crowd,
         kernel: difference.kernel,
         samples,
@@ -146,6 +148,13 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
     ];
     counters.retain(|name, _| KEPT.contains(&name.as_str()));
     counters
+}
+
+/// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low.
+fn underestimated(crowd: &CrowdSummary, saturation: f64) -> Option<String> {
+    let share = crowd.goodput_per_s / saturation;
+    (share > 1.05)
+        .then(|| format!("goodput is {:.0}% of the saturation rate, which was underestimated", share * 100.0))
 }
 
 /// Why a cell should be read with care.

@@ -13,6 +13,7 @@ use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
 use crate::nginx;
+use crate::probe::shares_at_rest;
 use crate::saturation;
 
 /// How to run an experiment.
@@ -67,7 +68,10 @@ pub fn run(
     for name in netns::sweep()? {
         on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
     }
-    let (servers, notes) = available(experiment);
+    let (servers, mut notes) = available(experiment);
+    for cpu in [experiment.testbed.server_cpu, experiment.testbed.crowd_cpu] {
+        notes.extend(busy(cpu)?);
+    }
     for note in &notes {
         on_event(&Event::Note(note));
     }
@@ -86,6 +90,16 @@ pub fn run(
         }
         _ => Ok(outcome),
     }
+}
+
+/// A word about a CPU that does something else.
+fn busy(cpu: usize) -> Result<Option<String>> {
+    const QUIET: f64 = 0.9;
+    let idle = shares_at_rest(cpu)?.idle;
+    Ok((idle < QUIET).then(|| {
+        let busy = (1.0 - idle) * 100.0;
+        format!("CPU {cpu} was {busy:.0}% busy with something else before the run: read all that follows with care")
+    }))
 }
 
 /// The servers that this machine has, and a word about each that it has not.

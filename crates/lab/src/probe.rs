@@ -1,6 +1,7 @@
 //! The kernel's own counters around a measured window.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use anyhow::Result;
 use netns::CpuTimes;
@@ -8,6 +9,9 @@ use results::CpuShares;
 
 use crate::experiment::Layout;
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+
+/// How long a machine is watched before a run.
+const AT_REST: Duration = Duration::from_millis(400);
 
 /// Counters at one moment.
 #[derive(Debug, Clone)]
@@ -72,6 +76,13 @@ pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTr
         (by > 0).then(|| (name.clone(), by))
     };
     now.iter().filter_map(growth).collect()
+}
+
+/// Shares of a CPU over a moment in which nothing of ours runs.
+pub fn shares_at_rest(cpu: usize) -> Result<CpuShares> {
+    let before = netns::cpu_times(cpu)?;
+    std::thread::sleep(AT_REST);
+    Ok(shares(netns::cpu_times(cpu)?, before))
 }
 
 fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {

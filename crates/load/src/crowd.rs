@@ -25,6 +25,8 @@ pub struct Manners {
     pub window: Window,
     /// Seed of the initial sequence numbers.
     pub seed: u64,
+    /// Number of the first endpoint: runs that follow each other should not begin at the same.
+    pub first_endpoint: u64,
 }
 
 /// The crowd.
@@ -74,7 +76,7 @@ impl Crowd {
             return false;
         };
         self.schedule.advance();
-        let endpoint = self.clients.endpoint(self.started);
+        let endpoint = self.clients.endpoint(self.manners.first_endpoint.wrapping_add(self.started));
         let iss = initial_sequence(self.manners.seed, self.started);
         self.started += 1;
         if self.table.find(endpoint).is_some() {
@@ -255,6 +257,7 @@ mod tests {
             close,
             window: Window { start: Nanos::ZERO, end: Nanos::from_millis(100) },
             seed: 1,
+            first_endpoint: 0,
         };
         let clients = Clients::new("10.1.0.0/24".parse().expect("a network"));
         Crowd::new(manners, clients, Schedule::new(Arrivals::Fixed, 10.0, 1), 16)

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
@@ -82,6 +82,8 @@ pub struct Progress {
     pub totals: Totals,
     /// Live connections.
     pub live: usize,
+    /// Frames received.
+    pub frames_received: u64,
 }
 
 /// Runs a crowd to its end, or until `stop` is set; calls `on_progress` once a second, and first at time zero, when
@@ -144,7 +146,7 @@ impl Engine {
             config.server
         );
         let interface = &config.interface;
-        let ifindex = if_nametoindex(interface.as_str()).with_context(|| {
+        let ifindex = if_nametoindex(interface.as_str()).ok().with_context(|| {
             format!("interface {interface}: there is none of that name here; see `ip link`")
         })?;
         let ethernet = next_hop::resolve(config.server, interface)?;
@@ -236,7 +238,8 @@ impl Engine {
     }
 
     fn progress(&self, elapsed: Nanos) -> Progress {
-        Progress { elapsed, totals: self.crowd.tally().totals, live: self.crowd.live() }
+        let frames_received = self.frames_received;
+        Progress { elapsed, totals: self.crowd.tally().totals, live: self.crowd.live(), frames_received }
     }
 
     fn summary(&self, stopped: Nanos, cpu: Nanos) -> Result<CrowdSummary> {
@@ -259,6 +262,13 @@ impl Engine {
     }
 }
 
+/// Differs from run to run, so that no SYN meets a socket that the run before left behind: that one would answer with a
+/// challenge ACK.
+fn first_endpoint() -> u64 {
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    since_epoch.as_micros() as u64
+}
+
 fn manners(config: &Config, window: Window) -> Manners {
     let request =
         format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n", config.path, config.host);
@@ -268,5 +278,6 @@ fn manners(config: &Config, window: Window) -> Manners {
         close: config.close,
         window,
         seed: config.seed,
+        first_endpoint: first_endpoint(),
     }
 }

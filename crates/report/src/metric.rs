@@ -96,6 +96,16 @@ pub(crate) static REFUSED: Metric = Metric {
     value: |cell, _| share(cell, cell.crowd.refused),
 };
 
+pub(crate) static NO_REPLY: Metric = Metric {
+    heading: "no reply",
+    definition: "Attempts of the window that had neither a reply nor a reset by their timeout or by the end of the run, as a share of all.",
+    format: format::percent,
+    value: |cell, _| {
+        let crowd = &cell.crowd;
+        share(cell, crowd.timed_out_connect + crowd.timed_out_response + crowd.unfinished)
+    },
+};
+
 pub(crate) static RESET: Metric = Metric {
     heading: "reset",
     definition: "Share of attempts that ended with a RST later than the handshake's first answer.",
@@ -139,7 +149,7 @@ pub(crate) static LOST_REPLIES: Metric = Metric {
 };
 
 /// The columns of the page's table, in order.
-pub(crate) static COLUMNS: [&Metric; 14] = [
+pub(crate) static COLUMNS: [&Metric; 15] = [
     &OFFERED,
     &GOODPUT,
     &OF_PEAK,
@@ -150,6 +160,7 @@ pub(crate) static COLUMNS: [&Metric; 14] = [
     &REFUSED,
     &RESET,
     &TIMED_OUT,
+    &NO_REPLY,
     &SYNS,
     &REFUSAL,
     &LOST_BEFORE,
@@ -195,7 +206,7 @@ mod tests {
     #[test]
     fn nothing_offered_has_no_shares() {
         let cell = testing::cell_without_crowd("a", 1.0, "stock");
-        for metric in [&REFUSED_RATE, &REFUSED, &RESET, &TIMED_OUT] {
+        for metric in [&REFUSED_RATE, &REFUSED, &RESET, &TIMED_OUT, &NO_REPLY] {
             assert_eq!(show(metric, &cell, None), format::NOTHING, "{}", metric.heading);
         }
     }

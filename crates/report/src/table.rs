@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 
 use crate::format;
 use crate::marks::Footnotes;
-use crate::metric::{GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
+use crate::metric::{GOODPUT, MEAN, Metric, NO_REPLY, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
 
 /// Widest line, columns of the terminal.
@@ -17,18 +17,9 @@ const STYLE: TableStyle = TableStyle::new()
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
-const HEADINGS: [&str; 11] = [
-    "load",
-    "policy",
-    "offered/s",
-    "goodput/s",
-    "of peak",
-    "mean",
-    "p99",
-    "refused",
-    "RST p50",
-    "SYNs/att.",
-    "marks",
+const HEADINGS: [&str; 12] = [
+    "load", "policy", "offered", "goodput", "of peak", "mean", "p99", "refused", "RST p50", "no reply",
+    "SYNs", "marks",
 ];
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
@@ -56,6 +47,7 @@ fn server_table(run: &Run, server: &str) -> String {
     text
 }
 
+/// Rates are per second in all columns, as the title says.
 fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
     let saturation = match rate {
         Some(rate) => format!("saturation {} requests/s", format::number(rate)),
@@ -65,7 +57,7 @@ fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
         Some(most) if most > 1 => {
             format!("{server}: {saturation}; median of {most} repetitions, with their range")
         }
-        _ => format!("{server}: {saturation}"),
+        _ => format!("{server}: {saturation}; rates per second, SYNs per attempt"),
     }
 }
 
@@ -100,6 +92,7 @@ fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) 
         P99.show(point, rate),
         REFUSED.show(point, rate),
         REFUSAL.show(point, rate),
+        NO_REPLY.show(point, rate),
         SYNS.show(point, rate),
         numbers.join(", "),
     ]
@@ -168,7 +161,9 @@ mod tests {
         for server in run.servers() {
             let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
             for point in run.points(server) {
-                for metric in [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &SYNS] {
+                for metric in
+                    [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &NO_REPLY, &SYNS]
+                {
                     let value = metric.show(&point, rate);
                     assert!(text.contains(&value), "{} {value} is missing", metric.heading);
                 }
