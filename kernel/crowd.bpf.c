@@ -7,84 +7,10 @@
  * would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension headers and fragments are not the crowd's: its
  * servers send none.
  */
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef int __s32;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-enum { false, true };
-
-/* include/uapi/linux/bpf.h; declared here because it needs <asm/types.h>, which is not where clang -target bpf looks. */
-enum {
-	XDP_DROP = 1,
-	XDP_PASS = 2,
-	XDP_REDIRECT = 4,
-};
-enum {
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-	BPF_MAP_TYPE_XSKMAP = 17,
-};
-struct xdp_md {
-	__u32 data;
-	__u32 data_end;
-	__u32 data_meta;
-	__u32 ingress_ifindex;
-	__u32 rx_queue_index;
-	__u32 egress_ifindex;
-};
-
-struct ethhdr {
-	__u8 h_dest[6];
-	__u8 h_source[6];
-	__be16 h_proto;
-};
-
-struct iphdr {
-	__u8 version_ihl;	/* 0x45: version 4, five words, so no options */
-	__u8 tos;
-	__be16 tot_len;
-	__be16 id;
-	__be16 frag_off;
-	__u8 ttl;
-	__u8 protocol;
-	__u16 check;
-	__be32 saddr;
-	__be32 daddr;
-};
-
-struct ipv6hdr {
-	__be32 version_class_flow;
-	__be16 payload_len;
-	__u8 nexthdr;
-	__u8 hop_limit;
-	__be32 saddr[4];
-	__be32 daddr[4];
-};
-
-struct tcphdr {
-	__be16 source;
-	__be16 dest;
-	__be32 seq;
-	__be32 ack_seq;
-	__u8 doff;		/* header length in words, upper four bits */
-	__u8 flags;
-	__be16 window;
-	__u16 check;
-	__be16 urg_ptr;
-};
-
-#define ETH_P_IP	0x0800
-#define ETH_P_IPV6	0x86dd
-#define IPPROTO_TCP	6
-#define IP_FRAGMENT	0x3fff	/* more fragments, or an offset */
-
+#include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
+#include "headers.h"
 
 /* Fixed at load. Addresses in network byte order; an IPv4 address is in word 0. */
 const volatile bool ipv6;
@@ -118,45 +44,45 @@ struct {
 	__type(value, struct crowd_counters);
 } counters SEC(".maps");
 
-static bool is_from_server_port(const struct tcphdr *tcp, const void *end)
+static bool is_from_server_port(const struct tcp_header *tcp, const void *end)
 {
 	return (const void *)(tcp + 1) <= end && tcp->source == server_port;
 }
 
-static bool is_crowd_ipv4(const struct iphdr *ip, const void *end)
+static bool is_crowd_ipv4(const struct ipv4_header *ip, const void *end)
 {
-	if ((const void *)(ip + 1) > end || ip->version_ihl != 0x45 || ip->protocol != IPPROTO_TCP)
+	if ((const void *)(ip + 1) > end || ip->version_ihl != 0x45 || ip->protocol != PROTOCOL_TCP)
 		return false;
-	if (ip->frag_off & bpf_htons(IP_FRAGMENT))
+	if (ip->fragment & bpf_htons(IPV4_FRAGMENT_BITS))
 		return false;
-	if (ip->saddr != server_address[0] || (ip->daddr & client_mask[0]) != client_network[0])
+	if (ip->source != server_address[0] || (ip->destination & client_mask[0]) != client_network[0])
 		return false;
-	return is_from_server_port((const struct tcphdr *)(ip + 1), end);
+	return is_from_server_port((const struct tcp_header *)(ip + 1), end);
 }
 
-static bool is_crowd_ipv6(const struct ipv6hdr *ip, const void *end)
+static bool is_crowd_ipv6(const struct ipv6_header *ip, const void *end)
 {
-	if ((const void *)(ip + 1) > end || ip->nexthdr != IPPROTO_TCP)
+	if ((const void *)(ip + 1) > end || ip->next_header != PROTOCOL_TCP)
 		return false;
 	for (int word = 0; word < 4; word++) {
-		if (ip->saddr[word] != server_address[word])
+		if (ip->source[word] != server_address[word])
 			return false;
-		if ((ip->daddr[word] & client_mask[word]) != client_network[word])
+		if ((ip->destination[word] & client_mask[word]) != client_network[word])
 			return false;
 	}
-	return is_from_server_port((const struct tcphdr *)(ip + 1), end);
+	return is_from_server_port((const struct tcp_header *)(ip + 1), end);
 }
 
 static bool is_crowd(const struct xdp_md *ctx)
 {
 	const void *end = (const void *)(long)ctx->data_end;
-	const struct ethhdr *eth = (const void *)(long)ctx->data;
+	const struct ethernet_header *eth = (const void *)(long)ctx->data;
 
 	if ((const void *)(eth + 1) > end)
 		return false;
 	if (ipv6)
-		return eth->h_proto == bpf_htons(ETH_P_IPV6) && is_crowd_ipv6((const void *)(eth + 1), end);
-	return eth->h_proto == bpf_htons(ETH_P_IP) && is_crowd_ipv4((const void *)(eth + 1), end);
+		return eth->ethertype == bpf_htons(ETHERTYPE_IPV6) && is_crowd_ipv6((const void *)(eth + 1), end);
+	return eth->ethertype == bpf_htons(ETHERTYPE_IPV4) && is_crowd_ipv4((const void *)(eth + 1), end);
 }
 
 static struct crowd_counters *this_cpu_counters(void)

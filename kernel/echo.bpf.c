@@ -10,84 +10,14 @@
  * All that a reply says is computed from the segment that it answers. A peer for benchmarks of load generators only: it
  * accepts anything, retransmits nothing, and answers IPv4 without options only. The rest goes to the kernel.
  */
-typedef unsigned char __u8;
-typedef unsigned short __u16;
-typedef unsigned int __u32;
-typedef unsigned long long __u64;
-typedef int __s32;
-typedef long long __s64;
-typedef __u16 __be16;
-typedef __u32 __be32;
-typedef __u32 __wsum;
-typedef _Bool bool;
-enum { false, true };
-
-/* include/uapi/linux/bpf.h; declared here because it needs <asm/types.h>, which is not where clang -target bpf looks. */
-enum {
-	XDP_DROP = 1,
-	XDP_PASS = 2,
-	XDP_TX = 3,
-};
-enum {
-	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
-};
-struct xdp_md {
-	__u32 data;
-	__u32 data_end;
-	__u32 data_meta;
-	__u32 ingress_ifindex;
-	__u32 rx_queue_index;
-	__u32 egress_ifindex;
-};
-
-struct ethhdr {
-	__u8 h_dest[6];
-	__u8 h_source[6];
-	__be16 h_proto;
-};
-
-struct iphdr {
-	__u8 version_ihl;	/* 0x45: version 4, five words, so no options */
-	__u8 tos;
-	__be16 tot_len;
-	__be16 id;
-	__be16 frag_off;
-	__u8 ttl;
-	__u8 protocol;
-	__u16 check;
-	__be32 saddr;
-	__be32 daddr;
-};
-
-struct tcphdr {
-	__be16 source;
-	__be16 dest;
-	__be32 seq;
-	__be32 ack_seq;
-	__u8 doff;		/* header length in words, upper four bits */
-	__u8 flags;
-	__be16 window;
-	__u16 check;
-	__be16 urg_ptr;
-};
-
-#define ETH_P_IP	0x0800
-#define IPPROTO_TCP	6
-#define IP_FRAGMENT	0x3fff	/* more fragments, or an offset */
-#define IP_DF		0x4000
-
-#define TCP_FIN	0x01
-#define TCP_SYN	0x02
-#define TCP_RST	0x04
-#define TCP_PSH	0x08
-#define TCP_ACK	0x10
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "headers.h"
 
 #define INITIAL_SEQ	0x7469u	/* ours, for every connection: clients use a fresh four-tuple each time */
 #define WINDOW		65535
 #define TTL		64
-
-#include <bpf/bpf_helpers.h>
-#include <bpf/bpf_endian.h>
 
 /* The kernel's network byte order port to answer on, fixed at load. */
 const volatile __be16 port;
@@ -119,12 +49,12 @@ struct response {
 
 _Static_assert(RESPONSE_LEN % 4 == 0, "bpf_csum_diff() takes whole words");
 
-#define HEADERS_LEN (sizeof(struct ethhdr) + sizeof(struct iphdr) + sizeof(struct tcphdr))
+#define HEADERS_LEN (sizeof(struct ethernet_header) + sizeof(struct ipv4_header) + sizeof(struct tcp_header))
 
 struct headers {
-	struct ethhdr *eth;
-	struct iphdr *ip;
-	struct tcphdr *tcp;
+	struct ethernet_header *eth;
+	struct ipv4_header *ip;
+	struct tcp_header *tcp;
 };
 
 /* What a reply needs to know of the segment it answers. Sequence numbers in host byte order. */
@@ -145,30 +75,30 @@ struct reply {
 /* False when the frame is too short to have them. */
 static bool find_headers(const struct xdp_md *ctx, struct headers *headers)
 {
-	headers->eth = (struct ethhdr *)(long)ctx->data;
-	headers->ip = (struct iphdr *)(headers->eth + 1);
-	headers->tcp = (struct tcphdr *)(headers->ip + 1);
+	headers->eth = (struct ethernet_header *)(long)ctx->data;
+	headers->ip = (struct ipv4_header *)(headers->eth + 1);
+	headers->tcp = (struct tcp_header *)(headers->ip + 1);
 	return (void *)(headers->tcp + 1) <= (void *)(long)ctx->data_end;
 }
 
 static bool read_segment(const struct xdp_md *ctx, struct segment *segment)
 {
 	struct headers in;
-	__u32 header_len, total_len;
+	__u32 header_len, total_length;
 
-	if (!find_headers(ctx, &in) || in.eth->h_proto != bpf_htons(ETH_P_IP))
+	if (!find_headers(ctx, &in) || in.eth->ethertype != bpf_htons(ETHERTYPE_IPV4))
 		return false;
-	if (in.ip->version_ihl != 0x45 || in.ip->protocol != IPPROTO_TCP || in.tcp->dest != port)
+	if (in.ip->version_ihl != 0x45 || in.ip->protocol != PROTOCOL_TCP || in.tcp->destination != port)
 		return false;
-	if (in.ip->frag_off & bpf_htons(IP_FRAGMENT))
+	if (in.ip->fragment & bpf_htons(IPV4_FRAGMENT_BITS))
 		return false;
-	header_len = sizeof(*in.ip) + (in.tcp->doff >> 4) * 4;
-	total_len = bpf_ntohs(in.ip->tot_len);
-	if (total_len < header_len)
+	header_len = sizeof(*in.ip) + (in.tcp->offset >> 4) * 4;
+	total_length = bpf_ntohs(in.ip->total_length);
+	if (total_length < header_len)
 		return false;
 	segment->seq = bpf_ntohl(in.tcp->seq);
-	segment->ack = bpf_ntohl(in.tcp->ack_seq);
-	segment->data_len = total_len - header_len;
+	segment->ack = bpf_ntohl(in.tcp->ack);
+	segment->data_len = total_length - header_len;
 	segment->flags = in.tcp->flags;
 	return true;
 }
@@ -202,45 +132,46 @@ static bool answer(const struct segment *segment, struct reply *reply, struct ec
 	return false;
 }
 
-static __u16 fold(__u32 sum)
+/* The complement, as it goes into a header. */
+static __u16 checksum_of(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
 	sum = (sum & 0xffff) + (sum >> 16);
 	return ~sum;
 }
 
-static void turn_ethernet(struct ethhdr *eth)
+static void turn_ethernet(struct ethernet_header *eth)
 {
-	struct ethhdr old = *eth;
+	struct ethernet_header old = *eth;
 
-	__builtin_memcpy(eth->h_dest, old.h_source, sizeof(old.h_source));
-	__builtin_memcpy(eth->h_source, old.h_dest, sizeof(old.h_dest));
+	__builtin_memcpy(eth->destination, old.source, sizeof(old.source));
+	__builtin_memcpy(eth->source, old.destination, sizeof(old.destination));
 }
 
-static void write_ipv4(struct iphdr *ip, __u16 tcp_len)
+static void write_ipv4(struct ipv4_header *ip, __u16 tcp_len)
 {
-	struct iphdr out = {
+	struct ipv4_header out = {
 		.version_ihl = 0x45,
-		.tot_len = bpf_htons(sizeof(out) + tcp_len),
-		.frag_off = bpf_htons(IP_DF),
+		.total_length = bpf_htons(sizeof(out) + tcp_len),
+		.fragment = bpf_htons(IPV4_DONT_FRAGMENT),
 		.ttl = TTL,
-		.protocol = IPPROTO_TCP,
-		.saddr = ip->daddr,
-		.daddr = ip->saddr,
+		.protocol = PROTOCOL_TCP,
+		.source = ip->destination,
+		.destination = ip->source,
 	};
 
-	out.check = fold(bpf_csum_diff(0, 0, (__be32 *)&out, sizeof(out), 0));
+	out.checksum = checksum_of(bpf_csum_diff(0, 0, (__be32 *)&out, sizeof(out), 0));
 	*ip = out;
 }
 
-static void write_tcp(struct tcphdr *tcp, const struct reply *reply)
+static void write_tcp(struct tcp_header *tcp, const struct reply *reply)
 {
-	struct tcphdr out = {
-		.source = tcp->dest,
-		.dest = tcp->source,
+	struct tcp_header out = {
+		.source = tcp->destination,
+		.destination = tcp->source,
 		.seq = bpf_htonl(reply->seq),
-		.ack_seq = bpf_htonl(reply->ack),
-		.doff = sizeof(out) / 4 << 4,
+		.ack = bpf_htonl(reply->ack),
+		.offset = sizeof(out) / 4 << 4,
 		.flags = reply->flags,
 		.window = bpf_htons(WINDOW),
 	};
@@ -249,9 +180,9 @@ static void write_tcp(struct tcphdr *tcp, const struct reply *reply)
 }
 
 /* Sum over the IPv4 pseudo-header, to start a TCP checksum with. */
-static __u32 pseudo_header_sum(const struct iphdr *ip, __u16 tcp_len)
+static __u32 pseudo_header_sum(const struct ipv4_header *ip, __u16 tcp_len)
 {
-	__be32 pseudo[3] = { ip->saddr, ip->daddr, bpf_htonl(IPPROTO_TCP << 16 | tcp_len) };
+	__be32 pseudo[3] = { ip->source, ip->destination, bpf_htonl(PROTOCOL_TCP << 16 | tcp_len) };
 
 	return bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 }
@@ -268,7 +199,7 @@ static __s64 write_response(struct response *response, const void *end, __u32 su
 static int write_reply(struct xdp_md *ctx, const struct reply *reply)
 {
 	__u16 data_len = reply->has_response ? RESPONSE_LEN : 0;
-	__u16 tcp_len = sizeof(struct tcphdr) + data_len;
+	__u16 tcp_len = sizeof(struct tcp_header) + data_len;
 	struct headers out;
 	__s64 sum;
 
@@ -285,7 +216,7 @@ static int write_reply(struct xdp_md *ctx, const struct reply *reply)
 		sum = write_response((struct response *)(out.tcp + 1), (void *)(long)ctx->data_end, sum);
 	if (sum < 0)
 		return -1;
-	out.tcp->check = fold(sum);
+	out.tcp->checksum = checksum_of(sum);
 	return 0;
 }
 
