@@ -16,12 +16,12 @@
 enum {
 	MAX_LISTENERS = 64,		/* room for as many; the agent guards one so far */
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
+	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 };
 
 enum {
-	ADDRESS_FAMILY_IPV4 = 2,
-	ADDRESS_FAMILY_IPV6 = 10,
+	LOOPBACK_IFINDEX = 1,		/* include/net/flow.h */
 	PACKET_HOST = 0,		/* include/uapi/linux/if_packet.h */
 	CHECKSUM_PARTIAL = 3,		/* include/linux/skbuff.h */
 	LABEL_REFLECT_RESET = 2,	/* FLOWLABEL_REFLECT_TCP_RESET, include/net/ipv6.h */
@@ -72,11 +72,12 @@ struct path_stats {
 	__u64 syn_ack;			/* to a client on this host */
 	__u64 not_guarded;		/* SYN to another address or port */
 	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */
+	__u64 martian;			/* SYN between addresses that must not be answered */
 	__u64 no_listener;		/* guarded, but nothing listens (any more) */
 	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
 };
 
-_Static_assert(sizeof(struct path_stats) == 11 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct path_stats) == 12 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* A question to ask_listener() and its answer. */
 struct listener_query {
@@ -94,6 +95,14 @@ struct {
 	__type(key, struct listener_key);
 	__type(value, __u32);		/* index into `rules` and `listener_stat` */
 } listeners SEC(".maps");
+
+/* The host's addresses, kept up to date by the agent: what a wildcard stands for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OWN_ADDRESSES);
+	__type(key, struct address);
+	__type(value, __u32);		/* means nothing */
+} own_addresses SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -153,29 +162,59 @@ static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
 }
 
 /*
- * Whether a router would keep this SYN for itself. A wildcard listener is found for any destination, also for one that
- * the host forwards; only the routing table tells them apart. A host that does not forward says so at once.
+ * A wildcard listener is found for any destination, also for one that the host forwards or that nobody has, so we look
+ * among the host's own addresses. Not bpf_fib_lookup(): it says "not forwarded" of every destination on a host that
+ * does not forward.
  */
-static __always_inline bool is_local(void *ctx, enum hook hook, const struct segment *segment)
+static __always_inline bool is_local(const struct segment *segment)
 {
-	struct bpf_fib_lookup fib = {};
-	long result;
+	return bpf_map_lookup_elem(&own_addresses, &segment->destination);
+}
 
-	fib.ifindex = ifindex_of(ctx, hook);
-	fib.l4_protocol = PROTOCOL_TCP;
-	fib.sport = segment->source_port;
-	fib.dport = segment->destination_port;
-	if (segment->is_ipv6) {
-		fib.family = ADDRESS_FAMILY_IPV6;
-		__builtin_memcpy(fib.ipv6_src, &segment->source, 16);
-		__builtin_memcpy(fib.ipv6_dst, &segment->destination, 16);
-	} else {
-		fib.family = ADDRESS_FAMILY_IPV4;
-		fib.ipv4_src = segment->source.word[3];
-		fib.ipv4_dst = segment->destination.word[3];
-	}
-	result = bpf_fib_lookup(ctx, &fib, sizeof(fib), 0);
-	return result == BPF_FIB_LKUP_RET_NOT_FWDED || result == BPF_FIB_LKUP_RET_FWD_DISABLED;
+static __always_inline bool is_mapped(const struct address *address)
+{
+	return !address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff);
+}
+
+/* `::`, which is a key of `listeners` and nobody's destination; 0.0.0.0 is in is_nobody(). */
+static __always_inline bool is_unspecified(const struct address *address)
+{
+	return !address->word[0] && !address->word[1] && !address->word[2] && !address->word[3];
+}
+
+/* 127.0.0.0/8 and ::1. */
+static __always_inline bool is_loopback(const struct segment *segment, const struct address *address)
+{
+	if (!segment->is_ipv6)
+		return bpf_ntohl(address->word[3]) >> 24 == 127;
+	return !address->word[0] && !address->word[1] && !address->word[2] && address->word[3] == bpf_htonl(1);
+}
+
+/* As ip_route_input_slow() and ip6_rcv_core(): no single host has such an address. */
+static __always_inline bool is_nobody(const struct segment *segment, const struct address *address)
+{
+	__u32 first = bpf_ntohl(address->word[0]) >> 24, ipv4 = bpf_ntohl(address->word[3]);
+
+	if (segment->is_ipv6)
+		return first == 0xff || is_mapped(address);
+	return ipv4 >> 24 == 0 || ipv4 >> 28 == 0xe || ipv4 == 0xffffffff;
+}
+
+/*
+ * A SYN that the kernel would not answer whatever listens: an answer could go to many (a multicast sender), to
+ * ourselves, or leave with an address that is not ours to use.
+ */
+static __always_inline bool is_martian(const struct segment *segment, __u32 ifindex)
+{
+	const struct address *source = &segment->source, *destination = &segment->destination;
+
+	if (segment->mac[6] & 1 || is_nobody(segment, source) || is_nobody(segment, destination) ||
+	    is_unspecified(destination))
+		return true;
+	if (ifindex == LOOPBACK_IFINDEX)
+		return false;
+	return is_loopback(segment, source) || is_loopback(segment, destination) ||
+	       !__builtin_memcmp(source, destination, sizeof(*source));
 }
 
 /* Index of the guarded listener, the exact address before the wildcard; NULL when the SYN is not for one. */
@@ -200,7 +239,11 @@ static __always_inline __u32 *guarded_listener(void *ctx, enum hook hook, const 
 		path->not_guarded++;
 		return NULL;
 	}
-	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(ctx, hook, segment))) {
+	if (is_martian(segment, ifindex_of(ctx, hook))) {
+		path->martian++;
+		return NULL;
+	}
+	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment))) {
 		path->other_host++;
 		return NULL;
 	}

@@ -79,7 +79,8 @@ fn config(args: &Args) -> Config {
 
 fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result<()> {
     let start = Instant::now();
-    let end = args.duration.map(|duration| start + duration);
+    // Longer than a clock can say is for ever.
+    let end = args.duration.and_then(|duration| start.checked_add(duration));
     out.attached(guard)?;
     let mut last = guard.sample()?;
     let mut last_at = start.elapsed();
@@ -207,6 +208,7 @@ impl<'a> Out<'a> {
             "syn_ack": path.syn_ack,
             "not_guarded": path.not_guarded,
             "other_host": path.other_host,
+            "martian": path.martian,
             "no_listener": path.no_listener,
             "known": path.known,
         });

@@ -105,7 +105,7 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
         (Hook::XdpNative, Errno::EOPNOTSUPP) => {
             format!("its driver {driver} has no native XDP; use --attach tcx")
         }
-        (Hook::XdpNative | Hook::XdpGeneric, Errno::EBUSY) => {
+        (Hook::XdpNative | Hook::XdpGeneric, Errno::EBUSY | Errno::EEXIST) => {
             format!(
                 "another XDP program is there; remove it (ip link set {name} xdp off) or use --attach tcx"
             )

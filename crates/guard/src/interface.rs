@@ -1,6 +1,7 @@
 //! Which interfaces to guard, and what kind each is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Context, Result, bail};
@@ -44,6 +45,21 @@ pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
         }
     }
     Ok(chosen)
+}
+
+/// Every IP address of the calling thread's namespace: what a wildcard listener stands for.
+pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
+    let addresses = getifaddrs().context("list this host's addresses")?.filter_map(|entry| {
+        let address = entry.address?;
+        let ipv4 = address.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));
+        ipv4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip())))
+    });
+    Ok(addresses.collect())
+}
+
+/// Whether there is no interface of this name any more.
+pub fn is_gone(name: &str) -> bool {
+    if_nametoindex(name).is_err()
 }
 
 fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {

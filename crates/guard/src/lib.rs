@@ -27,7 +27,7 @@ mod program;
 
 use std::net::{IpAddr, SocketAddr};
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 pub use attach::{Attach, Attached};
 pub use program::{ListenerStats, PathStats};
@@ -86,10 +86,12 @@ impl Guard {
         if programs.ask(listen)?.is_none() {
             return Err(listener::missing(listen));
         }
+        programs.set_own_addresses(&interface::own_addresses()?)?;
         programs.guard(listen, &config.policy, config.dry_run)?;
+        let mut notes = others_first(&interfaces);
         let attached = attach::attach_all(&programs, &interfaces, config.attach)?;
-        let warnings = warnings(&attached, &interfaces);
-        Ok(Self { listen, programs, attached, warnings })
+        notes.extend(warnings(&attached, &interfaces));
+        Ok(Self { listen, programs, attached, warnings: notes })
     }
 
     /// Interfaces and hooks in use.
@@ -102,8 +104,20 @@ impl Guard {
         &self.warnings
     }
 
-    /// Reads the listener's queues and all counters. Call it in the namespace where the guard was started.
+    /// Reads the listener's queues and all counters, and sees to it that a wildcard stands for the addresses that the
+    /// host has now. Call it in the namespace where the guard was started, every second or so.
+    ///
+    /// # Errors
+    ///
+    /// When every interface that was guarded is gone.
     pub fn sample(&self) -> Result<Sample> {
+        let is_gone = |attached: &Attached| interface::is_gone(attached.interface());
+        ensure!(
+            !self.attached.iter().all(is_gone),
+            "guard {}: every guarded interface is gone; nothing is guarded any more",
+            self.listen
+        );
+        self.programs.set_own_addresses(&interface::own_addresses()?)?;
         Ok(Sample {
             load: self.programs.ask(self.listen)?,
             stats: self.programs.stats()?,
@@ -115,6 +129,18 @@ impl Guard {
 /// `[::ffff:10.0.0.1]:80` is 10.0.0.1:80 on the wire.
 fn canonical(listen: SocketAddr) -> SocketAddr {
     SocketAddr::new(listen.ip().to_canonical(), listen.port())
+}
+
+/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep those they answer.
+fn others_first(interfaces: &[Interface]) -> Vec<String> {
+    let is_taken =
+        |interface: &&Interface| bpf::count_tcx_ingress(interface.index).is_ok_and(|count| count > 0);
+    let taken = interfaces.iter().filter(is_taken);
+    taken
+        .map(|Interface { name, .. }| {
+            format!("another program is at tcx of {name} and comes first; is the port guarded twice?")
+        })
+        .collect()
 }
 
 fn warnings(attached: &[Attached], interfaces: &[Interface]) -> Vec<String> {

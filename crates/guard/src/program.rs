@@ -1,5 +1,6 @@
 //! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
 
+use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -50,6 +51,7 @@ pub struct Programs {
     admit_xdp_skb: OwnedFd,
     ask_listener: OwnedFd,
     listeners: MapHandle,
+    own_addresses: MapHandle,
     rules: MapHandle,
     listener_stat: MapHandle,
     path_stat: MapHandle,
@@ -80,6 +82,7 @@ impl Programs {
             admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
             ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
             listeners: MapHandle::try_from(&maps.listeners)?,
+            own_addresses: MapHandle::try_from(&maps.own_addresses)?,
             rules: MapHandle::try_from(&maps.rules)?,
             listener_stat: MapHandle::try_from(&maps.listener_stat)?,
             path_stat: MapHandle::try_from(&maps.path_stat)?,
@@ -110,6 +113,21 @@ impl Programs {
             self.listeners
                 .update(bytes_of(&key), &INDEX.to_ne_bytes(), MapFlags::ANY)
                 .context("write the listener's address")?;
+        }
+        Ok(())
+    }
+
+    /// Makes `addresses` what a wildcard stands for; those that are no longer among them are forgotten.
+    pub fn set_own_addresses(&self, addresses: &BTreeSet<IpAddr>) -> Result<()> {
+        let keys: BTreeSet<[u8; 16]> = addresses.iter().map(|&address| mapped(address)).collect();
+        let known: BTreeSet<Vec<u8>> = self.own_addresses.keys().collect();
+        for gone in known.iter().filter(|&known| !keys.iter().any(|key| key[..] == known[..])) {
+            self.own_addresses.delete(gone).context("forget an address of this host")?;
+        }
+        for key in keys.iter().filter(|key| !known.contains(&key[..])) {
+            self.own_addresses
+                .update(key, &INDEX.to_ne_bytes(), MapFlags::ANY)
+                .context("write this host's addresses")?;
         }
         Ok(())
     }
@@ -202,11 +220,15 @@ fn load_error(error: libbpf_rs::Error) -> Error {
 }
 
 fn key(listen: SocketAddr) -> types::listener_key {
-    let bytes = match listen.ip() {
+    types::listener_key { address: from_bytes(&mapped(listen.ip())), port: listen.port().to_be(), zero: 0 }
+}
+
+/// An address as `struct address` of segment.bpf.h has it.
+fn mapped(address: IpAddr) -> [u8; 16] {
+    match address {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
         IpAddr::V6(ip) => ip.octets(),
-    };
-    types::listener_key { address: from_bytes(&bytes), port: listen.port().to_be(), zero: 0 }
+    }
 }
 
 fn random_u32() -> Result<u32> {

@@ -115,6 +115,41 @@ fn root_syn_that_the_host_forwards_is_untouched_by_a_wildcard_guard() {
     });
 }
 
+/// A wildcard stands for the host's own addresses, on a host that does not forward as well.
+#[test]
+fn root_syn_for_an_address_that_the_host_has_not_is_untouched_by_a_wildcard_guard() {
+    with_full_listener("0.0.0.0:8080", |world, guarded| {
+        for destination in ["203.0.113.9", "10.9.0.255"] {
+            let syn = Segment::syn("not ours", GHOST4, destination, PORT);
+            is_passed(world, guarded, destination, &syn.to_bytes(), |path| path.other_host);
+        }
+        for destination in ["255.255.255.255", "224.0.0.1", "0.0.0.0"] {
+            let syn = Segment::syn("nobody's", GHOST4, destination, PORT);
+            is_passed(world, guarded, destination, &syn.to_bytes(), |path| path.martian);
+        }
+    });
+}
+
+/// Stock Linux is silent, too: the answer would go to many, to itself, or to nobody.
+#[test]
+fn root_syn_between_martian_addresses_is_untouched() {
+    with_full_listener(LISTEN4, |world, guarded| {
+        for source in ["255.255.255.255", "224.0.0.5", "0.0.0.0", "127.0.0.1", SERVER4] {
+            let syn = Segment::syn("martian", source, SERVER4, PORT);
+            is_passed(world, guarded, source, &syn.to_bytes(), |path| path.martian);
+        }
+        let mut from_many = Segment::syn("from many", GHOST4, SERVER4, PORT).to_bytes();
+        from_many[6] |= 1;
+        is_passed(world, guarded, "a multicast Ethernet source", &from_many, |path| path.martian);
+    });
+    with_full_listener(LISTEN6, |world, guarded| {
+        for source in ["ff02::5", "::1", "::ffff:10.9.0.77", SERVER6] {
+            let syn = Segment::syn("martian", source, SERVER6, PORT);
+            is_passed(world, guarded, source, &syn.to_bytes(), |path| path.martian);
+        }
+    });
+}
+
 #[test]
 fn root_udp_and_icmp_are_untouched() {
     with_full_listener(LISTEN4, |world, guarded| {
@@ -271,6 +306,7 @@ fn root_garbage_is_seen_and_untouched() {
             + path.syn_ack
             + path.not_guarded
             + path.other_host
+            + path.martian
             + path.no_listener
             + path.known;
         assert_eq!(path.frames, passed + after.stats.seen, "every frame is accounted for");
