@@ -1,11 +1,13 @@
 //! `tidegate lab`: runs experiments.
 
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, bail};
 use clap::Subcommand;
 use lab::{Event, Experiment, Options};
 
+use crate::output::say;
 use crate::signals;
 
 /// Run an experiment on real kernels, in network namespaces of its own
@@ -34,32 +36,36 @@ pub fn run(args: Args) -> Result<()> {
     let experiment = Experiment::read(&file)?;
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
-    println!("{}: {}", experiment.name, experiment.title);
-    let outcome = lab::run(&experiment, &Options { results, program }, &stop, print_event)?;
-    println!("\n{}\n{}\n", report::table(&outcome.run), report::finding(&outcome.run));
-    println!("report   {}", outcome.page.display());
-    println!("results  {}", outcome.lines.display());
+    say(format_args!("{}: {}", experiment.name, experiment.title))?;
+    let outcome = lab::run(&experiment, &Options { results, program }, &stop, |event| {
+        if say(event_text(event)).is_err() {
+            stop.store(true, Ordering::Relaxed); // nobody reads any more
+        }
+    })?;
+    say(format_args!("\n{}\n{}\n", report::table(&outcome.run), report::finding(&outcome.run)))?;
+    say(format_args!("report   {}", outcome.page.display()))?;
+    say(format_args!("results  {}", outcome.lines.display()))?;
     if outcome.stopped {
         bail!("stopped before the end; the report has what was complete");
     }
     Ok(())
 }
 
-fn print_event(event: &Event<'_>) {
+fn event_text(event: &Event<'_>) -> String {
     match event {
-        Event::Note(text) => println!("note: {text}"),
+        Event::Note(text) => format!("note: {text}"),
         Event::Probe(server, offered, goodput) => {
-            println!("  {}: offered {offered:.0}/s, answered {goodput:.0}/s", server.name);
+            format!("  {}: offered {offered:.0}/s, answered {goodput:.0}/s", server.name)
         }
         Event::Saturated(found) => {
-            println!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)
+            format!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)
         }
         Event::Cell(cell, done, all) => {
             let marked = if cell.marks.is_empty() { "" } else { "  (marked)" };
-            println!(
+            format!(
                 "  [{done}/{all}] {} at {:.1} x, {}: {:.0}/s after {:.1} ms{marked}",
                 cell.server, cell.load, cell.policy, cell.crowd.goodput_per_s, cell.crowd.response_ms.mean
-            );
+            )
         }
     }
 }

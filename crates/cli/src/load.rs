@@ -26,11 +26,11 @@ pub struct Args {
     rate: f64,
 
     /// How long to start attempts, after the warm-up; as in 10s
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = parse_span)]
     duration: Duration,
 
     /// How long a user waits for the complete reply, from the intended start
-    #[arg(long, value_name = "T", default_value = "10s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "T", default_value = "10s", value_parser = parse_span)]
     timeout: Duration,
 
     /// Network of the source addresses; the server's route to it must lead to the interface
@@ -280,14 +280,22 @@ fn parse_url(text: &str) -> Result<Url, String> {
     Ok(Url { authority, path: path.to_owned() })
 }
 
+/// A time above zero, and up to a year.
+fn parse_span(text: &str) -> Result<Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(span) if !span.is_zero() && span <= Duration::from_secs(366 * 86_400) => Ok(span),
+        _ => Err("a time above 0, as in 10s or 500ms".to_owned()),
+    }
+}
+
 fn parse_rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
         None => (text, 1.0),
     };
     match digits.parse::<f64>() {
-        Ok(rate) if rate > 0.0 && rate.is_finite() => Ok(rate * factor),
-        _ => Err("a number of attempts per second above 0, as 20000 or 20k".to_owned()),
+        Ok(rate) if rate > 0.0 && rate * factor <= load::MAX_RATE => Ok(rate * factor),
+        _ => Err("a number of attempts per second above 0 and up to 100 million, as 20000 or 20k".to_owned()),
     }
 }
 
@@ -316,7 +324,7 @@ mod tests {
     fn rate_is_a_number_above_zero() {
         assert_eq!(parse_rate("20k"), Ok(20_000.0));
         assert_eq!(parse_rate("0.5"), Ok(0.5));
-        for bad in ["0", "-1", "nan", "inf", "fast", ""] {
+        for bad in ["0", "-1", "nan", "inf", "1e9", "1e306k", "fast", ""] {
             assert!(parse_rate(bad).is_err(), "{bad}");
         }
     }

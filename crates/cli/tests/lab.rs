@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
@@ -167,6 +168,8 @@ fn root_lab_that_was_killed_is_cleaned_up_by_the_next() {
     let mut child = scratch.lab(&file).stdout(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     wait_for_the_grid(&mut lines);
+    // In the middle of a cell: an `ip` that is just making a namespace would outlive the lab, and the next one's sweep.
+    std::thread::sleep(Duration::from_secs(2));
     child.kill().expect("kill -9");
     child.wait().expect("wait");
     let next = scratch.lab("small.toml").output().expect("run");
@@ -225,6 +228,7 @@ fn root_guards_killed_under_load_lose_no_connection() {
     if let Err(reason) = netns::root_or_reason() {
         return eprintln!("{reason}");
     }
+    let _machine = the_machine();
     let testbed =
         Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();
@@ -266,6 +270,7 @@ fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
         eprintln!("{reason}");
         return None;
     }
+    let _machine = the_machine();
     let testbed =
         Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
+
+/// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
+const LONGEST: Duration = Duration::from_secs(3600);
 
 /// An experiment, as its TOML file says it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -238,16 +242,31 @@ impl Experiment {
     }
 
     fn check(&self) -> Result<(), String> {
-        let name_is_plain = |name: &str| {
-            !name.is_empty()
-                && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
-        };
-        if !name_is_plain(&self.name) || self.name.starts_with('.') {
-            return Err(format!("name {:?} names a folder: use letters, digits and dashes", self.name));
+        let rows = self.servers.iter().map(|server| &server.name);
+        let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
+        if let Some(name) = names.into_iter().find(|name| !is_plain(name)) {
+            return Err(format!(
+                "name {name:?} names folders and rows: use up to 40 letters, digits and dashes"
+            ));
         }
         check_loads(&self.grid.loads)?;
-        if self.grid.duration.is_zero() {
-            return Err("grid.duration is zero: nothing would be measured; 4s is usual".to_owned());
+        check_window("grid.duration", self.grid.duration)?;
+        check_window("saturation.duration", self.saturation.duration)?;
+        if self.grid.warmup > LONGEST || self.crowd.timeout > LONGEST {
+            return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
+            return Err(format!(
+                "server {:?}: backlog {} is more than listen(2) takes",
+                server.name, server.backlog
+            ));
+        }
+        let ends = [SERVER_ADDRESS, CROWD_ADDRESS];
+        if ends.iter().any(|end| self.crowd.clients.contains(end)) {
+            return Err(format!(
+                "crowd.clients {} has the testbed's own 10.76.0.0/30 in it",
+                self.crowd.clients
+            ));
         }
         if self.grid.repetitions == 0 {
             return Err("grid.repetitions is 0: nothing would be measured; 1 is usual".to_owned());
@@ -297,14 +316,17 @@ impl Policy {
 impl Search {
     fn check(&self) -> Result<(), String> {
         let positive = |value: f64| value > 0.0 && value.is_finite();
-        if !positive(self.from) {
+        if !(1.0..=1e7).contains(&self.from) {
             return Err(format!("saturation.from = {} is not a rate; 8000 is usual", self.from));
         }
         if !positive(self.factor) || self.factor < 1.05 {
             return Err(format!("saturation.factor = {} would not rise; 1.4 is usual", self.factor));
         }
-        if self.duration.is_zero() {
-            return Err("saturation.duration is zero; 1s is usual".to_owned());
+        if self.refinements > 20 {
+            return Err(format!(
+                "saturation.refinements = {} is finer than any machine; 4 is usual",
+                self.refinements
+            ));
         }
         Ok(())
     }
@@ -341,6 +363,19 @@ fn check_loads(loads: &[f64]) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// A window between 10 ms, which has a few samples, and [`LONGEST`].
+fn check_window(key: &str, window: Duration) -> Result<(), String> {
+    if window < Duration::from_millis(10) || window > LONGEST {
+        return Err(format!("{key} = {window:?} cannot be measured: from 10ms to 1h; 4s is usual"));
+    }
+    Ok(())
+}
+
+fn is_plain(name: &str) -> bool {
+    let all_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    all_plain && (1..=40).contains(&name.len()) && !name.starts_with('.')
 }
 
 fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
@@ -428,7 +463,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_measured_is_refused() {
-        assert_refused(("duration = \"2s\"", "duration = \"0s\""), "grid.duration is zero");
+        assert_refused(("duration = \"2s\"", "duration = \"0s\""), "grid.duration = 0ns cannot be measured");
         assert_refused(("duration = \"2s\"", "duration = \"soon\""), "\"soon\" is not a time");
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\nsysctls = {\"vm.swappiness\" = \"1\"}"),
@@ -448,7 +483,14 @@ mod tests {
         );
         assert_refused(("timeout = \"10s\"", "timeout = \"10s\"\nclients = \"fd00::/64\""), "invalid");
         assert_refused(("timeout = \"10s\"", "timeout = \"0s\""), "crowd.timeout is zero");
+        assert_refused(("timeout = \"10s\"", "timeout = \"10s\"\nclients = \"10.0.0.0/8\""), "10.76.0.0/30");
+        assert_refused(("duration = \"2s\"", "duration = \"500us\""), "grid.duration = 500µs");
+        assert_refused(("backlog = 128", "backlog = 4000000000"), "more than listen(2) takes");
+        assert_refused(
+            ("[grid]", "[saturation]\nrefinements = 4000\n[grid]"),
+            "saturation.refinements = 4000",
+        );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
-        assert_refused(("name = \"test\"", "name = \"../../etc\""), "names a folder");
+        assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
     }
 }

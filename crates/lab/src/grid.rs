@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail, ensure};
+use netns::Namespace;
 use report::Run;
 use results::{Cell, Record, Saturation};
 
@@ -76,8 +77,12 @@ pub fn run(
         on_event(&Event::Note(note));
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
-    let folder =
-        options.results.join(format!("{}-{}", experiment.name, jiff::Zoned::now().strftime("%Y%m%d-%H%M%S")));
+    try_sysctls(experiment)?;
+    let folder = options.results.join(format!(
+        "{}-{}",
+        experiment.name,
+        jiff::Zoned::now().strftime("%Y%m%d-%H%M%S-%3f")
+    ));
     let mut writer = Writer::create(&folder)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
@@ -90,6 +95,17 @@ pub fn run(
         }
         _ => Ok(outcome),
     }
+}
+
+/// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.
+fn try_sysctls(experiment: &Experiment) -> Result<()> {
+    for policy in experiment.policies.iter().filter(|policy| !policy.sysctls.is_empty()) {
+        let namespace = Namespace::create("try")?;
+        for (name, value) in &policy.sysctls {
+            namespace.set_sysctl(name, value).with_context(|| format!("policy {:?}", policy.name))?;
+        }
+    }
+    Ok(())
 }
 
 /// A word about a CPU that does something else.
@@ -159,7 +175,10 @@ struct Writer {
 
 impl Writer {
     fn create(folder: &Path) -> Result<Self> {
-        fs::create_dir_all(folder)
+        let parent = folder.parent().unwrap_or(Path::new("."));
+        // Two runs that begin at the same moment must not share a folder.
+        fs::create_dir_all(parent)
+            .and_then(|()| fs::create_dir(folder))
             .with_context(|| format!("make the results folder {}", folder.display()))?;
         let path = folder.join("results.jsonl");
         let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;

@@ -16,8 +16,10 @@ use crate::experiment::{Layout, Receive};
 pub const SERVER_INTERFACE: &str = "tgs0";
 /// The crowd's.
 pub const CROWD_INTERFACE: &str = "tgc0";
-const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 1);
-const CROWD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
+/// The two ends of the veth pair.
+pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 1);
+/// The crowd's, and the router of its clients.
+pub const CROWD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
 /// Port of every server in the lab, as in Debian's nginx configuration.
 pub const PORT: u16 = 80;
 

@@ -29,6 +29,8 @@ const FRAMES_PER_EVENT: u32 = 4;
 const TX_FRAMES: u32 = 4096;
 /// Buffers to receive into: at 200,000 frames a second, what arrives while the reader is off its CPU for 300 ms.
 pub const DEFAULT_RX_FRAMES: u32 = 65_536;
+/// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
+pub const MAX_RATE: f64 = 1e8;
 /// Live connections for which memory is set aside at most; more make the tables grow during the run.
 const MAX_RESERVED: f64 = 2_000_000.0;
 /// Below this, waiting costs more than looking again.
@@ -135,8 +137,8 @@ struct Engine {
 impl Engine {
     fn open(config: &Config) -> Result<Self> {
         ensure!(
-            config.rate > 0.0 && config.rate.is_finite(),
-            "a rate of {} per second sends nothing",
+            config.rate > 0.0 && config.rate <= MAX_RATE,
+            "a rate of {} per second cannot be sent; above 0 and up to {MAX_RATE:.0}",
             config.rate
         );
         ensure!(

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Context, Result, bail};
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
+use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 const RUN_DIR: &str = "/run/netns";
@@ -77,7 +78,8 @@ impl Namespace {
         })
     }
 
-    /// A command that will run in the namespace, and that the kernel ends (SIGKILL) when the caller's thread does.
+    /// A command that will run in the namespace, and that the kernel asks to end (SIGTERM) when the caller's thread does: SIGKILL
+    /// would leave the children of such as nginx behind.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
         let file = self.open()?;
         let mut command = Command::new(program);
@@ -85,7 +87,7 @@ impl Namespace {
         unsafe {
             command.pre_exec(move || {
                 setns(&file, CloneFlags::CLONE_NEWNET)?;
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) != 0 {
                     return Err(std::io::Error::last_os_error());
                 }
                 Ok(())
@@ -130,7 +132,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Removes the namespaces of runs whose process is gone, and gives their names.
+/// Removes the namespaces of runs whose process is gone, with the processes in them, and gives their names.
 pub fn sweep() -> Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(RUN_DIR) else {
         return Ok(Vec::new());
@@ -140,6 +142,7 @@ pub fn sweep() -> Result<Vec<String>> {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(owner) = owner(&name) else { continue };
         if !PathBuf::from(format!("/proc/{owner}")).exists() {
+            end_processes(&name);
             // Another run may sweep at the same moment.
             match ip(&["netns", "del", &name]) {
                 Err(error) if entry.path().exists() => return Err(error),
@@ -148,6 +151,16 @@ pub fn sweep() -> Result<Vec<String>> {
         }
     }
     Ok(removed)
+}
+
+/// Ends what the dead run still has in a namespace of its own.
+fn end_processes(name: &str) {
+    let Ok(output) = Command::new("ip").args(["netns", "pids", name]).output() else { return };
+    let pids = String::from_utf8_lossy(&output.stdout).into_owned();
+    for pid in pids.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+        // It may end by itself meanwhile.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGKILL);
+    }
 }
 
 /// Moves the calling thread, and what it starts from now on, to one CPU.
