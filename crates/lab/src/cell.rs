@@ -11,7 +11,7 @@ use results::{Cell, CrowdSummary, Sample};
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Policy, Server};
 use crate::guard;
-use crate::probe::{Difference, Snapshot, grown};
+use crate::probe::{Difference, Snapshot, grown, settle};
 use crate::server;
 use crate::testbed::{PORT, Testbed};
 
@@ -82,6 +82,7 @@ pub fn measure(
 pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
     let Lab { experiment, program, stop } = lab;
     let layout = &experiment.testbed;
+    settle(layout)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let testbed = Testbed::create(layout, experiment.crowd.clients)?;
     for (name, value) in &policy.sysctls {

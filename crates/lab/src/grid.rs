@@ -14,7 +14,7 @@ use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
 use crate::nginx;
-use crate::probe::shares_at_rest;
+use crate::probe::{QUIET, settle};
 use crate::saturation;
 
 /// How to run an experiment.
@@ -70,9 +70,7 @@ pub fn run(
         on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
     }
     let (servers, mut notes) = available(experiment);
-    for cpu in [experiment.testbed.server_cpu, experiment.testbed.crowd_cpu] {
-        notes.extend(busy(cpu)?);
-    }
+    notes.extend(busy(experiment)?);
     for note in &notes {
         on_event(&Event::Note(note));
     }
@@ -108,13 +106,14 @@ fn try_sysctls(experiment: &Experiment) -> Result<()> {
     Ok(())
 }
 
-/// A word about a CPU that does something else.
-fn busy(cpu: usize) -> Result<Option<String>> {
-    const QUIET: f64 = 0.9;
-    let idle = shares_at_rest(cpu)?.idle;
-    Ok((idle < QUIET).then(|| {
-        let busy = (1.0 - idle) * 100.0;
-        format!("CPU {cpu} was {busy:.0}% busy with something else before the run: read all that follows with care")
+/// A word about a machine that does something else.
+fn busy(experiment: &Experiment) -> Result<Option<String>> {
+    let busy = settle(&experiment.testbed)?;
+    Ok((busy > 1.0 - QUIET).then(|| {
+        format!(
+            "a CPU was {:.0}% busy with something else before the run: read all that follows with care",
+            busy * 100.0
+        )
     }))
 }
 

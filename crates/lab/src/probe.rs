@@ -1,7 +1,7 @@
 //! The kernel's own counters around a measured window.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use netns::CpuTimes;
@@ -10,8 +10,11 @@ use results::CpuShares;
 use crate::experiment::Layout;
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
-/// How long a machine is watched before a run.
-const AT_REST: Duration = Duration::from_millis(400);
+/// A CPU is quiet when it was idle for this share of a moment.
+pub const QUIET: f64 = 0.9;
+const MOMENT: Duration = Duration::from_millis(100);
+/// A machine that does not become quiet within this time is busy with something else.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Counters at one moment.
 #[derive(Debug, Clone)]
@@ -78,11 +81,21 @@ pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTr
     now.iter().filter_map(growth).collect()
 }
 
-/// Shares of a CPU over a moment in which nothing of ours runs.
-pub fn shares_at_rest(cpu: usize) -> Result<CpuShares> {
-    let before = netns::cpu_times(cpu)?;
-    std::thread::sleep(AT_REST);
-    Ok(shares(netns::cpu_times(cpu)?, before))
+/// Waits until both CPUs have been idle for a moment, or patience ends; gives the busier one's busy share then.
+///
+/// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left: that is work of
+/// the cell before, and must not be done in the next one's time.
+pub fn settle(layout: &Layout) -> Result<f64> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let before = [netns::cpu_times(layout.server_cpu)?, netns::cpu_times(layout.crowd_cpu)?];
+        std::thread::sleep(MOMENT);
+        let now = [netns::cpu_times(layout.server_cpu)?, netns::cpu_times(layout.crowd_cpu)?];
+        let idle = shares(now[0], before[0]).idle.min(shares(now[1], before[1]).idle);
+        if idle >= QUIET || Instant::now() >= deadline {
+            return Ok(1.0 - idle);
+        }
+    }
 }
 
 fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
