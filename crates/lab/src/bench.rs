@@ -143,8 +143,11 @@ fn highest_kept(mut rate: f64, factor: f64) -> Result<CrowdSummary> {
     }
 }
 
+/// The starts were on time, every attempt got its reply, and the replies did not pile up in our own ring: the responder
+/// answers within microseconds, so that what comes after the window was late on our side.
 fn is_kept(crowd: &CrowdSummary) -> bool {
-    !crowd.generator.limited && crowd.ok == crowd.offered
+    let in_time = crowd.goodput_per_s >= 0.99 * crowd.offered_per_s;
+    !crowd.generator.limited && crowd.ok == crowd.offered && in_time
 }
 
 /// A crowd against the fastest responder that can be put behind veth: an XDP program that answers without a connection,
