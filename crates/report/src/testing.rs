@@ -291,16 +291,3 @@ fn counters(named: &[(&str, u64)]) -> BTreeMap<String, u64> {
 fn pairs(named: &[(&str, &str)]) -> BTreeMap<String, String> {
     named.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
-
-/// Writes the invented runs, to look at pages: `cargo test -p report -- --ignored`, then `--example page`.
-#[test]
-#[ignore = "writes files for a person to look at, checks nothing"]
-fn write_invented_runs() {
-    let folder = std::env::temp_dir().join("tidegate-report");
-    std::fs::create_dir_all(&folder).expect("temporary folder");
-    for (name, run) in
-        [("demo", demo()), ("repeated", repeated()), ("hostile", hostile()), ("empty", empty())]
-    {
-        std::fs::write(folder.join(format!("{name}.jsonl")), json_lines(&run)).expect("temporary file");
-    }
-}
