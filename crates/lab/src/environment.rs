@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::time::Duration;
 
 use anyhow::Result;
 use results::{Environment, Header};
@@ -75,6 +76,13 @@ fn memory_mib() -> u64 {
     kib.map_or(0, |kib: u64| kib / 1024)
 }
 
+fn coalescing(interval: Duration) -> String {
+    if interval.is_zero() {
+        return "each burst of the crowd interrupts the server's CPU at once, as no NIC would".to_owned();
+    }
+    format!("frames are gathered for {} us, as a NIC with interrupt moderation would", interval.as_micros())
+}
+
 fn deviations(experiment: &Experiment) -> Vec<String> {
     let layout = &experiment.testbed;
     let receive = match layout.receive {
@@ -89,7 +97,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
              The server and its receive processing share CPU {}; the crowd has CPU {}.",
             layout.server_cpu, layout.crowd_cpu
         ),
-        format!("The server's end receives {receive}."),
+        format!("The server's end receives {receive}; {}.", coalescing(layout.coalesce)),
         format!(
             "The crowd's end receives in a real-time thread that looks for replies every {} us while there are any, as a \
              NIC with interrupt moderation would.",

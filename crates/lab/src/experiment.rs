@@ -46,6 +46,10 @@ pub struct Experiment {
 pub struct Layout {
     /// Where the server's end does its receive processing.
     pub receive: Receive,
+    /// How long the server's end gathers frames before it receives them, as a NIC moderates its interrupts
+    /// (`ethtool -C rx-usecs`); 0 receives each at once.
+    #[serde(deserialize_with = "duration")]
+    pub coalesce: Duration,
     /// CPU of the server and of its receive processing.
     pub server_cpu: usize,
     /// CPU of the crowd.
@@ -54,7 +58,12 @@ pub struct Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { receive: Receive::Softirq, server_cpu: 0, crowd_cpu: 1 }
+        Self {
+            receive: Receive::Softirq,
+            coalesce: Duration::from_micros(50),
+            server_cpu: 0,
+            crowd_cpu: 1,
+        }
     }
 }
 
@@ -344,6 +353,12 @@ impl Layout {
         if let Some(cpu) = [self.server_cpu, self.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus.max(2)) {
             return Err(format!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"));
         }
+        if self.coalesce > Duration::from_millis(1) {
+            return Err(format!(
+                "testbed.coalesce = {:?} would fill a veth's ring of 256 frames; 50us is usual, 1ms the most",
+                self.coalesce
+            ));
+        }
         if cpus < 2 {
             return Err(
                 "testbed: the lab needs two CPUs, one for the server and one for the crowd".to_owned()
@@ -491,6 +506,7 @@ mod tests {
             "saturation.refinements = 4000",
         );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
+        assert_refused(("[crowd]", "[testbed]\ncoalesce = \"1s\"\n[crowd]"), "testbed.coalesce = 1s");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
     }
 }

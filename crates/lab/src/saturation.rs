@@ -1,45 +1,81 @@
 //! The rate at which a server saturates: the highest that stock Linux still answers.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use results::Saturation;
 
 use crate::cell::{self, Lab};
 use crate::crowd::Send;
-use crate::experiment::{Policy, Server};
+use crate::experiment::{Experiment, Policy, Search, Server};
 
 /// A probe is answered when this share of what was offered in its window was also replied to in it.
 const ANSWERED: f64 = 0.95;
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
+/// From one window that was not answered to the next.
+const STEP_DOWN: f64 = 0.97;
+/// Down to two thirds of what short probes found.
+const MAX_STEPS_DOWN: i32 = 13;
 
-/// Offers rising rates until the server no longer answers all, then narrows the last interval down. The result is the
-/// highest goodput of a probe that was answered.
-///
-/// A rate counts as unanswered when it was so twice: one stall of the machine must not end the search.
+/// Finds the rate by crowds against the stock server.
 ///
 /// # Errors
 ///
-/// When not even the first rate is answered, or no rate is too high.
+/// See [`search`]; and when a crowd cannot be sent.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
-    let search = lab.experiment.saturation;
-    let mut found =
-        Saturation { server: server.name.clone(), rate_per_s: 0.0, probes: Vec::new(), marks: Vec::new() };
-    let mut is_kept = |rate: f64| -> Result<bool> {
-        for _ in 0..2 {
-            let Probe { offered, goodput, marks } = probe(lab, server, rate)?;
-            on_probe(offered, goodput);
-            found.probes.push((offered, goodput));
-            if is_answered(offered, goodput) {
-                return Ok(true);
-            }
-            found.marks.extend(marks.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
+    let Experiment { grid, saturation, .. } = lab.experiment;
+    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
+    let (mut probes, mut marks) = (Vec::new(), Vec::new());
+    let probe = |rate: f64, length: Length| {
+        let (warmup, duration) = match length {
+            Length::Short => (saturation.duration / 2, saturation.duration),
+            Length::Long => (grid.warmup, grid.duration),
+        };
+        let send = Send { rate, warmup, duration, seed: 1 };
+        let measured = cell::run(lab, server, &stock, &send)?;
+        let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
+        on_probe(offered, goodput);
+        probes.push((offered, goodput));
+        let is_answered = goodput >= ANSWERED * offered;
+        if !is_answered {
+            let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
+            marks.extend(reasons.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
-        Ok(false)
+        Ok(is_answered.then_some(goodput))
+    };
+    let rate_per_s = search(*saturation, &server.name, probe)?;
+    Ok(Saturation { server: server.name.clone(), rate_per_s, probes, marks })
+}
+
+/// How long a probe is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Length {
+    /// As the search says.
+    Short,
+    /// As a cell of the grid.
+    Long,
+}
+
+/// Offers rising rates in short probes until the server no longer answers all, narrows the last interval down, and then
+/// offers the rate found in long probes, a little less each time until one is answered. The result is the goodput of that
+/// last window. `probe` gives the goodput of a crowd if it was answered.
+///
+/// A rate counts as unanswered when it was so in two short probes: one stall of the machine must not end the search. The
+/// best of several short probes is more than the server sustains, which is why a long one has the last word.
+///
+/// # Errors
+///
+/// When not even the first rate is answered, no rate is too high, or what short probes found cannot be held.
+fn search(
+    search: Search,
+    server: &str,
+    mut probe: impl FnMut(f64, Length) -> Result<Option<f64>>,
+) -> Result<f64> {
+    let mut is_kept = |rate: f64| -> Result<bool> {
+        Ok(probe(rate, Length::Short)?.is_some() || probe(rate, Length::Short)?.is_some())
     };
     ensure!(
         is_kept(search.from)?,
-        "{} does not answer {} requests/s; set saturation.from lower in the experiment file",
-        server.name,
+        "{server} does not answer {} requests/s; set saturation.from lower in the experiment file",
         search.from
     );
     let (mut low, mut high) = (search.from, search.from * search.factor);
@@ -49,50 +85,64 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         rises += 1;
         ensure!(
             rises < MAX_RISES,
-            "{} still answers {low:.0} requests/s; set saturation.from or factor higher",
-            server.name
+            "{server} still answers {low:.0} requests/s; set saturation.from or factor higher"
         );
     }
     for _ in 0..search.refinements {
         let middle = (low * high).sqrt();
         if is_kept(middle)? { low = middle } else { high = middle }
     }
-    found.rate_per_s = best(&found.probes);
-    Ok(found)
-}
-
-struct Probe {
-    offered: f64,
-    goodput: f64,
-    marks: Vec<String>,
-}
-
-/// One short crowd against the stock server.
-fn probe(lab: Lab<'_>, server: &Server, rate: f64) -> Result<Probe> {
-    let search = lab.experiment.saturation;
-    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
-    let send = Send { rate, warmup: search.duration / 2, duration: search.duration, seed: 1 };
-    let measured = cell::run(lab, server, &stock, &send)?;
-    let marks = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
-    Ok(Probe { offered: measured.crowd.offered_per_s, goodput: measured.crowd.goodput_per_s, marks })
-}
-
-fn is_answered(offered: f64, goodput: f64) -> bool {
-    goodput >= ANSWERED * offered
-}
-
-fn best(probes: &[(f64, f64)]) -> f64 {
-    let answered = probes.iter().filter(|&&(offered, goodput)| is_answered(offered, goodput));
-    answered.map(|&(_, goodput)| goodput).fold(0.0, f64::max)
+    for step in 0..MAX_STEPS_DOWN {
+        if let Some(goodput) = probe(low * STEP_DOWN.powi(step), Length::Long)? {
+            return Ok(goodput);
+        }
+    }
+    bail!(
+        "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
+         machine busy with something else?"
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// A server that answers so much for a moment, and so much for long.
+    fn found(short: f64, long: f64) -> Result<f64> {
+        search(Search::default(), "test", |rate, length| {
+            let capacity = if length == Length::Short { short } else { long };
+            Ok((rate <= capacity).then_some(rate))
+        })
+    }
+
     #[test]
-    fn best_is_the_highest_goodput_that_was_answered() {
-        let probes = [(100.0, 100.0), (200.0, 198.0), (300.0, 250.0), (220.0, 215.0)];
-        assert_eq!(best(&probes), 215.0);
+    fn rate_is_found_within_a_step() {
+        let rate = found(37_000.0, 37_000.0).expect("found");
+        assert!((37_000.0 * STEP_DOWN..=37_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn what_is_answered_for_a_moment_only_does_not_count() {
+        let rate = found(42_000.0, 37_000.0).expect("found");
+        assert!((37_000.0 * STEP_DOWN..=37_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn one_stall_does_not_end_the_search() {
+        let mut is_stalled = true;
+        let rate = search(Search::default(), "test", |rate, _| {
+            is_stalled = !is_stalled;
+            Ok((rate <= 37_000.0 && !is_stalled).then_some(rate))
+        });
+        let rate = rate.expect("found");
+        assert!(rate > 37_000.0 * STEP_DOWN.powi(2), "{rate}");
+    }
+
+    #[test]
+    fn each_way_to_find_nothing_says_what_to_do() {
+        let text = |short, long| found(short, long).expect_err("nothing to find").to_string();
+        assert!(text(100.0, 100.0).contains("set saturation.from lower"));
+        assert!(text(f64::INFINITY, 1.0).contains("set saturation.from or factor higher"));
+        assert!(text(37_000.0, 1_000.0).contains("is the machine busy"));
     }
 }

@@ -54,7 +54,7 @@ pub(crate) static GOODPUT: Metric = Metric {
 
 pub(crate) static OF_PEAK: Metric = Metric {
     heading: "of peak",
-    definition: "Goodput divided by the saturation rate, which is the highest goodput of a probe under stock Linux that answered at least 95% of what it was offered.",
+    definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured.",
     format: format::percent,
     value: |cell, saturation| {
         saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / rate)

@@ -18,7 +18,7 @@ const TERMS: [(&str, &str); 9] = [
     ("policy", "What decides about a connection attempt: the stock kernel, a sysctl, or a guard."),
     (
         "saturation",
-        "Highest goodput, replies/s, of the probes under stock Linux that answered at least 95% of what they were offered.",
+        "Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured.",
     ),
     (
         "attempt",

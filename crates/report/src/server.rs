@@ -53,7 +53,7 @@ fn found(saturation: Option<&Saturation>) -> Markup {
             @match saturation {
                 Some(saturation) => {
                     "Saturates at " strong { (format::number(saturation.rate_per_s)) " requests/s" }
-                    ", the highest goodput of those of " (probe_count(saturation)) " under stock Linux that were answered."
+                    ", the most that stock Linux held for as long as a cell is measured; found by " (probe_count(saturation)) "."
                     @for mark in &saturation.marks { " Read with care: " (mark) "." }
                 }
                 None => "Its saturation rate was not found, so goodput has no peak to be compared with.",

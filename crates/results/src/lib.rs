@@ -63,7 +63,7 @@ pub struct Environment {
 pub struct Saturation {
     /// Name of the server, as in the experiment file.
     pub server: String,
-    /// Highest goodput of a probe under stock Linux that answered at least 95% of what it was offered, replies/s.
+    /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured.
     pub rate_per_s: f64,
     /// Every probe: offered, goodput, both per second.
     pub probes: Vec<(f64, f64)>,
