@@ -65,6 +65,10 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = XdpArg::Auto)]
     xdp: XdpArg,
 
+    /// Receive and send in bursts this far apart, as a NIC with interrupt moderation hands frames over
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = parse_coalesce)]
+    coalesce: Duration,
+
     /// CPU to run on
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
@@ -163,6 +167,7 @@ fn config(args: &Args) -> Result<Config> {
             XdpArg::Native => Mode::Native,
             XdpArg::Generic => Mode::Generic,
         },
+        coalesce: args.coalesce,
         seed: args.seed,
     })
 }
@@ -278,6 +283,12 @@ fn parse_url(text: &str) -> Result<Url, String> {
         return Err(format!("{authority:?} is not a host and a port; as in http://192.0.2.1:8080/"));
     }
     Ok(Url { authority, path: path.to_owned() })
+}
+
+/// A time between bursts.
+fn parse_coalesce(text: &str) -> Result<Duration, String> {
+    let gap = humantime::parse_duration(text).ok().filter(|&gap| gap <= load::MAX_COALESCE);
+    gap.ok_or_else(|| format!("a time up to {:?}, as in 50us", load::MAX_COALESCE))
 }
 
 /// A time above zero, and up to a year.

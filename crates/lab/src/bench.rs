@@ -171,6 +171,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         clients: clients().into(),
         interface: CROWD_INTERFACE.to_owned(),
         mode: Mode::Generic, // at both ends: lossless, and all on this core
+        coalesce: Duration::ZERO,
         seed: 1,
     };
     testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), |_| {}))?

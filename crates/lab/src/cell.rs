@@ -90,7 +90,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     }
     let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
     let guard = policy.guard.as_deref().map(|name| guard::start(name, &testbed, program)).transpose()?;
-    let crowd = crowd::start(send, &experiment.crowd, &testbed, program, layout.crowd_cpu)?;
+    let crowd = crowd::start(send, &experiment.crowd, &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use results::CrowdSummary;
 
 use crate::child::Running;
-use crate::experiment::{Arrivals, Close, Crowd};
+use crate::experiment::{Arrivals, Close, Crowd, Layout};
 use crate::testbed::{CROWD_INTERFACE, Testbed};
 
 /// How long the generator may take to open its rings and find the server.
@@ -27,7 +27,13 @@ pub struct Send {
 }
 
 /// Starts a crowd; its first attempt is about to start when this returns.
-pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu: usize) -> Result<Running> {
+pub fn start(
+    send: &Send,
+    crowd: &Crowd,
+    testbed: &Testbed,
+    program: &Path,
+    layout: &Layout,
+) -> Result<Running> {
     let mut command = testbed.crowd.command(program)?;
     command.arg("load").arg(format!("http://{}/", testbed.server_address()));
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
@@ -43,7 +49,8 @@ pub fn start(send: &Send, crowd: &Crowd, testbed: &Testbed, program: &Path, cpu:
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
         ("--interface", CROWD_INTERFACE.to_owned()),
         ("--xdp", "native".to_owned()),
-        ("--cpu", cpu.to_string()),
+        ("--cpu", layout.crowd_cpu.to_string()),
+        ("--coalesce", format!("{}ns", layout.coalesce.as_nanos())),
     ];
     for (name, value) in options {
         command.arg(name).arg(value);

@@ -78,9 +78,12 @@ fn memory_mib() -> u64 {
 
 fn coalescing(interval: Duration) -> String {
     if interval.is_zero() {
-        return "each burst of the crowd interrupts the server's CPU at once, as no NIC would".to_owned();
+        return "each frame of the crowd interrupts the server's CPU at once, as no NIC would".to_owned();
     }
-    format!("frames are gathered for {} us, as a NIC with interrupt moderation would", interval.as_micros())
+    format!(
+        "the crowd's frames come in bursts every {} us, as a NIC with interrupt moderation hands them over",
+        interval.as_micros()
+    )
 }
 
 fn deviations(experiment: &Experiment) -> Vec<String> {

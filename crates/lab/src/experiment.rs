@@ -46,8 +46,8 @@ pub struct Experiment {
 pub struct Layout {
     /// Where the server's end does its receive processing.
     pub receive: Receive,
-    /// How long the server's end gathers frames before it receives them, as a NIC moderates its interrupts
-    /// (`ethtool -C rx-usecs`); 0 receives each at once.
+    /// How long the crowd's frames are gathered before the server's end gets them, as a NIC moderates its interrupts
+    /// (`ethtool -C rx-usecs`); 0 hands each over at once.
     #[serde(deserialize_with = "duration")]
     pub coalesce: Duration,
     /// CPU of the server and of its receive processing.
@@ -58,12 +58,7 @@ pub struct Layout {
 
 impl Default for Layout {
     fn default() -> Self {
-        Self {
-            receive: Receive::Softirq,
-            coalesce: Duration::from_micros(50),
-            server_cpu: 0,
-            crowd_cpu: 1,
-        }
+        Self { receive: Receive::Softirq, coalesce: Duration::from_micros(50), server_cpu: 0, crowd_cpu: 1 }
     }
 }
 
@@ -353,10 +348,11 @@ impl Layout {
         if let Some(cpu) = [self.server_cpu, self.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus.max(2)) {
             return Err(format!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"));
         }
-        if self.coalesce > Duration::from_millis(1) {
+        if self.coalesce > load::MAX_COALESCE {
             return Err(format!(
-                "testbed.coalesce = {:?} would fill a veth's ring of 256 frames; 50us is usual, 1ms the most",
-                self.coalesce
+                "testbed.coalesce = {:?} makes every attempt late; 50us is usual, {:?} the most",
+                self.coalesce,
+                load::MAX_COALESCE
             ));
         }
         if cpus < 2 {

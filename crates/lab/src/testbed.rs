@@ -93,10 +93,6 @@ impl Testbed {
         receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
         receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
         wait_for_room(&self.server, SERVER_INTERFACE)?;
-        if !layout.coalesce.is_zero() {
-            set_offload(&self.server, SERVER_INTERFACE, Offload::GenericReceive, true)?;
-            receive_by_timer(&self.server, SERVER_INTERFACE, layout.coalesce)?;
-        }
         match layout.receive {
             Receive::Softirq => receive_in_softirq(&self.server, SERVER_INTERFACE, layout.server_cpu),
             Receive::ThreadedNapi => {
@@ -115,8 +111,7 @@ enum Priority {
     RealTime,
 }
 
-/// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`). What gathers frames runs on the sender's
-/// CPU, as a NIC's hardware would be on none; the stack, from the backlog upwards, runs on this one.
+/// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).
 fn receive_in_softirq(namespace: &Namespace, interface: &str, cpu: usize) -> Result<()> {
     namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &cpu_mask(cpu))
 }
@@ -126,7 +121,7 @@ fn cpu_mask(cpu: usize) -> String {
     format!("{:x}{}", 1u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
-/// Threaded NAPI (`Documentation/networking/napi.rst`).
+/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP.
 fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priority: Priority) -> Result<()> {
     set_offload(namespace, interface, Offload::GenericReceive, true)?;
     // The threads of other runs may have the same name, so ours are those that appear now.
@@ -150,8 +145,7 @@ fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priorit
 }
 
 /// Makes NAPI look for frames at a fixed interval while there are any, as a NIC's interrupt moderation does. Without it
-/// every burst wakes the other CPU, however short: by an interrupt between processors, or by waking a thread. On veth,
-/// NAPI comes with GRO or with native XDP.
+/// every single reply wakes the receive thread, and the waking is work of the server's CPU.
 fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) -> Result<()> {
     let file = |name: &str| format!("class/net/{interface}/{name}");
     namespace.write_sysfs(&file("gro_flush_timeout"), &interval.as_nanos().to_string())?;

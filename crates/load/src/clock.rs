@@ -21,6 +21,17 @@ impl Clock {
     pub fn now(&self) -> Nanos {
         self.start.elapsed().into()
     }
+
+    /// Gives the time once it is `moment` or later; on the CPU meanwhile, because moments are microseconds away.
+    pub fn spin_until(&self, moment: Nanos) -> Nanos {
+        loop {
+            let now = self.now();
+            if now >= moment {
+                return now;
+            }
+            std::hint::spin_loop();
+        }
+    }
 }
 
 /// CPU time that the calling thread has used.

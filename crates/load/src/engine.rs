@@ -31,6 +31,8 @@ const TX_FRAMES: u32 = 4096;
 pub const DEFAULT_RX_FRAMES: u32 = 65_536;
 /// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
 pub const MAX_RATE: f64 = 1e8;
+/// Longest time between turns: more would make attempts late by what the generator calls late.
+pub const MAX_COALESCE: Duration = Duration::from_micros(500);
 /// Live connections for which memory is set aside at most; more make the tables grow during the run.
 const MAX_RESERVED: f64 = 2_000_000.0;
 /// Below this, waiting costs more than looking again.
@@ -71,6 +73,8 @@ pub struct Config {
     pub interface: String,
     /// How frames are received.
     pub mode: Mode,
+    /// Time between turns of the generator, which receives and sends in bursts this far apart; 0 is as soon as possible.
+    pub coalesce: Duration,
     /// Seed of arrivals and sequence numbers.
     pub seed: u64,
 }
@@ -104,9 +108,11 @@ pub fn run(
     let clock = Clock::start();
     let cpu_before = thread_cpu_time();
     let mut next_progress = Nanos::ZERO;
+    let mut next_turn = Nanos::ZERO;
     let end = engine.window.end + config.drain.into();
     loop {
-        let now = clock.now();
+        let now = clock.spin_until(next_turn);
+        next_turn = now + config.coalesce.into();
         if next_progress <= now {
             on_progress(&engine.progress(now));
             next_progress += Nanos::from_secs(1);
@@ -140,6 +146,11 @@ impl Engine {
             config.rate > 0.0 && config.rate <= MAX_RATE,
             "a rate of {} per second cannot be sent; above 0 and up to {MAX_RATE:.0}",
             config.rate
+        );
+        ensure!(
+            config.coalesce <= MAX_COALESCE,
+            "bursts {:?} apart would make every attempt late; up to {MAX_COALESCE:?}",
+            config.coalesce
         );
         ensure!(
             config.clients.addr().is_ipv4() == config.server.is_ipv4(),

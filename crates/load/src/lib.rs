@@ -19,7 +19,7 @@ mod tally;
 mod wheel;
 
 pub use crowd::Crowd;
-pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_RATE, Progress, run};
+pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, Progress, run};
 pub use tcp::Close;
 pub use traffic::Arrivals;
 pub use xsk::Mode;
