@@ -18,8 +18,18 @@ const STYLE: TableStyle = TableStyle::new()
 
 /// Headings; the first two and the last hold text, the rest numbers.
 const HEADINGS: [&str; 12] = [
-    "load", "policy", "offered", "goodput", "of peak", "mean", "p99", "refused", "RST p50", "no reply",
-    "SYNs", "marks",
+    "load",
+    "policy",
+    "offered",
+    "goodput",
+    "of peak",
+    "mean",
+    "p99",
+    "refused",
+    "RST p50",
+    "no\u{a0}reply",
+    "SYNs",
+    "marks",
 ];
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
