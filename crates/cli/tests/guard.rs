@@ -7,6 +7,8 @@ use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use netns::{Namespace, VethPair};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use serde_json::Value;
 
 const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
@@ -92,10 +94,9 @@ fn next_event(lines: &mut impl BufRead) -> Value {
     serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
 }
 
-fn signal(child: &Child, signal: &str) {
-    let status =
-        Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("run kill");
-    assert!(status.success());
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, signal).expect("signal the child");
 }
 
 fn ping(from: &mut TcpStream, to: &mut TcpStream) {
@@ -149,18 +150,18 @@ fn root_guard_at_xdp_is_seen_on_the_link_while_it_runs() {
     let Some(world) = World::create() else { return };
     let (guard, _lines) = world.start(&["--attach", "xdp-generic", "--interface", "s0"]);
     assert!(world.link_details().contains("xdp"), "{}", world.link_details());
-    ended_in_order(guard, "INT");
+    ended_in_order(guard, Signal::SIGINT);
     assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
 }
 
-fn ended_in_order(mut guard: Child, by: &str) {
+fn ended_in_order(mut guard: Child, by: Signal) {
     signal(&guard, by);
     assert_eq!(guard.wait().expect("wait").code(), Some(0), "SIG{by}");
 }
 
 #[test]
 fn root_guard_ends_with_its_totals_at_sigterm_and_sigint() {
-    for by in ["TERM", "INT"] {
+    for by in [Signal::SIGTERM, Signal::SIGINT] {
         let Some(world) = World::create() else { return };
         let (guard, mut lines) = world.start(&[]);
         let streams = world.fill();

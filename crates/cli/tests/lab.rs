@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
 use results::Record;
 use serde_json::Value;
 
@@ -150,7 +152,7 @@ fn root_stopped_experiment_keeps_what_was_complete_and_leaves_nothing() {
     let mut child = scratch.lab(&file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     wait_for_the_grid(&mut lines);
-    kill(&child, "INT");
+    kill(&child, Signal::SIGINT);
     let rest: Vec<String> = lines.map(|line| line.expect("a line")).collect();
     let id = child.id();
     let output = child.wait_with_output().expect("wait");
@@ -188,10 +190,9 @@ fn wrong_experiment_is_a_usage_error_of_one_line() {
     assert!(stderr(&output).contains("expected f64"), "{}", stderr(&output));
 }
 
-fn kill(child: &Child, signal: &str) {
-    let status =
-        Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("run kill");
-    assert!(status.success());
+fn kill(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, signal).expect("signal the child");
 }
 
 /// A program whose standard output is JSON lines; it is killed when this is dropped.
@@ -287,7 +288,7 @@ fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
     let from = ["--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE];
     let mut crowd = Json::start(testbed.crowd.command(TIDEGATE).expect("command").args(load).args(from));
     let summary = crowd.wait_for("summary");
-    kill(&guard.child, "TERM");
+    kill(&guard.child, Signal::SIGTERM);
     let totals = guard.wait_for("final");
     assert!(totals["syns"]["reset"].as_u64() > Some(30), "the guard did refuse: {totals}");
     Some(summary)
