@@ -96,8 +96,8 @@ pub(crate) static REFUSED: Metric = Metric {
     value: |cell, _| share(cell, cell.crowd.refused),
 };
 
-pub(crate) static NO_REPLY: Metric = Metric {
-    heading: "no reply",
+pub(crate) static FAILED: Metric = Metric {
+    heading: "failed",
     definition: "Attempts of the window that had neither a reply nor a reset by their timeout or by the end of the run, as a share of all.",
     format: format::percent,
     value: |cell, _| {
@@ -160,7 +160,7 @@ pub(crate) static COLUMNS: [&Metric; 15] = [
     &REFUSED,
     &RESET,
     &TIMED_OUT,
-    &NO_REPLY,
+    &FAILED,
     &SYNS,
     &REFUSAL,
     &LOST_BEFORE,
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn nothing_offered_has_no_shares() {
         let cell = testing::cell_without_crowd("a", 1.0, "stock");
-        for metric in [&REFUSED_RATE, &REFUSED, &RESET, &TIMED_OUT, &NO_REPLY] {
+        for metric in [&REFUSED_RATE, &REFUSED, &RESET, &TIMED_OUT, &FAILED] {
             assert_eq!(show(metric, &cell, None), format::NOTHING, "{}", metric.heading);
         }
     }

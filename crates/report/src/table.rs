@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyl
 
 use crate::format;
 use crate::marks::Footnotes;
-use crate::metric::{GOODPUT, MEAN, Metric, NO_REPLY, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
+use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
 
 /// Widest line, columns of the terminal.
@@ -18,17 +18,7 @@ const STYLE: TableStyle = TableStyle::new()
 
 /// Headings; the first two and the last hold text, the rest numbers.
 const HEADINGS: [&str; 12] = [
-    "load",
-    "policy",
-    "offered",
-    "goodput",
-    "of peak",
-    "mean",
-    "p99",
-    "refused",
-    "RST p50",
-    "no\u{a0}reply",
-    "SYNs",
+    "load", "policy", "offered", "goodput", "of peak", "mean", "p99", "refused", "RST p50", "failed", "SYNs",
     "marks",
 ];
 
@@ -102,7 +92,7 @@ fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) 
         P99.show(point, rate),
         REFUSED.show(point, rate),
         REFUSAL.show(point, rate),
-        NO_REPLY.show(point, rate),
+        FAILED.show(point, rate),
         SYNS.show(point, rate),
         numbers.join(", "),
     ]
@@ -171,8 +161,7 @@ mod tests {
         for server in run.servers() {
             let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
             for point in run.points(server) {
-                for metric in
-                    [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &NO_REPLY, &SYNS]
+                for metric in [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &FAILED, &SYNS]
                 {
                     let value = metric.show(&point, rate);
                     assert!(text.contains(&value), "{} {value} is missing", metric.heading);
