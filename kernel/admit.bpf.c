@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * SYN stage of guarded listeners, at tc/tcx ingress and in XDP, from one body.
+ * SYN stage of guarded listeners, at tc/tcx ingress and in XDP, from one body; ACK stage at tc/tcx ingress.
  *
- * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it goes to the
- * kernel as it came, and a counter says why.
+ * Fails open: whatever is neither a plain SYN to a guarded port of this host with a listener behind it, nor the end of
+ * a handshake that finds its accept queue full, goes to the kernel as it came, and a counter says why.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -18,6 +18,8 @@ enum {
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
+	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
+	ARMED_STEP_NS = 1000000,
 };
 
 enum {
@@ -48,7 +50,10 @@ struct listener_rule {
 	__u32 dry_run;			/* not 0: count what would have been done, and pass */
 };
 
-/* SYNs of one listener. seen = admitted + dropped + reset + unsent. */
+/*
+ * Of one listener. SYNs: seen = admitted + dropped + reset + unsent. Segments that would complete a handshake are looked at
+ * only while the accept queue may overflow: acks_full = acks_dropped + acks_reset + what the policy leaves to the kernel.
+ */
 struct listener_stats {
 	__u64 seen;
 	__u64 admitted;
@@ -57,9 +62,12 @@ struct listener_stats {
 	__u64 unsent;			/* to be reset, but the kernel refused to reshape the frame: passed or lost */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
+	__u64 acks_full;		/* would complete a handshake, and found the accept queue full */
+	__u64 acks_dropped;
+	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 7 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 10 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {
@@ -135,7 +143,13 @@ struct {
 /* Random, set at load: makes our IPv6 flow labels as hard to predict as the kernel's. */
 const volatile __u32 label_seed = 0;
 
-/* ---- The guarded listener that a SYN is for. ---- */
+/*
+ * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
+ * segment of a healthy server costs one read. Of all listeners together.
+ */
+__u64 armed_until_ns = 0;
+
+/* ---- The guarded listener that a segment is for. ---- */
 
 /* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
 static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
@@ -217,37 +231,39 @@ static __always_inline bool is_martian(const struct segment *segment, __u32 ifin
 	       !__builtin_memcmp(source, destination, sizeof(*source));
 }
 
-/* Index of the guarded listener, the exact address before the wildcard; NULL when the SYN is not for one. */
-static __always_inline __u32 *guarded_listener(void *ctx, enum hook hook, const struct segment *segment,
-					       struct path_stats *path)
+/* What a segment's destination is to us. */
+enum place {
+	PLACE_GUARDED,
+	PLACE_NOT_GUARDED,
+	PLACE_MARTIAN,
+	PLACE_OTHER_HOST,
+};
+
+/* Finds the guarded listener, the exact address before the wildcard; sets `index` when there is one. */
+static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
 	struct listener_key key = { .port = segment->destination_port };
 	bool is_wildcard = false;
-	__u32 *index;
+	__u32 *found;
 
 	key.address = segment->destination;
-	index = bpf_map_lookup_elem(&listeners, &key);
-	if (!index) {
+	found = bpf_map_lookup_elem(&listeners, &key);
+	if (!found) {
 		is_wildcard = true;
 		if (segment->is_ipv6)
 			__builtin_memset(&key.address, 0, sizeof(key.address));
 		else
 			key.address.word[3] = 0;
-		index = bpf_map_lookup_elem(&listeners, &key);
+		found = bpf_map_lookup_elem(&listeners, &key);
 	}
-	if (!index) {
-		path->not_guarded++;
-		return NULL;
-	}
-	if (is_martian(segment, ifindex_of(ctx, hook))) {
-		path->martian++;
-		return NULL;
-	}
-	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment))) {
-		path->other_host++;
-		return NULL;
-	}
-	return index;
+	if (!found)
+		return PLACE_NOT_GUARDED;
+	if (is_martian(segment, ifindex_of(ctx, hook)))
+		return PLACE_MARTIAN;
+	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment)))
+		return PLACE_OTHER_HOST;
+	*index = *found;
+	return PLACE_GUARDED;
 }
 
 /* ---- What the answer takes from the host. ---- */
@@ -463,16 +479,29 @@ static __always_inline enum verdict count(const struct listener_rule *rule, cons
 	return VERDICT_ADMIT;
 }
 
+/* Has the ACK stage look at segments from now on for ARMED_NS. */
+static __always_inline void arm(__u64 now)
+{
+	__u64 until = now + ARMED_NS;
+
+	/* All CPUs share it: write only when it matters. */
+	if (armed_until_ns + ARMED_STEP_NS < until)
+		armed_until_ns = until;
+}
+
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  const struct listener *listener)
 {
 	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
 	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
+	__u64 now = bpf_ktime_get_ns();
 	enum verdict verdict;
 
 	if (!rule || !stats)
 		return ACTION_PASS;
-	verdict = admit_syn(&rule->policy, &listener->load, bpf_ktime_get_ns());
+	if (rule->policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
+		arm(now);
+	verdict = admit_syn(&rule->policy, &listener->load, now);
 	switch (count(rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
 		return answer(ctx, hook, segment, listener->net, stats);
@@ -486,14 +515,25 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment,
 					  struct path_stats *path)
 {
-	__u32 *index = guarded_listener(ctx, hook, segment, path);
 	struct listener listener = {};
+	__u32 index = 0;
 
-	if (!index)
+	switch (find_place(ctx, hook, segment, &index)) {
+	case PLACE_NOT_GUARDED:
+		path->not_guarded++;
 		return ACTION_PASS;
+	case PLACE_MARTIAN:
+		path->martian++;
+		return ACTION_PASS;
+	case PLACE_OTHER_HOST:
+		path->other_host++;
+		return ACTION_PASS;
+	default:
+		break;
+	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:
-		return decide(ctx, hook, segment, *index, &listener);
+		return decide(ctx, hook, segment, index, &listener);
 	case FOUND_NOTHING:
 		path->no_listener++;
 		return ACTION_PASS;
@@ -572,13 +612,77 @@ static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segme
 	return parse_linear(skb, segment);
 }
 
-SEC("tc")
-int admit_tc(struct __sk_buff *skb)
-{
-	struct segment segment = {};
-	enum parsed parsed = parse_skb(skb, &segment);
+/* ---- The ACK stage: tc only, since a handshake is completed by a segment that goes on to the kernel. ---- */
 
-	switch (on_frame(skb, HOOK_TC, parsed, &segment)) {
+static __always_inline bool is_armed(void)
+{
+	if (!armed_until_ns)
+		return false;
+	if (bpf_ktime_get_ns() < armed_until_ns)
+		return true;
+	armed_until_ns = 0;
+	return false;
+}
+
+/*
+ * Sets SYN on the segment that would complete a handshake. The kernel answers that with a RST and forgets the request
+ * (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for a handshake by cookie the listener answers
+ * (tcp_rcv_state_process(), TCP_LISTEN). So the RST is the kernel's own, and both ends know. False if the buffer
+ * cannot be written.
+ */
+static __always_inline bool mark_for_reset(struct __sk_buff *skb, const struct segment *segment)
+{
+	__u32 offset = segment->l4_offset + __builtin_offsetof(struct tcp_header, offset);
+	__be16 before, after;
+
+	if (bpf_skb_load_bytes(skb, offset, &before, sizeof(before)))
+		return false;
+	after = before | bpf_htons(TCP_SYN);
+	return !bpf_l4_csum_replace(skb, segment->l4_offset + __builtin_offsetof(struct tcp_header, checksum),
+				    before, after, sizeof(after)) &&
+	       !bpf_skb_store_bytes(skb, offset, &after, sizeof(after), 0);
+}
+
+static __always_inline enum action finish(struct __sk_buff *skb, const struct segment *segment,
+					  const struct listener_rule *rule, const struct listener_load *load,
+					  struct listener_stats *stats)
+{
+	enum verdict verdict = admit_ack(&rule->policy, load);
+
+	if (!accept_queue_is_full(load))
+		return ACTION_PASS;
+	stats->acks_full++;
+	arm(bpf_ktime_get_ns());
+	if (verdict == VERDICT_RESET && (rule->dry_run || mark_for_reset(skb, segment)))
+		stats->acks_reset++;
+	stats->acks_dropped += verdict == VERDICT_DROP;
+	return verdict == VERDICT_DROP && !rule->dry_run ? ACTION_DROP : ACTION_PASS;
+}
+
+/* A segment without SYN: does it complete a handshake that has nowhere to go? */
+static __always_inline enum action on_ack(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct listener_load load = {};
+	struct listener_stats *stats;
+	struct listener_rule *rule;
+	__u32 index = 0;
+
+	if (!is_armed() || (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
+		return ACTION_PASS;
+	if (find_place(skb, HOOK_TC, segment, &index) != PLACE_GUARDED)
+		return ACTION_PASS;
+	rule = bpf_map_lookup_elem(&rules, &index);
+	stats = bpf_map_lookup_elem(&listener_stat, &index);
+	if (!rule || !stats || rule->policy.ack_when_full == VERDICT_ADMIT)
+		return ACTION_PASS;
+	if (!find_handshake(skb, segment, &load))
+		return ACTION_PASS;
+	return finish(skb, segment, rule, &load, stats);
+}
+
+static __always_inline int tc_answer(struct __sk_buff *skb, enum action action)
+{
+	switch (action) {
 	case ACTION_SEND_BACK:
 		return bpf_redirect(skb->ifindex, 0);
 	case ACTION_DROP:
@@ -586,6 +690,30 @@ int admit_tc(struct __sk_buff *skb)
 	default:
 		return TC_ACT_UNSPEC;
 	}
+}
+
+/* Both stages. */
+SEC("tc")
+int admit_tc(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	enum parsed parsed = parse_skb(skb, &segment);
+	enum action action = on_frame(skb, HOOK_TC, parsed, &segment);
+
+	if (action == ACTION_PASS && parsed == PARSED_TCP)
+		action = on_ack(skb, &segment);
+	return tc_answer(skb, action);
+}
+
+/* The ACK stage alone, for an interface whose SYN stage is in XDP. */
+SEC("tc")
+int admit_ack_tc(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+
+	if (!armed_until_ns || parse_skb(skb, &segment) != PARSED_TCP)
+		return TC_ACT_UNSPEC;
+	return tc_answer(skb, on_ack(skb, &segment));
 }
 
 static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
@@ -642,18 +770,19 @@ int ask_listener(struct __sk_buff *skb)
 }
 
 /* A case of the table of decisions; the tests run it here and on the host. */
-struct syn_case {
+struct verdict_case {
 	struct listener_policy policy;
 	struct listener_load load;
 	__u64 now_ns;
 };
 
+/* The answers of the SYN stage and, 8 bits up, of the ACK stage. */
 SEC("syscall")
-int run_case(struct syn_case *input)
+int run_case(struct verdict_case *input)
 {
-	struct syn_case copy = *input;
+	struct verdict_case copy = *input;
 
-	return admit_syn(&copy.policy, &copy.load, copy.now_ns);
+	return admit_syn(&copy.policy, &copy.load, copy.now_ns) | admit_ack(&copy.policy, &copy.load) << 8;
 }
 
 /* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */

@@ -7,6 +7,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include "segment.bpf.h"
 #include "verdict.h"
@@ -77,6 +78,45 @@ static __always_inline enum found find_listener(void *ctx, const struct segment 
 	tcp = bpf_skc_to_tcp_sock(socket);
 	if (tcp)
 		found = read_listener(tcp, listener);
+	bpf_sk_release(socket);
+	return found;
+}
+
+/* The queues of the listener of a request socket, whose type the verifier does not know to be more than a sock. */
+static __always_inline void read_load(struct sock *sk, struct listener_load *load)
+{
+	load->accept_qlen = BPF_CORE_READ(sk, sk_ack_backlog);
+	load->accept_limit = BPF_CORE_READ(sk, sk_max_ack_backlog);
+	load->syn_qlen = BPF_CORE_READ((struct tcp_sock *)sk, inet_conn.icsk_accept_queue.qlen.counter);
+	load->syn_limit = load->accept_limit;
+}
+
+/*
+ * Finds the handshake that a segment with ACK would complete, and copies the load of its listener: a request socket, or
+ * the listener itself if the SYN was answered with a cookie (or the segment belongs to nothing: the kernel resets it).
+ * False for a segment of a connection, and where nothing listens.
+ */
+static __always_inline bool find_handshake(void *ctx, const struct segment *segment, struct listener_load *load)
+{
+	struct sock_common *socket = lookup_socket(ctx, segment);
+	struct tcp_request_sock *request;
+	struct listener listener = {};
+	struct tcp_sock *tcp;
+	bool found = false;
+
+	if (!socket)
+		return false;
+	request = bpf_skc_to_tcp_request_sock(socket);
+	if (request) {
+		read_load(BPF_CORE_READ(request, req.req.__req_common.skc_listener), load);
+		found = true;
+	} else {
+		tcp = bpf_skc_to_tcp_sock(socket);
+		if (tcp && read_listener(tcp, &listener) == FOUND_LISTENER) {
+			*load = listener.load;
+			found = true;
+		}
+	}
 	bpf_sk_release(socket);
 	return found;
 }

@@ -23,9 +23,18 @@ struct listener_load {
 	__u32 syn_limit;
 };
 
-/* One answer for each stage; 0 (VERDICT_ADMIT) everywhere is the stock kernel. */
+/* What counts as full at the SYN stage. */
+enum full {
+	FULL_ACCEPT_QUEUE = 0,	/* the accept queue has no place now, as in the kernel */
+	FULL_RESERVED = 1,	/* every place is taken, or promised to a handshake in progress: reserv of [Shu05] 4.1.2 */
+};
+
+/* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
-	__u32 syn_when_accept_full;	/* enum verdict for a SYN that finds the accept queue full */
+	__u32 full;			/* enum full */
+	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is exact */
+	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full */
+	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
 };
 
 /*
@@ -43,21 +52,55 @@ static inline int syn_queue_is_full(const struct listener_load *load)
 	return load->syn_qlen >= load->syn_limit;
 }
 
+/* Connections that wait for accept(2) now, or will if every handshake in progress ends. */
+static inline __u64 accept_places_claimed(const struct listener_load *load)
+{
+	return (__u64)load->accept_qlen + load->syn_qlen;
+}
+
+/*
+ * reserv: a place is promised with every SYN/ACK, and given back when the handshake ends in the accept queue and
+ * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue would run empty while
+ * their ACKs are under way; then it can overflow.
+ */
+static inline int accept_queue_is_reserved(const struct listener_policy *policy, const struct listener_load *load)
+{
+	__u64 places = (__u64)load->accept_limit + 1;
+
+	return accept_places_claimed(load) * 100 >= places * policy->overbook_percent;
+}
+
+/*
+ * Whether a handshake that starts now may find the accept queue full when it ends. Handshakes by cookie are in no queue,
+ * but the kernel sends cookies only when request sockets alone reach the limit.
+ */
+static inline int accept_queue_may_overflow(const struct listener_load *load)
+{
+	return accept_places_claimed(load) >= load->accept_limit;
+}
+
 /*
  * SYN stage: may this attempt start?
  *
- * Only the accept queue decides. Handshakes in flight fill the SYN queue at every burst, and the kernel has an
- * answer for that which loses nobody, the SYN cookie; a reset there would refuse far too much.
+ * The SYN queue alone never refuses. Handshakes in flight fill it at every burst, and the kernel has an answer for that
+ * which loses nobody, the SYN cookie; a reset there would refuse far too much.
  *
- * `now_ns` is for policies that look at the past; these two do not.
+ * `now_ns` is for policies that look at the past; these do not.
  */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
 				     __u64 now_ns)
 {
 	(void)now_ns;
-	if (accept_queue_is_full(load))
-		return (enum verdict)policy->syn_when_accept_full;
+	if (accept_queue_is_full(load) ||
+	    (policy->full == FULL_RESERVED && accept_queue_is_reserved(policy, load)))
+		return (enum verdict)policy->syn_when_full;
 	return VERDICT_ADMIT;
+}
+
+/* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */
+static inline enum verdict admit_ack(const struct listener_policy *policy, const struct listener_load *load)
+{
+	return accept_queue_is_full(load) ? (enum verdict)policy->ack_when_full : VERDICT_ADMIT;
 }
 
 #endif

@@ -163,7 +163,10 @@ typedef struct {			/* include/net/net_namespace.h; absent without CONFIG_NET_NS 
 	struct net *net;
 } possible_net_t;
 
+struct sock;
+
 struct sock_common {			/* include/net/sock.h; read by read_listener() */
+	struct sock *skc_listener;	/* of a request socket; read by find_handshake() */
 	__u16 skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
@@ -190,6 +193,18 @@ struct inet_connection_sock {		/* include/net/inet_connection_sock.h; leads to t
 
 struct tcp_sock {			/* include/linux/tcp.h; leads to the above */
 	struct inet_connection_sock inet_conn;
+};
+
+struct request_sock {			/* include/net/request_sock.h; read by find_handshake() */
+	struct sock_common __req_common;
+};
+
+struct inet_request_sock {		/* include/net/inet_sock.h; leads to request_sock */
+	struct request_sock req;
+};
+
+struct tcp_request_sock {		/* include/linux/tcp.h; leads to request_sock */
+	struct inet_request_sock req;
 };
 
 struct ipv6_devconf {			/* include/linux/ipv6.h; read by reset_hop_limit() */

@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -29,9 +30,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr)]
     listen: SocketAddr,
 
-    /// What to do with a SYN that finds the accept queue full: nothing (default) or answer with RST (rst-syn)
-    #[arg(long, value_name = "POLICY", value_parser = PossibleValuesParser::new(Policy::NAMED.map(|(name, _)| name)))]
-    policy: String,
+    /// What to do when the accept queue is full; mechanisms joined by +
+    ///
+    /// default: nothing. rst-syn: answer a SYN with RST. abort: answer the end of a handshake with RST and forget it.
+    /// reserv: answer no SYN without a place left for its handshake (reserv:150 promises 150 for 100 places); dropped,
+    /// or with rst-syn reset. Allowed: default, abort, reserv, rst-syn, abort+rst-syn, reserv+rst-syn.
+    #[arg(long, value_name = "POLICY", value_parser = Policy::from_str)]
+    policy: Policy,
 
     /// Interface to guard; repeatable. Without it, every one that is up and has an address
     #[arg(long = "interface", value_name = "IF")]
@@ -70,7 +75,7 @@ fn config(args: &Args) -> Config {
     let attach = Attach::NAMED.into_iter().find(|(name, _)| *name == args.attach);
     Config {
         listen: args.listen,
-        policy: Policy::by_name(&args.policy).expect("clap checked the name"),
+        policy: args.policy,
         interfaces: args.interfaces.clone(),
         attach: attach.expect("clap checked the name").1,
         dry_run: args.dry_run,
@@ -176,7 +181,7 @@ impl<'a> Out<'a> {
             "event": event,
             "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
             "listen": self.args.listen.to_string(),
-            "policy": self.args.policy,
+            "policy": self.args.policy.to_string(),
             "dry_run": self.args.dry_run,
         })
     }
@@ -197,6 +202,11 @@ impl<'a> Out<'a> {
             "unsent": stats.unsent,
             "accept_full": stats.accept_full,
             "syn_full": stats.syn_full,
+        });
+        object["acks"] = json!({
+            "full": stats.acks_full,
+            "dropped": stats.acks_dropped,
+            "reset": stats.acks_reset,
         });
         object["passed"] = json!({
             "frames": path.frames,

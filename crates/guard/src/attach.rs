@@ -50,6 +50,8 @@ impl Attach {
 pub struct Attached {
     interface: String,
     link: Link,
+    /// The ACK stage at tcx, where the SYN stage is in XDP.
+    _ack_stage: Option<Link>,
 }
 
 impl Attached {
@@ -65,16 +67,34 @@ impl Attached {
 }
 
 /// Attaches to every interface, or to none.
-pub fn attach_all(programs: &Programs, interfaces: &[Interface], attach: Attach) -> Result<Vec<Attached>> {
-    interfaces.iter().map(|interface| attach_one(programs, interface, attach)).collect()
+pub fn attach_all(
+    programs: &Programs,
+    interfaces: &[Interface],
+    attach: Attach,
+    has_ack_stage: bool,
+) -> Result<Vec<Attached>> {
+    interfaces.iter().map(|interface| attach_one(programs, interface, attach, has_ack_stage)).collect()
 }
 
-fn attach_one(programs: &Programs, interface: &Interface, attach: Attach) -> Result<Attached> {
+fn attach_one(
+    programs: &Programs,
+    interface: &Interface,
+    attach: Attach,
+    has_ack_stage: bool,
+) -> Result<Attached> {
     let mut last_error = None;
     for &hook in attach.candidates(interface) {
         match Link::attach(programs.for_hook(hook), interface.index, hook) {
             Ok(link) => {
-                return Ok(Attached { interface: interface.name.clone(), link });
+                let ack_stage = (has_ack_stage && hook != Hook::TcxIngress)
+                    .then(|| Link::attach(programs.for_ack_stage(), interface.index, Hook::TcxIngress))
+                    .transpose()
+                    .map_err(|error| {
+                        explain(interface, &error).context(
+                            "abort acts on the last segment of a handshake, at tcx; rst-syn alone needs none",
+                        )
+                    })?;
+                return Ok(Attached { interface: interface.name.clone(), link, _ack_stage: ack_stage });
             }
             Err(error) => last_error = Some(error),
         }

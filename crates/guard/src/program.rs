@@ -47,6 +47,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 #[derive(Debug)]
 pub struct Programs {
     admit_tc: OwnedFd,
+    admit_ack_tc: OwnedFd,
     admit_xdp: OwnedFd,
     admit_xdp_skb: OwnedFd,
     ask_listener: OwnedFd,
@@ -78,6 +79,7 @@ impl Programs {
         let maps = &loaded.maps;
         Ok(Self {
             admit_tc: progs.admit_tc.as_fd().try_clone_to_owned()?,
+            admit_ack_tc: progs.admit_ack_tc.as_fd().try_clone_to_owned()?,
             admit_xdp: progs.admit_xdp.as_fd().try_clone_to_owned()?,
             admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
             ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
@@ -90,7 +92,12 @@ impl Programs {
         })
     }
 
-    /// The program for a hook.
+    /// The program for the ACK stage at tcx, beside a SYN stage in XDP.
+    pub fn for_ack_stage(&self) -> BorrowedFd<'_> {
+        self.admit_ack_tc.as_fd()
+    }
+
+    /// The program for a hook: the SYN stage, and at tcx the ACK stage, too.
     pub fn for_hook(&self, hook: Hook) -> BorrowedFd<'_> {
         match hook {
             Hook::TcxIngress => self.admit_tc.as_fd(),
@@ -101,10 +108,7 @@ impl Programs {
 
     /// Makes the programs decide on SYNs to `listen`.
     pub fn guard(&self, listen: SocketAddr, policy: &Policy, dry_run: bool) -> Result<()> {
-        let rule = types::listener_rule {
-            policy: types::listener_policy { syn_when_accept_full: policy.syn_when_accept_full as u32 },
-            dry_run: u32::from(dry_run),
-        };
+        let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run) };
         self.rules
             .update(&INDEX.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)
             .context("write the policy")?;
@@ -217,6 +221,11 @@ fn load_error(error: libbpf_rs::Error) -> Error {
         }
         _ => anyhow!("load the programs: {error}; is this kernel older than 6.1?"),
     }
+}
+
+fn policy_of(policy: &Policy) -> types::listener_policy {
+    let [full, overbook_percent, syn_when_full, ack_when_full] = policy.numbers();
+    types::listener_policy { full, overbook_percent, syn_when_full, ack_when_full }
 }
 
 fn key(listen: SocketAddr) -> types::listener_key {

@@ -147,3 +147,37 @@ fn root_syn_that_cannot_be_turned_into_a_reset_is_passed_and_counted() {
     assert_eq!(sample.stats.reset, 0);
     assert_eq!(sample.stats.seen, sample.stats.admitted + sample.stats.unsent);
 }
+
+#[test]
+fn root_reserv_promises_each_place_of_the_accept_queue_once() {
+    for (policy, is_reset) in [("reserv", false), ("reserv+rst-syn", true)] {
+        let Some(world) = World::create() else { return };
+        let listener = world.listen(LISTEN4);
+        let guarded = world.guard(LISTEN4, policy.parse().expect("policy"), Attach::Auto, false);
+        let tap = world.tap();
+        let attempt = |source_port: u16| {
+            let syn = Segment::syn("attempt", GHOST4, SERVER4, PORT)
+                .with("attempt", |syn| syn.source_port = source_port);
+            tap.send(&syn.to_bytes());
+            syn
+        };
+        // One place is taken, the other two of three are promised to handshakes that stay half open.
+        let stream = world.connect(LISTEN4).expect("there is room");
+        attempt(1001);
+        attempt(1002);
+        let full = guarded.wait("three SYNs", |sample| sample.stats.seen == 3);
+        assert_eq!(full.stats.admitted, 3, "{policy}");
+        let refused = attempt(1003);
+        let sample = guarded.wait("the fourth SYN", |sample| sample.stats.seen == 4);
+        assert_eq!((sample.stats.dropped, sample.stats.reset), (u64::from(!is_reset), u64::from(is_reset)));
+        if is_reset {
+            tap.receive("a RST", |frame| frame::is_reset_to(frame, &refused));
+        }
+        // accept(2) gives a place back.
+        listener.accept().expect("one waits");
+        attempt(1004);
+        let sample = guarded.wait("the fifth SYN", |sample| sample.stats.seen == 5);
+        assert_eq!(sample.stats.admitted, 4, "{policy}");
+        drop(stream);
+    }
+}

@@ -307,12 +307,9 @@ impl Policy {
                 "policy \"stock\" is what the others are held against: no guard and no sysctls".to_owned()
             );
         }
-        let known = verdict::Policy::NAMED.map(|(name, _)| name);
-        match self.guard.as_deref().filter(|guard| !known.contains(guard)) {
-            Some(guard) => {
-                Err(format!("policy {:?}: guard = {guard:?} is none of {}", self.name, known.join(", ")))
-            }
-            None => Ok(()),
+        match self.guard.as_deref().map(str::parse::<verdict::Policy>) {
+            Some(Err(error)) => Err(format!("policy {:?}: guard: {error}", self.name)),
+            _ => Ok(()),
         }
     }
 }
@@ -486,7 +483,7 @@ mod tests {
         );
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\nguard = \"rst-sin\""),
-            "is none of default, rst-syn",
+            "\"rst-sin\" is no mechanism; known are default, abort",
         );
         assert_refused(
             ("name = \"stock\"", "name = \"stock\"\nguard = \"rst-syn\""),

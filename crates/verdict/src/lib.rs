@@ -11,7 +11,11 @@
 //! assert_eq!(Policy::DEFAULT.admit_syn(&full, Nanos::ZERO), Verdict::Admit);
 //! ```
 
+mod name;
+
 use units::Nanos;
+
+pub use name::PolicyError;
 
 /// What to do with a segment. The numbers are those of `enum verdict`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -38,41 +42,88 @@ pub struct ListenerLoad {
     pub syn_limit: u32,
 }
 
-/// One answer for each stage.
+/// What counts as full at the SYN stage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Full {
+    /// The accept queue has no place now, as in the kernel.
+    AcceptQueue,
+    /// Every place of the accept queue is taken, or promised to a handshake in progress: reserv of `[Shu05]` section 4.1.2.
+    Reserved {
+        /// Promises for 100 places; 100 is exact.
+        overbook_percent: u32,
+    },
+}
+
+/// What is asked and answered at each stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
-    /// Answer to a SYN that finds the accept queue full.
-    pub syn_when_accept_full: Verdict,
+    /// What counts as full at the SYN stage.
+    pub full: Full,
+    /// Answer to a SYN that finds it full.
+    pub syn_when_full: Verdict,
+    /// Answer to the end of a handshake that finds the accept queue full.
+    pub ack_when_full: Verdict,
 }
 
 impl Policy {
     /// The stock kernel.
-    pub const DEFAULT: Self = Self { syn_when_accept_full: Verdict::Admit };
+    pub const DEFAULT: Self =
+        Self { full: Full::AcceptQueue, syn_when_full: Verdict::Admit, ack_when_full: Verdict::Admit };
     /// RST to a SYN that the kernel would drop because the accept queue is full.
-    pub const RST_SYN: Self = Self { syn_when_accept_full: Verdict::Reset };
-    /// Every policy that has a name, as in DESIGN.md.
-    pub const NAMED: [(&'static str, Self); 2] = [("default", Self::DEFAULT), ("rst-syn", Self::RST_SYN)];
-
-    /// The policy with that name.
-    pub fn by_name(name: &str) -> Option<Self> {
-        let found = Self::NAMED.into_iter().find(|(known, _)| *known == name);
-        found.map(|(_, policy)| policy)
-    }
+    pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
+    /// RST to both ends of a handshake that ends when the accept queue is full.
+    pub const ABORT: Self = Self { ack_when_full: Verdict::Reset, ..Self::DEFAULT };
+    /// No SYN/ACK without a place in the accept queue; other SYNs are dropped.
+    pub const RESERV: Self = Self {
+        full: Full::Reserved { overbook_percent: 100 },
+        syn_when_full: Verdict::Drop,
+        ..Self::DEFAULT
+    };
 
     /// SYN stage: may this attempt start? `now` is on any clock that does not step back.
     pub fn admit_syn(&self, load: &ListenerLoad, now: Nanos) -> Verdict {
-        // SAFETY: a pure function of six numbers.
-        let number = unsafe {
+        let [full, overbook, syn, ack] = self.numbers();
+        let [accept_qlen, accept_limit, syn_qlen, syn_limit] = load.numbers();
+        // SAFETY: a pure function of numbers.
+        verdict(unsafe {
             tidegate_admit_syn(
-                self.syn_when_accept_full as u32,
-                load.accept_qlen,
-                load.accept_limit,
-                load.syn_qlen,
-                load.syn_limit,
+                full,
+                overbook,
+                syn,
+                ack,
+                accept_qlen,
+                accept_limit,
+                syn_qlen,
+                syn_limit,
                 now.0,
             )
+        })
+    }
+
+    /// ACK stage: may this handshake finish?
+    pub fn admit_ack(&self, load: &ListenerLoad) -> Verdict {
+        let [full, overbook, syn, ack] = self.numbers();
+        let [accept_qlen, accept_limit, syn_qlen, syn_limit] = load.numbers();
+        // SAFETY: a pure function of numbers.
+        verdict(unsafe {
+            tidegate_admit_ack(full, overbook, syn, ack, accept_qlen, accept_limit, syn_qlen, syn_limit)
+        })
+    }
+
+    /// The fields of `struct listener_policy`, in its order.
+    pub fn numbers(&self) -> [u32; 4] {
+        let (full, overbook_percent) = match self.full {
+            Full::AcceptQueue => (0, 0),
+            Full::Reserved { overbook_percent } => (1, overbook_percent),
         };
-        verdict(number)
+        [full, overbook_percent, self.syn_when_full as u32, self.ack_when_full as u32]
+    }
+}
+
+impl ListenerLoad {
+    /// The fields of `struct listener_load`, in its order.
+    pub fn numbers(&self) -> [u32; 4] {
+        [self.accept_qlen, self.accept_limit, self.syn_qlen, self.syn_limit]
     }
 }
 
@@ -87,11 +138,24 @@ fn verdict(number: u32) -> Verdict {
 
 unsafe extern "C" {
     fn tidegate_admit_syn(
-        when_accept_full: u32,
+        full: u32,
+        overbook_percent: u32,
+        syn_when_full: u32,
+        ack_when_full: u32,
         accept_qlen: u32,
         accept_limit: u32,
         syn_qlen: u32,
         syn_limit: u32,
         now_ns: u64,
+    ) -> u32;
+    fn tidegate_admit_ack(
+        full: u32,
+        overbook_percent: u32,
+        syn_when_full: u32,
+        ack_when_full: u32,
+        accept_qlen: u32,
+        accept_limit: u32,
+        syn_qlen: u32,
+        syn_limit: u32,
     ) -> u32;
 }

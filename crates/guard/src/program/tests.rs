@@ -4,18 +4,18 @@ use super::*;
 mod cases;
 
 // SAFETY: words, an explicit field where C pads, and one aligned double word: every byte is a field's.
-unsafe impl Plain for types::syn_case {}
+unsafe impl Plain for types::verdict_case {}
 
 #[test]
-fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
+fn root_both_stages_in_the_kernel_decide_as_the_tables_say() {
     if let Err(reason) = netns::root_or_reason() {
         return eprintln!("{reason}");
     }
     let mut object = MaybeUninit::uninit();
     let loaded = skel::AdmitSkelBuilder::default().open(&mut object).and_then(OpenSkel::load).expect("load");
-    for case in cases::SYN_STAGE {
-        let input = types::syn_case {
-            policy: types::listener_policy { syn_when_accept_full: case.policy.syn_when_accept_full as u32 },
+    let run = |case: &cases::Case| {
+        let input = types::verdict_case {
+            policy: policy_of(&case.policy),
             load: types::listener_load {
                 accept_qlen: case.load.accept_qlen,
                 accept_limit: case.load.accept_limit,
@@ -23,7 +23,6 @@ fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
                 syn_limit: case.load.syn_limit,
             },
             now_ns: case.now_ns,
-            ..Default::default()
         };
         let mut context = bytes_of(&input).to_vec();
         let output = loaded
@@ -31,7 +30,13 @@ fn root_syn_stage_in_the_kernel_decides_as_the_table_says() {
             .run_case
             .test_run(libbpf_rs::ProgramInput { context_in: Some(&mut context), ..Default::default() })
             .expect("run");
-        assert_eq!(output.return_value, case.verdict as u32, "{}", case.name);
+        output.return_value
+    };
+    for case in cases::SYN_STAGE {
+        assert_eq!(run(&case) & 0xff, case.verdict as u32, "{}", case.name);
+    }
+    for case in cases::ACK_STAGE {
+        assert_eq!(run(&case) >> 8, case.verdict as u32, "{}", case.name);
     }
 }
 

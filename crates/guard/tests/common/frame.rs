@@ -32,6 +32,7 @@ pub struct Segment {
     /// IPv6: type of the first extension header.
     pub first_extension: u8,
     pub seq: u32,
+    pub ack: u32,
     pub flags: u8,
     pub tcp_options: Vec<u8>,
     pub payload: Vec<u8>,
@@ -57,6 +58,7 @@ impl Segment {
             first_extension: TCP,
             // So that adding one to it carries, and payload wraps.
             seq: 0xffff_fffe,
+            ack: 0,
             flags: SYN,
             tcp_options: vec![2, 4, 5, 0xb4],
             payload: Vec::new(),
@@ -112,7 +114,7 @@ impl Segment {
         let mut tcp = self.source_port.to_be_bytes().to_vec();
         tcp.extend(self.destination_port.to_be_bytes());
         tcp.extend(self.seq.to_be_bytes());
-        tcp.extend([0; 4]);
+        tcp.extend(self.ack.to_be_bytes());
         tcp.extend([(((20 + self.tcp_options.len()) / 4) << 4) as u8, self.flags]);
         tcp.extend([0xfa, 0xf0, 0, 0, 0, 0]);
         tcp.extend(&self.tcp_options);
@@ -125,21 +127,30 @@ impl Segment {
 
 /// The RST to `segment` among other frames: its ports swapped, tags and all.
 pub fn is_reset_to(frame: &[u8], segment: &Segment) -> bool {
+    tcp_to(frame, segment).is_some_and(|tcp| tcp[13] & RST != 0)
+}
+
+/// Sequence number of the SYN/ACK that answers `segment`, if `frame` is one.
+pub fn syn_ack_to(frame: &[u8], segment: &Segment) -> Option<u32> {
+    let tcp = tcp_to(frame, segment).filter(|tcp| tcp[13] & (SYN | ACK | RST) == SYN | ACK)?;
+    Some(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]))
+}
+
+/// The TCP header of a frame that goes back to where `segment` came from.
+fn tcp_to<'a>(frame: &'a [u8], segment: &Segment) -> Option<&'a [u8]> {
     let mut l3 = 12;
     while matches!(frame.get(l3..l3 + 2), Some([0x81, 0x00] | [0x88, 0xa8])) {
         l3 += 4;
     }
-    let l4 = match frame.get(l3..l3 + 2) {
-        Some([0x08, 0x00]) => l3 + 2 + usize::from(frame[l3 + 2] & 0xf) * 4,
-        Some([0x86, 0xdd]) => l3 + 2 + 40,
-        _ => return false,
+    let l4 = match frame.get(l3..l3 + 2)? {
+        [0x08, 0x00] => l3 + 2 + usize::from(frame[l3 + 2] & 0xf) * 4,
+        [0x86, 0xdd] => l3 + 2 + 40,
+        _ => return None,
     };
-    let Some(tcp) = frame.get(l4..l4 + 20) else {
-        return false;
-    };
-    tcp[..2] == segment.destination_port.to_be_bytes()
-        && tcp[2..4] == segment.source_port.to_be_bytes()
-        && tcp[13] & RST != 0
+    let tcp = frame.get(l4..l4 + 20)?;
+    let is_back =
+        tcp[..2] == segment.destination_port.to_be_bytes() && tcp[2..4] == segment.source_port.to_be_bytes();
+    is_back.then_some(tcp)
 }
 
 /// RFC 1071.

@@ -1,9 +1,9 @@
-//! One table of cases for the SYN stage, for the host and for the kernel.
+//! One table of cases for each stage, for the host and for the kernel.
 
-use verdict::{ListenerLoad, Policy, Verdict};
+use verdict::{Full, ListenerLoad, Policy, Verdict};
 
 /// One row.
-pub struct SynCase {
+pub struct Case {
     /// What the row is about.
     pub name: &'static str,
     /// The policy asked.
@@ -22,8 +22,8 @@ const fn row(
     accept: (u32, u32),
     syn: (u32, u32),
     verdict: Verdict,
-) -> SynCase {
-    SynCase {
+) -> Case {
+    Case {
         name,
         policy,
         load: ListenerLoad {
@@ -37,10 +37,12 @@ const fn row(
     }
 }
 
-const DROP: Policy = Policy { syn_when_accept_full: Verdict::Drop };
+const DROP: Policy = Policy { syn_when_full: Verdict::Drop, ..Policy::DEFAULT };
+const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150 }, ..Policy::RESERV };
+const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [SynCase; 13] = [
+pub const SYN_STAGE: [Case; 24] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -54,4 +56,25 @@ pub const SYN_STAGE: [SynCase; 13] = [
     row("largest numbers", Policy::RST_SYN, (u32::MAX, u32::MAX - 1), (u32::MAX, 0), Verdict::Reset),
     row("stock kernel, both full", Policy::DEFAULT, (129, 128), (128, 128), Verdict::Admit),
     row("drop when full", DROP, (129, 128), (0, 128), Verdict::Drop),
+    row("abort leaves SYNs to the kernel", Policy::ABORT, (129, 128), (128, 128), Verdict::Admit),
+    row("reserv: one place left to promise", Policy::RESERV, (100, 128), (28, 128), Verdict::Admit),
+    row("reserv: every place is promised", Policy::RESERV, (100, 128), (29, 128), Verdict::Drop),
+    row("reserv: promises alone", Policy::RESERV, (0, 128), (129, 128), Verdict::Drop),
+    row("reserv: accept queue alone", Policy::RESERV, (129, 128), (0, 128), Verdict::Drop),
+    row("reserv: backlog 0 has one place", Policy::RESERV, (0, 0), (0, 0), Verdict::Admit),
+    row("reserv: backlog 0, promised", Policy::RESERV, (0, 0), (1, 0), Verdict::Drop),
+    row("reserv: largest numbers", Policy::RESERV, (u32::MAX, u32::MAX), (u32::MAX, 0), Verdict::Drop),
+    row("overbooked: 193 promises for 129 places", OVERBOOKED, (64, 128), (129, 128), Verdict::Admit),
+    row("overbooked: 194 of 193.5", OVERBOOKED, (64, 128), (130, 128), Verdict::Drop),
+    row("reserv with rst-syn", RESERV_RST_SYN, (100, 128), (29, 128), Verdict::Reset),
+];
+
+/// The same for the end of a handshake.
+pub const ACK_STAGE: [Case; 6] = [
+    row("abort: one place left", Policy::ABORT, (128, 128), (128, 128), Verdict::Admit),
+    row("abort: full", Policy::ABORT, (129, 128), (1, 128), Verdict::Reset),
+    row("abort: backlog 0, full", Policy::ABORT, (1, 0), (0, 0), Verdict::Reset),
+    row("stock kernel, full", Policy::DEFAULT, (129, 128), (128, 128), Verdict::Admit),
+    row("rst-syn alone, full", Policy::RST_SYN, (129, 128), (0, 128), Verdict::Admit),
+    row("reserv, full", Policy::RESERV, (129, 128), (0, 128), Verdict::Admit),
 ];

@@ -1,4 +1,4 @@
-//! The table of decisions at the SYN stage, run on the host. crates/guard runs the same table in the kernel.
+//! The tables of decisions, run on the host. crates/guard runs the same tables in the kernel.
 
 mod cases;
 
@@ -13,8 +13,16 @@ fn syn_stage_decides_as_the_table_says() {
 }
 
 #[test]
-fn syn_queue_length_never_changes_the_answer() {
-    for case in cases::SYN_STAGE {
+fn ack_stage_decides_as_the_table_says() {
+    for case in cases::ACK_STAGE {
+        assert_eq!(case.policy.admit_ack(&case.load), case.verdict, "{}", case.name);
+    }
+}
+
+#[test]
+fn syn_queue_length_changes_the_answer_of_reserv_only() {
+    let others = cases::SYN_STAGE.iter().filter(|case| case.policy.full == verdict::Full::AcceptQueue);
+    for case in others {
         for syn_qlen in [0, 1, case.load.syn_limit, u32::MAX] {
             let load = verdict::ListenerLoad { syn_qlen, ..case.load };
             assert_eq!(
