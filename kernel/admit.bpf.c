@@ -20,6 +20,7 @@ enum {
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
 	ARMED_STEP_NS = 1000000,
+	MAX_TOKEN_TRIES = 4,		/* then it is admitted without one: that many CPUs were faster */
 };
 
 enum {
@@ -118,6 +119,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct listener_rule);
 } rules SEC(".maps");
+
+/* Token buckets; see next_schedule(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} schedules SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -489,19 +498,45 @@ static __always_inline void arm(__u64 now)
 		armed_until_ns = until;
 }
 
+/* Several CPUs may ask for the same token: the schedule moves once for each that gets one. */
+static __always_inline enum verdict admit_by_rate(const struct listener_policy *policy,
+						  const struct listener_load *load, __u32 index,
+						  struct attempt *attempt)
+{
+	__u64 *schedule = bpf_map_lookup_elem(&schedules, &index);
+	enum verdict verdict;
+	int i;
+
+	if (!schedule || !policy->rate_per_s)
+		return VERDICT_ADMIT;
+	for (i = 0; i < MAX_TOKEN_TRIES; i++) {
+		attempt->schedule_ns = *(volatile __u64 *)schedule;
+		verdict = admit_syn(policy, load, attempt);
+		if (verdict != VERDICT_ADMIT ||
+		    __sync_bool_compare_and_swap(schedule, attempt->schedule_ns, next_schedule(policy, attempt)))
+			return verdict;
+	}
+	return VERDICT_ADMIT;
+}
+
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  const struct listener *listener)
 {
 	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
 	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
-	__u64 now = bpf_ktime_get_ns();
+	struct attempt attempt = { .now_ns = bpf_ktime_get_ns() };
 	enum verdict verdict;
 
 	if (!rule || !stats)
 		return ACTION_PASS;
 	if (rule->policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
-		arm(now);
-	verdict = admit_syn(&rule->policy, &listener->load, now);
+		arm(attempt.now_ns);
+	if (rule->policy.full == FULL_CLASS)
+		attempt.hash = hash_flow(segment);
+	if (rule->policy.full == FULL_RATE)
+		verdict = admit_by_rate(&rule->policy, &listener->load, index, &attempt);
+	else
+		verdict = admit_syn(&rule->policy, &listener->load, &attempt);
 	switch (count(rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
 		return answer(ctx, hook, segment, listener->net, stats);
@@ -773,7 +808,7 @@ int ask_listener(struct __sk_buff *skb)
 struct verdict_case {
 	struct listener_policy policy;
 	struct listener_load load;
-	__u64 now_ns;
+	struct attempt attempt;
 };
 
 /* The answers of the SYN stage and, 8 bits up, of the ACK stage. */
@@ -782,7 +817,7 @@ int run_case(struct verdict_case *input)
 {
 	struct verdict_case copy = *input;
 
-	return admit_syn(&copy.policy, &copy.load, copy.now_ns) | admit_ack(&copy.policy, &copy.load) << 8;
+	return admit_syn(&copy.policy, &copy.load, &copy.attempt) | admit_ack(&copy.policy, &copy.load) << 8;
 }
 
 /* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */

@@ -27,14 +27,26 @@ struct listener_load {
 enum full {
 	FULL_ACCEPT_QUEUE = 0,	/* the accept queue has no place now, as in the kernel */
 	FULL_RESERVED = 1,	/* every place is taken, or promised to a handshake in progress: reserv of [Shu05] 4.1.2 */
+	FULL_RATE = 2,		/* more attempts than a rate: SYN policing, Voigt and others, USENIX 2001 */
+	FULL_CLASS = 3,		/* the attempt is of a refused class: persistent dropping, Jamjoom and Shin, SIGCOMM 2003 */
 };
 
 /* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
 	__u32 full;			/* enum full */
 	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is exact */
-	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full */
+	__u32 rate_per_s;		/* FULL_RATE: attempts/s, above 0 */
+	__u32 burst;			/* FULL_RATE: attempts that may come at once, above 0 */
+	__u32 refused_permille;		/* FULL_CLASS: share of all attempts */
+	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full, or full by the policy's own question */
 	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
+};
+
+/* One SYN. */
+struct attempt {
+	__u64 now_ns;			/* any clock that does not step back */
+	__u64 schedule_ns;		/* FULL_RATE: state of the listener, 0 at first; see next_schedule() */
+	__u32 hash;			/* FULL_CLASS: keyed, of addresses and ports: the same for every retransmission */
 };
 
 /*
@@ -80,19 +92,59 @@ static inline int accept_queue_may_overflow(const struct listener_load *load)
 }
 
 /*
+ * Token bucket, kept as the time at which it will be full again (GCRA, ITU-T I.371 appendix I): each admitted attempt moves
+ * that by 1/rate, and there is a token as long as it is less than `burst` of those ahead.
+ */
+static inline __u64 token_interval_ns(const struct listener_policy *policy)
+{
+	return 1000000000ull / policy->rate_per_s;
+}
+
+static inline int has_token(const struct listener_policy *policy, const struct attempt *attempt)
+{
+	return attempt->schedule_ns + token_interval_ns(policy) <=
+	       attempt->now_ns + token_interval_ns(policy) * policy->burst;
+}
+
+/* The listener's schedule after this attempt was admitted. */
+static inline __u64 next_schedule(const struct listener_policy *policy, const struct attempt *attempt)
+{
+	__u64 from = attempt->schedule_ns > attempt->now_ns ? attempt->schedule_ns : attempt->now_ns;
+
+	return from + token_interval_ns(policy);
+}
+
+/* No state: whoever is refused is refused again each time it tries. */
+static inline int is_refused_class(const struct listener_policy *policy, const struct attempt *attempt)
+{
+	return (__u64)attempt->hash * 1000 >> 32 < policy->refused_permille;
+}
+
+static inline int syn_stage_is_full(const struct listener_policy *policy, const struct listener_load *load,
+				    const struct attempt *attempt)
+{
+	switch (policy->full) {
+	case FULL_RESERVED:
+		return accept_queue_is_full(load) || accept_queue_is_reserved(policy, load);
+	case FULL_RATE:
+		return !has_token(policy, attempt);
+	case FULL_CLASS:
+		return is_refused_class(policy, attempt);
+	default:
+		return accept_queue_is_full(load);
+	}
+}
+
+/*
  * SYN stage: may this attempt start?
  *
  * The SYN queue alone never refuses. Handshakes in flight fill it at every burst, and the kernel has an answer for that
  * which loses nobody, the SYN cookie; a reset there would refuse far too much.
- *
- * `now_ns` is for policies that look at the past; these do not.
  */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
-				     __u64 now_ns)
+				     const struct attempt *attempt)
 {
-	(void)now_ns;
-	if (accept_queue_is_full(load) ||
-	    (policy->full == FULL_RESERVED && accept_queue_is_reserved(policy, load)))
+	if (syn_stage_is_full(policy, load, attempt))
 		return (enum verdict)policy->syn_when_full;
 	return VERDICT_ADMIT;
 }

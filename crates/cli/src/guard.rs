@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, Guard, Policy, Sample};
+use guard::{Attach, Config, Guard, ListenerStats, Policy, Sample, Verdict};
 use serde_json::{Value, json};
 
 use crate::output::say;
@@ -30,11 +30,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr)]
     listen: SocketAddr,
 
-    /// What to do when the accept queue is full; mechanisms joined by +
+    /// What to do when the accept queue is full; mechanisms joined by +, as in abort+rst-syn
     ///
-    /// default: nothing. rst-syn: answer a SYN with RST. abort: answer the end of a handshake with RST and forget it.
-    /// reserv: answer no SYN without a place left for its handshake (reserv:150 promises 150 for 100 places); dropped,
-    /// or with rst-syn reset. Allowed: default, abort, reserv, rst-syn, abort+rst-syn, reserv+rst-syn.
+    /// default: nothing. early-syn-drop: drop a SYN before the kernel does. rst-syn: answer it with RST. abort: answer the
+    /// end of a handshake with RST and forget it. reserv: answer no SYN without a place left for its handshake (reserv:150
+    /// promises 150 for 100 places). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
+    /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
+    /// rst-syn reset.
     #[arg(long, value_name = "POLICY", value_parser = Policy::from_str)]
     policy: Policy,
 
@@ -115,6 +117,9 @@ fn sleep_until(wake: Instant, stop: &AtomicBool) -> bool {
     false
 }
 
+/// A word, and the counter that it stands for.
+type Refusal = (&'static str, fn(&ListenerStats) -> u64);
+
 /// Lines for a person, or JSON.
 struct Out<'a> {
     args: &'a Args,
@@ -153,10 +158,11 @@ impl<'a> Out<'a> {
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
         self.lines += 1;
         if is_first || is_due {
-            let reset = if self.args.dry_run { "would/s" } else { "reset/s" };
-            say(format_args!("   accept queue       SYN queue     seen/s  admitted/s     {reset}"))?;
+            let columns: Vec<String> =
+                self.refusals().iter().map(|(word, _)| format!(" {:>11}", format!("{word}/s"))).collect();
+            say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{}", columns.concat()))?;
         }
-        say(row(sample, last, span))
+        say(row(sample, last, span, &self.refusals()))
     }
 
     fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
@@ -165,15 +171,30 @@ impl<'a> Out<'a> {
         }
         let stats = &sample.stats;
         let would = if self.args.dry_run { "would have been " } else { "" };
+        let refused: Vec<String> =
+            self.refusals().iter().map(|(word, count)| format!("{} {would}{word}", count(stats))).collect();
         say(format_args!(
-            "{} SYNs seen in {:.1} s: {} admitted, {} {would}reset; {} found the accept queue full, {} the SYN queue",
+            "{} SYNs seen in {:.1} s: {} admitted, {}; {} found the accept queue full, {} the SYN queue",
             stats.seen,
             elapsed.as_secs_f64(),
             stats.admitted,
-            stats.reset,
+            refused.join(", "),
             stats.accept_full,
             stats.syn_full
         ))
+    }
+
+    /// What the policy may do to SYNs and to ends of handshakes: a word, and its counter.
+    fn refusals(&self) -> Vec<Refusal> {
+        let Policy { syn_when_full, ack_when_full, .. } = self.args.policy;
+        let mut refusals: Vec<Refusal> = vec![match syn_when_full {
+            Verdict::Drop => ("dropped", |stats| stats.dropped),
+            Verdict::Admit | Verdict::Reset => ("reset", |stats| stats.reset),
+        }];
+        if ack_when_full != Verdict::Admit {
+            refusals.push(("aborted", |stats| stats.acks_reset));
+        }
+        refusals
     }
 
     fn object(&self, event: &str, elapsed: Duration) -> Value {
@@ -227,7 +248,7 @@ impl<'a> Out<'a> {
 }
 
 /// Rates over `span`, which is longer than a second when a busy machine made the line late.
-fn row(sample: &Sample, last: &Sample, span: Duration) -> String {
+fn row(sample: &Sample, last: &Sample, span: Duration, refusals: &[Refusal]) -> String {
     let per_s = |now: u64, before: u64| ((now - before) as f64 / span.as_secs_f64()).round();
     let queue = |length: Option<(u32, u32)>| match length {
         Some((length, limit)) => format!("{length}/{limit}"),
@@ -235,11 +256,15 @@ fn row(sample: &Sample, last: &Sample, span: Duration) -> String {
     };
     let accept = queue(sample.load.map(|load| (load.accept_qlen, load.accept_limit)));
     let syn = queue(sample.load.map(|load| (load.syn_qlen, load.syn_limit)));
+    let refused: Vec<String> = refusals
+        .iter()
+        .map(|(_, count)| format!(" {:>11}", per_s(count(&sample.stats), count(&last.stats))))
+        .collect();
     format!(
-        "{accept:>15} {syn:>15} {:>10} {:>11} {:>11}",
+        "{accept:>15} {syn:>15} {:>10} {:>11}{}",
         per_s(sample.stats.seen, last.stats.seen),
         per_s(sample.stats.admitted, last.stats.admitted),
-        per_s(sample.stats.reset, last.stats.reset)
+        refused.concat()
     )
 }
 

@@ -224,8 +224,17 @@ fn load_error(error: libbpf_rs::Error) -> Error {
 }
 
 fn policy_of(policy: &Policy) -> types::listener_policy {
-    let [full, overbook_percent, syn_when_full, ack_when_full] = policy.numbers();
-    types::listener_policy { full, overbook_percent, syn_when_full, ack_when_full }
+    let [full, overbook_percent, rate_per_s, burst, refused_permille, syn_when_full, ack_when_full] =
+        policy.numbers();
+    types::listener_policy {
+        full,
+        overbook_percent,
+        rate_per_s,
+        burst,
+        refused_permille,
+        syn_when_full,
+        ack_when_full,
+    }
 }
 
 fn key(listen: SocketAddr) -> types::listener_key {

@@ -181,3 +181,61 @@ fn root_reserv_promises_each_place_of_the_accept_queue_once() {
         drop(stream);
     }
 }
+
+/// SYNs from a host that no kernel owns, one for each source port.
+fn send_syns(tap: &common::tap::Tap, source_ports: std::ops::Range<u16>) {
+    for source_port in source_ports {
+        let syn = Segment::syn("attempt", GHOST4, SERVER4, PORT)
+            .with("attempt", |syn| syn.source_port = source_port);
+        tap.send(&syn.to_bytes());
+    }
+}
+
+#[test]
+fn root_early_syn_drop_spares_the_kernel_the_syn() {
+    for attach in [Attach::Tcx, Attach::Xdp] {
+        let Some(world) = World::create_for(attach) else { return };
+        let _peer = world.peer_for(attach);
+        let _listener = world.listen(LISTEN4);
+        let guarded = world.guard(LISTEN4, "early-syn-drop".parse().expect("policy"), attach, false);
+        let _streams = world.fill(&guarded);
+        let drops = || {
+            let counters = netns::namespace_counters(&world.server).expect("counters");
+            counters.get("TcpExt.ListenDrops").copied().unwrap_or(0)
+        };
+        let before = drops();
+        send_syns(&world.tap(), 1000..1010);
+        let sample = guarded.wait("ten SYNs", |sample| sample.stats.accept_full == 10);
+        assert_eq!((sample.stats.dropped, sample.stats.reset), (10, 0));
+        assert_eq!(drops(), before, "the kernel did not see them");
+    }
+}
+
+#[test]
+fn root_police_admits_a_burst_and_no_more() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    // The next token is a second away.
+    let guarded = world.guard(LISTEN4, "police:1/20".parse().expect("policy"), Attach::Auto, false);
+    send_syns(&world.tap(), 1000..1030);
+    let sample = guarded.wait("thirty SYNs", |sample| sample.stats.seen == 30);
+    assert_eq!((sample.stats.admitted, sample.stats.dropped), (20, 10));
+}
+
+#[test]
+fn root_persistent_drop_refuses_the_same_attempts_again() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let policy = "persistent-drop:50+rst-syn".parse().expect("policy");
+    let guarded = world.guard(LISTEN4, policy, Attach::Auto, false);
+    let tap = world.tap();
+    // Those that were admitted may be known to the kernel when they come again.
+    let resets = |round: u64| {
+        send_syns(&tap, 1000..1200);
+        let sample = guarded.wait("a round", |sample| sample.stats.seen + sample.path.known >= 200 * round);
+        sample.stats.reset
+    };
+    let first = resets(1);
+    assert!((1..200).contains(&first), "{first} of 200");
+    assert_eq!([resets(2), resets(3)], [2 * first, 3 * first]);
+}

@@ -3,15 +3,16 @@
 //! Not the programs themselves: nothing here sees a packet, a map or a clock.
 //!
 //! ```
-//! use units::Nanos;
-//! use verdict::{ListenerLoad, Policy, Verdict};
+//! use verdict::{Attempt, ListenerLoad, Policy, Verdict};
 //!
 //! let full = ListenerLoad { accept_qlen: 129, accept_limit: 128, syn_qlen: 0, syn_limit: 128 };
-//! assert_eq!(Policy::RST_SYN.admit_syn(&full, Nanos::ZERO), Verdict::Reset);
-//! assert_eq!(Policy::DEFAULT.admit_syn(&full, Nanos::ZERO), Verdict::Admit);
+//! assert_eq!(Policy::RST_SYN.admit_syn(&full, &Attempt::default()), Verdict::Reset);
+//! assert_eq!(Policy::DEFAULT.admit_syn(&full, &Attempt::default()), Verdict::Admit);
 //! ```
 
 mod name;
+
+use std::num::NonZeroU32;
 
 use units::Nanos;
 
@@ -52,6 +53,29 @@ pub enum Full {
         /// Promises for 100 places; 100 is exact.
         overbook_percent: u32,
     },
+    /// More attempts than a rate: SYN policing by a token bucket (Voigt and others, USENIX 2001).
+    Rate {
+        /// Attempts/s.
+        per_s: NonZeroU32,
+        /// Attempts that may come at once.
+        burst: NonZeroU32,
+    },
+    /// The attempt's hash is of a refused class: persistent dropping (Jamjoom and Shin, SIGCOMM 2003).
+    Class {
+        /// Share of all attempts, in thousandths.
+        refused_permille: u32,
+    },
+}
+
+/// One SYN, as the decision sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Attempt {
+    /// On any clock that does not step back.
+    pub now: Nanos,
+    /// State of the listener's token bucket, zero at first; [`Policy::next_schedule`] moves it.
+    pub schedule: Nanos,
+    /// Keyed, of addresses and ports: the same for every retransmission.
+    pub hash: u32,
 }
 
 /// What is asked and answered at each stage.
@@ -80,43 +104,40 @@ impl Policy {
         ..Self::DEFAULT
     };
 
-    /// SYN stage: may this attempt start? `now` is on any clock that does not step back.
-    pub fn admit_syn(&self, load: &ListenerLoad, now: Nanos) -> Verdict {
-        let [full, overbook, syn, ack] = self.numbers();
-        let [accept_qlen, accept_limit, syn_qlen, syn_limit] = load.numbers();
-        // SAFETY: a pure function of numbers.
-        verdict(unsafe {
-            tidegate_admit_syn(
-                full,
-                overbook,
-                syn,
-                ack,
-                accept_qlen,
-                accept_limit,
-                syn_qlen,
-                syn_limit,
-                now.0,
-            )
-        })
+    /// SYN stage: may this attempt start?
+    pub fn admit_syn(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
+        let (policy, load, Attempt { now, schedule, hash }) = (self.numbers(), load.numbers(), *attempt);
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        verdict(unsafe { tidegate_admit_syn(policy.as_ptr(), load.as_ptr(), now.0, schedule.0, hash) })
+    }
+
+    /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
+    pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
+        let Full::Rate { .. } = self.full else {
+            return None;
+        };
+        let policy = self.numbers();
+        // SAFETY: reads as many numbers as the array has, and writes nothing.
+        Some(Nanos(unsafe { tidegate_next_schedule(policy.as_ptr(), attempt.now.0, attempt.schedule.0) }))
     }
 
     /// ACK stage: may this handshake finish?
     pub fn admit_ack(&self, load: &ListenerLoad) -> Verdict {
-        let [full, overbook, syn, ack] = self.numbers();
-        let [accept_qlen, accept_limit, syn_qlen, syn_limit] = load.numbers();
-        // SAFETY: a pure function of numbers.
-        verdict(unsafe {
-            tidegate_admit_ack(full, overbook, syn, ack, accept_qlen, accept_limit, syn_qlen, syn_limit)
-        })
+        let (policy, load) = (self.numbers(), load.numbers());
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        verdict(unsafe { tidegate_admit_ack(policy.as_ptr(), load.as_ptr()) })
     }
 
     /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 4] {
-        let (full, overbook_percent) = match self.full {
-            Full::AcceptQueue => (0, 0),
-            Full::Reserved { overbook_percent } => (1, overbook_percent),
+    pub fn numbers(&self) -> [u32; 7] {
+        let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
+            Full::AcceptQueue => [0; 5],
+            Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
+            Full::Rate { per_s, burst } => [2, 0, per_s.get(), burst.get(), 0],
+            Full::Class { refused_permille } => [3, 0, 0, 0, refused_permille],
         };
-        [full, overbook_percent, self.syn_when_full as u32, self.ack_when_full as u32]
+        let (syn, ack) = (self.syn_when_full as u32, self.ack_when_full as u32);
+        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack]
     }
 }
 
@@ -138,24 +159,12 @@ fn verdict(number: u32) -> Verdict {
 
 unsafe extern "C" {
     fn tidegate_admit_syn(
-        full: u32,
-        overbook_percent: u32,
-        syn_when_full: u32,
-        ack_when_full: u32,
-        accept_qlen: u32,
-        accept_limit: u32,
-        syn_qlen: u32,
-        syn_limit: u32,
+        policy: *const u32,
+        load: *const u32,
         now_ns: u64,
+        schedule_ns: u64,
+        hash: u32,
     ) -> u32;
-    fn tidegate_admit_ack(
-        full: u32,
-        overbook_percent: u32,
-        syn_when_full: u32,
-        ack_when_full: u32,
-        accept_qlen: u32,
-        accept_limit: u32,
-        syn_qlen: u32,
-        syn_limit: u32,
-    ) -> u32;
+    fn tidegate_next_schedule(policy: *const u32, now_ns: u64, schedule_ns: u64) -> u64;
+    fn tidegate_admit_ack(policy: *const u32, load: *const u32) -> u32;
 }

@@ -1,77 +1,154 @@
 //! Policies by name: mechanisms of `[Shu05]` figure 4.1, joined by `+`.
 
 use std::fmt;
+use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 
 use crate::{Full, Policy, Verdict};
 
 /// Fewer promises than places would leave some of the accept queue empty for ever; more than this is no reservation.
-const OVERBOOK_PERCENT: std::ops::RangeInclusive<u32> = 100..=1000;
+const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
+/// Shares that leave something of both.
+const REFUSED_PERCENT: RangeInclusive<u32> = 1..=99;
+/// Attempts/s; up to one a nanosecond is what the bucket can tell apart.
+const RATE_PER_S: RangeInclusive<u32> = 1..=100_000_000;
+/// Of a bucket for which none was said: what the rate brings in a tenth of a second.
+const DEFAULT_BURSTS_PER_S: u32 = 10;
 
 /// A policy that cannot be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// No mechanism has that name.
-    #[error(
-        "{0:?} is no mechanism; known are default, abort, reserv, reserv:150 (overbooked) and rst-syn, joined as in abort+rst-syn"
-    )]
+    #[error("{0:?} is no mechanism; known are {known}, joined as in abort+rst-syn", known = Policy::MECHANISMS)]
     Unknown(String),
     /// Two mechanisms answer the same question.
     #[error("{0} and {1} are two answers to one question ([Shu05] figure 4.1); choose one")]
     Contradiction(&'static str, &'static str),
-    /// A number that is no overbooking.
-    #[error("reserv:{0} is not a percentage of 100 (exact) to 1000")]
-    Overbook(String),
+    /// A number that the mechanism cannot work with.
+    #[error("{mechanism}:{text}: {wanted}")]
+    Number {
+        /// Which mechanism.
+        mechanism: &'static str,
+        /// What was given.
+        text: String,
+        /// What would do.
+        wanted: &'static str,
+    },
 }
 
 impl Policy {
-    /// What the command line and the experiment file take; every combination is joined by `+`.
-    pub const NAMES: &str = "default, abort, reserv, rst-syn, abort+rst-syn, reserv+rst-syn";
+    /// What the command line and the experiment file take, joined by `+`.
+    pub const MECHANISMS: &str =
+        "default, abort, reserv, rst-syn, early-syn-drop, police:RATE, persistent-drop:PERCENT";
+}
+
+/// The mechanisms that were named, one answer to each question at most.
+#[derive(Default)]
+struct Named {
+    is_default: bool,
+    is_abort: bool,
+    is_rst_syn: bool,
+    is_early: bool,
+    full: Option<(&'static str, Full)>,
 }
 
 impl FromStr for Policy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<Self, PolicyError> {
-        let mut policy = Self::DEFAULT;
-        let (mut is_default, mut is_abort, mut is_reserv, mut is_rst_syn) = (false, false, false, false);
+        let mut named = Named::default();
         for part in text.split('+') {
-            match part.split_once(':').map_or((part, None), |(name, value)| (name, Some(value))) {
-                ("default", None) => is_default = true,
-                ("abort", None) => is_abort = true,
-                ("rst-syn", None) => is_rst_syn = true,
-                ("reserv", percent) => {
-                    is_reserv = true;
-                    policy.full = Full::Reserved { overbook_percent: overbook(percent)? };
-                }
-                _ => return Err(PolicyError::Unknown(part.to_owned())),
-            }
+            named.add(part)?;
         }
-        if is_abort && is_reserv {
-            return Err(PolicyError::Contradiction("abort", "reserv"));
-        }
-        let others = [(is_abort, "abort"), (is_reserv, "reserv"), (is_rst_syn, "rst-syn")];
-        if let Some((_, other)) = others.iter().find(|(is_set, _)| is_default && *is_set) {
-            return Err(PolicyError::Contradiction("default", other));
-        }
-        policy.ack_when_full = if is_abort { Verdict::Reset } else { Verdict::Admit };
-        policy.syn_when_full = match (is_rst_syn, is_reserv) {
-            (true, _) => Verdict::Reset,
-            (false, true) => Verdict::Drop,
-            (false, false) => Verdict::Admit,
-        };
-        Ok(policy)
+        named.policy()
     }
 }
 
-fn overbook(percent: Option<&str>) -> Result<u32, PolicyError> {
-    let Some(text) = percent else {
-        return Ok(100);
+impl Named {
+    fn add(&mut self, part: &str) -> Result<(), PolicyError> {
+        match part.split_once(':').map_or((part, None), |(name, value)| (name, Some(value))) {
+            ("default", None) => self.is_default = true,
+            ("abort", None) => self.is_abort = true,
+            ("rst-syn", None) => self.is_rst_syn = true,
+            ("early-syn-drop", None) => self.is_early = true,
+            ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
+            ("police", Some(rate)) => self.ask("police", rate_and_burst(rate)?)?,
+            ("persistent-drop", Some(percent)) => self.ask("persistent-drop", class(percent)?)?,
+            _ => return Err(PolicyError::Unknown(part.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// The SYN stage asks one question only.
+    fn ask(&mut self, name: &'static str, full: Full) -> Result<(), PolicyError> {
+        match self.full.replace((name, full)) {
+            Some((other, _)) => Err(PolicyError::Contradiction(other, name)),
+            None => Ok(()),
+        }
+    }
+
+    fn policy(self) -> Result<Policy, PolicyError> {
+        let Self { is_default, is_abort, is_rst_syn, is_early, full } = self;
+        let others = [
+            full.map(|(name, _)| name),
+            is_abort.then_some("abort"),
+            is_rst_syn.then_some("rst-syn"),
+            is_early.then_some("early-syn-drop"),
+        ];
+        if let (true, Some(other)) = (is_default, others.into_iter().flatten().next()) {
+            return Err(PolicyError::Contradiction("default", other));
+        }
+        if is_abort && matches!(full, Some((_, Full::Reserved { .. }))) {
+            return Err(PolicyError::Contradiction("abort", "reserv"));
+        }
+        Ok(Policy {
+            full: full.map_or(Full::AcceptQueue, |(_, full)| full),
+            syn_when_full: match (is_rst_syn, is_early || full.is_some()) {
+                (true, _) => Verdict::Reset,
+                (false, true) => Verdict::Drop,
+                (false, false) => Verdict::Admit,
+            },
+            ack_when_full: if is_abort { Verdict::Reset } else { Verdict::Admit },
+        })
+    }
+}
+
+fn reserved(percent: Option<&str>) -> Result<Full, PolicyError> {
+    let wanted = "a percentage of promises for places, from 100 (exact) to 1000";
+    let overbook_percent =
+        percent.map_or(Ok(100), |text| number("reserv", text, text, &OVERBOOK_PERCENT, wanted))?;
+    Ok(Full::Reserved { overbook_percent })
+}
+
+fn class(percent: &str) -> Result<Full, PolicyError> {
+    let wanted = "a percentage of attempts to refuse, from 1 to 99";
+    let percent = number("persistent-drop", percent, percent, &REFUSED_PERCENT, wanted)?;
+    Ok(Full::Class { refused_permille: percent * 10 })
+}
+
+/// `RATE` or `RATE/BURST`.
+fn rate_and_burst(text: &str) -> Result<Full, PolicyError> {
+    let wanted = "attempts per second, from 1, and after a slash how many may come at once, as in 20000/500";
+    let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
+    let rate = number("police", text, rate, &RATE_PER_S, wanted)?;
+    let burst = match burst {
+        Some(burst) => number("police", text, burst, &RATE_PER_S, wanted)?,
+        None => rate.div_ceil(DEFAULT_BURSTS_PER_S),
     };
-    let percent = text.trim_end_matches('%').parse().ok();
-    percent
-        .filter(|percent| OVERBOOK_PERCENT.contains(percent))
-        .ok_or_else(|| PolicyError::Overbook(text.to_owned()))
+    let non_zero = |number| NonZeroU32::new(number).expect("the range begins at 1");
+    Ok(Full::Rate { per_s: non_zero(rate), burst: non_zero(burst) })
+}
+
+fn number(
+    mechanism: &'static str,
+    text: &str,
+    digits: &str,
+    range: &RangeInclusive<u32>,
+    wanted: &'static str,
+) -> Result<u32, PolicyError> {
+    let number = digits.trim_end_matches('%').parse().ok().filter(|number| range.contains(number));
+    number.ok_or_else(|| PolicyError::Number { mechanism, text: text.to_owned(), wanted })
 }
 
 /// As [`FromStr`] takes it.
@@ -82,9 +159,16 @@ impl fmt::Display for Policy {
             parts.push("abort".to_owned());
         }
         match self.full {
+            Full::AcceptQueue if self.syn_when_full == Verdict::Drop => {
+                parts.push("early-syn-drop".to_owned());
+            }
             Full::AcceptQueue => {}
             Full::Reserved { overbook_percent: 100 } => parts.push("reserv".to_owned()),
             Full::Reserved { overbook_percent } => parts.push(format!("reserv:{overbook_percent}")),
+            Full::Rate { per_s, burst } => parts.push(format!("police:{per_s}/{burst}")),
+            Full::Class { refused_permille } => {
+                parts.push(format!("persistent-drop:{}", refused_permille / 10));
+            }
         }
         if self.syn_when_full == Verdict::Reset {
             parts.push("rst-syn".to_owned());
@@ -113,11 +197,27 @@ mod tests {
         assert_eq!(policy("abort+rst-syn"), Policy { syn_when_full: Verdict::Reset, ..Policy::ABORT });
         assert_eq!(policy("reserv+rst-syn"), Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV });
         assert_eq!(policy("rst-syn+abort"), policy("abort+rst-syn"));
+        assert_eq!(policy("early-syn-drop+rst-syn"), Policy::RST_SYN, "which answers as early");
+        assert_eq!(policy("police:25"), policy("police:25/3"), "a tenth of a second, rounded up");
     }
 
     #[test]
     fn name_of_a_policy_gives_it_back() {
-        for name in Policy::NAMES.split(", ").chain(["reserv:150", "reserv:1000+rst-syn"]) {
+        let names = [
+            "default",
+            "abort",
+            "reserv",
+            "reserv:150",
+            "rst-syn",
+            "early-syn-drop",
+            "abort+early-syn-drop",
+            "abort+rst-syn",
+            "reserv:1000+rst-syn",
+            "police:20000/500",
+            "abort+police:1/1+rst-syn",
+            "persistent-drop:40+rst-syn",
+        ];
+        for name in names {
             assert_eq!(policy(name).to_string(), name);
         }
     }
@@ -131,7 +231,16 @@ mod tests {
         assert!(error("abort+reserv").starts_with("abort and reserv are two answers to one question"));
         assert!(error("default+rst-syn").starts_with("default and rst-syn"));
         for wrong in ["reserv:99", "reserv:1001", "reserv:", "reserv:many", "reserv:-5"] {
-            assert!(error(wrong).contains("is not a percentage"), "{wrong}");
+            assert!(error(wrong).contains("from 100 (exact) to 1000"), "{wrong}");
+        }
+        assert!(error("police").contains("no mechanism"));
+        assert!(error("police:5+persistent-drop:5").starts_with("police and persistent-drop are two"));
+        assert!(error("reserv+reserv:150").starts_with("reserv and reserv are two"));
+        for wrong in ["police:0", "police:5/0", "police:5/", "police:/5", "police:fast"] {
+            assert!(error(wrong).contains("as in 20000/500"), "{wrong}");
+        }
+        for wrong in ["persistent-drop:0", "persistent-drop:100", "persistent-drop:"] {
+            assert!(error(wrong).contains("from 1 to 99"), "{wrong}");
         }
     }
 }

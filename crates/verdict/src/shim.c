@@ -1,39 +1,57 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel/verdict.h with plain numbers for arguments, so that no struct layout is written down a second time.
+ * kernel/verdict.h with numbers for arguments, so that no struct layout is written down a second time: the fields of struct
+ * listener_policy and struct listener_load, in their order.
  */
 #include <linux/types.h>
 #include <stdint.h>
 #include "verdict.h"
 
-#define POLICY_AND_LOAD                                                                                               \
-	uint32_t full, uint32_t overbook_percent, uint32_t syn_when_full, uint32_t ack_when_full,                     \
-		uint32_t accept_qlen, uint32_t accept_limit, uint32_t syn_qlen, uint32_t syn_limit
-
-#define MAKE_POLICY_AND_LOAD                                                                                          \
-	const struct listener_policy policy = {                                                                       \
-		.full = full,                                                                                         \
-		.overbook_percent = overbook_percent,                                                                 \
-		.syn_when_full = syn_when_full,                                                                       \
-		.ack_when_full = ack_when_full,                                                                       \
-	};                                                                                                            \
-	const struct listener_load load = {                                                                           \
-		.accept_qlen = accept_qlen,                                                                           \
-		.accept_limit = accept_limit,                                                                         \
-		.syn_qlen = syn_qlen,                                                                                 \
-		.syn_limit = syn_limit,                                                                               \
-	}
-
-uint32_t tidegate_admit_syn(POLICY_AND_LOAD, uint64_t now_ns)
+static struct listener_policy policy_of(const uint32_t numbers[7])
 {
-	MAKE_POLICY_AND_LOAD;
-
-	return admit_syn(&policy, &load, now_ns);
+	return (struct listener_policy){
+		.full = numbers[0],
+		.overbook_percent = numbers[1],
+		.rate_per_s = numbers[2],
+		.burst = numbers[3],
+		.refused_permille = numbers[4],
+		.syn_when_full = numbers[5],
+		.ack_when_full = numbers[6],
+	};
 }
 
-uint32_t tidegate_admit_ack(POLICY_AND_LOAD)
+static struct listener_load load_of(const uint32_t numbers[4])
 {
-	MAKE_POLICY_AND_LOAD;
+	return (struct listener_load){
+		.accept_qlen = numbers[0],
+		.accept_limit = numbers[1],
+		.syn_qlen = numbers[2],
+		.syn_limit = numbers[3],
+	};
+}
 
-	return admit_ack(&policy, &load);
+uint32_t tidegate_admit_syn(const uint32_t policy[7], const uint32_t load[4], uint64_t now_ns, uint64_t schedule_ns,
+			    uint32_t hash)
+{
+	const struct attempt attempt = { .now_ns = now_ns, .schedule_ns = schedule_ns, .hash = hash };
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return admit_syn(&its_policy, &its_load, &attempt);
+}
+
+uint64_t tidegate_next_schedule(const uint32_t policy[7], uint64_t now_ns, uint64_t schedule_ns)
+{
+	const struct attempt attempt = { .now_ns = now_ns, .schedule_ns = schedule_ns };
+	const struct listener_policy its_policy = policy_of(policy);
+
+	return next_schedule(&its_policy, &attempt);
+}
+
+uint32_t tidegate_admit_ack(const uint32_t policy[7], const uint32_t load[4])
+{
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return admit_ack(&its_policy, &its_load);
 }

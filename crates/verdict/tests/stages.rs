@@ -3,11 +3,12 @@
 mod cases;
 
 use units::Nanos;
+use verdict::{Attempt, Policy, Verdict};
 
 #[test]
 fn syn_stage_decides_as_the_table_says() {
     for case in cases::SYN_STAGE {
-        let verdict = case.policy.admit_syn(&case.load, Nanos(case.now_ns));
+        let verdict = case.policy.admit_syn(&case.load, &case.attempt);
         assert_eq!(verdict, case.verdict, "{}", case.name);
     }
 }
@@ -26,11 +27,41 @@ fn syn_queue_length_changes_the_answer_of_reserv_only() {
         for syn_qlen in [0, 1, case.load.syn_limit, u32::MAX] {
             let load = verdict::ListenerLoad { syn_qlen, ..case.load };
             assert_eq!(
-                case.policy.admit_syn(&load, Nanos(case.now_ns)),
+                case.policy.admit_syn(&load, &case.attempt),
                 case.verdict,
                 "{} with {syn_qlen} request sockets",
                 case.name
             );
         }
     }
+}
+
+#[test]
+fn token_bucket_admits_its_rate_and_its_burst() {
+    let policy: Policy = "police:1000/50".parse().expect("policy");
+    let load = verdict::ListenerLoad::default();
+    let mut attempt = Attempt::default();
+    let mut admitted = 0;
+    // Ten times the rate, for two seconds.
+    for step in 0..20_000 {
+        attempt.now = Nanos::from_micros(100 * step);
+        if policy.admit_syn(&load, &attempt) == Verdict::Admit {
+            attempt.schedule = policy.next_schedule(&attempt).expect("it has a bucket");
+            admitted += 1;
+        }
+    }
+    assert_eq!(admitted, 2000 + 49, "the rate, and what was in the bucket at first");
+}
+
+#[test]
+fn persistent_drop_refuses_its_share_and_never_changes_its_mind() {
+    let policy: Policy = "persistent-drop:30".parse().expect("policy");
+    let load = verdict::ListenerLoad::default();
+    let verdict = |hash: u32, now: u64| {
+        policy.admit_syn(&load, &Attempt { hash, now: Nanos(now), ..Attempt::default() })
+    };
+    let hashes = (0..10_000_u32).map(|i| i.wrapping_mul(0x9e37_79b1));
+    let refused = hashes.clone().filter(|&hash| verdict(hash, 0) == Verdict::Drop).count();
+    assert!((2950..=3050).contains(&refused), "{refused}");
+    assert!(hashes.into_iter().all(|hash| verdict(hash, 0) == verdict(hash, u64::MAX)));
 }

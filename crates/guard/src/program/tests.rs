@@ -22,7 +22,13 @@ fn root_both_stages_in_the_kernel_decide_as_the_tables_say() {
                 syn_qlen: case.load.syn_qlen,
                 syn_limit: case.load.syn_limit,
             },
-            now_ns: case.now_ns,
+            attempt: types::attempt {
+                now_ns: case.attempt.now.0,
+                schedule_ns: case.attempt.schedule.0,
+                hash: case.attempt.hash,
+                ..Default::default()
+            },
+            ..Default::default()
         };
         let mut context = bytes_of(&input).to_vec();
         let output = loaded

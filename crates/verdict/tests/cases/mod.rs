@@ -1,6 +1,9 @@
 //! One table of cases for each stage, for the host and for the kernel.
 
-use verdict::{Full, ListenerLoad, Policy, Verdict};
+use std::num::NonZeroU32;
+
+use units::Nanos;
+use verdict::{Attempt, Full, ListenerLoad, Policy, Verdict};
 
 /// One row.
 pub struct Case {
@@ -10,8 +13,8 @@ pub struct Case {
     pub policy: Policy,
     /// The queues.
     pub load: ListenerLoad,
-    /// The time.
-    pub now_ns: u64,
+    /// The SYN.
+    pub attempt: Attempt,
     /// What must come out.
     pub verdict: Verdict,
 }
@@ -32,9 +35,33 @@ const fn row(
             syn_qlen: syn.0,
             syn_limit: syn.1,
         },
-        now_ns: 1_000_000_007,
+        attempt: NOW,
         verdict,
     }
+}
+
+const NOW: Attempt = Attempt { now: Nanos(1_000_000_007), schedule: Nanos::ZERO, hash: 0 };
+/// 1000 attempts/s, three at once.
+const POLICE: Policy = Policy {
+    full: Full::Rate {
+        per_s: NonZeroU32::new(1000).expect("not zero"),
+        burst: NonZeroU32::new(3).expect("not zero"),
+    },
+    syn_when_full: Verdict::Drop,
+    ..Policy::DEFAULT
+};
+const PERSISTENT_DROP: Policy =
+    Policy { full: Full::Class { refused_permille: 250 }, syn_when_full: Verdict::Reset, ..Policy::DEFAULT };
+
+/// The queues full or empty, which is not asked; the bucket is full again so many ns from now.
+const fn policed(name: &'static str, ahead_ns: u64, verdict: Verdict) -> Case {
+    let attempt = Attempt { schedule: Nanos(NOW.now.0 + ahead_ns), ..NOW };
+    Case { attempt, ..row(name, POLICE, (129, 128), (128, 128), verdict) }
+}
+
+const fn hashed(name: &'static str, hash: u32, verdict: Verdict) -> Case {
+    let attempt = Attempt { hash, ..NOW };
+    Case { attempt, ..row(name, PERSISTENT_DROP, (129, 128), (128, 128), verdict) }
 }
 
 const DROP: Policy = Policy { syn_when_full: Verdict::Drop, ..Policy::DEFAULT };
@@ -42,7 +69,7 @@ const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 24] = [
+pub const SYN_STAGE: [Case; 32] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -67,6 +94,14 @@ pub const SYN_STAGE: [Case; 24] = [
     row("overbooked: 193 promises for 129 places", OVERBOOKED, (64, 128), (129, 128), Verdict::Admit),
     row("overbooked: 194 of 193.5", OVERBOOKED, (64, 128), (130, 128), Verdict::Drop),
     row("reserv with rst-syn", RESERV_RST_SYN, (100, 128), (29, 128), Verdict::Reset),
+    row("police: the first attempt", POLICE, (0, 128), (0, 128), Verdict::Admit),
+    policed("police: full bucket", 0, Verdict::Admit),
+    policed("police: the third at once", 2_000_000, Verdict::Admit),
+    policed("police: the fourth at once", 3_000_000, Verdict::Drop),
+    policed("police: 1 ns before a token", 2_000_001, Verdict::Drop),
+    hashed("persistent drop: lowest hash", 0, Verdict::Reset),
+    hashed("persistent drop: last of a quarter", 0x3fff_ffff, Verdict::Reset),
+    hashed("persistent drop: first of the rest", 0x4000_0000, Verdict::Admit),
 ];
 
 /// The same for the end of a handshake.
