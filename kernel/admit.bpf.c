@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * SYN stage of guarded listeners, at tc/tcx ingress and in XDP, from one body; ACK stage at tc/tcx ingress.
+ * SYN stage of guarded listeners, at tc/tcx ingress and in XDP, from one body; ACK and FIN stage at tc/tcx ingress.
  *
- * Fails open: whatever is neither a plain SYN to a guarded port of this host with a listener behind it, nor the end of
- * a handshake that finds its accept queue full, goes to the kernel as it came, and a counter says why.
+ * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it, nor the end of a
+ * handshake that finds its accept queue full, nor a FIN under rst-fin, goes to the kernel as it came, and a counter says why.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -66,9 +66,11 @@ struct listener_stats {
 	__u64 acks_full;		/* would complete a handshake, and found the accept queue full */
 	__u64 acks_dropped;
 	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
+	__u64 fins;			/* of established connections, under rst-fin */
+	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 10 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 12 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {
@@ -647,7 +649,7 @@ static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segme
 	return parse_linear(skb, segment);
 }
 
-/* ---- The ACK stage: tc only, since a handshake is completed by a segment that goes on to the kernel. ---- */
+/* ---- The ACK and the FIN stage: tc only, since they send segments on to the kernel with other flags. ---- */
 
 static __always_inline bool is_armed(void)
 {
@@ -659,23 +661,29 @@ static __always_inline bool is_armed(void)
 	return false;
 }
 
+/* Sets and clears flags, the checksum with them. False if the buffer cannot be written; then it is as it came. */
+static __always_inline bool change_flags(struct __sk_buff *skb, const struct segment *segment, __u8 set, __u8 clear)
+{
+	__u32 tcp = segment->l4_offset, offset = tcp + __builtin_offsetof(struct tcp_header, offset);
+	__be16 before, after;
+
+	/* The 16-bit word of which flags are the second byte. */
+	if (bpf_skb_load_bytes(skb, offset, &before, sizeof(before)))
+		return false;
+	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
+	return !bpf_l4_csum_replace(skb, tcp + __builtin_offsetof(struct tcp_header, checksum), before, after,
+				    sizeof(after)) &&
+	       !bpf_skb_store_bytes(skb, offset, &after, sizeof(after), 0);
+}
+
 /*
  * Sets SYN on the segment that would complete a handshake. The kernel answers that with a RST and forgets the request
  * (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for a handshake by cookie the listener answers
- * (tcp_rcv_state_process(), TCP_LISTEN). So the RST is the kernel's own, and both ends know. False if the buffer
- * cannot be written.
+ * (tcp_rcv_state_process(), TCP_LISTEN). So the RST is the kernel's own, and both ends know.
  */
 static __always_inline bool mark_for_reset(struct __sk_buff *skb, const struct segment *segment)
 {
-	__u32 offset = segment->l4_offset + __builtin_offsetof(struct tcp_header, offset);
-	__be16 before, after;
-
-	if (bpf_skb_load_bytes(skb, offset, &before, sizeof(before)))
-		return false;
-	after = before | bpf_htons(TCP_SYN);
-	return !bpf_l4_csum_replace(skb, segment->l4_offset + __builtin_offsetof(struct tcp_header, checksum),
-				    before, after, sizeof(after)) &&
-	       !bpf_skb_store_bytes(skb, offset, &after, sizeof(after), 0);
+	return change_flags(skb, segment, TCP_SYN, 0);
 }
 
 static __always_inline enum action finish(struct __sk_buff *skb, const struct segment *segment,
@@ -702,8 +710,6 @@ static __always_inline enum action on_ack(struct __sk_buff *skb, const struct se
 	struct listener_rule *rule;
 	__u32 index = 0;
 
-	if (!is_armed() || (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK)) != TCP_ACK)
-		return ACTION_PASS;
 	if (find_place(skb, HOOK_TC, segment, &index) != PLACE_GUARDED)
 		return ACTION_PASS;
 	rule = bpf_map_lookup_elem(&rules, &index);
@@ -713,6 +719,60 @@ static __always_inline enum action on_ack(struct __sk_buff *skb, const struct se
 	if (!find_handshake(skb, segment, &load))
 		return ACTION_PASS;
 	return finish(skb, segment, rule, &load, stats);
+}
+
+/*
+ * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the connection; the FIN itself becomes
+ * the client's RST. The clone comes by here again, and is no FIN any more.
+ */
+static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct net *net,
+					      struct listener_stats *stats)
+{
+	if (!change_flags(skb, segment, TCP_RST, TCP_FIN))
+		return ACTION_PASS;
+	stats->fins_reset++;
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+		return ACTION_PASS; /* the server's end at least */
+	return send_reset(skb, HOOK_TC, segment, net) == SENT ? ACTION_SEND_BACK : ACTION_DROP;
+}
+
+/* A FIN: is its sender gone for good? */
+static __always_inline enum action on_fin(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct listener_stats *stats;
+	struct listener_rule *rule;
+	struct net *net = NULL;
+	struct fin fin = {};
+	__u32 index = 0;
+
+	if (find_place(skb, HOOK_TC, segment, &index) != PLACE_GUARDED)
+		return ACTION_PASS;
+	rule = bpf_map_lookup_elem(&rules, &index);
+	stats = bpf_map_lookup_elem(&listener_stat, &index);
+	if (!rule || !stats || rule->policy.on_fin == FIN_KEEP)
+		return ACTION_PASS;
+	if (!find_connection(skb, segment, &fin, &net))
+		return ACTION_PASS;
+	stats->fins++;
+	if (admit_fin(&rule->policy, &fin) != VERDICT_RESET)
+		return ACTION_PASS;
+	if (rule->dry_run) {
+		stats->fins_reset++;
+		return ACTION_PASS;
+	}
+	return reset_both(skb, segment, net, stats);
+}
+
+static __always_inline enum action on_other(struct __sk_buff *skb, const struct segment *segment)
+{
+	__u8 flags = segment->flags & (TCP_SYN | TCP_RST | TCP_ACK | TCP_FIN);
+	enum action action = ACTION_PASS;
+
+	if (flags == (TCP_ACK | TCP_FIN))
+		action = on_fin(skb, segment);
+	if (action == ACTION_PASS && (flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK && is_armed())
+		action = on_ack(skb, segment);
+	return action;
 }
 
 static __always_inline int tc_answer(struct __sk_buff *skb, enum action action)
@@ -727,7 +787,7 @@ static __always_inline int tc_answer(struct __sk_buff *skb, enum action action)
 	}
 }
 
-/* Both stages. */
+/* All stages. */
 SEC("tc")
 int admit_tc(struct __sk_buff *skb)
 {
@@ -736,19 +796,19 @@ int admit_tc(struct __sk_buff *skb)
 	enum action action = on_frame(skb, HOOK_TC, parsed, &segment);
 
 	if (action == ACTION_PASS && parsed == PARSED_TCP)
-		action = on_ack(skb, &segment);
+		action = on_other(skb, &segment);
 	return tc_answer(skb, action);
 }
 
-/* The ACK stage alone, for an interface whose SYN stage is in XDP. */
+/* The later stages alone, for an interface whose SYN stage is in XDP. */
 SEC("tc")
-int admit_ack_tc(struct __sk_buff *skb)
+int finish_tc(struct __sk_buff *skb)
 {
 	struct segment segment = {};
 
-	if (!armed_until_ns || parse_skb(skb, &segment) != PARSED_TCP)
+	if (parse_skb(skb, &segment) != PARSED_TCP)
 		return TC_ACT_UNSPEC;
-	return tc_answer(skb, on_ack(skb, &segment));
+	return tc_answer(skb, on_other(skb, &segment));
 }
 
 static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
@@ -809,15 +869,17 @@ struct verdict_case {
 	struct listener_policy policy;
 	struct listener_load load;
 	struct attempt attempt;
+	struct fin fin;
 };
 
-/* The answers of the SYN stage and, 8 bits up, of the ACK stage. */
+/* The answers of the SYN stage and, 8 and 16 bits up, of the ACK and the FIN stage. */
 SEC("syscall")
 int run_case(struct verdict_case *input)
 {
 	struct verdict_case copy = *input;
 
-	return admit_syn(&copy.policy, &copy.load, &copy.attempt) | admit_ack(&copy.policy, &copy.load) << 8;
+	return admit_syn(&copy.policy, &copy.load, &copy.attempt) | admit_ack(&copy.policy, &copy.load) << 8 |
+	       admit_fin(&copy.policy, &copy.fin) << 16;
 }
 
 /* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */

@@ -13,7 +13,8 @@
 #include "verdict.h"
 
 enum {
-	SOCKET_LISTEN = 10,		/* TCP_LISTEN of include/net/tcp_states.h */
+	SOCKET_ESTABLISHED = 1,		/* TCP_ESTABLISHED of include/net/tcp_states.h */
+	SOCKET_LISTEN = 10,		/* TCP_LISTEN */
 };
 
 enum found {
@@ -116,6 +117,28 @@ static __always_inline bool find_handshake(void *ctx, const struct segment *segm
 			*load = listener.load;
 			found = true;
 		}
+	}
+	bpf_sk_release(socket);
+	return found;
+}
+
+/* Finds the established connection that a FIN is for, and copies its state and its namespace. */
+static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, struct net **net)
+{
+	struct sock_common *socket = lookup_socket(ctx, segment);
+	struct tcp_sock *tcp;
+	bool found = false;
+
+	if (!socket)
+		return false;
+	tcp = bpf_skc_to_tcp_sock(socket);
+	if (tcp && tcp->inet_conn.icsk_inet.sk.__sk_common.skc_state == SOCKET_ESTABLISHED) {
+		fin->payload = segment->payload_length;
+		fin->ahead = segment->seq - tcp->rcv_nxt;
+		fin->unread = tcp->rcv_nxt - tcp->copied_seq;
+		fin->unacknowledged = tcp->write_seq - segment->ack;
+		*net = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+		found = true;
 	}
 	bpf_sk_release(socket);
 	return found;

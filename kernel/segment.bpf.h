@@ -34,6 +34,7 @@ struct segment {
 	__be16 source_port;
 	__be16 destination_port;
 	__u32 seq;
+	__u32 ack;
 	__u32 payload_length;		/* bytes */
 	__u32 frame_length;		/* bytes, with padding after the packet */
 	__u32 flow_label;		/* 0 for IPv4 */
@@ -92,6 +93,7 @@ static __always_inline enum parsed parse_tcp(const struct frame *frame, __u32 le
 	segment->source_port = tcp->source;
 	segment->destination_port = tcp->destination;
 	segment->seq = bpf_ntohl(tcp->seq);
+	segment->ack = bpf_ntohl(tcp->ack);
 	segment->checksum = tcp->checksum;
 	segment->flags = tcp->flags;
 	segment->tcp_length = length;
@@ -260,7 +262,10 @@ static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __
 	return sum + sum_words(&segment->source, 16) + sum_words(&segment->destination, 16);
 }
 
-/* RFC 9293 3.10.7.1: to a segment without ACK, seq 0 and an ack of all that it occupied. */
+/*
+ * RFC 9293 3.10.7.1: to a segment with ACK, the seq that it waits for; to one without, seq 0 and an ack of all that it
+ * occupied.
+ */
 static __always_inline void build_reset_tcp(const struct segment *segment, const struct reset_style *style,
 					    struct tcp_header *tcp)
 {
@@ -268,9 +273,14 @@ static __always_inline void build_reset_tcp(const struct segment *segment, const
 
 	tcp->source = segment->destination_port;
 	tcp->destination = segment->source_port;
-	tcp->ack = bpf_htonl(segment->seq + 1 + segment->payload_length);
+	if (segment->flags & TCP_ACK) {
+		tcp->seq = bpf_htonl(segment->ack);
+		tcp->flags = TCP_RST;
+	} else {
+		tcp->ack = bpf_htonl(segment->seq + 1 + segment->payload_length);
+		tcp->flags = TCP_RST | TCP_ACK;
+	}
 	tcp->offset = sizeof(*tcp) / 4 << 4;
-	tcp->flags = TCP_RST | TCP_ACK;
 	if (style->partial_checksum)
 		tcp->checksum = fold(sum);
 	else

@@ -31,6 +31,13 @@ enum full {
 	FULL_CLASS = 3,		/* the attempt is of a refused class: persistent dropping, Jamjoom and Shin, SIGCOMM 2003 */
 };
 
+/* What becomes of a connection whose peer sends FIN. */
+enum on_fin {
+	FIN_KEEP = 0,		/* half-closed, as TCP has it */
+	FIN_RESET_IDLE = 1,	/* rst-fin of [Shu05] 4.2, but never with bytes that were not read or not acknowledged */
+	FIN_RESET = 2,		/* rst-fin: the peer is gone, whatever was under way */
+};
+
 /* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
 	__u32 full;			/* enum full */
@@ -40,6 +47,15 @@ struct listener_policy {
 	__u32 refused_permille;		/* FULL_CLASS: share of all attempts */
 	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full, or full by the policy's own question */
 	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
+	__u32 on_fin;			/* enum on_fin */
+};
+
+/* A FIN, and the established connection that it is for. All in bytes. */
+struct fin {
+	__u32 payload;			/* that come with it */
+	__u32 ahead;			/* of what was received so far: 0 is in order */
+	__u32 unread;			/* received, and not read by the server */
+	__u32 unacknowledged;		/* written by the server, and not acknowledged up to this FIN */
 };
 
 /* One SYN. */
@@ -153,6 +169,18 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 static inline enum verdict admit_ack(const struct listener_policy *policy, const struct listener_load *load)
 {
 	return accept_queue_is_full(load) ? (enum verdict)policy->ack_when_full : VERDICT_ADMIT;
+}
+
+/* FIN stage: may the peer half-close? VERDICT_RESET destroys the connection at both ends. */
+static inline enum verdict admit_fin(const struct listener_policy *policy, const struct fin *fin)
+{
+	int is_idle = !fin->unread && !fin->unacknowledged;
+
+	if (fin->payload || fin->ahead)
+		return VERDICT_ADMIT;
+	if (policy->on_fin == FIN_RESET || (policy->on_fin == FIN_RESET_IDLE && is_idle))
+		return VERDICT_RESET;
+	return VERDICT_ADMIT;
 }
 
 #endif

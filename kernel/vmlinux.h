@@ -52,6 +52,7 @@ enum {
 enum {
 	BPF_F_CURRENT_NETNS = -1,
 	BPF_ADJ_ROOM_MAC = 1,
+	BPF_F_INGRESS = 1,
 };
 
 struct xdp_md {
@@ -191,8 +192,11 @@ struct inet_connection_sock {		/* include/net/inet_connection_sock.h; leads to t
 	struct request_sock_queue icsk_accept_queue;
 };
 
-struct tcp_sock {			/* include/linux/tcp.h; leads to the above */
+struct tcp_sock {			/* include/linux/tcp.h; leads to the above, and read by find_connection() */
 	struct inet_connection_sock inet_conn;
+	__u32 rcv_nxt;
+	__u32 copied_seq;		/* where the server will read on */
+	__u32 write_seq;		/* where it will write on */
 };
 
 struct request_sock {			/* include/net/request_sock.h; read by find_handshake() */

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, Guard, ListenerStats, Policy, Sample, Verdict};
+use guard::{Attach, Config, Guard, ListenerStats, OnFin, Policy, Sample, Verdict};
 use serde_json::{Value, json};
 
 use crate::output::say;
@@ -36,7 +36,8 @@ pub struct Args {
     /// end of a handshake with RST and forget it. reserv: answer no SYN without a place left for its handshake (reserv:150
     /// promises 150 for 100 places). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
     /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
-    /// rst-syn reset.
+    /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
+    /// (rst-fin:always: even then); only for servers whose clients never half-close.
     #[arg(long, value_name = "POLICY", value_parser = Policy::from_str)]
     policy: Policy,
 
@@ -186,13 +187,16 @@ impl<'a> Out<'a> {
 
     /// What the policy may do to SYNs and to ends of handshakes: a word, and its counter.
     fn refusals(&self) -> Vec<Refusal> {
-        let Policy { syn_when_full, ack_when_full, .. } = self.args.policy;
+        let Policy { syn_when_full, ack_when_full, on_fin, .. } = self.args.policy;
         let mut refusals: Vec<Refusal> = vec![match syn_when_full {
             Verdict::Drop => ("dropped", |stats| stats.dropped),
             Verdict::Admit | Verdict::Reset => ("reset", |stats| stats.reset),
         }];
         if ack_when_full != Verdict::Admit {
             refusals.push(("aborted", |stats| stats.acks_reset));
+        }
+        if on_fin != OnFin::Keep {
+            refusals.push(("rst-fin", |stats| stats.fins_reset));
         }
         refusals
     }
@@ -229,6 +233,7 @@ impl<'a> Out<'a> {
             "dropped": stats.acks_dropped,
             "reset": stats.acks_reset,
         });
+        object["fins"] = json!({ "seen": stats.fins, "reset": stats.fins_reset });
         object["passed"] = json!({
             "frames": path.frames,
             "not_ip": path.not_ip,

@@ -50,8 +50,8 @@ impl Attach {
 pub struct Attached {
     interface: String,
     link: Link,
-    /// The ACK stage at tcx, where the SYN stage is in XDP.
-    _ack_stage: Option<Link>,
+    /// The ACK and FIN stages at tcx, where the SYN stage is in XDP.
+    _later_stages: Option<Link>,
 }
 
 impl Attached {
@@ -71,30 +71,30 @@ pub fn attach_all(
     programs: &Programs,
     interfaces: &[Interface],
     attach: Attach,
-    has_ack_stage: bool,
+    has_later_stages: bool,
 ) -> Result<Vec<Attached>> {
-    interfaces.iter().map(|interface| attach_one(programs, interface, attach, has_ack_stage)).collect()
+    interfaces.iter().map(|interface| attach_one(programs, interface, attach, has_later_stages)).collect()
 }
 
 fn attach_one(
     programs: &Programs,
     interface: &Interface,
     attach: Attach,
-    has_ack_stage: bool,
+    has_later_stages: bool,
 ) -> Result<Attached> {
     let mut last_error = None;
     for &hook in attach.candidates(interface) {
         match Link::attach(programs.for_hook(hook), interface.index, hook) {
             Ok(link) => {
-                let ack_stage = (has_ack_stage && hook != Hook::TcxIngress)
-                    .then(|| Link::attach(programs.for_ack_stage(), interface.index, Hook::TcxIngress))
+                let later_stages = (has_later_stages && hook != Hook::TcxIngress)
+                    .then(|| Link::attach(programs.for_later_stages(), interface.index, Hook::TcxIngress))
                     .transpose()
                     .map_err(|error| {
                         explain(interface, &error).context(
-                            "abort acts on the last segment of a handshake, at tcx; rst-syn alone needs none",
+                            "abort and rst-fin act on segments after the SYN, at tcx; the other mechanisms need none",
                         )
                     })?;
-                return Ok(Attached { interface: interface.name.clone(), link, _ack_stage: ack_stage });
+                return Ok(Attached { interface: interface.name.clone(), link, _later_stages: later_stages });
             }
             Err(error) => last_error = Some(error),
         }

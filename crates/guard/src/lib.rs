@@ -31,7 +31,7 @@ use anyhow::{Result, ensure};
 
 pub use attach::{Attach, Attached};
 pub use program::{ListenerStats, PathStats};
-pub use verdict::{ListenerLoad, Policy, PolicyError, Verdict};
+pub use verdict::{ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use interface::Interface;
 use program::Programs;
@@ -89,12 +89,8 @@ impl Guard {
         programs.set_own_addresses(&interface::own_addresses()?)?;
         programs.guard(listen, &config.policy, config.dry_run)?;
         let mut notes = others_first(&interfaces);
-        let attached = attach::attach_all(
-            &programs,
-            &interfaces,
-            config.attach,
-            config.policy.ack_when_full != Verdict::Admit,
-        )?;
+        let attached =
+            attach::attach_all(&programs, &interfaces, config.attach, config.policy.has_later_stages())?;
         notes.extend(warnings(&attached, &interfaces));
         Ok(Self { listen, programs, attached, warnings: notes })
     }

@@ -47,7 +47,7 @@ const CAP_SYS_ADMIN: u32 = 21;
 #[derive(Debug)]
 pub struct Programs {
     admit_tc: OwnedFd,
-    admit_ack_tc: OwnedFd,
+    finish_tc: OwnedFd,
     admit_xdp: OwnedFd,
     admit_xdp_skb: OwnedFd,
     ask_listener: OwnedFd,
@@ -79,7 +79,7 @@ impl Programs {
         let maps = &loaded.maps;
         Ok(Self {
             admit_tc: progs.admit_tc.as_fd().try_clone_to_owned()?,
-            admit_ack_tc: progs.admit_ack_tc.as_fd().try_clone_to_owned()?,
+            finish_tc: progs.finish_tc.as_fd().try_clone_to_owned()?,
             admit_xdp: progs.admit_xdp.as_fd().try_clone_to_owned()?,
             admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
             ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
@@ -92,12 +92,12 @@ impl Programs {
         })
     }
 
-    /// The program for the ACK stage at tcx, beside a SYN stage in XDP.
-    pub fn for_ack_stage(&self) -> BorrowedFd<'_> {
-        self.admit_ack_tc.as_fd()
+    /// The program for the later stages at tcx, beside a SYN stage in XDP.
+    pub fn for_later_stages(&self) -> BorrowedFd<'_> {
+        self.finish_tc.as_fd()
     }
 
-    /// The program for a hook: the SYN stage, and at tcx the ACK stage, too.
+    /// The program for a hook: the SYN stage, and at tcx the later stages, too.
     pub fn for_hook(&self, hook: Hook) -> BorrowedFd<'_> {
         match hook {
             Hook::TcxIngress => self.admit_tc.as_fd(),
@@ -224,7 +224,7 @@ fn load_error(error: libbpf_rs::Error) -> Error {
 }
 
 fn policy_of(policy: &Policy) -> types::listener_policy {
-    let [full, overbook_percent, rate_per_s, burst, refused_permille, syn_when_full, ack_when_full] =
+    let [full, overbook_percent, rate_per_s, burst, refused_permille, syn_when_full, ack_when_full, on_fin] =
         policy.numbers();
     types::listener_policy {
         full,
@@ -234,6 +234,7 @@ fn policy_of(policy: &Policy) -> types::listener_policy {
         refused_permille,
         syn_when_full,
         ack_when_full,
+        on_fin,
     }
 }
 

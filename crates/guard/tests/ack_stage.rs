@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::frame::{ACK, Segment, is_reset_to, syn_ack_to};
-use common::tap::{Tap, disable_checksum_offload};
+use common::frame::is_reset_to;
+use common::tap::disable_checksum_offload;
 use common::*;
 use guard::{Attach, Policy};
 
@@ -12,34 +12,6 @@ const LISTEN6: &str = "[fd09::2]:8080";
 /// Every SYN is answered with a cookie (`Documentation/networking/ip-sysctl.rst`).
 const COOKIES_ALWAYS: (&str, &str) = ("net.ipv4.tcp_syncookies", "2");
 const ABORT_ON_OVERFLOW: (&str, &str) = ("net.ipv4.tcp_abort_on_overflow", "1");
-
-/// A SYN from a host that no kernel owns, which the server has answered.
-struct Handshake {
-    syn: Segment,
-    server_seq: u32,
-}
-
-impl Handshake {
-    fn begin(tap: &Tap, listen: &str) -> Self {
-        let (ghost, server) = if listen == LISTEN4 { (GHOST4, SERVER4) } else { (GHOST6, SERVER6) };
-        let syn = Segment::syn("handshake", ghost, server, PORT);
-        tap.send(&syn.to_bytes());
-        let answer = tap.receive("a SYN/ACK", |frame| syn_ack_to(frame, &syn).is_some());
-        let server_seq = syn_ack_to(&answer, &syn).expect("just seen");
-        Self { syn, server_seq }
-    }
-
-    /// The segment that ends it.
-    fn end(&self, payload: &[u8]) -> Segment {
-        self.syn.clone().with("the end of a handshake", |segment| {
-            segment.seq = segment.seq.wrapping_add(1);
-            segment.ack = self.server_seq.wrapping_add(1);
-            segment.flags = ACK;
-            segment.tcp_options = Vec::new();
-            segment.payload = payload.to_vec();
-        })
-    }
-}
 
 /// What came back to the end of a handshake that met a full accept queue, and what the server's kernel counted.
 struct Seen {

@@ -78,6 +78,31 @@ pub struct Attempt {
     pub hash: u32,
 }
 
+/// What becomes of a connection whose peer sends FIN. The numbers are those of `enum on_fin`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum OnFin {
+    /// Half-closed, as TCP has it.
+    Keep = 0,
+    /// rst-fin of `[Shu05]` section 4.2, but never with bytes that were not read or not acknowledged.
+    ResetIdle = 1,
+    /// rst-fin: the peer is gone, whatever was under way.
+    Reset = 2,
+}
+
+/// A FIN, and the established connection that it is for. All in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Fin {
+    /// That come with it.
+    pub payload: u32,
+    /// Of what was received so far: 0 is in order.
+    pub ahead: u32,
+    /// Received, and not read by the server.
+    pub unread: u32,
+    /// Written by the server, and not acknowledged up to this FIN.
+    pub unacknowledged: u32,
+}
+
 /// What is asked and answered at each stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
@@ -87,12 +112,18 @@ pub struct Policy {
     pub syn_when_full: Verdict,
     /// Answer to the end of a handshake that finds the accept queue full.
     pub ack_when_full: Verdict,
+    /// What becomes of a connection whose peer sends FIN.
+    pub on_fin: OnFin,
 }
 
 impl Policy {
     /// The stock kernel.
-    pub const DEFAULT: Self =
-        Self { full: Full::AcceptQueue, syn_when_full: Verdict::Admit, ack_when_full: Verdict::Admit };
+    pub const DEFAULT: Self = Self {
+        full: Full::AcceptQueue,
+        syn_when_full: Verdict::Admit,
+        ack_when_full: Verdict::Admit,
+        on_fin: OnFin::Keep,
+    };
     /// RST to a SYN that the kernel would drop because the accept queue is full.
     pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
     /// RST to both ends of a handshake that ends when the accept queue is full.
@@ -128,8 +159,20 @@ impl Policy {
         verdict(unsafe { tidegate_admit_ack(policy.as_ptr(), load.as_ptr()) })
     }
 
+    /// FIN stage: may the peer half-close? [`Verdict::Reset`] destroys the connection at both ends.
+    pub fn admit_fin(&self, fin: &Fin) -> Verdict {
+        let (policy, Fin { payload, ahead, unread, unacknowledged }) = (self.numbers(), *fin);
+        // SAFETY: reads as many numbers as the array has, and writes nothing.
+        verdict(unsafe { tidegate_admit_fin(policy.as_ptr(), payload, ahead, unread, unacknowledged) })
+    }
+
+    /// Whether it acts on segments other than SYNs.
+    pub fn has_later_stages(&self) -> bool {
+        self.ack_when_full != Verdict::Admit || self.on_fin != OnFin::Keep
+    }
+
     /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 7] {
+    pub fn numbers(&self) -> [u32; 8] {
         let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
             Full::AcceptQueue => [0; 5],
             Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
@@ -137,7 +180,7 @@ impl Policy {
             Full::Class { refused_permille } => [3, 0, 0, 0, refused_permille],
         };
         let (syn, ack) = (self.syn_when_full as u32, self.ack_when_full as u32);
-        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack]
+        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, self.on_fin as u32]
     }
 }
 
@@ -167,4 +210,11 @@ unsafe extern "C" {
     ) -> u32;
     fn tidegate_next_schedule(policy: *const u32, now_ns: u64, schedule_ns: u64) -> u64;
     fn tidegate_admit_ack(policy: *const u32, load: *const u32) -> u32;
+    fn tidegate_admit_fin(
+        policy: *const u32,
+        payload: u32,
+        ahead: u32,
+        unread: u32,
+        unacknowledged: u32,
+    ) -> u32;
 }

@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::{Full, Policy, Verdict};
+use crate::{Full, OnFin, Policy, Verdict};
 
 /// Fewer promises than places would leave some of the accept queue empty for ever; more than this is no reservation.
 const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
@@ -40,7 +40,7 @@ pub enum PolicyError {
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
     pub const MECHANISMS: &str =
-        "default, abort, reserv, rst-syn, early-syn-drop, police:RATE, persistent-drop:PERCENT";
+        "default, abort, reserv, rst-syn, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
@@ -50,6 +50,7 @@ struct Named {
     is_abort: bool,
     is_rst_syn: bool,
     is_early: bool,
+    on_fin: Option<OnFin>,
     full: Option<(&'static str, Full)>,
 }
 
@@ -72,6 +73,8 @@ impl Named {
             ("abort", None) => self.is_abort = true,
             ("rst-syn", None) => self.is_rst_syn = true,
             ("early-syn-drop", None) => self.is_early = true,
+            ("rst-fin", None) => self.on_fin = Some(OnFin::ResetIdle),
+            ("rst-fin", Some("always")) => self.on_fin = Some(OnFin::Reset),
             ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
             ("police", Some(rate)) => self.ask("police", rate_and_burst(rate)?)?,
             ("persistent-drop", Some(percent)) => self.ask("persistent-drop", class(percent)?)?,
@@ -89,12 +92,13 @@ impl Named {
     }
 
     fn policy(self) -> Result<Policy, PolicyError> {
-        let Self { is_default, is_abort, is_rst_syn, is_early, full } = self;
+        let Self { is_default, is_abort, is_rst_syn, is_early, on_fin, full } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
             is_rst_syn.then_some("rst-syn"),
             is_early.then_some("early-syn-drop"),
+            on_fin.map(|_| "rst-fin"),
         ];
         if let (true, Some(other)) = (is_default, others.into_iter().flatten().next()) {
             return Err(PolicyError::Contradiction("default", other));
@@ -110,6 +114,7 @@ impl Named {
                 (false, false) => Verdict::Admit,
             },
             ack_when_full: if is_abort { Verdict::Reset } else { Verdict::Admit },
+            on_fin: on_fin.unwrap_or(OnFin::Keep),
         })
     }
 }
@@ -173,6 +178,11 @@ impl fmt::Display for Policy {
         if self.syn_when_full == Verdict::Reset {
             parts.push("rst-syn".to_owned());
         }
+        match self.on_fin {
+            OnFin::Keep => {}
+            OnFin::ResetIdle => parts.push("rst-fin".to_owned()),
+            OnFin::Reset => parts.push("rst-fin:always".to_owned()),
+        }
         if parts.is_empty() {
             parts.push("default".to_owned());
         }
@@ -216,6 +226,8 @@ mod tests {
             "police:20000/500",
             "abort+police:1/1+rst-syn",
             "persistent-drop:40+rst-syn",
+            "rst-fin",
+            "abort+rst-syn+rst-fin:always",
         ];
         for name in names {
             assert_eq!(policy(name).to_string(), name);

@@ -21,6 +21,13 @@ fn ack_stage_decides_as_the_table_says() {
 }
 
 #[test]
+fn fin_stage_decides_as_the_table_says() {
+    for case in cases::FIN_STAGE {
+        assert_eq!(case.policy.admit_fin(&case.fin), case.verdict, "{}", case.name);
+    }
+}
+
+#[test]
 fn syn_queue_length_changes_the_answer_of_reserv_only() {
     let others = cases::SYN_STAGE.iter().filter(|case| case.policy.full == verdict::Full::AcceptQueue);
     for case in others {

@@ -7,42 +7,50 @@ mod cases;
 unsafe impl Plain for types::verdict_case {}
 
 #[test]
-fn root_both_stages_in_the_kernel_decide_as_the_tables_say() {
+fn root_stages_in_the_kernel_decide_as_the_tables_say() {
     if let Err(reason) = netns::root_or_reason() {
         return eprintln!("{reason}");
     }
     let mut object = MaybeUninit::uninit();
     let loaded = skel::AdmitSkelBuilder::default().open(&mut object).and_then(OpenSkel::load).expect("load");
-    let run = |case: &cases::Case| {
+    let run = |input: types::verdict_case| {
+        let mut context = bytes_of(&input).to_vec();
+        let input = libbpf_rs::ProgramInput { context_in: Some(&mut context), ..Default::default() };
+        loaded.progs.run_case.test_run(input).expect("run").return_value
+    };
+    for case in cases::SYN_STAGE {
+        assert_eq!(run(input_of(&case)) & 0xff, case.verdict as u32, "{}", case.name);
+    }
+    for case in cases::ACK_STAGE {
+        assert_eq!(run(input_of(&case)) >> 8 & 0xff, case.verdict as u32, "{}", case.name);
+    }
+    for case in cases::FIN_STAGE {
         let input = types::verdict_case {
             policy: policy_of(&case.policy),
-            load: types::listener_load {
-                accept_qlen: case.load.accept_qlen,
-                accept_limit: case.load.accept_limit,
-                syn_qlen: case.load.syn_qlen,
-                syn_limit: case.load.syn_limit,
-            },
-            attempt: types::attempt {
-                now_ns: case.attempt.now.0,
-                schedule_ns: case.attempt.schedule.0,
-                hash: case.attempt.hash,
-                ..Default::default()
+            fin: types::fin {
+                payload: case.fin.payload,
+                ahead: case.fin.ahead,
+                unread: case.fin.unread,
+                unacknowledged: case.fin.unacknowledged,
             },
             ..Default::default()
         };
-        let mut context = bytes_of(&input).to_vec();
-        let output = loaded
-            .progs
-            .run_case
-            .test_run(libbpf_rs::ProgramInput { context_in: Some(&mut context), ..Default::default() })
-            .expect("run");
-        output.return_value
-    };
-    for case in cases::SYN_STAGE {
-        assert_eq!(run(&case) & 0xff, case.verdict as u32, "{}", case.name);
+        assert_eq!(run(input) >> 16, case.verdict as u32, "{}", case.name);
     }
-    for case in cases::ACK_STAGE {
-        assert_eq!(run(&case) >> 8, case.verdict as u32, "{}", case.name);
+}
+
+fn input_of(case: &cases::Case) -> types::verdict_case {
+    let [accept_qlen, accept_limit, syn_qlen, syn_limit] = case.load.numbers();
+    types::verdict_case {
+        policy: policy_of(&case.policy),
+        load: types::listener_load { accept_qlen, accept_limit, syn_qlen, syn_limit },
+        attempt: types::attempt {
+            now_ns: case.attempt.now.0,
+            schedule_ns: case.attempt.schedule.0,
+            hash: case.attempt.hash,
+            ..Default::default()
+        },
+        ..Default::default()
     }
 }
 

@@ -16,6 +16,7 @@ use nix::sys::socket::{
     shutdown, socket, sockopt,
 };
 
+use frame::{ACK, Segment, syn_ack_to};
 use tap::Tap;
 
 /// The listener's; small, so that a test fills it with three connections.
@@ -189,6 +190,35 @@ impl Guarded<'_> {
     /// Waits until a counter is one more than in `before`.
     pub fn wait_more(&self, what: &str, before: &Sample, counter: impl Fn(&Sample) -> u64) -> Sample {
         self.wait(what, |sample| counter(sample) > counter(before))
+    }
+}
+
+/// A SYN from a host that no kernel owns, which the server has answered.
+pub struct Handshake {
+    pub syn: Segment,
+    pub server_seq: u32,
+}
+
+impl Handshake {
+    /// With an IPv6 listener when `listen` begins with a bracket.
+    pub fn begin(tap: &Tap, listen: &str) -> Self {
+        let (ghost, server) = if listen.starts_with('[') { (GHOST6, SERVER6) } else { (GHOST4, SERVER4) };
+        let syn = Segment::syn("handshake", ghost, server, PORT);
+        tap.send(&syn.to_bytes());
+        let answer = tap.receive("a SYN/ACK", |frame| syn_ack_to(frame, &syn).is_some());
+        let server_seq = syn_ack_to(&answer, &syn).expect("just seen");
+        Self { syn, server_seq }
+    }
+
+    /// The segment that ends it.
+    pub fn end(&self, payload: &[u8]) -> Segment {
+        self.syn.clone().with("the end of a handshake", |segment| {
+            segment.seq = segment.seq.wrapping_add(1);
+            segment.ack = self.server_seq.wrapping_add(1);
+            segment.flags = ACK;
+            segment.tcp_options = Vec::new();
+            segment.payload = payload.to_vec();
+        })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use units::Nanos;
-use verdict::{Attempt, Full, ListenerLoad, Policy, Verdict};
+use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict};
 
 /// One row.
 pub struct Case {
@@ -112,4 +112,42 @@ pub const ACK_STAGE: [Case; 6] = [
     row("stock kernel, full", Policy::DEFAULT, (129, 128), (128, 128), Verdict::Admit),
     row("rst-syn alone, full", Policy::RST_SYN, (129, 128), (0, 128), Verdict::Admit),
     row("reserv, full", Policy::RESERV, (129, 128), (0, 128), Verdict::Admit),
+];
+
+/// One row of the FIN stage.
+pub struct FinCase {
+    /// What the row is about.
+    pub name: &'static str,
+    /// The policy asked.
+    pub policy: Policy,
+    /// The FIN and its connection.
+    pub fin: Fin,
+    /// What must come out.
+    pub verdict: Verdict,
+}
+
+const RST_FIN: Policy = Policy { on_fin: OnFin::ResetIdle, ..Policy::DEFAULT };
+const RST_FIN_ALWAYS: Policy = Policy { on_fin: OnFin::Reset, ..Policy::DEFAULT };
+const IDLE: Fin = Fin { payload: 0, ahead: 0, unread: 0, unacknowledged: 0 };
+
+const fn fin(name: &'static str, policy: Policy, fin: Fin, verdict: Verdict) -> FinCase {
+    FinCase { name, policy, fin, verdict }
+}
+
+/// FINs of established connections.
+pub const FIN_STAGE: [FinCase; 9] = [
+    fin("stock kernel", Policy::DEFAULT, IDLE, Verdict::Admit),
+    fin("idle", RST_FIN, IDLE, Verdict::Reset),
+    fin("with data", RST_FIN, Fin { payload: 1, ..IDLE }, Verdict::Admit),
+    fin("a byte is missing before it", RST_FIN, Fin { ahead: 1, ..IDLE }, Verdict::Admit),
+    fin("a retransmission", RST_FIN, Fin { ahead: u32::MAX, ..IDLE }, Verdict::Admit),
+    fin("the request is not read", RST_FIN, Fin { unread: 1, ..IDLE }, Verdict::Admit),
+    fin("the response is under way", RST_FIN, Fin { unacknowledged: 1, ..IDLE }, Verdict::Admit),
+    fin(
+        "always: whatever is under way",
+        RST_FIN_ALWAYS,
+        Fin { unread: 1, unacknowledged: 1, ..IDLE },
+        Verdict::Reset,
+    ),
+    fin("always, with data", RST_FIN_ALWAYS, Fin { payload: 1, ..IDLE }, Verdict::Admit),
 ];
