@@ -86,9 +86,10 @@ struct path_stats {
 	__u64 martian;			/* SYN between addresses that must not be answered */
 	__u64 no_listener;		/* guarded, but nothing listens (any more) */
 	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
+	__u64 unleased;			/* SYN to a guarded listener whose agent has not been heard of */
 };
 
-_Static_assert(sizeof(struct path_stats) == 12 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* A question to ask_listener() and its answer. */
 struct listener_query {
@@ -153,6 +154,17 @@ struct {
 
 /* Random, set at load: makes our IPv6 flow labels as hard to predict as the kernel's. */
 const volatile __u32 label_seed = 0;
+
+/*
+ * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long as it runs: one that is
+ * stopped or hangs, and so can be asked nothing, leaves everything to the kernel.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lease SEC(".maps");
 
 /*
  * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
@@ -248,7 +260,16 @@ enum place {
 	PLACE_NOT_GUARDED,
 	PLACE_MARTIAN,
 	PLACE_OTHER_HOST,
+	PLACE_UNLEASED,
 };
+
+static __always_inline bool is_leased(void)
+{
+	__u32 zero = 0;
+	__u64 *until = bpf_map_lookup_elem(&lease, &zero);
+
+	return !until || !*until || bpf_ktime_get_ns() < *until;
+}
 
 /* Finds the guarded listener, the exact address before the wildcard; sets `index` when there is one. */
 static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
@@ -273,6 +294,8 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 		return PLACE_MARTIAN;
 	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment)))
 		return PLACE_OTHER_HOST;
+	if (!is_leased())
+		return PLACE_UNLEASED;
 	*index = *found;
 	return PLACE_GUARDED;
 }
@@ -564,6 +587,9 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 		return ACTION_PASS;
 	case PLACE_OTHER_HOST:
 		path->other_host++;
+		return ACTION_PASS;
+	case PLACE_UNLEASED:
+		path->unleased++;
 		return ACTION_PASS;
 	default:
 		break;

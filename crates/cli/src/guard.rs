@@ -18,6 +18,8 @@ use crate::signals;
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Longest time until a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
+/// How long the programs decide without hearing of us; a process that is stopped or hangs guards nothing.
+const LEASE: Duration = Duration::from_secs(1);
 /// Lines between two headers on a terminal.
 const HEADER_EVERY: u64 = 20;
 
@@ -82,6 +84,7 @@ fn config(args: &Args) -> Config {
         interfaces: args.interfaces.clone(),
         attach: attach.expect("clap checked the name").1,
         dry_run: args.dry_run,
+        lease: Some(LEASE),
     }
 }
 
@@ -93,7 +96,7 @@ fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result
     let mut last = guard.sample()?;
     let mut last_at = start.elapsed();
     let mut due = start + INTERVAL;
-    while sleep_until(end.map_or(due, |end| end.min(due)), stop) && end.is_none_or(|end| due <= end) {
+    while sleep_until(end.map_or(due, |end| end.min(due)), stop, guard)? && end.is_none_or(|end| due <= end) {
         let sample = guard.sample()?;
         let now = start.elapsed();
         out.sample(now, &sample, &last, now - last_at)?;
@@ -106,16 +109,17 @@ fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result
     out.last(start.elapsed(), &guard.sample()?)
 }
 
-/// Whether `wake` came before a signal did.
-fn sleep_until(wake: Instant, stop: &AtomicBool) -> bool {
+/// Whether `wake` came before a signal did; renews the lease meanwhile.
+fn sleep_until(wake: Instant, stop: &AtomicBool, guard: &Guard) -> Result<bool> {
     while !stop.load(Ordering::Relaxed) {
+        guard.renew()?;
         let left = wake.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return true;
+            return Ok(true);
         }
         std::thread::sleep(left.min(NAP));
     }
-    false
+    Ok(false)
 }
 
 /// A word, and the counter that it stands for.
@@ -247,6 +251,7 @@ impl<'a> Out<'a> {
             "martian": path.martian,
             "no_listener": path.no_listener,
             "known": path.known,
+            "unleased": path.unleased,
         });
         object
     }

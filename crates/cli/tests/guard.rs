@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netns::{Namespace, VethPair};
 use nix::sys::signal::Signal;
@@ -143,6 +143,28 @@ fn root_killed_guard_leaves_stock_behaviour_and_every_connection() {
 #[test]
 fn root_killed_guard_at_xdp_leaves_stock_behaviour_and_every_connection() {
     killed_guard_leaves_nothing(&["--attach", "xdp-generic", "--interface", "s0"]);
+}
+
+#[test]
+fn root_stopped_guard_leaves_stock_behaviour_until_it_goes_on() {
+    let Some(world) = World::create() else { return };
+    let (guard, _lines) = world.start(&[]);
+    let _waiting = world.fill();
+    let attempt = || world.connect(Duration::from_millis(100)).expect_err("the queue is full").kind();
+    assert_eq!(attempt(), ErrorKind::ConnectionRefused);
+    signal(&guard, Signal::SIGSTOP);
+    // The lease is a second; more can pass on a busy machine, but it ends.
+    wait_until("the lease ends", || attempt() == ErrorKind::TimedOut);
+    signal(&guard, Signal::SIGCONT);
+    wait_until("the guard is back", || attempt() == ErrorKind::ConnectionRefused);
+    ended_in_order(guard, Signal::SIGINT);
+}
+
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < Duration::from_secs(10), "waited for this: {what}");
+    }
 }
 
 #[test]

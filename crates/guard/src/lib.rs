@@ -14,6 +14,7 @@
 //!     interfaces: Vec::new(), // every one that holds an address
 //!     attach: Attach::Auto,
 //!     dry_run: false,
+//!     lease: None,
 //! };
 //! let guard = Guard::start(&config)?;
 //! println!("{} reset", guard.sample()?.stats.reset);
@@ -26,6 +27,7 @@ mod listener;
 mod program;
 
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 
@@ -49,6 +51,9 @@ pub struct Config {
     pub attach: Attach,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
+    /// How long the decisions stand after [`Guard::renew`]; after that everything is left to the kernel, until the next. `None` is
+    /// for as long as the guard lives.
+    pub lease: Option<Duration>,
 }
 
 /// A guarded listener. Dropping it detaches everything.
@@ -58,6 +63,7 @@ pub struct Guard {
     programs: Programs,
     attached: Vec<Attached>,
     warnings: Vec<String>,
+    lease: Option<Duration>,
 }
 
 /// What the guard sees at one moment.
@@ -88,11 +94,20 @@ impl Guard {
         }
         programs.set_own_addresses(&interface::own_addresses()?)?;
         programs.guard(listen, &config.policy, config.dry_run)?;
+        if let Some(lease) = config.lease {
+            programs.lease(lease)?;
+        }
         let mut notes = others_first(&interfaces);
         let attached =
             attach::attach_all(&programs, &interfaces, config.attach, config.policy.has_later_stages())?;
         notes.extend(warnings(&attached, &interfaces));
-        Ok(Self { listen, programs, attached, warnings: notes })
+        Ok(Self { listen, programs, attached, warnings: notes, lease: config.lease })
+    }
+
+    /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times
+    /// in each lease.
+    pub fn renew(&self) -> Result<()> {
+        self.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
     }
 
     /// Interfaces and hooks in use.

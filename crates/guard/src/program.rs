@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use bpf::Hook;
@@ -56,6 +57,7 @@ pub struct Programs {
     rules: MapHandle,
     listener_stat: MapHandle,
     path_stat: MapHandle,
+    lease: MapHandle,
     query: MapHandle,
 }
 
@@ -88,6 +90,7 @@ impl Programs {
             rules: MapHandle::try_from(&maps.rules)?,
             listener_stat: MapHandle::try_from(&maps.listener_stat)?,
             path_stat: MapHandle::try_from(&maps.path_stat)?,
+            lease: MapHandle::try_from(&maps.lease)?,
             query: MapHandle::try_from(&maps.query)?,
         })
     }
@@ -119,6 +122,15 @@ impl Programs {
                 .context("write the listener's address")?;
         }
         Ok(())
+    }
+
+    /// Makes the decisions stand for so long from now.
+    pub fn lease(&self, lease: Duration) -> Result<()> {
+        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).context("read the clock")?;
+        let until = (Duration::from(now) + lease).as_nanos() as u64;
+        self.lease
+            .update(&INDEX.to_ne_bytes(), &until.to_ne_bytes(), MapFlags::ANY)
+            .context("renew the lease")
     }
 
     /// Makes `addresses` what a wildcard stands for; those that are no longer among them are forgotten.

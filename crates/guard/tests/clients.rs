@@ -133,6 +133,7 @@ fn root_client_on_the_host_itself_is_refused_through_loopback() {
         interfaces: Vec::new(),
         attach: Attach::Auto,
         dry_run: false,
+        lease: None,
     };
     let guarded = world.guard_with(&config).expect("start");
     let mut names: Vec<(&str, &str)> = guarded

@@ -129,6 +129,7 @@ impl World {
             interfaces: vec!["s0".to_owned()],
             attach,
             dry_run,
+            lease: None,
         };
         self.guard_with(&config).expect("start the guard")
     }
