@@ -534,6 +534,7 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 
 	if (!schedule || !policy->rate_per_s)
 		return VERDICT_ADMIT;
+	attempt->now_ns = bpf_ktime_get_ns();
 	for (i = 0; i < MAX_TOKEN_TRIES; i++) {
 		attempt->schedule_ns = *(volatile __u64 *)schedule;
 		verdict = admit_syn(policy, load, attempt);
@@ -549,13 +550,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 {
 	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
 	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
-	struct attempt attempt = { .now_ns = bpf_ktime_get_ns() };
+	struct attempt attempt = {};
 	enum verdict verdict;
 
 	if (!rule || !stats)
 		return ACTION_PASS;
 	if (rule->policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
-		arm(attempt.now_ns);
+		arm(bpf_ktime_get_ns());
 	if (rule->policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
 	if (rule->policy.full == FULL_RATE)

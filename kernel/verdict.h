@@ -60,7 +60,7 @@ struct fin {
 
 /* One SYN. */
 struct attempt {
-	__u64 now_ns;			/* any clock that does not step back */
+	__u64 now_ns;			/* FULL_RATE: any clock that does not step back */
 	__u64 schedule_ns;		/* FULL_RATE: state of the listener, 0 at first; see next_schedule() */
 	__u32 hash;			/* FULL_CLASS: keyed, of addresses and ports: the same for every retransmission */
 };

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, bail, ensure};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::Hook;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
@@ -183,7 +183,7 @@ impl Programs {
         self.query
             .update(&INDEX.to_ne_bytes(), bytes_of(&question), MapFlags::ANY)
             .context("ask for the listener's queues")?;
-        run_once(self.ask_listener.as_fd()).context("ask for the listener's queues")?;
+        bpf::test_run(self.ask_listener.as_fd(), &[0; 64], 1).context("ask for the listener's queues")?;
         let answer = self
             .query
             .lookup(&INDEX.to_ne_bytes(), MapFlags::ANY)
@@ -268,24 +268,6 @@ fn random_u32() -> Result<u32> {
     let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
     ensure!(got == 4, "read random bytes: {}", std::io::Error::last_os_error());
     Ok(u32::from_ne_bytes(bytes))
-}
-
-/// Runs a tc program once on an empty Ethernet frame, in the calling thread's network namespace.
-fn run_once(program: BorrowedFd<'_>) -> Result<()> {
-    let frame = [0_u8; 64];
-    let mut options = libbpf_sys::bpf_test_run_opts {
-        sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
-        data_in: frame.as_ptr().cast(),
-        data_size_in: frame.len() as u32,
-        repeat: 1,
-        ..Default::default()
-    };
-    // SAFETY: the options say their own size, and they and the frame outlive the call.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-    if result < 0 {
-        bail!("run ask_listener: {}", std::io::Error::from_raw_os_error(-result));
-    }
-    Ok(())
 }
 
 /// A C struct of map values: integers only, no padding, so that every bit pattern is one.

@@ -6,7 +6,7 @@ pub mod frame;
 pub mod tap;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use guard::{Attach, Config, Guard, Policy, Sample};
@@ -226,7 +226,7 @@ impl Handshake {
 /// Attaches a program that does nothing.
 fn xdp_pass(namespace: &Namespace, ifindex: u32) -> bpf::Link {
     const XDP_PASS: i32 = 2;
-    let program = constant_program(libbpf_sys::BPF_PROG_TYPE_XDP, XDP_PASS);
+    let program = bpf::constant_program(bpf::Hook::XdpNative, XDP_PASS).expect("load");
     namespace
         .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::XdpNative))
         .expect("enter")
@@ -235,29 +235,8 @@ fn xdp_pass(namespace: &Namespace, ifindex: u32) -> bpf::Link {
 
 fn has_tcx(namespace: &Namespace, ifindex: u32) -> bool {
     const TCX_NEXT: i32 = -1;
-    let program = constant_program(libbpf_sys::BPF_PROG_TYPE_SCHED_CLS, TCX_NEXT);
+    let program = bpf::constant_program(bpf::Hook::TcxIngress, TCX_NEXT).expect("load");
     namespace
         .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::TcxIngress).is_ok())
         .expect("enter")
-}
-
-/// A program that only returns `value`.
-fn constant_program(kind: libbpf_sys::bpf_prog_type, value: i32) -> OwnedFd {
-    let instructions = [
-        u64::from(value.cast_unsigned()) << 32 | 0xb7, // r0 = value
-        0x95,                                          // exit
-    ];
-    // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
-    unsafe {
-        let raw = libbpf_sys::bpf_prog_load(
-            kind,
-            c"constant".as_ptr(),
-            c"GPL".as_ptr(),
-            instructions.as_ptr().cast(),
-            instructions.len() as u64,
-            std::ptr::null_mut(),
-        );
-        assert!(raw >= 0, "load a constant program: {raw}");
-        OwnedFd::from_raw_fd(raw)
-    }
 }

@@ -1,0 +1,102 @@
+//! `tidegate bench`: figures of this machine, each beside its reference of the same run.
+//!
+//! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
+
+mod load;
+mod program;
+
+use anyhow::{Result, ensure};
+use ipnet::Ipv4Net;
+use netns::pin_to_cpu;
+use serde::Serialize;
+
+/// Names of all figures. They stay: scripts compare them over time.
+pub const NAMES: [&str; 8] = [
+    "load.connections_per_second",
+    "load.frames_per_second",
+    "load.bytes_per_connection",
+    "bpf.admit_ns",
+    "bpf.refuse_tcx_ns",
+    "bpf.refuse_xdp_ns",
+    "bpf.data_segment_ns",
+    "bpf.ack_armed_ns",
+];
+
+/// CPU of all that a figure causes: a peer receives and answers inline.
+const CPU: usize = 1;
+const REPETITIONS: usize = 5;
+
+/// One figure, as `./dev bench` prints it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figure {
+    /// One of [`NAMES`].
+    pub name: &'static str,
+    /// Median over the repetitions.
+    pub value: f64,
+    /// Unit of value and reference.
+    pub unit: &'static str,
+    /// What it is held against, measured in the same run.
+    pub reference: f64,
+    /// `value / reference`.
+    pub ratio: f64,
+    /// What the reference is.
+    pub reference_is: &'static str,
+    /// How often both were measured.
+    pub repetitions: usize,
+    /// Smallest and largest value.
+    pub spread: [f64; 2],
+}
+
+impl Figure {
+    fn new(name: &'static str, unit: &'static str, reference_is: &'static str, pairs: &[(f64, f64)]) -> Self {
+        let values: Vec<f64> = pairs.iter().map(|pair| pair.0).collect();
+        let references: Vec<f64> = pairs.iter().map(|pair| pair.1).collect();
+        let (value, reference) = (median(values.clone()), median(references));
+        let least = values.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let (repetitions, spread) = (pairs.len(), [least, most]);
+        Self { name, value, unit, reference, ratio: value / reference, reference_is, repetitions, spread }
+    }
+}
+
+/// Measures figures, those of `names` ([`NAMES`]), or all when there are none.
+///
+/// # Errors
+///
+/// No root; fewer than two CPUs; a machine that is too busy to measure.
+pub fn run(names: &[String], mut on_figure: impl FnMut(&Figure)) -> Result<()> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "the bench makes network namespaces, which needs root; run it with sudo"
+    );
+    pin_to_cpu(CPU)?;
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    for (group, measure) in [("load.", load::figures as fn() -> _), ("bpf.", program::figures)] {
+        if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
+            let figures: Vec<Figure> = measure()?;
+            figures.iter().filter(|figure| is_wanted(figure.name)).for_each(&mut on_figure);
+        }
+    }
+    Ok(())
+}
+
+fn clients() -> Ipv4Net {
+    "10.77.0.0/16".parse().expect("a network")
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figure_is_the_median_with_its_spread() {
+        let figure = Figure::new("x", "things", "others", &[(3.0, 4.0), (1.0, 4.0), (2.0, 8.0)]);
+        assert_eq!((figure.value, figure.reference, figure.ratio), (2.0, 4.0, 0.5));
+        assert_eq!((figure.spread, figure.repetitions), ([1.0, 3.0], 3));
+    }
+}
