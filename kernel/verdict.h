@@ -94,8 +94,10 @@ static inline __u64 accept_places_claimed(const struct listener_load *load)
 static inline int accept_queue_is_reserved(const struct listener_policy *policy, const struct listener_load *load)
 {
 	__u64 places = (__u64)load->accept_limit + 1;
+	/* Less makes no sense, and may be seen for an instant while the agent changes the policy. */
+	__u32 percent = policy->overbook_percent < 100 ? 100 : policy->overbook_percent;
 
-	return accept_places_claimed(load) * 100 >= places * policy->overbook_percent;
+	return accept_places_claimed(load) * 100 >= places * percent;
 }
 
 /*

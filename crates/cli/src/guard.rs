@@ -2,13 +2,15 @@
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, Guard, ListenerStats, OnFin, Policy, Sample, Verdict};
+use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
 use serde_json::{Value, json};
 
 use crate::output::say;
@@ -29,8 +31,8 @@ const HEADER_EVERY: u64 = 20;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Address and port of the listener; `0.0.0.0` and `[::]` stand for every address of this host
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr)]
-    listen: SocketAddr,
+    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr, required_unless_present = "config")]
+    listen: Option<SocketAddr>,
 
     /// What to do when the accept queue is full; mechanisms joined by +, as in abort+rst-syn
     ///
@@ -40,8 +42,15 @@ pub struct Args {
     /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
     /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
     /// (rst-fin:always: even then); only for servers whose clients never half-close.
-    #[arg(long, value_name = "POLICY", value_parser = Policy::from_str)]
-    policy: Policy,
+    #[arg(long, value_name = "POLICY", value_parser = Policy::from_str, required_unless_present = "config")]
+    policy: Option<Policy>,
+
+    /// Take listeners, policies, interfaces and hook from a TOML file; SIGHUP reads it again
+    ///
+    /// `[[listener]]` with listen, policy and, if wanted, dry_run, for each; before them, if wanted, interfaces and attach.
+    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run"])]
+    config: Option<PathBuf>,
 
     /// Interface to guard; repeatable. Without it, every one that is up and has an address
     #[arg(long = "interface", value_name = "IF")]
@@ -67,36 +76,53 @@ pub struct Args {
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
     // Before anything is attached: a signal from now on ends the run in order.
-    let stop = signals::stop_flag()?;
-    let guard = Guard::start(&config(&args))?;
+    let signals = Signals { stop: signals::stop_flag()?, reload: signals::reload_flag()? };
+    let mut guard = Guard::start(&config(&args)?)?;
     for warning in guard.warnings() {
         eprintln!("tidegate: warning: {warning}");
     }
-    let mut out = Out::new(&args);
-    watch(&guard, &args, &stop, &mut out)
+    watch(&mut guard, &args, &signals)
 }
 
-fn config(args: &Args) -> Config {
+struct Signals {
+    stop: Arc<AtomicBool>,
+    reload: Arc<AtomicBool>,
+}
+
+fn config(args: &Args) -> Result<Config> {
+    if let Some(file) = &args.config {
+        return Config::read(file, Some(LEASE));
+    }
     let attach = Attach::NAMED.into_iter().find(|(name, _)| *name == args.attach);
-    Config {
-        listen: args.listen,
-        policy: args.policy,
+    let listener = Listener {
+        listen: args.listen.expect("clap wants it without --config"),
+        policy: args.policy.expect("clap wants it without --config"),
+        dry_run: args.dry_run,
+    };
+    Ok(Config {
+        listeners: vec![listener],
         interfaces: args.interfaces.clone(),
         attach: attach.expect("clap checked the name").1,
-        dry_run: args.dry_run,
         lease: Some(LEASE),
-    }
+        must_listen: true,
+    })
 }
 
-fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result<()> {
+fn watch(guard: &mut Guard, args: &Args, signals: &Signals) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
-    out.attached(guard)?;
+    let mut out = Out { json: args.json, lines: 0 };
     let mut last = guard.sample()?;
+    out.attached(guard, &last)?;
     let mut last_at = start.elapsed();
     let mut due = start + INTERVAL;
-    while sleep_until(end.map_or(due, |end| end.min(due)), stop, guard)? && end.is_none_or(|end| due <= end) {
+    while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)?
+        && end.is_none_or(|end| due <= end)
+    {
+        if signals.reload.swap(false, Ordering::Relaxed) {
+            reload(guard, args);
+        }
         let sample = guard.sample()?;
         let now = start.elapsed();
         out.sample(now, &sample, &last, now - last_at)?;
@@ -109,10 +135,25 @@ fn watch(guard: &Guard, args: &Args, stop: &AtomicBool, out: &mut Out) -> Result
     out.last(start.elapsed(), &guard.sample()?)
 }
 
+/// Reads the file again; what is wrong with it is said, and all stays as it was.
+fn reload(guard: &mut Guard, args: &Args) {
+    let Some(file) = &args.config else {
+        return eprintln!("tidegate: SIGHUP: there is no --config to read again");
+    };
+    let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config.listeners));
+    match result {
+        Ok(()) => eprintln!("tidegate: read {} again", file.display()),
+        Err(error) => eprintln!("tidegate: {error:#}; the old policies stay"),
+    }
+}
+
 /// Whether `wake` came before a signal did; renews the lease meanwhile.
-fn sleep_until(wake: Instant, stop: &AtomicBool, guard: &Guard) -> Result<bool> {
-    while !stop.load(Ordering::Relaxed) {
+fn sleep_until(wake: Instant, signals: &Signals, guard: &Guard) -> Result<bool> {
+    while !signals.stop.load(Ordering::Relaxed) {
         guard.renew()?;
+        if signals.reload.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
         let left = wake.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(true);
@@ -126,154 +167,178 @@ fn sleep_until(wake: Instant, stop: &AtomicBool, guard: &Guard) -> Result<bool> 
 type Refusal = (&'static str, fn(&ListenerStats) -> u64);
 
 /// Lines for a person, or JSON.
-struct Out<'a> {
-    args: &'a Args,
+struct Out {
+    json: bool,
     lines: u64,
 }
 
-impl<'a> Out<'a> {
-    fn new(args: &'a Args) -> Self {
-        Self { args, lines: 0 }
-    }
-
-    fn attached(&mut self, guard: &Guard) -> Result<()> {
+impl Out {
+    fn attached(&mut self, guard: &Guard, sample: &Sample) -> Result<()> {
         let hooks: Vec<(&str, &str)> =
             guard.attached().iter().map(|attached| (attached.interface(), attached.hook().name())).collect();
-        if self.args.json {
+        if self.json {
             let hooks: Vec<Value> = hooks
                 .iter()
                 .map(|(interface, hook)| json!({ "interface": interface, "hook": hook }))
                 .collect();
-            let mut object = self.object("attached", Duration::ZERO);
-            object["hooks"] = hooks.into();
-            return say(object);
+            return sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
+                let mut line = object("attached", Duration::ZERO, listener);
+                line["hooks"] = hooks.clone().into();
+                say(line)
+            });
         }
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
-        let Args { listen, policy, .. } = self.args;
-        let dry = if self.args.dry_run { ", dry run" } else { "" };
-        say(format_args!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
-    }
-
-    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) -> Result<()> {
-        if self.args.json {
-            return say(self.counters("sample", elapsed, sample));
-        }
-        let is_first = self.lines == 0;
-        let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
-        self.lines += 1;
-        if is_first || is_due {
-            let columns: Vec<String> =
-                self.refusals().iter().map(|(word, _)| format!(" {:>11}", format!("{word}/s"))).collect();
-            say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{}", columns.concat()))?;
-        }
-        say(row(sample, last, span, &self.refusals()))
-    }
-
-    fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
-        if self.args.json {
-            return say(self.counters("final", elapsed, sample));
-        }
-        let stats = &sample.stats;
-        let would = if self.args.dry_run { "would have been " } else { "" };
-        let refused: Vec<String> =
-            self.refusals().iter().map(|(word, count)| format!("{} {would}{word}", count(stats))).collect();
-        say(format_args!(
-            "{} SYNs seen in {:.1} s: {} admitted, {}; {} found the accept queue full, {} the SYN queue",
-            stats.seen,
-            elapsed.as_secs_f64(),
-            stats.admitted,
-            refused.join(", "),
-            stats.accept_full,
-            stats.syn_full
-        ))
-    }
-
-    /// What the policy may do to SYNs and to ends of handshakes: a word, and its counter.
-    fn refusals(&self) -> Vec<Refusal> {
-        let Policy { syn_when_full, ack_when_full, on_fin, .. } = self.args.policy;
-        let mut refusals: Vec<Refusal> = vec![match syn_when_full {
-            Verdict::Drop => ("dropped", |stats| stats.dropped),
-            Verdict::Admit | Verdict::Reset => ("reset", |stats| stats.reset),
-        }];
-        if ack_when_full != Verdict::Admit {
-            refusals.push(("aborted", |stats| stats.acks_reset));
-        }
-        if on_fin != OnFin::Keep {
-            refusals.push(("rst-fin", |stats| stats.fins_reset));
-        }
-        refusals
-    }
-
-    fn object(&self, event: &str, elapsed: Duration) -> Value {
-        json!({
-            "event": event,
-            "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
-            "listen": self.args.listen.to_string(),
-            "policy": self.args.policy.to_string(),
-            "dry_run": self.args.dry_run,
+        sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
+            let Listener { listen, policy, dry_run } = listener;
+            let dry = if *dry_run { ", dry run" } else { "" };
+            say(format_args!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
         })
     }
 
-    /// Absolute counters since the start. The queues are null when nothing listens any more.
-    fn counters(&self, event: &str, elapsed: Duration, sample: &Sample) -> Value {
-        let Sample { load, stats, path } = sample;
-        let mut object = self.object(event, elapsed);
-        object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
-        object["accept_limit"] = load.map(|load| load.accept_limit).into();
-        object["syn_qlen"] = load.map(|load| load.syn_qlen).into();
-        object["syn_limit"] = load.map(|load| load.syn_limit).into();
-        object["syns"] = json!({
-            "seen": stats.seen,
-            "admitted": stats.admitted,
-            "dropped": stats.dropped,
-            "reset": stats.reset,
-            "unsent": stats.unsent,
-            "accept_full": stats.accept_full,
-            "syn_full": stats.syn_full,
-        });
-        object["acks"] = json!({
-            "full": stats.acks_full,
-            "dropped": stats.acks_dropped,
-            "reset": stats.acks_reset,
-        });
-        object["fins"] = json!({ "seen": stats.fins, "reset": stats.fins_reset });
-        object["passed"] = json!({
-            "frames": path.frames,
-            "not_ip": path.not_ip,
-            "not_tcp": path.not_tcp,
-            "fragment": path.fragment,
-            "malformed": path.malformed,
-            "not_syn": path.not_syn,
-            "syn_ack": path.syn_ack,
-            "not_guarded": path.not_guarded,
-            "other_host": path.other_host,
-            "martian": path.martian,
-            "no_listener": path.no_listener,
-            "known": path.known,
-            "unleased": path.unleased,
-        });
-        object
+    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) -> Result<()> {
+        for now in &sample.listeners {
+            if self.json {
+                say(counters("sample", elapsed, now, sample))?;
+                continue;
+            }
+            let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
+            // One that a reload brought has counted from zero.
+            let none = ListenerSample { stats: ListenerStats::default(), ..*now };
+            let before = last.listeners.iter().find(is_same).unwrap_or(&none);
+            let is_alone = sample.listeners.len() == 1;
+            let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
+            let columns = refusals(sample);
+            self.header(&columns)?;
+            say(format_args!("{}{place}", row(now, before, span, &columns)))?;
+        }
+        Ok(())
+    }
+
+    fn header(&mut self, columns: &[Refusal]) -> Result<()> {
+        let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
+        let is_first = self.lines == 0;
+        self.lines += 1;
+        if !is_first && !is_due {
+            return Ok(());
+        }
+        let columns: Vec<String> =
+            columns.iter().map(|(word, _)| format!(" {:>11}", format!("{word}/s"))).collect();
+        say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{}", columns.concat()))
+    }
+
+    fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
+        sample.listeners.iter().try_for_each(|listener| {
+            if self.json {
+                return say(counters("final", elapsed, listener, sample));
+            }
+            let place = match sample.listeners.len() {
+                1 => String::new(),
+                _ => format!("{}: ", listener.listener.listen),
+            };
+            say(format_args!("{place}{}", totals(elapsed, listener, &refusals(sample))))
+        })
     }
 }
 
+fn totals(elapsed: Duration, sample: &ListenerSample, refusals: &[Refusal]) -> String {
+    let ListenerSample { listener, stats, .. } = sample;
+    let would = if listener.dry_run { "would have been " } else { "" };
+    let refused: Vec<String> =
+        refusals.iter().map(|(word, count)| format!("{} {would}{word}", count(stats))).collect();
+    format!(
+        "{} SYNs seen in {:.1} s: {} admitted, {}; {} found the accept queue full, {} the SYN queue",
+        stats.seen,
+        elapsed.as_secs_f64(),
+        stats.admitted,
+        refused.join(", "),
+        stats.accept_full,
+        stats.syn_full
+    )
+}
+
+/// What the policies may do to SYNs, ends of handshakes and FINs: a word, and its counter.
+fn refusals(sample: &Sample) -> Vec<Refusal> {
+    let any = |has: fn(&Policy) -> bool| sample.listeners.iter().any(|of| has(&of.listener.policy));
+    let drops = any(|policy| policy.syn_when_full == Verdict::Drop);
+    let resets = any(|policy| policy.syn_when_full == Verdict::Reset);
+    let all: [(bool, Refusal); 4] = [
+        (drops, ("dropped", |stats| stats.dropped)),
+        (resets || !drops, ("reset", |stats| stats.reset)),
+        (any(|policy| policy.ack_when_full != Verdict::Admit), ("aborted", |stats| stats.acks_reset)),
+        (any(|policy| policy.on_fin != OnFin::Keep), ("rst-fin", |stats| stats.fins_reset)),
+    ];
+    all.into_iter().filter_map(|(is_shown, refusal)| is_shown.then_some(refusal)).collect()
+}
+
+fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
+    json!({
+        "event": event,
+        "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
+        "listen": listener.listen.to_string(),
+        "policy": listener.policy.to_string(),
+        "dry_run": listener.dry_run,
+    })
+}
+
+/// Absolute counters since the start; `passed` is of all listeners together. The queues are null when nothing listens.
+fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample) -> Value {
+    let (ListenerSample { listener, load, stats }, path) = (of, &sample.path);
+    let mut object = object(event, elapsed, listener);
+    object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
+    object["accept_limit"] = load.map(|load| load.accept_limit).into();
+    object["syn_qlen"] = load.map(|load| load.syn_qlen).into();
+    object["syn_limit"] = load.map(|load| load.syn_limit).into();
+    object["syns"] = json!({
+        "seen": stats.seen,
+        "admitted": stats.admitted,
+        "dropped": stats.dropped,
+        "reset": stats.reset,
+        "unsent": stats.unsent,
+        "accept_full": stats.accept_full,
+        "syn_full": stats.syn_full,
+    });
+    object["acks"] = json!({
+        "full": stats.acks_full,
+        "dropped": stats.acks_dropped,
+        "reset": stats.acks_reset,
+    });
+    object["fins"] = json!({ "seen": stats.fins, "reset": stats.fins_reset });
+    object["passed"] = json!({
+        "frames": path.frames,
+        "not_ip": path.not_ip,
+        "not_tcp": path.not_tcp,
+        "fragment": path.fragment,
+        "malformed": path.malformed,
+        "not_syn": path.not_syn,
+        "syn_ack": path.syn_ack,
+        "not_guarded": path.not_guarded,
+        "other_host": path.other_host,
+        "martian": path.martian,
+        "no_listener": path.no_listener,
+        "known": path.known,
+        "unleased": path.unleased,
+    });
+    object
+}
+
 /// Rates over `span`, which is longer than a second when a busy machine made the line late.
-fn row(sample: &Sample, last: &Sample, span: Duration, refusals: &[Refusal]) -> String {
-    let per_s = |now: u64, before: u64| ((now - before) as f64 / span.as_secs_f64()).round();
+fn row(now: &ListenerSample, before: &ListenerSample, span: Duration, columns: &[Refusal]) -> String {
+    let per_s = |now: u64, before: u64| (now.saturating_sub(before) as f64 / span.as_secs_f64()).round();
     let queue = |length: Option<(u32, u32)>| match length {
         Some((length, limit)) => format!("{length}/{limit}"),
         None => "no listener".to_owned(),
     };
-    let accept = queue(sample.load.map(|load| (load.accept_qlen, load.accept_limit)));
-    let syn = queue(sample.load.map(|load| (load.syn_qlen, load.syn_limit)));
-    let refused: Vec<String> = refusals
+    let accept = queue(now.load.map(|load| (load.accept_qlen, load.accept_limit)));
+    let syn = queue(now.load.map(|load| (load.syn_qlen, load.syn_limit)));
+    let refused: Vec<String> = columns
         .iter()
-        .map(|(_, count)| format!(" {:>11}", per_s(count(&sample.stats), count(&last.stats))))
+        .map(|(_, count)| format!(" {:>11}", per_s(count(&now.stats), count(&before.stats))))
         .collect();
     format!(
         "{accept:>15} {syn:>15} {:>10} {:>11}{}",
-        per_s(sample.stats.seen, last.stats.seen),
-        per_s(sample.stats.admitted, last.stats.admitted),
+        per_s(now.stats.seen, before.stats.seen),
+        per_s(now.stats.admitted, before.stats.admitted),
         refused.concat()
     )
 }

@@ -1,10 +1,10 @@
-//! Ctrl-C and SIGTERM, as a flag that every subcommand looks at.
+//! Ctrl-C, SIGTERM and SIGHUP, as flags that subcommands look at.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// A flag that becomes true at the first signal. A second one ends the process at once, as it would without us.
 pub fn stop_flag() -> Result<Arc<AtomicBool>> {
@@ -18,4 +18,11 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
         install().context("install the signal handlers")?;
     }
     Ok(stop)
+}
+
+/// A flag that becomes true at each SIGHUP, which ends the process no longer.
+pub fn reload_flag() -> Result<Arc<AtomicBool>> {
+    let reload = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).context("install the signal handlers")?;
+    Ok(reload)
 }

@@ -160,6 +160,44 @@ fn root_stopped_guard_leaves_stock_behaviour_until_it_goes_on() {
     ended_in_order(guard, Signal::SIGINT);
 }
 
+#[test]
+fn root_file_is_read_again_at_sighup_and_a_mistake_in_it_changes_nothing() {
+    let Some(world) = World::create() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let write = |policy: &str| {
+        let text =
+            format!("interfaces = [\"s0\"]\n[[listener]]\nlisten = \"{ADDRESS}\"\npolicy = \"{policy}\"\n");
+        std::fs::write(file.path(), text).expect("write");
+    };
+    write("rst-syn");
+    let mut command = world.server.command(TIDEGATE).expect("command");
+    command.args(["guard", "--json", "--config"]).arg(file.path());
+    let mut guard = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(guard.stdout.take().expect("piped"));
+    let mut errors = BufReader::new(guard.stderr.take().expect("piped"));
+    assert_eq!(next_event(&mut lines)["event"], "attached");
+    let mut said = || {
+        let mut line = String::new();
+        errors.read_line(&mut line).expect("read a line");
+        line
+    };
+    let _waiting = world.fill();
+    let attempt = || world.connect(Duration::from_millis(100)).expect_err("the queue is full").kind();
+    assert_eq!(attempt(), ErrorKind::ConnectionRefused);
+
+    write("default");
+    signal(&guard, Signal::SIGHUP);
+    assert!(said().contains("again"));
+    assert_eq!(attempt(), ErrorKind::TimedOut);
+
+    write("rst-sin");
+    signal(&guard, Signal::SIGHUP);
+    let line = said();
+    assert!(line.contains("line 4") && line.contains("the old policies stay"), "{line}");
+    assert_eq!(attempt(), ErrorKind::TimedOut);
+    ended_in_order(guard, Signal::SIGTERM);
+}
+
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {

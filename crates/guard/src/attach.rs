@@ -51,13 +51,18 @@ pub struct Attached {
     interface: String,
     link: Link,
     /// The ACK and FIN stages at tcx, where the SYN stage is in XDP.
-    _later_stages: Option<Link>,
+    later_stages: Option<Link>,
 }
 
 impl Attached {
     /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Whether segments other than SYNs come by, too.
+    pub fn has_later_stages(&self) -> bool {
+        self.hook() == Hook::TcxIngress || self.later_stages.is_some()
     }
 
     /// Where on it.
@@ -94,7 +99,7 @@ fn attach_one(
                             "abort and rst-fin act on segments after the SYN, at tcx; the other mechanisms need none",
                         )
                     })?;
-                return Ok(Attached { interface: interface.name.clone(), link, _later_stages: later_stages });
+                return Ok(Attached { interface: interface.name.clone(), link, later_stages });
             }
             Err(error) => last_error = Some(error),
         }

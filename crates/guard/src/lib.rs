@@ -1,4 +1,4 @@
-//! Guards one listener: finds it, loads `kernel/admit.bpf.c`, sets the policy, attaches to interfaces, reads counters.
+//! Guards listeners: finds them, loads `kernel/admit.bpf.c`, sets their policies, attaches to interfaces, reads counters.
 //!
 //! It does not pin anything and keeps no thread: the programs live as long as the [`Guard`] (or its process) does, and
 //! a [`Sample`] is taken when asked for. It does not start, stop or configure the server.
@@ -6,22 +6,23 @@
 //! Everything here acts in the network namespace of the calling thread, so start and sample in the same one.
 //!
 //! ```no_run
-//! use guard::{Attach, Config, Guard, Policy};
+//! use guard::{Attach, Config, Guard, Listener, Policy};
 //!
+//! let listener = Listener { listen: "10.0.0.1:80".parse()?, policy: Policy::RST_SYN, dry_run: false };
 //! let config = Config {
-//!     listen: "10.0.0.1:80".parse()?,
-//!     policy: Policy::RST_SYN,
+//!     listeners: vec![listener],
 //!     interfaces: Vec::new(), // every one that holds an address
 //!     attach: Attach::Auto,
-//!     dry_run: false,
 //!     lease: None,
+//!     must_listen: true,
 //! };
 //! let guard = Guard::start(&config)?;
-//! println!("{} reset", guard.sample()?.stats.reset);
+//! println!("{} reset", guard.sample()?.listeners[0].stats.reset);
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
 mod attach;
+mod file;
 mod interface;
 mod listener;
 mod program;
@@ -29,38 +30,49 @@ mod program;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, bail, ensure};
 use bpf::Hook;
 
 pub use attach::{Attach, Attached};
+pub use file::one_line;
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use interface::Interface;
-use program::Programs;
+use program::{MAX_LISTENERS, Programs};
 
 /// What to guard, and how.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
-    /// Destination of the SYNs to decide on. `0.0.0.0` and `[::]` stand for every address of the host.
-    pub listen: SocketAddr,
-    /// What to do with them.
-    pub policy: Policy,
+    /// One or more, up to 64.
+    pub listeners: Vec<Listener>,
     /// Interface names; none means every interface that holds an address.
     pub interfaces: Vec<String>,
     /// Where on the interfaces.
     pub attach: Attach,
-    /// Count what would be done, and do nothing.
-    pub dry_run: bool,
     /// How long the decisions stand after [`Guard::renew`]; after that everything is left to the kernel, until the next. `None` is
     /// for as long as the guard lives.
     pub lease: Option<Duration>,
+    /// Whether every listener must be there at the start. Others are guarded from the moment on at which they listen.
+    pub must_listen: bool,
 }
 
-/// A guarded listener. Dropping it detaches everything.
+/// A listener and its policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Listener {
+    /// Destination of the SYNs to decide on. `0.0.0.0` and `[::]` stand for every address of the host.
+    pub listen: SocketAddr,
+    /// What to do with them.
+    pub policy: Policy,
+    /// Count what would be done, and do nothing.
+    pub dry_run: bool,
+}
+
+/// Guarded listeners. Dropping it detaches everything.
 #[derive(Debug)]
 pub struct Guard {
-    listen: SocketAddr,
+    /// By index into the maps; a free one is `None`.
+    slots: Vec<Option<Listener>>,
     programs: Programs,
     attached: Vec<Attached>,
     warnings: Vec<String>,
@@ -68,41 +80,88 @@ pub struct Guard {
 }
 
 /// What the guard sees at one moment.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Sample {
-    /// The listener's queues now; `None` when nothing listens any more. Of a `SO_REUSEPORT` group, one member's.
-    pub load: Option<ListenerLoad>,
-    /// SYNs of the listener since the start, by what became of them.
-    pub stats: ListenerStats,
+    /// Of each listener.
+    pub listeners: Vec<ListenerSample>,
     /// Every frame since the start, and why those that were not decided on were passed.
     pub path: PathStats,
 }
 
+/// What the guard sees of one listener.
+#[derive(Debug, Clone, Copy)]
+pub struct ListenerSample {
+    /// Which, and its policy.
+    pub listener: Listener,
+    /// Its queues now; `None` when nothing listens there. Of a `SO_REUSEPORT` group, one member's.
+    pub load: Option<ListenerLoad>,
+    /// Its SYNs, ends of handshakes and FINs since it is guarded, by what became of them.
+    pub stats: ListenerStats,
+}
+
 impl Guard {
-    /// Finds the listener, loads and attaches; on an error nothing stays behind.
+    /// Finds the listeners, loads and attaches; on an error nothing stays behind.
     ///
     /// # Errors
     ///
-    /// One line each that says what to do: nothing listens there, no such interface, no privileges, no BTF in this kernel, a
-    /// driver without native XDP, an MTU too large for it.
+    /// One line each that says what to do: nothing listens there, two listeners overlap, no such interface, no privileges, no
+    /// BTF in this kernel, a driver without native XDP, an MTU too large for it.
     pub fn start(config: &Config) -> Result<Self> {
-        let listen = canonical(config.listen);
-        listener::require(listen)?;
+        let slots = assign(&[], &config.listeners)?;
+        let listens = || slots.iter().flatten().map(|listener| listener.listen);
+        if config.must_listen {
+            listens().try_for_each(listener::require)?;
+        }
         let interfaces = interface::choose(&config.interfaces)?;
         let programs = Programs::load()?;
-        if programs.ask(listen)?.is_none() {
-            return Err(listener::missing(listen));
+        if config.must_listen {
+            for listen in listens() {
+                ensure_some(programs.ask(listen)?, || listener::missing(listen))?;
+            }
         }
         programs.set_own_addresses(&interface::own_addresses()?)?;
-        programs.guard(listen, &config.policy, config.dry_run)?;
+        apply(&programs, &slots)?;
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
         let mut notes = others_first(&interfaces);
-        let attached =
-            attach::attach_all(&programs, &interfaces, config.attach, config.policy.has_later_stages())?;
+        let has_later_stages = slots.iter().flatten().any(|listener| listener.policy.has_later_stages());
+        let attached = attach::attach_all(&programs, &interfaces, config.attach, has_later_stages)?;
         notes.extend(warnings(&attached, &interfaces));
-        Ok(Self { listen, programs, attached, warnings: notes, lease: config.lease })
+        Ok(Self { slots, programs, attached, warnings: notes, lease: config.lease })
+    }
+
+    /// Guards these listeners from now on, and no others; the counters of those that stay go on. Call it in the namespace where
+    /// the guard was started. Interfaces and hooks stay as they are.
+    ///
+    /// # Errors
+    ///
+    /// Two listeners overlap, there are too many, or a policy has stages for which nothing is attached; then all stays as it was.
+    pub fn reload(&mut self, listeners: &[Listener]) -> Result<()> {
+        let slots = assign(&self.slots, listeners)?;
+        let wants_later_stages = slots.iter().flatten().find(|listener| listener.policy.has_later_stages());
+        if let Some(listener) = wants_later_stages
+            && !self.attached.iter().all(Attached::has_later_stages)
+        {
+            bail!(
+                "{} with {}: the guard was started for SYNs only, in XDP; restart it",
+                listener.listen,
+                listener.policy
+            );
+        }
+        for (index, (slot, before)) in (0..).zip(slots.iter().zip(&self.slots)) {
+            let is_new = |listener: Listener| before.is_none_or(|known| known.listen != listener.listen);
+            if slot.is_some_and(is_new) {
+                self.programs.clear(index)?;
+            }
+        }
+        if let Err(error) = apply(&self.programs, &slots) {
+            // What was there is what the kernel has had room for.
+            apply(&self.programs, &self.slots).context("restore the policies after a failed reload")?;
+            return Err(error);
+        }
+        self.slots = slots;
+        Ok(())
     }
 
     /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times
@@ -127,7 +186,7 @@ impl Guard {
         &self.warnings
     }
 
-    /// Reads the listener's queues and all counters, and sees to it that a wildcard stands for the addresses that the
+    /// Reads the listeners' queues and all counters, and sees to it that a wildcard stands for the addresses that the
     /// host has now. Call it in the namespace where the guard was started, every second or so.
     ///
     /// # Errors
@@ -137,16 +196,74 @@ impl Guard {
         let is_gone = |attached: &Attached| interface::is_gone(attached.interface());
         ensure!(
             !self.attached.iter().all(is_gone),
-            "guard {}: every guarded interface is gone; nothing is guarded any more",
-            self.listen
+            "every guarded interface is gone; nothing is guarded any more"
         );
         self.programs.set_own_addresses(&interface::own_addresses()?)?;
-        Ok(Sample {
-            load: self.programs.ask(self.listen)?,
-            stats: self.programs.stats()?,
-            path: self.programs.path()?,
-        })
+        // A dual-stack listener may have come since.
+        self.programs.set_listeners(&indexed(&self.slots))?;
+        let sample = |(listener, index): (Listener, u32)| -> Result<ListenerSample> {
+            let load = self.programs.ask(listener.listen)?;
+            Ok(ListenerSample { listener, load, stats: self.programs.stats(index)? })
+        };
+        let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some(((*slot)?, index)));
+        Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
     }
+}
+
+fn ensure_some<T>(value: Option<T>, error: impl FnOnce() -> Error) -> Result<()> {
+    value.map(|_| ()).ok_or_else(error)
+}
+
+/// Gives each listener an index; one that was there keeps its own.
+fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Option<Listener>>> {
+    let mut slots = vec![None; MAX_LISTENERS];
+    let mut new = Vec::new();
+    ensure!(!listeners.is_empty(), "no listener is named, so there is nothing to guard");
+    ensure!(
+        listeners.len() <= MAX_LISTENERS,
+        "{} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one",
+        listeners.len()
+    );
+    for (number, listener) in listeners.iter().enumerate() {
+        let listener = Listener { listen: canonical(listener.listen), ..*listener };
+        let mut others = listeners[..number].iter().map(|other| canonical(other.listen));
+        if let Some(other) =
+            others.find(|&other| may_serve(other, listener.listen) || may_serve(listener.listen, other))
+        {
+            bail!(
+                "listeners {other} and {} overlap, and a SYN has one policy; name each address once, or the wildcard alone",
+                listener.listen
+            );
+        }
+        let is_same = |slot: &Option<Listener>| slot.is_some_and(|known| known.listen == listener.listen);
+        match before.iter().position(is_same) {
+            Some(index) => slots[index] = Some(listener),
+            None => new.push(listener),
+        }
+    }
+    for listener in new {
+        // An index that nobody has now, if there is one: SYNs may still be led to those of listeners that go.
+        let is_free = |&index: &usize| slots[index].is_none();
+        let was_free = |&index: &usize| before.get(index).is_none_or(Option::is_none);
+        let free = (0..MAX_LISTENERS).filter(is_free);
+        let index = free.clone().find(was_free).or_else(|| free.clone().next());
+        slots[index.expect("there is room for as many as were named")] = Some(listener);
+    }
+    Ok(slots)
+}
+
+/// Puts slots into force: rules before the addresses that lead to them, so that no SYN meets a rule of another listener.
+fn apply(programs: &Programs, slots: &[Option<Listener>]) -> Result<()> {
+    for (slot, index) in slots.iter().zip(0..) {
+        if let Some(Listener { policy, dry_run, .. }) = slot {
+            programs.set_rule(index, policy, *dry_run)?;
+        }
+    }
+    programs.set_listeners(&indexed(slots))
+}
+
+fn indexed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
+    slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?.listen, index))).collect()
 }
 
 /// `[::ffff:10.0.0.1]:80` is 10.0.0.1:80 on the wire.
@@ -203,6 +320,35 @@ mod tests {
 
     fn serves(bound: &str, listen: &str) -> bool {
         may_serve(bound.parse().expect("address"), canonical(listen.parse().expect("address")))
+    }
+
+    fn named(listen: &str) -> Listener {
+        Listener { listen: listen.parse().expect("address"), policy: Policy::DEFAULT, dry_run: false }
+    }
+
+    #[test]
+    fn listener_that_stays_keeps_its_index() {
+        let [a, b, c, d] = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::]:4"].map(named);
+        let before = assign(&[], &[a, b, c]).expect("they differ");
+        let after = assign(&before, &[d, Listener { dry_run: true, ..c }]).expect("they differ");
+        assert_eq!(after[..4], [None, None, Some(Listener { dry_run: true, ..c }), Some(d)]);
+    }
+
+    #[test]
+    fn overlap_and_too_many_are_refused() {
+        let error = |listeners: &[&str]| {
+            let listeners: Vec<Listener> = listeners.iter().map(|listen| named(listen)).collect();
+            assign(&[], &listeners).expect_err("cannot be").to_string()
+        };
+        assert!(error(&[]).contains("nothing to guard"));
+        for pair in
+            [["10.0.0.1:80", "10.0.0.1:80"], ["0.0.0.0:80", "10.0.0.1:80"], ["10.0.0.1:80", "[::]:80"]]
+        {
+            assert!(error(&pair).contains("overlap"), "{pair:?}");
+        }
+        let many: Vec<String> = (1..=65).map(|port| format!("10.0.0.1:{port}")).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        assert!(error(&many).contains("65 listeners"));
     }
 
     #[test]

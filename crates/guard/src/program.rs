@@ -34,8 +34,10 @@ pub use skel::types::path_stats as PathStats;
 
 /// The kernel's own types; without them no program that reads kernel structs can load.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
-/// We guard one listener; it has the first row of each map.
+/// Of a map with one row; also a value that means nothing.
 const INDEX: u32 = 0;
+/// As in admit.bpf.c.
+pub const MAX_LISTENERS: usize = 64;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
 /// What loading and attaching take, with the numbers of include/uapi/linux/capability.h. CAP_PERFMON is for reading
@@ -57,6 +59,7 @@ pub struct Programs {
     rules: MapHandle,
     listener_stat: MapHandle,
     path_stat: MapHandle,
+    schedules: MapHandle,
     lease: MapHandle,
     query: MapHandle,
 }
@@ -90,6 +93,7 @@ impl Programs {
             rules: MapHandle::try_from(&maps.rules)?,
             listener_stat: MapHandle::try_from(&maps.listener_stat)?,
             path_stat: MapHandle::try_from(&maps.path_stat)?,
+            schedules: MapHandle::try_from(&maps.schedules)?,
             lease: MapHandle::try_from(&maps.lease)?,
             query: MapHandle::try_from(&maps.query)?,
         })
@@ -109,19 +113,41 @@ impl Programs {
         }
     }
 
-    /// Makes the programs decide on SYNs to `listen`.
-    pub fn guard(&self, listen: SocketAddr, policy: &Policy, dry_run: bool) -> Result<()> {
+    /// Sets what happens at the listener with this index.
+    pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool) -> Result<()> {
         let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run) };
-        self.rules
-            .update(&INDEX.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY)
-            .context("write the policy")?;
-        for address in self.destinations(listen)? {
-            let key = key(address);
-            self.listeners
-                .update(bytes_of(&key), &INDEX.to_ne_bytes(), MapFlags::ANY)
-                .context("write the listener's address")?;
+        self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
+    }
+
+    /// Makes the programs decide on SYNs to these addresses, by the rule of the index, and on no others.
+    pub fn set_listeners(&self, listeners: &[(SocketAddr, u32)]) -> Result<()> {
+        let mut kept = BTreeSet::new();
+        for &(listen, index) in listeners {
+            for address in self.destinations(listen)? {
+                let key = key(address);
+                self.listeners
+                    .update(bytes_of(&key), &index.to_ne_bytes(), MapFlags::ANY)
+                    .context("write the listener's address")?;
+                kept.insert(bytes_of(&key).to_vec());
+            }
+        }
+        let known: Vec<Vec<u8>> = self.listeners.keys().collect();
+        for gone in known.iter().filter(|&key| !kept.contains(key)) {
+            self.listeners.delete(gone).context("forget a listener's address")?;
         }
         Ok(())
+    }
+
+    /// Forgets what the listener with this index has counted.
+    pub fn clear(&self, index: u32) -> Result<()> {
+        let cpus = libbpf_rs::num_possible_cpus().context("count the CPUs")?;
+        let zero = vec![vec![0; size_of::<ListenerStats>()]; cpus];
+        self.listener_stat
+            .update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
+            .context("clear the listener's counters")?;
+        self.schedules
+            .update(&index.to_ne_bytes(), &[0; 8], MapFlags::ANY)
+            .context("clear the listener's token bucket")
     }
 
     /// Makes the decisions stand for so long from now.
@@ -192,14 +218,14 @@ impl Programs {
         Ok(from_bytes(&answer))
     }
 
-    /// Counters of the listener, over all CPUs.
-    pub fn stats(&self) -> Result<ListenerStats> {
-        sum_cpus(&self.listener_stat).context("read the listener's counters")
+    /// Counters of the listener with this index, over all CPUs.
+    pub fn stats(&self, index: u32) -> Result<ListenerStats> {
+        sum_cpus(&self.listener_stat, index).context("read the listener's counters")
     }
 
     /// Counters of all frames, over all CPUs.
     pub fn path(&self) -> Result<PathStats> {
-        sum_cpus(&self.path_stat).context("read the path counters")
+        sum_cpus(&self.path_stat, INDEX).context("read the path counters")
     }
 }
 
@@ -302,8 +328,8 @@ fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
 }
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
-fn sum_cpus<T: Plain>(map: &MapHandle) -> Result<T> {
-    let cpus = map.lookup_percpu(&INDEX.to_ne_bytes(), MapFlags::ANY)?.expect("an array map has every index");
+fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {
+    let cpus = map.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY)?.expect("an array map has every index");
     let mut sums = vec![0_u64; size_of::<T>() / 8];
     for cpu in &cpus {
         for (sum, word) in sums.iter_mut().zip(cpu.as_chunks::<8>().0) {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
 use common::*;
-use guard::{Attach, Config, Policy};
+use guard::{Attach, Config, Listener, Policy};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 
 fn client_is_refused(listen: &str, attach: Attach) {
@@ -128,12 +128,15 @@ fn root_client_on_the_host_itself_is_refused_through_loopback() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen("10.9.0.2:8080");
     let config = Config {
-        listen: "10.9.0.2:8080".parse().expect("address"),
-        policy: Policy::RST_SYN,
+        listeners: vec![Listener {
+            listen: "10.9.0.2:8080".parse().expect("address"),
+            policy: Policy::RST_SYN,
+            dry_run: false,
+        }],
         interfaces: Vec::new(),
         attach: Attach::Auto,
-        dry_run: false,
         lease: None,
+        must_listen: true,
     };
     let guarded = world.guard_with(&config).expect("start");
     let mut names: Vec<(&str, &str)> = guarded

@@ -8,7 +8,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use common::frame::{ACK, ECE_CWR, FIN, RST, SYN, Segment};
 use common::*;
-use guard::{Attach, PathStats, Policy, Sample};
+use guard::{Attach, PathStats, Policy};
 use rand::{Rng, RngExt, SeedableRng};
 
 const HOOKS: [Attach; 3] = [Attach::Tcx, Attach::Xdp, Attach::XdpGeneric];

@@ -197,7 +197,7 @@ pub enum ExperimentError {
         source: std::io::Error,
     },
     /// It is not TOML, or has an unknown key or a wrong type.
-    #[error("experiment {}: {}", path.display(), one_line(error))]
+    #[error("experiment {}: {}", path.display(), guard::one_line(error))]
     Parse {
         /// The file.
         path: PathBuf,
@@ -219,14 +219,6 @@ impl ExperimentError {
     pub fn is_usage(&self) -> bool {
         !matches!(self, Self::Read { .. })
     }
-}
-
-/// toml draws the line and a caret below it, on several lines; ours is one.
-fn one_line(error: &toml::de::Error) -> String {
-    let text = error.to_string();
-    let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
-    let message = error.message().replace('\n', ", ");
-    place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
 
 impl Experiment {

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
-use guard::{Attach, Config, Guard, Policy, Sample};
+use guard::{Attach, Config, Guard, Listener, ListenerLoad, ListenerStats, PathStats, Policy};
 use netns::{Namespace, VethEnd, VethPair};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt,
@@ -123,13 +123,13 @@ impl World {
 
     /// Starts a guard for `listen` on s0.
     pub fn guard(&self, listen: &str, policy: Policy, attach: Attach, dry_run: bool) -> Guarded<'_> {
+        let listener = Listener { listen: listen.parse().expect("address"), policy, dry_run };
         let config = Config {
-            listen: listen.parse().expect("address"),
-            policy,
+            listeners: vec![listener],
             interfaces: vec!["s0".to_owned()],
             attach,
-            dry_run,
             lease: None,
+            must_listen: true,
         };
         self.guard_with(&config).expect("start the guard")
     }
@@ -137,12 +137,13 @@ impl World {
     /// Starts a guard as configured.
     pub fn guard_with(&self, config: &Config) -> anyhow::Result<Guarded<'_>> {
         let guard = self.server.enter(|| Guard::start(config)).expect("enter")?;
-        let ip = match config.listen.ip() {
+        let listen = config.listeners[0].listen;
+        let ip = match listen.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => SERVER4.parse().expect("address"),
             IpAddr::V6(ip) if ip.is_unspecified() => SERVER6.parse().expect("address"),
             ip => ip,
         };
-        Ok(Guarded { world: self, connect_to: SocketAddr::new(ip, config.listen.port()).to_string(), guard })
+        Ok(Guarded { world: self, connect_to: SocketAddr::new(ip, listen.port()).to_string(), guard })
     }
 
     /// What `attach` needs at the client's end: XDP_TX on veth is for peers with an XDP program.
@@ -163,6 +164,14 @@ pub fn close(listener: TcpListener) {
     shutdown(listener.as_raw_fd(), Shutdown::Both).expect("shut down");
 }
 
+/// What a guard of one listener sees.
+#[derive(Debug, Clone, Copy)]
+pub struct Sample {
+    pub load: Option<ListenerLoad>,
+    pub stats: ListenerStats,
+    pub path: PathStats,
+}
+
 /// A running guard, and where a client reaches what it guards.
 pub struct Guarded<'a> {
     world: &'a World,
@@ -172,7 +181,9 @@ pub struct Guarded<'a> {
 
 impl Guarded<'_> {
     pub fn sample(&self) -> Sample {
-        self.world.server.enter(|| self.guard.sample()).expect("enter").expect("sample")
+        let sample = self.world.server.enter(|| self.guard.sample()).expect("enter").expect("sample");
+        let first = &sample.listeners[0];
+        Sample { load: first.load, stats: first.stats, path: sample.path }
     }
 
     /// Waits until `holds`; `what` is for the failure.

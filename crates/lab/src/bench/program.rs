@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bpf::{Hook, Link};
-use guard::{Attach, Config, Guard, Policy};
+use guard::{Attach, Config, Guard, Listener, Policy};
 use load::Mode;
 use netns::Namespace;
 use nix::net::if_::if_nametoindex;
@@ -74,7 +74,9 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let policy: Policy = "abort+rst-syn".parse()?;
     let guard = |listen| {
         let interfaces = vec!["lo".to_owned()];
-        Guard::start(&Config { listen, policy, interfaces, attach: Attach::Tcx, dry_run: false, lease: None })
+        let listeners = vec![Listener { listen, policy, dry_run: false }];
+        let attach = Attach::Tcx;
+        Guard::start(&Config { listeners, interfaces, attach, lease: None, must_listen: true })
     };
     let (at_healthy, at_full) = (guard(healthy_address)?, guard(full_address)?);
     let empty = Empty::load()?;
@@ -94,8 +96,8 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let data_segment = nanos(at_healthy.time(tcx, &data, RUNS)?) - empty.many(tcx)?;
     let (refuse_tcx, refuse_xdp) =
         (admit(tcx)? + refuse_more(tcx)?, admit(Hook::XdpNative)? + refuse_more(Hook::XdpNative)?);
-    let sample = at_full.sample()?;
-    ensure!(sample.stats.reset == sample.stats.seen, "the full listener admitted a SYN: {:?}", sample.stats);
+    let stats = at_full.sample()?.listeners[0].stats;
+    ensure!(stats.reset == stats.seen, "the full listener admitted a SYN: {stats:?}");
     Ok(Times {
         admit: admit(tcx)?,
         refuse_tcx,
@@ -114,7 +116,7 @@ fn armed_ns(guard: &Guard, full: SocketAddr, empty: &Empty) -> Result<f64> {
     guard.time(Hook::TcxIngress, &syn, 1)?; // it is armed from here on
     let armed = single(|| guard.time(Hook::TcxIngress, &ack, 1))?;
     let nothing = single(|| Ok(bpf::test_run(empty.tc.as_fd(), &ack, 1)?))?;
-    let stats = guard.sample()?.stats;
+    let stats = guard.sample()?.listeners[0].stats;
     ensure!(stats.acks_reset >= SINGLE_RUNS as u64, "the ACK stage did not look at every segment: {stats:?}");
     Ok(armed - nothing)
 }

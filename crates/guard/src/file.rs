@@ -1,0 +1,116 @@
+//! The guard's configuration file.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow};
+use serde::{Deserialize, Deserializer, de};
+
+use crate::{Attach, Config, Listener};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    interfaces: Vec<String>,
+    #[serde(default, deserialize_with = "attach")]
+    attach: Attach,
+    #[serde(rename = "listener")]
+    listeners: Vec<Entry>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    listen: SocketAddr,
+    #[serde(deserialize_with = "policy")]
+    policy: crate::Policy,
+    #[serde(default)]
+    dry_run: bool,
+}
+
+impl Config {
+    /// Reads a configuration file. Its listeners need not be there yet.
+    ///
+    /// # Errors
+    ///
+    /// One line that names the file, the place, and what is wrong with it.
+    pub fn read(path: &Path, lease: Option<Duration>) -> Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("read the configuration {}", path.display()))?;
+        let file: File = toml::from_str(&text)
+            .map_err(|error| anyhow!("configuration {}: {}", path.display(), one_line(&error)))?;
+        let listener =
+            |entry: Entry| Listener { listen: entry.listen, policy: entry.policy, dry_run: entry.dry_run };
+        let File { interfaces, attach, listeners } = file;
+        let listeners = listeners.into_iter().map(listener).collect();
+        Ok(Self { listeners, interfaces, attach, lease, must_listen: false })
+    }
+}
+
+/// What is wrong in a TOML file, and where: toml draws the line and a caret below it, on several lines; ours is one.
+pub fn one_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
+    let message = error.message().replace('\n', ", ");
+    place.map_or(message.clone(), |place| format!("{place}: {message}"))
+}
+
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<crate::Policy, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+fn attach<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attach, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let found = Attach::NAMED.into_iter().find(|(name, _)| *name == text);
+    let known = Attach::NAMED.map(|(name, _)| name).join(", ");
+    found.map(|(_, attach)| attach).ok_or_else(|| de::Error::custom(format!("{text:?} is none of {known}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn read(text: &str) -> Result<Config> {
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(text.as_bytes()).expect("write");
+        Config::read(file.path(), None)
+    }
+
+    #[test]
+    fn file_names_listeners_and_their_policies() {
+        let config = read(
+            "interfaces = [\"eth0\"]\nattach = \"tcx\"\n\
+             [[listener]]\nlisten = \"10.0.0.1:80\"\npolicy = \"abort+rst-syn\"\n\
+             [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n",
+        )
+        .expect("a good file");
+        assert_eq!((config.interfaces, config.attach), (vec!["eth0".to_owned()], Attach::Tcx));
+        let listeners: Vec<String> = config
+            .listeners
+            .iter()
+            .map(|Listener { listen, policy, dry_run }| format!("{listen} {policy} {dry_run}"))
+            .collect();
+        assert_eq!(listeners, ["10.0.0.1:80 abort+rst-syn false", "[::]:443 reserv true"]);
+        assert!(!config.must_listen);
+    }
+
+    #[test]
+    fn mistake_is_one_line_with_its_place() {
+        let listener = "[[listener]]\nlisten = \"10.0.0.1:80\"\n";
+        let cases = [
+            (format!("{listener}policy = \"abrot\"\n"), "line 3", "\"abrot\" is no mechanism"),
+            (format!("{listener}policy = \"abort\"\nbacklog = 5\n"), "line 4", "backlog"),
+            (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "none of auto, tcx"),
+            ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "invalid socket address"),
+            (String::new(), "", "missing field `listener`"),
+        ];
+        for (text, place, what) in cases {
+            let error = read(&text).expect_err(&text).to_string();
+            assert!(error.contains(place) && error.contains(what), "{error}");
+            assert_eq!(error.lines().count(), 1, "{error}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Many listeners, and what a reload does to them, on a real kernel.
+
+mod common;
+
+use common::frame::{Segment, is_reset_to};
+use common::tap::Tap;
+use common::*;
+use guard::{Attach, Config, Guard, Listener, Sample};
+
+const FIRST: &str = "10.9.0.2:8080";
+const SECOND: &str = "10.9.0.2:8081";
+
+fn listener(listen: &str, policy: &str) -> Listener {
+    let (listen, policy) = (listen.parse().expect("address"), policy.parse().expect("policy"));
+    Listener { listen, policy, dry_run: false }
+}
+
+fn start(world: &World, listeners: &[Listener]) -> Guard {
+    let config = Config {
+        listeners: listeners.to_vec(),
+        interfaces: vec!["s0".to_owned()],
+        attach: Attach::Auto,
+        lease: None,
+        must_listen: false,
+    };
+    world.server.enter(|| Guard::start(&config)).expect("enter").expect("start")
+}
+
+fn sample(world: &World, guard: &Guard) -> Sample {
+    world.server.enter(|| guard.sample()).expect("enter").expect("sample")
+}
+
+fn reload(world: &World, guard: &mut Guard, listeners: &[Listener]) -> anyhow::Result<()> {
+    world.server.enter(|| guard.reload(listeners)).expect("enter")
+}
+
+/// Fills the accept queue of a listener.
+fn fill(world: &World, listen: &str) -> Vec<std::net::TcpStream> {
+    (0..=BACKLOG).map(|_| world.connect(listen).expect("there is room")).collect()
+}
+
+/// Whether a SYN to the port gets a RST.
+fn is_reset(tap: &Tap, port: u16, source_port: u16) -> bool {
+    let syn =
+        Segment::syn("attempt", GHOST4, SERVER4, port).with("attempt", |syn| syn.source_port = source_port);
+    // Nothing listens there: its RST comes after any other.
+    let marker = syn.clone().with("marker", |marker| marker.destination_port = CLOSED_PORT);
+    tap.send(&syn.to_bytes());
+    tap.send(&marker.to_bytes());
+    let first = tap.receive("a RST", |frame| is_reset_to(frame, &syn) || is_reset_to(frame, &marker));
+    is_reset_to(&first, &syn)
+}
+
+#[test]
+fn root_each_listener_has_its_policy_and_its_counters() {
+    let Some(world) = World::create() else { return };
+    let _listeners = [world.listen(FIRST), world.listen(SECOND)];
+    let guard = start(&world, &[listener(FIRST, "rst-syn"), listener(SECOND, "early-syn-drop")]);
+    let _streams = [fill(&world, FIRST), fill(&world, SECOND)];
+    let tap = world.tap();
+    assert!(is_reset(&tap, 8080, 1001));
+    assert!(!is_reset(&tap, 8081, 1002));
+    let sample = sample(&world, &guard);
+    let counts = |index: usize| {
+        let stats = sample.listeners[index].stats;
+        (stats.seen, stats.reset, stats.dropped)
+    };
+    assert_eq!((counts(0), counts(1)), ((4, 1, 0), (4, 0, 1)));
+}
+
+#[test]
+fn root_reload_changes_policies_and_keeps_counters_and_what_stays() {
+    let Some(world) = World::create() else { return };
+    let _listeners = [world.listen(FIRST), world.listen(SECOND)];
+    let mut guard = start(&world, &[listener(FIRST, "default")]);
+    let _streams = [fill(&world, FIRST), fill(&world, SECOND)];
+    let tap = world.tap();
+    assert!(!is_reset(&tap, 8080, 1001));
+
+    reload(&world, &mut guard, &[listener(SECOND, "rst-syn"), listener(FIRST, "rst-syn")]).expect("reload");
+    assert!(is_reset(&tap, 8080, 1002) && is_reset(&tap, 8081, 1003));
+    let stats = sample(&world, &guard).listeners.iter().map(|of| of.stats.seen).collect::<Vec<_>>();
+    assert_eq!(stats, [5, 1], "the first counts on, the second from its first SYN");
+
+    let overlap = [listener(FIRST, "default"), listener("0.0.0.0:8080", "default")];
+    let error = reload(&world, &mut guard, &overlap).expect_err("one SYN, two policies").to_string();
+    assert!(error.contains("overlap"), "{error}");
+    assert!(is_reset(&tap, 8080, 1004), "all stays as it was");
+
+    reload(&world, &mut guard, &[listener(SECOND, "rst-syn")]).expect("reload");
+    let before = sample(&world, &guard).path.not_guarded;
+    assert!(!is_reset(&tap, 8080, 1005));
+    assert!(sample(&world, &guard).path.not_guarded > before);
+    // Guarded again, it counts from zero.
+    reload(&world, &mut guard, &[listener(SECOND, "rst-syn"), listener(FIRST, "rst-syn")]).expect("reload");
+    let again = sample(&world, &guard);
+    let first = again.listeners.iter().find(|of| of.listener.listen.port() == 8080).expect("named");
+    assert_eq!(first.stats.seen, 0);
+}
+
+#[test]
+fn root_listener_that_comes_later_is_guarded_from_then_on() {
+    let Some(world) = World::create() else { return };
+    let guard = start(&world, &[listener(FIRST, "rst-syn")]);
+    assert!(sample(&world, &guard).listeners[0].load.is_none());
+    for source_port in [1001, 1002] {
+        let server = world.listen(FIRST);
+        let _streams = fill(&world, FIRST);
+        assert!(is_reset(&world.tap(), 8080, source_port));
+        close(server);
+    }
+    assert_eq!(sample(&world, &guard).listeners[0].stats.reset, 2, "and after a restart");
+}
+
+#[test]
+fn root_reloads_under_way_cost_no_client_its_connection() {
+    let Some(world) = World::create() else { return };
+    let server = world.listen(FIRST);
+    let mut guard = start(&world, &[listener(FIRST, "default")]);
+    let policies = ["default", "rst-syn", "reserv:100", "abort+rst-syn", "early-syn-drop", "reserv+rst-syn"];
+    for round in 0..1000 {
+        reload(&world, &mut guard, &[listener(FIRST, policies[round % policies.len()])]).expect("reload");
+        if round % 10 == 0 {
+            let _client = world.connect(FIRST).expect("the queue is empty");
+            server.accept().expect("it is there");
+        }
+    }
+    let stats = sample(&world, &guard).listeners[0].stats;
+    assert_eq!((stats.seen, stats.admitted), (100, 100));
+}
