@@ -14,7 +14,7 @@
 #include "listener.bpf.h"
 
 enum {
-	MAX_LISTENERS = 64,		/* room for as many; the agent guards one so far */
+	MAX_LISTENERS = 64,		/* also in crates/guard */
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
@@ -271,7 +271,7 @@ static __always_inline bool is_leased(void)
 	return !until || !*until || bpf_ktime_get_ns() < *until;
 }
 
-/* Finds the guarded listener, the exact address before the wildcard; sets `index` when there is one. */
+/* Finds the guarded listener, the exact address before the wildcard; `index` is meant when there is one. */
 static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
 	struct listener_key key = { .port = segment->destination_port };
@@ -290,13 +290,13 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	}
 	if (!found)
 		return PLACE_NOT_GUARDED;
+	*index = *found;
 	if (is_martian(segment, ifindex_of(ctx, hook)))
 		return PLACE_MARTIAN;
 	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment)))
 		return PLACE_OTHER_HOST;
 	if (!is_leased())
 		return PLACE_UNLEASED;
-	*index = *found;
 	return PLACE_GUARDED;
 }
 
@@ -548,13 +548,16 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  const struct listener *listener)
 {
-	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
+	struct listener_rule *found = bpf_map_lookup_elem(&rules, &index);
 	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
+	struct listener_rule copy, *rule = &copy;
 	struct attempt attempt = {};
 	enum verdict verdict;
 
-	if (!rule || !stats)
+	if (!found || !stats)
 		return ACTION_PASS;
+	/* The agent may change it under us. */
+	copy = *found;
 	if (rule->policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
 		arm(bpf_ktime_get_ns());
 	if (rule->policy.full == FULL_CLASS)

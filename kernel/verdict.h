@@ -41,7 +41,7 @@ enum on_fin {
 /* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
 	__u32 full;			/* enum full */
-	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is exact */
+	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is one each */
 	__u32 rate_per_s;		/* FULL_RATE: attempts/s, above 0 */
 	__u32 burst;			/* FULL_RATE: attempts that may come at once, above 0 */
 	__u32 refused_permille;		/* FULL_CLASS: share of all attempts */
@@ -87,7 +87,8 @@ static inline __u64 accept_places_claimed(const struct listener_load *load)
 }
 
 /*
- * reserv: a place is promised with every SYN/ACK, and given back when the handshake ends in the accept queue and
+ * reserv: a place is promised with every SYN/ACK (of SYNs that are received in one batch, all see the queues before the
+ * first), and given back when the handshake ends in the accept queue and
  * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue would run empty while
  * their ACKs are under way; then it can overflow.
  */
@@ -118,16 +119,27 @@ static inline __u64 token_interval_ns(const struct listener_policy *policy)
 	return 1000000000ull / policy->rate_per_s;
 }
 
+/* An empty bucket is the worst there is: what a policy with another rate has left behind cannot be worse. */
+static inline __u64 clamped_schedule(const struct listener_policy *policy, const struct attempt *attempt)
+{
+	__u64 empty = attempt->now_ns + token_interval_ns(policy) * policy->burst;
+
+	return attempt->schedule_ns < empty ? attempt->schedule_ns : empty;
+}
+
 static inline int has_token(const struct listener_policy *policy, const struct attempt *attempt)
 {
-	return attempt->schedule_ns + token_interval_ns(policy) <=
+	return clamped_schedule(policy, attempt) + token_interval_ns(policy) <=
 	       attempt->now_ns + token_interval_ns(policy) * policy->burst;
 }
 
 /* The listener's schedule after this attempt was admitted. */
 static inline __u64 next_schedule(const struct listener_policy *policy, const struct attempt *attempt)
 {
-	__u64 from = attempt->schedule_ns > attempt->now_ns ? attempt->schedule_ns : attempt->now_ns;
+	__u64 from = clamped_schedule(policy, attempt);
+
+	if (from < attempt->now_ns)
+		from = attempt->now_ns;
 
 	return from + token_interval_ns(policy);
 }
@@ -156,8 +168,9 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
 /*
  * SYN stage: may this attempt start?
  *
- * The SYN queue alone never refuses. Handshakes in flight fill it at every burst, and the kernel has an answer for that
- * which loses nobody, the SYN cookie; a reset there would refuse far too much.
+ * The SYN queue alone never refuses, but under reserv, where a handshake in progress holds a place. Handshakes in flight
+ * fill it at every burst, and the kernel has an answer for that which loses nobody, the SYN cookie; a reset there would
+ * refuse far too much.
  */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
 				     const struct attempt *attempt)

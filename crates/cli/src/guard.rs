@@ -41,14 +41,16 @@ pub struct Args {
     /// promises 150 for 100 places). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
     /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
     /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
-    /// (rst-fin:always: even then); only for servers whose clients never half-close.
+    /// (rst-fin:always: even then); only for servers whose clients never half-close. Not against an attack: half-open handshakes
+    /// of forged senders hold the places of reserv.
     #[arg(long, value_name = "POLICY", value_parser = Policy::from_str, required_unless_present = "config")]
     policy: Option<Policy>,
 
     /// Take listeners, policies, interfaces and hook from a TOML file; SIGHUP reads it again
     ///
     /// `[[listener]]` with listen, policy and, if wanted, dry_run, for each; before them, if wanted, interfaces and attach.
-    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing.
+    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing. Interfaces and hook
+    /// stay as they were at the start.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run"])]
     config: Option<PathBuf>,
 
@@ -112,18 +114,26 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
-    let mut out = Out { json: args.json, lines: 0 };
+    let mut out = Out { json: args.json, lines: 0, columns: Vec::new() };
     let mut last = guard.sample()?;
     out.attached(guard, &last)?;
     let mut last_at = start.elapsed();
     let mut due = start + INTERVAL;
-    while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)?
-        && end.is_none_or(|end| due <= end)
-    {
+    while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
             reload(guard, args);
+            continue;
+        }
+        if end.is_some_and(|end| end < due) {
+            break;
         }
         let sample = guard.sample()?;
+        let unleased = sample.path.unleased - last.path.unleased;
+        if unleased > 0 {
+            eprintln!(
+                "tidegate: warning: {unleased} SYNs were left to the kernel, because this process did not run for a second"
+            );
+        }
         let now = start.elapsed();
         out.sample(now, &sample, &last, now - last_at)?;
         (last, last_at) = (sample, now);
@@ -142,7 +152,10 @@ fn reload(guard: &mut Guard, args: &Args) {
     };
     let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config.listeners));
     match result {
-        Ok(()) => eprintln!("tidegate: read {} again", file.display()),
+        Ok(()) => eprintln!(
+            "tidegate: read {} again; interfaces and hook stay as they were at the start",
+            file.display()
+        ),
         Err(error) => eprintln!("tidegate: {error:#}; the old policies stay"),
     }
 }
@@ -170,6 +183,8 @@ type Refusal = (&'static str, fn(&ListenerStats) -> u64);
 struct Out {
     json: bool,
     lines: u64,
+    /// Words of the last header.
+    columns: Vec<&'static str>,
 }
 
 impl Out {
@@ -217,9 +232,11 @@ impl Out {
 
     fn header(&mut self, columns: &[Refusal]) -> Result<()> {
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
-        let is_first = self.lines == 0;
+        let words: Vec<&str> = columns.iter().map(|(word, _)| *word).collect();
+        let is_changed = self.columns != words;
+        self.columns = words;
         self.lines += 1;
-        if !is_first && !is_due {
+        if !is_changed && !is_due {
             return Ok(());
         }
         let columns: Vec<String> =

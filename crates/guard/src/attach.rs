@@ -95,8 +95,11 @@ fn attach_one(
                     .then(|| Link::attach(programs.for_later_stages(), interface.index, Hook::TcxIngress))
                     .transpose()
                     .map_err(|error| {
-                        explain(interface, &error).context(
-                            "abort and rst-fin act on segments after the SYN, at tcx; the other mechanisms need none",
+                        anyhow!(
+                            "attach tcx to {}: {}; abort and rst-fin act there, on segments after the SYN, and need Linux 6.6 or \
+                             newer: leave them out, as in rst-syn",
+                            interface.name,
+                            error.error
                         )
                     })?;
                 return Ok(Attached { interface: interface.name.clone(), link, later_stages });

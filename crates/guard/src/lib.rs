@@ -120,7 +120,7 @@ impl Guard {
             }
         }
         programs.set_own_addresses(&interface::own_addresses()?)?;
-        apply(&programs, &slots)?;
+        apply(&programs, &[], &slots)?;
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
@@ -149,15 +149,10 @@ impl Guard {
                 listener.policy
             );
         }
-        for (index, (slot, before)) in (0..).zip(slots.iter().zip(&self.slots)) {
-            let is_new = |listener: Listener| before.is_none_or(|known| known.listen != listener.listen);
-            if slot.is_some_and(is_new) {
-                self.programs.clear(index)?;
-            }
-        }
-        if let Err(error) = apply(&self.programs, &slots) {
+        if let Err(error) = apply(&self.programs, &self.slots, &slots) {
             // What was there is what the kernel has had room for.
-            apply(&self.programs, &self.slots).context("restore the policies after a failed reload")?;
+            apply(&self.programs, &slots, &self.slots)
+                .context("restore the policies after a failed reload")?;
             return Err(error);
         }
         self.slots = slots;
@@ -200,7 +195,7 @@ impl Guard {
         );
         self.programs.set_own_addresses(&interface::own_addresses()?)?;
         // A dual-stack listener may have come since.
-        self.programs.set_listeners(&indexed(&self.slots))?;
+        self.programs.add_keys(&self.programs.keys(&indexed(&self.slots))?)?;
         let sample = |(listener, index): (Listener, u32)| -> Result<ListenerSample> {
             let load = self.programs.ask(listener.listen)?;
             Ok(ListenerSample { listener, load, stats: self.programs.stats(index)? })
@@ -212,6 +207,11 @@ impl Guard {
 
 fn ensure_some<T>(value: Option<T>, error: impl FnOnce() -> Error) -> Result<()> {
     value.map(|_| ()).ok_or_else(error)
+}
+
+/// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets of a server are.
+fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
+    one.is_ipv4() == other.is_ipv4() && (may_serve(one, other) || may_serve(other, one))
 }
 
 /// Gives each listener an index; one that was there keeps its own.
@@ -226,10 +226,13 @@ fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Opt
     );
     for (number, listener) in listeners.iter().enumerate() {
         let listener = Listener { listen: canonical(listener.listen), ..*listener };
+        ensure!(
+            listener.listen.port() != 0,
+            "listener {}: port 0 is no port that can be guarded",
+            listener.listen
+        );
         let mut others = listeners[..number].iter().map(|other| canonical(other.listen));
-        if let Some(other) =
-            others.find(|&other| may_serve(other, listener.listen) || may_serve(listener.listen, other))
-        {
+        if let Some(other) = others.find(|&other| overlap(other, listener.listen)) {
             bail!(
                 "listeners {other} and {} overlap, and a SYN has one policy; name each address once, or the wildcard alone",
                 listener.listen
@@ -252,14 +255,22 @@ fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Opt
     Ok(slots)
 }
 
-/// Puts slots into force: rules before the addresses that lead to them, so that no SYN meets a rule of another listener.
-fn apply(programs: &Programs, slots: &[Option<Listener>]) -> Result<()> {
-    for (slot, index) in slots.iter().zip(0..) {
-        if let Some(Listener { policy, dry_run, .. }) = slot {
-            programs.set_rule(index, policy, *dry_run)?;
+/// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
+/// its own listener's rule or the kernel.
+fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Listener>]) -> Result<()> {
+    let keys = programs.keys(&indexed(slots))?;
+    programs.forget_other_keys(&keys)?;
+    for (index, slot) in (0..).zip(slots) {
+        let Some(Listener { listen, policy, dry_run }) = slot else {
+            continue;
+        };
+        let known = before.get(index as usize).and_then(Option::as_ref);
+        if known.is_none_or(|known| known.listen != *listen) {
+            programs.clear(index)?;
         }
+        programs.set_rule(index, policy, *dry_run)?;
     }
-    programs.set_listeners(&indexed(slots))
+    programs.add_keys(&keys)
 }
 
 fn indexed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
@@ -341,11 +352,11 @@ mod tests {
             assign(&[], &listeners).expect_err("cannot be").to_string()
         };
         assert!(error(&[]).contains("nothing to guard"));
-        for pair in
-            [["10.0.0.1:80", "10.0.0.1:80"], ["0.0.0.0:80", "10.0.0.1:80"], ["10.0.0.1:80", "[::]:80"]]
-        {
+        for pair in [["10.0.0.1:80", "10.0.0.1:80"], ["0.0.0.0:80", "10.0.0.1:80"], ["[::1]:80", "[::]:80"]] {
             assert!(error(&pair).contains("overlap"), "{pair:?}");
         }
+        assert!(error(&["10.0.0.1:0"]).contains("port 0"));
+        assert!(assign(&[], &[named("0.0.0.0:80"), named("[::]:80")]).is_ok(), "a server's two sockets");
         let many: Vec<String> = (1..=65).map(|port| format!("10.0.0.1:{port}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(error(&many).contains("65 listeners"));

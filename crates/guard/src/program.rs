@@ -1,6 +1,6 @@
 //! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,6 +45,9 @@ const FOUND_LISTENER: u32 = 0;
 const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
 /// Stands for CAP_PERFMON and CAP_BPF as well.
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// Keys of the map `listeners`, and the index that each leads to.
+pub type Keys = BTreeMap<Vec<u8>, [u8; 4]>;
 
 /// Loaded programs. The skeleton is closed at once; what stays are descriptors, so there is no lifetime to carry.
 #[derive(Debug)]
@@ -119,21 +122,39 @@ impl Programs {
         self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
     }
 
-    /// Makes the programs decide on SYNs to these addresses, by the rule of the index, and on no others.
-    pub fn set_listeners(&self, listeners: &[(SocketAddr, u32)]) -> Result<()> {
-        let mut kept = BTreeSet::new();
+    /// What leads to the rules of these listeners: keys of `listeners`, each with its index.
+    pub fn keys(&self, listeners: &[(SocketAddr, u32)]) -> Result<Keys> {
+        let mut keys = Keys::new();
+        for &(listen, index) in listeners {
+            keys.insert(bytes_of(&key(listen)).to_vec(), index.to_ne_bytes());
+        }
         for &(listen, index) in listeners {
             for address in self.destinations(listen)? {
-                let key = key(address);
-                self.listeners
-                    .update(bytes_of(&key), &index.to_ne_bytes(), MapFlags::ANY)
-                    .context("write the listener's address")?;
-                kept.insert(bytes_of(&key).to_vec());
+                // Where 0.0.0.0 is named, too, it is another listener.
+                keys.entry(bytes_of(&key(address)).to_vec()).or_insert(index.to_ne_bytes());
             }
         }
+        Ok(keys)
+    }
+
+    /// Forgets the keys that are not among `wanted`, or lead elsewhere there: their SYNs are the kernel's.
+    pub fn forget_other_keys(&self, wanted: &Keys) -> Result<()> {
         let known: Vec<Vec<u8>> = self.listeners.keys().collect();
-        for gone in known.iter().filter(|&key| !kept.contains(key)) {
-            self.listeners.delete(gone).context("forget a listener's address")?;
+        for key in known {
+            let value = self.listeners.lookup(&key, MapFlags::ANY).context("read a listener's index")?;
+            if wanted.get(&key).map(|index| &index[..]) != value.as_deref() {
+                self.listeners.delete(&key).context("forget a listener's address")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the keys of `wanted` that are not there yet.
+    pub fn add_keys(&self, wanted: &Keys) -> Result<()> {
+        for (key, index) in wanted {
+            if self.listeners.lookup(key, MapFlags::ANY).context("read a listener's index")?.is_none() {
+                self.listeners.update(key, index, MapFlags::ANY).context("write the listener's address")?;
+            }
         }
         Ok(())
     }

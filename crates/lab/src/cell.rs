@@ -61,6 +61,7 @@ pub fn measure(
     let Measured { crowd, difference, samples, guard, lost_replies } = measured;
     let mut marks = marks(&crowd, &difference, lost_replies);
     marks.extend(underestimated(&crowd, rate / load));
+    marks.extend(unguarded(guard.as_ref()));
     Ok(Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
@@ -149,6 +150,12 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
     ];
     counters.retain(|name, _| KEPT.contains(&name.as_str()));
     counters
+}
+
+/// A guard that did not run for a second leaves SYNs to the kernel.
+fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
+    let syns = guard?.get("passed.unleased").copied().filter(|&syns| syns > 0)?;
+    Some(format!("{syns} SYNs were left to the kernel, because the guard's process did not run for a second"))
 }
 
 /// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low.

@@ -26,7 +26,9 @@ pub fn start(policy: &str, testbed: &Testbed, program: &Path) -> Result<Running>
 pub fn finish(mut running: Running) -> Result<BTreeMap<String, u64>> {
     running.terminate();
     let last = running.wait_for("final", PATIENCE)?;
-    let groups = ["syns", "passed"].into_iter().filter_map(|group| Some((group, last[group].as_object()?)));
+    let groups = ["syns", "acks", "fins", "passed"]
+        .into_iter()
+        .filter_map(|group| Some((group, last[group].as_object()?)));
     let counts =
         groups.flat_map(|(group, counts)| counts.iter().map(move |(name, value)| (group, name, value)));
     Ok(counts.filter_map(|(group, name, value)| Some((format!("{group}.{name}"), value.as_u64()?))).collect())

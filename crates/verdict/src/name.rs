@@ -11,8 +11,8 @@ use crate::{Full, OnFin, Policy, Verdict};
 const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
 /// Shares that leave something of both.
 const REFUSED_PERCENT: RangeInclusive<u32> = 1..=99;
-/// Attempts/s; up to one a nanosecond is what the bucket can tell apart.
-const RATE_PER_S: RangeInclusive<u32> = 1..=100_000_000;
+/// Attempts/s; beyond, whole nanoseconds between two would round the rate by more than 1%.
+const RATE_PER_S: RangeInclusive<u32> = 1..=10_000_000;
 /// Of a bucket for which none was said: what the rate brings in a tenth of a second.
 const DEFAULT_BURSTS_PER_S: u32 = 10;
 

@@ -72,3 +72,19 @@ fn persistent_drop_refuses_its_share_and_never_changes_its_mind() {
     assert!((2950..=3050).contains(&refused), "{refused}");
     assert!(hashes.into_iter().all(|hash| verdict(hash, 0) == verdict(hash, u64::MAX)));
 }
+
+#[test]
+fn token_bucket_of_a_new_rate_is_empty_at_worst() {
+    let (slow, fast): (Policy, Policy) =
+        ("police:1/1000".parse().expect("policy"), "police:1000/50".parse().expect("policy"));
+    let load = verdict::ListenerLoad::default();
+    let mut attempt = Attempt { now: Nanos::from_secs(100), ..Attempt::default() };
+    for _ in 0..1000 {
+        attempt.schedule = slow.next_schedule(&attempt).expect("it has a bucket");
+    }
+    assert_eq!(slow.admit_syn(&load, &attempt), Verdict::Drop);
+    assert_eq!(fast.admit_syn(&load, &attempt), Verdict::Drop);
+    attempt.schedule = fast.next_schedule(&attempt).expect("it has a bucket");
+    attempt.now += Nanos::from_millis(2);
+    assert_eq!(fast.admit_syn(&load, &attempt), Verdict::Admit, "two tokens later");
+}

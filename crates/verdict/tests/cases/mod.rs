@@ -69,7 +69,7 @@ const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 32] = [
+pub const SYN_STAGE: [Case; 33] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -99,6 +99,7 @@ pub const SYN_STAGE: [Case; 32] = [
     policed("police: the third at once", 2_000_000, Verdict::Admit),
     policed("police: the fourth at once", 3_000_000, Verdict::Drop),
     policed("police: 1 ns before a token", 2_000_001, Verdict::Drop),
+    policed("police: what a slower rate left behind is an empty bucket", u64::MAX / 2, Verdict::Drop),
     hashed("persistent drop: lowest hash", 0, Verdict::Reset),
     hashed("persistent drop: last of a quarter", 0x3fff_ffff, Verdict::Reset),
     hashed("persistent drop: first of the rest", 0x4000_0000, Verdict::Admit),
