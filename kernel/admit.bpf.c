@@ -12,6 +12,9 @@
 #include "verdict.h"
 #include "segment.bpf.h"
 #include "listener.bpf.h"
+#include "hook.bpf.h"
+#include "martian.bpf.h"
+#include "answer.bpf.h"
 
 enum {
 	MAX_LISTENERS = 64,		/* also in crates/guard */
@@ -21,21 +24,6 @@ enum {
 	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
 	ARMED_STEP_NS = 1000000,
 	MAX_TOKEN_TRIES = 4,		/* then it is admitted without one: that many CPUs were faster */
-};
-
-enum {
-	LOOPBACK_IFINDEX = 1,		/* include/net/flow.h */
-	PACKET_HOST = 0,		/* include/uapi/linux/if_packet.h */
-	CHECKSUM_PARTIAL = 3,		/* include/linux/skbuff.h */
-	LABEL_REFLECT_RESET = 2,	/* FLOWLABEL_REFLECT_TCP_RESET, include/net/ipv6.h */
-	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
-};
-
-/* Where we run. Always a constant, so that each program keeps only its own branches. */
-enum hook {
-	HOOK_TC,
-	HOOK_XDP,
-	HOOK_XDP_GENERIC,
 };
 
 /* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
@@ -152,9 +140,6 @@ struct {
 	__type(value, struct listener_query);
 } query SEC(".maps");
 
-/* Random, set at load: makes our IPv6 flow labels as hard to predict as the kernel's. */
-const volatile __u32 label_seed = 0;
-
 /*
  * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long as it runs: one that is
  * stopped or hangs, and so can be asked nothing, leaves everything to the kernel.
@@ -174,30 +159,6 @@ __u64 armed_until_ns = 0;
 
 /* ---- The guarded listener that a segment is for. ---- */
 
-/* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
-static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
-{
-	const unsigned char *address = BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev, dev_addr);
-	__u8 mac[6] = {};
-
-	bpf_probe_read_kernel(mac, sizeof(mac), address);
-	return !__builtin_memcmp(mac, segment->mac, sizeof(mac));
-}
-
-static __always_inline bool is_for_host(void *ctx, enum hook hook, const struct segment *segment)
-{
-	if (hook == HOOK_TC)
-		return ((struct __sk_buff *)ctx)->pkt_type == PACKET_HOST;
-	return xdp_is_for_host(ctx, segment);
-}
-
-static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
-{
-	if (hook == HOOK_TC)
-		return ((struct __sk_buff *)ctx)->ifindex;
-	return ((struct xdp_md *)ctx)->ingress_ifindex;
-}
-
 /*
  * A wildcard listener is found for any destination, also for one that the host forwards or that nobody has, so we look
  * among the host's own addresses. Not bpf_fib_lookup(): it says "not forwarded" of every destination on a host that
@@ -206,52 +167,6 @@ static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
 static __always_inline bool is_local(const struct segment *segment)
 {
 	return bpf_map_lookup_elem(&own_addresses, &segment->destination);
-}
-
-static __always_inline bool is_mapped(const struct address *address)
-{
-	return !address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff);
-}
-
-/* `::`, which is a key of `listeners` and nobody's destination; 0.0.0.0 is in is_nobody(). */
-static __always_inline bool is_unspecified(const struct address *address)
-{
-	return !address->word[0] && !address->word[1] && !address->word[2] && !address->word[3];
-}
-
-/* 127.0.0.0/8 and ::1. */
-static __always_inline bool is_loopback(const struct segment *segment, const struct address *address)
-{
-	if (!segment->is_ipv6)
-		return bpf_ntohl(address->word[3]) >> 24 == 127;
-	return !address->word[0] && !address->word[1] && !address->word[2] && address->word[3] == bpf_htonl(1);
-}
-
-/* As ip_route_input_slow() and ip6_rcv_core(): no single host has such an address. */
-static __always_inline bool is_nobody(const struct segment *segment, const struct address *address)
-{
-	__u32 first = bpf_ntohl(address->word[0]) >> 24, ipv4 = bpf_ntohl(address->word[3]);
-
-	if (segment->is_ipv6)
-		return first == 0xff || is_mapped(address);
-	return ipv4 >> 24 == 0 || ipv4 >> 28 == 0xe || ipv4 == 0xffffffff;
-}
-
-/*
- * A SYN that the kernel would not answer whatever listens: an answer could go to many (a multicast sender), to
- * ourselves, or leave with an address that is not ours to use.
- */
-static __always_inline bool is_martian(const struct segment *segment, __u32 ifindex)
-{
-	const struct address *source = &segment->source, *destination = &segment->destination;
-
-	if (segment->mac[6] & 1 || is_nobody(segment, source) || is_nobody(segment, destination) ||
-	    is_unspecified(destination))
-		return true;
-	if (ifindex == LOOPBACK_IFINDEX)
-		return false;
-	return is_loopback(segment, source) || is_loopback(segment, destination) ||
-	       !__builtin_memcmp(source, destination, sizeof(*source));
 }
 
 /* What a segment's destination is to us. */
@@ -298,181 +213,6 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	if (!is_leased())
 		return PLACE_UNLEASED;
 	return PLACE_GUARDED;
-}
-
-/* ---- What the answer takes from the host. ---- */
-
-static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
-{
-	if (hook == HOOK_TC)
-		return BPF_CORE_READ((struct sk_buff *)ctx, dev);
-	return BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev);
-}
-
-/* As ip6_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
-static __always_inline __u8 reset_hop_limit(void *ctx, enum hook hook)
-{
-	struct net_device *device = device_of(ctx, hook);
-
-	if (!bpf_core_field_exists(device->ip6_ptr))
-		return 0;
-	return BPF_CORE_READ(device, ip6_ptr, cnf.hop_limit);
-}
-
-/* As ip4_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
-static __always_inline __u8 reset_ttl(struct net *net)
-{
-	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
-}
-
-/* The same for every SYN of a flow; multiply-and-shift over the words, which is enough for a label. */
-static __always_inline __u32 hash_flow(const struct segment *segment)
-{
-	__u32 hash = label_seed, i;
-
-	for (i = 0; i < 4; i++) {
-		hash = (hash ^ segment->source.word[i]) * 0x9e3779b1;
-		hash = (hash ^ (hash >> 15) ^ segment->destination.word[i]) * 0x85ebca77;
-		hash ^= hash >> 13;
-	}
-	hash = (hash ^ (__u32)segment->source_port << 16 ^ segment->destination_port) * 0xc2b2ae3d;
-	return hash ^ (hash >> 16);
-}
-
-/*
- * As tcp_v6_send_reset() and ip6_make_flowlabel(): the SYN's label if the host reflects, else a hash of the flow if
- * the host labels by itself. The hash is ours; the kernel's has a secret key.
- */
-static __always_inline __u32 reset_flow_label(struct net *net, const struct segment *segment)
-{
-	__u32 label, automatic;
-
-	if (!bpf_core_field_exists(net->ipv6))
-		return 0;
-	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_reflect) & LABEL_REFLECT_RESET && segment->flow_label)
-		return segment->flow_label;
-	automatic = BPF_CORE_READ(net, ipv6.sysctl.auto_flowlabels);
-	if (automatic != 1 && automatic != 3)
-		return 0;
-	label = hash_flow(segment) & FLOW_LABEL_MASK;
-	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_state_ranges))
-		label |= LABEL_STATELESS;
-	return label;
-}
-
-/*
- * Whether the device that sends the answer will add the checksum. A segment from a local or virtual sender comes
- * with only its pseudo header summed, and stays that way when we send it back. Native XDP starts a frame of its own.
- * Generic XDP sends the socket buffer but does not let us look at it; the sum itself gives it away (a
- * complete one is equal by chance once in 65,536: that answer is lost and the client tries again).
- */
-static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const struct segment *segment)
-{
-	struct sk_buff *skb = ctx;
-
-	if (hook == HOOK_TC)
-		return BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) == CHECKSUM_PARTIAL;
-	if (hook == HOOK_XDP_GENERIC)
-		return segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
-	return false;
-}
-
-static __always_inline __u32 reset_for(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
-				       struct reset *reset)
-{
-	struct reset_style style = {};
-
-	style.partial_checksum = checksum_is_partial(ctx, hook, segment);
-	if (segment->is_ipv6) {
-		style.ttl = reset_hop_limit(ctx, hook);
-		style.flow_label = reset_flow_label(net, segment);
-	} else {
-		style.ttl = reset_ttl(net);
-	}
-	return build_reset(segment, &style, reset);
-}
-
-/* ---- Sending it: the SYN's own buffer becomes the answer. ---- */
-
-enum sent {
-	SENT,
-	SENT_NOT,			/* the frame is as it came */
-	SENT_LOST,			/* the frame is half rewritten */
-};
-
-/*
- * Options are cut out in front of the IP header and not behind it, so that the TCP header stays where it is in the
- * buffer: a partial checksum is completed from there. Only helpers write: direct writes would make the
- * verifier add a prologue that copies every cloned buffer, and all of TCP over veth is cloned.
- */
-static __always_inline enum sent send_skb(struct __sk_buff *skb, const struct segment *segment,
-					  const struct reset *reset, __u32 length)
-{
-	__u32 excess = excess_bytes(segment);
-	__u8 mac[12];
-
-	if (excess && bpf_skb_adjust_room(skb, -(__s32)excess, BPF_ADJ_ROOM_MAC, 0))
-		return SENT_NOT;
-	swap_macs(segment, mac);
-	if (bpf_skb_change_tail(skb, segment->l3_offset + length, 0) ||
-	    bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
-		return SENT_LOST;
-	if (segment->is_ipv6) {
-		if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v6, sizeof(reset->v6), 0))
-			return SENT_LOST;
-	} else if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v4, sizeof(reset->v4), 0)) {
-		return SENT_LOST;
-	}
-	return SENT;
-}
-
-/* Moves the frame's start, with its addresses and tags, `excess` bytes towards the TCP header. */
-static __always_inline enum sent cut_xdp(struct xdp_md *xdp, __u32 l2_bytes, __u32 excess)
-{
-	__u8 l2[MAX_L2_BYTES];
-
-	if (l2_bytes < sizeof(struct ethernet_header) || l2_bytes > sizeof(l2))
-		return SENT_NOT;
-	if (bpf_xdp_load_bytes(xdp, 0, l2, l2_bytes) || bpf_xdp_adjust_head(xdp, excess))
-		return SENT_NOT;
-	return bpf_xdp_store_bytes(xdp, 0, l2, l2_bytes) ? SENT_LOST : SENT;
-}
-
-static __always_inline enum sent send_xdp(struct xdp_md *xdp, const struct segment *segment,
-					  const struct reset *reset, __u32 length)
-{
-	__u32 excess = excess_bytes(segment);
-	__u32 trailer = segment->frame_length - excess - segment->l3_offset - length;
-	__u8 mac[12];
-	enum sent cut;
-
-	if (excess) {
-		cut = cut_xdp(xdp, segment->l3_offset, excess);
-		if (cut != SENT)
-			return cut;
-	}
-	swap_macs(segment, mac);
-	if (bpf_xdp_adjust_tail(xdp, -(__s32)trailer) ||
-	    bpf_xdp_store_bytes(xdp, 0, mac, sizeof(mac)))
-		return SENT_LOST;
-	if (segment->is_ipv6) {
-		if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v6, sizeof(reset->v6)))
-			return SENT_LOST;
-	} else if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v4, sizeof(reset->v4))) {
-		return SENT_LOST;
-	}
-	return SENT;
-}
-
-static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment,
-					    struct net *net)
-{
-	struct reset reset = {};
-	__u32 length = reset_for(ctx, hook, segment, net, &reset);
-
-	if (hook == HOOK_TC)
-		return send_skb(ctx, segment, &reset, length);
-	return send_xdp(ctx, segment, &reset, length);
 }
 
 /* ---- The decision. ---- */
@@ -545,28 +285,40 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return VERDICT_ADMIT;
 }
 
+/*
+ * The rule of a listener, copied because the agent may change it under us, and its counters. False only if the index is none,
+ * which the verifier cannot rule out.
+ */
+static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, struct listener_stats **stats)
+{
+	struct listener_rule *found = bpf_map_lookup_elem(&rules, &index);
+
+	*stats = bpf_map_lookup_elem(&listener_stat, &index);
+	if (!found || !*stats)
+		return false;
+	*rule = *found;
+	return true;
+}
+
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  const struct listener *listener)
 {
-	struct listener_rule *found = bpf_map_lookup_elem(&rules, &index);
-	struct listener_stats *stats = bpf_map_lookup_elem(&listener_stat, &index);
-	struct listener_rule copy, *rule = &copy;
+	struct listener_stats *stats;
 	struct attempt attempt = {};
+	struct listener_rule rule;
 	enum verdict verdict;
 
-	if (!found || !stats)
+	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
-	/* The agent may change it under us. */
-	copy = *found;
-	if (rule->policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
+	if (rule.policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
 		arm(bpf_ktime_get_ns());
-	if (rule->policy.full == FULL_CLASS)
+	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
-	if (rule->policy.full == FULL_RATE)
-		verdict = admit_by_rate(&rule->policy, &listener->load, index, &attempt);
+	if (rule.policy.full == FULL_RATE)
+		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else
-		verdict = admit_syn(&rule->policy, &listener->load, &attempt);
-	switch (count(rule, &listener->load, verdict, stats)) {
+		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
+	switch (count(&rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
 		return answer(ctx, hook, segment, listener->net, stats);
 	case VERDICT_DROP:
@@ -691,6 +443,15 @@ static __always_inline bool is_armed(void)
 	return false;
 }
 
+/* The rule of the guarded listener that a segment is for, if it is for one. */
+static __always_inline bool find_rule(struct __sk_buff *skb, const struct segment *segment,
+				      struct listener_rule *rule, struct listener_stats **stats)
+{
+	__u32 index = 0;
+
+	return find_place(skb, HOOK_TC, segment, &index) == PLACE_GUARDED && read_rule(index, rule, stats);
+}
+
 /* Sets and clears flags, the checksum with them. False if the buffer cannot be written; then it is as it came. */
 static __always_inline bool change_flags(struct __sk_buff *skb, const struct segment *segment, __u8 set, __u8 clear)
 {
@@ -737,18 +498,13 @@ static __always_inline enum action on_ack(struct __sk_buff *skb, const struct se
 {
 	struct listener_load load = {};
 	struct listener_stats *stats;
-	struct listener_rule *rule;
-	__u32 index = 0;
+	struct listener_rule rule;
 
-	if (find_place(skb, HOOK_TC, segment, &index) != PLACE_GUARDED)
-		return ACTION_PASS;
-	rule = bpf_map_lookup_elem(&rules, &index);
-	stats = bpf_map_lookup_elem(&listener_stat, &index);
-	if (!rule || !stats || rule->policy.ack_when_full == VERDICT_ADMIT)
+	if (!find_rule(skb, segment, &rule, &stats) || rule.policy.ack_when_full == VERDICT_ADMIT)
 		return ACTION_PASS;
 	if (!find_handshake(skb, segment, &load))
 		return ACTION_PASS;
-	return finish(skb, segment, rule, &load, stats);
+	return finish(skb, segment, &rule, &load, stats);
 }
 
 /*
@@ -770,23 +526,18 @@ static __always_inline enum action reset_both(struct __sk_buff *skb, const struc
 static __always_inline enum action on_fin(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct listener_stats *stats;
-	struct listener_rule *rule;
+	struct listener_rule rule;
 	struct net *net = NULL;
 	struct fin fin = {};
-	__u32 index = 0;
 
-	if (find_place(skb, HOOK_TC, segment, &index) != PLACE_GUARDED)
-		return ACTION_PASS;
-	rule = bpf_map_lookup_elem(&rules, &index);
-	stats = bpf_map_lookup_elem(&listener_stat, &index);
-	if (!rule || !stats || rule->policy.on_fin == FIN_KEEP)
+	if (!find_rule(skb, segment, &rule, &stats) || rule.policy.on_fin == FIN_KEEP)
 		return ACTION_PASS;
 	if (!find_connection(skb, segment, &fin, &net))
 		return ACTION_PASS;
 	stats->fins++;
-	if (admit_fin(&rule->policy, &fin) != VERDICT_RESET)
+	if (admit_fin(&rule.policy, &fin) != VERDICT_RESET)
 		return ACTION_PASS;
-	if (rule->dry_run) {
+	if (rule.dry_run) {
 		stats->fins_reset++;
 		return ACTION_PASS;
 	}

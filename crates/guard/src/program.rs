@@ -80,7 +80,7 @@ impl Programs {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object).map_err(load_error)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.label_seed = random_u32()?;
+            rodata.flow_seed = random_u32()?;
         }
         let loaded = open.load().map_err(load_error)?;
         let progs = &loaded.progs;

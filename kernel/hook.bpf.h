@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * Where a program runs, and what it can say there about the frame that is not in the frame.
+ */
+#ifndef TIDEGATE_HOOK_BPF_H
+#define TIDEGATE_HOOK_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include "segment.bpf.h"
+
+enum {
+	PACKET_HOST = 0,		/* include/uapi/linux/if_packet.h */
+};
+
+/* Where we run. Always a constant, so that each program keeps only its own branches. */
+enum hook {
+	HOOK_TC,
+	HOOK_XDP,
+	HOOK_XDP_GENERIC,
+};
+
+static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
+{
+	if (hook == HOOK_TC)
+		return BPF_CORE_READ((struct sk_buff *)ctx, dev);
+	return BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev);
+}
+
+/* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
+static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
+{
+	const unsigned char *address = BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev, dev_addr);
+	__u8 mac[6] = {};
+
+	bpf_probe_read_kernel(mac, sizeof(mac), address);
+	return !__builtin_memcmp(mac, segment->mac, sizeof(mac));
+}
+
+static __always_inline bool is_for_host(void *ctx, enum hook hook, const struct segment *segment)
+{
+	if (hook == HOOK_TC)
+		return ((struct __sk_buff *)ctx)->pkt_type == PACKET_HOST;
+	return xdp_is_for_host(ctx, segment);
+}
+
+static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
+{
+	if (hook == HOOK_TC)
+		return ((struct __sk_buff *)ctx)->ifindex;
+	return ((struct xdp_md *)ctx)->ingress_ifindex;
+}
+
+#endif
