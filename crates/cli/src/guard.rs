@@ -95,7 +95,6 @@ fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
         return Config::read(file, Some(LEASE));
     }
-    let attach = Attach::NAMED.into_iter().find(|(name, _)| *name == args.attach);
     let listener = Listener {
         listen: args.listen.expect("clap wants it without --config"),
         policy: args.policy.expect("clap wants it without --config"),
@@ -104,7 +103,7 @@ fn config(args: &Args) -> Result<Config> {
     Ok(Config {
         listeners: vec![listener],
         interfaces: args.interfaces.clone(),
-        attach: attach.expect("clap checked the name").1,
+        attach: Attach::by_name(&args.attach).expect("clap checked the name"),
         lease: Some(LEASE),
         must_listen: true,
     })
@@ -223,9 +222,10 @@ impl Out {
             let before = last.listeners.iter().find(is_same).unwrap_or(&none);
             let is_alone = sample.listeners.len() == 1;
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
+            let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
             let columns = refusals(sample);
             self.header(&columns)?;
-            say(format_args!("{}{place}", row(now, before, span, &columns)))?;
+            say(format_args!("{}{place}{dry}", row(now, before, span, &columns)))?;
         }
         Ok(())
     }

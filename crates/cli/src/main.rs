@@ -50,8 +50,8 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tidegate: {error:#}");
-            let is_usage =
-                error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
+            let is_usage = error.is::<::guard::ConfigError>()
+                || error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }

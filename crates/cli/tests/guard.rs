@@ -270,6 +270,26 @@ fn unknown_policy_is_a_usage_error_that_lists_the_known() {
 }
 
 #[test]
+fn mistake_in_a_file_is_a_usage_error_that_names_it() {
+    let listener =
+        |listen: &str, policy: &str| format!("[[listener]]\nlisten = \"{listen}\"\npolicy = \"{policy}\"\n");
+    let cases = [
+        (listener("10.8.0.2:80", "abort+reserv"), "line 3"),
+        (listener("10.8.0.2:80", "abort") + &listener("0.0.0.0:80", "abort"), "overlap"),
+        (listener("10.8.0.2:0", "abort"), "port 0"),
+    ];
+    for (text, what) in cases {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), &text).expect("write");
+        let mut command = Command::new(TIDEGATE);
+        let output = command.args(["guard", "--config"]).arg(file.path()).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(what) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
 fn listen_without_a_port_is_a_usage_error_with_an_example() {
     let output = Command::new(TIDEGATE)
         .args(["guard", "--listen", "10.8.0.2", "--policy", "rst-syn"])

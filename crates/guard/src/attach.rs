@@ -27,6 +27,12 @@ impl Attach {
     pub const NAMED: [(&'static str, Self); 4] =
         [("auto", Self::Auto), ("tcx", Self::Tcx), ("xdp", Self::Xdp), ("xdp-generic", Self::XdpGeneric)];
 
+    /// The choice with that name.
+    pub fn by_name(name: &str) -> Option<Self> {
+        let found = Self::NAMED.into_iter().find(|(known, _)| *known == name);
+        found.map(|(_, attach)| attach)
+    }
+
     /// Hooks to try, best first.
     ///
     /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a loopback there is no native

@@ -4,10 +4,15 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Deserializer, de};
 
 use crate::{Attach, Config, Listener};
+
+/// A configuration asks for what cannot be: a mistake of whoever wrote it, not of the machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct ConfigError(pub(crate) String);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -39,8 +44,9 @@ impl Config {
     pub fn read(path: &Path, lease: Option<Duration>) -> Result<Self> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("read the configuration {}", path.display()))?;
-        let file: File = toml::from_str(&text)
-            .map_err(|error| anyhow!("configuration {}: {}", path.display(), one_line(&error)))?;
+        let file: File = toml::from_str(&text).map_err(|error| {
+            ConfigError(format!("configuration {}: {}", path.display(), one_line(&error)))
+        })?;
         let listener =
             |entry: Entry| Listener { listen: entry.listen, policy: entry.policy, dry_run: entry.dry_run };
         let File { interfaces, attach, listeners } = file;
@@ -63,9 +69,8 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<crate::Policy, D
 
 fn attach<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attach, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let found = Attach::NAMED.into_iter().find(|(name, _)| *name == text);
     let known = Attach::NAMED.map(|(name, _)| name).join(", ");
-    found.map(|(_, attach)| attach).ok_or_else(|| de::Error::custom(format!("{text:?} is none of {known}")))
+    Attach::by_name(&text).ok_or_else(|| de::Error::custom(format!("{text:?} is none of {known}")))
 }
 
 #[cfg(test)]

@@ -30,11 +30,11 @@ mod program;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Error, Result, bail, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
 
 pub use attach::{Attach, Attached};
-pub use file::one_line;
+pub use file::{ConfigError, one_line};
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
@@ -116,7 +116,9 @@ impl Guard {
         let programs = Programs::load()?;
         if config.must_listen {
             for listen in listens() {
-                ensure_some(programs.ask(listen)?, || listener::missing(listen))?;
+                if programs.ask(listen)?.is_none() {
+                    return Err(listener::missing(listen));
+                }
             }
         }
         programs.set_own_addresses(&interface::own_addresses()?)?;
@@ -205,39 +207,44 @@ impl Guard {
     }
 }
 
-fn ensure_some<T>(value: Option<T>, error: impl FnOnce() -> Error) -> Result<()> {
-    value.map(|_| ()).ok_or_else(error)
-}
-
 /// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets of a server are.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.is_ipv4() == other.is_ipv4() && (may_serve(one, other) || may_serve(other, one))
 }
 
+/// Whether these listeners can be guarded together.
+fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
+    let refuse = |what: String| Err(ConfigError(what));
+    if listeners.is_empty() {
+        return refuse("no listener is named, so there is nothing to guard".to_owned());
+    }
+    if listeners.len() > MAX_LISTENERS {
+        let count = listeners.len();
+        return refuse(format!(
+            "{count} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one"
+        ));
+    }
+    for (number, Listener { listen, .. }) in listeners.iter().enumerate() {
+        if listen.port() == 0 {
+            return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
+        }
+        let mut others = listeners[..number].iter().map(|other| other.listen);
+        if let Some(other) = others.find(|&other| overlap(canonical(other), canonical(*listen))) {
+            return refuse(format!(
+                "listeners {other} and {listen} overlap, and a SYN has one policy; name each address once, or the wildcard alone"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Gives each listener an index; one that was there keeps its own.
-fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Option<Listener>>> {
+fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Option<Listener>>, ConfigError> {
+    check(listeners)?;
     let mut slots = vec![None; MAX_LISTENERS];
     let mut new = Vec::new();
-    ensure!(!listeners.is_empty(), "no listener is named, so there is nothing to guard");
-    ensure!(
-        listeners.len() <= MAX_LISTENERS,
-        "{} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one",
-        listeners.len()
-    );
-    for (number, listener) in listeners.iter().enumerate() {
+    for listener in listeners {
         let listener = Listener { listen: canonical(listener.listen), ..*listener };
-        ensure!(
-            listener.listen.port() != 0,
-            "listener {}: port 0 is no port that can be guarded",
-            listener.listen
-        );
-        let mut others = listeners[..number].iter().map(|other| canonical(other.listen));
-        if let Some(other) = others.find(|&other| overlap(other, listener.listen)) {
-            bail!(
-                "listeners {other} and {} overlap, and a SYN has one policy; name each address once, or the wildcard alone",
-                listener.listen
-            );
-        }
         let is_same = |slot: &Option<Listener>| slot.is_some_and(|known| known.listen == listener.listen);
         match before.iter().position(is_same) {
             Some(index) => slots[index] = Some(listener),
