@@ -15,6 +15,8 @@
 #include "hook.bpf.h"
 #include "martian.bpf.h"
 #include "answer.bpf.h"
+#include "options.bpf.h"
+#include "syn_ack.bpf.h"
 
 enum {
 	MAX_LISTENERS = 64,		/* also in crates/guard */
@@ -23,7 +25,8 @@ enum {
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
 	ARMED_STEP_NS = 1000000,
-	MAX_TOKEN_TRIES = 4,		/* then it is admitted without one: that many CPUs were faster */
+	MAX_RESERVED_SOURCES = 1024,	/* networks, of all listeners together; also in crates/guard */
+	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
 };
 
 /* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
@@ -39,8 +42,21 @@ struct listener_rule {
 	__u32 dry_run;			/* not 0: count what would have been done, and pass */
 };
 
+/* Key of `reserved`: a network of sources of one listener. */
+struct reserved_key {
+	__u32 prefix_bits;		/* of what follows */
+	__u32 index;
+	struct address address;
+};
+
+/* Of RST in answer to SYNs, all listeners together. */
+struct refusal_budget {
+	struct rate rate;		/* per_s 0: no limit */
+	__u64 schedule_ns;		/* see next_schedule() */
+};
+
 /*
- * Of one listener. SYNs: seen = admitted + dropped + reset + unsent. Segments that would complete a handshake are looked at
+ * Of one listener. SYNs: seen = admitted + dropped + reset + cookies + unsent. Segments that would complete a handshake are looked at
  * only while the accept queue may overflow: acks_full = acks_dropped + acks_reset + what the policy leaves to the kernel.
  */
 struct listener_stats {
@@ -48,17 +64,20 @@ struct listener_stats {
 	__u64 admitted;
 	__u64 dropped;
 	__u64 reset;
-	__u64 unsent;			/* to be reset, but the kernel refused to reshape the frame: passed or lost */
+	__u64 cookies;			/* answered with SYN/ACK and a cookie */
+	__u64 unsent;			/* to be answered, but the kernel refused to reshape the frame: passed or lost */
+	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
-	__u64 acks_full;		/* would complete a handshake, and found the accept queue full */
+	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
 	__u64 acks_dropped;
 	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
+	__u64 cookies_back;		/* handshakes by cookies of ours that became connections */
 	__u64 fins;			/* of established connections, under rst-fin */
 	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 12 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 15 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {
@@ -110,6 +129,22 @@ struct {
 	__type(key, __u32);
 	__type(value, struct listener_rule);
 } rules SEC(".maps");
+
+/* Networks whose SYNs get the places that are reserved; the value means nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, MAX_RESERVED_SOURCES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct reserved_key);
+	__type(value, __u32);
+} reserved SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refusal_budget);
+} budget SEC(".maps");
 
 /* Token buckets; see next_schedule(). */
 struct {
@@ -223,20 +258,72 @@ enum action {
 	ACTION_SEND_BACK,
 };
 
-static __always_inline enum action answer(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+/* What became of an answer; what could not be written in full must not be passed on. */
+static __always_inline enum action count_answer(enum sent sent, __u64 *answered, struct listener_stats *stats)
+{
+	if (sent == SENT) {
+		++*answered;
+		return ACTION_SEND_BACK;
+	}
+	stats->unsent++;
+	return sent == SENT_NOT ? ACTION_PASS : ACTION_DROP;
+}
+
+/* Several CPUs may ask for the same token: the schedule moves once for each that gets one. */
+static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_ns, __u64 now)
+{
+	__u64 schedule;
+	int i;
+
+	for (i = 0; i < MAX_TOKEN_TRIES; i++) {
+		schedule = *(volatile __u64 *)schedule_ns;
+		if (!has_token(rate, now, schedule))
+			return false;
+		if (__sync_bool_compare_and_swap(schedule_ns, schedule, next_schedule(rate, now, schedule)))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool may_refuse(void)
+{
+	struct refusal_budget *left;
+	struct rate rate;
+	__u32 zero = 0;
+
+	left = bpf_map_lookup_elem(&budget, &zero);
+	if (!left)
+		return false;
+	rate = left->rate;
+	return !rate.per_s || take_token(&rate, &left->schedule_ns, bpf_ktime_get_ns());
+}
+
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
 					  struct listener_stats *stats)
 {
-	switch (send_reset(ctx, hook, segment, net)) {
-	case SENT:
-		stats->reset++;
-		return ACTION_SEND_BACK;
-	case SENT_NOT:
-		stats->unsent++;
-		return ACTION_PASS;
-	default:
-		stats->unsent++;
-		return ACTION_DROP;
-	}
+	if (may_refuse())
+		return count_answer(send_reset(ctx, hook, segment, net), &stats->reset, stats);
+	stats->over_budget++;
+	stats->dropped++;
+	return ACTION_DROP;
+}
+
+/* Has the ACK stage look at segments from now on for ARMED_NS. */
+static __always_inline void arm(__u64 now)
+{
+	__u64 until = now + ARMED_NS;
+
+	/* All CPUs share it: write only when it matters. */
+	if (armed_until_ns + ARMED_STEP_NS < until)
+		armed_until_ns = until;
+}
+
+/* The SYN queue may be what was full: the end of the handshake must be looked at all the same. */
+static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment,
+						      struct net *net, bool is_kernels, struct listener_stats *stats)
+{
+	arm(bpf_ktime_get_ns());
+	return count_answer(send_syn_ack(ctx, hook, segment, net, is_kernels), &stats->cookies, stats);
 }
 
 static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,
@@ -250,39 +337,40 @@ static __always_inline enum verdict count(const struct listener_rule *rule, cons
 	if (!rule->dry_run)
 		return verdict;
 	stats->reset += verdict == VERDICT_RESET;
+	stats->cookies += verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE;
 	return VERDICT_ADMIT;
 }
 
-/* Has the ACK stage look at segments from now on for ARMED_NS. */
-static __always_inline void arm(__u64 now)
-{
-	__u64 until = now + ARMED_NS;
-
-	/* All CPUs share it: write only when it matters. */
-	if (armed_until_ns + ARMED_STEP_NS < until)
-		armed_until_ns = until;
-}
-
-/* Several CPUs may ask for the same token: the schedule moves once for each that gets one. */
 static __always_inline enum verdict admit_by_rate(const struct listener_policy *policy,
 						  const struct listener_load *load, __u32 index,
 						  struct attempt *attempt)
 {
 	__u64 *schedule = bpf_map_lookup_elem(&schedules, &index);
 	enum verdict verdict;
-	int i;
 
-	if (!schedule || !policy->rate_per_s)
+	if (!schedule || !policy->rate.per_s)
 		return VERDICT_ADMIT;
 	attempt->now_ns = bpf_ktime_get_ns();
-	for (i = 0; i < MAX_TOKEN_TRIES; i++) {
-		attempt->schedule_ns = *(volatile __u64 *)schedule;
-		verdict = admit_syn(policy, load, attempt);
-		if (verdict != VERDICT_ADMIT ||
-		    __sync_bool_compare_and_swap(schedule, attempt->schedule_ns, next_schedule(policy, attempt)))
-			return verdict;
-	}
-	return VERDICT_ADMIT;
+	attempt->schedule_ns = *(volatile __u64 *)schedule;
+	verdict = admit_syn(policy, load, attempt);
+	/* Whoever was slower than other CPUs is admitted without a token. */
+	if (verdict == VERDICT_ADMIT && !attempt->is_reserved)
+		take_token(&policy->rate, schedule, attempt->now_ns);
+	return verdict;
+}
+
+static __always_inline bool is_reserved_source(const struct listener_policy *policy, __u32 index,
+					       const struct segment *segment)
+{
+	struct reserved_key key = { .prefix_bits = 32 + 128, .index = index, .address = segment->source };
+
+	return policy->reserved_slots && bpf_map_lookup_elem(&reserved, &key);
+}
+
+/* Whether anything is to be said about segments that end handshakes. */
+static __always_inline bool has_ack_stage(const struct listener_policy *policy)
+{
+	return policy->ack_when_full != VERDICT_ADMIT || policy->reserved_slots;
 }
 
 /*
@@ -310,8 +398,9 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
-	if (rule.policy.ack_when_full != VERDICT_ADMIT && accept_queue_may_overflow(&listener->load))
+	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
 		arm(bpf_ktime_get_ns());
+	attempt.is_reserved = is_reserved_source(&rule.policy, index, segment);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
 	if (rule.policy.full == FULL_RATE)
@@ -320,7 +409,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
 	switch (count(&rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
-		return answer(ctx, hook, segment, listener->net, stats);
+		return refuse(ctx, hook, segment, listener->net, stats);
+	case VERDICT_COOKIE:
+	case VERDICT_KERNEL_COOKIE:
+		return answer_with_cookie(ctx, hook, segment, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
@@ -443,13 +535,18 @@ static __always_inline bool is_armed(void)
 	return false;
 }
 
-/* The rule of the guarded listener that a segment is for, if it is for one. */
-static __always_inline bool find_rule(struct __sk_buff *skb, const struct segment *segment,
-				      struct listener_rule *rule, struct listener_stats **stats)
-{
-	__u32 index = 0;
+struct found_rule {
+	struct listener_rule rule;
+	struct listener_stats *stats;
+	__u32 index;
+};
 
-	return find_place(skb, HOOK_TC, segment, &index) == PLACE_GUARDED && read_rule(index, rule, stats);
+/* The rule of the guarded listener that a segment is for, if it is for one. */
+static __always_inline bool find_rule(struct __sk_buff *skb, const struct segment *segment, struct found_rule *found)
+{
+	found->index = 0;
+	return find_place(skb, HOOK_TC, segment, &found->index) == PLACE_GUARDED &&
+	       read_rule(found->index, &found->rule, &found->stats);
 }
 
 /* Sets and clears flags, the checksum with them. False if the buffer cannot be written; then it is as it came. */
@@ -477,34 +574,45 @@ static __always_inline bool mark_for_reset(struct __sk_buff *skb, const struct s
 	return change_flags(skb, segment, TCP_SYN, 0);
 }
 
-static __always_inline enum action finish(struct __sk_buff *skb, const struct segment *segment,
-					  const struct listener_rule *rule, const struct listener_load *load,
-					  struct listener_stats *stats)
+/* What becomes of the end of a handshake. */
+static __always_inline enum verdict finish(const struct listener_rule *rule, const struct listener_load *load,
+					   bool is_reserved, struct listener_stats *stats)
 {
-	enum verdict verdict = admit_ack(&rule->policy, load);
+	enum verdict verdict = admit_ack(&rule->policy, load, is_reserved);
 
-	if (!accept_queue_is_full(load))
-		return ACTION_PASS;
+	if (!accept_queue_is_full(load) && verdict == VERDICT_ADMIT)
+		return VERDICT_ADMIT;
 	stats->acks_full++;
 	arm(bpf_ktime_get_ns());
-	if (verdict == VERDICT_RESET && (rule->dry_run || mark_for_reset(skb, segment)))
-		stats->acks_reset++;
 	stats->acks_dropped += verdict == VERDICT_DROP;
-	return verdict == VERDICT_DROP && !rule->dry_run ? ACTION_DROP : ACTION_PASS;
+	stats->acks_reset += verdict == VERDICT_RESET;
+	return rule->dry_run ? VERDICT_ADMIT : verdict;
 }
 
-/* A segment without SYN: does it complete a handshake that has nowhere to go? */
+/* A segment without SYN: does it complete a handshake that has nowhere to go, or one by a cookie of ours? */
 static __always_inline enum action on_ack(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct listener_load load = {};
-	struct listener_stats *stats;
-	struct listener_rule rule;
+	enum handshake handshake;
+	struct found_rule found;
 
-	if (!find_rule(skb, segment, &rule, &stats) || rule.policy.ack_when_full == VERDICT_ADMIT)
+	if (!find_rule(skb, segment, &found) || !has_ack_stage(&found.rule.policy))
 		return ACTION_PASS;
-	if (!find_handshake(skb, segment, &load))
+	handshake = find_handshake(skb, segment, &load);
+	if (handshake == HANDSHAKE_NONE)
 		return ACTION_PASS;
-	return finish(skb, segment, &rule, &load, stats);
+	switch (finish(&found.rule, &load, is_reserved_source(&found.rule.policy, found.index, segment), found.stats)) {
+	case VERDICT_RESET:
+		mark_for_reset(skb, segment);
+		return ACTION_PASS;
+	case VERDICT_DROP:
+		return ACTION_DROP;
+	default:
+		break;
+	}
+	if (handshake == HANDSHAKE_COOKIE && found.rule.policy.syn_when_full == VERDICT_COOKIE && take_cookie(skb, segment))
+		found.stats->cookies_back++;
+	return ACTION_PASS;
 }
 
 /*
@@ -525,23 +633,22 @@ static __always_inline enum action reset_both(struct __sk_buff *skb, const struc
 /* A FIN: is its sender gone for good? */
 static __always_inline enum action on_fin(struct __sk_buff *skb, const struct segment *segment)
 {
-	struct listener_stats *stats;
-	struct listener_rule rule;
+	struct found_rule found;
 	struct net *net = NULL;
 	struct fin fin = {};
 
-	if (!find_rule(skb, segment, &rule, &stats) || rule.policy.on_fin == FIN_KEEP)
+	if (!find_rule(skb, segment, &found) || found.rule.policy.on_fin == FIN_KEEP)
 		return ACTION_PASS;
 	if (!find_connection(skb, segment, &fin, &net))
 		return ACTION_PASS;
-	stats->fins++;
-	if (admit_fin(&rule.policy, &fin) != VERDICT_RESET)
+	found.stats->fins++;
+	if (admit_fin(&found.rule.policy, &fin) != VERDICT_RESET)
 		return ACTION_PASS;
-	if (rule.dry_run) {
-		stats->fins_reset++;
+	if (found.rule.dry_run) {
+		found.stats->fins_reset++;
 		return ACTION_PASS;
 	}
-	return reset_both(skb, segment, net, stats);
+	return reset_both(skb, segment, net, found.stats);
 }
 
 static __always_inline enum action on_other(struct __sk_buff *skb, const struct segment *segment)
@@ -659,7 +766,8 @@ int run_case(struct verdict_case *input)
 {
 	struct verdict_case copy = *input;
 
-	return admit_syn(&copy.policy, &copy.load, &copy.attempt) | admit_ack(&copy.policy, &copy.load) << 8 |
+	return admit_syn(&copy.policy, &copy.load, &copy.attempt) |
+	       admit_ack(&copy.policy, &copy.load, copy.attempt.is_reserved) << 8 |
 	       admit_fin(&copy.policy, &copy.fin) << 16;
 }
 

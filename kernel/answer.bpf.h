@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A segment becomes the RST that this host would send for it, in its own buffer.
+ * A segment becomes the answer of this host to it, a RST or a SYN/ACK, in its own buffer.
  */
 #ifndef TIDEGATE_ANSWER_BPF_H
 #define TIDEGATE_ANSWER_BPF_H
@@ -38,7 +38,7 @@ static __always_inline __u32 hash_flow(const struct segment *segment)
 /* ---- What it takes from the host. ---- */
 
 /* As ip6_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
-static __always_inline __u8 reset_hop_limit(void *ctx, enum hook hook)
+static __always_inline __u8 answer_hop_limit(void *ctx, enum hook hook)
 {
 	struct net_device *device = device_of(ctx, hook);
 
@@ -48,23 +48,18 @@ static __always_inline __u8 reset_hop_limit(void *ctx, enum hook hook)
 }
 
 /* As ip4_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
-static __always_inline __u8 reset_ttl(struct net *net)
+static __always_inline __u8 answer_ttl(struct net *net)
 {
 	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
 }
 
-/*
- * As tcp_v6_send_reset() and ip6_make_flowlabel(): the SYN's label if the host reflects, else a hash of the flow if
- * the host labels by itself. The hash is ours; the kernel's has a secret key.
- */
-static __always_inline __u32 reset_flow_label(struct net *net, const struct segment *segment)
+/* As ip6_make_flowlabel(): a hash of the flow if the host labels by itself. The hash is ours; the kernel's has a secret key. */
+static __always_inline __u32 automatic_flow_label(struct net *net, const struct segment *segment)
 {
-	__u32 label, automatic;
+	__u32 automatic, label;
 
 	if (!bpf_core_field_exists(net->ipv6))
 		return 0;
-	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_reflect) & LABEL_REFLECT_RESET && segment->flow_label)
-		return segment->flow_label;
 	automatic = BPF_CORE_READ(net, ipv6.sysctl.auto_flowlabels);
 	if (automatic != 1 && automatic != 3)
 		return 0;
@@ -72,6 +67,15 @@ static __always_inline __u32 reset_flow_label(struct net *net, const struct segm
 	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_state_ranges))
 		label |= LABEL_STATELESS;
 	return label;
+}
+
+/* As tcp_v6_send_reset(): the SYN's label if the host reflects it. */
+static __always_inline __u32 reset_flow_label(struct net *net, const struct segment *segment)
+{
+	if (bpf_core_field_exists(net->ipv6) && segment->flow_label &&
+	    BPF_CORE_READ(net, ipv6.sysctl.flowlabel_reflect) & LABEL_REFLECT_RESET)
+		return segment->flow_label;
+	return automatic_flow_label(net, segment);
 }
 
 /*
@@ -91,22 +95,17 @@ static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const
 	return false;
 }
 
-static __always_inline __u32 reset_for(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
-				       struct reset *reset)
+static __always_inline struct answer_style answer_style(void *ctx, enum hook hook, const struct segment *segment,
+							struct net *net)
 {
-	struct reset_style style = {};
+	struct answer_style style = {};
 
 	style.partial_checksum = checksum_is_partial(ctx, hook, segment);
-	if (segment->is_ipv6) {
-		style.ttl = reset_hop_limit(ctx, hook);
-		style.flow_label = reset_flow_label(net, segment);
-	} else {
-		style.ttl = reset_ttl(net);
-	}
-	return build_reset(segment, &style, reset);
+	style.ttl = segment->is_ipv6 ? answer_hop_limit(ctx, hook) : answer_ttl(net);
+	return style;
 }
 
-/* ---- Sending it: the SYN's own buffer becomes the answer. ---- */
+/* ---- Sending it: the segment's own buffer becomes the answer. ---- */
 
 enum sent {
 	SENT,
@@ -114,30 +113,26 @@ enum sent {
 	SENT_LOST,			/* the frame is half rewritten */
 };
 
+static __always_inline __u32 answer_bytes(const struct segment *segment)
+{
+	struct answer *answer;
+
+	return segment->is_ipv6 ? sizeof(answer->v6) : sizeof(answer->v4);
+}
+
 /*
- * Options are cut out in front of the IP header and not behind it, so that the TCP header stays where it is in the
- * buffer: a partial checksum is completed from there. Only helpers write: direct writes would make the
- * verifier add a prologue that copies every cloned buffer, and all of TCP over veth is cloned.
+ * Makes the buffer the answer's: without IP options and extension headers, which are cut out in front of the IP header and
+ * not behind it, so that the TCP header stays where it is in the buffer: a partial checksum is completed from there. Only
+ * helpers write: direct writes would make the verifier add a prologue that copies every cloned buffer, and all of TCP over
+ * veth is cloned.
  */
-static __always_inline enum sent send_skb(struct __sk_buff *skb, const struct segment *segment,
-					  const struct reset *reset, __u32 length)
+static __always_inline enum sent reshape_skb(struct __sk_buff *skb, const struct segment *segment, __u32 length)
 {
 	__u32 excess = excess_bytes(segment);
-	__u8 mac[12];
 
 	if (excess && bpf_skb_adjust_room(skb, -(__s32)excess, BPF_ADJ_ROOM_MAC, 0))
 		return SENT_NOT;
-	swap_macs(segment, mac);
-	if (bpf_skb_change_tail(skb, segment->l3_offset + length, 0) ||
-	    bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0))
-		return SENT_LOST;
-	if (segment->is_ipv6) {
-		if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v6, sizeof(reset->v6), 0))
-			return SENT_LOST;
-	} else if (bpf_skb_store_bytes(skb, segment->l3_offset, &reset->v4, sizeof(reset->v4), 0)) {
-		return SENT_LOST;
-	}
-	return SENT;
+	return bpf_skb_change_tail(skb, segment->l3_offset + length, 0) ? SENT_LOST : SENT;
 }
 
 /* Moves the frame's start, with its addresses and tags, `excess` bytes towards the TCP header. */
@@ -152,12 +147,10 @@ static __always_inline enum sent cut_xdp(struct xdp_md *xdp, __u32 l2_bytes, __u
 	return bpf_xdp_store_bytes(xdp, 0, l2, l2_bytes) ? SENT_LOST : SENT;
 }
 
-static __always_inline enum sent send_xdp(struct xdp_md *xdp, const struct segment *segment,
-					  const struct reset *reset, __u32 length)
+static __always_inline enum sent reshape_xdp(struct xdp_md *xdp, const struct segment *segment, __u32 length)
 {
 	__u32 excess = excess_bytes(segment);
-	__u32 trailer = segment->frame_length - excess - segment->l3_offset - length;
-	__u8 mac[12];
+	__s32 growth = segment->l3_offset + length + excess - segment->frame_length;
 	enum sent cut;
 
 	if (excess) {
@@ -165,28 +158,76 @@ static __always_inline enum sent send_xdp(struct xdp_md *xdp, const struct segme
 		if (cut != SENT)
 			return cut;
 	}
-	swap_macs(segment, mac);
-	if (bpf_xdp_adjust_tail(xdp, -(__s32)trailer) ||
-	    bpf_xdp_store_bytes(xdp, 0, mac, sizeof(mac)))
-		return SENT_LOST;
-	if (segment->is_ipv6) {
-		if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v6, sizeof(reset->v6)))
-			return SENT_LOST;
-	} else if (bpf_xdp_store_bytes(xdp, segment->l3_offset, (void *)&reset->v4, sizeof(reset->v4))) {
-		return SENT_LOST;
-	}
-	return SENT;
+	return bpf_xdp_adjust_tail(xdp, growth) ? SENT_LOST : SENT;
 }
 
-static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment,
-					    struct net *net)
+static __always_inline bool store(void *ctx, enum hook hook, __u32 offset, const void *bytes, __u32 size)
 {
-	struct reset reset = {};
-	__u32 length = reset_for(ctx, hook, segment, net, &reset);
-
 	if (hook == HOOK_TC)
-		return send_skb(ctx, segment, &reset, length);
-	return send_xdp(ctx, segment, &reset, length);
+		return !bpf_skb_store_bytes(ctx, offset, bytes, size, 0);
+	return !bpf_xdp_store_bytes(ctx, offset, (void *)bytes, size);
+}
+
+/* The answer with `options_bytes` after it, which the caller stores. */
+static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
+					   const struct answer *answer, __u32 options_bytes)
+{
+	__u32 length = answer_bytes(segment) + options_bytes;
+	enum sent reshaped;
+	__u8 mac[12];
+
+	reshaped = hook == HOOK_TC ? reshape_skb(ctx, segment, length) : reshape_xdp(ctx, segment, length);
+	if (reshaped != SENT)
+		return reshaped;
+	swap_macs(segment, mac);
+	if (!store(ctx, hook, 0, mac, sizeof(mac)))
+		return SENT_LOST;
+	/* Two calls, because a size is a constant. */
+	if (segment->is_ipv6)
+		return store(ctx, hook, segment->l3_offset, &answer->v6, sizeof(answer->v6)) ? SENT : SENT_LOST;
+	return store(ctx, hook, segment->l3_offset, &answer->v4, sizeof(answer->v4)) ? SENT : SENT_LOST;
+}
+
+static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook, const struct segment *segment,
+						      struct net *net)
+{
+	struct answer_style style = answer_style(ctx, hook, segment, net);
+	struct answer answer = {};
+
+	if (segment->is_ipv6)
+		style.flow_label = reset_flow_label(net, segment);
+	build_reset(segment, &style, &answer);
+	return send_back(ctx, hook, segment, &answer, 0);
+}
+
+/* Each is a function of its own, whose stack frame others do not carry: a program and all that it calls have 512 bytes. */
+
+static __noinline int send_reset_tc(struct __sk_buff *skb, const struct segment *segment, struct net *net)
+{
+	return build_and_send_reset(skb, HOOK_TC, segment, net);
+}
+
+static __noinline int send_reset_xdp(struct xdp_md *xdp, const struct segment *segment, struct net *net)
+{
+	return build_and_send_reset(xdp, HOOK_XDP, segment, net);
+}
+
+static __noinline int send_reset_xdp_generic(struct xdp_md *xdp, const struct segment *segment, struct net *net)
+{
+	return build_and_send_reset(xdp, HOOK_XDP_GENERIC, segment, net);
+}
+
+/* `net` is the listener's. */
+static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment, struct net *net)
+{
+	switch (hook) {
+	case HOOK_TC:
+		return send_reset_tc(ctx, segment, net);
+	case HOOK_XDP:
+		return send_reset_xdp(ctx, segment, net);
+	default:
+		return send_reset_xdp_generic(ctx, segment, net);
+	}
 }
 
 #endif

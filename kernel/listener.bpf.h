@@ -92,34 +92,37 @@ static __always_inline void read_load(struct sock *sk, struct listener_load *loa
 	load->syn_limit = load->accept_limit;
 }
 
-/*
- * Finds the handshake that a segment with ACK would complete, and copies the load of its listener: a request socket, or
- * the listener itself if the SYN was answered with a cookie (or the segment belongs to nothing: the kernel resets it).
- * False for a segment of a connection, and where nothing listens.
- */
-static __always_inline bool find_handshake(void *ctx, const struct segment *segment, struct listener_load *load)
+/* What a segment with ACK may end. */
+enum handshake {
+	HANDSHAKE_NONE,			/* it is of a connection, or nothing listens */
+	HANDSHAKE_REQUEST,		/* there is a request socket */
+	HANDSHAKE_COOKIE,		/* the SYN was answered with a cookie, or the segment belongs to nothing */
+};
+
+/* Finds the handshake that a segment with ACK would complete, and copies the load of its listener. */
+static __always_inline enum handshake find_handshake(void *ctx, const struct segment *segment, struct listener_load *load)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
+	enum handshake handshake = HANDSHAKE_NONE;
 	struct tcp_request_sock *request;
 	struct listener listener = {};
 	struct tcp_sock *tcp;
-	bool found = false;
 
 	if (!socket)
-		return false;
+		return HANDSHAKE_NONE;
 	request = bpf_skc_to_tcp_request_sock(socket);
 	if (request) {
 		read_load(BPF_CORE_READ(request, req.req.__req_common.skc_listener), load);
-		found = true;
+		handshake = HANDSHAKE_REQUEST;
 	} else {
 		tcp = bpf_skc_to_tcp_sock(socket);
 		if (tcp && read_listener(tcp, &listener) == FOUND_LISTENER) {
 			*load = listener.load;
-			found = true;
+			handshake = HANDSHAKE_COOKIE;
 		}
 	}
 	bpf_sk_release(socket);
-	return found;
+	return handshake;
 }
 
 /* Finds the established connection that a FIN is for, and copies its state and its namespace. */

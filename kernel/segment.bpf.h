@@ -210,14 +210,14 @@ static __always_inline enum parsed parse_frame(const struct frame *frame, struct
 }
 
 /* What the answer takes from the host, not from the SYN. */
-struct reset_style {
+struct answer_style {
 	__u8 ttl;			/* TTL or hop limit */
 	__u32 flow_label;
 	bool partial_checksum;		/* the device will add the sum from the TCP header on */
 };
 
-/* The RST, from the IP header on. */
-struct reset {
+/* The answer, from the IP header to the end of the TCP header without options. */
+struct answer {
 	union {
 		struct {
 			struct ipv4_header ip;
@@ -230,7 +230,7 @@ struct reset {
 	};
 };
 
-_Static_assert(sizeof(struct reset) == IPV6_HEADER_BYTES + TCP_HEADER_BYTES, "no padding: it goes on the wire");
+_Static_assert(sizeof(struct answer) == IPV6_HEADER_BYTES + TCP_HEADER_BYTES, "no padding: it goes on the wire");
 
 static __always_inline __u32 sum_words(const void *bytes, __u32 size)
 {
@@ -263,14 +263,54 @@ static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __
 }
 
 /*
+ * Fills the IP header of an answer with so many bytes of TCP, as ip_send_unicast_reply() does for tcp_v4_send_reset(): DF set and
+ * id 0. Differs: the kernel echoes the options record route, timestamp and source route; we answer without options.
+ */
+static __always_inline void build_ipv4(const struct segment *segment, const struct answer_style *style, __u8 traffic_class,
+				       __u32 tcp_bytes, struct ipv4_header *ip)
+{
+	ip->version_ihl = 4 << 4 | sizeof(*ip) / 4;
+	ip->tos = traffic_class;
+	ip->total_length = bpf_htons(sizeof(*ip) + tcp_bytes);
+	ip->fragment = bpf_htons(IPV4_DONT_FRAGMENT);
+	ip->ttl = style->ttl;
+	ip->protocol = PROTOCOL_TCP;
+	ip->source = segment->destination.word[3];
+	ip->destination = segment->source.word[3];
+	ip->checksum = ~fold(sum_words(ip, sizeof(*ip)));
+}
+
+/* The same as ip6_xmit() does: no extension headers. */
+static __always_inline void build_ipv6(const struct segment *segment, const struct answer_style *style, __u8 traffic_class,
+				       __u32 tcp_bytes, struct ipv6_header *ip)
+{
+	ip->version_class_label = bpf_htonl(6u << 28 | (__u32)traffic_class << 20 | style->flow_label);
+	ip->payload_length = bpf_htons(tcp_bytes);
+	ip->next_header = PROTOCOL_TCP;
+	ip->hop_limit = style->ttl;
+	__builtin_memcpy(ip->source, &segment->destination, sizeof(ip->source));
+	__builtin_memcpy(ip->destination, &segment->source, sizeof(ip->destination));
+}
+
+/* Fills the checksum of a TCP header of which the rest is there, and after which come options of this sum. */
+static __always_inline void sum_tcp(const struct segment *segment, const struct answer_style *style, __u32 options_sum,
+				    __u32 tcp_bytes, struct tcp_header *tcp)
+{
+	__u32 sum = sum_pseudo_header(segment, tcp_bytes);
+
+	if (style->partial_checksum)
+		tcp->checksum = fold(sum);
+	else
+		tcp->checksum = ~fold(sum + options_sum + sum_words(tcp, sizeof(*tcp)));
+}
+
+/*
  * RFC 9293 3.10.7.1: to a segment with ACK, the seq that it waits for; to one without, seq 0 and an ack of all that it
  * occupied.
  */
-static __always_inline void build_reset_tcp(const struct segment *segment, const struct reset_style *style,
+static __always_inline void build_reset_tcp(const struct segment *segment, const struct answer_style *style,
 					    struct tcp_header *tcp)
 {
-	__u32 sum = sum_pseudo_header(segment, sizeof(*tcp));
-
 	tcp->source = segment->destination_port;
 	tcp->destination = segment->source_port;
 	if (segment->flags & TCP_ACK) {
@@ -281,59 +321,22 @@ static __always_inline void build_reset_tcp(const struct segment *segment, const
 		tcp->flags = TCP_RST | TCP_ACK;
 	}
 	tcp->offset = sizeof(*tcp) / 4 << 4;
-	if (style->partial_checksum)
-		tcp->checksum = fold(sum);
-	else
-		tcp->checksum = ~fold(sum + sum_words(tcp, sizeof(*tcp)));
+	sum_tcp(segment, style, 0, sizeof(*tcp), tcp);
 }
 
-/*
- * As ip_send_unicast_reply() does for tcp_v4_send_reset(): DF set and id 0, the SYN's DSCP, ECN bits clear.
- * Differs: the kernel echoes the options record route, timestamp and source route; we answer without options.
- */
-static __always_inline void build_reset_ipv4(const struct segment *segment, const struct reset_style *style,
-					     struct reset *reset)
+/* Fills `answer`, which the caller has zeroed, with a RST: the SYN's DSCP, ECN bits clear. */
+static __always_inline void build_reset(const struct segment *segment, const struct answer_style *style,
+					struct answer *answer)
 {
-	struct ipv4_header *ip = &reset->v4.ip;
+	__u8 traffic_class = segment->traffic_class & DSCP_MASK;
 
-	ip->version_ihl = 4 << 4 | sizeof(*ip) / 4;
-	ip->tos = segment->traffic_class & DSCP_MASK;
-	ip->total_length = bpf_htons(sizeof(reset->v4));
-	ip->fragment = bpf_htons(IPV4_DONT_FRAGMENT);
-	ip->ttl = style->ttl;
-	ip->protocol = PROTOCOL_TCP;
-	ip->source = segment->destination.word[3];
-	ip->destination = segment->source.word[3];
-	ip->checksum = ~fold(sum_words(ip, sizeof(*ip)));
-	build_reset_tcp(segment, style, &reset->v4.tcp);
-}
-
-/* As ip6_xmit() does for tcp_v6_send_response(): no extension headers, the SYN's DSCP, ECN bits clear. */
-static __always_inline void build_reset_ipv6(const struct segment *segment, const struct reset_style *style,
-					     struct reset *reset)
-{
-	struct ipv6_header *ip = &reset->v6.ip;
-	__u32 traffic_class = segment->traffic_class & DSCP_MASK;
-
-	ip->version_class_label = bpf_htonl(6u << 28 | traffic_class << 20 | style->flow_label);
-	ip->payload_length = bpf_htons(sizeof(reset->v6.tcp));
-	ip->next_header = PROTOCOL_TCP;
-	ip->hop_limit = style->ttl;
-	__builtin_memcpy(ip->source, &segment->destination, sizeof(ip->source));
-	__builtin_memcpy(ip->destination, &segment->source, sizeof(ip->destination));
-	build_reset_tcp(segment, style, &reset->v6.tcp);
-}
-
-/* Fills `reset`, which the caller has zeroed, and gives its length in bytes. */
-static __always_inline __u32 build_reset(const struct segment *segment, const struct reset_style *style,
-					 struct reset *reset)
-{
 	if (segment->is_ipv6) {
-		build_reset_ipv6(segment, style, reset);
-		return sizeof(reset->v6);
+		build_ipv6(segment, style, traffic_class, sizeof(answer->v6.tcp), &answer->v6.ip);
+		build_reset_tcp(segment, style, &answer->v6.tcp);
+	} else {
+		build_ipv4(segment, style, traffic_class, sizeof(answer->v4.tcp), &answer->v4.ip);
+		build_reset_tcp(segment, style, &answer->v4.tcp);
 	}
-	build_reset_ipv4(segment, style, reset);
-	return sizeof(reset->v4);
 }
 
 /* IPv4 options and IPv6 extension headers of the SYN, in bytes; the answer has none. */

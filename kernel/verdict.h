@@ -13,6 +13,8 @@ enum verdict {
 	VERDICT_ADMIT = 0,	/* leave it to the kernel */
 	VERDICT_DROP = 1,	/* say nothing: the client tries again later */
 	VERDICT_RESET = 2,	/* answer with RST: the client knows at once */
+	VERDICT_COOKIE = 3,	/* SYN stage: answer with SYN/ACK and a cookie of ours, which keeps the client's options */
+	VERDICT_KERNEL_COOKIE = 4, /* the same with a cookie that the kernel itself can take back, without options */
 };
 
 /* A listener's two queues, in connections. Read at the moment of the decision. */
@@ -29,6 +31,7 @@ enum full {
 	FULL_RESERVED = 1,	/* every place is taken, or promised to a handshake in progress: reserv of [Shu05] 4.1.2 */
 	FULL_RATE = 2,		/* more attempts than a rate: SYN policing, Voigt and others, USENIX 2001 */
 	FULL_CLASS = 3,		/* the attempt is of a refused class: persistent dropping, Jamjoom and Shin, SIGCOMM 2003 */
+	FULL_ANY_QUEUE = 4,	/* the accept queue or the SYN queue: no-syn-drop of [Shu05] 4.1.5 */
 };
 
 /* What becomes of a connection whose peer sends FIN. */
@@ -38,16 +41,22 @@ enum on_fin {
 	FIN_RESET = 2,		/* rst-fin: the peer is gone, whatever was under way */
 };
 
+/* Of a token bucket. */
+struct rate {
+	__u32 per_s;			/* above 0 */
+	__u32 burst;			/* that may come at once, above 0 */
+};
+
 /* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
 	__u32 full;			/* enum full */
 	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is one each */
-	__u32 rate_per_s;		/* FULL_RATE: attempts/s, above 0 */
-	__u32 burst;			/* FULL_RATE: attempts that may come at once, above 0 */
+	struct rate rate;		/* FULL_RATE: of attempts */
 	__u32 refused_permille;		/* FULL_CLASS: share of all attempts */
 	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full, or full by the policy's own question */
 	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
 	__u32 on_fin;			/* enum on_fin */
+	__u32 reserved_slots;		/* last places of the accept queue that only reserved sources get */
 };
 
 /* A FIN, and the established connection that it is for. All in bytes. */
@@ -63,6 +72,7 @@ struct attempt {
 	__u64 now_ns;			/* FULL_RATE: any clock that does not step back */
 	__u64 schedule_ns;		/* FULL_RATE: state of the listener, 0 at first; see next_schedule() */
 	__u32 hash;			/* FULL_CLASS: keyed, of addresses and ports: the same for every retransmission */
+	__u32 is_reserved;		/* from a source that must always get in */
 };
 
 /*
@@ -80,6 +90,22 @@ static inline int syn_queue_is_full(const struct listener_load *load)
 	return load->syn_qlen >= load->syn_limit;
 }
 
+/* Places of the accept queue that a source may have: the crowd does not get the last ones. */
+static inline __u64 accept_places(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+{
+	__u64 places = (__u64)load->accept_limit + 1;
+
+	if (is_reserved)
+		return places;
+	return places > policy->reserved_slots ? places - policy->reserved_slots : 0;
+}
+
+/* The kernel would take it, since it knows nothing of reserved places. */
+static inline int is_held_back(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+{
+	return !accept_queue_is_full(load) && load->accept_qlen >= accept_places(policy, load, is_reserved);
+}
+
 /* Connections that wait for accept(2) now, or will if every handshake in progress ends. */
 static inline __u64 accept_places_claimed(const struct listener_load *load)
 {
@@ -92,56 +118,55 @@ static inline __u64 accept_places_claimed(const struct listener_load *load)
  * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue would run empty while
  * their ACKs are under way; then it can overflow.
  */
-static inline int accept_queue_is_reserved(const struct listener_policy *policy, const struct listener_load *load)
+static inline int accept_queue_is_promised(const struct listener_policy *policy, const struct listener_load *load,
+					   __u32 is_reserved)
 {
-	__u64 places = (__u64)load->accept_limit + 1;
 	/* Less makes no sense, and may be seen for an instant while the agent changes the policy. */
 	__u32 percent = policy->overbook_percent < 100 ? 100 : policy->overbook_percent;
 
-	return accept_places_claimed(load) * 100 >= places * percent;
+	return accept_places_claimed(load) * 100 >= accept_places(policy, load, is_reserved) * percent;
 }
 
 /*
- * Whether a handshake that starts now may find the accept queue full when it ends. Handshakes by cookie are in no queue,
- * but the kernel sends cookies only when request sockets alone reach the limit.
+ * Whether a handshake that starts now may find no place when it ends. Handshakes by the kernel's cookie are in no queue,
+ * but it sends cookies only when request sockets alone reach the limit.
  */
-static inline int accept_queue_may_overflow(const struct listener_load *load)
+static inline int accept_queue_may_overflow(const struct listener_policy *policy, const struct listener_load *load)
 {
-	return accept_places_claimed(load) >= load->accept_limit;
+	return accept_places_claimed(load) + 1 >= accept_places(policy, load, 0);
 }
 
 /*
- * Token bucket, kept as the time at which it will be full again (GCRA, ITU-T I.371 appendix I): each admitted attempt moves
+ * Token bucket, kept as the time at which it will be full again (GCRA, ITU-T I.371 appendix I): each token taken moves
  * that by 1/rate, and there is a token as long as it is less than `burst` of those ahead.
  */
-static inline __u64 token_interval_ns(const struct listener_policy *policy)
+static inline __u64 token_interval_ns(const struct rate *rate)
 {
-	return 1000000000ull / policy->rate_per_s;
+	return 1000000000ull / rate->per_s;
 }
 
-/* An empty bucket is the worst there is: what a policy with another rate has left behind cannot be worse. */
-static inline __u64 clamped_schedule(const struct listener_policy *policy, const struct attempt *attempt)
+/* An empty bucket is the worst there is: what another rate has left behind cannot be worse. */
+static inline __u64 clamped_schedule(const struct rate *rate, __u64 now_ns, __u64 schedule_ns)
 {
-	__u64 empty = attempt->now_ns + token_interval_ns(policy) * policy->burst;
+	__u64 empty = now_ns + token_interval_ns(rate) * rate->burst;
 
-	return attempt->schedule_ns < empty ? attempt->schedule_ns : empty;
+	return schedule_ns < empty ? schedule_ns : empty;
 }
 
-static inline int has_token(const struct listener_policy *policy, const struct attempt *attempt)
+static inline int has_token(const struct rate *rate, __u64 now_ns, __u64 schedule_ns)
 {
-	return clamped_schedule(policy, attempt) + token_interval_ns(policy) <=
-	       attempt->now_ns + token_interval_ns(policy) * policy->burst;
+	return clamped_schedule(rate, now_ns, schedule_ns) + token_interval_ns(rate) <=
+	       now_ns + token_interval_ns(rate) * rate->burst;
 }
 
-/* The listener's schedule after this attempt was admitted. */
-static inline __u64 next_schedule(const struct listener_policy *policy, const struct attempt *attempt)
+/* The schedule after a token was taken. */
+static inline __u64 next_schedule(const struct rate *rate, __u64 now_ns, __u64 schedule_ns)
 {
-	__u64 from = clamped_schedule(policy, attempt);
+	__u64 from = clamped_schedule(rate, now_ns, schedule_ns);
 
-	if (from < attempt->now_ns)
-		from = attempt->now_ns;
-
-	return from + token_interval_ns(policy);
+	if (from < now_ns)
+		from = now_ns;
+	return from + token_interval_ns(rate);
 }
 
 /* No state: whoever is refused is refused again each time it tries. */
@@ -155,11 +180,13 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
 {
 	switch (policy->full) {
 	case FULL_RESERVED:
-		return accept_queue_is_full(load) || accept_queue_is_reserved(policy, load);
+		return accept_queue_is_full(load) || accept_queue_is_promised(policy, load, attempt->is_reserved);
 	case FULL_RATE:
-		return !has_token(policy, attempt);
+		return !attempt->is_reserved && !has_token(&policy->rate, attempt->now_ns, attempt->schedule_ns);
 	case FULL_CLASS:
-		return is_refused_class(policy, attempt);
+		return !attempt->is_reserved && is_refused_class(policy, attempt);
+	case FULL_ANY_QUEUE:
+		return accept_queue_is_full(load) || syn_queue_is_full(load);
 	default:
 		return accept_queue_is_full(load);
 	}
@@ -169,7 +196,7 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
  * SYN stage: may this attempt start?
  *
  * The SYN queue alone never refuses, but under reserv, where a handshake in progress holds a place. Handshakes in flight
- * fill it at every burst, and the kernel has an answer for that which loses nobody, the SYN cookie; a reset there would
+ * fill it at every burst, and there is an answer for that which loses nobody, the SYN cookie; a reset there would
  * refuse far too much.
  */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
@@ -177,13 +204,20 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 {
 	if (syn_stage_is_full(policy, load, attempt))
 		return (enum verdict)policy->syn_when_full;
-	return VERDICT_ADMIT;
+	if (!is_held_back(policy, load, attempt->is_reserved))
+		return VERDICT_ADMIT;
+	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->syn_when_full;
 }
 
 /* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */
-static inline enum verdict admit_ack(const struct listener_policy *policy, const struct listener_load *load)
+static inline enum verdict admit_ack(const struct listener_policy *policy, const struct listener_load *load,
+				     __u32 is_reserved)
 {
-	return accept_queue_is_full(load) ? (enum verdict)policy->ack_when_full : VERDICT_ADMIT;
+	if (accept_queue_is_full(load))
+		return (enum verdict)policy->ack_when_full;
+	if (!is_held_back(policy, load, is_reserved))
+		return VERDICT_ADMIT;
+	return policy->ack_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->ack_when_full;
 }
 
 /* FIN stage: may the peer half-close? VERDICT_RESET destroys the connection at both ends. */

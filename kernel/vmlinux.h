@@ -32,6 +32,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_XSKMAP = 17,
 };
 
@@ -53,6 +54,7 @@ enum {
 	BPF_F_CURRENT_NETNS = -1,
 	BPF_ADJ_ROOM_MAC = 1,
 	BPF_F_INGRESS = 1,
+	BPF_F_NO_PREALLOC = 1,
 };
 
 struct xdp_md {
@@ -101,6 +103,21 @@ struct bpf_sock_tuple {
 	};
 };
 
+/* include/net/tcp.h: no ABI, but an argument whose size the kernel checks. */
+struct bpf_tcp_req_attrs {
+	__u32 rcv_tsval;
+	__u32 rcv_tsecr;
+	__u16 mss;
+	__u8 rcv_wscale;
+	__u8 snd_wscale;
+	__u8 ecn_ok;
+	__u8 wscale_ok;
+	__u8 sack_ok;
+	__u8 tstamp_ok;
+	__u8 usec_ts_ok;
+	__u8 reserved[3];
+};
+
 struct bpf_fib_lookup {
 	__u8 family;
 	__u8 l4_protocol;
@@ -141,11 +158,14 @@ typedef struct {
 	int counter;
 } atomic_t;
 
-struct netns_ipv4 {			/* include/net/netns/ipv4.h; read by reset_ttl() */
-	__u8 sysctl_ip_default_ttl;
+struct netns_ipv4 {			/* include/net/netns/ipv4.h */
+	__u8 sysctl_ip_default_ttl;	/* read by answer_ttl() */
+	__u8 sysctl_tcp_sack;		/* this and the next two: read by offer_options() */
+	__u8 sysctl_tcp_window_scaling;
+	__u8 sysctl_tcp_timestamps;
 };
 
-struct netns_sysctl_ipv6 {		/* include/net/netns/ipv6.h; read by reset_flow_label() */
+struct netns_sysctl_ipv6 {		/* include/net/netns/ipv6.h; read by automatic_flow_label() and reset_flow_label() */
 	__u8 auto_flowlabels;		/* 0 off, 1 on unless the socket says no, 2 off unless, 3 forced */
 	__u8 flowlabel_reflect;		/* bit 1: a RST from no socket carries the SYN's label */
 	__u8 flowlabel_state_ranges;	/* labels without state have their top bit set */
@@ -211,7 +231,7 @@ struct tcp_request_sock {		/* include/linux/tcp.h; leads to request_sock */
 	struct inet_request_sock req;
 };
 
-struct ipv6_devconf {			/* include/linux/ipv6.h; read by reset_hop_limit() */
+struct ipv6_devconf {			/* include/linux/ipv6.h; read by answer_hop_limit() */
 	__s32 hop_limit;
 };
 
@@ -221,7 +241,8 @@ struct inet6_dev {			/* include/net/if_inet6.h; leads to the above */
 
 struct net_device {			/* include/linux/netdevice.h */
 	const unsigned char *dev_addr;	/* read by xdp_is_for_host() */
-	struct inet6_dev *ip6_ptr;	/* read by reset_hop_limit(); absent without CONFIG_IPV6 */
+	unsigned int mtu;		/* read by own_mss() */
+	struct inet6_dev *ip6_ptr;	/* read by answer_hop_limit(); absent without CONFIG_IPV6 */
 };
 
 struct sk_buff {			/* include/linux/skbuff.h; read by checksum_is_partial() */

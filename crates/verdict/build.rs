@@ -1,7 +1,8 @@
-//! Compiles kernel/verdict.h for the host, through src/shim.c.
+//! Compiles kernel/verdict.h and kernel/cookie.h for the host, through src/shim.c.
 
 fn main() {
     println!("cargo::rerun-if-changed=../../kernel/verdict.h");
+    println!("cargo::rerun-if-changed=../../kernel/cookie.h");
     println!("cargo::rerun-if-changed=src/shim.c");
     cc::Build::new()
         .file("src/shim.c")

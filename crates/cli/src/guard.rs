@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
 use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
+use ipnet::IpNet;
 use serde_json::{Value, json};
 
 use crate::output::say;
@@ -38,7 +40,8 @@ pub struct Args {
     ///
     /// default: nothing. early-syn-drop: drop a SYN before the kernel does. rst-syn: answer it with RST. abort: answer the
     /// end of a handshake with RST and forget it. reserv: answer no SYN without a place left for its handshake (reserv:150
-    /// promises 150 for 100 places). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
+    /// promises 150 for 100 places). no-syn-drop: answer every SYN, with a SYN cookie when a queue is full, and act as abort does
+    /// (no-syn-drop:kernel: with cookies that every kernel takes back, which lose the client's options). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
     /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
     /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
     /// (rst-fin:always: even then); only for servers whose clients never half-close. Not against an attack: half-open handshakes
@@ -48,11 +51,24 @@ pub struct Args {
 
     /// Take listeners, policies, interfaces and hook from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen, policy and, if wanted, dry_run, for each; before them, if wanted, interfaces and attach.
+    /// `[[listener]]` with listen, policy and, if wanted, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
+    /// them, if wanted, interfaces, attach and refusals_per_s.
     /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing. Interfaces and hook
     /// stay as they were at the start.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run", "reserve", "reserve_for", "refusals"])]
     config: Option<PathBuf>,
+
+    /// Keep the last N places of the accept queue for the sources of --reserve-for, as health probes and operators
+    #[arg(long, value_name = "N", requires = "reserve_for", value_parser = clap::value_parser!(u32).range(1..))]
+    reserve: Option<u32>,
+
+    /// Networks of sources that always get in, as in 10.0.0.0/24,192.0.2.7/32
+    #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',')]
+    reserve_for: Vec<IpNet>,
+
+    /// Refuse at most so many SYNs a second with RST, and drop the others; 0 is no limit (default: 500000)
+    #[arg(long, value_name = "R")]
+    refusals: Option<u32>,
 
     /// Interface to guard; repeatable. Without it, every one that is up and has an address
     #[arg(long = "interface", value_name = "IF")]
@@ -95,17 +111,21 @@ fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
         return Config::read(file, Some(LEASE));
     }
+    let policy = args.policy.expect("clap wants it without --config");
     let listener = Listener {
         listen: args.listen.expect("clap wants it without --config"),
-        policy: args.policy.expect("clap wants it without --config"),
+        policy: Policy { reserved_slots: args.reserve.unwrap_or(0), ..policy },
+        reserved: args.reserve_for.clone(),
         dry_run: args.dry_run,
     };
+    let usual = Config::default();
     Ok(Config {
         listeners: vec![listener],
         interfaces: args.interfaces.clone(),
         attach: Attach::by_name(&args.attach).expect("clap checked the name"),
         lease: Some(LEASE),
         must_listen: true,
+        refusals_per_s: args.refusals.map_or(usual.refusals_per_s, NonZeroU32::new),
     })
 }
 
@@ -204,9 +224,14 @@ impl Out {
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
-            let Listener { listen, policy, dry_run } = listener;
+            let Listener { listen, policy, reserved, dry_run } = listener;
             let dry = if *dry_run { ", dry run" } else { "" };
-            say(format_args!("guarding {listen} with {policy}{dry} on {}", hooks.join(", ")))
+            let kept = match (policy.reserved_slots, &reserved[..]) {
+                (0, _) => String::new(),
+                (slots, [source]) => format!(", {slots} places for {source}"),
+                (slots, sources) => format!(", {slots} places for {} networks", sources.len()),
+            };
+            say(format_args!("guarding {listen} with {policy}{dry} on {}{kept}", hooks.join(", ")))
         })
     }
 
@@ -218,7 +243,7 @@ impl Out {
             }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
             // One that a reload brought has counted from zero.
-            let none = ListenerSample { stats: ListenerStats::default(), ..*now };
+            let none = ListenerSample { stats: ListenerStats::default(), ..now.clone() };
             let before = last.listeners.iter().find(is_same).unwrap_or(&none);
             let is_alone = sample.listeners.len() == 1;
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
@@ -279,9 +304,13 @@ fn refusals(sample: &Sample) -> Vec<Refusal> {
     let any = |has: fn(&Policy) -> bool| sample.listeners.iter().any(|of| has(&of.listener.policy));
     let drops = any(|policy| policy.syn_when_full == Verdict::Drop);
     let resets = any(|policy| policy.syn_when_full == Verdict::Reset);
-    let all: [(bool, Refusal); 4] = [
-        (drops, ("dropped", |stats| stats.dropped)),
-        (resets || !drops, ("reset", |stats| stats.reset)),
+    let cookies = any(|policy| matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie));
+    let is_held_back = any(|policy| policy.reserved_slots > 0);
+    let all: [(bool, Refusal); 6] = [
+        (drops || is_held_back, ("dropped", |stats| stats.dropped)),
+        (resets || !(drops || cookies || is_held_back), ("reset", |stats| stats.reset)),
+        (cookies, ("cookie", |stats| stats.cookies)),
+        (is_held_back, ("ack-dropped", |stats| stats.acks_dropped)),
         (any(|policy| policy.ack_when_full != Verdict::Admit), ("aborted", |stats| stats.acks_reset)),
         (any(|policy| policy.on_fin != OnFin::Keep), ("rst-fin", |stats| stats.fins_reset)),
     ];
@@ -294,6 +323,7 @@ fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
         "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
         "listen": listener.listen.to_string(),
         "policy": listener.policy.to_string(),
+        "reserved_slots": listener.policy.reserved_slots,
         "dry_run": listener.dry_run,
     })
 }
@@ -311,7 +341,9 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "admitted": stats.admitted,
         "dropped": stats.dropped,
         "reset": stats.reset,
+        "cookies": stats.cookies,
         "unsent": stats.unsent,
+        "over_budget": stats.over_budget,
         "accept_full": stats.accept_full,
         "syn_full": stats.syn_full,
     });
@@ -319,6 +351,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "full": stats.acks_full,
         "dropped": stats.acks_dropped,
         "reset": stats.acks_reset,
+        "cookies_back": stats.cookies_back,
     });
     object["fins"] = json!({ "seen": stats.fins, "reset": stats.fins_reset });
     object["passed"] = json!({

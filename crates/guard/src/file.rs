@@ -1,13 +1,15 @@
 //! The guard's configuration file.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
-use crate::{Attach, Config, Listener};
+use crate::{Attach, Config, Listener, Policy};
 
 /// A configuration asks for what cannot be: a mistake of whoever wrote it, not of the machine.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +23,8 @@ struct File {
     interfaces: Vec<String>,
     #[serde(default, deserialize_with = "attach")]
     attach: Attach,
+    #[serde(default)]
+    refusals_per_s: Option<u32>,
     #[serde(rename = "listener")]
     listeners: Vec<Entry>,
 }
@@ -30,9 +34,25 @@ struct File {
 struct Entry {
     listen: SocketAddr,
     #[serde(deserialize_with = "policy")]
-    policy: crate::Policy,
+    policy: Policy,
+    #[serde(default)]
+    reserved: Reserved,
     #[serde(default)]
     dry_run: bool,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct Reserved {
+    slots: u32,
+    sources: Vec<IpNet>,
+}
+
+impl Entry {
+    fn listener(self) -> Listener {
+        let Self { listen, policy, reserved: Reserved { slots, sources }, dry_run } = self;
+        Listener { listen, policy: Policy { reserved_slots: slots, ..policy }, reserved: sources, dry_run }
+    }
 }
 
 impl Config {
@@ -47,11 +67,10 @@ impl Config {
         let file: File = toml::from_str(&text).map_err(|error| {
             ConfigError(format!("configuration {}: {}", path.display(), one_line(&error)))
         })?;
-        let listener =
-            |entry: Entry| Listener { listen: entry.listen, policy: entry.policy, dry_run: entry.dry_run };
-        let File { interfaces, attach, listeners } = file;
-        let listeners = listeners.into_iter().map(listener).collect();
-        Ok(Self { listeners, interfaces, attach, lease, must_listen: false })
+        let File { interfaces, attach, refusals_per_s, listeners } = file;
+        let listeners = listeners.into_iter().map(Entry::listener).collect();
+        let refusals_per_s = refusals_per_s.map_or(Self::default().refusals_per_s, NonZeroU32::new);
+        Ok(Self { listeners, interfaces, attach, lease, must_listen: false, refusals_per_s })
     }
 }
 
@@ -63,7 +82,7 @@ pub fn one_line(error: &toml::de::Error) -> String {
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
 
-fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<crate::Policy, D::Error> {
+fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
 
@@ -87,18 +106,22 @@ mod tests {
     #[test]
     fn file_names_listeners_and_their_policies() {
         let config = read(
-            "interfaces = [\"eth0\"]\nattach = \"tcx\"\n\
+            "interfaces = [\"eth0\"]\nattach = \"tcx\"\nrefusals_per_s = 7\n\
              [[listener]]\nlisten = \"10.0.0.1:80\"\npolicy = \"abort+rst-syn\"\n\
-             [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n",
+             [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n\
+             reserved = { slots = 4, sources = [\"10.9.0.0/16\", \"fd00::1/128\"] }\n",
         )
         .expect("a good file");
         assert_eq!((config.interfaces, config.attach), (vec!["eth0".to_owned()], Attach::Tcx));
         let listeners: Vec<String> = config
             .listeners
             .iter()
-            .map(|Listener { listen, policy, dry_run }| format!("{listen} {policy} {dry_run}"))
+            .map(|Listener { listen, policy, dry_run, .. }| format!("{listen} {policy} {dry_run}"))
             .collect();
         assert_eq!(listeners, ["10.0.0.1:80 abort+rst-syn false", "[::]:443 reserv true"]);
+        assert_eq!(config.listeners[1].policy.reserved_slots, 4);
+        assert_eq!(config.listeners[1].reserved[1].to_string(), "fd00::1/128");
+        assert_eq!(config.refusals_per_s, NonZeroU32::new(7));
         assert!(!config.must_listen);
     }
 
@@ -110,6 +133,7 @@ mod tests {
             (format!("{listener}policy = \"abort\"\nbacklog = 5\n"), "line 4", "backlog"),
             (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "none of auto, tcx"),
             ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "invalid socket address"),
+            (format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1 }}\n"), "line 4", "sources"),
             (String::new(), "", "missing field `listener`"),
         ];
         for (text, place, what) in cases {

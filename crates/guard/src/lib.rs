@@ -6,40 +6,41 @@
 //! Everything here acts in the network namespace of the calling thread, so start and sample in the same one.
 //!
 //! ```no_run
-//! use guard::{Attach, Config, Guard, Listener, Policy};
+//! use guard::{Config, Guard, Listener, Policy};
 //!
-//! let listener = Listener { listen: "10.0.0.1:80".parse()?, policy: Policy::RST_SYN, dry_run: false };
-//! let config = Config {
-//!     listeners: vec![listener],
-//!     interfaces: Vec::new(), // every one that holds an address
-//!     attach: Attach::Auto,
-//!     lease: None,
-//!     must_listen: true,
-//! };
+//! let listener = Listener::new("10.0.0.1:80".parse()?, Policy::RST_SYN);
+//! let config = Config { listeners: vec![listener], must_listen: true, ..Config::default() };
 //! let guard = Guard::start(&config)?;
 //! println!("{} reset", guard.sample()?.listeners[0].stats.reset);
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
 mod attach;
+mod cookies;
 mod file;
 mod interface;
 mod listener;
 mod program;
 
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
+use ipnet::IpNet;
 
 pub use attach::{Attach, Attached};
+pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, one_line};
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use interface::Interface;
-use program::{MAX_LISTENERS, Programs};
+use program::{MAX_LISTENERS, MAX_RESERVED_SOURCES, Programs};
+
+/// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
+const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
 
 /// What to guard, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,17 +56,42 @@ pub struct Config {
     pub lease: Option<Duration>,
     /// Whether every listener must be there at the start. Others are guarded from the moment on at which they listen.
     pub must_listen: bool,
+    /// RST that answer SYNs, per second and of all listeners together; those above are dropped in silence. `None` is no limit.
+    pub refusals_per_s: Option<NonZeroU32>,
+}
+
+impl Default for Config {
+    /// No listener, every interface that holds an address, and a budget that only a flood reaches.
+    fn default() -> Self {
+        Self {
+            listeners: Vec::new(),
+            interfaces: Vec::new(),
+            attach: Attach::Auto,
+            lease: None,
+            must_listen: false,
+            refusals_per_s: Some(DEFAULT_REFUSALS_PER_S),
+        }
+    }
 }
 
 /// A listener and its policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
     /// Destination of the SYNs to decide on. `0.0.0.0` and `[::]` stand for every address of the host.
     pub listen: SocketAddr,
     /// What to do with them.
     pub policy: Policy,
+    /// Sources that get the last places of its accept queue, as many as the policy's `reserved_slots`.
+    pub reserved: Vec<IpNet>,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
+}
+
+impl Listener {
+    /// Without reserved sources, and in earnest.
+    pub fn new(listen: SocketAddr, policy: Policy) -> Self {
+        Self { listen, policy, reserved: Vec::new(), dry_run: false }
+    }
 }
 
 /// Guarded listeners. Dropping it detaches everything.
@@ -89,7 +115,7 @@ pub struct Sample {
 }
 
 /// What the guard sees of one listener.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct ListenerSample {
     /// Which, and its policy.
     pub listener: Listener,
@@ -108,6 +134,7 @@ impl Guard {
     /// BTF in this kernel, a driver without native XDP, an MTU too large for it.
     pub fn start(config: &Config) -> Result<Self> {
         let slots = assign(&[], &config.listeners)?;
+        cookies::check(&config.listeners)?;
         let listens = || slots.iter().flatten().map(|listener| listener.listen);
         if config.must_listen {
             listens().try_for_each(listener::require)?;
@@ -121,7 +148,9 @@ impl Guard {
                 }
             }
         }
+        check_places(&programs, &config.listeners)?;
         programs.set_own_addresses(&interface::own_addresses()?)?;
+        programs.set_budget(config.refusals_per_s)?;
         apply(&programs, &[], &slots)?;
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
@@ -141,6 +170,8 @@ impl Guard {
     /// Two listeners overlap, there are too many, or a policy has stages for which nothing is attached; then all stays as it was.
     pub fn reload(&mut self, listeners: &[Listener]) -> Result<()> {
         let slots = assign(&self.slots, listeners)?;
+        cookies::check(listeners)?;
+        check_places(&self.programs, listeners)?;
         let wants_later_stages = slots.iter().flatten().find(|listener| listener.policy.has_later_stages());
         if let Some(listener) = wants_later_stages
             && !self.attached.iter().all(Attached::has_later_stages)
@@ -198,11 +229,11 @@ impl Guard {
         self.programs.set_own_addresses(&interface::own_addresses()?)?;
         // A dual-stack listener may have come since.
         self.programs.add_keys(&self.programs.keys(&indexed(&self.slots))?)?;
-        let sample = |(listener, index): (Listener, u32)| -> Result<ListenerSample> {
+        let sample = |(listener, index): (&Listener, u32)| -> Result<ListenerSample> {
             let load = self.programs.ask(listener.listen)?;
-            Ok(ListenerSample { listener, load, stats: self.programs.stats(index)? })
+            Ok(ListenerSample { listener: listener.clone(), load, stats: self.programs.stats(index)? })
         };
-        let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some(((*slot)?, index)));
+        let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
     }
 }
@@ -224,15 +255,51 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
             "{count} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one"
         ));
     }
-    for (number, Listener { listen, .. }) in listeners.iter().enumerate() {
+    let sources: usize = listeners.iter().map(|listener| listener.reserved.len()).sum();
+    if sources > MAX_RESERVED_SOURCES {
+        return refuse(format!(
+            "{sources} reserved sources are named; one guard has room for {MAX_RESERVED_SOURCES}: name larger networks"
+        ));
+    }
+    for (number, listener @ Listener { listen, .. }) in listeners.iter().enumerate() {
         if listen.port() == 0 {
             return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
         }
+        check_reserved(listener)?;
         let mut others = listeners[..number].iter().map(|other| other.listen);
         if let Some(other) = others.find(|&other| overlap(canonical(other), canonical(*listen))) {
             return refuse(format!(
                 "listeners {other} and {listen} overlap, and a SYN has one policy; name each address once, or the wildcard alone"
             ));
+        }
+    }
+    Ok(())
+}
+
+fn check_reserved(listener: &Listener) -> Result<(), ConfigError> {
+    let Listener { listen, policy, reserved, .. } = listener;
+    let refuse = |what: String| Err(ConfigError(format!("listener {listen}: {what}")));
+    if (policy.reserved_slots == 0) != reserved.is_empty() {
+        return refuse("places are reserved for sources: name both, or neither".to_owned());
+    }
+    match reserved.iter().find(|net| matches!(net, IpNet::V6(_)) && canonical(*listen).is_ipv4()) {
+        Some(net) => refuse(format!("no client from {net} can reach it; reserve for IPv4 networks")),
+        None => Ok(()),
+    }
+}
+
+/// Whether the crowd is left a place of each accept queue that is there to be seen.
+fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
+    for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
+        let Some(ListenerLoad { accept_limit, .. }) = programs.ask(canonical(*listen))? else { continue };
+        let slots = policy.reserved_slots;
+        if slots > accept_limit {
+            let places = u64::from(accept_limit) + 1;
+            return Err(ConfigError(format!(
+                "listener {listen}: {slots} places are to be reserved and its accept queue has {places}; reserve fewer, or raise the \
+                 server's backlog and net.core.somaxconn"
+            ))
+            .into());
         }
     }
     Ok(())
@@ -244,8 +311,9 @@ fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Opt
     let mut slots = vec![None; MAX_LISTENERS];
     let mut new = Vec::new();
     for listener in listeners {
-        let listener = Listener { listen: canonical(listener.listen), ..*listener };
-        let is_same = |slot: &Option<Listener>| slot.is_some_and(|known| known.listen == listener.listen);
+        let listener = Listener { listen: canonical(listener.listen), ..listener.clone() };
+        let is_same =
+            |slot: &Option<Listener>| slot.as_ref().is_some_and(|known| known.listen == listener.listen);
         match before.iter().position(is_same) {
             Some(index) => slots[index] = Some(listener),
             None => new.push(listener),
@@ -268,14 +336,16 @@ fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Liste
     let keys = programs.keys(&indexed(slots))?;
     programs.forget_other_keys(&keys)?;
     for (index, slot) in (0..).zip(slots) {
-        let Some(Listener { listen, policy, dry_run }) = slot else {
+        let Some(Listener { listen, policy, reserved, dry_run }) = slot else {
             continue;
         };
         let known = before.get(index as usize).and_then(Option::as_ref);
         if known.is_none_or(|known| known.listen != *listen) {
             programs.clear(index)?;
         }
+        programs.add_reserved(index, reserved)?;
         programs.set_rule(index, policy, *dry_run)?;
+        programs.forget_other_reserved(index, reserved)?;
     }
     programs.add_keys(&keys)
 }
@@ -341,15 +411,16 @@ mod tests {
     }
 
     fn named(listen: &str) -> Listener {
-        Listener { listen: listen.parse().expect("address"), policy: Policy::DEFAULT, dry_run: false }
+        Listener::new(listen.parse().expect("address"), Policy::DEFAULT)
     }
 
     #[test]
     fn listener_that_stays_keeps_its_index() {
         let [a, b, c, d] = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::]:4"].map(named);
-        let before = assign(&[], &[a, b, c]).expect("they differ");
-        let after = assign(&before, &[d, Listener { dry_run: true, ..c }]).expect("they differ");
-        assert_eq!(after[..4], [None, None, Some(Listener { dry_run: true, ..c }), Some(d)]);
+        let before = assign(&[], &[a, b, c.clone()]).expect("they differ");
+        let changed = Listener { dry_run: true, ..c };
+        let after = assign(&before, &[d.clone(), changed.clone()]).expect("they differ");
+        assert_eq!(after[..4], [None, None, Some(changed), Some(d)]);
     }
 
     #[test]
@@ -367,6 +438,21 @@ mod tests {
         let many: Vec<String> = (1..=65).map(|port| format!("10.0.0.1:{port}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();
         assert!(error(&many).contains("65 listeners"));
+    }
+
+    #[test]
+    fn reserved_places_and_sources_go_together_and_sources_can_reach_the_listener() {
+        let error = |slots: u32, source: &str| {
+            let mut listener = named("10.0.0.1:80");
+            listener.policy.reserved_slots = slots;
+            listener.reserved = source.parse().into_iter().collect();
+            check(&[listener]).expect_err("cannot be").to_string()
+        };
+        assert!(error(4, "").contains("name both"));
+        assert!(error(0, "10.0.0.0/8").contains("name both"));
+        assert!(error(4, "fd00::/64").contains("no client from fd00::/64"));
+        let many = Listener { reserved: vec!["10.0.0.0/8".parse().expect("net"); 1025], ..named("[::]:80") };
+        assert!(check(&[many]).expect_err("cannot be").to_string().contains("room for 1024"));
     }
 
     #[test]

@@ -3,12 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::Hook;
+use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use verdict::{ListenerLoad, Policy};
@@ -38,6 +40,10 @@ const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 const INDEX: u32 = 0;
 /// As in admit.bpf.c.
 pub const MAX_LISTENERS: usize = 64;
+/// As in admit.bpf.c.
+pub const MAX_RESERVED_SOURCES: usize = 1024;
+/// Refusals that may come at once: what the budget brings in a tenth of a second.
+const BUDGET_BURSTS_PER_S: u32 = 10;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
 /// What loading and attaching take, with the numbers of include/uapi/linux/capability.h. CAP_PERFMON is for reading
@@ -60,6 +66,8 @@ pub struct Programs {
     listeners: MapHandle,
     own_addresses: MapHandle,
     rules: MapHandle,
+    reserved: MapHandle,
+    budget: MapHandle,
     listener_stat: MapHandle,
     path_stat: MapHandle,
     schedules: MapHandle,
@@ -80,7 +88,9 @@ impl Programs {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object).map_err(load_error)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
-            rodata.flow_seed = random_u32()?;
+            rodata.flow_seed = u32::from_ne_bytes(random_bytes()?);
+            rodata.cookie_key.word =
+                [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
         }
         let loaded = open.load().map_err(load_error)?;
         let progs = &loaded.progs;
@@ -94,6 +104,8 @@ impl Programs {
             listeners: MapHandle::try_from(&maps.listeners)?,
             own_addresses: MapHandle::try_from(&maps.own_addresses)?,
             rules: MapHandle::try_from(&maps.rules)?,
+            reserved: MapHandle::try_from(&maps.reserved)?,
+            budget: MapHandle::try_from(&maps.budget)?,
             listener_stat: MapHandle::try_from(&maps.listener_stat)?,
             path_stat: MapHandle::try_from(&maps.path_stat)?,
             schedules: MapHandle::try_from(&maps.schedules)?,
@@ -120,6 +132,39 @@ impl Programs {
     pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool) -> Result<()> {
         let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run) };
         self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
+    }
+
+    /// Adds sources that always get in at the listener with this index.
+    pub fn add_reserved(&self, index: u32, sources: &[IpNet]) -> Result<()> {
+        for source in sources {
+            self.reserved
+                .update(bytes_of(&reserved_key(index, source)), &INDEX.to_ne_bytes(), MapFlags::ANY)
+                .with_context(|| format!("reserve for {source}"))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the sources of the listener with this index that are not among `wanted`.
+    pub fn forget_other_reserved(&self, index: u32, wanted: &[IpNet]) -> Result<()> {
+        let wanted: Vec<_> = wanted.iter().map(|source| reserved_key(index, source)).collect();
+        let known: Vec<Vec<u8>> = self.reserved.keys().collect();
+        for key in known {
+            let is_its = from_bytes::<types::reserved_key>(&key).index == index;
+            if is_its && !wanted.iter().any(|wanted| bytes_of(wanted) == key) {
+                self.reserved.delete(&key).context("forget a reserved source")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Caps the RST that answer SYNs.
+    pub fn set_budget(&self, per_s: Option<NonZeroU32>) -> Result<()> {
+        let per_s = per_s.map_or(0, NonZeroU32::get);
+        let rate = types::rate { per_s, burst: per_s.div_ceil(BUDGET_BURSTS_PER_S) };
+        let budget = types::refusal_budget { rate, schedule_ns: 0 };
+        self.budget
+            .update(&INDEX.to_ne_bytes(), bytes_of(&budget), MapFlags::ANY)
+            .context("write the budget of refusals")
     }
 
     /// What leads to the rules of these listeners: keys of `listeners`, each with its index.
@@ -283,22 +328,29 @@ fn load_error(error: libbpf_rs::Error) -> Error {
 }
 
 fn policy_of(policy: &Policy) -> types::listener_policy {
-    let [full, overbook_percent, rate_per_s, burst, refused_permille, syn_when_full, ack_when_full, on_fin] =
+    let [full, overbook_percent, per_s, burst, refused_permille, syn, ack, on_fin, reserved_slots] =
         policy.numbers();
     types::listener_policy {
         full,
         overbook_percent,
-        rate_per_s,
-        burst,
+        rate: types::rate { per_s, burst },
         refused_permille,
-        syn_when_full,
-        ack_when_full,
+        syn_when_full: syn,
+        ack_when_full: ack,
         on_fin,
+        reserved_slots,
     }
 }
 
 fn key(listen: SocketAddr) -> types::listener_key {
     types::listener_key { address: from_bytes(&mapped(listen.ip())), port: listen.port().to_be(), zero: 0 }
+}
+
+fn reserved_key(index: u32, source: &IpNet) -> types::reserved_key {
+    // IPv4 networks are ::ffff:0:0/96 and more.
+    let mapped_bits = if matches!(source, IpNet::V4(_)) { 96 } else { 0 };
+    let prefix_bits = u32::BITS + mapped_bits + u32::from(source.prefix_len());
+    types::reserved_key { prefix_bits, index, address: from_bytes(&mapped(source.network())) }
 }
 
 /// An address as `struct address` of segment.bpf.h has it.
@@ -309,12 +361,12 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
-fn random_u32() -> Result<u32> {
-    let mut bytes = [0_u8; 4];
-    // SAFETY: getrandom writes at most four bytes into the array.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    ensure!(got == 4, "read random bytes: {}", std::io::Error::last_os_error());
-    Ok(u32::from_ne_bytes(bytes))
+fn random_bytes<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0_u8; N];
+    // SAFETY: getrandom writes at most N bytes into the array.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), N, 0) };
+    ensure!(usize::try_from(got) == Ok(N), "read random bytes: {}", std::io::Error::last_os_error());
+    Ok(bytes)
 }
 
 /// A C struct of map values: integers only, no padding, so that every bit pattern is one.
@@ -330,6 +382,10 @@ unsafe impl Plain for types::address {}
 unsafe impl Plain for types::listener_key {}
 // SAFETY: words only.
 unsafe impl Plain for types::listener_rule {}
+// SAFETY: words only.
+unsafe impl Plain for types::reserved_key {}
+// SAFETY: two words and an aligned double word.
+unsafe impl Plain for types::refusal_budget {}
 // SAFETY: an address, two halves of a word, words.
 unsafe impl Plain for types::listener_query {}
 // SAFETY: `__u64` only, asserted in admit.bpf.c.

@@ -128,15 +128,9 @@ fn root_client_on_the_host_itself_is_refused_through_loopback() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen("10.9.0.2:8080");
     let config = Config {
-        listeners: vec![Listener {
-            listen: "10.9.0.2:8080".parse().expect("address"),
-            policy: Policy::RST_SYN,
-            dry_run: false,
-        }],
-        interfaces: Vec::new(),
-        attach: Attach::Auto,
-        lease: None,
+        listeners: vec![Listener::new("10.9.0.2:8080".parse().expect("address"), Policy::RST_SYN)],
         must_listen: true,
+        ..Config::default()
     };
     let guarded = world.guard_with(&config).expect("start");
     let mut names: Vec<(&str, &str)> = guarded

@@ -5,24 +5,19 @@ mod common;
 use common::frame::{Segment, is_reset_to};
 use common::tap::Tap;
 use common::*;
-use guard::{Attach, Config, Guard, Listener, Sample};
+use guard::{Config, Guard, Listener, Sample};
 
 const FIRST: &str = "10.9.0.2:8080";
 const SECOND: &str = "10.9.0.2:8081";
 
 fn listener(listen: &str, policy: &str) -> Listener {
     let (listen, policy) = (listen.parse().expect("address"), policy.parse().expect("policy"));
-    Listener { listen, policy, dry_run: false }
+    Listener::new(listen, policy)
 }
 
 fn start(world: &World, listeners: &[Listener]) -> Guard {
-    let config = Config {
-        listeners: listeners.to_vec(),
-        interfaces: vec!["s0".to_owned()],
-        attach: Attach::Auto,
-        lease: None,
-        must_listen: false,
-    };
+    let config =
+        Config { listeners: listeners.to_vec(), interfaces: vec!["s0".to_owned()], ..Config::default() };
     world.server.enter(|| Guard::start(&config)).expect("enter").expect("start")
 }
 
@@ -119,7 +114,7 @@ fn root_reloads_under_way_cost_no_client_its_connection() {
     let _other = world.listen(SECOND);
     // The other listener's rule would refuse nearly every SYN of the first.
     let other = listener(SECOND, "persistent-drop:99+rst-syn");
-    let mut guard = start(&world, &[listener(FIRST, "default"), other]);
+    let mut guard = start(&world, &[listener(FIRST, "default"), other.clone()]);
     let policies = ["default", "rst-syn", "reserv", "abort+rst-syn", "police:1000000", "reserv+rst-syn"];
     let is_over = std::sync::atomic::AtomicBool::new(false);
     let connections = std::thread::scope(|scope| {
@@ -134,7 +129,7 @@ fn root_reloads_under_way_cost_no_client_its_connection() {
         });
         for round in 0..1000 {
             let first = listener(FIRST, policies[round % policies.len()]);
-            let both = if round % 2 == 0 { vec![first, other] } else { vec![first] };
+            let both = if round % 2 == 0 { vec![first, other.clone()] } else { vec![first] };
             reload(&world, &mut guard, &both).expect("reload");
         }
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

@@ -10,6 +10,7 @@
 //! assert_eq!(Policy::DEFAULT.admit_syn(&full, &Attempt::default()), Verdict::Admit);
 //! ```
 
+pub mod cookie;
 mod name;
 
 use std::num::NonZeroU32;
@@ -28,6 +29,10 @@ pub enum Verdict {
     Drop = 1,
     /// Answer with RST: the client knows at once.
     Reset = 2,
+    /// SYN stage: answer with SYN/ACK and a cookie of ours, which keeps the client's options.
+    Cookie = 3,
+    /// The same with a cookie that the kernel itself can take back, without options.
+    KernelCookie = 4,
 }
 
 /// A listener's two queues, in connections.
@@ -65,6 +70,8 @@ pub enum Full {
         /// Share of all attempts, in thousandths.
         refused_permille: u32,
     },
+    /// The accept queue or the SYN queue: no-syn-drop of `[Shu05]` section 4.1.5.
+    AnyQueue,
 }
 
 /// One SYN, as the decision sees it.
@@ -76,6 +83,8 @@ pub struct Attempt {
     pub schedule: Nanos,
     /// Keyed, of addresses and ports: the same for every retransmission.
     pub hash: u32,
+    /// From a source that must always get in.
+    pub is_reserved: bool,
 }
 
 /// What becomes of a connection whose peer sends FIN. The numbers are those of `enum on_fin`.
@@ -114,6 +123,8 @@ pub struct Policy {
     pub ack_when_full: Verdict,
     /// What becomes of a connection whose peer sends FIN.
     pub on_fin: OnFin,
+    /// Last places of the accept queue that only reserved sources get; not part of its name.
+    pub reserved_slots: u32,
 }
 
 impl Policy {
@@ -123,6 +134,7 @@ impl Policy {
         syn_when_full: Verdict::Admit,
         ack_when_full: Verdict::Admit,
         on_fin: OnFin::Keep,
+        reserved_slots: 0,
     };
     /// RST to a SYN that the kernel would drop because the accept queue is full.
     pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
@@ -134,29 +146,36 @@ impl Policy {
         syn_when_full: Verdict::Drop,
         ..Self::DEFAULT
     };
+    /// Every SYN is answered, with a cookie when a queue is full; rejection at the ACK stage only.
+    pub const NO_SYN_DROP: Self =
+        Self { full: Full::AnyQueue, syn_when_full: Verdict::Cookie, ..Self::ABORT };
 
     /// SYN stage: may this attempt start?
     pub fn admit_syn(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
-        let (policy, load, Attempt { now, schedule, hash }) = (self.numbers(), load.numbers(), *attempt);
+        let (policy, load) = (self.numbers(), load.numbers());
+        let Attempt { now, schedule, hash, is_reserved } = *attempt;
         // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        verdict(unsafe { tidegate_admit_syn(policy.as_ptr(), load.as_ptr(), now.0, schedule.0, hash) })
+        verdict(unsafe {
+            tidegate_admit_syn(policy.as_ptr(), load.as_ptr(), now.0, schedule.0, hash, is_reserved.into())
+        })
     }
 
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
     pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
-        let Full::Rate { .. } = self.full else {
+        let Full::Rate { per_s, burst } = self.full else {
             return None;
         };
-        let policy = self.numbers();
-        // SAFETY: reads as many numbers as the array has, and writes nothing.
-        Some(Nanos(unsafe { tidegate_next_schedule(policy.as_ptr(), attempt.now.0, attempt.schedule.0) }))
+        // SAFETY: numbers in, a number out; the rate is not zero.
+        Some(Nanos(unsafe {
+            tidegate_next_schedule(per_s.get(), burst.get(), attempt.now.0, attempt.schedule.0)
+        }))
     }
 
-    /// ACK stage: may this handshake finish?
-    pub fn admit_ack(&self, load: &ListenerLoad) -> Verdict {
+    /// ACK stage: may this handshake, of a reserved source or of the crowd, finish?
+    pub fn admit_ack(&self, load: &ListenerLoad, is_reserved: bool) -> Verdict {
         let (policy, load) = (self.numbers(), load.numbers());
         // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        verdict(unsafe { tidegate_admit_ack(policy.as_ptr(), load.as_ptr()) })
+        verdict(unsafe { tidegate_admit_ack(policy.as_ptr(), load.as_ptr(), is_reserved.into()) })
     }
 
     /// FIN stage: may the peer half-close? [`Verdict::Reset`] destroys the connection at both ends.
@@ -168,19 +187,20 @@ impl Policy {
 
     /// Whether it acts on segments other than SYNs.
     pub fn has_later_stages(&self) -> bool {
-        self.ack_when_full != Verdict::Admit || self.on_fin != OnFin::Keep
+        self.ack_when_full != Verdict::Admit || self.on_fin != OnFin::Keep || self.reserved_slots > 0
     }
 
     /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 8] {
+    pub fn numbers(&self) -> [u32; 9] {
         let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
             Full::AcceptQueue => [0; 5],
             Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
             Full::Rate { per_s, burst } => [2, 0, per_s.get(), burst.get(), 0],
             Full::Class { refused_permille } => [3, 0, 0, 0, refused_permille],
+            Full::AnyQueue => [4, 0, 0, 0, 0],
         };
-        let (syn, ack) = (self.syn_when_full as u32, self.ack_when_full as u32);
-        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, self.on_fin as u32]
+        let (syn, ack, fin) = (self.syn_when_full as u32, self.ack_when_full as u32, self.on_fin as u32);
+        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, fin, self.reserved_slots]
     }
 }
 
@@ -196,6 +216,8 @@ fn verdict(number: u32) -> Verdict {
         0 => Verdict::Admit,
         1 => Verdict::Drop,
         2 => Verdict::Reset,
+        3 => Verdict::Cookie,
+        4 => Verdict::KernelCookie,
         _ => unreachable!("verdict.h has no verdict {number}"),
     }
 }
@@ -207,9 +229,10 @@ unsafe extern "C" {
         now_ns: u64,
         schedule_ns: u64,
         hash: u32,
+        is_reserved: u32,
     ) -> u32;
-    fn tidegate_next_schedule(policy: *const u32, now_ns: u64, schedule_ns: u64) -> u64;
-    fn tidegate_admit_ack(policy: *const u32, load: *const u32) -> u32;
+    fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;
+    fn tidegate_admit_ack(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_admit_fin(
         policy: *const u32,
         payload: u32,

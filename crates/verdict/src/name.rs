@@ -39,8 +39,7 @@ pub enum PolicyError {
 
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str =
-        "default, abort, reserv, rst-syn, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin";
+    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
@@ -50,6 +49,7 @@ struct Named {
     is_abort: bool,
     is_rst_syn: bool,
     is_early: bool,
+    cookie: Option<Verdict>,
     on_fin: Option<OnFin>,
     full: Option<(&'static str, Full)>,
 }
@@ -73,6 +73,8 @@ impl Named {
             ("abort", None) => self.is_abort = true,
             ("rst-syn", None) => self.is_rst_syn = true,
             ("early-syn-drop", None) => self.is_early = true,
+            ("no-syn-drop", None) => self.answer_with(Verdict::Cookie)?,
+            ("no-syn-drop", Some("kernel")) => self.answer_with(Verdict::KernelCookie)?,
             ("rst-fin", None) => self.on_fin = Some(OnFin::ResetIdle),
             ("rst-fin", Some("always")) => self.on_fin = Some(OnFin::Reset),
             ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
@@ -91,8 +93,14 @@ impl Named {
         }
     }
 
+    /// no-syn-drop: when a queue is full, this cookie.
+    fn answer_with(&mut self, cookie: Verdict) -> Result<(), PolicyError> {
+        self.cookie = Some(cookie);
+        self.ask("no-syn-drop", Full::AnyQueue)
+    }
+
     fn policy(self) -> Result<Policy, PolicyError> {
-        let Self { is_default, is_abort, is_rst_syn, is_early, on_fin, full } = self;
+        let Self { is_default, is_abort, is_rst_syn, is_early, cookie, on_fin, full } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
@@ -106,15 +114,21 @@ impl Named {
         if is_abort && matches!(full, Some((_, Full::Reserved { .. }))) {
             return Err(PolicyError::Contradiction("abort", "reserv"));
         }
+        let other_answer = is_rst_syn.then_some("rst-syn").or(is_early.then_some("early-syn-drop"));
+        if let (Some(_), Some(other)) = (cookie, other_answer) {
+            return Err(PolicyError::Contradiction("no-syn-drop", other));
+        }
         Ok(Policy {
             full: full.map_or(Full::AcceptQueue, |(_, full)| full),
-            syn_when_full: match (is_rst_syn, is_early || full.is_some()) {
-                (true, _) => Verdict::Reset,
-                (false, true) => Verdict::Drop,
-                (false, false) => Verdict::Admit,
+            syn_when_full: match (cookie, is_rst_syn, is_early || full.is_some()) {
+                (Some(cookie), _, _) => cookie,
+                (None, true, _) => Verdict::Reset,
+                (None, false, true) => Verdict::Drop,
+                (None, false, false) => Verdict::Admit,
             },
-            ack_when_full: if is_abort { Verdict::Reset } else { Verdict::Admit },
+            ack_when_full: if is_abort || cookie.is_some() { Verdict::Reset } else { Verdict::Admit },
             on_fin: on_fin.unwrap_or(OnFin::Keep),
+            reserved_slots: 0,
         })
     }
 }
@@ -160,7 +174,9 @@ fn number(
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut parts = Vec::new();
-        if self.ack_when_full == Verdict::Reset {
+        // Which has abort in it.
+        let is_no_syn_drop = self.full == Full::AnyQueue;
+        if self.ack_when_full == Verdict::Reset && !is_no_syn_drop {
             parts.push("abort".to_owned());
         }
         match self.full {
@@ -168,6 +184,10 @@ impl fmt::Display for Policy {
                 parts.push("early-syn-drop".to_owned());
             }
             Full::AcceptQueue => {}
+            Full::AnyQueue if self.syn_when_full == Verdict::KernelCookie => {
+                parts.push("no-syn-drop:kernel".to_owned());
+            }
+            Full::AnyQueue => parts.push("no-syn-drop".to_owned()),
             Full::Reserved { overbook_percent: 100 } => parts.push("reserv".to_owned()),
             Full::Reserved { overbook_percent } => parts.push(format!("reserv:{overbook_percent}")),
             Full::Rate { per_s, burst } => parts.push(format!("police:{per_s}/{burst}")),
@@ -206,7 +226,9 @@ mod tests {
         assert_eq!(policy("reserv"), Policy::RESERV);
         assert_eq!(policy("abort+rst-syn"), Policy { syn_when_full: Verdict::Reset, ..Policy::ABORT });
         assert_eq!(policy("reserv+rst-syn"), Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV });
+        assert_eq!(policy("no-syn-drop"), Policy::NO_SYN_DROP);
         assert_eq!(policy("rst-syn+abort"), policy("abort+rst-syn"));
+        assert_eq!(policy("abort+no-syn-drop"), Policy::NO_SYN_DROP, "which rejects there anyway");
         assert_eq!(policy("early-syn-drop+rst-syn"), Policy::RST_SYN, "which answers as early");
         assert_eq!(policy("police:25"), policy("police:25/3"), "a tenth of a second, rounded up");
     }
@@ -226,7 +248,10 @@ mod tests {
             "police:20000/500",
             "abort+police:1/1+rst-syn",
             "persistent-drop:40+rst-syn",
+            "no-syn-drop",
+            "no-syn-drop:kernel",
             "rst-fin",
+            "no-syn-drop+rst-fin",
             "abort+rst-syn+rst-fin:always",
         ];
         for name in names {
@@ -248,6 +273,9 @@ mod tests {
         assert!(error("police").contains("no mechanism"));
         assert!(error("police:5+persistent-drop:5").starts_with("police and persistent-drop are two"));
         assert!(error("reserv+reserv:150").starts_with("reserv and reserv are two"));
+        assert!(error("no-syn-drop+reserv").starts_with("no-syn-drop and reserv are two"));
+        assert!(error("rst-syn+no-syn-drop").starts_with("no-syn-drop and rst-syn are two"));
+        assert!(error("no-syn-drop:mine").contains("no mechanism"));
         for wrong in ["police:0", "police:5/0", "police:5/", "police:/5", "police:fast"] {
             assert!(error(wrong).contains("as in 20000/500"), "{wrong}");
         }

@@ -16,7 +16,12 @@ fn syn_stage_decides_as_the_table_says() {
 #[test]
 fn ack_stage_decides_as_the_table_says() {
     for case in cases::ACK_STAGE {
-        assert_eq!(case.policy.admit_ack(&case.load), case.verdict, "{}", case.name);
+        assert_eq!(
+            case.policy.admit_ack(&case.load, case.attempt.is_reserved),
+            case.verdict,
+            "{}",
+            case.name
+        );
     }
 }
 

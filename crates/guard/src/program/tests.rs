@@ -48,7 +48,7 @@ fn input_of(case: &cases::Case) -> types::verdict_case {
             now_ns: case.attempt.now.0,
             schedule_ns: case.attempt.schedule.0,
             hash: case.attempt.hash,
-            ..Default::default()
+            is_reserved: case.attempt.is_reserved.into(),
         },
         ..Default::default()
     }

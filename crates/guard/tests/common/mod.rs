@@ -36,6 +36,9 @@ pub const CLIENT6: &str = "fd09::1";
 /// Addresses behind the client's interface that no kernel owns, so that no one but the test answers.
 pub const GHOST4: &str = "10.9.0.77";
 pub const GHOST6: &str = "fd09::77";
+/// The same, for what must always get in.
+pub const PROBE4: &str = "10.9.0.78";
+pub const PROBE6: &str = "fd09::78";
 
 /// Client and server, joined by c0 and s0. One for each hook that is tried: a test that runs beside may hold a copy of an
 /// old link for a moment, and an interface has only one XDP program.
@@ -59,7 +62,7 @@ impl World {
         let world = Self { client, server, c0: veth.a, s0: veth.b };
         world.address(&world.client, "c0", CLIENT4, CLIENT6);
         world.address(&world.server, "s0", SERVER4, SERVER6);
-        for address in [CLIENT4, CLIENT6, GHOST4, GHOST6] {
+        for address in [CLIENT4, CLIENT6, GHOST4, GHOST6, PROBE4, PROBE6] {
             world.neighbour(&world.server, address, "02:00:00:00:00:0a", "s0");
         }
         for address in [SERVER4, SERVER6] {
@@ -123,13 +126,13 @@ impl World {
 
     /// Starts a guard for `listen` on s0.
     pub fn guard(&self, listen: &str, policy: Policy, attach: Attach, dry_run: bool) -> Guarded<'_> {
-        let listener = Listener { listen: listen.parse().expect("address"), policy, dry_run };
+        let listener = Listener { dry_run, ..Listener::new(listen.parse().expect("address"), policy) };
         let config = Config {
             listeners: vec![listener],
             interfaces: vec!["s0".to_owned()],
             attach,
-            lease: None,
             must_listen: true,
+            ..Config::default()
         };
         self.guard_with(&config).expect("start the guard")
     }
@@ -215,7 +218,11 @@ impl Handshake {
     /// With an IPv6 listener when `listen` begins with a bracket.
     pub fn begin(tap: &Tap, listen: &str) -> Self {
         let (ghost, server) = if listen.starts_with('[') { (GHOST6, SERVER6) } else { (GHOST4, SERVER4) };
-        let syn = Segment::syn("handshake", ghost, server, PORT);
+        Self::begin_with(tap, Segment::syn("handshake", ghost, server, PORT))
+    }
+
+    /// With this SYN.
+    pub fn begin_with(tap: &Tap, syn: Segment) -> Self {
         tap.send(&syn.to_bytes());
         let answer = tap.receive("a SYN/ACK", |frame| syn_ack_to(frame, &syn).is_some());
         let server_seq = syn_ack_to(&answer, &syn).expect("just seen");

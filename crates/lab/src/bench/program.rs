@@ -73,10 +73,13 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let connection = TcpStream::connect(healthy_address).context("connect")?;
     let policy: Policy = "abort+rst-syn".parse()?;
     let guard = |listen| {
-        let interfaces = vec!["lo".to_owned()];
-        let listeners = vec![Listener { listen, policy, dry_run: false }];
-        let attach = Attach::Tcx;
-        Guard::start(&Config { listeners, interfaces, attach, lease: None, must_listen: true })
+        Guard::start(&Config {
+            listeners: vec![Listener::new(listen, policy)],
+            interfaces: vec!["lo".to_owned()],
+            attach: Attach::Tcx,
+            must_listen: true,
+            ..Config::default()
+        })
     };
     let (at_healthy, at_full) = (guard(healthy_address)?, guard(full_address)?);
     let empty = Empty::load()?;

@@ -40,7 +40,8 @@ const fn row(
     }
 }
 
-const NOW: Attempt = Attempt { now: Nanos(1_000_000_007), schedule: Nanos::ZERO, hash: 0 };
+const NOW: Attempt =
+    Attempt { now: Nanos(1_000_000_007), schedule: Nanos::ZERO, hash: 0, is_reserved: false };
 /// 1000 attempts/s, three at once.
 const POLICE: Policy = Policy {
     full: Full::Rate {
@@ -64,12 +65,22 @@ const fn hashed(name: &'static str, hash: u32, verdict: Verdict) -> Case {
     Case { attempt, ..row(name, PERSISTENT_DROP, (129, 128), (128, 128), verdict) }
 }
 
+/// The same row for a source that must always get in.
+const fn reserved(case: Case) -> Case {
+    Case { attempt: Attempt { is_reserved: true, ..case.attempt }, ..case }
+}
+
+/// With the last 28 of 129 places for reserved sources.
+const fn keep_28(policy: Policy) -> Policy {
+    Policy { reserved_slots: 28, ..policy }
+}
+
 const DROP: Policy = Policy { syn_when_full: Verdict::Drop, ..Policy::DEFAULT };
 const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150 }, ..Policy::RESERV };
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 33] = [
+pub const SYN_STAGE: [Case; 50] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -103,16 +114,63 @@ pub const SYN_STAGE: [Case; 33] = [
     hashed("persistent drop: lowest hash", 0, Verdict::Reset),
     hashed("persistent drop: last of a quarter", 0x3fff_ffff, Verdict::Reset),
     hashed("persistent drop: first of the rest", 0x4000_0000, Verdict::Admit),
+    row("no-syn-drop: idle", Policy::NO_SYN_DROP, (128, 128), (127, 128), Verdict::Admit),
+    row("no-syn-drop: accept queue full", Policy::NO_SYN_DROP, (129, 128), (0, 128), Verdict::Cookie),
+    row("no-syn-drop: SYN queue full", Policy::NO_SYN_DROP, (0, 128), (128, 128), Verdict::Cookie),
+    row("places kept: the crowd's last", keep_28(Policy::DEFAULT), (100, 128), (0, 128), Verdict::Admit),
+    row("places kept: the first of 28", keep_28(Policy::DEFAULT), (101, 128), (0, 128), Verdict::Drop),
+    row(
+        "places kept: all full is the kernel's",
+        keep_28(Policy::DEFAULT),
+        (129, 128),
+        (0, 128),
+        Verdict::Admit,
+    ),
+    row("places kept: the crowd is told", keep_28(Policy::RST_SYN), (101, 128), (0, 128), Verdict::Reset),
+    row("places kept: abort leaves SYNs", keep_28(Policy::ABORT), (101, 128), (0, 128), Verdict::Drop),
+    row("places kept: cookie", keep_28(Policy::NO_SYN_DROP), (101, 128), (0, 128), Verdict::Cookie),
+    row("places kept: more than there are", keep_28(Policy::DEFAULT), (0, 10), (0, 10), Verdict::Drop),
+    reserved(row("reserved source", keep_28(Policy::RST_SYN), (128, 128), (0, 128), Verdict::Admit)),
+    reserved(row(
+        "reserved source, no place",
+        keep_28(Policy::RST_SYN),
+        (129, 128),
+        (0, 128),
+        Verdict::Reset,
+    )),
+    row(
+        "places kept: reserv promises the rest",
+        keep_28(Policy::RESERV),
+        (50, 128),
+        (51, 128),
+        Verdict::Drop,
+    ),
+    row(
+        "places kept: reserv, the last promise",
+        keep_28(Policy::RESERV),
+        (50, 128),
+        (50, 128),
+        Verdict::Admit,
+    ),
+    reserved(row("reserved source, reserv", keep_28(Policy::RESERV), (50, 128), (78, 128), Verdict::Admit)),
+    reserved(policed("reserved sources are not policed", 3_000_000, Verdict::Admit)),
+    reserved(hashed("reserved sources have no class", 0, Verdict::Admit)),
 ];
 
 /// The same for the end of a handshake.
-pub const ACK_STAGE: [Case; 6] = [
+pub const ACK_STAGE: [Case; 12] = [
     row("abort: one place left", Policy::ABORT, (128, 128), (128, 128), Verdict::Admit),
     row("abort: full", Policy::ABORT, (129, 128), (1, 128), Verdict::Reset),
     row("abort: backlog 0, full", Policy::ABORT, (1, 0), (0, 0), Verdict::Reset),
     row("stock kernel, full", Policy::DEFAULT, (129, 128), (128, 128), Verdict::Admit),
     row("rst-syn alone, full", Policy::RST_SYN, (129, 128), (0, 128), Verdict::Admit),
     row("reserv, full", Policy::RESERV, (129, 128), (0, 128), Verdict::Admit),
+    row("no-syn-drop, full", Policy::NO_SYN_DROP, (129, 128), (0, 128), Verdict::Reset),
+    row("places kept: the crowd's last", keep_28(Policy::DEFAULT), (100, 128), (0, 128), Verdict::Admit),
+    row("places kept: in silence", keep_28(Policy::RST_SYN), (101, 128), (0, 128), Verdict::Drop),
+    row("places kept: abort", keep_28(Policy::ABORT), (101, 128), (0, 128), Verdict::Reset),
+    reserved(row("reserved source", keep_28(Policy::ABORT), (128, 128), (0, 128), Verdict::Admit)),
+    reserved(row("reserved source, no place", keep_28(Policy::ABORT), (129, 128), (0, 128), Verdict::Reset)),
 ];
 
 /// One row of the FIN stage.

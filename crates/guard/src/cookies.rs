@@ -1,0 +1,89 @@
+//! What SYN cookies need of the kernel and of its sysctls.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::Func;
+use verdict::Verdict;
+
+use crate::{ConfigError, Listener};
+
+/// Lets a program make a connection of a cookie that the kernel does not know; Linux 6.9 and newer.
+const ASSIGN: &str = "bpf_sk_assign_tcp_reqsk";
+/// 0: off. 1: when the SYN queue is full. 2: for every SYN. Documentation/networking/ip-sysctl.rst.
+const SYNCOOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
+
+/// Refuses listeners whose cookies would come back to a kernel that does not take them.
+///
+/// # Errors
+///
+/// A [`ConfigError`] with the nearest thing that would work.
+pub fn check(listeners: &[Listener]) -> Result<()> {
+    for listener in listeners {
+        let why_not = match listener.policy.syn_when_full {
+            Verdict::Cookie => own(syncookies()?, takes_own_cookies()),
+            Verdict::KernelCookie => kernels(syncookies()?),
+            _ => None,
+        };
+        if let Some(why_not) = why_not {
+            let Listener { listen, policy, .. } = listener;
+            return Err(ConfigError(format!("listener {listen} with {policy}: {why_not}")).into());
+        }
+    }
+    Ok(())
+}
+
+/// Why cookies of ours would fail, and what would not.
+fn own(syncookies: u32, is_taken: bool) -> Option<&'static str> {
+    if !is_taken {
+        return Some(
+            "this kernel takes no cookies but its own (Linux 6.9 and newer do); use no-syn-drop:kernel, or abort+rst-syn",
+        );
+    }
+    // cookie_v4_check() of net/ipv4/syncookies.c looks at it before it asks whose cookie it is.
+    (syncookies == 0)
+        .then_some("cookies are switched off here; sysctl -w net.ipv4.tcp_syncookies=1, or use abort+rst-syn")
+}
+
+/// The same for the kernel's.
+fn kernels(syncookies: u32) -> Option<&'static str> {
+    // tcp_synq_no_recent_overflow(): it takes a cookie back only if it has itself sent one within two minutes.
+    (syncookies != 2).then_some(
+        "the kernel takes these cookies back only while it sends cookies itself; sysctl -w net.ipv4.tcp_syncookies=2, or use no-syn-drop",
+    )
+}
+
+/// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer).
+pub fn takes_own_cookies() -> bool {
+    let kernel = Btf::from_path(Path::new("/sys/kernel/btf/vmlinux"));
+    kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(ASSIGN).is_some())
+}
+
+/// Of the calling thread's network namespace.
+fn syncookies() -> Result<u32> {
+    let text =
+        std::fs::read_to_string(SYNCOOKIES).with_context(|| format!("read {SYNCOOKIES} for the cookies"))?;
+    text.trim().parse().with_context(|| format!("read {SYNCOOKIES}: {:?} is no number", text.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_cookies_need_a_kernel_that_takes_them_and_the_sysctl_not_off() {
+        assert_eq!(own(1, true), None);
+        assert_eq!(own(2, true), None);
+        assert!(own(0, true).is_some_and(|why| why.contains("tcp_syncookies=1")));
+        assert!(own(2, false).is_some_and(|why| why.contains("no-syn-drop:kernel")));
+    }
+
+    #[test]
+    fn kernels_cookies_need_the_kernel_to_send_them_always() {
+        assert_eq!(kernels(2), None);
+        assert!(
+            [0, 1].iter().all(|&value| kernels(value).is_some_and(|why| why.contains("tcp_syncookies=2")))
+        );
+    }
+}

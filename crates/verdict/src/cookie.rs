@@ -1,0 +1,221 @@
+//! The SYN cookies of `kernel/cookie.h`, called on the host.
+
+use std::net::SocketAddrV6;
+
+use units::Nanos;
+
+/// A secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key(pub [u64; 2]);
+
+/// Whose handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flow {
+    /// The client; IPv4 as `::ffff:a.b.c.d`.
+    pub source: SocketAddrV6,
+    /// The listener's address that it called.
+    pub destination: SocketAddrV6,
+    /// Sequence number of the SYN.
+    pub client_isn: u32,
+}
+
+/// What the SYN offered, as far as a cookie can say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    /// Bytes; the next lower of four sizes comes back.
+    pub mss: u16,
+    /// The client's shift, 0 to 14.
+    pub wscale: Option<u8>,
+    /// Selective acknowledgments.
+    pub has_sack: bool,
+}
+
+/// In the C header, what stands for no window scale.
+const NO_WSCALE: u8 = 15;
+/// 2^36 ns.
+const PERIOD_SHIFT: u32 = 36;
+
+impl Key {
+    /// The initial sequence number of the SYN/ACK.
+    pub fn make(&self, flow: &Flow, options: &Options, now: Nanos) -> u32 {
+        // SAFETY: numbers in, a number out.
+        let mss_index = unsafe { tidegate_cookie_mss_index(options.mss, flow.is_ipv6().into()) };
+        let options = [mss_index, options.wscale.unwrap_or(NO_WSCALE), options.has_sack.into()];
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        unsafe {
+            tidegate_make_cookie(self.0.as_ptr(), flow.numbers().as_ptr(), options.as_ptr(), period(now))
+        }
+    }
+
+    /// What the SYN offered, if the cookie is ours and of this period or the one before: 69 to 137 s old at most.
+    pub fn open(&self, flow: &Flow, cookie: u32, now: Nanos) -> Option<Options> {
+        let (flow_numbers, mut options) = (flow.numbers(), [0_u8; 3]);
+        // SAFETY: reads as many numbers as the arrays have, and writes three bytes into the last.
+        let is_ours = unsafe {
+            tidegate_open_cookie(
+                self.0.as_ptr(),
+                flow_numbers.as_ptr(),
+                cookie,
+                period(now),
+                options.as_mut_ptr(),
+            )
+        };
+        let [mss_index, wscale, has_sack] = options;
+        (is_ours == 1).then(|| Options {
+            // SAFETY: numbers in, a number out.
+            mss: unsafe { tidegate_cookie_mss(mss_index, flow.is_ipv6().into()) },
+            wscale: (wscale != NO_WSCALE).then_some(wscale),
+            has_sack: has_sack == 1,
+        })
+    }
+}
+
+impl Flow {
+    fn is_ipv6(&self) -> bool {
+        self.source.ip().to_ipv4_mapped().is_none()
+    }
+
+    /// The fields of `struct cookie_flow`, in its order.
+    fn numbers(&self) -> [u32; 11] {
+        let words = |address: &SocketAddrV6| {
+            let bytes = address.ip().octets();
+            [0, 4, 8, 12].map(|at| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes")))
+        };
+        let port = |address: &SocketAddrV6| u32::from(address.port().to_be());
+        let ([a, b, c, d], [e, f, g, h]) = (words(&self.source), words(&self.destination));
+        [a, b, c, d, e, f, g, h, port(&self.source), port(&self.destination), self.client_isn]
+    }
+}
+
+fn period(now: Nanos) -> u32 {
+    (now.0 >> PERIOD_SHIFT) as u32
+}
+
+unsafe extern "C" {
+    fn tidegate_make_cookie(key: *const u64, flow: *const u32, options: *const u8, period: u32) -> u32;
+    fn tidegate_open_cookie(
+        key: *const u64,
+        flow: *const u32,
+        cookie: u32,
+        period: u32,
+        options: *mut u8,
+    ) -> i32;
+    fn tidegate_cookie_mss(index: u8, is_ipv6: i32) -> u16;
+    fn tidegate_cookie_mss_index(mss: u16, is_ipv6: i32) -> u8;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    unsafe extern "C" {
+        fn tidegate_cookie_hash(key: *const u64, flow: *const u32, said: u8, period: u32, domain: u32)
+        -> u64;
+    }
+
+    const KEY: Key = Key([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    const NOW: Nanos = Nanos(1_000_000_000_000);
+    const PERIOD: u64 = 1 << PERIOD_SHIFT;
+
+    fn flow(source: &str, client_isn: u32) -> Flow {
+        let parse = |text: &str| text.parse().expect("address");
+        Flow { source: parse(source), destination: parse("[::ffff:10.8.0.2]:80"), client_isn }
+    }
+
+    fn every_option() -> impl Iterator<Item = Options> {
+        let shifts = (0..=14).map(Some).chain([None]);
+        shifts.flat_map(|wscale| {
+            [536, 1300, 1440, 1460]
+                .into_iter()
+                .flat_map(move |mss| [false, true].map(|has_sack| Options { mss, wscale, has_sack }))
+        })
+    }
+
+    #[test]
+    fn cookie_gives_back_what_the_syn_offered() {
+        let flow = flow("[::ffff:10.8.0.77]:40000", 12345);
+        for options in every_option() {
+            let cookie = KEY.make(&flow, &options, NOW);
+            assert_eq!(KEY.open(&flow, cookie, NOW), Some(options), "{options:?}");
+        }
+    }
+
+    #[test]
+    fn mss_between_two_sizes_is_the_lower_and_below_all_the_lowest() {
+        for (source, offered, given) in [
+            ("[::ffff:10.8.0.77]:40000", 1459, 1440),
+            ("[::ffff:10.8.0.77]:40000", 65495, 1460),
+            ("[::ffff:10.8.0.77]:40000", 100, 536),
+            ("[fd00::77]:40000", 1439, 1420),
+            ("[fd00::77]:40000", 8940, 1440),
+        ] {
+            let flow = flow(source, 1);
+            let options = Options { mss: offered, wscale: None, has_sack: false };
+            let opened = KEY.open(&flow, KEY.make(&flow, &options, NOW), NOW).expect("ours");
+            assert_eq!(opened.mss, given, "{source} {offered}");
+        }
+    }
+
+    #[test]
+    fn cookie_is_good_in_its_period_and_the_next() {
+        let flow = flow("[::ffff:10.8.0.77]:40000", 7);
+        for options in every_option() {
+            for period in [3, 4, (1 << 28) - 4] {
+                let made = period * PERIOD;
+                let cookie = KEY.make(&flow, &options, Nanos(made));
+                let opens = |now: u64| KEY.open(&flow, cookie, Nanos(now)) == Some(options);
+                assert!(opens(made + PERIOD - 1) && opens(made + 2 * PERIOD - 1), "{options:?}");
+                assert!(!opens(made + 2 * PERIOD) && !opens(made + 3 * PERIOD), "{options:?}");
+                assert!(!opens(made - 1), "{options:?}: not before it was made");
+            }
+        }
+    }
+
+    #[test]
+    fn cookie_of_another_flow_key_or_sequence_number_is_not_ours() {
+        let options = Options { mss: 1460, wscale: Some(7), has_sack: true };
+        let mine = flow("[::ffff:10.8.0.77]:40000", 12345);
+        let cookie = KEY.make(&mine, &options, NOW);
+        for other in [
+            flow("[::ffff:10.8.0.78]:40000", 12345),
+            flow("[::ffff:10.8.0.77]:40001", 12345),
+            flow("[::ffff:10.8.0.77]:40000", 12346),
+            Flow { destination: "[::ffff:10.8.0.2]:81".parse().expect("address"), ..mine },
+            Flow { destination: "[::ffff:10.8.0.3]:80".parse().expect("address"), ..mine },
+        ] {
+            assert_eq!(KEY.open(&other, cookie, NOW), None, "{other:?}");
+        }
+        assert_eq!(Key([KEY.0[0], KEY.0[1] ^ 1]).open(&mine, cookie, NOW), None);
+    }
+
+    #[test]
+    fn guess_is_right_about_once_in_2_to_the_24() {
+        let flow = flow("[::ffff:10.8.0.77]:40000", 12345);
+        // Each of 256 upper bytes has one proof that fits.
+        let right = (0..1_u32 << 23).filter(|guess| KEY.open(&flow, guess << 9, NOW).is_some()).count();
+        assert!(right <= 4, "{right} of 2^23 spread guesses; 0.5 are expected");
+    }
+
+    #[test]
+    #[expect(deprecated, reason = "SipHash-2-4; its successor may be anything")]
+    fn hash_is_siphash_2_4() {
+        use std::hash::{Hasher, SipHasher};
+        let flow = flow("[2001:db8::1]:40000", 0x1234_5678);
+        let mut bytes = Vec::new();
+        bytes.extend(flow.source.ip().octets());
+        bytes.extend(flow.destination.ip().octets());
+        bytes.extend(flow.source.port().to_be_bytes());
+        bytes.extend(flow.destination.port().to_be_bytes());
+        bytes.extend(flow.client_isn.to_le_bytes());
+        bytes.push(0xa5);
+        bytes.extend(0x0102_0304_u32.to_le_bytes());
+        bytes.extend(2_u16.to_le_bytes());
+        assert_eq!(bytes.len(), 47);
+        let mut reference = SipHasher::new_with_keys(KEY.0[0], KEY.0[1]);
+        reference.write(&bytes);
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        let ours =
+            unsafe { tidegate_cookie_hash(KEY.0.as_ptr(), flow.numbers().as_ptr(), 0xa5, 0x0102_0304, 2) };
+        assert_eq!(ours, reference.finish());
+    }
+}

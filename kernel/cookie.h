@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * SYN cookies of ours: the initial sequence number of a SYN/ACK says what the SYN offered, and proves that we sent it.
+ * A pure function of a key, the flow and the time. The BPF programs include this file, and crates/verdict compiles it.
+ *
+ * Unlike the kernel's (net/ipv4/syncookies.c) it keeps window scale and SACK without the client's timestamps. That costs
+ * proof: a guess is right once in 2^24 instead of once in 2^29.
+ *
+ * The includer provides __u8 to __u64: vmlinux.h in BPF, <linux/types.h> on the host.
+ */
+#ifndef TIDEGATE_COOKIE_H
+#define TIDEGATE_COOKIE_H
+
+enum {
+	COOKIE_PERIOD_SHIFT = 36,	/* a period is 2^36 ns, 69 s; a cookie is good in its own and the next */
+	COOKIE_NO_WSCALE = 15,		/* RFC 7323 2.3: the largest that there is, is 14 */
+	COOKIE_PROOF_BITS = 24,
+	COOKIE_PROOF_MASK = (1 << COOKIE_PROOF_BITS) - 1,
+	COOKIE_DOMAIN_PAD = 1,
+	COOKIE_DOMAIN_PROOF = 2,
+	COOKIE_MESSAGE_BYTES = 47,
+};
+
+/* Secret, and random. */
+struct cookie_key {
+	__u64 word[2];
+};
+
+/* Whose handshake: addresses and ports in wire order, and the SYN's sequence number in host order. */
+struct cookie_flow {
+	__u32 source[4];
+	__u32 destination[4];
+	__u16 source_port;
+	__u16 destination_port;
+	__u32 client_isn;
+};
+
+/* What the SYN offered, as far as a cookie can say. */
+struct cookie_options {
+	__u8 mss_index;			/* see cookie_mss(), 0 to 3 */
+	__u8 wscale;			/* the client's shift, 0 to 14, or COOKIE_NO_WSCALE */
+	__u8 has_sack;
+};
+
+struct siphash {
+	__u64 v0, v1, v2, v3;
+};
+
+static inline __u64 rotate_left(__u64 word, int bits)
+{
+	return word << bits | word >> (64 - bits);
+}
+
+static inline void siphash_round(struct siphash *state)
+{
+	state->v0 += state->v1;
+	state->v1 = rotate_left(state->v1, 13) ^ state->v0;
+	state->v0 = rotate_left(state->v0, 32);
+	state->v2 += state->v3;
+	state->v3 = rotate_left(state->v3, 16) ^ state->v2;
+	state->v0 += state->v3;
+	state->v3 = rotate_left(state->v3, 21) ^ state->v0;
+	state->v2 += state->v1;
+	state->v1 = rotate_left(state->v1, 17) ^ state->v2;
+	state->v2 = rotate_left(state->v2, 32);
+}
+
+static inline void siphash_add(struct siphash *state, __u64 word)
+{
+	state->v3 ^= word;
+	siphash_round(state);
+	siphash_round(state);
+	state->v0 ^= word;
+}
+
+static inline __u64 siphash_end(const struct siphash *before, __u64 last)
+{
+	struct siphash state = *before;
+
+	siphash_add(&state, last);
+	state.v2 ^= 0xff;
+	siphash_round(&state);
+	siphash_round(&state);
+	siphash_round(&state);
+	siphash_round(&state);
+	return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
+}
+
+/* SipHash-2-4 (Aumasson and Bernstein 2012) of 47 bytes: the flow is the first forty. */
+static inline void hash_cookie_flow(const struct cookie_key *key, const struct cookie_flow *flow, struct siphash *state)
+{
+	state->v0 = key->word[0] ^ 0x736f6d6570736575ull;
+	state->v1 = key->word[1] ^ 0x646f72616e646f6dull;
+	state->v2 = key->word[0] ^ 0x6c7967656e657261ull;
+	state->v3 = key->word[1] ^ 0x7465646279746573ull;
+	siphash_add(state, (__u64)flow->source[1] << 32 | flow->source[0]);
+	siphash_add(state, (__u64)flow->source[3] << 32 | flow->source[2]);
+	siphash_add(state, (__u64)flow->destination[1] << 32 | flow->destination[0]);
+	siphash_add(state, (__u64)flow->destination[3] << 32 | flow->destination[2]);
+	siphash_add(state, (__u64)flow->client_isn << 32 | (__u32)flow->destination_port << 16 | flow->source_port);
+}
+
+/* The last seven bytes: what is said (8 bits), when (32), what the hash is for (16). */
+static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u32 period, __u64 domain)
+{
+	return siphash_end(state, (__u64)COOKIE_MESSAGE_BYTES << 56 | domain << 40 | (__u64)period << 8 | said);
+}
+
+/*
+ *  31       30     29      26 25     24 23           0
+ * +--------+------+----------+---------+--------------+
+ * | period | SACK |  wscale  |   MSS   |    proof     |
+ * |  & 1   |      |          |  index  |              |
+ * +--------+------+----------+---------+--------------+
+ *
+ * The upper eight bits are hidden by a hash of the flow, so that the number cannot be foreseen (RFC 6528).
+ */
+static inline __u32 make_cookie(const struct cookie_key *key, const struct cookie_flow *flow,
+				const struct cookie_options *options, __u32 period)
+{
+	__u8 said = (period & 1) << 7 | (options->has_sack & 1) << 6 | (options->wscale & 15) << 2 | (options->mss_index & 3);
+	struct siphash state;
+	__u32 proof;
+	__u8 pad;
+
+	hash_cookie_flow(key, flow, &state);
+	pad = end_cookie_hash(&state, 0, 0, COOKIE_DOMAIN_PAD);
+	proof = end_cookie_hash(&state, said, period, COOKIE_DOMAIN_PROOF) & COOKIE_PROOF_MASK;
+	return (__u32)(said ^ pad) << COOKIE_PROOF_BITS | proof;
+}
+
+/* Whether we sent this cookie in this period or the one before; then what the SYN offered. */
+static inline int open_cookie(const struct cookie_key *key, const struct cookie_flow *flow, __u32 cookie, __u32 period,
+			      struct cookie_options *options)
+{
+	struct siphash state;
+	__u32 then;
+	__u8 said;
+
+	hash_cookie_flow(key, flow, &state);
+	said = cookie >> COOKIE_PROOF_BITS ^ end_cookie_hash(&state, 0, 0, COOKIE_DOMAIN_PAD);
+	then = (period & 1) == said >> 7 ? period : period - 1;
+	if ((end_cookie_hash(&state, said, then, COOKIE_DOMAIN_PROOF) & COOKIE_PROOF_MASK) != (cookie & COOKIE_PROOF_MASK))
+		return 0;
+	options->has_sack = said >> 6 & 1;
+	options->wscale = said >> 2 & 15;
+	options->mss_index = said & 3;
+	return 1;
+}
+
+/* What the index stands for, bytes; a client that offers less than the first gets the first, as with the kernel's cookies. */
+static inline __u16 cookie_mss(__u8 index, int is_ipv6)
+{
+	switch (index & 3) {
+	case 0:
+		return is_ipv6 ? 1220 : 536;	/* of the smallest packet that every host takes */
+	case 1:
+		return 1300;			/* behind tunnels */
+	case 2:
+		return is_ipv6 ? 1420 : 1440;	/* behind PPPoE, GRE and the like */
+	default:
+		return is_ipv6 ? 1440 : 1460;	/* of an Ethernet packet */
+	}
+}
+
+/* The largest that is no more than the client offers. */
+static inline __u8 cookie_mss_index(__u16 mss, int is_ipv6)
+{
+	__u8 index = 3;
+
+	while (index > 0 && cookie_mss(index, is_ipv6) > mss)
+		index--;
+	return index;
+}
+
+#endif

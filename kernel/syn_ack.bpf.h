@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A SYN becomes a SYN/ACK with a cookie, in its own buffer; the segment that ends such a handshake becomes a connection.
+ */
+#ifndef TIDEGATE_SYN_ACK_BPF_H
+#define TIDEGATE_SYN_ACK_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include "cookie.h"
+#include "segment.bpf.h"
+#include "options.bpf.h"
+#include "hook.bpf.h"
+#include "answer.bpf.h"
+#include "listener.bpf.h"
+
+enum {
+	COOKIE_WSCALE = 7,		/* ours: windows up to 8 MB */
+	INITIAL_WINDOW_SEGMENTS = 10,	/* as many as a new connection may send, RFC 6928 */
+	TIMESTAMP_SHIFT = 20,		/* ns to about ms, RFC 7323 5.4 */
+};
+
+/* Random, set at load. */
+const volatile struct cookie_key cookie_key = {};
+
+/* What does not fit on a program's stack. */
+struct workspace {
+	struct cookie_key key;
+	struct cookie_flow flow;
+	struct cookie_options said;
+	struct tcp_bytes tcp;
+	struct tcp_options offered;
+	struct tcp_options ours;
+	struct option_words words;
+	struct answer answer;
+	struct answer_style style;
+	__u32 isn;
+};
+
+/* Programs at ingress are not interrupted by others on the same CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct workspace);
+} workspace SEC(".maps");
+
+/* A clean one, for the handshake that a SYN with this sequence number begins. */
+static __always_inline struct workspace *workspace_for(const struct segment *segment, __u32 client_isn)
+{
+	struct workspace *work;
+	__u32 zero = 0;
+
+	work = bpf_map_lookup_elem(&workspace, &zero);
+	if (!work)
+		return NULL;
+	__builtin_memset(work, 0, sizeof(*work));
+	work->key.word[0] = cookie_key.word[0];
+	work->key.word[1] = cookie_key.word[1];
+	__builtin_memcpy(work->flow.source, &segment->source, sizeof(work->flow.source));
+	__builtin_memcpy(work->flow.destination, &segment->destination, sizeof(work->flow.destination));
+	work->flow.source_port = segment->source_port;
+	work->flow.destination_port = segment->destination_port;
+	work->flow.client_isn = client_isn;
+	return work;
+}
+
+/* From Linux 6.9. Without it the kernel takes its own cookies only. */
+extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
+				   int attrs__sz) __ksym __weak;
+
+static __always_inline __u32 cookie_period(__u64 now_ns)
+{
+	return now_ns >> COOKIE_PERIOD_SHIFT;
+}
+
+/* What a segment to us may carry, from the interface's MTU. Differs: a route's own MTU or advmss metric is not looked at. */
+static __always_inline __u16 own_mss(void *ctx, enum hook hook, const struct segment *segment)
+{
+	struct net_device *device = device_of(ctx, hook);
+	__u32 mtu = BPF_CORE_READ(device, mtu);
+
+	return (mtu > 65535 ? 65535 : mtu) - answer_bytes(segment);
+}
+
+/* The options of the SYN/ACK with a cookie of ours: what the SYN offered and this host has switched on. */
+static __always_inline void offer_options(struct net *net, const struct tcp_options *offered, __u64 now_ns,
+					  struct tcp_options *ours)
+{
+	ours->has_sack = offered->has_sack && BPF_CORE_READ(net, ipv4.sysctl_tcp_sack);
+	ours->has_wscale = offered->has_wscale && BPF_CORE_READ(net, ipv4.sysctl_tcp_window_scaling);
+	ours->has_timestamp = offered->has_timestamp && BPF_CORE_READ(net, ipv4.sysctl_tcp_timestamps);
+	ours->wscale = COOKIE_WSCALE;
+	ours->tsval = now_ns >> TIMESTAMP_SHIFT;
+	ours->tsecr = offered->tsval;
+}
+
+/* Chooses what to offer, and says it in the cookie. */
+static __noinline int choose_own_cookie(const struct segment *segment, struct net *net, struct workspace *work)
+{
+	__u64 now = bpf_ktime_get_ns();
+
+	read_options(&work->tcp, tcp_header_bytes(segment), &work->offered);
+	offer_options(net, &work->offered, now, &work->ours);
+	/* RFC 9293 3.7.1: who says nothing can take 536 bytes, the first index. */
+	work->said.mss_index = cookie_mss_index(work->offered.mss, segment->is_ipv6);
+	work->said.wscale = work->ours.has_wscale ? work->offered.wscale : COOKIE_NO_WSCALE;
+	work->said.has_sack = work->ours.has_sack;
+	work->isn = make_cookie(&work->key, &work->flow, &work->said, cookie_period(now));
+	return true;
+}
+
+/* The kernel's own cookie, which it takes back while it has sent one itself within two minutes (tcp_synq_no_recent_overflow()). */
+static __noinline int choose_kernel_cookie(const struct segment *segment, struct workspace *work)
+{
+	__u32 size = tcp_header_bytes(segment);
+	struct ipv4_header ipv4 = {};
+	struct ipv6_header ipv6 = {};
+	__s64 answer;
+
+	if (size < sizeof(struct tcp_header) || size > MAX_TCP_HEADER_BYTES)
+		return false;
+	if (segment->is_ipv6) {
+		__builtin_memcpy(ipv6.source, &segment->source, sizeof(ipv6.source));
+		__builtin_memcpy(ipv6.destination, &segment->destination, sizeof(ipv6.destination));
+		answer = bpf_tcp_raw_gen_syncookie_ipv6((void *)&ipv6, (void *)&work->tcp, size);
+	} else {
+		ipv4.source = segment->source.word[3];
+		ipv4.destination = segment->destination.word[3];
+		answer = bpf_tcp_raw_gen_syncookie_ipv4((void *)&ipv4, (void *)&work->tcp, size);
+	}
+	work->isn = answer;
+	return answer >= 0;
+}
+
+static __always_inline void build_syn_ack_tcp(const struct segment *segment, const struct answer_style *style, __u32 isn,
+					      __u16 window, const struct option_words *words, struct tcp_header *tcp)
+{
+	__u32 tcp_bytes = sizeof(*tcp) + words->count * 4, sum = 0, i;
+
+	tcp->source = segment->destination_port;
+	tcp->destination = segment->source_port;
+	tcp->seq = bpf_htonl(isn);
+	tcp->ack = bpf_htonl(segment->seq + 1);
+	tcp->flags = TCP_SYN | TCP_ACK;
+	tcp->offset = tcp_bytes / 4 << 4;
+	tcp->window = bpf_htons(window);
+	for (i = 0; i < MAX_OPTION_WORDS; i++) {
+		if (i < words->count)
+			sum += sum_words(&words->word[i], 4);
+	}
+	sum_tcp(segment, style, sum, tcp_bytes, tcp);
+}
+
+/* Fills `answer`, which the caller has zeroed: no DSCP, no ECN. */
+static __always_inline void build_syn_ack(const struct segment *segment, const struct answer_style *style, __u32 isn,
+					  __u16 window, const struct option_words *words, struct answer *answer)
+{
+	__u32 tcp_bytes = sizeof(struct tcp_header) + words->count * 4;
+
+	if (segment->is_ipv6) {
+		build_ipv6(segment, style, 0, tcp_bytes, &answer->v6.ip);
+		build_syn_ack_tcp(segment, style, isn, window, words, &answer->v6.tcp);
+	} else {
+		build_ipv4(segment, style, 0, tcp_bytes, &answer->v4.ip);
+		build_syn_ack_tcp(segment, style, isn, window, words, &answer->v4.tcp);
+	}
+}
+
+static __always_inline __u16 initial_window(__u16 mss)
+{
+	__u32 bytes = (__u32)mss * INITIAL_WINDOW_SEGMENTS;
+
+	return bytes > 65535 ? 65535 : bytes;
+}
+
+/* Fills the workspace with the SYN/ACK and sends it. */
+static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+					     struct workspace *work)
+{
+	__u32 offset = segment->l3_offset + answer_bytes(segment), size;
+	enum sent sent;
+
+	write_options(&work->ours, &work->words);
+	work->style = answer_style(ctx, hook, segment, net);
+	if (segment->is_ipv6)
+		work->style.flow_label = automatic_flow_label(net, segment);
+	build_syn_ack(segment, &work->style, work->isn, initial_window(work->ours.mss), &work->words, &work->answer);
+	size = work->words.count * 4;
+	sent = send_back(ctx, hook, segment, &work->answer, size);
+	if (sent != SENT)
+		return sent;
+	if (size < 4 || size > sizeof(work->words.word))
+		return SENT_LOST;
+	return store(ctx, hook, offset, work->words.word, size) ? SENT : SENT_LOST;
+}
+
+static __noinline int send_chosen_tc(struct __sk_buff *skb, const struct segment *segment, struct net *net,
+				     struct workspace *work)
+{
+	return send_chosen(skb, HOOK_TC, segment, net, work);
+}
+
+static __noinline int send_chosen_xdp(struct xdp_md *xdp, const struct segment *segment, struct net *net,
+				      struct workspace *work)
+{
+	return send_chosen(xdp, HOOK_XDP, segment, net, work);
+}
+
+static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct segment *segment, struct net *net,
+					      struct workspace *work)
+{
+	return send_chosen(xdp, HOOK_XDP_GENERIC, segment, net, work);
+}
+
+/*
+ * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which only the MSS is offered, since
+ * the kernel could not know later what else was agreed. Not larger than the SYN, but for the MSS option if that had none.
+ */
+static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+					      bool is_kernels)
+{
+	struct workspace *work = workspace_for(segment, segment->seq);
+
+	if (!work || !load_tcp(ctx, hook, segment, &work->tcp))
+		return SENT_NOT;
+	work->ours.mss = own_mss(ctx, hook, segment);
+	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net, work)))
+		return SENT_NOT;
+	switch (hook) {
+	case HOOK_TC:
+		return send_chosen_tc(ctx, segment, net, work);
+	case HOOK_XDP:
+		return send_chosen_xdp(ctx, segment, net, work);
+	default:
+		return send_chosen_xdp_generic(ctx, segment, net, work);
+	}
+}
+
+/* What the kernel is told of a handshake of which it has seen the end only. */
+static __always_inline void describe_request(const struct segment *segment, const struct cookie_options *cookie,
+					     const struct tcp_options *options, struct bpf_tcp_req_attrs *attrs)
+{
+	attrs->mss = cookie_mss(cookie->mss_index, segment->is_ipv6);
+	attrs->wscale_ok = cookie->wscale != COOKIE_NO_WSCALE;
+	attrs->snd_wscale = attrs->wscale_ok ? cookie->wscale : 0;
+	attrs->rcv_wscale = attrs->wscale_ok ? COOKIE_WSCALE : 0;
+	attrs->sack_ok = cookie->has_sack;
+	/* Who has agreed on timestamps sends them in every segment, RFC 7323 3.2. */
+	attrs->tstamp_ok = options->has_timestamp;
+	attrs->rcv_tsval = options->tsval;
+	attrs->rcv_tsecr = options->tsecr;
+}
+
+static __always_inline bool assign_request(struct __sk_buff *skb, const struct segment *segment,
+					   struct bpf_tcp_req_attrs *attrs)
+{
+	struct sock_common *socket = lookup_socket(skb, segment);
+	struct tcp_sock *listener;
+	bool is_assigned = false;
+
+	if (!socket)
+		return false;
+	listener = bpf_skc_to_tcp_sock(socket);
+	if (listener)
+		is_assigned = !bpf_sk_assign_tcp_reqsk(skb, (struct sock *)listener, attrs, sizeof(*attrs));
+	bpf_sk_release(socket);
+	return is_assigned;
+}
+
+/* Whether the segment ends a handshake by a cookie of ours; then the kernel makes it a connection of its listener. */
+static __noinline int take_cookie(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct workspace *work = workspace_for(segment, segment->seq - 1);
+	struct bpf_tcp_req_attrs attrs = {};
+
+	if (!work || !bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
+		return false;
+	if (!open_cookie(&work->key, &work->flow, segment->ack - 1, cookie_period(bpf_ktime_get_ns()), &work->said) ||
+	    !load_tcp(skb, HOOK_TC, segment, &work->tcp))
+		return false;
+	read_options(&work->tcp, tcp_header_bytes(segment), &work->offered);
+	describe_request(segment, &work->said, &work->offered, &attrs);
+	return assign_request(skb, segment, &attrs);
+}
+
+#endif
