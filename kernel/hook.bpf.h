@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where a program runs, and what it can say there about the frame that is not in the frame.
+ * Where a program runs, what it can say there about the frame that is not in the frame, and what can become of it.
  */
 #ifndef TIDEGATE_HOOK_BPF_H
 #define TIDEGATE_HOOK_BPF_H
@@ -19,6 +19,12 @@ enum hook {
 	HOOK_TC,
 	HOOK_XDP,
 	HOOK_XDP_GENERIC,
+};
+
+enum action {
+	ACTION_PASS,
+	ACTION_DROP,
+	ACTION_SEND_BACK,
 };
 
 static __always_inline struct net_device *device_of(void *ctx, enum hook hook)

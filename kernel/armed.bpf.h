@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * When segments after the SYN are looked at.
+ */
+#ifndef TIDEGATE_ARMED_BPF_H
+#define TIDEGATE_ARMED_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "verdict.h"
+
+enum {
+	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
+	ARMED_STEP_NS = 1000000,
+};
+
+/*
+ * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
+ * segment of a healthy server costs one read. Of all listeners together.
+ */
+__u64 armed_until_ns = 0;
+
+/* Has the ACK stage look at segments from now on for ARMED_NS. */
+static __always_inline void arm(__u64 now)
+{
+	__u64 until = now + ARMED_NS;
+
+	/* All CPUs share it: write only when it matters. */
+	if (armed_until_ns + ARMED_STEP_NS < until)
+		armed_until_ns = until;
+}
+
+static __always_inline bool is_armed(void)
+{
+	if (!armed_until_ns)
+		return false;
+	if (bpf_ktime_get_ns() < armed_until_ns)
+		return true;
+	armed_until_ns = 0;
+	return false;
+}
+
+/* Whether anything is to be said about segments that end handshakes. */
+static __always_inline bool has_ack_stage(const struct listener_policy *policy)
+{
+	return policy->ack_when_full != VERDICT_ADMIT || policy->reserved_slots;
+}
+
+#endif

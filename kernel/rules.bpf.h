@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What the agent sets and reads: guarded listeners, their rules and counters. And which of them a segment is for.
+ */
+#ifndef TIDEGATE_RULES_BPF_H
+#define TIDEGATE_RULES_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "verdict.h"
+#include "segment.bpf.h"
+#include "hook.bpf.h"
+#include "martian.bpf.h"
+
+enum {
+	MAX_LISTENERS = 64,		/* also in crates/guard */
+	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
+	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
+	MAX_RESERVED_SOURCES = 1024,	/* networks, of all listeners together; also in crates/guard */
+};
+
+/* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
+struct listener_key {
+	struct address address;
+	__be16 port;
+	__u16 zero;
+};
+
+/* What the agent sets for one listener. */
+struct listener_rule {
+	struct listener_policy policy;
+	__u32 dry_run;			/* not 0: count what would have been done, and pass */
+};
+
+/* Key of `reserved`: a network of sources of one listener. */
+struct reserved_key {
+	__u32 prefix_bits;		/* of what follows */
+	__u32 index;
+	struct address address;
+};
+
+/* Of RST in answer to SYNs, all listeners together. */
+struct refusal_budget {
+	struct rate rate;		/* per_s 0: no limit */
+	__u64 schedule_ns;		/* see next_schedule() */
+};
+
+/*
+ * Of one listener. SYNs: seen = admitted + dropped + reset + cookies + unsent. Segments that would complete a handshake are looked at
+ * only while the accept queue may overflow: acks_full = acks_dropped + acks_reset + what the policy leaves to the kernel.
+ */
+struct listener_stats {
+	__u64 seen;
+	__u64 admitted;
+	__u64 dropped;
+	__u64 reset;
+	__u64 cookies;			/* answered with SYN/ACK and a cookie */
+	__u64 unsent;			/* to be answered, but the kernel refused to reshape the frame: passed or lost */
+	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
+	__u64 accept_full;		/* of seen: found the accept queue full */
+	__u64 syn_full;			/* of seen: found the SYN queue full */
+	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
+	__u64 acks_dropped;
+	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
+	__u64 cookies_back;		/* handshakes by cookies of ours that became connections */
+	__u64 fins;			/* of established connections, under rst-fin */
+	__u64 fins_reset;		/* both ends */
+};
+
+_Static_assert(sizeof(struct listener_stats) == 15 * sizeof(__u64), "no padding: user space adds up raw words");
+
+/* Every frame, and for those that were passed before a decision, why. */
+struct path_stats {
+	__u64 frames;
+	__u64 not_ip;
+	__u64 not_tcp;
+	__u64 fragment;
+	__u64 malformed;
+	__u64 not_syn;			/* without SYN, or with RST or FIN */
+	__u64 syn_ack;			/* to a client on this host */
+	__u64 not_guarded;		/* SYN to another address or port */
+	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */
+	__u64 martian;			/* SYN between addresses that must not be answered */
+	__u64 no_listener;		/* guarded, but nothing listens (any more) */
+	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
+	__u64 unleased;			/* SYN to a guarded listener whose agent has not been heard of */
+};
+
+_Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
+
+/* A question to ask_listener() and its answer. */
+struct listener_query {
+	struct address address;		/* as in listener_key */
+	__be16 port;
+	__u16 is_ipv6;
+	__u32 found;			/* enum found */
+	__u32 family;
+	struct listener_load load;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_KEYS);
+	__type(key, struct listener_key);
+	__type(value, __u32);		/* index into `rules` and `listener_stat` */
+} listeners SEC(".maps");
+
+/* The host's addresses, kept up to date by the agent: what a wildcard stands for. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, MAX_OWN_ADDRESSES);
+	__type(key, struct address);
+	__type(value, __u32);		/* means nothing */
+} own_addresses SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct listener_rule);
+} rules SEC(".maps");
+
+/* Networks whose SYNs get the places that are reserved; the value means nothing. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, MAX_RESERVED_SOURCES);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct reserved_key);
+	__type(value, __u32);
+} reserved SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct refusal_budget);
+} budget SEC(".maps");
+
+/* Token buckets; see next_schedule(). */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, __u64);
+} schedules SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct listener_stats);
+} listener_stat SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct path_stats);
+} path_stat SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct listener_query);
+} query SEC(".maps");
+
+/*
+ * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long as it runs: one that is
+ * stopped or hangs, and so can be asked nothing, leaves everything to the kernel.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} lease SEC(".maps");
+
+/* ---- The guarded listener that a segment is for. ---- */
+
+/*
+ * A wildcard listener is found for any destination, also for one that the host forwards or that nobody has, so we look
+ * among the host's own addresses. Not bpf_fib_lookup(): it says "not forwarded" of every destination on a host that
+ * does not forward.
+ */
+static __always_inline bool is_local(const struct segment *segment)
+{
+	return bpf_map_lookup_elem(&own_addresses, &segment->destination);
+}
+
+/* What a segment's destination is to us. */
+enum place {
+	PLACE_GUARDED,
+	PLACE_NOT_GUARDED,
+	PLACE_MARTIAN,
+	PLACE_OTHER_HOST,
+	PLACE_UNLEASED,
+};
+
+static __always_inline bool is_leased(void)
+{
+	__u32 zero = 0;
+	__u64 *until = bpf_map_lookup_elem(&lease, &zero);
+
+	return !until || !*until || bpf_ktime_get_ns() < *until;
+}
+
+/* Finds the guarded listener, the exact address before the wildcard; `index` is meant when there is one. */
+static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
+{
+	struct listener_key key = { .port = segment->destination_port };
+	bool is_wildcard = false;
+	__u32 *found;
+
+	key.address = segment->destination;
+	found = bpf_map_lookup_elem(&listeners, &key);
+	if (!found) {
+		is_wildcard = true;
+		if (segment->is_ipv6)
+			__builtin_memset(&key.address, 0, sizeof(key.address));
+		else
+			key.address.word[3] = 0;
+		found = bpf_map_lookup_elem(&listeners, &key);
+	}
+	if (!found)
+		return PLACE_NOT_GUARDED;
+	*index = *found;
+	if (is_martian(segment, ifindex_of(ctx, hook)))
+		return PLACE_MARTIAN;
+	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment)))
+		return PLACE_OTHER_HOST;
+	if (!is_leased())
+		return PLACE_UNLEASED;
+	return PLACE_GUARDED;
+}
+
+/*
+ * The rule of a listener, copied because the agent may change it under us, and its counters. False only if the index is none,
+ * which the verifier cannot rule out.
+ */
+static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, struct listener_stats **stats)
+{
+	struct listener_rule *found = bpf_map_lookup_elem(&rules, &index);
+
+	*stats = bpf_map_lookup_elem(&listener_stat, &index);
+	if (!found || !*stats)
+		return false;
+	*rule = *found;
+	return true;
+}
+
+static __always_inline bool is_reserved_source(const struct listener_policy *policy, __u32 index,
+					       const struct segment *segment)
+{
+	struct reserved_key key = { .prefix_bits = 32 + 128, .index = index, .address = segment->source };
+
+	return policy->reserved_slots && bpf_map_lookup_elem(&reserved, &key);
+}
+
+#endif

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The SYN stage: may this attempt start?
+ */
+#ifndef TIDEGATE_SYN_STAGE_BPF_H
+#define TIDEGATE_SYN_STAGE_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "verdict.h"
+#include "segment.bpf.h"
+#include "listener.bpf.h"
+#include "hook.bpf.h"
+#include "rules.bpf.h"
+#include "armed.bpf.h"
+#include "answer.bpf.h"
+#include "syn_ack.bpf.h"
+
+enum {
+	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
+};
+
+/* What became of an answer; what could not be written in full must not be passed on. */
+static __always_inline enum action count_answer(enum sent sent, __u64 *answered, struct listener_stats *stats)
+{
+	if (sent == SENT) {
+		++*answered;
+		return ACTION_SEND_BACK;
+	}
+	stats->unsent++;
+	return sent == SENT_NOT ? ACTION_PASS : ACTION_DROP;
+}
+
+/* Several CPUs may ask for the same token: the schedule moves once for each that gets one. */
+static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_ns, __u64 now)
+{
+	__u64 schedule;
+	int i;
+
+	for (i = 0; i < MAX_TOKEN_TRIES; i++) {
+		schedule = *(volatile __u64 *)schedule_ns;
+		if (!has_token(rate, now, schedule))
+			return false;
+		if (__sync_bool_compare_and_swap(schedule_ns, schedule, next_schedule(rate, now, schedule)))
+			return true;
+	}
+	return false;
+}
+
+static __always_inline bool may_refuse(void)
+{
+	struct refusal_budget *left;
+	struct rate rate;
+	__u32 zero = 0;
+
+	left = bpf_map_lookup_elem(&budget, &zero);
+	if (!left)
+		return false;
+	rate = left->rate;
+	return !rate.per_s || take_token(&rate, &left->schedule_ns, bpf_ktime_get_ns());
+}
+
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
+					  struct listener_stats *stats)
+{
+	if (may_refuse())
+		return count_answer(send_reset(ctx, hook, segment, net), &stats->reset, stats);
+	stats->over_budget++;
+	stats->dropped++;
+	return ACTION_DROP;
+}
+
+/* The SYN queue may be what was full: the end of the handshake must be looked at all the same. */
+static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment,
+						      struct net *net, bool is_kernels, struct listener_stats *stats)
+{
+	arm(bpf_ktime_get_ns());
+	return count_answer(send_syn_ack(ctx, hook, segment, net, is_kernels), &stats->cookies, stats);
+}
+
+static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,
+					  enum verdict verdict, struct listener_stats *stats)
+{
+	stats->seen++;
+	stats->accept_full += accept_queue_is_full(load);
+	stats->syn_full += syn_queue_is_full(load);
+	stats->admitted += verdict == VERDICT_ADMIT;
+	stats->dropped += verdict == VERDICT_DROP;
+	if (!rule->dry_run)
+		return verdict;
+	stats->reset += verdict == VERDICT_RESET;
+	stats->cookies += verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE;
+	return VERDICT_ADMIT;
+}
+
+static __always_inline enum verdict admit_by_rate(const struct listener_policy *policy,
+						  const struct listener_load *load, __u32 index,
+						  struct attempt *attempt)
+{
+	__u64 *schedule = bpf_map_lookup_elem(&schedules, &index);
+	enum verdict verdict;
+
+	if (!schedule || !policy->rate.per_s)
+		return VERDICT_ADMIT;
+	attempt->now_ns = bpf_ktime_get_ns();
+	attempt->schedule_ns = *(volatile __u64 *)schedule;
+	verdict = admit_syn(policy, load, attempt);
+	/* Whoever was slower than other CPUs is admitted without a token. */
+	if (verdict == VERDICT_ADMIT && !attempt->is_reserved)
+		take_token(&policy->rate, schedule, attempt->now_ns);
+	return verdict;
+}
+
+static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
+					  const struct listener *listener)
+{
+	struct listener_stats *stats;
+	struct attempt attempt = {};
+	struct listener_rule rule;
+	enum verdict verdict;
+
+	if (!read_rule(index, &rule, &stats))
+		return ACTION_PASS;
+	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
+		arm(bpf_ktime_get_ns());
+	attempt.is_reserved = is_reserved_source(&rule.policy, index, segment);
+	if (rule.policy.full == FULL_CLASS)
+		attempt.hash = hash_flow(segment);
+	if (rule.policy.full == FULL_RATE)
+		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
+	else
+		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
+	switch (count(&rule, &listener->load, verdict, stats)) {
+	case VERDICT_RESET:
+		return refuse(ctx, hook, segment, listener->net, stats);
+	case VERDICT_COOKIE:
+	case VERDICT_KERNEL_COOKIE:
+		return answer_with_cookie(ctx, hook, segment, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
+	case VERDICT_DROP:
+		return ACTION_DROP;
+	default:
+		return ACTION_PASS;
+	}
+}
+
+static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment,
+					  struct path_stats *path)
+{
+	struct listener listener = {};
+	__u32 index = 0;
+
+	switch (find_place(ctx, hook, segment, &index)) {
+	case PLACE_NOT_GUARDED:
+		path->not_guarded++;
+		return ACTION_PASS;
+	case PLACE_MARTIAN:
+		path->martian++;
+		return ACTION_PASS;
+	case PLACE_OTHER_HOST:
+		path->other_host++;
+		return ACTION_PASS;
+	case PLACE_UNLEASED:
+		path->unleased++;
+		return ACTION_PASS;
+	default:
+		break;
+	}
+	switch (find_listener(ctx, segment, &listener)) {
+	case FOUND_LISTENER:
+		return decide(ctx, hook, segment, index, &listener);
+	case FOUND_NOTHING:
+		path->no_listener++;
+		return ACTION_PASS;
+	default:
+		path->known++;
+		return ACTION_PASS;
+	}
+}
+
+/* A SYN that would make a listener create a request socket, as tcp_rcv_state_process() sees it. */
+static __always_inline bool is_syn(const struct segment *segment, struct path_stats *path)
+{
+	__u8 flags = segment->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN);
+
+	if (flags == TCP_SYN)
+		return true;
+	if (flags == (TCP_SYN | TCP_ACK))
+		path->syn_ack++;
+	else
+		path->not_syn++;
+	return false;
+}
+
+static __always_inline enum action on_frame(void *ctx, enum hook hook, enum parsed parsed,
+					    const struct segment *segment)
+{
+	struct path_stats *path;
+	__u32 zero = 0;
+
+	path = bpf_map_lookup_elem(&path_stat, &zero);
+	if (!path)
+		return ACTION_PASS;
+	path->frames++;
+	switch (parsed) {
+	case PARSED_TCP:
+		return is_syn(segment, path) ? on_syn(ctx, hook, segment, path) : ACTION_PASS;
+	case PARSED_NOT_IP:
+		path->not_ip++;
+		return ACTION_PASS;
+	case PARSED_NOT_TCP:
+		path->not_tcp++;
+		return ACTION_PASS;
+	case PARSED_FRAGMENT:
+		path->fragment++;
+		return ACTION_PASS;
+	default:
+		path->malformed++;
+		return ACTION_PASS;
+	}
+}
+
+#endif
