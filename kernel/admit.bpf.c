@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The programs of the guard: SYN stage at tc/tcx ingress and in XDP, from one body; ACK and FIN stage at tc/tcx ingress.
+ * The programs of the guard: SYN stage at tc/tcx ingress and in XDP, from one body; ACK and FIN stage at tc/tcx ingress; for
+ * reserv, the LSM hook where the kernel makes a request; and the socket option by which a server asks.
  *
  * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it, nor the end of a
  * handshake that finds its accept queue full, nor a FIN under rst-fin, goes to the kernel as it came, and a counter says why.
@@ -14,8 +15,11 @@
 #include "rules.bpf.h"
 #include "syn_stage.bpf.h"
 #include "later_stages.bpf.h"
+#include "request_stage.bpf.h"
+#include "sockopt.bpf.h"
 
 enum {
+	EPERM = 1,
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 };
 
@@ -110,6 +114,25 @@ SEC("xdp")
 int admit_xdp_skb(struct xdp_md *xdp)
 {
 	return admit_frame(xdp, HOOK_XDP_GENERIC);
+}
+
+/* sk, skb, request. An error drops the SYN (tcp_v4_route_req(), net/ipv4/tcp_ipv4.c). */
+SEC("lsm/inet_conn_request")
+int admit_request(__u64 *ctx)
+{
+	return may_request((void *)ctx[0], (void *)ctx[1], (void *)ctx[2]) ? 0 : -EPERM;
+}
+
+SEC("cgroup/setsockopt")
+int set_option(struct bpf_sockopt *option)
+{
+	return option->level == SOL_TIDEGATE ? write_option(option) : 1;
+}
+
+SEC("cgroup/getsockopt")
+int get_option(struct bpf_sockopt *option)
+{
+	return option->level == SOL_TIDEGATE ? read_option_value(option) : 1;
 }
 
 /* Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a SYN. */

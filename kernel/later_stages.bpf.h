@@ -84,7 +84,7 @@ static __always_inline enum action on_ack(struct __sk_buff *skb, const struct se
 	handshake = find_handshake(skb, segment, &load);
 	if (handshake == HANDSHAKE_NONE)
 		return ACTION_PASS;
-	switch (finish(&found.rule, &load, is_reserved_source(&found.rule.policy, found.index, segment), found.stats)) {
+	switch (finish(&found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source), found.stats)) {
 	case VERDICT_RESET:
 		mark_for_reset(skb, segment);
 		return ACTION_PASS;
@@ -116,16 +116,20 @@ static __always_inline enum action reset_both(struct __sk_buff *skb, const struc
 /* A FIN: is its sender gone for good? */
 static __always_inline enum action on_fin(struct __sk_buff *skb, const struct segment *segment)
 {
+	struct listener_policy *policy;
 	struct found_rule found;
 	struct net *net = NULL;
 	struct fin fin = {};
 
-	if (!find_rule(skb, segment, &found) || found.rule.policy.on_fin == FIN_KEEP)
+	if (!find_rule(skb, segment, &found))
 		return ACTION_PASS;
-	if (!find_connection(skb, segment, &fin, &net))
+	policy = &found.rule.policy;
+	if (policy->on_fin == FIN_KEEP && !is_any_asked)
+		return ACTION_PASS;
+	if (!find_connection(skb, segment, &fin, &net, &policy->on_fin) || policy->on_fin == FIN_KEEP)
 		return ACTION_PASS;
 	found.stats->fins++;
-	if (admit_fin(&found.rule.policy, &fin) != VERDICT_RESET)
+	if (admit_fin(policy, &fin) != VERDICT_RESET)
 		return ACTION_PASS;
 	if (found.rule.dry_run) {
 		found.stats->fins_reset++;

@@ -11,6 +11,7 @@
 #include <bpf/bpf_endian.h>
 #include "segment.bpf.h"
 #include "verdict.h"
+#include "sockopt.bpf.h"
 
 enum {
 	SOCKET_ESTABLISHED = 1,		/* TCP_ESTABLISHED of include/net/tcp_states.h */
@@ -125,12 +126,17 @@ static __always_inline enum handshake find_handshake(void *ctx, const struct seg
 	return handshake;
 }
 
-/* Finds the established connection that a FIN is for, and copies its state and its namespace. */
-static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, struct net **net)
+/*
+ * Finds the established connection that a FIN is for, copies its state and its namespace, and lets `on_fin` be what its server
+ * has asked for, if it has.
+ */
+static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, struct net **net,
+					    __u32 *on_fin)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
 	struct tcp_sock *tcp;
 	bool found = false;
+	__u32 *wanted;
 
 	if (!socket)
 		return false;
@@ -141,6 +147,9 @@ static __always_inline bool find_connection(void *ctx, const struct segment *seg
 		fin->unread = tcp->rcv_nxt - tcp->copied_seq;
 		fin->unacknowledged = tcp->write_seq - segment->ack;
 		*net = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
+		wanted = bpf_sk_storage_get(&asked, tcp, 0, 0);
+		if (wanted)
+			*on_fin = *wanted;
 		found = true;
 	}
 	bpf_sk_release(socket);

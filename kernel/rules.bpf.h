@@ -57,6 +57,7 @@ struct listener_stats {
 	__u64 cookies;			/* answered with SYN/ACK and a cookie */
 	__u64 unsent;			/* to be answered, but the kernel refused to reshape the frame: passed or lost */
 	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
+	__u64 late;			/* of admitted: dropped when the kernel came to them, as the last place was promised by then */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
 	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
@@ -67,7 +68,7 @@ struct listener_stats {
 	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 15 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 16 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {
@@ -205,23 +206,29 @@ static __always_inline bool is_leased(void)
 	return !until || !*until || bpf_ktime_get_ns() < *until;
 }
 
-/* Finds the guarded listener, the exact address before the wildcard; `index` is meant when there is one. */
+/* Finds the index of a guarded destination, the exact address before the wildcard. */
+static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6, bool *is_wildcard)
+{
+	__u32 *found = bpf_map_lookup_elem(&listeners, key);
+
+	*is_wildcard = !found;
+	if (found)
+		return found;
+	if (is_ipv6)
+		__builtin_memset(&key->address, 0, sizeof(key->address));
+	else
+		key->address.word[3] = 0;
+	return bpf_map_lookup_elem(&listeners, key);
+}
+
+/* Finds the guarded listener of a segment; `index` is meant when there is one. */
 static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
-	struct listener_key key = { .port = segment->destination_port };
-	bool is_wildcard = false;
+	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
+	bool is_wildcard;
 	__u32 *found;
 
-	key.address = segment->destination;
-	found = bpf_map_lookup_elem(&listeners, &key);
-	if (!found) {
-		is_wildcard = true;
-		if (segment->is_ipv6)
-			__builtin_memset(&key.address, 0, sizeof(key.address));
-		else
-			key.address.word[3] = 0;
-		found = bpf_map_lookup_elem(&listeners, &key);
-	}
+	found = find_index(&key, segment->is_ipv6, &is_wildcard);
 	if (!found)
 		return PLACE_NOT_GUARDED;
 	*index = *found;
@@ -250,9 +257,9 @@ static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, s
 }
 
 static __always_inline bool is_reserved_source(const struct listener_policy *policy, __u32 index,
-					       const struct segment *segment)
+					       const struct address *source)
 {
-	struct reserved_key key = { .prefix_bits = 32 + 128, .index = index, .address = segment->source };
+	struct reserved_key key = { .prefix_bits = 32 + 128, .index = index, .address = *source };
 
 	return policy->reserved_slots && bpf_map_lookup_elem(&reserved, &key);
 }

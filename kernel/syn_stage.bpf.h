@@ -123,7 +123,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		return ACTION_PASS;
 	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
 		arm(bpf_ktime_get_ns());
-	attempt.is_reserved = is_reserved_source(&rule.policy, index, segment);
+	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
 	if (rule.policy.full == FULL_RATE)

@@ -34,6 +34,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_XSKMAP = 17,
+	BPF_MAP_TYPE_SK_STORAGE = 24,
 };
 
 enum xdp_action {
@@ -55,6 +56,8 @@ enum {
 	BPF_ADJ_ROOM_MAC = 1,
 	BPF_F_INGRESS = 1,
 	BPF_F_NO_PREALLOC = 1,
+	BPF_F_CLONE = 1 << 9,
+	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
 struct xdp_md {
@@ -84,6 +87,18 @@ struct __sk_buff {
 	__u32 tc_classid;
 	__u32 data;
 	__u32 data_end;
+};
+
+struct bpf_sock;
+
+struct bpf_sockopt {
+	struct bpf_sock *sk __attribute__((aligned(8)));
+	void *optval __attribute__((aligned(8)));
+	void *optval_end __attribute__((aligned(8)));
+	__s32 level;
+	__s32 optname;
+	__s32 optlen;
+	__s32 retval;
 };
 
 struct bpf_sock_tuple {
@@ -175,7 +190,12 @@ struct netns_ipv6 {			/* include/net/netns/ipv6.h; leads to the above */
 	struct netns_sysctl_ipv6 sysctl;
 };
 
+struct ns_common {			/* include/linux/ns_common.h; read by is_from_guarded() */
+	unsigned int inum;
+};
+
 struct net {				/* include/net/net_namespace.h; leads to the above */
+	struct ns_common ns;
 	struct netns_ipv4 ipv4;
 	struct netns_ipv6 ipv6;		/* absent without CONFIG_IPV6 */
 };
@@ -186,8 +206,17 @@ typedef struct {			/* include/net/net_namespace.h; absent without CONFIG_NET_NS 
 
 struct sock;
 
+struct in6_addr {			/* include/uapi/linux/in6.h */
+	__be32 word[4];
+};
+
 struct sock_common {			/* include/net/sock.h; read by read_listener() */
 	struct sock *skc_listener;	/* of a request socket; read by find_handshake() */
+	__be32 skc_daddr;		/* this and the next four: of a request socket, read by may_request() */
+	__be32 skc_rcv_saddr;
+	__u16 skc_num;			/* local port, host order */
+	struct in6_addr skc_v6_daddr;	/* absent without CONFIG_IPV6 */
+	struct in6_addr skc_v6_rcv_saddr;
 	__u16 skc_family;
 	volatile unsigned char skc_state;
 	possible_net_t skc_net;
@@ -247,6 +276,7 @@ struct net_device {			/* include/linux/netdevice.h */
 
 struct sk_buff {			/* include/linux/skbuff.h; read by checksum_is_partial() */
 	struct net_device *dev;
+	int skb_iif;			/* read by is_from_guarded() */
 	__u8 ip_summed : 2;
 };
 

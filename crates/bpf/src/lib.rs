@@ -63,32 +63,70 @@ impl Link {
             Hook::XdpGeneric => (libbpf_sys::BPF_XDP, XDP_FLAGS_SKB_MODE),
             Hook::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
         };
-        let options = libbpf_sys::bpf_link_create_opts {
-            sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
-            flags,
-            ..Default::default()
-        };
-        // SAFETY: the options outlive the call and say their own size; the kernel only reads them.
-        let fd = unsafe {
-            libbpf_sys::bpf_link_create(
-                program.as_raw_fd(),
-                ifindex.cast_signed(),
-                attach_type,
-                &raw const options,
-            )
-        };
-        if fd < 0 {
-            return Err(AttachError { hook, ifindex, error: io::Error::from_raw_os_error(-fd) });
-        }
-        // SAFETY: bpf_link_create gave a descriptor that nothing else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Self { _fd: fd, hook })
+        let link = create_link(program, ifindex.cast_signed(), attach_type, flags);
+        link.map(|fd| Self { _fd: fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
     }
 
     /// Where the program is attached.
     pub fn hook(&self) -> Hook {
         self.hook
     }
+}
+
+/// Attaches an LSM program to the hook that it was loaded for, of the whole host, until the descriptor is dropped.
+///
+/// # Errors
+///
+/// EPERM without CAP_BPF and CAP_MAC_ADMIN or CAP_SYS_ADMIN.
+pub fn attach_lsm(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    create_link(program, 0, libbpf_sys::BPF_LSM_MAC, 0)
+}
+
+/// Which calls of the processes of a control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CgroupHook {
+    /// setsockopt(2), before the kernel's own.
+    SetSockopt,
+    /// getsockopt(2), after the kernel's own.
+    GetSockopt,
+}
+
+/// Attaches to the control group (version 2) of which `cgroup` is the folder, and to all below it, until the descriptor is dropped.
+///
+/// # Errors
+///
+/// EINVAL for a folder of cgroup version 1, EPERM without CAP_BPF and CAP_NET_ADMIN.
+pub fn attach_cgroup(
+    program: BorrowedFd<'_>,
+    cgroup: BorrowedFd<'_>,
+    hook: CgroupHook,
+) -> io::Result<OwnedFd> {
+    let attach_type = match hook {
+        CgroupHook::SetSockopt => libbpf_sys::BPF_CGROUP_SETSOCKOPT,
+        CgroupHook::GetSockopt => libbpf_sys::BPF_CGROUP_GETSOCKOPT,
+    };
+    create_link(program, cgroup.as_raw_fd(), attach_type, 0)
+}
+
+fn create_link(
+    program: BorrowedFd<'_>,
+    target: i32,
+    attach_type: libbpf_sys::bpf_attach_type,
+    flags: u32,
+) -> io::Result<OwnedFd> {
+    let options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags,
+        ..Default::default()
+    };
+    // SAFETY: the options outlive the call and say their own size; the kernel only reads them.
+    let fd =
+        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, attach_type, &raw const options) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: bpf_link_create gave a descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// How many programs are attached at tcx ingress of the interface with index `ifindex` of the caller's namespace.

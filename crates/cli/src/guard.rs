@@ -52,10 +52,10 @@ pub struct Args {
     /// Take listeners, policies, interfaces and hook from a TOML file; SIGHUP reads it again
     ///
     /// `[[listener]]` with listen, policy and, if wanted, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
-    /// them, if wanted, interfaces, attach and refusals_per_s.
+    /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
     /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing. Interfaces and hook
     /// stay as they were at the start.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run", "reserve", "reserve_for", "refusals"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run", "reserve", "reserve_for", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
     /// Keep the last N places of the accept queue for the sources of --reserve-for, as health probes and operators
@@ -65,6 +65,10 @@ pub struct Args {
     /// Networks of sources that always get in, as in 10.0.0.0/24,192.0.2.7/32
     #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',')]
     reserve_for: Vec<IpNet>,
+
+    /// Let servers ask for rst-fin themselves, by a socket option on their listener (examples/)
+    #[arg(long)]
+    sockopt: bool,
 
     /// Refuse at most so many SYNs a second with RST, and drop the others; 0 is no limit (default: 500000)
     #[arg(long, value_name = "R")]
@@ -126,6 +130,7 @@ fn config(args: &Args) -> Result<Config> {
         lease: Some(LEASE),
         must_listen: true,
         refusals_per_s: args.refusals.map_or(usual.refusals_per_s, NonZeroU32::new),
+        sockopt: args.sockopt,
     })
 }
 
@@ -342,6 +347,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "dropped": stats.dropped,
         "reset": stats.reset,
         "cookies": stats.cookies,
+        "late": stats.late,
         "unsent": stats.unsent,
         "over_budget": stats.over_budget,
         "accept_full": stats.accept_full,

@@ -1,10 +1,6 @@
 //! What SYN cookies need of the kernel and of its sysctls.
 
-use std::path::Path;
-
 use anyhow::{Context, Result};
-use libbpf_rs::btf::Btf;
-use libbpf_rs::btf::types::Func;
 use verdict::Verdict;
 
 use crate::{ConfigError, Listener};
@@ -56,8 +52,7 @@ fn kernels(syncookies: u32) -> Option<&'static str> {
 
 /// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer).
 pub fn takes_own_cookies() -> bool {
-    let kernel = Btf::from_path(Path::new("/sys/kernel/btf/vmlinux"));
-    kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(ASSIGN).is_some())
+    crate::kernel_has_function(ASSIGN)
 }
 
 /// Of the calling thread's network namespace.

@@ -25,6 +25,8 @@ struct File {
     attach: Attach,
     #[serde(default)]
     refusals_per_s: Option<u32>,
+    #[serde(default)]
+    sockopt: bool,
     #[serde(rename = "listener")]
     listeners: Vec<Entry>,
 }
@@ -67,10 +69,10 @@ impl Config {
         let file: File = toml::from_str(&text).map_err(|error| {
             ConfigError(format!("configuration {}: {}", path.display(), one_line(&error)))
         })?;
-        let File { interfaces, attach, refusals_per_s, listeners } = file;
+        let File { interfaces, attach, refusals_per_s, sockopt, listeners } = file;
         let listeners = listeners.into_iter().map(Entry::listener).collect();
         let refusals_per_s = refusals_per_s.map_or(Self::default().refusals_per_s, NonZeroU32::new);
-        Ok(Self { listeners, interfaces, attach, lease, must_listen: false, refusals_per_s })
+        Ok(Self { listeners, interfaces, attach, lease, must_listen: false, refusals_per_s, sockopt })
     }
 }
 

@@ -21,20 +21,25 @@ mod file;
 mod interface;
 mod listener;
 mod program;
+mod sockopt;
 
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
 use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
 use ipnet::IpNet;
+use libbpf_rs::btf::{Btf, types::Func};
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, one_line};
 pub use program::{ListenerStats, PathStats};
-pub use verdict::{ListenerLoad, OnFin, Policy, PolicyError, Verdict};
+pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use interface::Interface;
 use program::{MAX_LISTENERS, MAX_RESERVED_SOURCES, Programs};
@@ -58,6 +63,8 @@ pub struct Config {
     pub must_listen: bool,
     /// RST that answer SYNs, per second and of all listeners together; those above are dropped in silence. `None` is no limit.
     pub refusals_per_s: Option<NonZeroU32>,
+    /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
+    pub sockopt: bool,
 }
 
 impl Default for Config {
@@ -70,6 +77,7 @@ impl Default for Config {
             lease: None,
             must_listen: false,
             refusals_per_s: Some(DEFAULT_REFUSALS_PER_S),
+            sockopt: false,
         }
     }
 }
@@ -101,6 +109,9 @@ pub struct Guard {
     slots: Vec<Option<Listener>>,
     programs: Programs,
     attached: Vec<Attached>,
+    /// Where the kernel makes request sockets, for reserv.
+    requests: Option<OwnedFd>,
+    _sockopt: Vec<OwnedFd>,
     warnings: Vec<String>,
     lease: Option<Duration>,
 }
@@ -156,10 +167,27 @@ impl Guard {
             programs.lease(lease)?;
         }
         let mut notes = others_first(&interfaces);
-        let has_later_stages = slots.iter().flatten().any(|listener| listener.policy.has_later_stages());
+        let has_later_stages =
+            config.sockopt || slots.iter().flatten().any(|listener| listener.policy.has_later_stages());
         let attached = attach::attach_all(&programs, &interfaces, config.attach, has_later_stages)?;
         notes.extend(warnings(&attached, &interfaces));
-        Ok(Self { slots, programs, attached, warnings: notes, lease: config.lease })
+        for interface in &interfaces {
+            programs.add_interface(interface.index)?;
+        }
+        let sockopt = if config.sockopt { sockopt::attach(&programs)? } else { Vec::new() };
+        let mut guard = Self {
+            slots,
+            programs,
+            attached,
+            requests: None,
+            _sockopt: sockopt,
+            warnings: notes,
+            lease: config.lease,
+        };
+        if let Err(error) = guard.attach_requests() {
+            guard.warnings.push(format!("{error:#}"));
+        }
+        Ok(guard)
     }
 
     /// Guards these listeners from now on, and no others; the counters of those that stay go on. Call it in the namespace where
@@ -189,6 +217,21 @@ impl Guard {
             return Err(error);
         }
         self.slots = slots;
+        // Without it reserv is what it was: nearly exact.
+        self.attach_requests().ok();
+        Ok(())
+    }
+
+    /// With reserv, looks again where the kernel makes request sockets.
+    fn attach_requests(&mut self) -> Result<()> {
+        let is_reserv = |listener: &Listener| matches!(listener.policy.full, Full::Reserved { .. });
+        if self.requests.is_some() || !self.slots.iter().flatten().any(is_reserv) {
+            return Ok(());
+        }
+        let why = "reserv may promise a few places too many to SYNs that are received in one batch";
+        let program = self.programs.for_requests();
+        let program = program.with_context(|| format!("{why}: BPF LSM is not to be had here"))?;
+        self.requests = Some(bpf::attach_lsm(program).context(why)?);
         Ok(())
     }
 
@@ -236,6 +279,12 @@ impl Guard {
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
     }
+}
+
+/// Whether this kernel has a function of that name, by its BTF.
+fn kernel_has_function(name: &str) -> bool {
+    let kernel = Btf::from_path(Path::new("/sys/kernel/btf/vmlinux"));
+    kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(name).is_some())
 }
 
 /// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets of a server are.

@@ -5,11 +5,12 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use bpf::Hook;
+use bpf::{CgroupHook, Hook};
 use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
@@ -63,6 +64,11 @@ pub struct Programs {
     admit_xdp: OwnedFd,
     admit_xdp_skb: OwnedFd,
     ask_listener: OwnedFd,
+    /// `None` on a kernel without BPF LSM, or that forbids it.
+    admit_request: Option<OwnedFd>,
+    set_option: OwnedFd,
+    get_option: OwnedFd,
+    interfaces: MapHandle,
     listeners: MapHandle,
     own_addresses: MapHandle,
     rules: MapHandle,
@@ -85,15 +91,26 @@ impl Programs {
         require_capabilities()?;
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
+        // BPF LSM may be compiled in and forbidden all the same; what is wrong with the rest, the second attempt says.
+        Self::load_with(true).or_else(|_| Self::load_with(false)).map_err(|error| match error.downcast() {
+            Ok(error) => load_error(error),
+            Err(error) => error,
+        })
+    }
+
+    fn load_with(has_lsm: bool) -> Result<Self> {
         let mut object = MaybeUninit::uninit();
-        let mut open = skel::AdmitSkelBuilder::default().open(&mut object).map_err(load_error)?;
+        let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.flow_seed = u32::from_ne_bytes(random_bytes()?);
             rodata.cookie_key.word =
                 [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
+            rodata.guarded_netns = own_netns()?;
         }
-        let loaded = open.load().map_err(load_error)?;
+        open.progs.admit_request.set_autoload(has_lsm);
+        let loaded = open.load()?;
         let progs = &loaded.progs;
+        let admit_request = has_lsm.then(|| progs.admit_request.as_fd().try_clone_to_owned());
         let maps = &loaded.maps;
         Ok(Self {
             admit_tc: progs.admit_tc.as_fd().try_clone_to_owned()?,
@@ -101,6 +118,10 @@ impl Programs {
             admit_xdp: progs.admit_xdp.as_fd().try_clone_to_owned()?,
             admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
             ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
+            admit_request: admit_request.transpose()?,
+            set_option: progs.set_option.as_fd().try_clone_to_owned()?,
+            get_option: progs.get_option.as_fd().try_clone_to_owned()?,
+            interfaces: MapHandle::try_from(&maps.interfaces)?,
             listeners: MapHandle::try_from(&maps.listeners)?,
             own_addresses: MapHandle::try_from(&maps.own_addresses)?,
             rules: MapHandle::try_from(&maps.rules)?,
@@ -126,6 +147,23 @@ impl Programs {
             Hook::XdpNative => self.admit_xdp.as_fd(),
             Hook::XdpGeneric => self.admit_xdp_skb.as_fd(),
         }
+    }
+
+    /// The program for the LSM hook where the kernel makes a request socket, if this kernel has the hook.
+    pub fn for_requests(&self) -> Option<BorrowedFd<'_>> {
+        self.admit_request.as_ref().map(AsFd::as_fd)
+    }
+
+    /// The programs for setsockopt(2) and getsockopt(2).
+    pub fn for_sockopt(&self) -> [(BorrowedFd<'_>, CgroupHook); 2] {
+        [(self.set_option.as_fd(), CgroupHook::SetSockopt), (self.get_option.as_fd(), CgroupHook::GetSockopt)]
+    }
+
+    /// Lets the LSM hook act on SYNs that came by this interface.
+    pub fn add_interface(&self, ifindex: u32) -> Result<()> {
+        self.interfaces
+            .update(&ifindex.to_ne_bytes(), &INDEX.to_ne_bytes(), MapFlags::ANY)
+            .context("write a guarded interface")
     }
 
     /// Sets what happens at the listener with this index.
@@ -293,6 +331,13 @@ impl Programs {
     pub fn path(&self) -> Result<PathStats> {
         sum_cpus(&self.path_stat, INDEX).context("read the path counters")
     }
+}
+
+/// Inode of the calling thread's network namespace, as `struct ns_common` has it.
+fn own_netns() -> Result<u32> {
+    let path = "/proc/thread-self/ns/net";
+    let inode = std::fs::metadata(path).with_context(|| format!("read {path}"))?.ino();
+    u32::try_from(inode).with_context(|| format!("{path} has inode {inode}"))
 }
 
 fn require_capabilities() -> Result<()> {

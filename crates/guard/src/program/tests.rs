@@ -12,7 +12,9 @@ fn root_stages_in_the_kernel_decide_as_the_tables_say() {
         return eprintln!("{reason}");
     }
     let mut object = MaybeUninit::uninit();
-    let loaded = skel::AdmitSkelBuilder::default().open(&mut object).and_then(OpenSkel::load).expect("load");
+    let mut open = skel::AdmitSkelBuilder::default().open(&mut object).expect("open");
+    open.progs.admit_request.set_autoload(false);
+    let loaded = open.load().expect("load");
     let run = |input: types::verdict_case| {
         let mut context = bytes_of(&input).to_vec();
         let input = libbpf_rs::ProgramInput { context_in: Some(&mut context), ..Default::default() };

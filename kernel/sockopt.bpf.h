@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A server asks for rst-fin itself, as [Shu05] 4.2.1 wished: setsockopt(fd, SOL_TIDEGATE, TIDEGATE_RST_FIN, &value, sizeof(int))
+ * on its listener, which the connections that it accepts inherit, or on one connection. It goes before the listener's policy.
+ */
+#ifndef TIDEGATE_SOCKOPT_BPF_H
+#define TIDEGATE_SOCKOPT_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "verdict.h"
+
+/* Also in examples/ and docs/sockopt.md. The kernel's own levels are below 300 (include/linux/socket.h). */
+enum {
+	SOL_TIDEGATE = 0x7467,		/* "tg" */
+	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin */
+	EINVAL = 22,
+	ENOPROTOOPT = 92,
+};
+
+/* enum on_fin of sockets whose server has asked. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
+	__type(key, int);
+	__type(value, __u32);
+} asked SEC(".maps");
+
+/* Whether any has; until then the FIN stage need not look. */
+__u32 is_any_asked = 0;
+
+static __always_inline int refuse_option(int error)
+{
+	bpf_set_retval(-error);
+	return 0;
+}
+
+static __always_inline int write_option(struct bpf_sockopt *option)
+{
+	__u32 *value = option->optval, *stored;
+
+	if (option->optname != TIDEGATE_RST_FIN)
+		return refuse_option(ENOPROTOOPT);
+	if ((void *)(value + 1) > option->optval_end || *value > FIN_RESET)
+		return refuse_option(EINVAL);
+	stored = bpf_sk_storage_get(&asked, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stored)
+		return refuse_option(EINVAL);
+	*stored = *value;
+	is_any_asked = true;
+	option->optlen = -1; /* the kernel need not see it */
+	return 1;
+}
+
+/* The kernel has refused already: it knows no such level. */
+static __always_inline int read_option_value(struct bpf_sockopt *option)
+{
+	__u32 *value = option->optval, *stored;
+
+	if (option->optname != TIDEGATE_RST_FIN || (void *)(value + 1) > option->optval_end)
+		return 1;
+	stored = bpf_sk_storage_get(&asked, option->sk, 0, 0);
+	*value = stored ? *stored : FIN_KEEP;
+	option->optlen = sizeof(*value);
+	bpf_set_retval(0);
+	return 1;
+}
+
+#endif
