@@ -11,7 +11,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 8] = [
+pub const NAMES: [&str; 10] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -20,6 +20,8 @@ pub const NAMES: [&str; 8] = [
     "bpf.refuse_xdp_ns",
     "bpf.data_segment_ns",
     "bpf.ack_armed_ns",
+    "bpf.cookie_ns",
+    "bpf.rst_fin_ns",
 ];
 
 /// CPU of all that a figure causes: a peer receives and answers inline.

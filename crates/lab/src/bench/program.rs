@@ -5,7 +5,7 @@
 //! runs is added to an admission in many. The kernel's cost is by whole-system difference: how much longer a sender on the same
 //! core takes for a frame when the peer's kernel drops it at a full accept queue than when a program drops it at once.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -38,11 +38,15 @@ struct Times {
     refuse_xdp: f64,
     data_segment: f64,
     ack_armed: f64,
+    cookie: f64,
+    rst_fin: f64,
     kernel_drop: f64,
 }
 
 pub fn figures() -> Result<Vec<Figure>> {
     let namespace = Namespace::create("bench")?;
+    // Both kinds of cookies may be made.
+    namespace.set_sysctl("net.ipv4.tcp_syncookies", "2")?;
     let times: Vec<Times> = (0..REPETITIONS)
         .map(|_| {
             let kernel_drop = kernel_drop_ns()?;
@@ -61,6 +65,8 @@ pub fn figures() -> Result<Vec<Figure>> {
         figure("bpf.refuse_xdp_ns", |times| times.refuse_xdp),
         figure("bpf.data_segment_ns", |times| times.data_segment),
         figure("bpf.ack_armed_ns", |times| times.ack_armed),
+        figure("bpf.cookie_ns", |times| times.cookie),
+        figure("bpf.rst_fin_ns", |times| times.rst_fin),
     ])
 }
 
@@ -71,17 +77,11 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let (_healthy, _full) = (listen_at(healthy_address, 128)?, listen_at(full_address, 0)?);
     let _fills = TcpStream::connect(full_address).context("fill the accept queue")?;
     let connection = TcpStream::connect(healthy_address).context("connect")?;
-    let policy: Policy = "abort+rst-syn".parse()?;
-    let guard = |listen| {
-        Guard::start(&Config {
-            listeners: vec![Listener::new(listen, policy)],
-            interfaces: vec!["lo".to_owned()],
-            attach: Attach::Tcx,
-            must_listen: true,
-            ..Config::default()
-        })
-    };
-    let (at_healthy, at_full) = (guard(healthy_address)?, guard(full_address)?);
+    let refusing: Policy = "abort+rst-syn".parse()?;
+    let cookies: Policy =
+        if guard::takes_own_cookies() { Policy::NO_SYN_DROP } else { "no-syn-drop:kernel".parse()? };
+    let (at_healthy, at_full) = (guard_at(healthy_address, refusing)?, guard_at(full_address, refusing)?);
+    let with_cookies = guard_at(full_address, cookies)?;
     let empty = Empty::load()?;
 
     let stranger: SocketAddr = "127.0.0.2:40000".parse().expect("an address");
@@ -99,16 +99,88 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let data_segment = nanos(at_healthy.time(tcx, &data, RUNS)?) - empty.many(tcx)?;
     let (refuse_tcx, refuse_xdp) =
         (admit(tcx)? + refuse_more(tcx)?, admit(Hook::XdpNative)? + refuse_more(Hook::XdpNative)?);
+    let cookie_more = single(|| with_cookies.time(tcx, &syn(full_address), 1))?
+        - single(|| at_healthy.time(tcx, &syn(healthy_address), 1))?;
     let stats = at_full.sample()?.listeners[0].stats;
     ensure!(stats.reset == stats.seen, "the full listener admitted a SYN: {stats:?}");
+    let stats = with_cookies.sample()?.listeners[0].stats;
+    ensure!(stats.cookies == stats.seen, "a SYN to the full listener got no cookie: {stats:?}");
     Ok(Times {
         admit: admit(tcx)?,
+        cookie: admit(tcx)? + cookie_more,
+        rst_fin: rst_fin_ns(&empty)?,
         refuse_tcx,
         refuse_xdp,
         data_segment,
         ack_armed: armed_ns(&at_full, full_address, &empty)?,
         kernel_drop,
     })
+}
+
+fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
+    Guard::start(&Config {
+        listeners: vec![Listener::new(listen, policy)],
+        interfaces: vec!["lo".to_owned()],
+        attach: Attach::Tcx,
+        must_listen: true,
+        ..Config::default()
+    })
+}
+
+/// The FIN of a client that has all its answers, in single runs of one connection each, since it destroys them. What the kernel
+/// does with the RST that it is handed comes later and is not in it.
+fn rst_fin_ns(empty: &Empty) -> Result<f64> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 82));
+    let listener = TcpListener::from(listen_at(address, 128)?);
+    let guard = guard_at(address, "rst-fin".parse()?)?;
+    let mut frames = Vec::new();
+    let with_guard = single(|| {
+        let client = TcpStream::connect(address).context("connect")?;
+        let _server = listener.accept().context("accept")?;
+        let (seq, ack) = sequence_numbers(&client)?;
+        let tuple = FourTuple { src: client.local_addr()?, dst: address };
+        let segment =
+            Segment { seq, ack, flags: Flags::FIN | Flags::ACK, window: 1000, mss: None, payload: &[] };
+        frames.push(emit_segment(&Ethernet { src: [0; 6], dst: [0; 6] }, &tuple, &segment));
+        guard.time(Hook::TcxIngress, frames.last().expect("just pushed"), 1)
+    })?;
+    let nothing = single(|| Ok(bpf::test_run(empty.tc.as_fd(), &frames[0], 1)?))?;
+    let stats = guard.sample()?.listeners[0].stats;
+    ensure!(stats.fins_reset == SINGLE_RUNS as u64, "rst-fin did not act on every FIN: {stats:?}");
+    Ok(with_guard - nothing)
+}
+
+/// What the client sends next and what it waits for, by TCP_REPAIR; it says nothing more, not even when it is closed.
+fn sequence_numbers(client: &TcpStream) -> Result<(SeqNumber, SeqNumber)> {
+    /// `TCP_RECV_QUEUE` and `TCP_SEND_QUEUE` of include/uapi/linux/tcp.h.
+    const QUEUES: [i32; 2] = [2, 1];
+    set_tcp_option(client, libc::TCP_REPAIR, 1)?;
+    let [seq, ack] = QUEUES.map(|queue| -> Result<SeqNumber> {
+        set_tcp_option(client, libc::TCP_REPAIR_QUEUE, queue)?;
+        let (mut number, mut size) = (0_u32, 4);
+        let pointer = (&raw mut number).cast();
+        // SAFETY: the kernel writes four bytes at most.
+        let done = unsafe {
+            libc::getsockopt(
+                client.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_QUEUE_SEQ,
+                pointer,
+                &raw mut size,
+            )
+        };
+        ensure!(done == 0, "read a sequence number: {}", std::io::Error::last_os_error());
+        Ok(SeqNumber(number))
+    });
+    Ok((seq?, ack?))
+}
+
+fn set_tcp_option(socket: &TcpStream, name: i32, value: i32) -> Result<()> {
+    let pointer = (&raw const value).cast();
+    // SAFETY: the kernel reads four bytes.
+    let done = unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, name, pointer, 4) };
+    ensure!(done == 0, "set TCP option {name}: {}", std::io::Error::last_os_error());
+    Ok(())
 }
 
 /// A segment with ACK to the full listener's port while it is armed, in single runs, since its flags change.
@@ -202,8 +274,11 @@ fn frame(tuple: &FourTuple, flags: Flags) -> Vec<u8> {
 fn emit(ethernet: &Ethernet, tuple: &FourTuple, flags: Flags) -> Vec<u8> {
     let (seq, ack) = (SeqNumber(1), SeqNumber(1));
     let mss = (flags == Flags::SYN).then_some(1460);
-    let segment = Segment { seq, ack, flags, window: 1000, mss, payload: &[] };
-    let mut frame = vec![0; wire::frame_len(tuple, &segment)];
-    wire::emit(&mut frame, ethernet, tuple, &segment);
+    emit_segment(ethernet, tuple, &Segment { seq, ack, flags, window: 1000, mss, payload: &[] })
+}
+
+fn emit_segment(ethernet: &Ethernet, tuple: &FourTuple, segment: &Segment<'_>) -> Vec<u8> {
+    let mut frame = vec![0; wire::frame_len(tuple, segment)];
+    wire::emit(&mut frame, ethernet, tuple, segment);
     frame
 }
