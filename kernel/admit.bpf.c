@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The programs of the guard: SYN stage at tc/tcx ingress and in XDP, from one body; ACK and FIN stage at tc/tcx ingress; for
+ * The programs of the guard: SYN and ACK stage at tc/tcx ingress and in XDP, from one body; FIN stage at tc/tcx ingress; for
  * reserv, the LSM hook where the kernel makes a request; and the socket option by which a server asks.
  *
  * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it, nor the end of a
@@ -73,7 +73,10 @@ int admit_tc(struct __sk_buff *skb)
 	return tc_answer(skb, action);
 }
 
-/* The later stages alone, for an interface whose SYN stage is in XDP. */
+/*
+ * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a handshake without a place comes by with
+ * SYN set, or not at all.
+ */
 SEC("tc")
 int finish_tc(struct __sk_buff *skb)
 {
@@ -93,8 +96,11 @@ static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
 		.length = xdp->data_end - xdp->data,
 	};
 	enum parsed parsed = parse_frame(&frame, &segment);
+	enum action action = on_frame(xdp, hook, parsed, &segment);
 
-	switch (on_frame(xdp, hook, parsed, &segment)) {
+	if (parsed == PARSED_TCP && may_end_handshake(&segment) && is_armed())
+		action = on_ack_xdp(xdp, &segment);
+	switch (action) {
 	case ACTION_SEND_BACK:
 		return XDP_TX;
 	case ACTION_DROP:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? At tc only, since they send segments on to
- * the kernel with other flags.
+ * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? It is at tc only, where a segment can be cloned; and
+ * so are cookies of ours, which the kernel takes from there.
  */
 #ifndef TIDEGATE_LATER_STAGES_BPF_H
 #define TIDEGATE_LATER_STAGES_BPF_H
@@ -18,19 +18,37 @@
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
 
-/* Sets and clears flags, the checksum with them. False if the buffer cannot be written; then it is as it came. */
-static __always_inline bool change_flags(struct __sk_buff *skb, const struct segment *segment, __u8 set, __u8 clear)
+/* Sets and clears flags in a socket buffer, the checksum with them. */
+static __always_inline bool change_flags_skb(struct __sk_buff *skb, const struct segment *segment, __be16 before, __be16 after)
 {
-	__u32 tcp = segment->l4_offset, offset = tcp + __builtin_offsetof(struct tcp_header, offset);
+	__u32 tcp = segment->l4_offset;
+
+	return !bpf_l4_csum_replace(skb, tcp + __builtin_offsetof(struct tcp_header, checksum), before, after,
+				    sizeof(after)) &&
+	       !bpf_skb_store_bytes(skb, tcp + __builtin_offsetof(struct tcp_header, offset), &after, sizeof(after), 0);
+}
+
+/* The same in a frame, by RFC 1624. A checksum that its sender left for later says nothing of the flags. */
+static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct segment *segment, __be16 before, __be16 after)
+{
+	__u32 tcp = segment->l4_offset, sum = (__u16)~segment->checksum + (__u16)~before + after;
+	bool is_partial = segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
+	__sum16 checksum = is_partial ? segment->checksum : (__sum16)~fold(sum);
+
+	return store(xdp, HOOK_XDP, tcp + __builtin_offsetof(struct tcp_header, checksum), &checksum, sizeof(checksum)) &&
+	       store(xdp, HOOK_XDP, tcp + __builtin_offsetof(struct tcp_header, offset), &after, sizeof(after));
+}
+
+/* False if the buffer cannot be written; then it is as it came. */
+static __always_inline bool change_flags(void *ctx, enum hook hook, const struct segment *segment, __u8 set, __u8 clear)
+{
 	__be16 before, after;
 
 	/* The 16-bit word of which flags are the second byte. */
-	if (bpf_skb_load_bytes(skb, offset, &before, sizeof(before)))
+	if (!load(ctx, hook, segment->l4_offset + __builtin_offsetof(struct tcp_header, offset), &before, sizeof(before)))
 		return false;
 	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
-	return !bpf_l4_csum_replace(skb, tcp + __builtin_offsetof(struct tcp_header, checksum), before, after,
-				    sizeof(after)) &&
-	       !bpf_skb_store_bytes(skb, offset, &after, sizeof(after), 0);
+	return hook == HOOK_TC ? change_flags_skb(ctx, segment, before, after) : change_flags_xdp(ctx, segment, before, after);
 }
 
 struct found_rule {
@@ -40,10 +58,10 @@ struct found_rule {
 };
 
 /* The rule of the guarded listener that a segment is for, if it is for one. */
-static __always_inline bool find_rule(struct __sk_buff *skb, const struct segment *segment, struct found_rule *found)
+static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
 	found->index = 0;
-	return find_place(skb, HOOK_TC, segment, &found->index) == PLACE_GUARDED &&
+	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED &&
 	       read_rule(found->index, &found->rule, &found->stats);
 }
 
@@ -52,9 +70,9 @@ static __always_inline bool find_rule(struct __sk_buff *skb, const struct segmen
  * (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for a handshake by cookie the listener answers
  * (tcp_rcv_state_process(), TCP_LISTEN). So the RST is the kernel's own, and both ends know.
  */
-static __always_inline bool mark_for_reset(struct __sk_buff *skb, const struct segment *segment)
+static __always_inline bool mark_for_reset(void *ctx, enum hook hook, const struct segment *segment)
 {
-	return change_flags(skb, segment, TCP_SYN, 0);
+	return change_flags(ctx, hook, segment, TCP_SYN, 0);
 }
 
 /* What becomes of the end of a handshake. */
@@ -72,30 +90,42 @@ static __always_inline enum verdict finish(const struct listener_rule *rule, con
 	return rule->dry_run ? VERDICT_ADMIT : verdict;
 }
 
-/* A segment without SYN: does it complete a handshake that has nowhere to go, or one by a cookie of ours? */
-static __always_inline enum action on_ack(struct __sk_buff *skb, const struct segment *segment)
+/* A segment without SYN: does it complete a handshake that has nowhere to go? */
+static __always_inline enum action on_ack(void *ctx, enum hook hook, const struct segment *segment)
 {
 	struct listener_load load = {};
 	enum handshake handshake;
 	struct found_rule found;
 
-	if (!find_rule(skb, segment, &found) || !has_ack_stage(&found.rule.policy))
+	if (!find_rule(ctx, hook, segment, &found) || !has_ack_stage(&found.rule.policy))
 		return ACTION_PASS;
-	handshake = find_handshake(skb, segment, &load);
+	handshake = find_handshake(ctx, segment, &load);
 	if (handshake == HANDSHAKE_NONE)
 		return ACTION_PASS;
 	switch (finish(&found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source), found.stats)) {
 	case VERDICT_RESET:
-		mark_for_reset(skb, segment);
+		mark_for_reset(ctx, hook, segment);
 		return ACTION_PASS;
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
 		break;
 	}
-	if (handshake == HANDSHAKE_COOKIE && found.rule.policy.syn_when_full == VERDICT_COOKIE && take_cookie(skb, segment))
+	if (hook == HOOK_TC && handshake == HANDSHAKE_COOKIE && found.rule.policy.syn_when_full == VERDICT_COOKIE &&
+	    take_cookie(ctx, segment))
 		found.stats->cookies_back++;
 	return ACTION_PASS;
+}
+
+/* Native and generic; a function of its own, see send_reset_tc(). */
+static __noinline int on_ack_xdp(struct xdp_md *xdp, const struct segment *segment)
+{
+	return on_ack(xdp, HOOK_XDP, segment);
+}
+
+static __always_inline bool may_end_handshake(const struct segment *segment)
+{
+	return (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
 /*
@@ -105,7 +135,7 @@ static __always_inline enum action on_ack(struct __sk_buff *skb, const struct se
 static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct net *net,
 					      struct listener_stats *stats)
 {
-	if (!change_flags(skb, segment, TCP_RST, TCP_FIN))
+	if (!change_flags(skb, HOOK_TC, segment, TCP_RST, TCP_FIN))
 		return ACTION_PASS;
 	stats->fins_reset++;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
@@ -121,7 +151,7 @@ static __always_inline enum action on_fin(struct __sk_buff *skb, const struct se
 	struct net *net = NULL;
 	struct fin fin = {};
 
-	if (!find_rule(skb, segment, &found))
+	if (!find_rule(skb, HOOK_TC, segment, &found))
 		return ACTION_PASS;
 	policy = &found.rule.policy;
 	if (policy->on_fin == FIN_KEEP && !is_any_asked)
@@ -145,8 +175,8 @@ static __always_inline enum action on_other(struct __sk_buff *skb, const struct 
 
 	if (flags == (TCP_ACK | TCP_FIN))
 		action = on_fin(skb, segment);
-	if (action == ACTION_PASS && (flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK && is_armed())
-		action = on_ack(skb, segment);
+	if (action == ACTION_PASS && may_end_handshake(segment) && is_armed())
+		action = on_ack(skb, HOOK_TC, segment);
 	return action;
 }
 

@@ -56,8 +56,8 @@ impl Attach {
 pub struct Attached {
     interface: String,
     link: Link,
-    /// The ACK and FIN stages at tcx, where the SYN stage is in XDP.
-    later_stages: Option<Link>,
+    /// The FIN stage and cookies, where the other stages are in XDP.
+    beside: Option<Link>,
 }
 
 impl Attached {
@@ -66,9 +66,9 @@ impl Attached {
         &self.interface
     }
 
-    /// Whether segments other than SYNs come by, too.
-    pub fn has_later_stages(&self) -> bool {
-        self.hook() == Hook::TcxIngress || self.later_stages.is_some()
+    /// Whether segments come by at tcx, too.
+    pub fn is_at_tcx(&self) -> bool {
+        self.hook() == Hook::TcxIngress || self.beside.is_some()
     }
 
     /// Where on it.
@@ -82,33 +82,33 @@ pub fn attach_all(
     programs: &Programs,
     interfaces: &[Interface],
     attach: Attach,
-    has_later_stages: bool,
+    needs_tc: bool,
 ) -> Result<Vec<Attached>> {
-    interfaces.iter().map(|interface| attach_one(programs, interface, attach, has_later_stages)).collect()
+    interfaces.iter().map(|interface| attach_one(programs, interface, attach, needs_tc)).collect()
 }
 
 fn attach_one(
     programs: &Programs,
     interface: &Interface,
     attach: Attach,
-    has_later_stages: bool,
+    needs_tc: bool,
 ) -> Result<Attached> {
     let mut last_error = None;
     for &hook in attach.candidates(interface) {
         match Link::attach(programs.for_hook(hook), interface.index, hook) {
             Ok(link) => {
-                let later_stages = (has_later_stages && hook != Hook::TcxIngress)
-                    .then(|| Link::attach(programs.for_later_stages(), interface.index, Hook::TcxIngress))
+                let beside = (needs_tc && hook != Hook::TcxIngress)
+                    .then(|| Link::attach(programs.for_beside(), interface.index, Hook::TcxIngress))
                     .transpose()
                     .map_err(|error| {
                         anyhow!(
-                            "attach tcx to {}: {}; abort and rst-fin act there, on segments after the SYN, and need Linux 6.6 or \
-                             newer: leave them out, as in rst-syn",
+                            "attach tcx to {}: {}; rst-fin and no-syn-drop act there, on segments after the SYN, and need Linux 6.6 or \
+                             newer: leave them out, as in abort+rst-syn",
                             interface.name,
                             error.error
                         )
                     })?;
-                return Ok(Attached { interface: interface.name.clone(), link, later_stages });
+                return Ok(Attached { interface: interface.name.clone(), link, beside });
             }
             Err(error) => last_error = Some(error),
         }

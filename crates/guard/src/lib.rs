@@ -167,9 +167,9 @@ impl Guard {
             programs.lease(lease)?;
         }
         let mut notes = others_first(&interfaces);
-        let has_later_stages =
-            config.sockopt || slots.iter().flatten().any(|listener| listener.policy.has_later_stages());
-        let attached = attach::attach_all(&programs, &interfaces, config.attach, has_later_stages)?;
+        let needs_tc =
+            config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers());
+        let attached = attach::attach_all(&programs, &interfaces, config.attach, needs_tc)?;
         notes.extend(warnings(&attached, &interfaces));
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
@@ -200,12 +200,12 @@ impl Guard {
         let slots = assign(&self.slots, listeners)?;
         cookies::check(listeners)?;
         check_places(&self.programs, listeners)?;
-        let wants_later_stages = slots.iter().flatten().find(|listener| listener.policy.has_later_stages());
-        if let Some(listener) = wants_later_stages
-            && !self.attached.iter().all(Attached::has_later_stages)
+        let wants_tc = slots.iter().flatten().find(|listener| listener.policy.needs_socket_buffers());
+        if let Some(listener) = wants_tc
+            && !self.attached.iter().all(Attached::is_at_tcx)
         {
             bail!(
-                "{} with {}: the guard was started for SYNs only, in XDP; restart it",
+                "{} with {}: that acts at tcx, and the guard was started in XDP alone; restart it",
                 listener.listen,
                 listener.policy
             );

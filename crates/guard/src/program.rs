@@ -135,8 +135,8 @@ impl Programs {
         })
     }
 
-    /// The program for the later stages at tcx, beside a SYN stage in XDP.
-    pub fn for_later_stages(&self) -> BorrowedFd<'_> {
+    /// The program for the FIN stage and cookies at tcx, where the other stages are in XDP.
+    pub fn for_beside(&self) -> BorrowedFd<'_> {
         self.finish_tc.as_fd()
     }
 

@@ -77,7 +77,7 @@ fn comparable(frame: &[u8], is_ipv6: bool) -> Vec<u8> {
 fn root_abort_resets_as_the_system_wide_sysctl_does() {
     for listen in [LISTEN4, LISTEN6] {
         for payload in [&b""[..], b"GET / HTTP/1.1"] {
-            for attach in [Attach::Tcx, Attach::Xdp] {
+            for attach in [Attach::Tcx, Attach::Xdp, Attach::XdpGeneric] {
                 let Some(ours) = overflow(listen, Some(Policy::ABORT), &[], payload, attach) else {
                     return;
                 };

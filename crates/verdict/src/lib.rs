@@ -185,9 +185,9 @@ impl Policy {
         verdict(unsafe { tidegate_admit_fin(policy.as_ptr(), payload, ahead, unread, unacknowledged) })
     }
 
-    /// Whether it acts on segments other than SYNs.
-    pub fn has_later_stages(&self) -> bool {
-        self.ack_when_full != Verdict::Admit || self.on_fin != OnFin::Keep || self.reserved_slots > 0
+    /// Whether it acts on segments as only a socket buffer can be acted on: clones them, or has the kernel take a cookie of ours.
+    pub fn needs_socket_buffers(&self) -> bool {
+        self.on_fin != OnFin::Keep || self.syn_when_full == Verdict::Cookie
     }
 
     /// The fields of `struct listener_policy`, in its order.
