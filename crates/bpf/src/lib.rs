@@ -1,9 +1,13 @@
 //! BPF links to interfaces, held by the process: when it ends, however it ends, the kernel detaches the program.
 //! Nothing is pinned. And test runs of programs, to ask and to measure.
 
+mod take_over;
+
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
+
+pub use take_over::links_of_process;
 
 /// `include/uapi/linux/if_link.h`; neither libc nor libbpf-sys has them.
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -46,7 +50,7 @@ pub struct AttachError {
 /// A program attached to an interface until this is dropped.
 #[derive(Debug)]
 pub struct Link {
-    _fd: OwnedFd,
+    fd: OwnedFd,
     hook: Hook,
 }
 
@@ -64,7 +68,7 @@ impl Link {
             Hook::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
         };
         let link = create_link(program, ifindex.cast_signed(), attach_type, flags);
-        link.map(|fd| Self { _fd: fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
+        link.map(|fd| Self { fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
     }
 
     /// Where the program is attached.

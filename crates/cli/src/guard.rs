@@ -82,6 +82,10 @@ pub struct Args {
     #[arg(long, value_name = "HOOK", default_value = "auto", value_parser = PossibleValuesParser::new(Attach::NAMED.map(|(name, _)| name)))]
     attach: String,
 
+    /// Take the place of the guard with this process id, without a gap; it then ends. For upgrades
+    #[arg(long, value_name = "PID")]
+    take_over: Option<u32>,
+
     /// Count what would be done, and leave every packet alone
     #[arg(long)]
     dry_run: bool,
@@ -113,7 +117,7 @@ struct Signals {
 
 fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
-        return Config::read(file, Some(LEASE));
+        return Ok(Config { take_over: args.take_over, ..Config::read(file, Some(LEASE))? });
     }
     let policy = args.policy.expect("clap wants it without --config");
     let listener = Listener {
@@ -131,6 +135,7 @@ fn config(args: &Args) -> Result<Config> {
         must_listen: true,
         refusals_per_s: args.refusals.map_or(usual.refusals_per_s, NonZeroU32::new),
         sockopt: args.sockopt,
+        take_over: args.take_over,
     })
 }
 
@@ -149,6 +154,10 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals) -> Result<()> {
             continue;
         }
         if end.is_some_and(|end| end < due) {
+            break;
+        }
+        if guard.is_taken_over() {
+            eprintln!("tidegate: another guard has taken over");
             break;
         }
         let sample = guard.sample()?;

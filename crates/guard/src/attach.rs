@@ -1,5 +1,7 @@
 //! Where the programs go on each interface.
 
+use std::os::fd::BorrowedFd;
+
 use anyhow::{Error, Result, anyhow};
 use bpf::{AttachError, Hook, Link};
 use nix::errno::Errno;
@@ -75,47 +77,72 @@ impl Attached {
     pub fn hook(&self) -> Hook {
         self.link.hook()
     }
-}
 
-/// Attaches to every interface, or to none.
-pub fn attach_all(
-    programs: &Programs,
-    interfaces: &[Interface],
-    attach: Attach,
-    needs_tc: bool,
-) -> Result<Vec<Attached>> {
-    interfaces.iter().map(|interface| attach_one(programs, interface, attach, needs_tc)).collect()
-}
-
-fn attach_one(
-    programs: &Programs,
-    interface: &Interface,
-    attach: Attach,
-    needs_tc: bool,
-) -> Result<Attached> {
-    let mut last_error = None;
-    for &hook in attach.candidates(interface) {
-        match Link::attach(programs.for_hook(hook), interface.index, hook) {
-            Ok(link) => {
-                let beside = (needs_tc && hook != Hook::TcxIngress)
-                    .then(|| Link::attach(programs.for_beside(), interface.index, Hook::TcxIngress))
-                    .transpose()
-                    .map_err(|error| {
-                        anyhow!(
-                            "attach tcx to {}: {}; rst-fin and no-syn-drop act there, on segments after the SYN, and need Linux 6.6 or \
-                             newer: leave them out, as in abort+rst-syn",
-                            interface.name,
-                            error.error
-                        )
-                    })?;
-                return Ok(Attached { interface: interface.name.clone(), link, beside });
-            }
-            Err(error) => last_error = Some(error),
-        }
+    /// Whether another guard's programs have taken the place of these.
+    pub fn is_taken_over(&self, programs: &Programs) -> bool {
+        let is_ours = self.link.leads_to(programs.for_hook(self.hook()));
+        is_ours.is_ok_and(|is_ours| !is_ours)
     }
-    // The last candidate asks least of driver and kernel, so its error says what is really wrong.
-    let error = last_error.expect("there is at least one candidate");
-    Err(explain(interface, &error))
+}
+
+/// What to attach, and where to.
+pub struct Plan<'a> {
+    /// The programs.
+    pub programs: &'a Programs,
+    /// What the operator asked for.
+    pub attach: Attach,
+    /// Whether segments must come by at tcx, too.
+    pub needs_tc: bool,
+    /// Ids of links that another guard holds; where they are, its programs are replaced.
+    pub take_over: Vec<u32>,
+}
+
+impl Plan<'_> {
+    /// Attaches to every interface, or to none.
+    pub fn attach_all(&self, interfaces: &[Interface]) -> Result<Vec<Attached>> {
+        interfaces.iter().map(|interface| self.attach_one(interface)).collect()
+    }
+
+    fn attach_one(&self, interface: &Interface) -> Result<Attached> {
+        let mut last_error = None;
+        for &hook in self.attach.candidates(interface) {
+            match self.link(self.programs.for_hook(hook), interface, hook) {
+                Ok(link) => {
+                    let beside =
+                        (self.needs_tc && hook != Hook::TcxIngress).then(|| self.attach_beside(interface));
+                    let interface = interface.name.clone();
+                    return Ok(Attached { interface, link, beside: beside.transpose()? });
+                }
+                Err(error) => last_error = Some(error),
+            }
+        }
+        // The last candidate asks least of driver and kernel, so its error says what is really wrong.
+        let error = last_error.expect("there is at least one candidate");
+        Err(explain(interface, &error))
+    }
+
+    fn attach_beside(&self, interface: &Interface) -> Result<Link> {
+        self.link(self.programs.for_beside(), interface, Hook::TcxIngress).map_err(|error| {
+            anyhow!(
+                "attach tcx to {}: {}; rst-fin and no-syn-drop act there, on segments after the SYN, and need Linux 6.6 or newer: \
+                 leave them out, as in abort+rst-syn",
+                interface.name,
+                error.error
+            )
+        })
+    }
+
+    /// In the place of the other guard's program, if it has one there.
+    fn link(&self, program: BorrowedFd<'_>, interface: &Interface, hook: Hook) -> Result<Link, AttachError> {
+        let ifindex = interface.index;
+        if !self.take_over.is_empty() {
+            let taken = Link::take_over(program, ifindex, hook, &self.take_over);
+            if let Some(link) = taken.map_err(|error| AttachError { hook, ifindex, error })? {
+                return Ok(link);
+            }
+        }
+        Link::attach(program, ifindex, hook)
+    }
 }
 
 /// One line: what, where, why, what next.

@@ -72,7 +72,16 @@ impl Config {
         let File { interfaces, attach, refusals_per_s, sockopt, listeners } = file;
         let listeners = listeners.into_iter().map(Entry::listener).collect();
         let refusals_per_s = refusals_per_s.map_or(Self::default().refusals_per_s, NonZeroU32::new);
-        Ok(Self { listeners, interfaces, attach, lease, must_listen: false, refusals_per_s, sockopt })
+        Ok(Self {
+            listeners,
+            interfaces,
+            attach,
+            lease,
+            must_listen: false,
+            refusals_per_s,
+            sockopt,
+            take_over: None,
+        })
     }
 }
 

@@ -41,6 +41,7 @@ pub use file::{ConfigError, one_line};
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
+use attach::Plan;
 use interface::Interface;
 use program::{MAX_LISTENERS, MAX_RESERVED_SOURCES, Programs};
 
@@ -65,6 +66,9 @@ pub struct Config {
     pub refusals_per_s: Option<NonZeroU32>,
     /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
     pub sockopt: bool,
+    /// A guard in the same network namespace, by its process id, whose programs are replaced by ours, so that no segment passes
+    /// without one. It finds out, see [`Guard::is_taken_over`].
+    pub take_over: Option<u32>,
 }
 
 impl Default for Config {
@@ -78,6 +82,7 @@ impl Default for Config {
             must_listen: false,
             refusals_per_s: Some(DEFAULT_REFUSALS_PER_S),
             sockopt: false,
+            take_over: None,
         }
     }
 }
@@ -166,10 +171,12 @@ impl Guard {
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
-        let mut notes = others_first(&interfaces);
+        let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
+        let mut notes = if take_over.is_empty() { others_first(&interfaces) } else { Vec::new() };
         let needs_tc =
             config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers());
-        let attached = attach::attach_all(&programs, &interfaces, config.attach, needs_tc)?;
+        let attach = config.attach;
+        let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
         notes.extend(warnings(&attached, &interfaces));
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
@@ -247,6 +254,11 @@ impl Guard {
         bpf::test_run(self.programs.for_hook(hook), frame, repeat).context("run the program on a frame")
     }
 
+    /// Whether another guard has put its programs in the place of this one's; then there is nothing left to do but to end.
+    pub fn is_taken_over(&self) -> bool {
+        self.attached.iter().any(|attached| attached.is_taken_over(&self.programs))
+    }
+
     /// Interfaces and hooks in use.
     pub fn attached(&self) -> &[Attached] {
         &self.attached
@@ -279,6 +291,13 @@ impl Guard {
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
     }
+}
+
+/// Links of the guard with this process id.
+fn links_of(pid: u32) -> Result<Vec<u32>> {
+    let links = bpf::links_of_process(pid).with_context(|| format!("take over from process {pid}"))?;
+    ensure!(!links.is_empty(), "take over from process {pid}: it holds no BPF links; is it a guard?");
+    Ok(links)
 }
 
 /// Whether this kernel has a function of that name, by its BTF.
