@@ -242,7 +242,7 @@ fn initial_sequence(seed: u64, n: u64) -> SeqNumber {
 #[cfg(test)]
 mod tests {
     use traffic::Arrivals;
-    use wire::Flags;
+    use wire::{Flags, Options};
 
     use super::*;
 
@@ -282,7 +282,7 @@ mod tests {
     }
 
     fn from_server(seq: u32, ack: SeqNumber, flags: Flags, payload: &[u8]) -> Segment<'_> {
-        Segment { seq: SeqNumber(seq), ack, flags, window: 65_535, mss: None, payload }
+        Segment { seq: SeqNumber(seq), ack, flags, window: 65_535, options: Options::default(), payload }
     }
 
     fn started(crowd: &mut Crowd) -> Sent {

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use units::Nanos;
-use wire::{Flags, Segment, SeqNumber};
+use wire::{Flags, Options, Segment, SeqNumber};
 
 use crate::Stack;
 use crate::timer::RoundTrip;
@@ -187,7 +187,7 @@ impl Connection {
             ack: SeqNumber(0),
             flags: Flags::SYN,
             window: stack.window,
-            mss: Some(stack.mss),
+            options: Options::mss(stack.mss),
             payload: &[],
         };
         send(&syn);
@@ -221,7 +221,14 @@ impl Connection {
     }
 
     fn segment<'a>(&self, stack: &Stack, flags: Flags, payload: &'a [u8]) -> Segment<'a> {
-        Segment { seq: self.snd_nxt, ack: self.rcv_nxt, flags, window: stack.window, mss: None, payload }
+        Segment {
+            seq: self.snd_nxt,
+            ack: self.rcv_nxt,
+            flags,
+            window: stack.window,
+            options: Options::default(),
+            payload,
+        }
     }
 
     pub(crate) fn end(&mut self) {

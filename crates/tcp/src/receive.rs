@@ -2,7 +2,7 @@
 //! bring, what is the next state (RFC 9293 section 3.10.7).
 
 use units::Nanos;
-use wire::{Flags, Segment, SeqNumber};
+use wire::{Flags, Options, Segment, SeqNumber};
 
 use crate::timer::FIN_TIMEOUT;
 use crate::{Connection, Stack, State};
@@ -83,7 +83,7 @@ impl Connection {
         self.rcv_nxt = segment.seq + 1;
         self.snd_una = segment.ack;
         self.peer_window = segment.window;
-        self.peer_mss = segment.mss.unwrap_or(self.peer_mss).clamp(48, stack.mss);
+        self.peer_mss = segment.options.mss.unwrap_or(self.peer_mss).clamp(48, stack.mss);
         self.round_trip.sample(now);
         self.retransmit_at = Nanos::MAX;
         self.state = State::Established;
@@ -238,5 +238,5 @@ pub fn reset_for(segment: &Segment<'_>) -> Option<Segment<'static>> {
     } else {
         (SeqNumber(0), segment.seq + segment.len(), Flags::RST | Flags::ACK)
     };
-    Some(Segment { seq, ack, flags, window: 0, mss: None, payload: &[] })
+    Some(Segment { seq, ack, flags, window: 0, options: Options::default(), payload: &[] })
 }

@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use tcp::{Change, Close, Connection, LINUX, State};
 use units::Nanos;
-use wire::{Flags, Segment, SeqNumber};
+use wire::{Flags, Options, Segment, SeqNumber};
 
 const STREAM: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 const LEN: u32 = STREAM.len() as u32;
@@ -56,7 +56,8 @@ impl Script {
     /// Numbers are relative to the initial sequence numbers. Gives the change and the bytes delivered.
     fn hear(&mut self, flags: Flags, seq: u32, ack: u32, payload: &[u8]) -> (Change, usize) {
         let seq = SeqNumber(PEER) + seq;
-        let segment = Segment { seq, ack: ISS + ack, flags, window: 65_535, mss: Some(1460), payload };
+        let segment =
+            Segment { seq, ack: ISS + ack, flags, window: 65_535, options: Options::mss(1460), payload };
         let out = &mut self.out;
         let heard =
             self.connection.on_segment(&LINUX, &segment, self.now, &mut |segment| out.push(show(segment)));

@@ -3,9 +3,11 @@
 use std::net::SocketAddr;
 
 use crate::layout::{self, ETHERNET, IPV4, IPV6, TCP};
-use crate::{Ethernet, Flags, FourTuple, Segment};
+use crate::{Ethernet, Flags, FourTuple, Options, Segment};
 
 const MSS_OPTION_LEN: usize = 4;
+const SACK_PERMITTED_OPTION_LEN: usize = 2;
+const WINDOW_SCALE_OPTION_LEN: usize = 3;
 /// Time to live and hop limit of every frame, as Linux has it (`net.ipv4.ip_default_ttl`).
 const HOPS: u8 = 64;
 
@@ -102,16 +104,41 @@ fn write_tcp(tcp: &mut [u8], tuple: &FourTuple, segment: &Segment<'_>) {
     header[13] = segment.flags.0;
     header[14..16].copy_from_slice(&segment.window.to_be_bytes());
     header[16..20].fill(0);
-    if let Some(mss) = segment.mss {
-        let [high, low] = mss.to_be_bytes();
-        header[TCP..].copy_from_slice(&[layout::OPTION_MSS, MSS_OPTION_LEN as u8, high, low]);
-    }
+    write_options(&mut header[TCP..], &segment.options);
     payload.copy_from_slice(segment.payload);
 }
 
 fn tcp_len(segment: &Segment<'_>) -> usize {
-    let options = if segment.mss.is_some() { MSS_OPTION_LEN } else { 0 };
-    TCP + options + segment.payload.len()
+    TCP + options_len(&segment.options) + segment.payload.len()
+}
+
+/// Whole 32-bit words.
+fn options_len(options: &Options) -> usize {
+    let mss = if options.mss.is_some() { MSS_OPTION_LEN } else { 0 };
+    let sack = if options.sack_permitted { SACK_PERMITTED_OPTION_LEN } else { 0 };
+    let scale = if options.window_scale.is_some() { WINDOW_SCALE_OPTION_LEN } else { 0 };
+    (mss + sack + scale).next_multiple_of(4)
+}
+
+/// Fills `to`, what is left over with NOPs.
+fn write_options(to: &mut [u8], options: &Options) {
+    let mut rest = to;
+    let mut put = |bytes: &[u8]| {
+        let (option, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+        option.copy_from_slice(bytes);
+        rest = after;
+    };
+    if let Some(mss) = options.mss {
+        let [high, low] = mss.to_be_bytes();
+        put(&[layout::OPTION_MSS, MSS_OPTION_LEN as u8, high, low]);
+    }
+    if options.sack_permitted {
+        put(&[layout::OPTION_SACK_PERMITTED, SACK_PERMITTED_OPTION_LEN as u8]);
+    }
+    if let Some(shift) = options.window_scale {
+        put(&[layout::OPTION_WINDOW_SCALE, WINDOW_SCALE_OPTION_LEN as u8, shift]);
+    }
+    rest.fill(layout::OPTION_NOP);
 }
 
 /// Sum of big-endian 16-bit words, the last padded with zero (RFC 1071). Fold it before use.
@@ -143,7 +170,14 @@ mod tests {
 
     fn segment(payload: &[u8]) -> Segment<'_> {
         let flags = Flags::SYN | Flags::ACK;
-        Segment { seq: SeqNumber(7), ack: SeqNumber(9), flags, window: 512, mss: Some(1460), payload }
+        Segment {
+            seq: SeqNumber(7),
+            ack: SeqNumber(9),
+            flags,
+            window: 512,
+            options: Options::mss(1460),
+            payload,
+        }
     }
 
     fn frame(tuple: &FourTuple, payload: &[u8]) -> Vec<u8> {
@@ -182,6 +216,23 @@ mod tests {
     }
 
     #[test]
+    fn every_set_of_options_parses_back() {
+        for bits in 0..8 {
+            let options = Options {
+                mss: (bits & 1 != 0).then_some(1460),
+                window_scale: (bits & 2 != 0).then_some(7),
+                sack_permitted: bits & 4 != 0,
+            };
+            let segment = Segment { options, ..segment(b"data") };
+            let tuple = tuple("10.0.0.1:1000", "10.0.0.2:80");
+            let mut buffer = [0xaa; 256];
+            let len = emit(&mut buffer, &ETHERNET_ADDRESSES, &tuple, &segment);
+            assert_eq!(parse(&buffer[..len]), Ok((tuple, segment)));
+            assert_checksums(&buffer[..len]);
+        }
+    }
+
+    #[test]
     fn every_truncation_is_an_error_and_never_a_panic() {
         for tuple in [tuple("10.0.0.1:1000", "10.0.0.2:80"), tuple("[fd00::1]:1000", "[fd00::2]:80")] {
             let frame = frame(&tuple, b"data");
@@ -211,6 +262,6 @@ mod tests {
         let mut frame = frame(&tuple("10.0.0.1:1000", "10.0.0.2:80"), b"");
         frame[54..58].copy_from_slice(&[99, 0, 5, 0xb4]);
         let (_, segment) = parse(&frame).expect("parses");
-        assert_eq!(segment.mss, None);
+        assert_eq!(segment.options, Options::default());
     }
 }

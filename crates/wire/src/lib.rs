@@ -1,7 +1,7 @@
 //! Ethernet, IP and TCP: bytes to meaning and back, for whole frames of one segment each.
 //!
-//! What it is not: no VLAN tags, no IP options on the way out, no IPv6 extension headers, no fragments, no TCP option
-//! but the maximum segment size. Frames that have them are an [`ParseError`], not a guess. (The programs in `kernel/` parse
+//! What it is not: no VLAN tags, no IP options on the way out, no IPv6 extension headers, no fragments, no TCP
+//! options but those of [`Options`]. Frames that have them are an [`ParseError`], not a guess; unknown TCP options are skipped. (The programs in `kernel/` parse
 //! all of these for themselves; this crate is for the crowd's own traffic.)
 //!
 //! Checksums are written and not verified: veth hands over segments whose checksum the sender left to a device that is
@@ -16,7 +16,7 @@ mod seq;
 
 pub use emit::{emit, frame_len};
 pub use parse::{ParseError, parse};
-pub use segment::{Ethernet, Flags, FourTuple, Segment};
+pub use segment::{Ethernet, Flags, FourTuple, Options, Segment};
 pub use seq::SeqNumber;
 
 /// Offsets and lengths, bytes. Sources: IEEE 802.3, RFC 791, RFC 8200, RFC 9293.
@@ -31,4 +31,6 @@ mod layout {
     pub const OPTION_END: u8 = 0;
     pub const OPTION_NOP: u8 = 1;
     pub const OPTION_MSS: u8 = 2;
+    pub const OPTION_WINDOW_SCALE: u8 = 3;
+    pub const OPTION_SACK_PERMITTED: u8 = 4;
 }

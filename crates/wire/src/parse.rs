@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::layout::{self, ETHERNET, IPV4, IPV6, TCP};
-use crate::{Flags, FourTuple, Segment, SeqNumber};
+use crate::{Flags, FourTuple, Options, Segment, SeqNumber};
 
 /// Why a frame is not a segment of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,21 +89,31 @@ fn segment(tcp: &[u8]) -> Result<(u16, u16, Segment<'_>), ParseError> {
         ack: SeqNumber(u32_at(8)),
         flags: Flags(header[13]),
         window: u16_at(14),
-        mss: mss(options),
+        options: parse_options(options),
         payload: &tcp[header_len..],
     };
     Ok((u16_at(0), u16_at(2), segment))
 }
 
-fn mss(mut options: &[u8]) -> Option<u16> {
+fn parse_options(mut bytes: &[u8]) -> Options {
+    let mut options = Options::default();
     loop {
-        match *options {
-            [layout::OPTION_MSS, 4, high, low, ..] => return Some(u16::from_be_bytes([high, low])),
-            [layout::OPTION_NOP, ref rest @ ..] => options = rest,
-            [] | [layout::OPTION_END, ..] => return None,
-            // A length below 2 would never advance.
-            [_, len, ..] if len >= 2 => options = options.get(usize::from(len)..)?,
-            _ => return None,
+        match *bytes {
+            [layout::OPTION_NOP, ref rest @ ..] => {
+                bytes = rest;
+                continue;
+            }
+            [layout::OPTION_MSS, 4, high, low, ..] => options.mss = Some(u16::from_be_bytes([high, low])),
+            [layout::OPTION_WINDOW_SCALE, 3, shift, ..] => options.window_scale = Some(shift),
+            [layout::OPTION_SACK_PERMITTED, 2, ..] => options.sack_permitted = true,
+            [] | [layout::OPTION_END, ..] => return options,
+            _ => {}
+        }
+        // A length below 2 would never advance.
+        let rest = bytes.get(1).filter(|len| **len >= 2).and_then(|len| bytes.get(usize::from(*len)..));
+        match rest {
+            Some(rest) => bytes = rest,
+            None => return options,
         }
     }
 }

@@ -35,8 +35,8 @@ pub struct Segment<'a> {
     pub flags: Flags,
     /// Receive window, bytes, as on the wire: not scaled.
     pub window: u16,
-    /// Maximum segment size option, bytes.
-    pub mss: Option<u16>,
+    /// Options.
+    pub options: Options,
     /// Data.
     pub payload: &'a [u8],
 }
@@ -51,6 +51,24 @@ impl Segment<'_> {
     /// Whether the segment takes no sequence space.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+}
+
+/// The options of a handshake. Others are skipped on the way in; none are a plain segment's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Maximum segment size, bytes (RFC 9293 section 3.7.1).
+    pub mss: Option<u16>,
+    /// Left shift of the windows in later segments (RFC 7323 section 2).
+    pub window_scale: Option<u8>,
+    /// Whether the peer may send selective acknowledgements (RFC 2018 section 2).
+    pub sack_permitted: bool,
+}
+
+impl Options {
+    /// Only a maximum segment size, bytes.
+    pub const fn mss(mss: u16) -> Self {
+        Self { mss: Some(mss), window_scale: None, sack_permitted: false }
     }
 }
 
@@ -69,6 +87,10 @@ impl Flags {
     pub const PSH: Self = Self(0x08);
     /// The acknowledgement number is significant.
     pub const ACK: Self = Self(0x10);
+    /// Congestion was seen, or ECN is offered (RFC 3168 section 6.1).
+    pub const ECE: Self = Self(0x40);
+    /// The congestion window was reduced, or ECN is offered.
+    pub const CWR: Self = Self(0x80);
 
     /// Whether every bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {
@@ -84,13 +106,36 @@ impl BitOr for Flags {
     }
 }
 
-/// Letters as in tcpdump: `[S.]`, `[R]`.
+impl Flags {
+    /// Letters of tcpdump, in its order.
+    const LETTERS: [(Self, char); 7] = [
+        (Self::FIN, 'F'),
+        (Self::SYN, 'S'),
+        (Self::RST, 'R'),
+        (Self::PSH, 'P'),
+        (Self::ACK, '.'),
+        (Self::ECE, 'E'),
+        (Self::CWR, 'W'),
+    ];
+
+    /// The flag with this letter.
+    pub fn by_letter(letter: char) -> Option<Self> {
+        Self::LETTERS.into_iter().find(|(_, known)| *known == letter).map(|(flag, _)| flag)
+    }
+}
+
+/// Letters as in tcpdump: `S.`, `R`.
+impl fmt::Display for Flags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let set: String =
+            Self::LETTERS.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, letter)| letter).collect();
+        f.write_str(&set)
+    }
+}
+
+/// As [`fmt::Display`], in brackets.
 impl fmt::Debug for Flags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let letters =
-            [(Self::FIN, 'F'), (Self::SYN, 'S'), (Self::RST, 'R'), (Self::PSH, 'P'), (Self::ACK, '.')];
-        let set: String =
-            letters.iter().filter(|(bit, _)| self.has(*bit)).map(|(_, letter)| letter).collect();
-        write!(f, "[{set}]")
+        write!(f, "[{self}]")
     }
 }

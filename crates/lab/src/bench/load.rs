@@ -138,7 +138,7 @@ fn bare_ack(server: SocketAddr) -> Vec<u8> {
     let tuple = wire::FourTuple { src: SocketAddr::from(([10, 77, 0, 1], 40_000)), dst: server };
     let flags = wire::Flags::ACK;
     let (seq, ack) = (wire::SeqNumber(1), wire::SeqNumber(1));
-    let segment = wire::Segment { seq, ack, flags, window: 1000, mss: None, payload: &[] };
+    let segment = wire::Segment { seq, ack, flags, window: 1000, options: Default::default(), payload: &[] };
     let ethernet = wire::Ethernet { src: [2, 0, 0, 0, 0, 0x0b], dst: [2, 0, 0, 0, 0, 0x0a] };
     let mut frame = vec![0; wire::frame_len(&tuple, &segment)];
     wire::emit(&mut frame, &ethernet, &tuple, &segment);

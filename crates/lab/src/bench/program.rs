@@ -16,7 +16,7 @@ use load::Mode;
 use netns::Namespace;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, socket};
-use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
+use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
 use super::{Figure, REPETITIONS, clients, median};
@@ -139,8 +139,14 @@ fn rst_fin_ns(empty: &Empty) -> Result<f64> {
         let _server = listener.accept().context("accept")?;
         let (seq, ack) = sequence_numbers(&client)?;
         let tuple = FourTuple { src: client.local_addr()?, dst: address };
-        let segment =
-            Segment { seq, ack, flags: Flags::FIN | Flags::ACK, window: 1000, mss: None, payload: &[] };
+        let segment = Segment {
+            seq,
+            ack,
+            flags: Flags::FIN | Flags::ACK,
+            window: 1000,
+            options: Options::default(),
+            payload: &[],
+        };
         frames.push(emit_segment(&Ethernet { src: [0; 6], dst: [0; 6] }, &tuple, &segment));
         guard.time(Hook::TcxIngress, frames.last().expect("just pushed"), 1)
     })?;
@@ -273,8 +279,8 @@ fn frame(tuple: &FourTuple, flags: Flags) -> Vec<u8> {
 
 fn emit(ethernet: &Ethernet, tuple: &FourTuple, flags: Flags) -> Vec<u8> {
     let (seq, ack) = (SeqNumber(1), SeqNumber(1));
-    let mss = (flags == Flags::SYN).then_some(1460);
-    emit_segment(ethernet, tuple, &Segment { seq, ack, flags, window: 1000, mss, payload: &[] })
+    let options = Options { mss: (flags == Flags::SYN).then_some(1460), ..Default::default() };
+    emit_segment(ethernet, tuple, &Segment { seq, ack, flags, window: 1000, options, payload: &[] })
 }
 
 fn emit_segment(ethernet: &Ethernet, tuple: &FourTuple, segment: &Segment<'_>) -> Vec<u8> {
