@@ -4,7 +4,7 @@
 mod take_over;
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
 pub use take_over::links_of_process;
@@ -69,6 +69,15 @@ impl Link {
         };
         let link = create_link(program, ifindex.cast_signed(), attach_type, flags);
         link.map(|fd| Self { fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
+    }
+
+    /// Attaches a native XDP program that passes every frame: what XDP_TX at one end of a veth needs at the other.
+    pub fn pass(ifindex: u32) -> Result<Self, AttachError> {
+        const XDP_PASS: i32 = 2;
+        let hook = Hook::XdpNative;
+        let program =
+            constant_program(hook, XDP_PASS).map_err(|error| AttachError { hook, ifindex, error })?;
+        Self::attach(program.as_fd(), ifindex, hook)
     }
 
     /// Where the program is attached.

@@ -3,7 +3,6 @@
 mod common;
 
 use common::frame::is_reset_to;
-use common::tap::disable_checksum_offload;
 use common::*;
 use guard::{Attach, Policy};
 
@@ -28,7 +27,7 @@ fn overflow(
     attach: Attach,
 ) -> Option<Seen> {
     let world = World::create_for(attach)?;
-    world.server.enter(|| disable_checksum_offload("s0")).expect("enter");
+    world.finish_checksums();
     for (name, value) in sysctls {
         world.server.set_sysctl(name, value).expect("sysctl");
     }

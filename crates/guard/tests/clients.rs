@@ -74,7 +74,7 @@ fn client_with_extras_is_refused(listen: &str, attach: Attach, option: (i32, i32
     let Some(world) = World::create_for(attach) else {
         return;
     };
-    world.server.enter(|| tap::disable_checksum_offload("s0")).expect("enter");
+    world.finish_checksums();
     let _peer = world.peer_for(attach);
     let _listener = world.listen(listen);
     let guarded = world.guard(listen, Policy::RST_SYN, attach, false);

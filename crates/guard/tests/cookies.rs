@@ -7,7 +7,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
 use common::frame::{ACK, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
-use common::tap::{Tap, disable_checksum_offload};
+use common::tap::Tap;
 use common::*;
 use guard::{Attach, Policy};
 
@@ -63,7 +63,7 @@ fn meet<'a>(
     options: &[u8],
     sysctls: &[(&str, &str)],
 ) -> Met<'a> {
-    world.server.enter(|| disable_checksum_offload("s0")).expect("enter");
+    world.finish_checksums();
     for (name, value) in sysctls {
         world.server.set_sysctl(name, value).expect("sysctl");
     }

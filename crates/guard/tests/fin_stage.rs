@@ -127,7 +127,7 @@ fn root_fin_is_kept_while_the_response_is_under_way_and_when_out_of_order() {
 #[test]
 fn root_fin_that_acknowledges_the_response_gets_a_reset_that_its_sender_accepts() {
     let Some(world) = World::create_for(Attach::Tcx) else { return };
-    world.server.enter(|| tap::disable_checksum_offload("s0")).expect("enter");
+    world.finish_checksums();
     let listener = world.listen(LISTEN4);
     let guarded = world.guard(LISTEN4, policy("rst-fin"), Attach::Tcx, false);
     let tap = world.tap();

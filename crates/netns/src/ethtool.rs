@@ -11,6 +11,8 @@ use crate::Namespace;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Offload {
+    /// The sender leaves checksums unfinished; without, a packet socket sees what would be on a wire.
+    TransmitChecksum = 0x0000_0017,
     /// TSO: the stack hands over segments larger than the MTU.
     TcpSegmentation = 0x0000_001f,
     /// GSO: the same in software, just before the driver.

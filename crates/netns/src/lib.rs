@@ -1,5 +1,5 @@
 //! Network namespaces named `tg-*`, with what the lab, the bench and the kernel tests do in them: run a closure or a
-//! program there, join two by a veth pair, set a sysctl, read a counter. Everything is removed on drop; what a
+//! program there, join two by a veth pair, send and receive raw frames, set a sysctl, read a counter. Everything is removed on drop; what a
 //! `kill -9` left is removed by [`sweep`].
 //!
 //! It is not a general namespace library: names, addresses and neighbours are static, and links are only veth.
@@ -7,13 +7,17 @@
 
 mod counters;
 mod ethtool;
+mod lan;
 mod link;
 mod namespace;
+mod tap;
 
 pub use counters::{CpuTimes, accept_queue, cpu_times, namespace_counters, softnet_dropped, transmit_drops};
 pub use ethtool::{Offload, set_offload};
+pub use lan::Lan;
 pub use link::{VethEnd, VethPair, mac_text};
 pub use namespace::{Namespace, pin_to_cpu, sweep};
+pub use tap::{Frame, Tap};
 
 /// Whether kernel tests can run here: `Err` has the reason for a skip.
 ///

@@ -6,11 +6,11 @@ pub mod frame;
 pub mod tap;
 
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use guard::{Attach, Config, Guard, Listener, ListenerLoad, ListenerStats, PathStats, Policy};
-use netns::{Namespace, VethEnd, VethPair};
+use netns::{Lan, Namespace, Offload, VethEnd};
 use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt,
     shutdown, socket, sockopt,
@@ -28,17 +28,17 @@ pub const CLOSED_PORT: u16 = 9;
 /// Longest wait for what must happen; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-pub const SERVER4: &str = "10.9.0.2";
-pub const SERVER6: &str = "fd09::2";
+pub const SERVER4: &str = Lan::SERVER[0];
+pub const SERVER6: &str = Lan::SERVER[1];
 /// Addresses of the client's kernel.
-pub const CLIENT4: &str = "10.9.0.1";
-pub const CLIENT6: &str = "fd09::1";
+pub const CLIENT4: &str = Lan::CLIENT[0];
+pub const CLIENT6: &str = Lan::CLIENT[1];
 /// Addresses behind the client's interface that no kernel owns, so that no one but the test answers.
-pub const GHOST4: &str = "10.9.0.77";
-pub const GHOST6: &str = "fd09::77";
+pub const GHOST4: &str = Lan::GHOST[0];
+pub const GHOST6: &str = Lan::GHOST[1];
 /// The same, for what must always get in.
-pub const PROBE4: &str = "10.9.0.78";
-pub const PROBE6: &str = "fd09::78";
+pub const PROBE4: &str = Lan::PROBE[0];
+pub const PROBE6: &str = Lan::PROBE[1];
 
 /// Client and server, joined by c0 and s0. One for each hook that is tried: a test that runs beside may hold a copy of an
 /// old link for a moment, and an interface has only one XDP program.
@@ -56,41 +56,19 @@ impl World {
             eprintln!("{reason}");
             return None;
         }
-        let client = Namespace::create("client").expect("create client");
-        let server = Namespace::create("server").expect("create server");
-        let veth = VethPair::create(&client, "c0", &server, "s0").expect("create veth");
-        let world = Self { client, server, c0: veth.a, s0: veth.b };
-        world.address(&world.client, "c0", CLIENT4, CLIENT6);
-        world.address(&world.server, "s0", SERVER4, SERVER6);
-        for address in [CLIENT4, CLIENT6, GHOST4, GHOST6, PROBE4, PROBE6] {
-            world.neighbour(&world.server, address, "02:00:00:00:00:0a", "s0");
-        }
-        for address in [SERVER4, SERVER6] {
-            world.neighbour(&world.client, address, "02:00:00:00:00:0b", "c0");
-        }
-        Some(world)
+        let Lan { client, server, c0, s0 } = Lan::create().expect("create client and server");
+        Some(Self { client, server, c0, s0 })
     }
 
     /// The same for tests of one hook; `None`, with the reason printed, where this kernel lacks it.
     pub fn create_for(attach: Attach) -> Option<Self> {
         let world = Self::create()?;
-        if attach == Attach::Tcx && !has_tcx(&world.server, world.s0.ifindex) {
+        let count_tcx = || bpf::count_tcx_ingress(world.s0.ifindex);
+        if attach == Attach::Tcx && world.server.enter(count_tcx).expect("enter").is_err() {
             eprintln!("skipped: no tcx in this kernel (Linux 6.6 and newer)");
             return None;
         }
         Some(world)
-    }
-
-    fn address(&self, namespace: &Namespace, name: &str, ipv4: &str, ipv6: &str) {
-        let add = |address: String, extra: &[&str]| {
-            namespace.ip(&[&["addr", "add", &address, "dev", name], extra].concat()).expect("add address");
-        };
-        add(format!("{ipv4}/24"), &[]);
-        add(format!("{ipv6}/64"), &["nodad"]);
-    }
-
-    fn neighbour(&self, namespace: &Namespace, address: &str, mac: &str, name: &str) {
-        namespace.ip(&["neigh", "replace", address, "lladdr", mac, "dev", name]).expect("add neighbour");
     }
 
     /// A socket at `address` of the server with a backlog of [`BACKLOG`].
@@ -151,13 +129,18 @@ impl World {
 
     /// What `attach` needs at the client's end: XDP_TX on veth is for peers with an XDP program.
     pub fn peer_for(&self, attach: Attach) -> Option<bpf::Link> {
-        (attach == Attach::Xdp).then(|| xdp_pass(&self.client, self.c0.ifindex))
+        let pass = || bpf::Link::pass(self.c0.ifindex).expect("attach XDP_PASS");
+        (attach == Attach::Xdp).then(|| self.client.enter(pass).expect("enter"))
+    }
+
+    /// Has the server's stack finish checksums before they reach s0, as on hardware without offload.
+    pub fn finish_checksums(&self) {
+        netns::set_offload(&self.server, "s0", Offload::TransmitChecksum, false).expect("switch off");
     }
 
     /// A raw socket on the client's end.
     pub fn tap(&self) -> Tap {
-        let index = self.c0.ifindex;
-        self.client.enter(|| Tap::open(index)).expect("enter")
+        Tap(netns::Tap::open(&self.client, self.c0.ifindex).expect("open a tap"))
     }
 }
 
@@ -239,22 +222,4 @@ impl Handshake {
             segment.payload = payload.to_vec();
         })
     }
-}
-
-/// Attaches a program that does nothing.
-fn xdp_pass(namespace: &Namespace, ifindex: u32) -> bpf::Link {
-    const XDP_PASS: i32 = 2;
-    let program = bpf::constant_program(bpf::Hook::XdpNative, XDP_PASS).expect("load");
-    namespace
-        .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::XdpNative))
-        .expect("enter")
-        .expect("attach XDP_PASS")
-}
-
-fn has_tcx(namespace: &Namespace, ifindex: u32) -> bool {
-    const TCX_NEXT: i32 = -1;
-    let program = bpf::constant_program(bpf::Hook::TcxIngress, TCX_NEXT).expect("load");
-    namespace
-        .enter(|| bpf::Link::attach(program.as_fd(), ifindex, bpf::Hook::TcxIngress).is_ok())
-        .expect("enter")
 }
