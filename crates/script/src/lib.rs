@@ -1,0 +1,28 @@
+//! Packet scripts: what clients send, what the server must answer, and in which state it is then. `tests/conformance/README.md`
+//! describes the format for who writes one.
+//!
+//! [`parse`] reads a script, [`run`] plays it to a [`System`]: a kernel in a network namespace (crates/conformance), or later
+//! the simulator. Nothing here has a clock, a socket or a thread: the system says what time it is, and is handed frames.
+//!
+//! It is not a TCP: a client sends only what its lines say, acknowledges nothing by itself and has no timers.
+//!
+//! ```
+//! let text = "policy rst-syn\nfill\na: > S 0:0(0)\na: < R. 0:0(0) ack 1\ncount reset 1\n";
+//! let script = script::parse("syn/refused.pkt", text).expect("a script");
+//! assert_eq!(script.steps.len(), 4);
+//!
+//! let error = script::parse("syn/refused.pkt", "policy rst-sin\n").expect_err("no such policy");
+//! assert!(error.to_string().starts_with("syn/refused.pkt:1: \"rst-sin\" is no mechanism"));
+//! ```
+
+mod parse;
+mod pattern;
+mod run;
+mod step;
+mod system;
+
+pub use parse::{ParseError, parse};
+pub use pattern::Pattern;
+pub use run::{Failure, run};
+pub use step::{Action, Family, Hook, Script, Setup, State, Step, UnknownName};
+pub use system::{Arrival, Ends, Read, System};
