@@ -16,6 +16,8 @@ use wire::Ethernet;
 use crate::proc_net;
 
 const PORT: u16 = 8080;
+/// A tail loss probe would send the last segment again so soon that it could be taken for a mistake.
+const NO_PROBES: (&str, &str) = ("net.ipv4.tcp_early_retrans", "0");
 /// For what the kernel does at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -42,6 +44,7 @@ impl Kernel {
     ///
     /// A sysctl that the kernel has not, a hook that it lacks, a policy that the guard refuses.
     pub fn start(lan: Lan, setup: &Setup, family: Family, hook: Hook) -> Result<Self> {
+        lan.server.set_sysctl(NO_PROBES.0, NO_PROBES.1)?;
         for (name, value) in &setup.sysctls {
             lan.server.set_sysctl(name, value)?;
         }
