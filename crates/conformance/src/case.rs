@@ -1,6 +1,7 @@
 //! A script, an address family and a hook.
 
 use anyhow::{Context, Result};
+use guard::Verdict;
 use include_dir::{Dir, DirEntry, include_dir};
 use netns::Lan;
 use script::{Family, Hook, ParseError, Script};
@@ -93,6 +94,10 @@ impl Case {
         let lan = Lan::create()?;
         if self.needs_tcx() && !has_tcx(&lan)? {
             let reason = "skipped: no tcx in this kernel (Linux 6.6 and newer)";
+            return Ok(Outcome::Skipped(reason.to_owned()));
+        }
+        if self.script.setup.policy.syn_when_full == Verdict::Cookie && !guard::takes_own_cookies() {
+            let reason = "skipped: this kernel takes no cookies but its own (Linux 6.9 and newer do)";
             return Ok(Outcome::Skipped(reason.to_owned()));
         }
         let mut kernel = Kernel::start(lan, &self.script.setup, self.family, self.hook)
