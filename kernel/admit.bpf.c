@@ -23,7 +23,8 @@ enum {
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 };
 
-static __noinline enum parsed parse_linear(struct __sk_buff *skb, struct segment *segment)
+/* Not static: see on_syn_tc(). */
+__noinline int parse_linear(struct __sk_buff *skb, struct segment *segment)
 {
 	struct frame frame = {
 		.data = (void *)(long)skb->data,
@@ -31,7 +32,7 @@ static __noinline enum parsed parse_linear(struct __sk_buff *skb, struct segment
 		.length = skb->len,
 	};
 
-	return parse_frame(&frame, segment);
+	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
 }
 
 /* Some drivers leave headers in pages. Pulling them is for the rare frame that cannot be read without. */
@@ -87,15 +88,21 @@ int finish_tc(struct __sk_buff *skb)
 	return tc_answer(skb, on_other(skb, &segment));
 }
 
-static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
+__noinline int parse_xdp(struct xdp_md *xdp, struct segment *segment)
 {
-	struct segment segment = {};
 	struct frame frame = {
 		.data = (void *)(long)xdp->data,
 		.data_end = (void *)(long)xdp->data_end,
 		.length = xdp->data_end - xdp->data,
 	};
-	enum parsed parsed = parse_frame(&frame, &segment);
+
+	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
+}
+
+static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
+{
+	struct segment segment = {};
+	enum parsed parsed = parse_xdp(xdp, &segment);
 	enum action action = on_frame(xdp, hook, parsed, &segment);
 
 	if (parsed == PARSED_TCP && may_end_handshake(&segment) && is_armed())

@@ -81,8 +81,8 @@ static __always_inline __u32 reset_flow_label(struct net *net, const struct segm
 /*
  * Whether the device that sends the answer will add the checksum. A segment from a local or virtual sender comes
  * with only its pseudo header summed, and stays that way when we send it back. Native XDP starts a frame of its own.
- * Generic XDP sends the socket buffer but does not let us look at it; the sum itself gives it away (a
- * complete one is equal by chance once in 65,536: that answer is lost and the client tries again).
+ * Generic XDP sends the socket buffer but does not let us look at it; the sum itself gives it away (by chance once in
+ * 65,536: that answer is lost and the client tries again).
  */
 static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -91,7 +91,7 @@ static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const
 	if (hook == HOOK_TC)
 		return BPF_CORE_READ_BITFIELD_PROBED(skb, ip_summed) == CHECKSUM_PARTIAL;
 	if (hook == HOOK_XDP_GENERIC)
-		return segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
+		return has_pseudo_sum(segment);
 	return false;
 }
 

@@ -32,8 +32,7 @@ static __always_inline bool change_flags_skb(struct __sk_buff *skb, const struct
 static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct segment *segment, __be16 before, __be16 after)
 {
 	__u32 tcp = segment->l4_offset, sum = (__u16)~segment->checksum + (__u16)~before + after;
-	bool is_partial = segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
-	__sum16 checksum = is_partial ? segment->checksum : (__sum16)~fold(sum);
+	__sum16 checksum = has_pseudo_sum(segment) ? segment->checksum : (__sum16)~fold(sum);
 
 	return store(xdp, HOOK_XDP, tcp + __builtin_offsetof(struct tcp_header, checksum), &checksum, sizeof(checksum)) &&
 	       store(xdp, HOOK_XDP, tcp + __builtin_offsetof(struct tcp_header, offset), &after, sizeof(after));
@@ -117,10 +116,17 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 	return ACTION_PASS;
 }
 
-/* Native and generic; a function of its own, see send_reset_tc(). */
-static __noinline int on_ack_xdp(struct xdp_md *xdp, const struct segment *segment)
+/* Not static: see on_syn_tc(). */
+
+__noinline int on_ack_tc(struct __sk_buff *skb, const struct segment *segment)
 {
-	return on_ack(xdp, HOOK_XDP, segment);
+	return segment ? on_ack(skb, HOOK_TC, segment) : ACTION_PASS;
+}
+
+/* Native and generic. */
+__noinline int on_ack_xdp(struct xdp_md *xdp, const struct segment *segment)
+{
+	return segment ? on_ack(xdp, HOOK_XDP, segment) : ACTION_PASS;
 }
 
 static __always_inline bool may_end_handshake(const struct segment *segment)
@@ -144,14 +150,14 @@ static __always_inline enum action reset_both(struct __sk_buff *skb, const struc
 }
 
 /* A FIN: is its sender gone for good? */
-static __always_inline enum action on_fin(struct __sk_buff *skb, const struct segment *segment)
+__noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct listener_policy *policy;
 	struct found_rule found;
 	struct net *net = NULL;
 	struct fin fin = {};
 
-	if (!find_rule(skb, HOOK_TC, segment, &found))
+	if (!segment || !find_rule(skb, HOOK_TC, segment, &found))
 		return ACTION_PASS;
 	policy = &found.rule.policy;
 	if (policy->on_fin == FIN_KEEP && !is_any_asked)
@@ -174,9 +180,9 @@ static __always_inline enum action on_other(struct __sk_buff *skb, const struct 
 	enum action action = ACTION_PASS;
 
 	if (flags == (TCP_ACK | TCP_FIN))
-		action = on_fin(skb, segment);
+		action = on_fin_tc(skb, segment);
 	if (action == ACTION_PASS && may_end_handshake(segment) && is_armed())
-		action = on_ack(skb, HOOK_TC, segment);
+		action = on_ack_tc(skb, segment);
 	return action;
 }
 

@@ -143,12 +143,21 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	}
 }
 
-static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment,
-					  struct path_stats *path)
+static __always_inline struct path_stats *path_counters(void)
 {
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&path_stat, &zero);
+}
+
+static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment)
+{
+	struct path_stats *path = path_counters();
 	struct listener listener = {};
 	__u32 index = 0;
 
+	if (!path)
+		return ACTION_PASS;
 	switch (find_place(ctx, hook, segment, &index)) {
 	case PLACE_NOT_GUARDED:
 		path->not_guarded++;
@@ -177,6 +186,38 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 	}
 }
 
+/*
+ * Not static, so that the verifier walks each once, and not once for every way that a frame can be parsed. The segment is there;
+ * the verifier wants it checked.
+ */
+
+__noinline int on_syn_tc(struct __sk_buff *skb, const struct segment *segment)
+{
+	return segment ? on_syn(skb, HOOK_TC, segment) : ACTION_PASS;
+}
+
+__noinline int on_syn_xdp(struct xdp_md *xdp, const struct segment *segment)
+{
+	return segment ? on_syn(xdp, HOOK_XDP, segment) : ACTION_PASS;
+}
+
+__noinline int on_syn_xdp_generic(struct xdp_md *xdp, const struct segment *segment)
+{
+	return segment ? on_syn(xdp, HOOK_XDP_GENERIC, segment) : ACTION_PASS;
+}
+
+static __always_inline enum action on_syn_at(void *ctx, enum hook hook, const struct segment *segment)
+{
+	switch (hook) {
+	case HOOK_TC:
+		return on_syn_tc(ctx, segment);
+	case HOOK_XDP:
+		return on_syn_xdp(ctx, segment);
+	default:
+		return on_syn_xdp_generic(ctx, segment);
+	}
+}
+
 /* A SYN that would make a listener create a request socket, as tcp_rcv_state_process() sees it. */
 static __always_inline bool is_syn(const struct segment *segment, struct path_stats *path)
 {
@@ -194,16 +235,14 @@ static __always_inline bool is_syn(const struct segment *segment, struct path_st
 static __always_inline enum action on_frame(void *ctx, enum hook hook, enum parsed parsed,
 					    const struct segment *segment)
 {
-	struct path_stats *path;
-	__u32 zero = 0;
+	struct path_stats *path = path_counters();
 
-	path = bpf_map_lookup_elem(&path_stat, &zero);
 	if (!path)
 		return ACTION_PASS;
 	path->frames++;
 	switch (parsed) {
 	case PARSED_TCP:
-		return is_syn(segment, path) ? on_syn(ctx, hook, segment, path) : ACTION_PASS;
+		return is_syn(segment, path) ? on_syn_at(ctx, hook, segment) : ACTION_PASS;
 	case PARSED_NOT_IP:
 		path->not_ip++;
 		return ACTION_PASS;
