@@ -84,7 +84,10 @@ static inline int accept_queue_is_full(const struct listener_load *load)
 	return load->accept_qlen > load->accept_limit;
 }
 
-/* As in inet_csk_reqsk_queue_is_full(): here the limit itself counts as full. */
+/*
+ * As in inet_csk_reqsk_queue_is_full() until Linux 6.14, where the limit itself counts as full; since then (3479c7549fb1) one more
+ * fits. We keep to the stricter, so that our cookie comes before either kernel has to think of its own.
+ */
 static inline int syn_queue_is_full(const struct listener_load *load)
 {
 	return load->syn_qlen >= load->syn_limit;
