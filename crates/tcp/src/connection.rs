@@ -81,7 +81,7 @@ pub struct Connection {
     pub(crate) snd_nxt: SeqNumber,
     pub(crate) rcv_nxt: SeqNumber,
     pub(crate) round_trip: RoundTrip,
-    /// When to retransmit; [`Nanos::MAX`] when nothing is out.
+    /// When to retransmit, or to probe a closed window; [`Nanos::MAX`] when nothing is out and nothing waits.
     pub(crate) retransmit_at: Nanos,
     /// When the delayed ACK is due; [`Nanos::MAX`] when there is none.
     pub(crate) ack_at: Nanos,
@@ -148,6 +148,9 @@ impl Connection {
             let room = window.saturating_sub(self.snd_nxt - self.snd_una) as usize;
             let len = stream.len().saturating_sub(offset).min(room).min(usize::from(self.peer_mss));
             if len == 0 {
+                if offset < stream.len() {
+                    self.wait_for_window(stack, now);
+                }
                 return;
             }
             let payload = &stream[offset..offset + len];
@@ -220,7 +223,7 @@ impl Connection {
         self.ack_at = Nanos::MAX;
     }
 
-    fn segment<'a>(&self, stack: &Stack, flags: Flags, payload: &'a [u8]) -> Segment<'a> {
+    pub(crate) fn segment<'a>(&self, stack: &Stack, flags: Flags, payload: &'a [u8]) -> Segment<'a> {
         Segment {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,

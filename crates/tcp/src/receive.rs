@@ -140,6 +140,7 @@ impl Connection {
     fn take_ack(&mut self, stack: &Stack, segment: &Segment<'_>, now: Nanos) -> Change {
         self.peer_window = segment.window;
         if segment.ack <= self.snd_una {
+            self.end_probing();
             return Change::None;
         }
         self.snd_una = segment.ack;

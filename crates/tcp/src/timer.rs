@@ -1,7 +1,7 @@
 //! When to send again: RFC 6298, and the delayed ACK.
 
 use units::Nanos;
-use wire::{Flags, Segment};
+use wire::{Flags, Segment, SeqNumber};
 
 use crate::{Change, Connection, Stack, State};
 
@@ -61,7 +61,7 @@ impl RoundTrip {
 }
 
 impl Connection {
-    /// Does what is due at `now`: a delayed ACK, a retransmission, or the end.
+    /// Does what is due at `now`: a delayed ACK, a retransmission, a probe of a closed window, or the end.
     ///
     /// Call it when [`Connection::deadline`] has passed; calling it early does nothing.
     pub fn on_deadline(
@@ -80,6 +80,7 @@ impl Connection {
         match self.state {
             State::SynSent => self.syn_timed_out(stack, now, send),
             State::FinWait2 => self.give_up(),
+            _ if self.is_idle() => self.window_timed_out(stack, now, send),
             _ => self.data_timed_out(stack, stream, now, send),
         }
     }
@@ -122,6 +123,38 @@ impl Connection {
         Change::None
     }
 
+    /// Data waits, nothing is out, and the peer takes nothing: asks again after a while (RFC 9293 section 3.8.6.1). A SYN
+    /// proxy has no other way to learn that it should try its server once more.
+    pub(crate) fn wait_for_window(&mut self, stack: &Stack, now: Nanos) {
+        if self.peer_window == 0 && self.is_idle() && self.retransmit_at == Nanos::MAX {
+            self.arm(stack, now);
+        }
+    }
+
+    /// As Linux asks: with an old sequence number and without data (`tcp_xmit_probe_skb`, v6.18).
+    fn window_timed_out(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Change {
+        if u32::from(self.timeouts) >= stack.data_retries {
+            return self.give_up();
+        }
+        self.timeouts += 1;
+        let old = SeqNumber(self.snd_una.0.wrapping_sub(1));
+        send(&Segment { seq: old, ..self.segment(stack, Flags::ACK, &[]) });
+        self.arm(stack, now);
+        Change::None
+    }
+
+    pub(crate) fn end_probing(&mut self) {
+        if self.peer_window > 0 && self.is_idle() {
+            self.timeouts = 0;
+            self.retransmit_at = Nanos::MAX;
+        }
+    }
+
+    /// Open for our data, and none is out.
+    fn is_idle(&self) -> bool {
+        matches!(self.state, State::Established | State::CloseWait) && self.snd_una == self.snd_max
+    }
+
     fn give_up(&mut self) -> Change {
         self.end();
         Change::GaveUp
@@ -131,6 +164,10 @@ impl Connection {
         if self.timeouts == 0 {
             self.round_trip.start(now);
         }
+        self.arm(stack, now);
+    }
+
+    fn arm(&mut self, stack: &Stack, now: Nanos) {
         let timeout = self.round_trip.timeout(stack).0 << u32::from(self.timeouts).min(9);
         self.retransmit_at = now + Nanos(timeout.min(Nanos::from_secs(120).0)); // TCP_RTO_MAX
     }

@@ -23,6 +23,8 @@ struct Script {
     connection: Connection,
     now: Nanos,
     out: Vec<String>,
+    /// That the peer offers, bytes.
+    window: u16,
 }
 
 impl Script {
@@ -32,7 +34,7 @@ impl Script {
         let connection =
             Connection::connect(&LINUX, ISS, Nanos::ZERO, &mut |segment| out.push(show(segment)));
         assert_eq!(out, ["[S] 0:0"]);
-        Self { connection, now: Nanos::ZERO, out: Vec::new() }
+        Self { connection, now: Nanos::ZERO, out: Vec::new(), window: 65_535 }
     }
 
     /// The handshake took 1 ms; nothing was sent yet.
@@ -56,8 +58,8 @@ impl Script {
     /// Numbers are relative to the initial sequence numbers. Gives the change and the bytes delivered.
     fn hear(&mut self, flags: Flags, seq: u32, ack: u32, payload: &[u8]) -> (Change, usize) {
         let seq = SeqNumber(PEER) + seq;
-        let segment =
-            Segment { seq, ack: ISS + ack, flags, window: 65_535, options: Options::mss(1460), payload };
+        let window = self.window;
+        let segment = Segment { seq, ack: ISS + ack, flags, window, options: Options::mss(1460), payload };
         let out = &mut self.out;
         let heard =
             self.connection.on_segment(&LINUX, &segment, self.now, &mut |segment| out.push(show(segment)));
@@ -117,6 +119,24 @@ fn handshake_then_request_in_a_segment_of_its_own() {
     script.sends(&[&format!("[P.] 1:{} ack 1", 1 + LEN)]);
     script.transmit();
     script.sends(&[]);
+}
+
+#[test]
+fn closed_window_is_probed_until_it_opens() {
+    let mut script = Script::connecting();
+    (script.window, script.now) = (0, Nanos::from_millis(1));
+    script.hear(SYN | ACK, 0, 1, b"");
+    script.transmit();
+    script.sends(&["[.] 1:1 ack 1"]);
+    assert_eq!(script.run(Nanos::from_secs(2)), [202, 604, 1408]);
+    script.sends(&["[.] 0:0 ack 1"; 3]);
+    script.window = 65_535;
+    script.hear(ACK, 1, 1, b"");
+    script.transmit();
+    let request = format!("[P.] 1:{} ack 1", 1 + LEN);
+    script.sends(&[&request]);
+    assert_eq!(script.run(Nanos::from_millis(2300)), [2201], "as a first retransmission");
+    script.sends(&[&request]);
 }
 
 #[test]
