@@ -75,14 +75,16 @@ static __always_inline bool mark_for_reset(void *ctx, enum hook hook, const stru
 }
 
 /* What becomes of the end of a handshake. */
-static __always_inline enum verdict finish(const struct listener_rule *rule, const struct listener_load *load,
-					   bool is_reserved, struct listener_stats *stats)
+static __always_inline enum verdict finish(const struct segment *segment, const struct listener_rule *rule,
+					   const struct listener_load *load, bool is_reserved,
+					   struct listener_stats *stats)
 {
 	enum verdict verdict = admit_ack(&rule->policy, load, is_reserved);
 
 	if (!accept_queue_is_full(load) && verdict == VERDICT_ADMIT)
 		return VERDICT_ADMIT;
 	stats->acks_full++;
+	stats->acks_implied += segment->payload_length || segment->flags & TCP_FIN;
 	arm(bpf_ktime_get_ns());
 	stats->acks_dropped += verdict == VERDICT_DROP;
 	stats->acks_reset += verdict == VERDICT_RESET;
@@ -101,7 +103,8 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 	handshake = find_handshake(ctx, segment, &load);
 	if (handshake == HANDSHAKE_NONE)
 		return ACTION_PASS;
-	switch (finish(&found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source), found.stats)) {
+	switch (finish(segment, &found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source),
+		       found.stats)) {
 	case VERDICT_RESET:
 		mark_for_reset(ctx, hook, segment);
 		return ACTION_PASS;

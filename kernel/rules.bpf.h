@@ -61,6 +61,7 @@ struct listener_stats {
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
 	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
+	__u64 acks_implied;		/* of acks_full: data or FIN, so that a segment before them did not complete it */
 	__u64 acks_dropped;
 	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
 	__u64 cookies_back;		/* handshakes by cookies of ours that became connections */
@@ -68,7 +69,7 @@ struct listener_stats {
 	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 16 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 17 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {

@@ -364,6 +364,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
     });
     object["acks"] = json!({
         "full": stats.acks_full,
+        "implied": stats.acks_implied,
         "dropped": stats.acks_dropped,
         "reset": stats.acks_reset,
         "cookies_back": stats.cookies_back,

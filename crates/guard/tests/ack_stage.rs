@@ -49,6 +49,7 @@ fn overflow(
     let has_reset = is_reset_to(&first, &end);
     if policy.is_some_and(|policy| policy == Policy::ABORT) {
         assert_eq!((sample.stats.acks_full, sample.stats.acks_reset), (1, 1));
+        assert_eq!(sample.stats.acks_implied, u64::from(!payload.is_empty()));
     } else {
         assert_eq!(sample.stats.acks_reset, 0);
     }
