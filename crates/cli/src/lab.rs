@@ -1,11 +1,12 @@
 //! `tidegate lab`: runs experiments.
 
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
-use lab::{Event, Experiment, Options};
+use lab::{Event, Experiment, Options, Outcome};
+use report::Run;
 
 use crate::output::say;
 use crate::signals;
@@ -19,36 +20,68 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run an experiment file: find each server's saturation, measure the grid, write a report
+    /// Run experiment files: find each server's saturation, measure the grid, hold the claims against it, write a report
     Run {
-        /// Experiment file, as experiments/demo.toml
-        file: PathBuf,
+        /// Experiment files, as experiments/demo.toml; all are checked before the first is run
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
 
-        /// Folder in which the run makes its own
+        /// Folder in which each run makes its own
         #[arg(long, value_name = "DIR", default_value = "results")]
         results: PathBuf,
+
+        /// Measure each point once and for a second only, to see that all works; the results say so
+        #[arg(long)]
+        quick: bool,
     },
 }
 
-/// Runs the experiment and prints its table.
+/// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
-    let Command::Run { file, results } = args.command;
-    let experiment = Experiment::read(&file)?;
+    let Command::Run { files, results, quick } = args.command;
+    let mut experiments = files.iter().map(|file| Experiment::read(file)).collect::<Result<Vec<_>, _>>()?;
+    if quick {
+        experiments.iter_mut().for_each(Experiment::quicken);
+    }
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
+    let options = Options { results, program };
+    let mut claims = Vec::new();
+    let mut failed = Vec::new();
+    for experiment in &experiments {
+        match run_one(experiment, &options, &stop) {
+            Ok(run) => claims.extend(run.claims),
+            // What a busy machine did to one experiment must not cost the others.
+            Err(error) if files.len() > 1 && !stop.load(Ordering::Relaxed) => {
+                eprintln!("tidegate: {error:#}");
+                failed.push(experiment.name.as_str());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    if experiments.len() > 1 {
+        say(format_args!("\n{}", report::claims_table(&claims).trim_end()))?;
+    }
+    ensure!(failed.is_empty(), "failed: {}; their own messages are above", failed.join(", "));
+    Ok(())
+}
+
+fn run_one(experiment: &Experiment, options: &Options, stop: &AtomicBool) -> Result<Run> {
     say(format_args!("{}: {}", experiment.name, experiment.title))?;
-    let outcome = lab::run(&experiment, &Options { results, program }, &stop, |event| {
+    let outcome = lab::run(experiment, options, stop, |event| {
         if say(event_text(event)).is_err() {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
     })?;
-    say(format_args!("\n{}\n{}\n", report::table(&outcome.run), report::finding(&outcome.run)))?;
-    say(format_args!("report   {}", outcome.page.display()))?;
-    say(format_args!("results  {}", outcome.lines.display()))?;
-    if outcome.stopped {
-        bail!("stopped before the end; the report has what was complete");
+    let Outcome { run, lines, page, stopped } = outcome;
+    say(format_args!("\n{}\n{}\n", report::table(&run), report::finding(&run)))?;
+    if !run.claims.is_empty() {
+        say(report::claims_table(&run.claims))?;
     }
-    Ok(())
+    say(format_args!("report   {}", page.display()))?;
+    say(format_args!("results  {}", lines.display()))?;
+    ensure!(!stopped, "stopped before the end; the report has what was complete");
+    Ok(run)
 }
 
 fn event_text(event: &Event<'_>) -> String {

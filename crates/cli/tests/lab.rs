@@ -12,7 +12,7 @@ use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use results::Record;
+use results::{Answer, Record};
 use serde_json::Value;
 
 const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
@@ -50,6 +50,40 @@ const EXPERIMENT: &str = r#"
     [[policy]]
     name = "rst-syn"
     guard = "rst-syn"
+    [[claim]]
+    source = "arithmetic"
+    text = "no attempt starts without a SYN"
+    measure = "syns_per_attempt"
+    policy = "stock"
+    loads = [0.5]
+    holds = { at_least = 1.0 }
+    [[claim]]
+    source = "wishful thinking"
+    text = "a reply takes no time"
+    measure = "mean"
+    policy = "rst-syn"
+    loads = [0.5]
+    paper = 0.0
+    holds = { at_most = 0.0 }
+"#;
+
+/// What stands in for the guard: rules that let a SYN a minute in, and a guard that only counts before clients that reset.
+const OTHER_POLICIES: &str = r#"
+    [[policy]]
+    name = "rules"
+    nft = """
+    table ip lab {
+        chain input {
+            type filter hook input priority filter; policy accept;
+            tcp dport 80 tcp flags syn limit rate over 1/minute burst 1 packets reject with tcp reset
+        }
+    }
+    """
+    [[policy]]
+    name = "dry"
+    guard = "police:{saturation}"
+    dry_run = true
+    crowd = { close = "rst" }
 "#;
 
 /// A folder with the experiment file in it.
@@ -122,16 +156,20 @@ fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
 
     let folder = scratch.run_folder();
     let records = records(&folder);
-    let [Record::Header(_), Record::Saturation(_), Record::Cell(stock), Record::Cell(guarded)] = &records[..]
+    let [Record::Header(_), Record::Saturation(_), Record::Cell(stock), Record::Cell(guarded), claims @ ..] =
+        &records[..]
     else {
-        panic!("a header, a saturation, two cells: {records:?}")
+        panic!("a header, a saturation, two cells, claims: {records:?}")
     };
+    let [Record::Claim(held), Record::Claim(failed)] = claims else { panic!("two claims: {claims:?}") };
+    assert_eq!((held.answer, failed.answer), (Answer::Holds, Answer::Fails), "{claims:?}");
     for cell in [stock, guarded] {
         let crowd = &cell.crowd;
         let causes =
             crowd.ok + crowd.refused + crowd.reset + crowd.malformed + crowd.not_sent + crowd.unfinished;
         assert_eq!(causes + crowd.timed_out_connect + crowd.timed_out_response, crowd.offered, "{crowd:?}");
         assert!(crowd.ok > 0, "{crowd:?}");
+        assert!(crowd.answered_by_syns[0] > 0, "{crowd:?}");
         assert!(cell.kernel["Tcp.PassiveOpens"] > 0, "the kernel saw the crowd, too");
     }
     assert!(stock.guard.is_none());
@@ -142,6 +180,40 @@ fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
     let text = String::from_utf8_lossy(&output.stdout);
     let finding = text.lines().find(|line| line.starts_with("At 0.5 times saturation")).expect("a finding");
     assert!(page.contains("Does every part do its part?") && !finding.is_empty());
+    assert!(text.contains("claims of small, built-in: 1 hold, 1 fail\n"), "{text}");
+    assert!(page.contains("a reply takes no time"));
+}
+
+#[test]
+fn root_quick_run_takes_rules_dry_runs_and_other_clients() {
+    let Some(scratch) = Scratch::create() else { return };
+    let rules = OTHER_POLICIES.to_owned() + "    [[claim]]\n    source = \"arithmetic\"";
+    let file = scratch.with(("    [[claim]]\n    source = \"arithmetic\"", &rules));
+    let output = scratch.lab(&file).arg("--quick").output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = records(&scratch.run_folder());
+    let cell = |policy: &str| {
+        records.iter().find_map(|record| match record {
+            Record::Cell(cell) if cell.policy == policy => Some(cell),
+            _ => None,
+        })
+    };
+    let dry = cell("dry").expect("measured");
+    assert!(dry.guard_per_s["syns.seen"] > 0.0, "{:?}", dry.guard_per_s);
+    assert_eq!(dry.crowd.refused, 0, "it only counts");
+    let is_quick = |record: &Record| match record {
+        Record::Claim(claim) => claim.marks.iter().any(|mark| mark.starts_with("a quick run")),
+        _ => true,
+    };
+    assert!(records.iter().all(is_quick), "a quick run says so");
+    match cell("rules") {
+        Some(rules) => assert!(rules.crowd.refused > rules.crowd.ok, "{:?}", rules.crowd),
+        None => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("note: rules is left out: there is no nft"), "{text}");
+            eprintln!("skipped: nft rules in the lab: no nft here");
+        }
+    }
 }
 
 fn wait_for_the_grid(lines: &mut impl Iterator<Item = std::io::Result<String>>) {

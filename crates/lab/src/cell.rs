@@ -6,11 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use netns::Namespace;
 use results::{Cell, CrowdSummary, Sample};
 
 use crate::crowd::{self, Send};
-use crate::experiment::{Experiment, Policy, Server};
-use crate::guard;
+use crate::experiment::{Experiment, Server};
+use crate::guard::{self, Said};
+use crate::nft;
+use crate::policy::Policy;
 use crate::probe::{Difference, Snapshot, grown, settle};
 use crate::server;
 use crate::testbed::{PORT, Testbed};
@@ -44,6 +47,8 @@ pub struct Measured {
     pub lost_replies: u64,
     /// What the guard counted, when there was one.
     pub guard: Option<BTreeMap<String, u64>>,
+    /// How fast that grew in the window, per second.
+    pub guard_per_s: BTreeMap<String, f64>,
 }
 
 /// Measures one point of the grid.
@@ -57,10 +62,12 @@ pub fn measure(
 ) -> Result<Cell> {
     let grid = &lab.experiment.grid;
     let send = Send { rate, warmup: grid.warmup, duration: grid.duration, seed: u64::from(repetition) + 1 };
-    let measured = run(lab, server, policy, &send)?;
-    let Measured { crowd, difference, samples, guard, lost_replies } = measured;
+    let measured = run(lab, server, &policy.for_saturation(rate / load), &send)?;
+    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies } = measured;
     let mut marks = marks(&crowd, &difference, lost_replies);
-    marks.extend(underestimated(&crowd, rate / load));
+    if *policy == Policy::stock() {
+        marks.extend(underestimated(&crowd, rate / load));
+    }
     marks.extend(unguarded(guard.as_ref()));
     Ok(Cell {
         server: server.name.clone(),
@@ -74,6 +81,7 @@ pub fn measure(
         server_cpu: difference.server_cpu,
         crowd_cpu: difference.crowd_cpu,
         guard,
+        guard_per_s,
         lost_before_server: difference.lost_before_server,
         lost_replies,
     })
@@ -86,12 +94,10 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     settle(layout)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let testbed = Testbed::create(layout, experiment.crowd.clients)?;
-    for (name, value) in &policy.sysctls {
-        testbed.server.set_sysctl(name, value)?;
-    }
+    prepare(&testbed.server, policy)?;
     let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
-    let guard = policy.guard.as_deref().map(|name| guard::start(name, &testbed, program)).transpose()?;
-    let crowd = crowd::start(send, &experiment.crowd, &testbed, program, layout)?;
+    let guard = guard::start(policy, &testbed, program)?;
+    let crowd = crowd::start(send, &policy.crowd(&experiment.crowd), &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;
@@ -99,13 +105,35 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
+    let said_before = guard.as_ref().and_then(guard::ask).unwrap_or_default();
     watch(send.warmup + send.duration)?;
     let after = Snapshot::take(&testbed, layout)?;
+    let said_after = guard.as_ref().and_then(guard::ask);
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
+    let guard_per_s = said_after.or(guard.clone()).map(|after| guard::growth_per_s(&said_before, &after));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
-    Ok(Measured { crowd, difference: after.since(&before), samples, guard, lost_replies })
+    Ok(Measured {
+        crowd,
+        difference: after.since(&before),
+        samples,
+        guard: guard.map(|Said { counts, .. }| counts),
+        guard_per_s: guard_per_s.unwrap_or_default(),
+        lost_replies,
+    })
+}
+
+/// Sets what a policy sets in the server's namespace, before there is a server.
+pub fn prepare(namespace: &Namespace, policy: &Policy) -> Result<()> {
+    // First the rules: some sysctls are there only once a rule has made connection tracking come.
+    if let Some(rules) = &policy.nft {
+        nft::load(namespace, rules)?;
+    }
+    for (name, value) in &policy.sysctls {
+        namespace.set_sysctl(name, value)?;
+    }
+    Ok(())
 }
 
 /// Samples the kernel's counters until a moment of the crowd.
@@ -158,7 +186,8 @@ fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
     Some(format!("{syns} SYNs were left to the kernel, because the guard's process did not run for a second"))
 }
 
-/// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low.
+/// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low. Only stock can
+/// tell, under which the rate was found: another policy may well answer more.
 fn underestimated(crowd: &CrowdSummary, saturation: f64) -> Option<String> {
     let share = crowd.goodput_per_s / saturation;
     (share > 1.05)

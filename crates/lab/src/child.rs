@@ -69,6 +69,12 @@ impl Running {
         }
     }
 
+    /// The last of the lines of such an event that were printed by now and not read yet; the others are forgotten.
+    pub fn latest(&self, event: &str) -> Option<Value> {
+        let values = self.lines.try_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
+        values.filter(|value| value["event"] == event).last()
+    }
+
     /// Asks the program to end (SIGTERM).
     pub fn terminate(&self) {
         // It may have ended by itself; it is reaped only when dropped, so the id is still its own.

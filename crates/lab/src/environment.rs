@@ -8,8 +8,8 @@ use anyhow::Result;
 use results::{Environment, Header};
 
 use crate::experiment::{Experiment, Receive, ServerKind};
-use crate::nginx;
 use crate::testbed::{CROWD_POLL, Testbed};
+use crate::{nft, nginx};
 
 /// Sysctls that decide what a listener does under load.
 const SYSCTLS: [&str; 9] = [
@@ -45,6 +45,9 @@ fn environment(experiment: &Experiment) -> Result<Environment> {
     let mut versions = BTreeMap::from([("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
     if experiment.servers.iter().any(|server| server.kind == ServerKind::Nginx) {
         versions.extend(nginx::version().map(|version| ("nginx".to_owned(), version)));
+    }
+    if experiment.policies.iter().any(|policy| policy.nft.is_some()) {
+        versions.extend(nft::version().map(|version| ("nftables".to_owned(), version)));
     }
     Ok(Environment {
         kernel: kernel.trim().to_owned(),

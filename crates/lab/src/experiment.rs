@@ -1,15 +1,19 @@
 //! The experiment file.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
+use claims::{Claim, Scope};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 
+use crate::policy::Policy;
+use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
+
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 const LONGEST: Duration = Duration::from_secs(3600);
+/// Warm-up and window of a quick run.
+const QUICK: Duration = Duration::from_secs(1);
 
 /// An experiment, as its TOML file says it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -35,9 +39,15 @@ pub struct Experiment {
     /// Policies, alternating at each load.
     #[serde(rename = "policy")]
     pub policies: Vec<Policy>,
+    /// What the results are held against.
+    #[serde(rename = "claim", default)]
+    pub claims: Vec<Claim>,
     /// The file, word for word.
     #[serde(skip)]
     pub source: String,
+    /// Cut short by [`Experiment::quicken`].
+    #[serde(skip)]
+    pub is_quick: bool,
 }
 
 /// How the two ends are joined.
@@ -172,19 +182,6 @@ pub enum ServerKind {
     Nginx,
 }
 
-/// What protects the server.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Policy {
-    /// Name in tables.
-    pub name: String,
-    /// Policy of `tidegate guard`; none for a server without a guard.
-    pub guard: Option<String>,
-    /// Sysctls of the server's namespace, name to value.
-    #[serde(default)]
-    pub sysctls: BTreeMap<String, String>,
-}
-
 /// The experiment file cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -237,6 +234,15 @@ impl Experiment {
         Ok(experiment)
     }
 
+    /// Makes warm-up and window a second at most, and each point is measured once: to see that all works.
+    pub fn quicken(&mut self) {
+        self.is_quick = true;
+        self.grid.repetitions = 1;
+        for span in [&mut self.grid.warmup, &mut self.grid.duration] {
+            *span = QUICK.min(*span);
+        }
+    }
+
     fn check(&self) -> Result<(), String> {
         let rows = self.servers.iter().map(|server| &server.name);
         let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
@@ -283,26 +289,16 @@ impl Experiment {
             return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
         }
         self.policies.iter().try_for_each(Policy::check)?;
-        if let Some(key) =
-            self.policies.iter().flat_map(|p| p.sysctls.keys()).find(|key| !key.starts_with("net."))
-        {
-            return Err(format!("sysctl {key:?} is not a network namespace's own; only net.* can be set"));
-        }
-        Ok(())
+        self.check_claims()
     }
-}
 
-impl Policy {
-    fn check(&self) -> Result<(), String> {
-        if self.name == "stock" && (self.guard.is_some() || !self.sysctls.is_empty()) {
-            return Err(
-                "policy \"stock\" is what the others are held against: no guard and no sysctls".to_owned()
-            );
-        }
-        match self.guard.as_deref().map(str::parse::<verdict::Policy>) {
-            Some(Err(error)) => Err(format!("policy {:?}: guard: {error}", self.name)),
-            _ => Ok(()),
-        }
+    fn check_claims(&self) -> Result<(), String> {
+        let policies: Vec<(&str, bool)> =
+            self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
+        let scope = Scope { loads: &self.grid.loads, policies: &policies };
+        let check =
+            |claim: &Claim| claim.check(&scope).map_err(|why| format!("claim {:?}: {why}", claim.text));
+        self.claims.iter().try_for_each(check)
     }
 }
 
@@ -479,7 +475,7 @@ mod tests {
         );
         assert_refused(
             ("name = \"stock\"", "name = \"stock\"\nguard = \"rst-syn\""),
-            "no guard and no sysctls",
+            "policy \"stock\" is what the others are held against",
         );
         assert_refused(("timeout = \"10s\"", "timeout = \"10s\"\nclients = \"fd00::/64\""), "invalid");
         assert_refused(("timeout = \"10s\"", "timeout = \"0s\""), "crowd.timeout is zero");
@@ -493,5 +489,37 @@ mod tests {
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
         assert_refused(("[crowd]", "[testbed]\ncoalesce = \"1s\"\n[crowd]"), "testbed.coalesce = 1s");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
+    }
+
+    const CLAIM: &str = r#"name = "stock"
+        [[claim]]
+        source = "a paper"
+        text = "all is answered"
+        measure = "error_share"
+        policy = "stock"
+        loads = [0.5]
+        holds = { at_most = 0.0 }
+    "#;
+
+    #[test]
+    fn claim_is_checked_before_anything_runs() {
+        let claims = read(&GOOD.replace("name = \"stock\"", CLAIM)).expect("good").claims;
+        assert_eq!(claims.len(), 1);
+        let with = |from: &str, to: &str| CLAIM.replace(from, to);
+        let load = with("[0.5]", "[0.7]");
+        assert_refused(("name = \"stock\"", &load), "claim \"all is answered\": load 0.7 is not measured");
+        let measure = with("error_share", "errors");
+        assert_refused(("name = \"stock\"", &measure), "unknown variant `errors`");
+        let policy = with("policy = \"stock\"", "policy = \"guarded\"");
+        assert_refused(("name = \"stock\"", &policy), "no [[policy]] is called \"guarded\"");
+    }
+
+    #[test]
+    fn quick_run_is_short_and_keeps_its_loads() {
+        let mut experiment = read(&GOOD.replace("warmup = \"1s\"", "warmup = \"100ms\"")).expect("good");
+        experiment.quicken();
+        assert_eq!(experiment.grid.duration, QUICK);
+        assert_eq!(experiment.grid.warmup, Duration::from_millis(100), "never longer than it was");
+        assert_eq!(experiment.grid.loads, [0.5, 2.0]);
     }
 }

@@ -13,9 +13,10 @@ use results::{Cell, Record, Saturation};
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
-use crate::nginx;
+use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
 use crate::saturation;
+use crate::{nft, nginx};
 
 /// How to run an experiment.
 #[derive(Debug, Clone)]
@@ -70,12 +71,16 @@ pub fn run(
         on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
     }
     let (servers, mut notes) = available(experiment);
+    let (policies, missing) = available_policies(experiment);
+    notes.extend(missing);
     notes.extend(busy(experiment)?);
+    notes.extend(quick(experiment));
     for note in &notes {
         on_event(&Event::Note(note));
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
-    try_sysctls(experiment)?;
+    ensure!(!policies.is_empty(), "none of the experiment's policies is here; see the notes above");
+    try_policies(&policies)?;
     let folder = options.results.join(format!(
         "{}-{}",
         experiment.name,
@@ -84,7 +89,8 @@ pub fn run(
     let mut writer = Writer::create(&folder)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
-    let result = measure_all(lab, &servers, &mut writer, &mut on_event);
+    let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
+    writer.answer(experiment)?;
     let stopped = stop.load(Ordering::Relaxed);
     let outcome = writer.finish(stopped)?;
     match result {
@@ -96,12 +102,11 @@ pub fn run(
 }
 
 /// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.
-fn try_sysctls(experiment: &Experiment) -> Result<()> {
-    for policy in experiment.policies.iter().filter(|policy| !policy.sysctls.is_empty()) {
+fn try_policies(policies: &[&Policy]) -> Result<()> {
+    for policy in policies.iter().filter(|policy| policy.nft.is_some() || !policy.sysctls.is_empty()) {
         let namespace = Namespace::create("try")?;
-        for (name, value) in &policy.sysctls {
-            namespace.set_sysctl(name, value).with_context(|| format!("policy {:?}", policy.name))?;
-        }
+        cell::prepare(&namespace, &policy.for_saturation(1.0))
+            .with_context(|| format!("policy {:?}", policy.name))?;
     }
     Ok(())
 }
@@ -129,15 +134,25 @@ fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
     (servers, notes)
 }
 
+/// The policies that this machine has, and a word about each that it has not.
+fn available_policies(experiment: &Experiment) -> (Vec<&Policy>, Vec<String>) {
+    let has_nft = nft::version().is_some();
+    let (there, missing): (Vec<&Policy>, Vec<&Policy>) =
+        experiment.policies.iter().partition(|policy| has_nft || policy.nft.is_none());
+    let note = |policy: &Policy| format!("{} is left out: there is no nft (install nftables)", policy.name);
+    (there, missing.into_iter().map(note).collect())
+}
+
 fn measure_all(
     lab: Lab<'_>,
     servers: &[&Server],
+    policies: &[&Policy],
     writer: &mut Writer,
     on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<()> {
     let experiment = lab.experiment;
     let grid = &experiment.grid;
-    let cells = servers.len() * grid.loads.len() * experiment.policies.len() * grid.repetitions as usize;
+    let cells = servers.len() * grid.loads.len() * policies.len() * grid.repetitions as usize;
     let mut done = 0;
     for server in servers {
         let found = saturation::find(lab, server, |offered, goodput| {
@@ -150,7 +165,7 @@ fn measure_all(
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
                 // Policies alternate, so that a drift of the machine meets them all.
-                for policy in &experiment.policies {
+                for policy in policies {
                     let cell = cell::measure(lab, server, policy, load, load * saturation, repetition)
                         .with_context(|| {
                             format!("{} under {} at {load} times saturation", server.name, policy.name)
@@ -191,10 +206,40 @@ impl Writer {
         Ok(())
     }
 
+    /// Says of each claim what has been measured by now.
+    fn answer(&mut self, experiment: &Experiment) -> Result<()> {
+        let cells: Vec<Cell> = self.records.iter().filter_map(as_cell).cloned().collect();
+        let mut servers: Vec<&str> = Vec::new();
+        for cell in &cells {
+            if !servers.contains(&cell.server.as_str()) {
+                servers.push(&cell.server);
+            }
+        }
+        for server in servers {
+            for claim in &experiment.claims {
+                let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
+                answer.marks.extend(quick(experiment));
+                self.write(Record::Claim(Box::new(answer)))?;
+            }
+        }
+        Ok(())
+    }
+
     fn finish(self, stopped: bool) -> Result<Outcome> {
         let run = Run::from_records(self.records).context("assemble the results")?;
         let page = self.folder.join("report.html");
         fs::write(&page, report::page(&run)).with_context(|| format!("write {}", page.display()))?;
         Ok(Outcome { run, lines: self.folder.join("results.jsonl"), page, stopped })
     }
+}
+
+fn as_cell(record: &Record) -> Option<&Cell> {
+    match record {
+        Record::Cell(cell) => Some(cell),
+        _ => None,
+    }
+}
+
+fn quick(experiment: &Experiment) -> Option<String> {
+    experiment.is_quick.then(|| "a quick run, which shows that all works and no more".to_owned())
 }

@@ -5,7 +5,8 @@ use results::Saturation;
 
 use crate::cell::{self, Lab};
 use crate::crowd::Send;
-use crate::experiment::{Experiment, Policy, Search, Server};
+use crate::experiment::{Experiment, Search, Server};
+use crate::policy::Policy;
 
 /// A probe is answered when this share of what was offered in its window was also replied to in it.
 const ANSWERED: f64 = 0.95;
@@ -23,7 +24,7 @@ const MAX_STEPS_DOWN: i32 = 13;
 /// See [`search`]; and when a crowd cannot be sent.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
     let Experiment { grid, saturation, .. } = lab.experiment;
-    let stock = Policy { name: "stock".to_owned(), guard: None, sysctls: [].into() };
+    let stock = Policy::stock();
     let (mut probes, mut marks) = (Vec::new(), Vec::new());
     let probe = |rate: f64, length: Length| {
         let (warmup, duration) = match length {

@@ -80,7 +80,7 @@ impl Crowd {
         let iss = initial_sequence(self.manners.seed, self.started);
         self.started += 1;
         if self.table.find(endpoint).is_some() {
-            self.tally.ended(Cause::NotSent, intended_start, now);
+            self.tally.ended(Cause::NotSent, intended_start, 0, now);
             return true;
         }
         self.tally.started(intended_start, now);
@@ -179,11 +179,11 @@ impl Crowd {
     /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not sent.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
-            self.tally.ended(Cause::Unfinished, attempt.intended_start, now);
+            self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.connection.syns_sent(), now);
         }
         while let Some(start) = self.next_start().filter(|&start| start + grace <= now) {
             self.schedule.advance();
-            self.tally.ended(Cause::NotSent, start, now);
+            self.tally.ended(Cause::NotSent, start, 0, now);
         }
     }
 
@@ -195,7 +195,7 @@ impl Crowd {
         }
         attempt.ended = true;
         self.open -= 1;
-        self.tally.ended(cause, attempt.intended_start, now);
+        self.tally.ended(cause, attempt.intended_start, attempt.connection.syns_sent(), now);
         attempt.connection.close(&LINUX, self.manners.close, now, send);
     }
 
@@ -369,6 +369,36 @@ mod tests {
         assert_eq!(summary(&crowd).timed_out_response, 1);
         let requests = sent.0.iter().filter(|(.., payload)| payload == REQUEST).count();
         assert_eq!(requests, 6, "at 0, 0.2, 0.6, 1.4, 3.0, 6.2 s after the handshake");
+    }
+
+    /// `[Shu05]` figure 4.11: the server knows only that nothing more will come, and serves the request in vain.
+    #[test]
+    fn timed_out_attempt_half_closes_and_resets_the_late_reply() {
+        let mut crowd = crowd(Close::Fin);
+        let mut sent = started(&mut crowd);
+        let (endpoint, iss) = sent.syn();
+        let acked = iss + 1 + REQUEST.len() as u32;
+        let mut hear = |crowd: &mut Crowd, segment, millis| {
+            sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_millis(millis), &mut send))
+        };
+        hear(&mut crowd, from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""), 1);
+        hear(&mut crowd, from_server(501, acked, Flags::ACK, b""), 2);
+        let mut out = Vec::new();
+        for millis in 0..=10_001 {
+            let now = Nanos::from_millis(millis);
+            out.extend(sent.by(|mut send| while crowd.on_deadline(now, &mut send) {}));
+        }
+        assert_eq!(out, [(Flags::FIN | Flags::ACK, vec![])]);
+        assert_eq!((crowd.live(), summary(&crowd).timed_out_response), (1, 1));
+        let late =
+            [(501, REPLY, Flags::ACK | Flags::PSH), (501 + REPLY.len() as u32, b"", Flags::FIN | Flags::ACK)];
+        for (seq, payload, flags) in late {
+            let segment = from_server(seq, acked + 1, flags, payload);
+            let out =
+                sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_secs(25), &mut send));
+            assert_eq!(out, [(Flags::RST, vec![])]);
+        }
+        assert_eq!(crowd.live(), 0);
     }
 
     #[test]

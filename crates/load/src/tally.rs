@@ -12,6 +12,9 @@ const LATE: Nanos = Nanos::from_millis(1);
 /// 2 to 5 ms several times a second, which makes 2 to 3% of the starts late however much time the generator has left.
 const MAX_LATE_SHARE: f64 = 0.05;
 
+/// Attempts that sent more SYNs are counted as if they had sent so many. Within a minute Linux sends ten.
+const MOST_SYNS: usize = 16;
+
 /// The measured part of a run: `[start, end)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Window {
@@ -39,6 +42,10 @@ pub struct Tally {
     replies: u64,
     syns: u64,
     starts: u64,
+    /// Attempts that ended in the window, and of them the replies, by SYNs sent; the first place is for one, the last for
+    /// that many or more.
+    ended_by_syns: [u64; MOST_SYNS],
+    answered_by_syns: [u64; MOST_SYNS],
     late: u64,
     late_max: Nanos,
     /// Microseconds.
@@ -77,6 +84,8 @@ impl Tally {
             replies: 0,
             syns: 0,
             starts: 0,
+            ended_by_syns: [0; MOST_SYNS],
+            answered_by_syns: [0; MOST_SYNS],
             late: 0,
             late_max: Nanos::ZERO,
             response: histogram(),
@@ -106,8 +115,8 @@ impl Tally {
         }
     }
 
-    /// An attempt ends, in its one cause.
-    pub fn ended(&mut self, cause: Cause, intended_start: Nanos, now: Nanos) {
+    /// An attempt that sent so many SYNs ends, in its one cause.
+    pub fn ended(&mut self, cause: Cause, intended_start: Nanos, syns: u32, now: Nanos) {
         let waited_us = now.since(intended_start).as_micros();
         match cause {
             Cause::Ok => {
@@ -122,6 +131,7 @@ impl Tally {
             self.causes[cause as usize] += 1;
         }
         if self.window.contains(now) {
+            self.ended_after(syns, cause);
             match cause {
                 Cause::Ok => {
                     self.replies += 1;
@@ -131,6 +141,13 @@ impl Tally {
                 _ => {}
             }
         }
+    }
+
+    /// What is still open when the run stops has not sent all its SYNs.
+    fn ended_after(&mut self, syns: u32, cause: Cause) {
+        let Some(place) = (syns as usize).min(MOST_SYNS).checked_sub(1) else { return };
+        self.ended_by_syns[place] += u64::from(cause != Cause::Unfinished);
+        self.answered_by_syns[place] += u64::from(cause == Cause::Ok);
     }
 
     /// The run as a whole, when it stopped at `stopped`. A run that was stopped early has a shorter window.
@@ -163,6 +180,8 @@ impl Tally {
             not_sent: cause(Cause::NotSent),
             unfinished: cause(Cause::Unfinished),
             syns_per_attempt: share(self.syns, self.starts),
+            ended_by_syns: without_last_zeros(&self.ended_by_syns),
+            answered_by_syns: without_last_zeros(&self.answered_by_syns),
             response_ms: LatencySummary::from_micros(&self.response),
             refusal_ms: LatencySummary::from_micros(&self.refusal),
             generator,
@@ -172,6 +191,11 @@ impl Tally {
 
 fn record(histogram: &mut Histogram<u64>, micros: u64) {
     histogram.record(micros).expect("an auto-resizing histogram takes every time of a run");
+}
+
+fn without_last_zeros(counts: &[u64]) -> Vec<u64> {
+    let len = counts.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+    counts[..len].to_vec()
 }
 
 /// Decides whether the generator was the limit, and says why.
@@ -211,7 +235,7 @@ mod tests {
             for start_ms in [500, 1500 + index as u64, 3500] {
                 let start = Nanos::from_millis(start_ms);
                 tally.started(start, start);
-                tally.ended(cause, start, start + Nanos::from_millis(100));
+                tally.ended(cause, start, 1, start + Nanos::from_millis(100));
             }
         }
         let summary = tally.summary(Nanos::from_secs(4), GeneratorHealth::default());
@@ -228,12 +252,28 @@ mod tests {
     fn rates_and_times_are_of_events_in_the_window() {
         let mut tally = Tally::new(WINDOW);
         // Started in the warm-up, answered in the window: part of its goodput, not of its cohort.
-        tally.ended(Cause::Ok, Nanos::from_millis(900), Nanos::from_millis(1900));
+        tally.ended(Cause::Ok, Nanos::from_millis(900), 2, Nanos::from_millis(1900));
         let summary = tally.summary(WINDOW.end, GeneratorHealth::default());
         assert_eq!((summary.offered, summary.ok), (0, 0));
         assert_eq!(summary.goodput_per_s, 0.5);
         assert_eq!(summary.response_ms.count, 1);
         assert!((summary.response_ms.mean - 1000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn ended_attempts_are_counted_by_the_syns_that_they_sent() {
+        let mut tally = Tally::new(WINDOW);
+        let start = Nanos::from_millis(1500);
+        let inside = Nanos::from_millis(2900);
+        tally.ended(Cause::Ok, start, 1, inside);
+        tally.ended(Cause::Ok, start, 3, inside);
+        tally.ended(Cause::TimedOutConnect, start, 3, inside);
+        tally.ended(Cause::NotSent, start, 0, inside);
+        tally.ended(Cause::Unfinished, start, 2, inside);
+        tally.ended(Cause::Ok, start, 1, Nanos::from_millis(3100));
+        let summary = tally.summary(WINDOW.end, GeneratorHealth::default());
+        assert_eq!(summary.ended_by_syns, [1, 0, 2]);
+        assert_eq!(summary.answered_by_syns, [1, 0, 1]);
     }
 
     #[test]

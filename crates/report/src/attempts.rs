@@ -25,6 +25,17 @@ const CAUSES: [Column<CrowdSummary>; 10] = [
     ("unfinished", |crowd| whole(crowd.unfinished)),
 ];
 
+/// Attempts that ended in the window, by the SYNs that they sent.
+const BY_SYNS: [Column<CrowdSummary>; 7] = [
+    ("1 SYN", |crowd| by_syns(&crowd.ended_by_syns, 1, 1)),
+    ("2", |crowd| by_syns(&crowd.ended_by_syns, 2, 2)),
+    ("3", |crowd| by_syns(&crowd.ended_by_syns, 3, 3)),
+    ("4 or more", |crowd| by_syns(&crowd.ended_by_syns, 4, usize::MAX)),
+    ("ok after 1", |crowd| by_syns(&crowd.answered_by_syns, 1, 1)),
+    ("ok after 2", |crowd| by_syns(&crowd.answered_by_syns, 2, 2)),
+    ("ok after 3 or more", |crowd| by_syns(&crowd.answered_by_syns, 3, usize::MAX)),
+];
+
 const HEALTH: [Column<GeneratorHealth>; 10] = [
     ("limited", |generator| if generator.limited { "yes" } else { "no" }.to_owned()),
     ("late starts", |generator| format::percent(generator.late_share)),
@@ -41,6 +52,11 @@ const HEALTH: [Column<GeneratorHealth>; 10] = [
 /// Where every attempt of the window ended, one row per cell.
 pub(crate) fn causes_table(points: &[Point], policies: &Policies) -> Markup {
     cell_table(points, policies, &CAUSES, |cell| &cell.crowd)
+}
+
+/// How many SYNs the attempts that ended in the window had sent, one row per cell.
+pub(crate) fn syns_table(points: &[Point], policies: &Policies) -> Markup {
+    cell_table(points, policies, &BY_SYNS, |cell| &cell.crowd)
 }
 
 /// The generator's own health, one row per cell.
@@ -86,6 +102,24 @@ pub(crate) fn repetition(point: &Point, cell: &Cell) -> Markup {
     }
 }
 
+/// The counts of so many SYNs to so many, both included, from 1.
+fn by_syns(counts: &[u64], from: usize, to: usize) -> String {
+    let within = (1..).zip(counts).filter(|(syns, _)| (from..=to).contains(syns));
+    whole(within.map(|(_, count)| count).sum())
+}
+
 fn whole(count: u64) -> String {
     format::count(count as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_ended_attempt_is_in_one_column() {
+        let crowd = CrowdSummary { ended_by_syns: vec![1000, 200, 30, 4, 5], ..CrowdSummary::default() };
+        let shown: Vec<String> = BY_SYNS[..4].iter().map(|(_, show)| show(&crowd)).collect();
+        assert_eq!(shown, ["1,000", "200", "30", "9"]);
+    }
 }

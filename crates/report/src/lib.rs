@@ -2,11 +2,13 @@
 //!
 //! Give it the records of a results file as a [`Run`]; it gives back an HTML [`page`], a [`table`] for the terminal, and
 //! the [`finding`], the one sentence that both carry. It measures nothing, reads no file and opens no socket, and the page
-//! needs no network. It judges nothing either: a cell with marks is shown with them, never left out.
+//! needs no network. It judges nothing either: a cell with marks is shown with them, never left out, and whether a claim
+//! holds was said by the lab.
 //!
 //! Where a point of the grid was repeated, every number is the median of its repetitions, with their range beside it.
 
 mod attempts;
+mod claims;
 mod counters;
 mod cpu;
 mod finding;
@@ -25,6 +27,7 @@ mod table;
 #[cfg(test)]
 mod testing;
 
+pub use claims::claims_table;
 pub use finding::finding;
 pub use page::page;
 pub use run::{ReadError, Run};

@@ -3,6 +3,7 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use results::{Environment, Header};
 
+use crate::claims::claims_section;
 use crate::finding::finding;
 use crate::metric::COLUMNS;
 use crate::policy::Policies;
@@ -13,7 +14,7 @@ use crate::server::{folded, section};
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
 /// Terms of the page that are not columns of its table.
-const TERMS: [(&str, &str); 9] = [
+const TERMS: [(&str, &str); 10] = [
     ("load", "Offered load as a multiple of the server's saturation rate."),
     ("policy", "What decides about a connection attempt: the stock kernel, a sysctl, or a guard."),
     (
@@ -27,6 +28,10 @@ const TERMS: [(&str, &str); 9] = [
     (
         "window",
         "The part of a cell that is measured. Shares are of the attempts whose intended start lies in it; rates and response times are of the events in it.",
+    ),
+    (
+        "claim",
+        "What a paper says, as a number and its bounds. It holds when our number, with the whole of its 95% confidence interval over repetitions, is within the bounds, and fails when none of the interval is; else it is undecided. A single run has no interval.",
     ),
     ("ideal", "In plots: a server that answers everything up to its saturation rate, and as much beyond it."),
     (
@@ -52,6 +57,7 @@ pub fn page(run: &Run) -> String {
                 (theme_choice())
                 main {
                     (opening(run))
+                    (claims_section(&run.claims))
                     @if servers.is_empty() { p { "This run is empty: no server was measured." } }
                     @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
                     (circumstances(&run.header))
@@ -225,6 +231,21 @@ mod tests {
         }
         for name in run.cells.iter().filter_map(|cell| cell.guard.as_ref()).flat_map(|guard| guard.keys()) {
             assert!(page.contains(&format!(">{name}<")), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_claim_is_shown_with_its_numbers_and_its_answer() {
+        let run = testing::demo();
+        let page = page(&run);
+        for claim in &run.claims {
+            for text in [&claim.text, &claim.source, &claim.measured].into_iter().chain(&claim.marks) {
+                assert!(page.contains(&escaped(text)), "{text}");
+            }
+        }
+        for word in ["holds", "fails", "undecided", "not measured", "≥ 1.27×", "1.30×", "1.21×–1.39×"]
+        {
+            assert!(page.contains(&format!(">{word}<")), "{word}");
         }
     }
 

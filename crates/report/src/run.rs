@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{Cell, Header, Record, Saturation};
+use results::{Cell, ClaimAnswer, Header, Record, Saturation};
 
 /// One run of the lab: what a results file holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Run {
     pub saturations: Vec<Saturation>,
     /// Every measured point, in the order of the file.
     pub cells: Vec<Cell>,
+    /// What the run says of each claim, in the order of the file.
+    pub claims: Vec<ClaimAnswer>,
 }
 
 impl Run {
@@ -32,18 +34,20 @@ impl Run {
         let mut headers = Vec::new();
         let mut saturations = Vec::new();
         let mut cells = Vec::new();
+        let mut claims = Vec::new();
         for record in records {
             match record {
                 Record::Header(header) => headers.push(*header),
                 Record::Saturation(saturation) => saturations.push(saturation),
                 Record::Cell(cell) => cells.push(*cell),
+                Record::Claim(claim) => claims.push(*claim),
             }
         }
         if headers.len() > 1 {
             return Err(ReadError::SecondHeader);
         }
         let header = headers.pop().ok_or(ReadError::NoHeader)?;
-        Ok(Self { header, saturations, cells })
+        Ok(Self { header, saturations, cells, claims })
     }
 
     /// Names of the servers, in the order of the file.

@@ -3,7 +3,7 @@
 use maud::{Markup, PreEscaped, html};
 use results::Saturation;
 
-use crate::attempts::{causes_table, health_table};
+use crate::attempts::{causes_table, health_table, syns_table};
 use crate::counters::{guard_table, kernel_tables};
 use crate::cpu::cpu_table;
 use crate::format;
@@ -158,6 +158,7 @@ fn behind(points: &[Point], policies: &Policies, rate: Option<f64>, number: usiz
             (folded("Every repetition by itself", results_table(&single, policies, rate, &format!("mark-{number}-each"))))
         }
         (folded("Where every attempt ended", causes_table(points, policies)))
+        (folded("How many SYNs the attempts sent that ended in the window", syns_table(points, policies)))
         (folded("Kernel counters, growth over the window", kernel_tables(points, policies)))
         @if points.iter().any(Point::is_guarded) {
             (folded("Guard counters, warm-up included", guard_table(points, policies)))

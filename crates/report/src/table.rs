@@ -8,10 +8,13 @@ use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSA
 use crate::run::{Point, Run};
 
 /// Widest line, columns of the terminal.
-const WIDTH: u16 = 110;
+pub(crate) const WIDTH: u16 = 110;
+
+/// Longest name of a policy that leaves room for a space on both sides of every column.
+const ROOMY_POLICY: usize = 9;
 
 /// Three lines, no grid.
-const STYLE: TableStyle = TableStyle::new()
+pub(crate) const STYLE: TableStyle = TableStyle::new()
     .top_border(LineStyle::none().fill('─').junction('─'))
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .bottom_border(LineStyle::none().fill('─').junction('─'));
@@ -71,6 +74,11 @@ fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
         let column = grid.column_mut(index).expect("every heading has a column");
         column.set_cell_alignment(CellAlignment::Right);
     }
+    if points.iter().any(|point| point.policy().len() > ROOMY_POLICY) {
+        grid.column_iter_mut().for_each(|column| {
+            column.set_padding((0, 1));
+        });
+    }
     let mut load = None;
     for point in points {
         let is_first = load.replace(point.load()) != Some(point.load());
@@ -108,7 +116,7 @@ fn with_range(metric: &Metric, point: &Point, rate: Option<f64>) -> String {
 }
 
 /// Breaks text between words into lines of at most [`WIDTH`] characters; a longer word is broken inside.
-fn wrap(text: &str, indent: &str) -> String {
+pub(crate) fn wrap(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {
         for piece in pieces(word, usize::from(WIDTH) - indent.len()) {
@@ -152,6 +160,15 @@ mod tests {
         let text = table(&run);
         let lines = text.lines().filter(|line| line.contains("rst-syn")).count();
         assert_eq!(lines, run.cells.iter().filter(|cell| cell.policy == "rst-syn").count(), "{text}");
+    }
+
+    #[test]
+    fn long_names_of_policies_take_one_line() {
+        let run = testing::run(vec![
+            testing::cell("a", 1.5, "stock"),
+            testing::guarded("a", 1.5, "reserv-rst-syn"),
+        ]);
+        assert!(table(&run).contains(" reserv-rst-syn "), "{}", table(&run));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use results::{
-    Cell, CpuShares, CrowdSummary, Environment, GeneratorHealth, Header, LatencySummary, Record, Sample,
-    Saturation,
+    Answer, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, GeneratorHealth, Header,
+    LatencySummary, Record, Sample, Saturation, Unit,
 };
 
 use crate::Run;
@@ -38,6 +38,7 @@ pub(crate) fn demo() -> Run {
     let built_in = BUILT_IN.iter().map(|measured| measured_cell("built-in", *measured, 1.0));
     let nginx = BUILT_IN.iter().map(|measured| measured_cell("nginx", *measured, 0.7));
     let mut run = run(built_in.chain(nginx).collect());
+    run.claims = claims();
     let last = run.cells.last_mut().expect("two servers");
     last.marks = vec!["generator limited: 3.1% of attempts started more than 1 ms late".to_owned()];
     last.lost_replies = 1_204;
@@ -55,6 +56,38 @@ pub(crate) fn repeated() -> Run {
     run(cells.collect())
 }
 
+/// One claim for each answer.
+pub(crate) fn claims() -> Vec<ClaimAnswer> {
+    let claim = |text: &str, mean: f64, half: f64, answer| ClaimAnswer {
+        experiment: "demo".to_owned(),
+        server: "built-in".to_owned(),
+        source: "[Shu05] figure 4.7(a)".to_owned(),
+        text: text.to_owned(),
+        measured: format!("goodput of {text}"),
+        unit: Unit::Ratio,
+        paper: Some(1.35),
+        at_least: Some(1.27),
+        at_most: None,
+        ours: Some(Estimate { mean, low: mean - half, high: mean + half, count: 3 }),
+        answer,
+        marks: Vec::new(),
+    };
+    vec![
+        claim("after the peak it answers more", 1.34, 0.02, Answer::Holds),
+        ClaimAnswer {
+            at_least: None,
+            at_most: Some(1.1),
+            ..claim("after the peak it answers the same", 1.2, 0.01, Answer::Fails)
+        },
+        claim("nobody knows", 1.3, 0.09, Answer::Undecided),
+        ClaimAnswer {
+            ours: None,
+            marks: vec!["rst-fin was not measured at 1.5 times saturation".to_owned()],
+            ..claim("nothing came of it", 1.0, 0.0, Answer::NotMeasured)
+        },
+    ]
+}
+
 /// A run whose every name tries to be markup.
 pub(crate) fn hostile() -> Run {
     let mut cells = vec![cell(HOSTILE, 1.5, HOSTILE), guarded(HOSTILE, 1.5, "rst-syn")];
@@ -62,6 +95,9 @@ pub(crate) fn hostile() -> Run {
     cells[0].kernel.insert(HOSTILE.to_owned(), 1);
     cells[1].marks = vec!["x".repeat(300)];
     let mut run = run(cells);
+    run.claims = claims();
+    run.claims[0].text = HOSTILE.to_owned();
+    run.claims[0].marks = vec![HOSTILE.to_owned()];
     run.header.title = HOSTILE.to_owned();
     run.header.source = HOSTILE.to_owned();
     run.header.experiment = HOSTILE.to_owned();
@@ -71,7 +107,7 @@ pub(crate) fn hostile() -> Run {
 
 /// A run that was interrupted before its first measurement.
 pub(crate) fn empty() -> Run {
-    Run { header: header(), saturations: Vec::new(), cells: Vec::new() }
+    Run { header: header(), saturations: Vec::new(), cells: Vec::new(), claims: Vec::new() }
 }
 
 /// A run of these cells, with the saturation of each of their servers.
@@ -86,7 +122,8 @@ pub(crate) fn json_lines(run: &Run) -> String {
     let header = Record::Header(Box::new(run.header.clone()));
     let saturations = run.saturations.iter().cloned().map(Record::Saturation);
     let cells = run.cells.iter().cloned().map(|cell| Record::Cell(Box::new(cell)));
-    let records = [header].into_iter().chain(saturations).chain(cells);
+    let claims = run.claims.iter().cloned().map(|claim| Record::Claim(Box::new(claim)));
+    let records = [header].into_iter().chain(saturations).chain(cells).chain(claims);
     records.map(|record| serde_json::to_string(&record).expect("finite numbers") + "\n").collect()
 }
 
@@ -116,21 +153,7 @@ pub(crate) fn guarded(server: &str, load: f64, policy: &str) -> Cell {
 
 /// A cell in which nothing was offered and nothing happened.
 pub(crate) fn cell_without_crowd(server: &str, load: f64, policy: &str) -> Cell {
-    Cell {
-        server: server.to_owned(),
-        policy: policy.to_owned(),
-        load,
-        repetition: 0,
-        crowd: CrowdSummary::default(),
-        kernel: BTreeMap::new(),
-        samples: Vec::new(),
-        server_cpu: CpuShares::default(),
-        crowd_cpu: CpuShares::default(),
-        guard: None,
-        lost_before_server: 0,
-        lost_replies: 0,
-        marks: Vec::new(),
-    }
+    Cell { server: server.to_owned(), policy: policy.to_owned(), load, ..Cell::default() }
 }
 
 /// The cell with another goodput per second and mean response time in ms.
@@ -199,6 +222,7 @@ fn crowd(
         timed_out_connect: failed - failed / 7 - failed / 11,
         timed_out_response: failed / 11,
         syns_per_attempt: syns,
+        ended_by_syns: vec![ok, 0, failed],
         response_ms: latency(ok, mean_ms),
         refusal_ms: latency(refused, 0.2),
         generator: GeneratorHealth {

@@ -2,13 +2,16 @@
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
 //! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured. `tidegate load --json` prints a [`CrowdSummary`].
+//! were measured, at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints a [`CrowdSummary`].
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
 //! What each number means is defined in `docs/measurement.md`.
 
+mod claim;
+
 use std::collections::BTreeMap;
 
+pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -22,6 +25,8 @@ pub enum Record {
     Saturation(Saturation),
     /// One point of the grid.
     Cell(Box<Cell>),
+    /// What the run says of one claim.
+    Claim(Box<ClaimAnswer>),
 }
 
 /// What was run, and where: enough to repeat it.
@@ -73,7 +78,7 @@ pub struct Saturation {
 }
 
 /// One point of the grid: one server under one policy at one offered load.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// Name of the server.
     pub server: String,
@@ -95,6 +100,9 @@ pub struct Cell {
     pub crowd_cpu: CpuShares,
     /// What the guard counted from its start to its end, warm-up included, when there was one.
     pub guard: Option<BTreeMap<String, u64>>,
+    /// How fast those counters grew between the guard's last words before the window's two ends, per second.
+    #[serde(default)]
+    pub guard_per_s: BTreeMap<String, f64>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.
@@ -165,6 +173,12 @@ pub struct CrowdSummary {
     pub unfinished: u64,
     /// SYNs sent in the window divided by attempts started in it.
     pub syns_per_attempt: f64,
+    /// Attempts that ended in the window by the SYNs that they sent: the first number is of those that sent one.
+    #[serde(default)]
+    pub ended_by_syns: Vec<u64>,
+    /// The same of complete replies only.
+    #[serde(default)]
+    pub answered_by_syns: Vec<u64>,
     /// Response time of complete replies, from the intended start.
     pub response_ms: LatencySummary,
     /// How long a refused client waited for its RST, from the intended start.

@@ -1,0 +1,146 @@
+//! What a claim can be about: one number of one cell.
+
+use std::fmt;
+
+use results::{Cell, Unit};
+use serde::Deserialize;
+
+/// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Measure {
+    /// Complete replies per second.
+    Goodput,
+    /// Mean response time, ms.
+    Mean,
+    /// Its median, ms.
+    P50,
+    /// Its 99th percentile, ms.
+    P99,
+    /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors sum to the requests.
+    ErrorShare,
+    /// SYNs sent per attempt started.
+    SynsPerAttempt,
+    /// Share of the attempts that ended after one SYN.
+    #[serde(rename = "syns_1_share")]
+    OneSynShare,
+    /// Share of the attempts that ended after three or more.
+    #[serde(rename = "syns_3_or_more_share")]
+    ThreeSynsShare,
+    /// SYNs that the guard refused, or left to a kernel that dropped them, per attempt.
+    SynDropsPerAttempt,
+    /// ACKs that would have ended a handshake and found the accept queue full, per attempt.
+    AckDropsPerAttempt,
+    /// Those, as a share of both.
+    AckShareOfDrops,
+    /// Those, and data and FINs that met the same, over those: `[Shu05]` table 4.1.
+    AckDropInflation,
+    /// The kernel's own ListenOverflows, per attempt.
+    OverflowsPerAttempt,
+}
+
+impl Measure {
+    /// The value; `None` where there was nothing to measure.
+    pub fn of(self, cell: &Cell) -> Option<f64> {
+        let crowd = &cell.crowd;
+        let times = Some(crowd.response_ms).filter(|times| times.count > 0);
+        match self {
+            Self::Goodput => Some(crowd.goodput_per_s),
+            Self::Mean => times.map(|times| times.mean),
+            Self::P50 => times.map(|times| times.p50),
+            Self::P99 => times.map(|times| times.p99),
+            Self::ErrorShare => Some((1.0 - per_attempt(cell, crowd.goodput_per_s)?).max(0.0)),
+            Self::SynsPerAttempt => Some(crowd.syns_per_attempt),
+            Self::OneSynShare => share_by_syns(&crowd.ended_by_syns, 0..1),
+            Self::ThreeSynsShare => share_by_syns(&crowd.ended_by_syns, 2..usize::MAX),
+            Self::SynDropsPerAttempt => per_attempt(cell, syn_drops_per_s(cell)?),
+            Self::AckDropsPerAttempt => per_attempt(cell, ack_drops_per_s(cell)?),
+            Self::AckShareOfDrops => {
+                let acks = ack_drops_per_s(cell)?;
+                Some(acks / (acks + syn_drops_per_s(cell)?))
+            }
+            Self::AckDropInflation => Some(guard_per_s(cell, "acks.full")? / ack_drops_per_s(cell)?),
+            Self::OverflowsPerAttempt => {
+                let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
+                per_attempt(cell, overflows as f64 / crowd.window_s)
+            }
+        }
+    }
+
+    /// Of the value.
+    pub fn unit(self) -> Unit {
+        match self {
+            Self::Goodput => Unit::PerSecond,
+            Self::Mean | Self::P50 | Self::P99 => Unit::Milliseconds,
+            Self::ErrorShare | Self::OneSynShare | Self::ThreeSynsShare | Self::AckShareOfDrops => {
+                Unit::Share
+            }
+            Self::AckDropInflation => Unit::Ratio,
+            Self::SynsPerAttempt
+            | Self::SynDropsPerAttempt
+            | Self::AckDropsPerAttempt
+            | Self::OverflowsPerAttempt => Unit::PerAttempt,
+        }
+    }
+
+    /// Whether it comes from a guard's counters.
+    pub fn needs_guard(self) -> bool {
+        matches!(
+            self,
+            Self::SynDropsPerAttempt
+                | Self::AckDropsPerAttempt
+                | Self::AckShareOfDrops
+                | Self::AckDropInflation
+        )
+    }
+}
+
+/// In words.
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Goodput => "goodput",
+            Self::Mean => "mean response time",
+            Self::P50 => "median response time",
+            Self::P99 => "99th percentile of response time",
+            Self::ErrorShare => "share without a reply",
+            Self::SynsPerAttempt => "SYNs per attempt",
+            Self::OneSynShare => "share that ended after one SYN",
+            Self::ThreeSynsShare => "share that ended after three SYNs or more",
+            Self::SynDropsPerAttempt => "SYNs dropped per attempt",
+            Self::AckDropsPerAttempt => "ACKs dropped per attempt",
+            Self::AckShareOfDrops => "share of the ACK stage in what is dropped",
+            Self::AckDropInflation => "drops at the ACK stage over ACKs among them",
+            Self::OverflowsPerAttempt => "ListenOverflows per attempt",
+        })
+    }
+}
+
+fn per_attempt(cell: &Cell, per_s: f64) -> Option<f64> {
+    let offered = cell.crowd.offered_per_s;
+    (offered > 0.0).then(|| per_s / offered)
+}
+
+fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
+    cell.guard_per_s.get(name).copied()
+}
+
+/// What the guard refuses it took from the kernel; if it refuses nothing, the kernel drops each SYN that finds the queue full.
+fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
+    let late = guard_per_s(cell, "syns.late").unwrap_or(0.0);
+    let refused = guard_per_s(cell, "syns.dropped")? + guard_per_s(cell, "syns.reset")? + late;
+    if refused > 0.0 { Some(refused) } else { guard_per_s(cell, "syns.accept_full") }
+}
+
+/// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no other handshake.
+fn ack_drops_per_s(cell: &Cell) -> Option<f64> {
+    Some(guard_per_s(cell, "acks.full")? - guard_per_s(cell, "acks.implied")?)
+}
+
+/// `places` count from 0, which is one SYN.
+fn share_by_syns(counts: &[u64], places: std::ops::Range<usize>) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let within =
+        counts.iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, count)| count);
+    (all > 0).then(|| within.sum::<u64>() as f64 / all as f64)
+}

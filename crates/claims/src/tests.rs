@@ -1,0 +1,207 @@
+use std::collections::BTreeMap;
+
+use results::{CrowdSummary, LatencySummary};
+
+use super::*;
+
+const LOADS: [f64; 3] = [1.0, 1.25, 1.8];
+const SCOPE: Scope<'_> =
+    Scope { loads: &LOADS, policies: &[("stock", false), ("abort", true), ("abort-rst-syn", true)] };
+
+const GOODPUT: &str = r#"
+    source = "[Shu05] figure 4.7(a)"
+    text = "after the peak, abort rst-syn answers at least 27% more than default"
+    measure = "goodput"
+    policy = "abort-rst-syn"
+    against = "stock"
+    loads = [1.25, 1.8]
+    paper = 1.27
+    holds = { at_least = 1.27 }
+"#;
+
+fn claim(text: &str) -> Claim {
+    toml::from_str(text).expect("a claim")
+}
+
+/// The claim with something else in its place.
+#[track_caller]
+fn changed(from: &str, to: &str) -> Claim {
+    assert!(GOODPUT.contains(from), "the test changes nothing");
+    claim(&GOODPUT.replace(from, to))
+}
+
+fn cell(policy: &str, load: f64, repetition: u32, goodput: f64) -> Cell {
+    let crowd = CrowdSummary {
+        window_s: 4.0,
+        offered_per_s: 100.0 * load,
+        goodput_per_s: goodput,
+        response_ms: LatencySummary { count: 1, mean: 1000.0 / goodput, ..LatencySummary::default() },
+        ..CrowdSummary::default()
+    };
+    Cell { server: "a".to_owned(), policy: policy.to_owned(), load, repetition, crowd, ..Cell::default() }
+}
+
+/// Stock at 100/s everywhere, the guarded one at so many times that in each repetition.
+fn cells(ratios: &[f64]) -> Vec<Cell> {
+    let repetition = |(repetition, ratio): (u32, &f64)| {
+        LOADS.map(|load| {
+            [cell("stock", load, repetition, 100.0), cell("abort-rst-syn", load, repetition, 100.0 * ratio)]
+        })
+    };
+    (0..).zip(ratios).flat_map(repetition).flatten().collect()
+}
+
+fn answer(claim: &Claim, cells: &[Cell]) -> ClaimAnswer {
+    claim.answer("test", "a", &LOADS, cells)
+}
+
+#[test]
+fn single_run_holds_or_fails_by_its_number() {
+    let claim = claim(GOODPUT);
+    let held = answer(&claim, &cells(&[1.3]));
+    assert_eq!((held.answer, held.unit), (Answer::Holds, Unit::Ratio));
+    assert!((held.ours.expect("measured").mean - 1.3).abs() < 1e-9);
+    assert_eq!(answer(&claim, &cells(&[1.2])).answer, Answer::Fails);
+    assert_eq!(held.measured, "goodput of abort-rst-syn over stock at 1.25x, 1.8x");
+}
+
+#[test]
+fn interval_across_a_bound_is_undecided() {
+    let claim = claim(GOODPUT);
+    assert_eq!(answer(&claim, &cells(&[1.32, 1.31, 1.33])).answer, Answer::Holds);
+    assert_eq!(answer(&claim, &cells(&[1.1, 1.11, 1.12])).answer, Answer::Fails);
+    let undecided = answer(&claim, &cells(&[1.2, 1.3, 1.4]));
+    assert_eq!(undecided.answer, Answer::Undecided);
+    let ours = undecided.ours.expect("measured");
+    assert!(ours.low < 1.27 && 1.27 < ours.high && ours.count == 3, "{ours:?}");
+}
+
+#[test]
+fn both_bounds_count() {
+    let claim = changed("{ at_least = 1.27 }", "{ at_least = 0.95, at_most = 1.05 }");
+    for (ratio, expected) in [(0.9, Answer::Fails), (1.0, Answer::Holds), (1.1, Answer::Fails)] {
+        assert_eq!(answer(&claim, &cells(&[ratio])).answer, expected, "{ratio}");
+    }
+}
+
+#[test]
+fn missing_cell_is_not_measured_and_named() {
+    let mut cells = cells(&[1.3]);
+    cells.retain(|cell| cell.policy != "stock" || cell.load != 1.8);
+    let answer = answer(&claim(GOODPUT), &cells);
+    assert_eq!((answer.answer, answer.ours), (Answer::NotMeasured, None));
+    assert_eq!(answer.marks, ["stock was not measured at 1.8 times saturation"]);
+}
+
+#[test]
+fn repetition_that_is_not_complete_does_not_count() {
+    let mut cells = cells(&[1.3, 9.0]);
+    cells.retain(|cell| cell.repetition == 0 || cell.load < 1.5);
+    assert_eq!(answer(&claim(GOODPUT), &cells).ours.map(|ours| ours.count), Some(1));
+}
+
+#[test]
+fn cells_of_another_server_do_not_count() {
+    let answer = claim(GOODPUT).answer("test", "b", &LOADS, &cells(&[1.3]));
+    assert_eq!(answer.answer, Answer::NotMeasured);
+}
+
+#[test]
+fn no_reply_has_no_response_time_to_compare() {
+    let mut cells = cells(&[0.5]);
+    cells.iter_mut().for_each(|cell| cell.crowd.response_ms.count = 0);
+    let answer = answer(&changed("\"goodput\"", "\"mean\""), &cells);
+    assert_eq!(answer.answer, Answer::NotMeasured);
+    assert_eq!(answer.marks, ["abort-rst-syn has no mean response time at 1.25 times saturation"]);
+}
+
+#[test]
+fn peak_is_the_largest_of_all_loads() {
+    let claim = changed("loads = [1.25, 1.8]", "peak = true");
+    let mut cells = cells(&[1.0]);
+    cells.iter_mut().filter(|cell| cell.policy != "stock" && cell.load == 1.0).for_each(|cell| {
+        cell.crowd.goodput_per_s = 140.0;
+    });
+    let answer = answer(&claim, &cells);
+    assert!((answer.ours.expect("measured").mean - 1.4).abs() < 1e-9);
+    assert_eq!(answer.measured, "goodput of abort-rst-syn over stock at its peak");
+}
+
+#[test]
+fn one_policy_is_compared_with_itself_at_another_load() {
+    let claim = changed("against = \"stock\"", "against_loads = [1.0]");
+    let mut cells = cells(&[1.0]);
+    cells.iter_mut().filter(|cell| cell.load > 1.0).for_each(|cell| cell.crowd.goodput_per_s = 300.0);
+    let answer = answer(&claim, &cells);
+    assert!((answer.ours.expect("measured").mean - 3.0).abs() < 1e-9);
+    assert_eq!(answer.measured, "goodput of abort-rst-syn at 1.25x, 1.8x over that at 1x");
+}
+
+#[test]
+fn marks_of_the_cells_behind_an_answer_are_said() {
+    let mut cells = cells(&[1.3]);
+    for cell in &mut cells {
+        cell.marks = vec!["late".to_owned()];
+    }
+    let marks = answer(&claim(GOODPUT), &cells).marks;
+    assert_eq!(marks.len(), 4, "two policies at two loads, and not at 1.0: {marks:?}");
+}
+
+#[test]
+fn claim_that_no_run_could_answer_is_refused_with_the_reason() {
+    let error = |from: &str, to: &str| changed(from, to).check(&SCOPE).expect_err("refused");
+    assert_eq!(claim(GOODPUT).check(&SCOPE), Ok(()));
+    assert!(
+        error("\"stock\"", "\"stok\"").contains("no [[policy]] is called \"stok\"; there are stock, abort")
+    );
+    assert!(
+        error("[1.25, 1.8]", "[1.26]").contains("load 1.26 is not measured; grid.loads are [1.0, 1.25, 1.8]")
+    );
+    assert!(error("[1.25, 1.8]", "[]").contains("give loads = [...], or peak = true"));
+    assert!(error("[1.25, 1.8]", "[1.8]\npeak = true").contains("give one"));
+    assert!(error("{ at_least = 1.27 }", "{}").contains("holds says nothing"));
+    assert!(error("{ at_least = 1.27 }", "{ at_least = 2.0, at_most = 1.0 }").contains("can never be"));
+    assert!(error("\"goodput\"", "\"syn_drops_per_attempt\"").contains("policy \"stock\" has none"));
+    let peak = GOODPUT.replace("\"goodput\"", "\"mean\"").replace("loads = [1.25, 1.8]", "peak = true");
+    assert!(claim(&peak).check(&SCOPE).expect_err("refused").contains("measure = \"goodput\""));
+}
+
+#[test]
+fn unknown_measure_is_refused_with_those_that_there_are() {
+    let error = toml::from_str::<Claim>(&GOODPUT.replace("\"goodput\"", "\"speed\"")).expect_err("refused");
+    assert!(error.message().contains("unknown variant `speed`"), "{error}");
+    assert!(error.message().contains("`error_share`"), "{error}");
+}
+
+#[test]
+fn measures_are_what_their_names_say() {
+    let mut cell = cell("abort", 1.0, 0, 60.0);
+    cell.crowd.ended_by_syns = vec![50, 20, 10, 20];
+    cell.kernel = BTreeMap::from([("TcpExt.ListenOverflows".to_owned(), 800)]);
+    let counters = [
+        ("syns.dropped", 0.0),
+        ("syns.reset", 0.0),
+        ("syns.accept_full", 150.0),
+        ("acks.full", 50.0),
+        ("acks.implied", 30.0),
+    ];
+    cell.guard_per_s = counters.map(|(name, per_s)| (name.to_owned(), per_s)).into();
+    let expected = [
+        (Measure::ErrorShare, 0.4),
+        (Measure::OneSynShare, 0.5),
+        (Measure::ThreeSynsShare, 0.3),
+        (Measure::SynDropsPerAttempt, 1.5),
+        (Measure::AckDropsPerAttempt, 0.2),
+        (Measure::AckShareOfDrops, 20.0 / 170.0),
+        (Measure::AckDropInflation, 2.5),
+        (Measure::OverflowsPerAttempt, 2.0),
+    ];
+    for (measure, value) in expected {
+        let measured = measure.of(&cell).expect("measured");
+        assert!((measured - value).abs() < 1e-9, "{measure}: {measured}");
+    }
+    cell.guard_per_s.insert("syns.dropped".to_owned(), 70.0);
+    assert_eq!(Measure::SynDropsPerAttempt.of(&cell), Some(0.7), "the guard left none to the kernel");
+    cell.guard_per_s.clear();
+    assert_eq!(Measure::AckShareOfDrops.of(&cell), None);
+}

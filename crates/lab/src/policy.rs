@@ -1,0 +1,131 @@
+//! What protects the server, as the experiment file says it.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use crate::experiment::{Close, Crowd};
+
+/// What an nft rule or a guard's rate has where the server's saturation rate is meant, in whole requests/s.
+const SATURATION: &str = "{saturation}";
+
+/// What protects the server.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// Name in tables.
+    pub name: String,
+    /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the server's rate.
+    pub guard: Option<String>,
+    /// Has the guard only count what it would do.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// Sysctls of the server's namespace, name to value.
+    #[serde(default)]
+    pub sysctls: BTreeMap<String, String>,
+    /// Rules of the server's namespace, as `nft -f` takes them; `{saturation}` as above. Left out, with a word, where nft is
+    /// not installed.
+    pub nft: Option<String>,
+    /// What the clients do otherwise.
+    #[serde(default)]
+    pub crowd: Change,
+}
+
+/// What the clients of one policy do otherwise than those of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// How they close.
+    pub close: Option<Close>,
+}
+
+impl Policy {
+    /// The kernel as it is: what the others are held against, and what saturation is searched under.
+    pub fn stock() -> Self {
+        Self {
+            name: "stock".to_owned(),
+            guard: None,
+            dry_run: false,
+            sysctls: BTreeMap::new(),
+            nft: None,
+            crowd: Change::default(),
+        }
+    }
+
+    /// Whether it can be run.
+    ///
+    /// # Errors
+    ///
+    /// One line: what cannot be, and why.
+    pub fn check(&self) -> Result<(), String> {
+        if self.name == "stock" && *self != Self::stock() {
+            return Err("policy \"stock\" is what the others are held against: a name alone".to_owned());
+        }
+        if self.dry_run && self.guard.is_none() {
+            return Err(format!("policy {:?}: dry_run is of a guard, and there is none", self.name));
+        }
+        let guard = self.for_saturation(1.0).guard;
+        if let Some(Err(error)) = guard.as_deref().map(str::parse::<verdict::Policy>) {
+            return Err(format!("policy {:?}: guard: {error}", self.name));
+        }
+        match self.sysctls.keys().find(|key| !key.starts_with("net.")) {
+            Some(key) => {
+                Err(format!("sysctl {key:?} is not a network namespace's own; only net.* can be set"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The policy with the server's saturation rate, requests/s, where it is meant.
+    pub fn for_saturation(&self, rate_per_s: f64) -> Self {
+        let rate = format!("{:.0}", rate_per_s.max(1.0));
+        let filled = |text: &String| text.replace(SATURATION, &rate);
+        Self { guard: self.guard.as_ref().map(filled), nft: self.nft.as_ref().map(filled), ..self.clone() }
+    }
+
+    /// The clients of this policy.
+    pub fn crowd(&self, crowd: &Crowd) -> Crowd {
+        Crowd { close: self.crowd.close.unwrap_or(crowd.close), ..crowd.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(text: &str) -> Policy {
+        toml::from_str(text).expect("a policy")
+    }
+
+    #[test]
+    fn saturation_is_filled_in_where_it_is_meant() {
+        let policy = policy(
+            "name = \"x\"\nguard = \"police:{saturation}/9\"\nnft = \"limit rate over {saturation}/second\"",
+        );
+        assert_eq!(policy.check(), Ok(()));
+        let filled = policy.for_saturation(41_234.6);
+        assert_eq!(filled.guard.as_deref(), Some("police:41235/9"));
+        assert_eq!(filled.nft.as_deref(), Some("limit rate over 41235/second"));
+    }
+
+    #[test]
+    fn clients_of_one_policy_may_close_otherwise() {
+        let crowd = Crowd {
+            clients: "10.0.0.0/24".parse().expect("a network"),
+            timeout: std::time::Duration::from_secs(1),
+            close: Close::Fin,
+            arrivals: crate::experiment::Arrivals::Poisson,
+        };
+        assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
+        assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Rst);
+    }
+
+    #[test]
+    fn stock_is_a_name_alone_and_only_a_guard_runs_dry() {
+        for more in ["guard = \"abort\"", "nft = \"\"", "crowd = { close = \"rst\" }", "dry_run = true"] {
+            assert!(policy(&format!("name = \"stock\"\n{more}")).check().is_err(), "{more}");
+        }
+        let error = policy("name = \"x\"\ndry_run = true").check().expect_err("no guard");
+        assert!(error.contains("dry_run is of a guard"), "{error}");
+    }
+}
