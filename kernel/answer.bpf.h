@@ -168,6 +168,25 @@ static __always_inline bool store(void *ctx, enum hook hook, __u32 offset, const
 	return !bpf_xdp_store_bytes(ctx, offset, (void *)bytes, size);
 }
 
+/* What a program's stack has no room for. Programs at ingress are not interrupted by others on the same CPU. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct answer);
+} answers SEC(".maps");
+
+static __always_inline struct answer *clean_answer(void)
+{
+	struct answer *answer;
+	__u32 zero = 0;
+
+	answer = bpf_map_lookup_elem(&answers, &zero);
+	if (answer)
+		__builtin_memset(answer, 0, sizeof(*answer));
+	return answer;
+}
+
 /* The answer with `options_bytes` after it, which the caller stores. */
 static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
 					   const struct answer *answer, __u32 options_bytes)
@@ -192,12 +211,14 @@ static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook,
 						      struct net *net)
 {
 	struct answer_style style = answer_style(ctx, hook, segment, net);
-	struct answer answer = {};
+	struct answer *answer = clean_answer();
 
+	if (!answer)
+		return SENT_NOT;
 	if (segment->is_ipv6)
 		style.flow_label = reset_flow_label(net, segment);
-	build_reset(segment, &style, &answer);
-	return send_back(ctx, hook, segment, &answer, 0);
+	build_reset(segment, &style, answer);
+	return send_back(ctx, hook, segment, answer, 0);
 }
 
 /* Each is a function of its own, whose stack frame others do not carry: a program and all that it calls have 512 bytes. */

@@ -56,12 +56,25 @@ static __always_inline bool load(void *ctx, enum hook hook, __u32 offset, void *
 	return !bpf_xdp_load_bytes(ctx, offset, bytes, size);
 }
 
+/*
+ * Whether a size, of 64 bits, lies within bounds. The compiler must neither know anything about it, nor make one comparison of two or
+ * a copy between them: the verifier of Linux 6.1 could not follow.
+ */
+#define IS_BETWEEN(size, least, most)		\
+	({					\
+		barrier_var(size);		\
+		size >= (least) && ({		\
+			barrier_var(size);	\
+			size <= (most);		\
+		});				\
+	})
+
 /* Copies the TCP header and its options out of the frame. */
 static __always_inline bool load_tcp(void *ctx, enum hook hook, const struct segment *segment, struct tcp_bytes *tcp)
 {
-	__u32 size = tcp_header_bytes(segment);
+	__u64 size = tcp_header_bytes(segment);
 
-	if (size < sizeof(struct tcp_header) || size > MAX_TCP_HEADER_BYTES)
+	if (!IS_BETWEEN(size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
 		return false;
 	return load(ctx, hook, segment->l4_offset, tcp->byte, size);
 }

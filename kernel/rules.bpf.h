@@ -187,7 +187,10 @@ struct {
  */
 static __always_inline bool is_local(const struct segment *segment)
 {
-	return bpf_map_lookup_elem(&own_addresses, &segment->destination);
+	/* Linux 6.1 takes a key from the stack, not by the argument of a global function. */
+	struct address destination = segment->destination;
+
+	return bpf_map_lookup_elem(&own_addresses, &destination);
 }
 
 /* What a segment's destination is to us. */

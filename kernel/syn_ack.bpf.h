@@ -25,7 +25,7 @@ enum {
 /* Random, set at load. */
 const volatile struct cookie_key cookie_key = {};
 
-/* What does not fit on a program's stack. */
+/* What a cookie needs, and a program's stack has no room for. */
 struct workspace {
 	struct cookie_key key;
 	struct cookie_flow flow;
@@ -34,12 +34,10 @@ struct workspace {
 	struct tcp_options offered;
 	struct tcp_options ours;
 	struct option_words words;
-	struct answer answer;
 	struct answer_style style;
 	__u32 isn;
 };
 
-/* Programs at ingress are not interrupted by others on the same CPU. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -115,12 +113,12 @@ static __noinline int choose_own_cookie(const struct segment *segment, struct ne
 /* The kernel's own cookie, which it takes back while it has sent one itself within two minutes (tcp_synq_no_recent_overflow()). */
 static __noinline int choose_kernel_cookie(const struct segment *segment, struct workspace *work)
 {
-	__u32 size = tcp_header_bytes(segment);
+	__u64 size = tcp_header_bytes(segment);
 	struct ipv4_header ipv4 = {};
 	struct ipv6_header ipv6 = {};
 	__s64 answer;
 
-	if (size < sizeof(struct tcp_header) || size > MAX_TCP_HEADER_BYTES)
+	if (!IS_BETWEEN(size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
 		return false;
 	if (segment->is_ipv6) {
 		__builtin_memcpy(ipv6.source, &segment->source, sizeof(ipv6.source));
@@ -180,19 +178,23 @@ static __always_inline __u16 initial_window(__u16 mss)
 static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
 					     struct workspace *work)
 {
-	__u32 offset = segment->l3_offset + answer_bytes(segment), size;
+	__u32 offset = segment->l3_offset + answer_bytes(segment);
+	struct answer *answer = clean_answer();
 	enum sent sent;
+	__u64 size;
 
+	if (!answer)
+		return SENT_NOT;
 	write_options(&work->ours, &work->words);
 	work->style = answer_style(ctx, hook, segment, net);
 	if (segment->is_ipv6)
 		work->style.flow_label = automatic_flow_label(net, segment);
-	build_syn_ack(segment, &work->style, work->isn, initial_window(work->ours.mss), &work->words, &work->answer);
+	build_syn_ack(segment, &work->style, work->isn, initial_window(work->ours.mss), &work->words, answer);
 	size = work->words.count * 4;
-	sent = send_back(ctx, hook, segment, &work->answer, size);
+	sent = send_back(ctx, hook, segment, answer, size);
 	if (sent != SENT)
 		return sent;
-	if (size < 4 || size > sizeof(work->words.word))
+	if (!IS_BETWEEN(size, 4, sizeof(work->words.word)))
 		return SENT_LOST;
 	return store(ctx, hook, offset, work->words.word, size) ? SENT : SENT_LOST;
 }
