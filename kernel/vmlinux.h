@@ -32,6 +32,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_HASH = 1,
 	BPF_MAP_TYPE_ARRAY = 2,
 	BPF_MAP_TYPE_PERCPU_ARRAY = 6,
+	BPF_MAP_TYPE_LRU_HASH = 9,
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_XSKMAP = 17,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
@@ -49,6 +50,10 @@ enum xdp_action {
 enum {
 	TC_ACT_UNSPEC = -1,
 	TC_ACT_SHOT = 2,
+};
+
+enum {
+	BPF_NOEXIST = 1,
 };
 
 enum {
@@ -178,6 +183,8 @@ struct netns_ipv4 {			/* include/net/netns/ipv4.h */
 	__u8 sysctl_tcp_sack;		/* this and the next two: read by offer_options() */
 	__u8 sysctl_tcp_window_scaling;
 	__u8 sysctl_tcp_timestamps;
+	__u8 sysctl_tcp_syncookies;	/* read by on_syn_decided(): 0 never, 1 when the SYN queue is full, 2 always */
+	__s32 sysctl_max_syn_backlog;	/* read by is_three_quarters_full(); request sockets */
 };
 
 struct netns_sysctl_ipv6 {		/* include/net/netns/ipv6.h; read by automatic_flow_label() and reset_flow_label() */
@@ -190,8 +197,8 @@ struct netns_ipv6 {			/* include/net/netns/ipv6.h; leads to the above */
 	struct netns_sysctl_ipv6 sysctl;
 };
 
-struct ns_common {			/* include/linux/ns_common.h; read by is_from_guarded() */
-	unsigned int inum;
+struct ns_common {			/* include/linux/ns_common.h; read by is_from_guarded() and identify() */
+	unsigned int inum;		/* inode number of /proc/PID/ns/net */
 };
 
 struct net {				/* include/net/net_namespace.h; leads to the above */
@@ -204,13 +211,36 @@ typedef struct {			/* include/net/net_namespace.h; absent without CONFIG_NET_NS 
 	struct net *net;
 } possible_net_t;
 
-struct sock;
-
 struct in6_addr {			/* include/uapi/linux/in6.h */
 	__be32 word[4];
 };
 
-struct sock_common {			/* include/net/sock.h; read by read_listener() */
+struct kernfs_node {			/* include/linux/kernfs.h; read by identify() */
+	__u64 id;
+};
+
+struct cgroup {				/* include/linux/cgroup-defs.h; leads to the above */
+	struct kernfs_node *kn;
+};
+
+struct sock_cgroup_data {		/* include/linux/cgroup-defs.h; leads to the above */
+	struct cgroup *cgroup;		/* of version 2, in which the socket was made */
+};
+
+struct inode {				/* include/linux/fs.h; read by identify() */
+	unsigned long i_ino;
+};
+
+struct socket;
+
+struct socket_alloc {			/* include/net/sock.h; leads to the above; begins with a struct socket */
+	struct inode vfs_inode;
+};
+
+struct sock;
+
+struct sock_common {			/* include/net/sock.h; read by read_listener() and identify() */
+	unsigned char skc_ipv6only : 1;
 	struct sock *skc_listener;	/* of a request socket; read by find_handshake() */
 	__be32 skc_daddr;		/* this and the next four: of a request socket, read by may_request() */
 	__be32 skc_rcv_saddr;
@@ -226,6 +256,9 @@ struct sock {				/* include/net/sock.h; read by read_listener() */
 	struct sock_common __sk_common;
 	__u32 sk_ack_backlog;		/* accept queue length, connections */
 	__u32 sk_max_ack_backlog;	/* its limit: min(listen backlog, somaxconn) */
+	atomic_t sk_drops;		/* read by list_listeners(); tcp_listendrop() counts there */
+	struct socket *sk_socket;	/* read by identify() */
+	struct sock_cgroup_data sk_cgrp_data;	/* the same; absent without CONFIG_SOCK_CGROUP_DATA */
 };
 
 struct inet_sock {			/* include/net/inet_sock.h; leads to sock */
@@ -258,6 +291,13 @@ struct inet_request_sock {		/* include/net/inet_sock.h; leads to request_sock */
 
 struct tcp_request_sock {		/* include/linux/tcp.h; leads to request_sock */
 	struct inet_request_sock req;
+	__u32 rcv_isn;			/* sequence number of its SYN, host order; read by is_repeated_syn() */
+};
+
+enum tcp_synack_type {			/* include/net/tcp.h; read by on_syn_ack() */
+	TCP_SYNACK_NORMAL,
+	TCP_SYNACK_FASTOPEN,
+	TCP_SYNACK_COOKIE,
 };
 
 struct ipv6_devconf {			/* include/linux/ipv6.h; read by answer_hop_limit() */
@@ -274,10 +314,27 @@ struct net_device {			/* include/linux/netdevice.h */
 	struct inet6_dev *ip6_ptr;	/* read by answer_hop_limit(); absent without CONFIG_IPV6 */
 };
 
-struct sk_buff {			/* include/linux/skbuff.h; read by checksum_is_partial() */
+struct sk_buff {			/* include/linux/skbuff.h */
 	struct net_device *dev;
 	int skb_iif;			/* read by is_from_guarded() */
-	__u8 ip_summed : 2;
+	__u8 ip_summed : 2;		/* read by checksum_is_partial() */
+	__be16 protocol;		/* read by watch.bpf.c, as the rest */
+	__u16 network_header;		/* bytes from `head` */
+	__u16 transport_header;
+	__u32 len;			/* bytes from `data` */
+	unsigned char *head;
+	unsigned char *data;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {			/* include/linux/bpf.h; read by list_listeners() */
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {			/* net/ipv4/tcp_ipv4.c; context of list_listeners() */
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
 };
 
 struct xdp_rxq_info {			/* include/net/xdp.h; leads to net_device */

@@ -3,6 +3,7 @@
 
 mod take_over;
 
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
@@ -140,6 +141,32 @@ fn create_link(
     }
     // SAFETY: bpf_link_create gave a descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Opens a reading of an iterator's link, in the network namespace of the calling thread.
+///
+/// # Errors
+///
+/// EPERM without CAP_BPF and CAP_PERFMON.
+pub fn open_iterator(link: BorrowedFd<'_>) -> io::Result<File> {
+    // SAFETY: only numbers are passed.
+    let fd = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
+    if fd < 0 {
+        return Err(io::Error::from_raw_os_error(-fd));
+    }
+    // SAFETY: bpf_iter_create gave a descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
+/// Whether the link with this number is there, whoever holds it; needs CAP_SYS_ADMIN.
+pub fn link_exists(id: u32) -> bool {
+    // SAFETY: only a number is passed.
+    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+    if fd >= 0 {
+        // SAFETY: bpf_link_get_fd_by_id gave a descriptor that nothing else owns.
+        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+    }
+    fd >= 0
 }
 
 /// How many programs are attached at tcx ingress of the interface with index `ifindex` of the caller's namespace.

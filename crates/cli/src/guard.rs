@@ -14,8 +14,9 @@ use clap::builder::PossibleValuesParser;
 use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
 use ipnet::IpNet;
 use serde_json::{Value, json};
+use watch::Counter;
 
-use crate::output::say;
+use crate::output::{or_dash, say};
 use crate::signals;
 
 /// Between two lines.
@@ -45,7 +46,8 @@ pub struct Args {
     /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
     /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
     /// (rst-fin:always: even then); only for servers whose clients never half-close. Not against an attack: half-open handshakes
-    /// of forged senders hold the places of reserv.
+    /// of forged senders hold the places of reserv. observe, alone: decide and attach nothing, and count why the kernel itself
+    /// drops SYNs and handshakes.
     #[arg(long, value_name = "POLICY", value_parser = Policy::from_str, required_unless_present = "config")]
     policy: Option<Policy>,
 
@@ -210,7 +212,9 @@ fn sleep_until(wake: Instant, signals: &Signals, guard: &Guard) -> Result<bool> 
 }
 
 /// A word, and the counter that it stands for.
-type Refusal = (&'static str, fn(&ListenerStats) -> u64);
+///
+/// `None` where it does not count: a cause at a listener that is guarded, a hook that this kernel lacks.
+type Refusal = (&'static str, fn(&ListenerSample) -> Option<u64>);
 
 /// Lines for a person, or JSON.
 struct Out {
@@ -239,6 +243,9 @@ impl Out {
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
             let Listener { listen, policy, reserved, dry_run } = listener;
+            if policy.only_observes {
+                return say(format_args!("observing {listen}"));
+            }
             let dry = if *dry_run { ", dry run" } else { "" };
             let kept = match (policy.reserved_slots, &reserved[..]) {
                 (0, _) => String::new(),
@@ -256,9 +263,7 @@ impl Out {
                 continue;
             }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
-            // One that a reload brought has counted from zero.
-            let none = ListenerSample { stats: ListenerStats::default(), ..now.clone() };
-            let before = last.listeners.iter().find(is_same).unwrap_or(&none);
+            let before = last.listeners.iter().find(is_same);
             let is_alone = sample.listeners.len() == 1;
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
             let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
@@ -279,7 +284,7 @@ impl Out {
             return Ok(());
         }
         let columns: Vec<String> =
-            columns.iter().map(|(word, _)| format!(" {:>11}", format!("{word}/s"))).collect();
+            columns.iter().map(|(word, _)| format!(" {:>1$}", format!("{word}/s"), width(word))).collect();
         say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{}", columns.concat()))
     }
 
@@ -298,37 +303,92 @@ impl Out {
 }
 
 fn totals(elapsed: Duration, sample: &ListenerSample, refusals: &[Refusal]) -> String {
-    let ListenerSample { listener, stats, .. } = sample;
-    let would = if listener.dry_run { "would have been " } else { "" };
-    let refused: Vec<String> =
-        refusals.iter().map(|(word, count)| format!("{} {would}{word}", count(stats))).collect();
-    format!(
-        "{} SYNs seen in {:.1} s: {} admitted, {}; {} found the accept queue full, {} the SYN queue",
-        stats.seen,
+    let ListenerSample { listener, stats, observed, .. } = sample;
+    let would = if listener.dry_run && observed.is_none() { "would have been " } else { "" };
+    let refused: Vec<String> = refusals
+        .iter()
+        .filter_map(|(word, count)| Some((word, count(sample)?)))
+        .map(|(word, count)| match observed {
+            Some(_) => format!("{word} {count}"),
+            None => format!("{count} {would}{word}"),
+        })
+        .collect();
+    let seen = or_dash(seen(sample));
+    let admitted = or_dash(admitted(sample));
+    let head = format!(
+        "{seen} SYNs seen in {:.1} s: {admitted} admitted, {}",
         elapsed.as_secs_f64(),
-        stats.admitted,
-        refused.join(", "),
-        stats.accept_full,
-        stats.syn_full
-    )
+        refused.join(", ")
+    );
+    match observed {
+        Some(_) => head,
+        None => format!(
+            "{head}; {} found the accept queue full, {} the SYN queue",
+            stats.accept_full, stats.syn_full
+        ),
+    }
 }
 
-/// What the policies may do to SYNs, ends of handshakes and FINs: a word, and its counter.
+/// SYNs that came to the listener, as far as is known.
+fn seen(sample: &ListenerSample) -> Option<u64> {
+    match &sample.observed {
+        Some(observed) => observed.counters.get(Counter::Syns),
+        None => Some(sample.stats.seen),
+    }
+}
+
+/// Those that were answered; when guarded, those that were left to the kernel.
+fn admitted(sample: &ListenerSample) -> Option<u64> {
+    match &sample.observed {
+        Some(observed) => {
+            Some(observed.counters.get(Counter::Answered)? + observed.counters.get(Counter::Cookies)?)
+        }
+        None => Some(sample.stats.admitted),
+    }
+}
+
+/// What the policies may do to SYNs, ends of handshakes and FINs, or the kernel where it is observed: a word, and its counter.
 fn refusals(sample: &Sample) -> Vec<Refusal> {
-    let any = |has: fn(&Policy) -> bool| sample.listeners.iter().any(|of| has(&of.listener.policy));
+    let guarded = || sample.listeners.iter().filter(|of| of.observed.is_none());
+    let any = |has: fn(&Policy) -> bool| guarded().any(|of| has(&of.listener.policy));
+    let is_observed = sample.listeners.iter().any(|of| of.observed.is_some());
     let drops = any(|policy| policy.syn_when_full == Verdict::Drop);
     let resets = any(|policy| policy.syn_when_full == Verdict::Reset);
     let cookies = any(|policy| matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie));
     let is_held_back = any(|policy| policy.reserved_slots > 0);
-    let all: [(bool, Refusal); 6] = [
-        (drops || is_held_back, ("dropped", |stats| stats.dropped)),
-        (resets || !(drops || cookies || is_held_back), ("reset", |stats| stats.reset)),
-        (cookies, ("cookie", |stats| stats.cookies)),
-        (is_held_back, ("ack-dropped", |stats| stats.acks_dropped)),
-        (any(|policy| policy.ack_when_full != Verdict::Admit), ("aborted", |stats| stats.acks_reset)),
-        (any(|policy| policy.on_fin != OnFin::Keep), ("rst-fin", |stats| stats.fins_reset)),
+    let is_guarded = guarded().next().is_some();
+    let all: [(bool, Refusal); 12] = [
+        (drops || is_held_back, ("dropped", |of| of_guarded(of, |stats| stats.dropped))),
+        (
+            resets || (is_guarded && !(drops || cookies || is_held_back)),
+            ("reset", |of| of_guarded(of, |stats| stats.reset)),
+        ),
+        (cookies, ("cookie", |of| of_guarded(of, |stats| stats.cookies))),
+        (is_held_back, ("ack-dropped", |of| of_guarded(of, |stats| stats.acks_dropped))),
+        (
+            any(|policy| policy.ack_when_full != Verdict::Admit),
+            ("aborted", |of| of_guarded(of, |stats| stats.acks_reset)),
+        ),
+        (
+            any(|policy| policy.on_fin != OnFin::Keep),
+            ("rst-fin", |of| of_guarded(of, |stats| stats.fins_reset)),
+        ),
+        (is_observed, ("drops", |of| Some(of.observed.as_ref()?.drops))),
+        (is_observed, (Counter::ListenQFullAtSyn.title(), |of| cause(of, Counter::ListenQFullAtSyn))),
+        (is_observed, (Counter::ListenQOverflow.title(), |of| cause(of, Counter::ListenQOverflow))),
+        (is_observed, (Counter::SynQ34Full.title(), |of| cause(of, Counter::SynQ34Full))),
+        (is_observed, (Counter::SynQFullDropped.title(), |of| cause(of, Counter::SynQFullDropped))),
+        (is_observed, (Counter::SynQFullCookie.title(), |of| cause(of, Counter::SynQFullCookie))),
     ];
     all.into_iter().filter_map(|(is_shown, refusal)| is_shown.then_some(refusal)).collect()
+}
+
+fn of_guarded(sample: &ListenerSample, count: fn(&ListenerStats) -> u64) -> Option<u64> {
+    sample.observed.is_none().then(|| count(&sample.stats))
+}
+
+fn cause(sample: &ListenerSample, counter: Counter) -> Option<u64> {
+    sample.observed.as_ref()?.counters.get(counter)
 }
 
 fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
@@ -342,14 +402,20 @@ fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
     })
 }
 
-/// Absolute counters since the start; `passed` is of all listeners together. The queues are null when nothing listens.
+/// Absolute counters since the start; `passed` is of all listeners together. The queues are null when nothing listens. Of an
+/// observed listener it is what the kernel did, and null what this kernel lacks the hook for.
 fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample) -> Value {
-    let (ListenerSample { listener, load, stats }, path) = (of, &sample.path);
+    let (ListenerSample { listener, load, stats, observed }, path) = (of, &sample.path);
     let mut object = object(event, elapsed, listener);
     object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
     object["accept_limit"] = load.map(|load| load.accept_limit).into();
     object["syn_qlen"] = load.map(|load| load.syn_qlen).into();
     object["syn_limit"] = load.map(|load| load.syn_limit).into();
+    if let Some(observed) = observed {
+        object["drops"] = observed.drops.into();
+        object["counters"] = crate::output::counters(&observed.counters);
+        return object;
+    }
     object["syns"] = json!({
         "seen": stats.seen,
         "admitted": stats.admitted,
@@ -388,25 +454,27 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
     object
 }
 
-/// Rates over `span`, which is longer than a second when a busy machine made the line late.
-fn row(now: &ListenerSample, before: &ListenerSample, span: Duration, columns: &[Refusal]) -> String {
-    let per_s = |now: u64, before: u64| (now.saturating_sub(before) as f64 / span.as_secs_f64()).round();
+/// Rates over `span`, which is longer than a second when a busy machine made the line late. One that a reload brought has
+/// counted from zero.
+fn row(now: &ListenerSample, before: Option<&ListenerSample>, span: Duration, columns: &[Refusal]) -> String {
+    let per_s = |count: fn(&ListenerSample) -> Option<u64>| {
+        let earlier = before.and_then(count).unwrap_or(0);
+        or_dash(count(now).map(|now| (now.saturating_sub(earlier) as f64 / span.as_secs_f64()).round()))
+    };
     let queue = |length: Option<(u32, u32)>| match length {
         Some((length, limit)) => format!("{length}/{limit}"),
         None => "no listener".to_owned(),
     };
     let accept = queue(now.load.map(|load| (load.accept_qlen, load.accept_limit)));
     let syn = queue(now.load.map(|load| (load.syn_qlen, load.syn_limit)));
-    let refused: Vec<String> = columns
-        .iter()
-        .map(|(_, count)| format!(" {:>11}", per_s(count(&now.stats), count(&before.stats))))
-        .collect();
-    format!(
-        "{accept:>15} {syn:>15} {:>10} {:>11}{}",
-        per_s(now.stats.seen, before.stats.seen),
-        per_s(now.stats.admitted, before.stats.admitted),
-        refused.concat()
-    )
+    let refused: Vec<String> =
+        columns.iter().map(|(word, count)| format!(" {:>1$}", per_s(*count), width(word))).collect();
+    format!("{accept:>15} {syn:>15} {:>10} {:>11}{}", per_s(seen), per_s(admitted), refused.concat())
+}
+
+/// Of a column with rates under this word.
+fn width(word: &str) -> usize {
+    (word.len() + "/s".len()).max(11)
 }
 
 fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {

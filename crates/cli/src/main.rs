@@ -5,6 +5,7 @@
 mod bench;
 mod guard;
 mod lab;
+mod listeners;
 mod load;
 mod output;
 mod serve;
@@ -26,6 +27,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Guard(guard::Args),
+    Listeners(listeners::Args),
     Load(load::Args),
     Serve(serve::Args),
     Lab(lab::Args),
@@ -39,6 +41,7 @@ fn main() -> ExitCode {
     };
     let result = match cli.command {
         Command::Guard(args) => guard::run(args),
+        Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),

@@ -20,6 +20,7 @@ mod cookies;
 mod file;
 mod interface;
 mod listener;
+mod observe;
 mod program;
 mod sockopt;
 
@@ -38,11 +39,13 @@ use libbpf_rs::btf::{Btf, types::Func};
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, one_line};
+pub use observe::Observed;
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use attach::Plan;
 use interface::Interface;
+use observe::Observer;
 use program::{MAX_LISTENERS, MAX_RESERVED_SOURCES, Programs};
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
@@ -117,6 +120,8 @@ pub struct Guard {
     /// Where the kernel makes request sockets, for reserv.
     requests: Option<OwnedFd>,
     _sockopt: Vec<OwnedFd>,
+    /// There once a listener is only observed.
+    observer: Option<Observer>,
     warnings: Vec<String>,
     lease: Option<Duration>,
 }
@@ -139,6 +144,8 @@ pub struct ListenerSample {
     pub load: Option<ListenerLoad>,
     /// Its SYNs, ends of handshakes and FINs since it is guarded, by what became of them.
     pub stats: ListenerStats,
+    /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of the whole `SO_REUSEPORT` group.
+    pub observed: Option<Observed>,
 }
 
 impl Guard {
@@ -155,7 +162,8 @@ impl Guard {
         if config.must_listen {
             listens().try_for_each(listener::require)?;
         }
-        let interfaces = interface::choose(&config.interfaces)?;
+        let decides = slots.iter().flatten().any(decides);
+        let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
         let programs = Programs::load()?;
         if config.must_listen {
             for listen in listens() {
@@ -182,10 +190,13 @@ impl Guard {
             programs.add_interface(interface.index)?;
         }
         let sockopt = if config.sockopt { sockopt::attach(&programs)? } else { Vec::new() };
+        let observer = start_observer(&slots)?;
+        notes.extend(observer.iter().flat_map(Observer::warnings));
         let mut guard = Self {
             slots,
             programs,
             attached,
+            observer,
             requests: None,
             _sockopt: sockopt,
             warnings: notes,
@@ -216,6 +227,18 @@ impl Guard {
                 listener.listen,
                 listener.policy
             );
+        }
+        if let Some(listener) = slots.iter().flatten().find(|listener| decides(listener))
+            && self.attached.is_empty()
+        {
+            bail!(
+                "{} with {}: the guard was started to observe only; restart it",
+                listener.listen,
+                listener.policy
+            );
+        }
+        if self.observer.is_none() {
+            self.observer = start_observer(&slots)?;
         }
         if let Err(error) = apply(&self.programs, &self.slots, &slots) {
             // What was there is what the kernel has had room for.
@@ -278,15 +301,20 @@ impl Guard {
     pub fn sample(&self) -> Result<Sample> {
         let is_gone = |attached: &Attached| interface::is_gone(attached.interface());
         ensure!(
-            !self.attached.iter().all(is_gone),
+            self.attached.is_empty() || !self.attached.iter().all(is_gone),
             "every guarded interface is gone; nothing is guarded any more"
         );
         self.programs.set_own_addresses(&interface::own_addresses()?)?;
         // A dual-stack listener may have come since.
         self.programs.add_keys(&self.programs.keys(&indexed(&self.slots))?)?;
         let sample = |(listener, index): (&Listener, u32)| -> Result<ListenerSample> {
+            let (listener, stats) = (listener.clone(), self.programs.stats(index)?);
+            if let Some(observer) = self.observer.as_ref().filter(|_| !decides(&listener)) {
+                let (load, observed) = observer.observe(listener.listen)?;
+                return Ok(ListenerSample { listener, load, stats, observed: Some(observed) });
+            }
             let load = self.programs.ask(listener.listen)?;
-            Ok(ListenerSample { listener: listener.clone(), load, stats: self.programs.stats(index)? })
+            Ok(ListenerSample { listener, load, stats, observed: None })
         };
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
@@ -349,6 +377,11 @@ fn check_reserved(listener: &Listener) -> Result<(), ConfigError> {
     let refuse = |what: String| Err(ConfigError(format!("listener {listen}: {what}")));
     if (policy.reserved_slots == 0) != reserved.is_empty() {
         return refuse("places are reserved for sources: name both, or neither".to_owned());
+    }
+    if policy.only_observes && !reserved.is_empty() {
+        return refuse(
+            "nothing is decided for it, so that no places can be reserved; choose a policy".to_owned(),
+        );
     }
     match reserved.iter().find(|net| matches!(net, IpNet::V6(_)) && canonical(*listen).is_ipv4()) {
         Some(net) => refuse(format!("no client from {net} can reach it; reserve for IPv4 networks")),
@@ -418,8 +451,21 @@ fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Liste
     programs.add_keys(&keys)
 }
 
+/// Those that something is decided for, with their indices.
 fn indexed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
-    slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?.listen, index))).collect()
+    let slots = slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
+    let decided = slots.filter(|(listener, _)| decides(listener));
+    decided.map(|(listener, index)| (listener.listen, index)).collect()
+}
+
+fn decides(listener: &Listener) -> bool {
+    !listener.policy.only_observes
+}
+
+/// None where everything is decided.
+fn start_observer(slots: &[Option<Listener>]) -> Result<Option<Observer>> {
+    let is_observed = slots.iter().flatten().any(|listener| !decides(listener));
+    is_observed.then(Observer::start).transpose()
 }
 
 /// `[::ffff:10.0.0.1]:80` is 10.0.0.1:80 on the wire.

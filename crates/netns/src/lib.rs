@@ -16,7 +16,7 @@ pub use counters::{CpuTimes, accept_queue, cpu_times, namespace_counters, softne
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;
 pub use link::{VethEnd, VethPair, mac_text};
-pub use namespace::{Namespace, pin_to_cpu, sweep};
+pub use namespace::{Namespace, enter, pin_to_cpu, sweep};
 pub use tap::{Frame, Tap};
 
 /// Whether kernel tests can run here: `Err` has the reason for a skip.

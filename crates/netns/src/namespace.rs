@@ -67,15 +67,7 @@ impl Namespace {
     ///
     /// When `act` does, with its panic.
     pub fn enter<T: Send>(&self, act: impl FnOnce() -> T + Send) -> Result<T> {
-        let file = self.open()?;
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(move || -> Result<T> {
-                setns(&file, CloneFlags::CLONE_NEWNET)
-                    .context("enter the namespace; this needs CAP_SYS_ADMIN")?;
-                Ok(act())
-            });
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        })
+        enter(&self.open()?, act)
     }
 
     /// A command that will run in the namespace, and that the kernel asks to end (SIGTERM) when the caller's thread does: SIGKILL
@@ -130,6 +122,21 @@ impl Drop for Namespace {
             eprintln!("tidegate: {error:#}; remove it with: ip netns del {}", self.name);
         }
     }
+}
+
+/// What [`Namespace::enter`] does, for any network namespace: `file` is its file under `/proc/PID/ns` or `/run/netns`.
+///
+/// # Panics
+///
+/// When `act` does, with its panic.
+pub fn enter<T: Send>(file: &File, act: impl FnOnce() -> T + Send) -> Result<T> {
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || -> Result<T> {
+            setns(file, CloneFlags::CLONE_NEWNET).context("enter the namespace; this needs CAP_SYS_ADMIN")?;
+            Ok(act())
+        });
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 /// Removes the namespaces of runs whose process is gone, with the processes in them, and gives their names.

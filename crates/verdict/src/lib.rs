@@ -125,6 +125,8 @@ pub struct Policy {
     pub on_fin: OnFin,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
+    /// Decide nothing, and attach nothing that could: only count. All else is as in [`Policy::DEFAULT`] then.
+    pub only_observes: bool,
 }
 
 impl Policy {
@@ -135,7 +137,10 @@ impl Policy {
         ack_when_full: Verdict::Admit,
         on_fin: OnFin::Keep,
         reserved_slots: 0,
+        only_observes: false,
     };
+    /// The stock kernel, and what it does is counted.
+    pub const OBSERVE: Self = Self { only_observes: true, ..Self::DEFAULT };
     /// RST to a SYN that the kernel would drop because the accept queue is full.
     pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
     /// RST to both ends of a handshake that ends when the accept queue is full.

@@ -39,13 +39,14 @@ pub enum PolicyError {
 
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin";
+    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin, observe";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
 #[derive(Default)]
 struct Named {
     is_default: bool,
+    is_observe: bool,
     is_abort: bool,
     is_rst_syn: bool,
     is_early: bool,
@@ -70,6 +71,7 @@ impl Named {
     fn add(&mut self, part: &str) -> Result<(), PolicyError> {
         match part.split_once(':').map_or((part, None), |(name, value)| (name, Some(value))) {
             ("default", None) => self.is_default = true,
+            ("observe", None) => self.is_observe = true,
             ("abort", None) => self.is_abort = true,
             ("rst-syn", None) => self.is_rst_syn = true,
             ("early-syn-drop", None) => self.is_early = true,
@@ -100,7 +102,7 @@ impl Named {
     }
 
     fn policy(self) -> Result<Policy, PolicyError> {
-        let Self { is_default, is_abort, is_rst_syn, is_early, cookie, on_fin, full } = self;
+        let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, cookie, on_fin, full } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
@@ -108,7 +110,11 @@ impl Named {
             is_early.then_some("early-syn-drop"),
             on_fin.map(|_| "rst-fin"),
         ];
-        if let (true, Some(other)) = (is_default, others.into_iter().flatten().next()) {
+        let other = others.into_iter().flatten().next();
+        if let (true, Some(other)) = (is_observe, other.or(is_default.then_some("default"))) {
+            return Err(PolicyError::Contradiction("observe", other));
+        }
+        if let (true, Some(other)) = (is_default, other) {
             return Err(PolicyError::Contradiction("default", other));
         }
         if is_abort && matches!(full, Some((_, Full::Reserved { .. }))) {
@@ -129,6 +135,7 @@ impl Named {
             ack_when_full: if is_abort || cookie.is_some() { Verdict::Reset } else { Verdict::Admit },
             on_fin: on_fin.unwrap_or(OnFin::Keep),
             reserved_slots: 0,
+            only_observes: is_observe,
         })
     }
 }
@@ -204,7 +211,7 @@ impl fmt::Display for Policy {
             OnFin::Reset => parts.push("rst-fin:always".to_owned()),
         }
         if parts.is_empty() {
-            parts.push("default".to_owned());
+            parts.push(if self.only_observes { "observe" } else { "default" }.to_owned());
         }
         f.write_str(&parts.join("+"))
     }
@@ -221,6 +228,7 @@ mod tests {
     #[test]
     fn names_are_the_mechanisms_of_figure_4_1() {
         assert_eq!(policy("default"), Policy::DEFAULT);
+        assert_eq!(policy("observe"), Policy::OBSERVE);
         assert_eq!(policy("abort"), Policy::ABORT);
         assert_eq!(policy("rst-syn"), Policy::RST_SYN);
         assert_eq!(policy("reserv"), Policy::RESERV);
@@ -237,6 +245,7 @@ mod tests {
     fn name_of_a_policy_gives_it_back() {
         let names = [
             "default",
+            "observe",
             "abort",
             "reserv",
             "reserv:150",
@@ -267,6 +276,8 @@ mod tests {
         assert!(error("abort:3").contains("no mechanism"));
         assert!(error("abort+reserv").starts_with("abort and reserv are two answers to one question"));
         assert!(error("default+rst-syn").starts_with("default and rst-syn"));
+        assert!(error("rst-fin+observe").starts_with("observe and rst-fin"));
+        assert!(error("observe+default").starts_with("observe and default"));
         for wrong in ["reserv:99", "reserv:1001", "reserv:", "reserv:many", "reserv:-5"] {
             assert!(error(wrong).contains("from 100 (exact) to 1000"), "{wrong}");
         }

@@ -1,0 +1,43 @@
+//! Control groups by number.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use procfs::process::Process;
+
+/// Paths of the version 2 hierarchy, by the number that the kernel gives each group: the inode number of its folder.
+#[derive(Debug, Default)]
+pub struct Cgroups(BTreeMap<u64, String>);
+
+impl Cgroups {
+    /// Reads the hierarchy where it is mounted; without a mount there are none.
+    pub fn read() -> Result<Self> {
+        let mounts = Process::myself().and_then(|process| process.mountinfo()).context("read our mounts")?;
+        let root = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2").map(|mount| mount.mount_point);
+        let mut cgroups = Self::default();
+        if let Some(root) = root {
+            cgroups.add(&root, &root);
+        }
+        Ok(cgroups)
+    }
+
+    /// Path of a group below the mount, as `/system.slice/nginx.service`; `None` when it is gone or outside.
+    pub fn path(&self, id: u64) -> Option<&str> {
+        self.0.get(&id).map(String::as_str)
+    }
+
+    fn add(&mut self, folder: &Path, root: &Path) {
+        // A group may go at any moment.
+        let Ok(metadata) = fs::metadata(folder) else { return };
+        let below = folder.strip_prefix(root).expect("it is below its root");
+        self.0.insert(metadata.ino(), PathBuf::from("/").join(below).display().to_string());
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                self.add(&entry.path(), root);
+            }
+        }
+    }
+}
