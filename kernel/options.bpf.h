@@ -57,24 +57,24 @@ static __always_inline bool load(void *ctx, enum hook hook, __u32 offset, void *
 }
 
 /*
- * Whether a size, of 64 bits, lies within bounds. The compiler must neither know anything about it, nor make one comparison of two or
- * a copy between them: the verifier of Linux 6.1 could not follow.
+ * Whether a size is within bounds, for a helper that takes it. Clang would make one comparison of both, of a copy of the size,
+ * or "not 0" of the first; the verifier of Linux 6.1 learns nothing from either.
  */
-#define IS_BETWEEN(size, least, most)		\
-	({					\
-		barrier_var(size);		\
-		size >= (least) && ({		\
-			barrier_var(size);	\
-			size <= (most);		\
-		});				\
-	})
+static __always_inline bool is_within(__u32 *size, __u32 least, __u32 most)
+{
+	barrier_var(*size);
+	if (*size < least)
+		return false;
+	barrier_var(*size);
+	return *size <= most;
+}
 
 /* Copies the TCP header and its options out of the frame. */
 static __always_inline bool load_tcp(void *ctx, enum hook hook, const struct segment *segment, struct tcp_bytes *tcp)
 {
-	__u64 size = tcp_header_bytes(segment);
+	__u32 size = tcp_header_bytes(segment);
 
-	if (!IS_BETWEEN(size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
+	if (!is_within(&size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
 		return false;
 	return load(ctx, hook, segment->l4_offset, tcp->byte, size);
 }

@@ -185,12 +185,9 @@ struct {
  * among the host's own addresses. Not bpf_fib_lookup(): it says "not forwarded" of every destination on a host that
  * does not forward.
  */
-static __always_inline bool is_local(const struct segment *segment)
+static __always_inline bool is_local(const struct address *address)
 {
-	/* Linux 6.1 takes a key from the stack, not by the argument of a global function. */
-	struct address destination = segment->destination;
-
-	return bpf_map_lookup_elem(&own_addresses, &destination);
+	return bpf_map_lookup_elem(&own_addresses, address);
 }
 
 /* What a segment's destination is to us. */
@@ -238,7 +235,9 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	*index = *found;
 	if (is_martian(segment, ifindex_of(ctx, hook)))
 		return PLACE_MARTIAN;
-	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(segment)))
+	/* The key again, not the segment's: Linux 6.1 takes none out of a global function's argument, and stack is short. */
+	key.address = segment->destination;
+	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
 	if (!is_leased())
 		return PLACE_UNLEASED;

@@ -113,12 +113,12 @@ static __noinline int choose_own_cookie(const struct segment *segment, struct ne
 /* The kernel's own cookie, which it takes back while it has sent one itself within two minutes (tcp_synq_no_recent_overflow()). */
 static __noinline int choose_kernel_cookie(const struct segment *segment, struct workspace *work)
 {
-	__u64 size = tcp_header_bytes(segment);
+	__u32 size = tcp_header_bytes(segment);
 	struct ipv4_header ipv4 = {};
 	struct ipv6_header ipv6 = {};
 	__s64 answer;
 
-	if (!IS_BETWEEN(size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
+	if (!is_within(&size, sizeof(struct tcp_header), MAX_TCP_HEADER_BYTES))
 		return false;
 	if (segment->is_ipv6) {
 		__builtin_memcpy(ipv6.source, &segment->source, sizeof(ipv6.source));
@@ -181,7 +181,7 @@ static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const st
 	__u32 offset = segment->l3_offset + answer_bytes(segment);
 	struct answer *answer = clean_answer();
 	enum sent sent;
-	__u64 size;
+	__u32 size;
 
 	if (!answer)
 		return SENT_NOT;
@@ -194,7 +194,7 @@ static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const st
 	sent = send_back(ctx, hook, segment, answer, size);
 	if (sent != SENT)
 		return sent;
-	if (!IS_BETWEEN(size, 4, sizeof(work->words.word)))
+	if (!is_within(&size, 4, sizeof(work->words.word)))
 		return SENT_LOST;
 	return store(ctx, hook, offset, work->words.word, size) ? SENT : SENT_LOST;
 }

@@ -222,6 +222,23 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// How many instructions the verifier went through to accept a loaded program, all paths together (Linux 5.16; 0 before).
+///
+/// # Errors
+///
+/// EPERM without CAP_SYS_ADMIN or CAP_BPF.
+pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut info = libbpf_sys::bpf_prog_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `size` bytes to `info`; all its pointers are null, so it follows none.
+    let result =
+        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
+    if result < 0 {
+        return Err(io::Error::from_raw_os_error(-result));
+    }
+    Ok(info.verified_insns)
+}
+
 /// Runs a tc or XDP program `repeat` times on a frame, in the calling thread's network namespace and as if it came in by
 /// its loopback, and gives the mean time of a run. From the second run on the program gets what it made of the frame.
 ///

@@ -3,6 +3,7 @@
 //! Exit status: 0 done, 1 the world said no, 2 the command line or the experiment file was wrong.
 
 mod bench;
+mod doctor;
 mod guard;
 mod lab;
 mod listeners;
@@ -32,6 +33,7 @@ enum Command {
     Serve(serve::Args),
     Lab(lab::Args),
     Bench(bench::Args),
+    Doctor(doctor::Args),
 }
 
 fn main() -> ExitCode {
@@ -46,6 +48,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
+        Command::Doctor(args) => doctor::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -194,7 +194,7 @@ fn send_syns(tap: &tap::Tap, source_ports: std::ops::Range<u16>) {
 #[test]
 fn root_early_syn_drop_spares_the_kernel_the_syn() {
     for attach in [Attach::Tcx, Attach::Xdp] {
-        let Some(world) = World::create_for(attach) else { return };
+        let Some(world) = World::create_for(attach) else { continue };
         let _peer = world.peer_for(attach);
         let _listener = world.listen(LISTEN4);
         let guarded = world.guard(LISTEN4, "early-syn-drop".parse().expect("policy"), attach, false);

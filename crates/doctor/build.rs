@@ -1,0 +1,5 @@
+//! Compiles every program of `kernel/`.
+
+fn main() {
+    bpf_build::objects();
+}

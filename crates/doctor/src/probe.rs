@@ -1,0 +1,145 @@
+//! What the kernel can do, one question each.
+
+use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::path::Path;
+
+use libbpf_rs::btf::Btf;
+use libbpf_rs::btf::types::{Func, Struct, Typedef};
+use nix::errno::Errno;
+use serde::Serialize;
+
+use crate::{hook, tiny};
+
+/// A question, its answer and what hangs on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Probe {
+    /// What was tried.
+    pub name: String,
+    /// What came of it.
+    #[serde(flatten)]
+    pub answer: Answer,
+    /// What needs it.
+    pub enables: &'static str,
+}
+
+/// What came of a probe.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "answer", content = "because", rename_all = "lowercase")]
+pub enum Answer {
+    /// It worked.
+    Yes,
+    /// It did not, and why.
+    No(String),
+    /// It could not be tried, and why.
+    Unknown(String),
+}
+
+impl Answer {
+    /// Of something that could be tried.
+    pub(crate) fn of(result: Result<(), impl ToString>) -> Self {
+        result.map_or_else(|why| Self::No(why.to_string()), |()| Self::Yes)
+    }
+}
+
+/// The kernel's own types.
+const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+/// The active security modules, comma by comma.
+const LSM_PATH: &str = "/sys/kernel/security/lsm";
+
+pub(crate) fn all() -> Vec<Probe> {
+    let btf = Btf::from_vmlinux().map_err(|error| error.to_string());
+    let has_btf = Path::new(BTF_PATH).exists().then_some(()).ok_or(format!("no {BTF_PATH}"));
+    let probe = |name: &str, answer: Answer, enables| Probe { name: name.to_owned(), answer, enables };
+    let mut probes = vec![
+        probe("BTF", Answer::of(has_btf), "guard, load, lab: every program reads kernel structs by it"),
+        probe("listener lookup at tc", tiny::helper(tiny::LOOKUP, tiny::Kind::Tc), "guard at tcx"),
+        probe("listener lookup in XDP", tiny::helper(tiny::LOOKUP, tiny::Kind::Xdp), "guard in XDP"),
+    ];
+    let [tcx, native, generic] = hook::on_own_veth();
+    probes.extend([
+        probe("tcx", tcx, "rst-fin, cookies of our own; guard on veth and loopback"),
+        probe("native XDP on veth", native, "lab: the crowd receives there"),
+        probe("generic XDP", generic, "guard without tcx, load without native XDP"),
+    ]);
+    let can_say = named::<Typedef>(&btf, "xdp_features_t") == Answer::Yes;
+    probes.extend(hook::native_on_host(can_say).into_iter().map(|(interface, answer)| Probe {
+        name: format!("native XDP on {interface}"),
+        answer,
+        enables: "guard and load at their fastest",
+    }));
+    probes.extend([
+        probe("AF_XDP", af_xdp(), "load, lab, bench"),
+        probe(
+            "SYN cookie of a listener",
+            tiny::helper(tiny::COOKIE, tiny::Kind::Tc),
+            "nothing yet: it makes none while the accept queue is full",
+        ),
+        probe(
+            "SYN cookie without a listener",
+            tiny::helper(tiny::RAW_COOKIE, tiny::Kind::Xdp),
+            "no-syn-drop:kernel",
+        ),
+        probe(
+            "request socket from a cookie",
+            named::<Func>(&btf, "bpf_sk_assign_tcp_reqsk"),
+            "no-syn-drop, with the client's TCP options",
+        ),
+        probe("BPF LSM", lsm(), "reserv, exact for every SYN of a batch"),
+        probe("cgroup sockopt hook", tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself"),
+        probe(
+            "fentry",
+            tiny::fentry(),
+            "listeners --watch, guard --policy observe: causes of drops, times in the accept queue",
+        ),
+        probe(
+            "BPF qdisc",
+            named::<Struct>(&btf, "bpf_struct_ops_Qdisc_ops"),
+            "nothing yet: queue disciplines of our own",
+        ),
+    ]);
+    probes
+}
+
+/// Whether the kernel's types have one of this name and kind.
+fn named<'btf, K>(btf: &'btf Result<Btf<'static>, String>, name: &str) -> Answer
+where
+    K: TryFrom<libbpf_rs::btf::BtfType<'btf>>,
+{
+    match btf {
+        Ok(btf) if btf.type_by_name::<K>(name).is_some() => Answer::Yes,
+        Ok(_) => Answer::No(format!("the kernel's BTF has no {name}")),
+        Err(why) => Answer::Unknown(why.clone()),
+    }
+}
+
+/// nix has no name for the family.
+fn af_xdp() -> Answer {
+    // SAFETY: a system call without pointers.
+    let fd = unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
+    match Errno::result(fd) {
+        Ok(fd) => {
+            // SAFETY: socket gave a descriptor that nothing else owns.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+            Answer::Yes
+        }
+        Err(Errno::EPERM) => Answer::Unknown("needs CAP_NET_RAW".to_owned()),
+        Err(errno) => Answer::No(errno.desc().to_lowercase()),
+    }
+}
+
+/// Loading shows that the kernel has the hook; that it is ever called takes `bpf` among the active modules, too.
+fn lsm() -> Answer {
+    match tiny::lsm() {
+        Answer::Yes => {}
+        other => return other,
+    }
+    match fs::read_to_string(LSM_PATH) {
+        Ok(active) if active.trim().split(',').any(|module| module == "bpf") => Answer::Yes,
+        Ok(active) => Answer::No(format!(
+            "bpf is not among the active modules ({}); add it to lsm= at boot",
+            active.trim()
+        )),
+        Err(error) => Answer::Unknown(format!("read {LSM_PATH}: {error}")),
+    }
+}
