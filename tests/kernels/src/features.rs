@@ -12,7 +12,7 @@ use crate::release::Series;
 pub struct Feature {
     /// The name of doctor's probe, and the first kernel that has it; `None` if it is none of the kernel's.
     pub probe: Option<(String, Series)>,
-    /// The reason with which tests are skipped without it, if any are.
+    /// How the reason begins with which tests are skipped without it, if any are.
     pub skip: Option<String>,
 }
 

@@ -78,9 +78,10 @@ fn unexpected_skips(
         Some((_, since)) if outcome.is_booted => series < *since,
         Some((probe, _)) => answer_of(outcome, probe) == "no",
     };
-    let is_expected = |reason: &str| {
-        features.iter().any(|feature| feature.skip.as_deref() == Some(reason) && may_lack(feature))
+    let is_meant = |feature: &Feature, reason: &str| {
+        feature.skip.as_deref().is_some_and(|skip| reason.starts_with(skip)) && may_lack(feature)
     };
+    let is_expected = |reason: &str| features.iter().any(|feature| is_meant(feature, reason));
     let unexpected = skips.iter().filter(|(reason, _)| !is_expected(reason));
     unexpected
         .map(|(reason, count)| format!("{count} tests were skipped that should run on {series}: {reason}"))
@@ -88,8 +89,10 @@ fn unexpected_skips(
 }
 
 fn wrong_answers(outcome: &Outcome, features: &[Feature], series: Series) -> Vec<String> {
-    let probes = features.iter().filter_map(|feature| feature.probe.as_ref());
+    let probes: BTreeSet<&(String, Series)> =
+        features.iter().filter_map(|feature| feature.probe.as_ref()).collect();
     probes
+        .into_iter()
         .filter_map(|(probe, since)| {
             let (answer, expected) = (answer_of(outcome, probe), if series < *since { "no" } else { "yes" });
             (answer != expected)
