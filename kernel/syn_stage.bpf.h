@@ -105,10 +105,10 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	attempt->now_ns = bpf_ktime_get_ns();
 	attempt->schedule_ns = *(volatile __u64 *)schedule;
 	verdict = admit_syn(policy, load, attempt);
-	/* Whoever was slower than other CPUs is admitted without a token. */
-	if (verdict == VERDICT_ADMIT && !attempt->is_reserved)
-		take_token(&policy->rate, schedule, attempt->now_ns);
-	return verdict;
+	if (verdict != VERDICT_ADMIT || attempt->is_reserved || take_token(&policy->rate, schedule, attempt->now_ns))
+		return verdict;
+	/* Other CPUs were faster, and took the last. */
+	return (enum verdict)policy->syn_when_full;
 }
 
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
