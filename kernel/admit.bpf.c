@@ -70,7 +70,7 @@ int admit_tc(struct __sk_buff *skb)
 	enum action action = on_frame(skb, HOOK_TC, parsed, &segment);
 
 	if (action == ACTION_PASS && parsed == PARSED_TCP)
-		action = on_other(skb, &segment);
+		action = on_other(skb, &segment, false);
 	return tc_answer(skb, action);
 }
 
@@ -85,7 +85,7 @@ int finish_tc(struct __sk_buff *skb)
 
 	if (parse_skb(skb, &segment) != PARSED_TCP)
 		return TC_ACT_UNSPEC;
-	return tc_answer(skb, on_other(skb, &segment));
+	return tc_answer(skb, on_other(skb, &segment, true));
 }
 
 __noinline int parse_xdp(struct xdp_md *xdp, struct segment *segment)
@@ -190,4 +190,3 @@ int run_case(struct verdict_case *input)
 
 /* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */
 char LICENSE[] SEC("license") = "GPL";
-

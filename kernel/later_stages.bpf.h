@@ -91,6 +91,13 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 	return rule->dry_run ? VERDICT_ADMIT : verdict;
 }
 
+static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct segment *segment,
+					  const struct found_rule *found)
+{
+	if (found->rule.policy.syn_when_full == VERDICT_COOKIE && take_cookie(skb, segment))
+		found->stats->cookies_back++;
+}
+
 /* A segment without SYN: does it complete a handshake that has nowhere to go? */
 static __always_inline enum action on_ack(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -113,13 +120,24 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 	default:
 		break;
 	}
-	if (hook == HOOK_TC && handshake == HANDSHAKE_COOKIE && found.rule.policy.syn_when_full == VERDICT_COOKIE &&
-	    take_cookie(ctx, segment))
-		found.stats->cookies_back++;
+	if (hook == HOOK_TC && handshake == HANDSHAKE_COOKIE)
+		end_by_cookie(ctx, segment, &found);
 	return ACTION_PASS;
 }
 
 /* Not static: see on_syn_tc(). */
+
+/* Where the ACK stage is in XDP: the same segment, which has found a place there. It is counted there, too. */
+__noinline int on_cookie_tc(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct listener_load load = {};
+	struct found_rule found;
+
+	if (segment && find_rule(skb, HOOK_TC, segment, &found) &&
+	    find_handshake(skb, segment, &load) == HANDSHAKE_COOKIE)
+		end_by_cookie(skb, segment, &found);
+	return ACTION_PASS;
+}
 
 __noinline int on_ack_tc(struct __sk_buff *skb, const struct segment *segment)
 {
@@ -177,16 +195,19 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 	return reset_both(skb, segment, net, found.stats);
 }
 
-static __always_inline enum action on_other(struct __sk_buff *skb, const struct segment *segment)
+static __always_inline bool is_fin(const struct segment *segment)
 {
-	__u8 flags = segment->flags & (TCP_SYN | TCP_RST | TCP_ACK | TCP_FIN);
-	enum action action = ACTION_PASS;
+	return (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK | TCP_FIN)) == (TCP_ACK | TCP_FIN);
+}
 
-	if (flags == (TCP_ACK | TCP_FIN))
-		action = on_fin_tc(skb, segment);
-	if (action == ACTION_PASS && may_end_handshake(segment) && is_armed())
-		action = on_ack_tc(skb, segment);
-	return action;
+/* `is_beside`: the ACK stage is in XDP, and only cookies of ours are left. */
+static __always_inline enum action on_other(struct __sk_buff *skb, const struct segment *segment, bool is_beside)
+{
+	enum action action = is_fin(segment) ? on_fin_tc(skb, segment) : ACTION_PASS;
+
+	if (action != ACTION_PASS || !may_end_handshake(segment) || !is_armed())
+		return action;
+	return is_beside ? on_cookie_tc(skb, segment) : on_ack_tc(skb, segment);
 }
 
 #endif

@@ -297,6 +297,29 @@ fn root_dry_run_counts_a_cookie_and_sends_none() {
 }
 
 #[test]
+fn root_end_of_a_handshake_is_counted_once_where_two_programs_see_it() {
+    let Some(_tcx) = World::create_for(Attach::Tcx) else { return };
+    if !guard::takes_own_cookies() {
+        return eprintln!("skipped: no bpf_sk_assign_tcp_reqsk in this kernel (Linux 6.9 and newer)");
+    }
+    let Some(world) = World::create_for(Attach::Xdp) else { return };
+    let _peer = world.peer_for(Attach::Xdp);
+    let _listener = world.listen(LISTEN4);
+    // A dry run leaves the segment as it is for the program at tcx.
+    let guarded = world.guard(LISTEN4, Policy::NO_SYN_DROP, Attach::Xdp, true);
+    let tap = world.tap();
+    let handshake = Handshake::begin(&tap, LISTEN4);
+    let _streams = world.fill(&guarded);
+    let end = handshake.end(b"");
+    let marker = handshake.syn.clone().with("marker", |segment| segment.destination_port = CLOSED_PORT);
+    tap.send(&end.to_bytes());
+    tap.send(&marker.to_bytes());
+    tap.receive("a RST", |frame| is_reset_to(frame, &marker));
+    let stats = guarded.sample().stats;
+    assert_eq!((stats.acks_full, stats.acks_reset), (1, 1));
+}
+
+#[test]
 fn root_sysctls_that_make_cookies_fail_are_refused_before_anything_is_attached() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN4);
