@@ -85,6 +85,7 @@ done
 mkfifo "$work/output"
 cat "$work/output" &
 reader=$!
+pids+=("$reader") # if this is ended before qemu is: it would read for ever
 exec 3>"$work/output" # so that the reader does not wait for ever if qemu does not start
 timeout --foreground -k 5 "$TIMEOUT_S" qemu-system-x86_64 -M q35 -accel $accel -cpu $cpu -smp "$CPUS" -m "$MEMORY_MIB" \
 	-nodefaults -no-user-config -display none -no-reboot -kernel "$vmlinuz" -initrd "$initramfs" \
