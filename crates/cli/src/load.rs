@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
-use load::{Arrivals, Close, Config, Mode, Progress};
+use load::{Arrivals, Close, Config, Flood, Mode, Progress};
 use results::{CrowdSummary, LatencySummary};
 use serde_json::json;
 
@@ -72,6 +72,14 @@ pub struct Args {
     /// CPU to run on
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
+
+    /// Send spoofed SYNs through this veth in what time the crowd leaves; for the lab
+    #[arg(long, value_name = "IF", hide = true)]
+    flood: Option<String>,
+
+    /// SYNs per second of the flood; inf is as many as there is time for
+    #[arg(long, value_name = "R", hide = true, requires = "flood", default_value = "inf", value_parser = parse_flood_rate)]
+    flood_rate: f64,
 
     /// Print one JSON object at the end, and one a second before it
     #[arg(long)]
@@ -169,6 +177,7 @@ fn config(args: &Args) -> Result<Config> {
         },
         coalesce: args.coalesce,
         seed: args.seed,
+        flood: args.flood.clone().map(|interface| Flood { interface, rate: args.flood_rate }),
     })
 }
 
@@ -308,6 +317,10 @@ fn parse_rate(text: &str) -> Result<f64, String> {
         Ok(rate) if rate > 0.0 && rate * factor <= load::MAX_RATE => Ok(rate * factor),
         _ => Err("a number of attempts per second above 0 and up to 100 million, as 20000 or 20k".to_owned()),
     }
+}
+
+fn parse_flood_rate(text: &str) -> Result<f64, String> {
+    if text == "inf" { Ok(f64::INFINITY) } else { parse_rate(text) }
 }
 
 #[cfg(test)]

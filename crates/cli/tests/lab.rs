@@ -84,6 +84,10 @@ const OTHER_POLICIES: &str = r#"
     guard = "police:{saturation}"
     dry_run = true
     crowd = { close = "rst" }
+    [[policy]]
+    name = "flooded"
+    guard = "rst-syn"
+    crowd = { flood_per_s = 5000 }
 "#;
 
 /// A folder with the experiment file in it.
@@ -185,7 +189,7 @@ fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
 }
 
 #[test]
-fn root_quick_run_takes_rules_dry_runs_and_other_clients() {
+fn root_quick_run_takes_rules_dry_runs_floods_and_other_clients() {
     let Some(scratch) = Scratch::create() else { return };
     let rules = OTHER_POLICIES.to_owned() + "    [[claim]]\n    source = \"arithmetic\"";
     let file = scratch.with(("    [[claim]]\n    source = \"arithmetic\"", &rules));
@@ -201,6 +205,13 @@ fn root_quick_run_takes_rules_dry_runs_and_other_clients() {
     let dry = cell("dry").expect("measured");
     assert!(dry.guard_per_s["syns.seen"] > 0.0, "{:?}", dry.guard_per_s);
     assert_eq!(dry.crowd.refused, 0, "it only counts");
+    assert_eq!(dry.flood, None);
+    let flooded = cell("flooded").expect("measured");
+    let flood = flooded.flood.expect("a flood");
+    assert!(flood.syns_per_s > flooded.crowd.syns_per_s, "{flood:?}");
+    assert!(flood.answers_per_s > 0.0, "by cookies once the SYN queue is full: {flood:?}");
+    let (seen, attempts) = (flooded.guard_per_s["syns.seen"], flooded.crowd.syns_per_s);
+    assert!(seen > 2.0 * attempts, "the guard sees both ways in: {seen} of which {attempts} the crowd's");
     let is_quick = |record: &Record| match record {
         Record::Claim(claim) => claim.marks.iter().any(|mark| mark.starts_with("a quick run")),
         _ => true,
@@ -214,6 +225,18 @@ fn root_quick_run_takes_rules_dry_runs_and_other_clients() {
             eprintln!("skipped: nft rules in the lab: no nft here");
         }
     }
+}
+
+#[test]
+fn root_flood_leaves_for_no_other_machine() {
+    let Some(_scratch) = Scratch::create() else { return };
+    let testbed = Testbed::join("10.77.0.0/16".parse().expect("a network")).expect("a testbed");
+    let mut command = testbed.crowd.command(TIDEGATE).expect("a command");
+    let arguments =
+        ["--rate", "10", "--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE, "--flood", "lo"];
+    let output = command.args(["load", "http://10.76.0.1/"]).args(arguments).output().expect("run");
+    assert!(stderr(&output).contains("and lo is no veth"), "{}", stderr(&output));
+    assert_eq!(output.status.code(), Some(1));
 }
 
 fn wait_for_the_grid(lines: &mut impl Iterator<Item = std::io::Result<String>>) {

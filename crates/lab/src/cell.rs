@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use netns::Namespace;
-use results::{Cell, CrowdSummary, Sample};
+use results::{Cell, CrowdSummary, Flood, Sample};
 
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Server};
@@ -61,7 +61,13 @@ pub fn measure(
     repetition: u32,
 ) -> Result<Cell> {
     let grid = &lab.experiment.grid;
-    let send = Send { rate, warmup: grid.warmup, duration: grid.duration, seed: u64::from(repetition) + 1 };
+    let send = Send {
+        rate,
+        warmup: grid.warmup,
+        duration: grid.duration,
+        seed: u64::from(repetition) + 1,
+        flood_per_s: policy.crowd.flood_per_s,
+    };
     let measured = run(lab, server, &policy.for_saturation(rate / load), &send)?;
     let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies } = measured;
     let mut marks = marks(&crowd, &difference, lost_replies);
@@ -69,6 +75,7 @@ pub fn measure(
         marks.extend(underestimated(&crowd, rate / load));
     }
     marks.extend(unguarded(guard.as_ref()));
+    let flood = send.flood_per_s.map(|_| flood(&difference, grid.duration));
     Ok(Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
@@ -82,9 +89,15 @@ pub fn measure(
         crowd_cpu: difference.crowd_cpu,
         guard,
         guard_per_s,
+        flood,
         lost_before_server: difference.lost_before_server,
         lost_replies,
     })
+}
+
+fn flood(difference: &Difference, window: Duration) -> Flood {
+    let per_s = |count: u64| count as f64 / window.as_secs_f64();
+    Flood { syns_per_s: per_s(difference.flood_syns), answers_per_s: per_s(difference.flood_answers) }
 }
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
@@ -93,7 +106,10 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let layout = &experiment.testbed;
     settle(layout)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
-    let testbed = Testbed::create(layout, experiment.crowd.clients)?;
+    let mut testbed = Testbed::create(layout, experiment.crowd.clients)?;
+    if send.flood_per_s.is_some() {
+        testbed.join_flood(layout)?;
+    }
     prepare(&testbed.server, policy)?;
     let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
     let guard = guard::start(policy, &testbed, program)?;

@@ -8,7 +8,7 @@ use results::CrowdSummary;
 
 use crate::child::Running;
 use crate::experiment::{Arrivals, Close, Crowd, Layout};
-use crate::testbed::{CROWD_INTERFACE, Testbed};
+use crate::testbed::{CROWD_INTERFACE, FLOOD_INTERFACE, Testbed};
 
 /// How long the generator may take to open its rings and find the server.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -24,6 +24,8 @@ pub struct Send {
     pub duration: Duration,
     /// Seed of the arrivals.
     pub seed: u64,
+    /// Spoofed SYNs beside them, per second; infinity is what the crowd leaves of its core.
+    pub flood_per_s: Option<f64>,
 }
 
 /// Starts a crowd; its first attempt is about to start when this returns.
@@ -54,6 +56,9 @@ pub fn start(
     ];
     for (name, value) in options {
         command.arg(name).arg(value);
+    }
+    if let Some(rate) = send.flood_per_s {
+        command.args(["--flood", FLOOD_INTERFACE, "--flood-rate", &rate.to_string()]);
     }
     let mut running = Running::start("tidegate load", command.arg("--json"))?;
     running.wait_for("started", PATIENCE)?;

@@ -97,7 +97,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         }
         Receive::ThreadedNapi => "in a NAPI kernel thread of ordinary priority, beside the server process",
     };
-    vec![
+    let mut deviations = vec![
         format!(
             "Server and crowd are network namespaces of one machine, joined by a veth pair: no NIC, no wire, no delay. \
              The server and its receive processing share CPU {}; the crowd has CPU {}.",
@@ -122,5 +122,14 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         "Each window begins in a crowd that has been coming for the warm-up only: under overload the number of clients \
          who retry is still growing."
             .to_owned(),
-    ]
+    ];
+    if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
+        deviations.push(
+            "A flood comes from the crowd's core in what time the crowd leaves it, through a veth pair of its own, so that \
+             the answers to it take no place from replies; both pairs share the backlog of the server's CPU. Its SYNs have \
+             random sources of 198.18.0.0/15, ports and sequence numbers."
+                .to_owned(),
+        );
+    }
+    deviations
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::child::Running;
 use crate::policy::Policy;
-use crate::testbed::{SERVER_INTERFACE, Testbed};
+use crate::testbed::Testbed;
 
 /// How long loading and verifying the programs may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -27,7 +27,10 @@ pub struct Said {
 pub fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {
     let Some(name) = &policy.guard else { return Ok(None) };
     let mut command = testbed.server.command(program)?;
-    command.args(["guard", "--json", "--policy", name, "--interface", SERVER_INTERFACE]);
+    command.args(["guard", "--json", "--policy", name]);
+    for interface in &testbed.server_interfaces {
+        command.args(["--interface", interface]);
+    }
     command.args(["--listen", &testbed.server_address().to_string()]);
     if policy.dry_run {
         command.arg("--dry-run");

@@ -37,6 +37,9 @@ pub struct Policy {
 pub struct Change {
     /// How they close.
     pub close: Option<Close>,
+    /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
+    /// sends beside the crowd.
+    pub flood_per_s: Option<f64>,
 }
 
 impl Policy {
@@ -64,6 +67,12 @@ impl Policy {
         if self.dry_run && self.guard.is_none() {
             return Err(format!("policy {:?}: dry_run is of a guard, and there is none", self.name));
         }
+        if let Some(rate) = self.crowd.flood_per_s.filter(|rate| !is_flood(*rate)) {
+            return Err(format!(
+                "policy {:?}: crowd.flood_per_s = {rate} is no flood: from 1 to 100 million, or inf",
+                self.name
+            ));
+        }
         let guard = self.for_saturation(1.0).guard;
         if let Some(Err(error)) = guard.as_deref().map(str::parse::<verdict::Policy>) {
             return Err(format!("policy {:?}: guard: {error}", self.name));
@@ -87,6 +96,10 @@ impl Policy {
     pub fn crowd(&self, crowd: &Crowd) -> Crowd {
         Crowd { close: self.crowd.close.unwrap_or(crowd.close), ..crowd.clone() }
     }
+}
+
+fn is_flood(rate: f64) -> bool {
+    rate == f64::INFINITY || (1.0..=load::MAX_RATE).contains(&rate)
 }
 
 #[cfg(test)]
@@ -118,6 +131,15 @@ mod tests {
         };
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Rst);
+    }
+
+    #[test]
+    fn flood_has_a_rate_or_is_as_fast_as_can_be() {
+        let check = |rate| policy(&format!("name = \"x\"\ncrowd = {{ flood_per_s = {rate} }}")).check();
+        assert_eq!((check("inf"), check("1e5")), (Ok(()), Ok(())));
+        for bad in ["0", "-1", "nan", "-inf", "1e9"] {
+            assert!(check(bad).expect_err(bad).contains("flood_per_s"), "{bad}");
+        }
     }
 
     #[test]

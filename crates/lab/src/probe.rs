@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use netns::CpuTimes;
+use netns::{CpuTimes, LinkCounters};
 use results::CpuShares;
 
 use crate::experiment::Layout;
-use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+use crate::testbed::{CROWD_INTERFACE, FLOODED_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// A CPU is quiet when it was idle for this share of a moment.
 pub const QUIET: f64 = 0.9;
@@ -27,6 +27,7 @@ pub struct Snapshot {
     lost_before_server: u64,
     /// Frames that the crowd's end had no room for.
     lost_replies: u64,
+    flooded: LinkCounters,
 }
 
 /// What happened between two moments.
@@ -42,6 +43,10 @@ pub struct Difference {
     pub lost_before_server: u64,
     /// Frames that the crowd's end had no room for.
     pub lost_replies: u64,
+    /// SYNs of a flood that came to the server's end, lost in its backlog or not.
+    pub flood_syns: u64,
+    /// Frames that were sent in answer to them, lost on the way or not.
+    pub flood_answers: u64,
 }
 
 impl Snapshot {
@@ -55,8 +60,12 @@ impl Snapshot {
             kernel,
             server_cpu: netns::cpu_times(layout.server_cpu)?,
             crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
-            lost_before_server: netns::transmit_drops(&testbed.crowd, CROWD_INTERFACE)?,
-            lost_replies: netns::transmit_drops(&testbed.server, SERVER_INTERFACE)?,
+            lost_before_server: netns::link_counters(&testbed.crowd, CROWD_INTERFACE)?.transmit_dropped,
+            lost_replies: netns::link_counters(&testbed.server, SERVER_INTERFACE)?.transmit_dropped,
+            flooded: match testbed.server_interfaces.contains(&FLOODED_INTERFACE) {
+                true => netns::link_counters(&testbed.server, FLOODED_INTERFACE)?,
+                false => LinkCounters::default(),
+            },
         })
     }
 
@@ -68,6 +77,8 @@ impl Snapshot {
             crowd_cpu: shares(self.crowd_cpu, earlier.crowd_cpu),
             lost_before_server: self.lost_before_server - earlier.lost_before_server,
             lost_replies: self.lost_replies - earlier.lost_replies,
+            flood_syns: self.flooded.received - earlier.flooded.received,
+            flood_answers: self.flooded.sent() - earlier.flooded.sent(),
         }
     }
 }

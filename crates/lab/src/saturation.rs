@@ -31,7 +31,7 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
             Length::Short => (saturation.duration / 2, saturation.duration),
             Length::Long => (grid.warmup, grid.duration),
         };
-        let send = Send { rate, warmup, duration, seed: 1 };
+        let send = Send { rate, warmup, duration, seed: 1, flood_per_s: None };
         let measured = cell::run(lab, server, &stock, &send)?;
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
@@ -41,7 +41,8 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
             let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
             marks.extend(reasons.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
-        Ok(is_answered.then_some(goodput))
+        // More than was offered are late replies to what came before the window, and no rate that the server holds.
+        Ok(is_answered.then_some(goodput.min(offered)))
     };
     let rate_per_s = search(*saturation, &server.name, probe)?;
     Ok(Saturation { server: server.name.clone(), rate_per_s, probes, marks })

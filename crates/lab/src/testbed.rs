@@ -16,10 +16,19 @@ use crate::experiment::{Layout, Receive};
 pub const SERVER_INTERFACE: &str = "tgs0";
 /// The crowd's.
 pub const CROWD_INTERFACE: &str = "tgc0";
+/// The server's end of a flood's way in, and the flood's.
+pub const FLOODED_INTERFACE: &str = "tgs1";
+/// In the crowd's namespace.
+pub const FLOOD_INTERFACE: &str = "tgf0";
 /// The two ends of the veth pair.
 pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 1);
 /// The crowd's, and the router of its clients.
 pub const CROWD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
+/// The two ends of the flood's pair.
+const FLOODED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 5);
+const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 6);
+/// Where its SYNs pretend to come from (RFC 2544 appendix C.2.2).
+const FLOOD_SOURCES: &str = "198.18.0.0/15";
 /// Port of every server in the lab, as in Debian's nginx configuration.
 pub const PORT: u16 = 80;
 
@@ -34,6 +43,8 @@ pub struct Testbed {
     pub server: Namespace,
     /// The crowd's namespace.
     pub crowd: Namespace,
+    /// Where the server's clients come in.
+    pub server_interfaces: Vec<&'static str>,
 }
 
 impl Testbed {
@@ -47,13 +58,31 @@ impl Testbed {
 
     /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
     pub fn join(clients: Ipv4Net) -> Result<Self> {
-        let testbed = Self { server: Namespace::create("server")?, crowd: Namespace::create("crowd")? };
+        let testbed = Self {
+            server: Namespace::create("server")?,
+            crowd: Namespace::create("crowd")?,
+            server_interfaces: vec![SERVER_INTERFACE],
+        };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
-        testbed.address(&pair)?;
+        testbed.address(&pair, SERVER_ADDRESS, CROWD_ADDRESS)?;
         // The crowd is many hosts behind one router: the server resolves the router only.
         server.ip(&["route", "add", &clients.to_string(), "via", &CROWD_ADDRESS.to_string()])?;
         Ok(testbed)
+    }
+
+    /// Adds a second pair, for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
+    pub fn join_flood(&mut self, layout: &Layout) -> Result<()> {
+        let pair = VethPair::create(&self.server, FLOODED_INTERFACE, &self.crowd, FLOOD_INTERFACE)?;
+        self.address(&pair, FLOODED_ADDRESS, FLOOD_ADDRESS)?;
+        self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])?;
+        let (server, way) = (SERVER_ADDRESS.to_string(), FLOODED_ADDRESS.to_string());
+        self.crowd.ip(&["route", "add", &server, "via", &way, "dev", FLOOD_INTERFACE, "metric", "1000"])?;
+        receive_in_thread(&self.crowd, FLOOD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
+        receive_by_timer(&self.crowd, FLOOD_INTERFACE, CROWD_POLL)?;
+        self.place_server(layout, FLOODED_INTERFACE)?;
+        self.server_interfaces.push(FLOODED_INTERFACE);
+        Ok(())
     }
 
     /// Where the server listens.
@@ -61,10 +90,10 @@ impl Testbed {
         (IpAddr::from(SERVER_ADDRESS), PORT).into()
     }
 
-    fn address(&self, pair: &VethPair) -> Result<()> {
+    fn address(&self, pair: &VethPair, at_server: Ipv4Addr, at_crowd: Ipv4Addr) -> Result<()> {
         let ends = [
-            (&self.server, &pair.a, SERVER_ADDRESS, CROWD_ADDRESS, pair.b.mac),
-            (&self.crowd, &pair.b, CROWD_ADDRESS, SERVER_ADDRESS, pair.a.mac),
+            (&self.server, &pair.a, at_server, at_crowd, pair.b.mac),
+            (&self.crowd, &pair.b, at_crowd, at_server, pair.a.mac),
         ];
         for (namespace, end, own, other, other_mac) in ends {
             namespace.ip(&["address", "add", &format!("{own}/30"), "dev", &end.name])?;
@@ -93,10 +122,14 @@ impl Testbed {
         receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
         receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
         wait_for_room(&self.server, SERVER_INTERFACE)?;
+        self.place_server(layout, SERVER_INTERFACE)
+    }
+
+    fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
         match layout.receive {
-            Receive::Softirq => receive_in_softirq(&self.server, SERVER_INTERFACE, layout.server_cpu),
+            Receive::Softirq => receive_in_softirq(&self.server, interface, layout.server_cpu),
             Receive::ThreadedNapi => {
-                receive_in_thread(&self.server, SERVER_INTERFACE, layout.server_cpu, Priority::Ordinary)
+                receive_in_thread(&self.server, interface, layout.server_cpu, Priority::Ordinary)
             }
         }
     }

@@ -17,6 +17,7 @@ use xsk::{Mode, Socket, Steer};
 use crate::clients::{Clients, Endpoint};
 use crate::clock::{Clock, thread_cpu_time};
 use crate::crowd::{Crowd, Manners};
+use crate::flood::{self, Flood};
 use crate::next_hop;
 use crate::tally::{Totals, Window};
 
@@ -77,6 +78,8 @@ pub struct Config {
     pub coalesce: Duration,
     /// Seed of arrivals and sequence numbers.
     pub seed: u64,
+    /// Spoofed SYNs in what time the crowd leaves.
+    pub flood: Option<flood::Config>,
 }
 
 /// How far a run is.
@@ -109,10 +112,11 @@ pub fn run(
     let cpu_before = thread_cpu_time();
     let mut next_progress = Nanos::ZERO;
     let mut next_turn = Nanos::ZERO;
+    let turn = if config.flood.is_some() { config.coalesce.max(flood::TURN) } else { config.coalesce };
     let end = engine.window.end + config.drain.into();
     loop {
-        let now = clock.spin_until(next_turn);
-        next_turn = now + config.coalesce.into();
+        let now = engine.pause_until(&clock, next_turn)?;
+        next_turn = now + turn.into();
         if next_progress <= now {
             on_progress(&engine.progress(now));
             next_progress += Nanos::from_secs(1);
@@ -134,6 +138,7 @@ struct Engine {
     server: SocketAddr,
     ethernet: Ethernet,
     socket: Socket,
+    flood: Option<Flood>,
     window: Window,
     frames_sent: u64,
     frames_unsent: u64,
@@ -173,6 +178,8 @@ impl Engine {
             tx_frames: TX_FRAMES,
             steer,
         })?;
+        let flood =
+            config.flood.as_ref().map(|flood| Flood::open(flood, config.server, config.seed)).transpose()?;
         let window =
             Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
         let clients = Clients::new(config.clients);
@@ -190,11 +197,20 @@ impl Engine {
             server,
             ethernet,
             socket,
+            flood,
             window,
             frames_sent: 0,
             frames_unsent: 0,
             frames_received: 0,
         })
+    }
+
+    /// Lets time pass until the next turn, and gives the time then.
+    fn pause_until(&mut self, clock: &Clock, moment: Nanos) -> Result<Nanos> {
+        match &mut self.flood {
+            Some(flood) => flood.send_until(clock, moment),
+            None => Ok(clock.spin_until(moment)),
+        }
     }
 
     /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
@@ -236,6 +252,9 @@ impl Engine {
 
     /// Sleeps until a frame arrives or the next thing is due.
     fn wait(&mut self, now: Nanos, next_progress: Nanos) -> Result<()> {
+        if self.flood.is_some() {
+            return Ok(()); // which has no time to lose
+        }
         let next = self.crowd.next_start().unwrap_or(Nanos::MAX).min(next_progress);
         // The wheel ticks every millisecond, so deadlines are looked at that often while there are connections.
         let tick = if self.crowd.live() > 0 { Nanos::from_millis(1) } else { MAX_WAIT };

@@ -12,6 +12,7 @@ mod clients;
 mod clock;
 mod crowd;
 mod engine;
+mod flood;
 mod next_hop;
 mod reply;
 mod table;
@@ -20,6 +21,7 @@ mod wheel;
 
 pub use crowd::Crowd;
 pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, Progress, run};
+pub use flood::Config as Flood;
 pub use tcp::Close;
 pub use traffic::Arrivals;
 pub use xsk::Mode;

@@ -48,6 +48,28 @@ pub fn resolve(server: SocketAddr, interface: &str) -> Result<Ethernet> {
     Ok(Ethernet { src, dst })
 }
 
+/// One row of `ip -json -details link show`.
+#[derive(Debug, Deserialize)]
+struct Link {
+    #[serde(default)]
+    linkinfo: LinkInfo,
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct LinkInfo {
+    info_kind: Option<String>,
+}
+
+/// Whether an interface is one end of a veth pair.
+///
+/// # Errors
+///
+/// When there is none of that name.
+pub fn is_veth(interface: &str) -> Result<bool> {
+    let links: Vec<Link> = ip(&["-details", "link", "show", "dev", interface])?;
+    Ok(links.iter().any(|link| link.linkinfo.info_kind.as_deref() == Some("veth")))
+}
+
 fn interface_address(interface: &str) -> Result<[u8; 6]> {
     let mut addresses =
         getifaddrs().context("list the interfaces")?.filter(|entry| entry.interface_name == interface);

@@ -67,23 +67,43 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
     Ok(counters)
 }
 
-/// Frames that an interface of the namespace failed to send since it was made. On veth these are the frames that the
-/// peer's receive path had no room for: its CPU's backlog, or its ring.
-///
-/// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
-pub fn transmit_drops(namespace: &Namespace, interface: &str) -> Result<u64> {
-    let text =
-        namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.context("read /proc/net/dev")?;
-    parse_transmit_drops(&text, interface).with_context(|| format!("find {interface} in /proc/net/dev"))
+/// Frames of an interface since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LinkCounters {
+    /// That came in.
+    pub received: u64,
+    /// That left.
+    pub transmitted: u64,
+    /// That it failed to send. On veth these are the frames that the peer's receive path had no room for: its CPU's
+    /// backlog, or its ring.
+    pub transmit_dropped: u64,
 }
 
-fn parse_transmit_drops(text: &str, interface: &str) -> Option<u64> {
+impl LinkCounters {
+    /// Frames that were sent, lost at the peer or not.
+    pub fn sent(&self) -> u64 {
+        self.transmitted + self.transmit_dropped
+    }
+}
+
+/// Counters of an interface of the namespace.
+///
+/// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
+pub fn link_counters(namespace: &Namespace, interface: &str) -> Result<LinkCounters> {
+    let text =
+        namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.context("read /proc/net/dev")?;
+    parse_link_counters(&text, interface).with_context(|| format!("find {interface} in /proc/net/dev"))
+}
+
+/// Eight columns of receive counters, bytes and packets first, then as many of transmit counters: bytes, packets, errs, drop.
+fn parse_link_counters(text: &str, interface: &str) -> Option<LinkCounters> {
     let values = text.lines().find_map(|line| {
         let (name, values) = line.split_once(':')?;
         (name.trim() == interface).then_some(values)
     })?;
-    // Eight columns of receive counters, then bytes, packets, errs, drop.
-    values.split_whitespace().nth(11)?.parse().ok()
+    let values: Vec<u64> = values.split_whitespace().map_while(|value| value.parse().ok()).collect();
+    let column = |index: usize| values.get(index).copied();
+    Some(LinkCounters { received: column(1)?, transmitted: column(9)?, transmit_dropped: column(11)? })
 }
 
 /// Accept queue of the listener on an IPv4 port of the namespace, connections; `None` when nothing listens there.
@@ -140,10 +160,12 @@ mod tests {
     }
 
     #[test]
-    fn transmit_drops_are_the_twelfth_column() {
-        let text = "Inter-| Receive | Transmit\n face |bytes\n  lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n eth0: 0 0 0 0 0 0 0 0 0 0 0 77 0 0 0 0\n";
-        assert_eq!(parse_transmit_drops(text, "eth0"), Some(77));
-        assert_eq!(parse_transmit_drops(text, "eth1"), None);
+    fn link_counters_are_of_one_interface() {
+        let text = "Inter-| Receive | Transmit\n face |bytes\n  lo: 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16\n eth0: 0 5 0 0 0 0 0 0 0 9 0 77 0 0 0 0\n";
+        let counters = parse_link_counters(text, "eth0").expect("it is there");
+        assert_eq!((counters.received, counters.transmitted, counters.transmit_dropped), (5, 9, 77));
+        assert_eq!(counters.sent(), 86);
+        assert_eq!(parse_link_counters(text, "eth1"), None);
     }
 
     #[test]

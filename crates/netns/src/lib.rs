@@ -12,7 +12,9 @@ mod link;
 mod namespace;
 mod tap;
 
-pub use counters::{CpuTimes, accept_queue, cpu_times, namespace_counters, softnet_dropped, transmit_drops};
+pub use counters::{
+    CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, softnet_dropped,
+};
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;
 pub use link::{VethEnd, VethPair, mac_text};

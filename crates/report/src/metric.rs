@@ -148,8 +148,28 @@ pub(crate) static LOST_REPLIES: Metric = Metric {
     value: |cell, _| Some(cell.lost_replies as f64),
 };
 
-/// The columns of the page's table, in order.
-pub(crate) static COLUMNS: [&Metric; 15] = [
+pub(crate) static FLOOD: Metric = Metric {
+    heading: "flood/s",
+    definition: "Spoofed SYNs that came to the server's interface in the window, per second. They are no attempts.",
+    format: format::number,
+    value: |cell, _| cell.flood.map(|flood| flood.syns_per_s),
+};
+
+pub(crate) static FLOOD_ANSWERS: Metric = Metric {
+    heading: "answered/s",
+    definition: "Frames that the server's end sent in answer to them, per second.",
+    format: format::number,
+    value: |cell, _| cell.flood.map(|flood| flood.answers_per_s),
+};
+
+/// The columns of the page's table, in order: those of a flood only where there was one.
+pub(crate) fn columns<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static Metric> {
+    let flood: &[&Metric] =
+        if cells.any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };
+    COLUMNS.iter().chain(flood).copied().collect()
+}
+
+static COLUMNS: [&Metric; 15] = [
     &OFFERED,
     &GOODPUT,
     &OF_PEAK,
@@ -213,9 +233,18 @@ mod tests {
 
     #[test]
     fn headings_are_distinct() {
-        let mut headings: Vec<_> = COLUMNS.iter().map(|metric| metric.heading).collect();
+        let cell = testing::flooded("a", 0.5, "stock");
+        let mut headings: Vec<_> = columns([&cell].into_iter()).iter().map(|metric| metric.heading).collect();
         headings.sort_unstable();
         headings.dedup();
-        assert_eq!(headings.len(), COLUMNS.len());
+        assert_eq!(headings.len(), COLUMNS.len() + 2);
+    }
+
+    #[test]
+    fn flood_has_columns_where_there_was_one() {
+        let (dry, flooded) = (testing::cell("a", 0.5, "stock"), testing::flooded("a", 0.5, "flood"));
+        assert_eq!(columns([&dry].into_iter()).len(), COLUMNS.len());
+        assert_eq!(show(&FLOOD, &flooded, None), "414,000");
+        assert_eq!(show(&FLOOD_ANSWERS, &dry, None), format::NOTHING);
     }
 }

@@ -5,7 +5,7 @@ use results::{Environment, Header};
 
 use crate::claims::claims_section;
 use crate::finding::finding;
-use crate::metric::COLUMNS;
+use crate::metric::columns;
 use crate::policy::Policies;
 use crate::run::Run;
 use crate::server::{folded, section};
@@ -61,7 +61,7 @@ pub fn page(run: &Run) -> String {
                     @if servers.is_empty() { p { "This run is empty: no server was measured." } }
                     @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
                     (circumstances(&run.header))
-                    (glossary())
+                    (glossary(run))
                 }
             }
         }
@@ -136,12 +136,12 @@ fn environment(environment: &Environment) -> Markup {
     }
 }
 
-fn glossary() -> Markup {
+fn glossary(run: &Run) -> Markup {
     html! {
         section {
             h2 { "What the words mean" }
             dl.glossary {
-                @for metric in COLUMNS { dt { (metric.heading) } dd { (metric.definition) } }
+                @for metric in columns(run.cells.iter()) { dt { (metric.heading) } dd { (metric.definition) } }
                 @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) } }
             }
         }
@@ -165,7 +165,7 @@ mod tests {
             for server in run.servers() {
                 let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
                 for point in run.points(server) {
-                    for metric in COLUMNS {
+                    for metric in columns(run.cells.iter()) {
                         let value = format!("<td>{}<", escaped(&metric.show(&point, rate)));
                         assert!(page.contains(&value), "{} {value}", metric.heading);
                         if let Some(range) = metric.show_range(&point, rate) {
@@ -293,8 +293,10 @@ mod tests {
 
     #[test]
     fn every_column_is_defined() {
-        let page = page(&testing::demo());
-        for metric in COLUMNS {
+        let mut run = testing::demo();
+        run.cells.push(testing::flooded("built-in", 0.5, "flood"));
+        let page = page(&run);
+        for metric in columns(run.cells.iter()) {
             assert!(page.contains(&format!("<dt>{}</dt>", metric.heading)), "{}", metric.heading);
         }
     }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use crate::format;
 use crate::marks::Footnotes;
-use crate::metric::{COLUMNS, Metric};
+use crate::metric::{Metric, columns};
 use crate::policy::Policies;
 use crate::run::Point;
 
@@ -18,20 +18,21 @@ pub(crate) fn results_table(
     anchor: &str,
 ) -> Markup {
     let footnotes = Footnotes::of(points);
+    let columns = columns(points.iter().flat_map(|point| point.cells.iter().copied()));
     html! {
         div.scroll {
             table {
                 thead {
                     tr {
                         th scope="col" { "policy" }
-                        @for metric in COLUMNS { th scope="col" title=(metric.definition) { (metric.heading) } }
+                        @for metric in &columns { th scope="col" title=(metric.definition) { (metric.heading) } }
                         th.text scope="col" { "marks" }
                     }
                 }
                 @for group in by_load(points) {
                     tbody {
-                        (load_row(group[0].load(), COLUMNS.len() + 2))
-                        @for point in group { (row(point, policies, rate, &footnotes, anchor)) }
+                        (load_row(group[0].load(), columns.len() + 2))
+                        @for point in group { (row(point, &columns, policies, rate, &footnotes, anchor)) }
                     }
                 }
             }
@@ -52,12 +53,19 @@ pub(crate) fn load_row(load: f64, columns: usize) -> Markup {
     }
 }
 
-fn row(point: &Point, policies: &Policies, rate: Option<f64>, footnotes: &Footnotes, anchor: &str) -> Markup {
+fn row(
+    point: &Point,
+    columns: &[&Metric],
+    policies: &Policies,
+    rate: Option<f64>,
+    footnotes: &Footnotes,
+    anchor: &str,
+) -> Markup {
     let numbers = footnotes.numbers(point);
     html! {
         tr.marked[!numbers.is_empty()] {
             th scope="row" { (policies.label(point.policy())) (alone(point)) }
-            @for metric in COLUMNS { (cell(metric, point, rate)) }
+            @for metric in columns { (cell(metric, point, rate)) }
             td.text {
                 @for number in numbers { a.mark href={ "#" (anchor) "-" (number) } { (number) } " " }
             }

@@ -6,6 +6,7 @@ use crate::format;
 use crate::marks::Footnotes;
 use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
+use crate::spread::Spread;
 
 /// Widest line, columns of the terminal.
 pub(crate) const WIDTH: u16 = 110;
@@ -56,12 +57,20 @@ fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
         Some(rate) => format!("saturation {} requests/s", format::number(rate)),
         None => "saturation not found".to_owned(),
     };
-    match points.iter().map(|point| point.cells.len()).max() {
-        Some(most) if most > 1 => {
-            format!("{server}: {saturation}; median of {most} repetitions, with their range")
-        }
-        _ => format!("{server}: {saturation}; rates per second, SYNs per attempt"),
-    }
+    let numbers = match points.iter().map(|point| point.cells.len()).max() {
+        Some(most) if most > 1 => format!("median of {most} repetitions, with their range"),
+        _ => "rates per second, SYNs per attempt".to_owned(),
+    };
+    format!("{server}: {saturation}; {numbers}{}", flood(points))
+}
+
+/// How fast the spoofed SYNs came that some cells had beside their crowd.
+fn flood(points: &[Point]) -> String {
+    let cells = points.iter().flat_map(|point| &point.cells);
+    let Some(rates) = Spread::of(cells.filter_map(|cell| cell.flood).map(|flood| flood.syns_per_s)) else {
+        return String::new();
+    };
+    format!("; floods of {} to {} SYNs/s", format::number(rates.min), format::number(rates.max))
 }
 
 fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {

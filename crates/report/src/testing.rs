@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use results::{
-    Answer, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, GeneratorHealth, Header,
-    LatencySummary, Record, Sample, Saturation, Unit,
+    Answer, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, Flood, GeneratorHealth,
+    Header, LatencySummary, Record, Sample, Saturation, Unit,
 };
 
 use crate::Run;
@@ -149,6 +149,12 @@ pub(crate) fn guarded(server: &str, load: f64, policy: &str) -> Cell {
         ])),
         ..cell(server, load, policy)
     }
+}
+
+/// The same cell beside a flood.
+pub(crate) fn flooded(server: &str, load: f64, policy: &str) -> Cell {
+    let flood = Flood { syns_per_s: 413_920.0, answers_per_s: 148_862.0 };
+    Cell { flood: Some(flood), ..cell(server, load, policy) }
 }
 
 /// A cell in which nothing was offered and nothing happened.

@@ -103,12 +103,24 @@ pub struct Cell {
     /// How fast those counters grew between the guard's last words before the window's two ends, per second.
     #[serde(default)]
     pub guard_per_s: BTreeMap<String, f64>,
+    /// The flood beside the crowd, when there was one.
+    #[serde(default)]
+    pub flood: Option<Flood>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.
     pub lost_replies: u64,
     /// Why this cell should be read with care; empty when there is no reason.
     pub marks: Vec<String>,
+}
+
+/// A flood of spoofed SYNs in the measured window, as the server's end of its link counted it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Flood {
+    /// SYNs that came, per second.
+    pub syns_per_s: f64,
+    /// Frames that left in answer, per second.
+    pub answers_per_s: f64,
 }
 
 /// Kernel counters at one moment of a cell.

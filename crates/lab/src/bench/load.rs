@@ -108,6 +108,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         mode: Mode::Generic, // at both ends: lossless, and all on this core
         coalesce: Duration::ZERO,
         seed: 1,
+        flood: None,
     };
     testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), |_| {}))?
 }
