@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
-use lab::{Event, Experiment, Options, Outcome};
+use lab::{Event, Options, Outcome, Plan};
 use report::Run;
 
 use crate::output::say;
@@ -39,36 +39,36 @@ enum Command {
 /// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
     let Command::Run { files, results, quick } = args.command;
-    let mut experiments = files.iter().map(|file| Experiment::read(file)).collect::<Result<Vec<_>, _>>()?;
+    let mut plans = files.iter().map(|file| Plan::read(file)).collect::<Result<Vec<_>, _>>()?;
     if quick {
-        experiments.iter_mut().for_each(Experiment::quicken);
+        plans.iter_mut().for_each(Plan::quicken);
     }
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
     let options = Options { results, program };
     let mut claims = Vec::new();
     let mut failed = Vec::new();
-    for experiment in &experiments {
-        match run_one(experiment, &options, &stop) {
+    for plan in &plans {
+        match run_one(plan, &options, &stop) {
             Ok(run) => claims.extend(run.claims),
             // What a busy machine did to one experiment must not cost the others.
             Err(error) if files.len() > 1 && !stop.load(Ordering::Relaxed) => {
                 eprintln!("tidegate: {error:#}");
-                failed.push(experiment.name.as_str());
+                failed.push(plan.name());
             }
             Err(error) => return Err(error),
         }
     }
-    if experiments.len() > 1 {
+    if plans.len() > 1 {
         say(format_args!("\n{}", report::claims_table(&claims).trim_end()))?;
     }
     ensure!(failed.is_empty(), "failed: {}; their own messages are above", failed.join(", "));
     Ok(())
 }
 
-fn run_one(experiment: &Experiment, options: &Options, stop: &AtomicBool) -> Result<Run> {
-    say(format_args!("{}: {}", experiment.name, experiment.title))?;
-    let outcome = lab::run(experiment, options, stop, |event| {
+fn run_one(plan: &Plan, options: &Options, stop: &AtomicBool) -> Result<Run> {
+    say(format_args!("{}: {}", plan.name(), plan.title()))?;
+    let outcome = lab::run(plan, options, stop, |event| {
         if say(event_text(event)).is_err() {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
@@ -89,6 +89,10 @@ fn event_text(event: &Event<'_>) -> String {
         Event::Note(text) => format!("note: {text}"),
         Event::Probe(server, offered, goodput) => {
             format!("  {}: offered {offered:.0}/s, answered {goodput:.0}/s", server.name)
+        }
+        Event::Trace(trace) => {
+            let end = if trace.note.is_none() { "every line holds" } else { "not every line holds" };
+            format!("  {}, {}: {end}", trace.script, trace.family)
         }
         Event::Saturated(found) => {
             format!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)

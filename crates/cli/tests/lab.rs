@@ -228,6 +228,28 @@ fn root_quick_run_takes_rules_dry_runs_floods_and_other_clients() {
 }
 
 #[test]
+fn root_packet_scripts_answer_the_claims_in_them() {
+    let Some(scratch) = Scratch::create() else { return };
+    let file = scratch.0.path().join("trace.toml");
+    let trace = "name = \"trace\"\ntitle = \"A figure?\"\n[[trace]]\nsource = \"[Shu05]\"\nscript = \"traces/fig-4.5-rst-syn\"\n";
+    std::fs::write(&file, trace).expect("write");
+    let output = scratch.lab("trace.toml").output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = records(&scratch.run_folder());
+    let [Record::Header(_), Record::Trace(first), Record::Trace(second), Record::Claim(claim)] = &records[..]
+    else {
+        panic!("a header, one run for each address family, a claim: {records:?}")
+    };
+    assert_eq!((first.family.as_str(), second.family.as_str()), ("ipv4", "ipv6"));
+    assert!(first.transcript.iter().any(|line| line.contains("a: < R. 0:0(0) ack 1")), "{first:?}");
+    assert_eq!(claim.answer, Answer::Holds, "{claim:?}");
+    std::fs::write(&file, trace.replace("fig-4.5-rst-syn", "fig-9")).expect("write");
+    let output = scratch.lab("trace.toml").output().expect("run");
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    assert!(stderr(&output).contains("there is no such packet script; traces are traces/fig-4.11"));
+}
+
+#[test]
 fn root_flood_leaves_for_no_other_machine() {
     let Some(_scratch) = Scratch::create() else { return };
     let testbed = Testbed::join("10.77.0.0/16".parse().expect("a network")).expect("a testbed");

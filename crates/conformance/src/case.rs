@@ -25,8 +25,8 @@ pub struct Case {
 /// How a run ended that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// Every line holds.
-    Passed,
+    /// Every line holds; the segments as [`script::run`] gives them.
+    Passed(Vec<String>),
     /// It cannot run here: `skipped: REASON`.
     Skipped(String),
 }
@@ -78,8 +78,7 @@ impl Case {
 
     /// As in `root_syn/rst-syn-full/ipv4/tcx`.
     pub fn name(&self) -> String {
-        let path = self.script.file.trim_end_matches(SUFFIX);
-        format!("root_{path}/{}/{}", self.family, self.hook)
+        format!("root_{}/{}/{}", plain_name(&self.script), self.family, self.hook)
     }
 
     /// Plays it to this kernel, in namespaces of its own.
@@ -102,14 +101,18 @@ impl Case {
         }
         let mut kernel = Kernel::start(lan, &self.script.setup, self.family, self.hook)
             .with_context(|| format!("{}: set the kernel up", self.script.file))?;
-        script::run(&self.script, &mut kernel)?;
-        Ok(Outcome::Passed)
+        Ok(Outcome::Passed(script::run(&self.script, &mut kernel)?))
     }
 
     /// What only a socket buffer allows is at tcx, wherever the other stages are.
     fn needs_tcx(&self) -> bool {
         self.hook == Hook::Tcx || self.script.setup.policy.needs_socket_buffers()
     }
+}
+
+/// A script's path without its suffix, as in `traces/fig-4.2`.
+pub fn plain_name(script: &Script) -> &str {
+    script.file.trim_end_matches(SUFFIX)
 }
 
 fn has_tcx(lan: &Lan) -> Result<bool> {

@@ -7,5 +7,5 @@ mod case;
 mod kernel;
 mod proc_net;
 
-pub use case::{Case, Outcome, cases, scripts};
+pub use case::{Case, Outcome, cases, plain_name, scripts};
 pub use kernel::Kernel;

@@ -8,7 +8,7 @@ fn play(steps: &str) -> Option<Result<(), String>> {
     let script = script::parse("mistake.pkt", &text).expect("it can be read");
     let case = Case::all(&script).remove(0);
     match case.play() {
-        Ok(Outcome::Passed) => Some(Ok(())),
+        Ok(Outcome::Passed(_)) => Some(Ok(())),
         Ok(Outcome::Skipped(reason)) => {
             eprintln!("{reason}");
             None

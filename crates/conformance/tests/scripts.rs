@@ -18,7 +18,7 @@ fn main() -> ExitCode {
 
 fn trial(case: Case) -> Trial {
     Trial::ignorable_test(case.name(), move || match case.play() {
-        Ok(Outcome::Passed) => Ok(Completion::Completed),
+        Ok(Outcome::Passed(_)) => Ok(Completion::Completed),
         Ok(Outcome::Skipped(reason)) => {
             // As other tests say it, for who collects reasons.
             eprintln!("{reason}");

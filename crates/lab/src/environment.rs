@@ -9,6 +9,7 @@ use results::{Environment, Header};
 
 use crate::experiment::{Experiment, Receive, ServerKind};
 use crate::testbed::{CROWD_POLL, Testbed};
+use crate::traces::Traces;
 use crate::{nft, nginx};
 
 /// Sysctls that decide what a listener does under load.
@@ -32,31 +33,58 @@ pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
         experiment: experiment.name.clone(),
         title: experiment.title.clone(),
         source: experiment.source.clone(),
-        started: jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string(),
+        started: now(),
         environment: environment(experiment)?,
         deviations,
     })
 }
 
+/// The header of a run of packet scripts that starts now.
+pub fn of_traces(traces: &Traces) -> Header {
+    Header {
+        experiment: traces.name.clone(),
+        title: traces.title.clone(),
+        source: traces.source.clone(),
+        started: now(),
+        environment: machine(),
+        deviations: vec![
+            "The client is a script on a raw socket: it sends what its lines say, when they say it, and has no timers. \
+             Times are shorter than the figure's where nothing depends on them."
+                .to_owned(),
+        ],
+    }
+}
+
+fn now() -> String {
+    jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+}
+
 fn environment(experiment: &Experiment) -> Result<Environment> {
-    let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
-    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
-    let mut versions = BTreeMap::from([("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())]);
+    let mut versions = BTreeMap::new();
     if experiment.servers.iter().any(|server| server.kind == ServerKind::Nginx) {
         versions.extend(nginx::version().map(|version| ("nginx".to_owned(), version)));
     }
     if experiment.policies.iter().any(|policy| policy.nft.is_some()) {
         versions.extend(nft::version().map(|version| ("nftables".to_owned(), version)));
     }
-    Ok(Environment {
+    let mut environment = machine();
+    environment.versions.extend(versions);
+    environment.sysctls = sysctls(experiment)?;
+    Ok(environment)
+}
+
+fn machine() -> Environment {
+    let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
+    Environment {
         kernel: kernel.trim().to_owned(),
         cpu: model.trim_start_matches(['\t', ' ', ':']).to_owned(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: memory_mib(),
-        versions,
-        sysctls: sysctls(experiment)?,
-    })
+        versions: [("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into(),
+        sysctls: BTreeMap::new(),
+    }
 }
 
 /// Read in a namespace of the kind that every cell gets.

@@ -219,14 +219,12 @@ impl ExperimentError {
 }
 
 impl Experiment {
-    /// Reads and checks an experiment file.
+    /// Checks the text of a file.
     ///
     /// # Errors
     ///
-    /// See [`ExperimentError`]: one line that names the key, why, and what would do.
-    pub fn read(path: &Path) -> Result<Self, ExperimentError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+    /// See [`ExperimentError`].
+    pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
         let mut experiment: Self = toml::from_str(&text)
             .map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })?;
         experiment.source = text;
@@ -369,7 +367,8 @@ fn check_window(key: &str, window: Duration) -> Result<(), String> {
     Ok(())
 }
 
-fn is_plain(name: &str) -> bool {
+/// Whether a name can be that of a folder.
+pub fn is_plain(name: &str) -> bool {
     let all_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
     all_plain && (1..=40).contains(&name.len()) && !name.starts_with('.')
 }
@@ -424,7 +423,7 @@ mod tests {
     fn read(text: &str) -> Result<Experiment, String> {
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         std::fs::write(file.path(), text).expect("write");
-        Experiment::read(file.path()).map_err(|error| error.to_string())
+        Experiment::parse(file.path(), text.to_owned()).map_err(|error| error.to_string())
     }
 
     #[track_caller]

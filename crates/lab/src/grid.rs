@@ -1,31 +1,19 @@
 //! A whole experiment: saturation, then the grid, with results written as they come.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use netns::Namespace;
-use report::Run;
-use results::{Cell, Record, Saturation};
+use results::{Cell, Record, Saturation, Trace};
 
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
+use crate::outcome::{Options, Outcome, Writer};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
 use crate::saturation;
 use crate::{nft, nginx};
-
-/// How to run an experiment.
-#[derive(Debug, Clone)]
-pub struct Options {
-    /// Folder in which the run makes its own.
-    pub results: PathBuf,
-    /// `tidegate` itself, which the lab starts as server, guard and crowd.
-    pub program: PathBuf,
-}
 
 /// Something happened that a watcher would like to know.
 #[derive(Debug)]
@@ -38,19 +26,8 @@ pub enum Event<'a> {
     Saturated(&'a Saturation),
     /// A cell was measured; so many of so many are done.
     Cell(&'a Cell, usize, usize),
-}
-
-/// Where the results are, and what they are.
-#[derive(Debug)]
-pub struct Outcome {
-    /// The results that were measured.
-    pub run: Run,
-    /// The JSON lines.
-    pub lines: PathBuf,
-    /// The page.
-    pub page: PathBuf,
-    /// Whether the run was stopped before its end.
-    pub stopped: bool,
+    /// A packet script was played.
+    Trace(&'a Trace),
 }
 
 /// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
@@ -64,12 +41,6 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    if !nix::unistd::geteuid().is_root() {
-        bail!("run experiment {}: network namespaces need root; run it with sudo", experiment.name);
-    }
-    for name in netns::sweep()? {
-        on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
-    }
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);
     notes.extend(missing);
@@ -81,16 +52,12 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies is here; see the notes above");
     try_policies(&policies)?;
-    let folder = options.results.join(format!(
-        "{}-{}",
-        experiment.name,
-        jiff::Zoned::now().strftime("%Y%m%d-%H%M%S-%3f")
-    ));
-    let mut writer = Writer::create(&folder)?;
+    let mut writer = Writer::create(options, &experiment.name)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
-    writer.answer(experiment)?;
+    answer(experiment, &mut writer)?;
+    let folder = writer.folder().to_owned();
     let stopped = stop.load(Ordering::Relaxed);
     let outcome = writer.finish(stopped)?;
     match result {
@@ -180,57 +147,23 @@ fn measure_all(
     Ok(())
 }
 
-/// The results folder of a run: each record is on disk before the next is measured.
-struct Writer {
-    folder: PathBuf,
-    file: BufWriter<File>,
-    records: Vec<Record>,
-}
-
-impl Writer {
-    fn create(folder: &Path) -> Result<Self> {
-        let parent = folder.parent().unwrap_or(Path::new("."));
-        // Two runs that begin at the same moment must not share a folder.
-        fs::create_dir_all(parent)
-            .and_then(|()| fs::create_dir(folder))
-            .with_context(|| format!("make the results folder {}", folder.display()))?;
-        let path = folder.join("results.jsonl");
-        let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
-        Ok(Self { folder: folder.to_owned(), file: BufWriter::new(file), records: Vec::new() })
-    }
-
-    fn write(&mut self, record: Record) -> Result<()> {
-        serde_json::to_writer(&mut self.file, &record).context("write a result")?;
-        self.file.write_all(b"\n").and_then(|()| self.file.flush()).context("write a result")?;
-        self.records.push(record);
-        Ok(())
-    }
-
-    /// Says of each claim what has been measured by now.
-    fn answer(&mut self, experiment: &Experiment) -> Result<()> {
-        let cells: Vec<Cell> = self.records.iter().filter_map(as_cell).cloned().collect();
-        let mut servers: Vec<&str> = Vec::new();
-        for cell in &cells {
-            if !servers.contains(&cell.server.as_str()) {
-                servers.push(&cell.server);
-            }
+/// Says of each claim what has been measured by now.
+fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
+    let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).cloned().collect();
+    let mut servers: Vec<&str> = Vec::new();
+    for cell in &cells {
+        if !servers.contains(&cell.server.as_str()) {
+            servers.push(&cell.server);
         }
-        for server in servers {
-            for claim in &experiment.claims {
-                let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
-                answer.marks.extend(quick(experiment));
-                self.write(Record::Claim(Box::new(answer)))?;
-            }
+    }
+    for server in servers {
+        for claim in &experiment.claims {
+            let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
+            answer.marks.extend(quick(experiment));
+            writer.write(Record::Claim(Box::new(answer)))?;
         }
-        Ok(())
     }
-
-    fn finish(self, stopped: bool) -> Result<Outcome> {
-        let run = Run::from_records(self.records).context("assemble the results")?;
-        let page = self.folder.join("report.html");
-        fs::write(&page, report::page(&run)).with_context(|| format!("write {}", page.display()))?;
-        Ok(Outcome { run, lines: self.folder.join("results.jsonl"), page, stopped })
-    }
+    Ok(())
 }
 
 fn as_cell(record: &Record) -> Option<&Cell> {

@@ -1,9 +1,9 @@
 //! `tidegate lab`: experiments on real kernels, in network namespaces.
 //!
-//! An experiment is a TOML file ([`Experiment`]): servers, policies, offered loads as multiples of the server's
+//! An experiment is a TOML file ([`Plan`]). Most are a grid ([`Experiment`]): servers, policies, offered loads as multiples of the server's
 //! saturation rate. [`run`] finds that rate first, then measures each point of the grid in fresh namespaces, and
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
-//! `tidegate guard`, `tidegate load`.
+//! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show ([`traces::Traces`]).
 //!
 //! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.
@@ -18,12 +18,17 @@ mod grid;
 mod guard;
 mod nft;
 mod nginx;
+mod outcome;
+mod plan;
 mod policy;
 mod probe;
 mod saturation;
 mod server;
 mod testbed;
+mod traces;
 
 pub use experiment::{Experiment, ExperimentError, Layout};
-pub use grid::{Event, Options, Outcome, run};
+pub use grid::Event;
+pub use outcome::{Options, Outcome};
+pub use plan::{Plan, run};
 pub use testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};

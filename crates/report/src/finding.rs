@@ -4,6 +4,7 @@ use crate::format;
 use crate::marks;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::run::{Point, Run, STOCK};
+use crate::traces;
 
 /// The load at which the finding looks, in multiples of the saturation rate: the overload of the papers' flash crowds.
 const LOAD: f64 = 1.5;
@@ -17,6 +18,9 @@ const SAME_WITHIN: f64 = 0.05;
 /// first guarded policy of the file, at the load nearest to 1.5 times saturation where both were measured. It says when one
 /// of them is missing or marked.
 pub fn finding(run: &Run) -> String {
+    if !run.traces.is_empty() {
+        return traces::finding(&run.traces);
+    }
     let Some((server, points)) = first_measured(run) else {
         return "The run measured no cells, so it shows nothing yet.".to_owned();
     };

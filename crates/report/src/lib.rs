@@ -26,6 +26,7 @@ mod spread;
 mod table;
 #[cfg(test)]
 mod testing;
+mod traces;
 
 pub use claims::claims_table;
 pub use finding::finding;

@@ -9,6 +9,7 @@ use crate::metric::columns;
 use crate::policy::Policies;
 use crate::run::Run;
 use crate::server::{folded, section};
+use crate::traces::traces_section;
 
 /// What the browser may load: nothing but the style sheet in the page.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -58,7 +59,8 @@ pub fn page(run: &Run) -> String {
                 main {
                     (opening(run))
                     (claims_section(&run.claims))
-                    @if servers.is_empty() { p { "This run is empty: no server was measured." } }
+                    (traces_section(&run.traces))
+                    @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
                     @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
                     (circumstances(&run.header))
                     (glossary(run))

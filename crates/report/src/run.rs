@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{Cell, ClaimAnswer, Header, Record, Saturation};
+use results::{Cell, ClaimAnswer, Header, Record, Saturation, Trace};
 
 /// One run of the lab: what a results file holds.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,8 @@ pub struct Run {
     pub saturations: Vec<Saturation>,
     /// Every measured point, in the order of the file.
     pub cells: Vec<Cell>,
+    /// Every run of a packet script, in the order of the file.
+    pub traces: Vec<Trace>,
     /// What the run says of each claim, in the order of the file.
     pub claims: Vec<ClaimAnswer>,
 }
@@ -33,13 +35,14 @@ impl Run {
     pub fn from_records(records: impl IntoIterator<Item = Record>) -> Result<Self, ReadError> {
         let mut headers = Vec::new();
         let mut saturations = Vec::new();
-        let mut cells = Vec::new();
+        let (mut cells, mut traces) = (Vec::new(), Vec::new());
         let mut claims = Vec::new();
         for record in records {
             match record {
                 Record::Header(header) => headers.push(*header),
                 Record::Saturation(saturation) => saturations.push(saturation),
                 Record::Cell(cell) => cells.push(*cell),
+                Record::Trace(trace) => traces.push(*trace),
                 Record::Claim(claim) => claims.push(*claim),
             }
         }
@@ -47,7 +50,7 @@ impl Run {
             return Err(ReadError::SecondHeader);
         }
         let header = headers.pop().ok_or(ReadError::NoHeader)?;
-        Ok(Self { header, saturations, cells, claims })
+        Ok(Self { header, saturations, cells, traces, claims })
     }
 
     /// Names of the servers, in the order of the file.

@@ -7,6 +7,7 @@ use crate::marks::Footnotes;
 use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
 use crate::spread::Spread;
+use crate::traces::traces_text;
 
 /// Widest line, columns of the terminal.
 pub(crate) const WIDTH: u16 = 110;
@@ -29,6 +30,9 @@ const HEADINGS: [&str; 12] = [
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {
     let servers: Vec<String> = run.servers().into_iter().map(|server| server_table(run, server)).collect();
+    if !run.traces.is_empty() {
+        return traces_text(&run.traces);
+    }
     if servers.is_empty() {
         return "No servers were measured.\n".to_owned();
     }

@@ -2,7 +2,7 @@
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
 //! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured, at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints a [`CrowdSummary`].
+//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints a [`CrowdSummary`].
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
 //! What each number means is defined in `docs/measurement.md`.
@@ -25,6 +25,8 @@ pub enum Record {
     Saturation(Saturation),
     /// One point of the grid.
     Cell(Box<Cell>),
+    /// One run of a packet script.
+    Trace(Box<Trace>),
     /// What the run says of one claim.
     Claim(Box<ClaimAnswer>),
 }
@@ -112,6 +114,21 @@ pub struct Cell {
     pub lost_replies: u64,
     /// Why this cell should be read with care; empty when there is no reason.
     pub marks: Vec<String>,
+}
+
+/// What went over the wire while a packet script was played.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// Path of the script in `tests/conformance/`, without its suffix.
+    pub script: String,
+    /// Address family, `ipv4` or `ipv6`.
+    pub family: String,
+    /// Where the guard's programs were, as the script says it.
+    pub hook: String,
+    /// Every segment: seconds since the start, the client's label, `>` from it or `<` to it, and the segment as tcpdump has it.
+    pub transcript: Vec<String>,
+    /// Which line did not hold and why, or why it could not be played; nothing when every line holds.
+    pub note: Option<String>,
 }
 
 /// A flood of spoofed SYNs in the measured window, as the server's end of its link counted it.

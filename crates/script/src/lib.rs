@@ -24,5 +24,5 @@ mod system;
 pub use parse::{ParseError, parse};
 pub use pattern::Pattern;
 pub use run::{Failure, run};
-pub use step::{Action, Family, Hook, Script, Setup, State, Step, UnknownName};
+pub use step::{Action, Claim, Family, Hook, Script, Setup, State, Step, UnknownName};
 pub use system::{Arrival, Ends, Read, System};

@@ -6,10 +6,10 @@ use units::Nanos;
 use verdict::Policy;
 
 use crate::pattern::{Pattern, number};
-use crate::{Action, Family, Hook, Script, Setup, Step};
+use crate::{Action, Claim, Family, Hook, Script, Setup, Step};
 
 const SETTINGS: &str = "policy, dry-run, backlog, family, hook, sysctl";
-const STEPS: &str = "LABEL:, fill, server, state, queues, count";
+const STEPS: &str = "LABEL:, fill, server, state, queues, count, claim";
 /// Words that a client cannot be named.
 const RESERVED: [&str; 5] = ["fill", "server", "state", "queues", "count"];
 /// Of listen(2), where the script does not say: two connections fill it.
@@ -36,7 +36,7 @@ pub struct ParseError {
 pub fn parse(file: &str, text: &str) -> Result<Script, ParseError> {
     let at = |line: usize| move |what: String| ParseError { file: file.to_owned(), line, what };
     let mut settings = Settings::default();
-    let mut steps = Vec::new();
+    let (mut steps, mut claims) = (Vec::new(), Vec::new());
     for (number, line) in (1..).zip(text.lines()) {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (word, rest) = first_word(line);
@@ -49,9 +49,13 @@ pub fn parse(file: &str, text: &str) -> Result<Script, ParseError> {
             }
             continue;
         }
+        if word == "claim" {
+            claims.push(claim(number, rest, !steps.is_empty()).map_err(at(number))?);
+            continue;
+        }
         steps.push(step(number, line).map_err(at(number))?);
     }
-    let script = Script { file: file.to_owned(), setup: settings.setup().map_err(at(1))?, steps };
+    let script = Script { file: file.to_owned(), setup: settings.setup().map_err(at(1))?, steps, claims };
     check_proof(&script).map_err(at(1))?;
     Ok(script)
 }
@@ -114,6 +118,16 @@ fn words<T: FromStr<Err = crate::UnknownName>>(text: &str) -> Result<Vec<T>, Str
         Ok(words) if words.is_empty() => Err("a setting without a value; add one, or remove it".to_owned()),
         words => words.map_err(|error| error.to_string()),
     }
+}
+
+fn claim(line: usize, text: &str, has_steps: bool) -> Result<Claim, String> {
+    if text.is_empty() {
+        return Err("claim says nothing; write claim SENTENCE below the lines that show it".to_owned());
+    }
+    if !has_steps {
+        return Err("claim comes before the first step, and nothing shows it; move it down".to_owned());
+    }
+    Ok(Claim { line, text: text.to_owned() })
 }
 
 fn step(line: usize, text: &str) -> Result<Step, String> {
@@ -257,6 +271,8 @@ mod tests {
             ("\npolicy abrot", "x.pkt:2: \"abrot\" is no mechanism; known are"),
             ("policy default\npolicy default", "x.pkt:2: a second policy"),
             ("fill", "x.pkt:1: the script names no policy"),
+            ("policy default\nclaim it works\nfill", "x.pkt:2: claim comes before the first step"),
+            ("policy default\nfill\nclaim # nothing", "x.pkt:3: claim says nothing"),
             ("policy default\nfill\nbacklog 1", "x.pkt:3: backlog comes after the first step"),
             ("policy default\nbacklog many", "x.pkt:2: backlog \"many\" is no number"),
             ("policy default\nfamily ipv5", "x.pkt:2: family \"ipv5\" is not known; known are ipv4, ipv6"),

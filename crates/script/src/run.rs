@@ -57,19 +57,23 @@ impl std::error::Error for Failure {}
 /// machine may take its time: the same segment at least 150 ms later is passed over where another is expected. Only in a
 /// silence with a time it is a breach.
 ///
+/// Gives every segment that was sent or expected, with the time since the start.
+///
 /// # Errors
 ///
 /// The first line that does not hold.
-pub fn run(script: &Script, system: &mut impl System) -> Result<(), Failure> {
+pub fn run(script: &Script, system: &mut impl System) -> Result<Vec<String>, Failure> {
     let mut run = Run::new(system);
     let mut line = 0;
-    let outcome = run.play(&script.steps, &mut line);
-    outcome.map_err(|error| Failure {
-        file: script.file.clone(),
-        line,
-        what: format!("{error:#}"),
-        transcript: run.transcript,
-    })
+    match run.play(&script.steps, &mut line) {
+        Ok(()) => Ok(run.transcript),
+        Err(error) => Err(Failure {
+            file: script.file.clone(),
+            line,
+            what: format!("{error:#}"),
+            transcript: run.transcript,
+        }),
+    }
 }
 
 /// A host that sends what a script says.

@@ -17,6 +17,17 @@ pub struct Script {
     pub setup: Setup,
     /// What happens, one after another.
     pub steps: Vec<Step>,
+    /// What of a paper its lines show.
+    pub claims: Vec<Claim>,
+}
+
+/// What a paper says, and the lines above show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// Number of its line, from 1. It holds when every step above does.
+    pub line: usize,
+    /// In a sentence.
+    pub text: String,
 }
 
 /// A server, its guard, and where the script is to be run.

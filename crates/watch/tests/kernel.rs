@@ -224,8 +224,8 @@ fn root_handshake_that_ends_at_a_full_accept_queue_is_listenq_overflow() {
         let _waiting = world.server.enter(|| [local(), local()]).expect("enter");
         drop(deaf);
         // Its SYN or the server's SYN/ACK comes again, and the client's ACK finds the queue full.
-        let counters = world.wait(&server, Counter::ListenQOverflow, 1);
-        assert!(get(&counters, Counter::ListenQOverflowAcks) >= 1, "{counters:?}");
+        let counters = world.wait(&server, Counter::ListenQOverflowAcks, 1);
+        assert!(get(&counters, Counter::ListenQOverflow) >= 1, "{counters:?}");
         assert_eq!(get(&counters, Counter::EndsDroppedOtherwise), 0);
         drop(client);
         // It was established for the client: its FIN comes, and comes again, without an end that we could wait for.

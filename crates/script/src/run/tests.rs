@@ -102,7 +102,7 @@ impl System for Played {
     }
 }
 
-fn play(answer: Answer, steps: &str) -> Result<(), Failure> {
+fn play(answer: Answer, steps: &str) -> Result<Vec<String>, Failure> {
     let script = parse("x.pkt", &format!("policy default\n{steps}")).expect("a script");
     run(&script, &mut Played { now: Nanos::ZERO, answer, coming: Vec::new(), reset: 0 })
 }

@@ -1,0 +1,83 @@
+//! What an experiment file asks for: a grid, or packet scripts.
+
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+
+use crate::experiment::{Experiment, ExperimentError};
+use crate::grid::{self, Event};
+use crate::outcome::{Options, Outcome};
+use crate::traces::Traces;
+
+/// An experiment, as its TOML file says it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Plan {
+    /// Servers under policies before crowds.
+    Grid(Box<Experiment>),
+    /// Packet scripts, and the claims in them: a file with `[[trace]]`.
+    Traces(Traces),
+}
+
+impl Plan {
+    /// Reads and checks an experiment file.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExperimentError`]: one line that names the key, why, and what would do.
+    pub fn read(path: &Path) -> Result<Self, ExperimentError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+        let has_traces = toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("trace"));
+        if has_traces {
+            return Traces::parse(path, text).map(Self::Traces);
+        }
+        Experiment::parse(path, text).map(|experiment| Self::Grid(Box::new(experiment)))
+    }
+
+    /// Makes a run short: see [`Experiment::quicken`]. Scripts take as long as their lines say.
+    pub fn quicken(&mut self) {
+        if let Self::Grid(experiment) = self {
+            experiment.quicken();
+        }
+    }
+
+    /// Short name.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Grid(experiment) => &experiment.name,
+            Self::Traces(traces) => &traces.name,
+        }
+    }
+
+    /// One sentence that says what is asked.
+    pub fn title(&self) -> &str {
+        match self {
+            Self::Grid(experiment) => &experiment.title,
+            Self::Traces(traces) => &traces.title,
+        }
+    }
+}
+
+/// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
+///
+/// # Errors
+///
+/// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
+pub fn run(
+    plan: &Plan,
+    options: &Options,
+    stop: &AtomicBool,
+    mut on_event: impl FnMut(&Event<'_>),
+) -> Result<Outcome> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("run experiment {}: network namespaces need root; run it with sudo", plan.name());
+    }
+    for name in netns::sweep()? {
+        on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
+    }
+    match plan {
+        Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
+        Plan::Traces(traces) => traces.run(options, stop, on_event),
+    }
+}

@@ -1,0 +1,248 @@
+//! An experiment of packet scripts: the claims in them, each answered by the lines above it.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+use conformance::{Case, Outcome as Played};
+use results::{Answer, ClaimAnswer, Estimate, Record, Trace, Unit};
+use script::{Failure, Script};
+use serde::Deserialize;
+
+use crate::environment;
+use crate::experiment::{ExperimentError, is_plain};
+use crate::grid::Event;
+use crate::outcome::{Options, Outcome, Writer};
+
+/// Packet scripts that are played to the running kernel.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traces {
+    /// Short name; names the folder of the results.
+    pub name: String,
+    /// One sentence that says what is asked.
+    pub title: String,
+    /// What is played, one after another.
+    #[serde(rename = "trace")]
+    pub traces: Vec<TraceFile>,
+    /// The file, word for word.
+    #[serde(skip)]
+    pub source: String,
+}
+
+/// One packet script.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceFile {
+    /// Where its claims stand, as `[Shu05] figure 4.2`.
+    pub source: String,
+    /// Its path in `tests/conformance/`, without the suffix; all of them are built in.
+    pub script: String,
+}
+
+/// What became of one claim in one run of its script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Shown {
+    Held,
+    Failed,
+    /// The script failed, or could not run, before anything was said about it.
+    NotReached,
+}
+
+impl Traces {
+    /// Checks the text of a file.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExperimentError`].
+    pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
+        let mut traces: Self = toml::from_str(&text)
+            .map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })?;
+        traces.source = text;
+        traces.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
+        Ok(traces)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if !is_plain(&self.name) {
+            return Err(format!(
+                "name {:?} names a folder: use up to 40 letters, digits and dashes",
+                self.name
+            ));
+        }
+        self.traces.iter().try_for_each(|trace| trace.find().map(drop))
+    }
+
+    /// Plays every script with each of its address families and hooks.
+    ///
+    /// # Errors
+    ///
+    /// When namespaces or programs cannot be made. A script that fails is a result.
+    pub fn run(
+        &self,
+        options: &Options,
+        stop: &AtomicBool,
+        mut on_event: impl FnMut(&Event<'_>),
+    ) -> Result<Outcome> {
+        let mut writer = Writer::create(options, &self.name)?;
+        writer.write(Record::Header(Box::new(environment::of_traces(self))))?;
+        let mut claims = Vec::new();
+        for file in &self.traces {
+            let script = file.find().map_err(anyhow::Error::msg)?;
+            let mut reached = Vec::new();
+            for case in Case::all(&script) {
+                if stop.load(Ordering::Relaxed) {
+                    break;
+                }
+                let (trace, until) = play(&case)?;
+                on_event(&Event::Trace(&trace));
+                writer.write(Record::Trace(Box::new(trace)))?;
+                reached.push(until);
+            }
+            claims.extend(answers(self, file, &script, &reached));
+        }
+        for claim in claims {
+            writer.write(Record::Claim(Box::new(claim)))?;
+        }
+        writer.finish(stop.load(Ordering::Relaxed))
+    }
+}
+
+impl TraceFile {
+    fn find(&self) -> Result<Script, String> {
+        let scripts = conformance::scripts().map_err(|error| error.to_string())?;
+        let names: Vec<String> = scripts
+            .iter()
+            .map(conformance::plain_name)
+            .filter(|name| name.starts_with("traces/"))
+            .map(str::to_owned)
+            .collect();
+        let found = scripts.into_iter().find(|script| conformance::plain_name(script) == self.script);
+        found.ok_or_else(|| {
+            format!(
+                "trace {:?}: there is no such packet script; traces are {}",
+                self.script,
+                names.join(", ")
+            )
+        })
+    }
+}
+
+/// How far a run of a script came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    /// Its end.
+    End,
+    /// The line that did not hold.
+    Line(usize),
+    /// Nothing: this kernel cannot play it.
+    Nothing,
+}
+
+fn play(case: &Case) -> Result<(Trace, Reached)> {
+    let trace = |transcript, note| Trace {
+        script: conformance::plain_name(&case.script).to_owned(),
+        family: case.family.to_string(),
+        hook: case.hook.to_string(),
+        transcript,
+        note,
+    };
+    match case.play() {
+        Ok(Played::Passed(transcript)) => Ok((trace(transcript, None), Reached::End)),
+        Ok(Played::Skipped(reason)) => Ok((trace(Vec::new(), Some(reason)), Reached::Nothing)),
+        Err(error) => {
+            let failure: Failure = error.downcast().with_context(|| format!("play {}", case.name()))?;
+            let note = format!("line {}: {}", failure.line, failure.what);
+            Ok((trace(failure.transcript, Some(note)), Reached::Line(failure.line)))
+        }
+    }
+}
+
+/// A claim holds when the lines above it do; it fails when one between it and the claim before does not.
+fn shown(script: &Script, claim: usize, reached: Reached) -> Shown {
+    let before = if claim == 0 { 0 } else { script.claims[claim - 1].line };
+    match reached {
+        Reached::End => Shown::Held,
+        Reached::Line(line) if line > script.claims[claim].line => Shown::Held,
+        Reached::Line(line) if line > before => Shown::Failed,
+        Reached::Line(_) | Reached::Nothing => Shown::NotReached,
+    }
+}
+
+fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reached]) -> Vec<ClaimAnswer> {
+    let answer = |(index, claim): (usize, &script::Claim)| {
+        let shown: Vec<Shown> = reached.iter().map(|reached| shown(script, index, *reached)).collect();
+        let count = |wanted| shown.iter().filter(|shown| **shown == wanted).count();
+        let (held, failed) = (count(Shown::Held), count(Shown::Failed));
+        let share = held as f64 / (held + failed).max(1) as f64;
+        let answer = match (held, failed) {
+            (_, 1..) => Answer::Fails,
+            (held, 0) if held > 0 && held == shown.len() => Answer::Holds,
+            _ => Answer::NotMeasured,
+        };
+        ClaimAnswer {
+            experiment: traces.name.clone(),
+            server: "the running kernel".to_owned(),
+            source: file.source.clone(),
+            text: claim.text.clone(),
+            measured: format!(
+                "share of the runs of {} in which it shows by line {}",
+                file.script, claim.line
+            ),
+            unit: Unit::Share,
+            paper: None,
+            at_least: Some(1.0),
+            at_most: None,
+            ours: (held + failed > 0).then_some(Estimate { mean: share, low: share, high: share, count: 1 }),
+            answer,
+            marks: Vec::new(),
+        }
+    };
+    script.claims.iter().enumerate().map(answer).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SCRIPT: &str = "policy default\nbacklog 0\nfill\nclaim one\nstate a gone\nclaim two\n";
+
+    fn answers_of(reached: &[Reached]) -> Vec<(Answer, Option<f64>)> {
+        let script = script::parse("traces/test.pkt", SCRIPT).expect("a script");
+        let file = TraceFile { source: "[Test]".to_owned(), script: "traces/test".to_owned() };
+        let traces = Traces {
+            name: "test".to_owned(),
+            title: "A test.".to_owned(),
+            traces: vec![file.clone()],
+            source: String::new(),
+        };
+        let answers = answers(&traces, &file, &script, reached);
+        answers.iter().map(|claim| (claim.answer, claim.ours.map(|ours| ours.mean))).collect()
+    }
+
+    #[test]
+    fn claim_holds_when_every_run_came_past_it() {
+        assert_eq!(answers_of(&[Reached::End; 2]), [(Answer::Holds, Some(1.0)); 2]);
+        assert_eq!(
+            answers_of(&[Reached::End, Reached::Line(5)]),
+            [(Answer::Holds, Some(1.0)), (Answer::Fails, Some(0.5))]
+        );
+    }
+
+    #[test]
+    fn claim_behind_the_line_that_failed_was_not_measured() {
+        assert_eq!(
+            answers_of(&[Reached::Line(3)]),
+            [(Answer::Fails, Some(0.0)), (Answer::NotMeasured, None)]
+        );
+        assert_eq!(answers_of(&[Reached::Nothing]), [(Answer::NotMeasured, None); 2]);
+        assert_eq!(answers_of(&[]), [(Answer::NotMeasured, None); 2]);
+    }
+
+    #[test]
+    fn script_that_is_not_there_is_an_error_with_those_that_are() {
+        let file = TraceFile { source: String::new(), script: "traces/fig-9.9".to_owned() };
+        let error = file.find().expect_err("no such script");
+        assert!(error.contains("traces/fig-9.9") && error.contains("traces/fig-4.2, "), "{error}");
+    }
+}
