@@ -51,12 +51,12 @@ pub struct Args {
     #[arg(long, value_name = "POLICY", value_parser = Policy::from_str, required_unless_present = "config")]
     policy: Option<Policy>,
 
-    /// Take listeners, policies, interfaces and hook from a TOML file; SIGHUP reads it again
+    /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
     /// `[[listener]]` with listen, policy and, if wanted, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
     /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
-    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing. Interfaces and hook
-    /// stay as they were at the start.
+    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing, nor does one with
+    /// other interfaces, attach or sockopt than at the start: for these, start another guard with --take-over.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run", "reserve", "reserve_for", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
@@ -185,12 +185,9 @@ fn reload(guard: &mut Guard, args: &Args) {
     let Some(file) = &args.config else {
         return eprintln!("tidegate: SIGHUP: there is no --config to read again");
     };
-    let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config.listeners));
+    let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config));
     match result {
-        Ok(()) => eprintln!(
-            "tidegate: read {} again; interfaces and hook stay as they were at the start",
-            file.display()
-        ),
+        Ok(()) => eprintln!("tidegate: read {} again", file.display()),
         Err(error) => eprintln!("tidegate: {error:#}; the old policies stay"),
     }
 }

@@ -1,8 +1,10 @@
 //! What SYN cookies need of the kernel and of its sysctls.
 
 use anyhow::{Context, Result};
+use libbpf_rs::btf::{Btf, types::Func};
 use verdict::Verdict;
 
+use crate::program::KERNEL_BTF;
 use crate::{ConfigError, Listener};
 
 /// Lets a program make a connection of a cookie that the kernel does not know; Linux 6.9 and newer.
@@ -50,9 +52,10 @@ fn kernels(syncookies: u32) -> Option<&'static str> {
     )
 }
 
-/// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer).
+/// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer), by its BTF.
 pub fn takes_own_cookies() -> bool {
-    crate::kernel_has_function(ASSIGN)
+    let kernel = Btf::from_path(KERNEL_BTF);
+    kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(ASSIGN).is_some())
 }
 
 /// Of the calling thread's network namespace.

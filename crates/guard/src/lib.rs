@@ -22,19 +22,17 @@ mod interface;
 mod listener;
 mod observe;
 mod program;
+mod slots;
 mod sockopt;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::time::Duration;
-
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
 use ipnet::IpNet;
-use libbpf_rs::btf::{Btf, types::Func};
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
@@ -46,7 +44,8 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 use attach::Plan;
 use interface::Interface;
 use observe::Observer;
-use program::{MAX_LISTENERS, MAX_RESERVED_SOURCES, Programs};
+use program::Programs;
+use slots::{Slots, assign, canonical, decides, indexed};
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
 const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
@@ -114,7 +113,7 @@ impl Listener {
 #[derive(Debug)]
 pub struct Guard {
     /// By index into the maps; a free one is `None`.
-    slots: Vec<Option<Listener>>,
+    slots: Slots,
     programs: Programs,
     attached: Vec<Attached>,
     /// Where the kernel makes request sockets, for reserv.
@@ -123,7 +122,7 @@ pub struct Guard {
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
-    lease: Option<Duration>,
+    config: Config,
 }
 
 /// What the guard sees at one moment.
@@ -200,7 +199,7 @@ impl Guard {
             requests: None,
             _sockopt: sockopt,
             warnings: notes,
-            lease: config.lease,
+            config: config.clone(),
         };
         if let Err(error) = guard.attach_requests() {
             guard.warnings.push(format!("{error:#}"));
@@ -208,13 +207,16 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Guards these listeners from now on, and no others; the counters of those that stay go on. Call it in the namespace where
-    /// the guard was started. Interfaces and hooks stay as they are.
+    /// Guards the listeners of this configuration from now on, and no others, within its budget of refusals; the counters of
+    /// those that stay go on. Call it in the namespace where the guard was started.
     ///
     /// # Errors
     ///
-    /// Two listeners overlap, there are too many, or a policy has stages for which nothing is attached; then all stays as it was.
-    pub fn reload(&mut self, listeners: &[Listener]) -> Result<()> {
+    /// Interfaces, hook or socket option differ from those of the start, two listeners overlap, there are too many, or a policy
+    /// has stages for which nothing is attached; then all stays as it was.
+    pub fn reload(&mut self, config: &Config) -> Result<()> {
+        self.check_attachments(config)?;
+        let listeners = &config.listeners[..];
         let slots = assign(&self.slots, listeners)?;
         cookies::check(listeners)?;
         check_places(&self.programs, listeners)?;
@@ -247,9 +249,30 @@ impl Guard {
             return Err(error);
         }
         self.slots = slots;
+        if config.refusals_per_s != self.config.refusals_per_s {
+            self.programs.set_budget(config.refusals_per_s)?;
+        }
+        self.config = Config { lease: self.config.lease, ..config.clone() };
         // Without it reserv is what it was: nearly exact.
         self.attach_requests().ok();
         Ok(())
+    }
+
+    /// What is attached stays: a reload that wanted it elsewhere would not be one.
+    fn check_attachments(&self, config: &Config) -> Result<(), ConfigError> {
+        let Config { interfaces, attach, sockopt, .. } = &self.config;
+        let changed = [
+            ("interfaces", *interfaces != config.interfaces),
+            ("attach", *attach != config.attach),
+            ("sockopt", *sockopt != config.sockopt),
+        ];
+        match changed.into_iter().find(|(_, is_changed)| *is_changed) {
+            Some((key, _)) => Err(ConfigError(format!(
+                "{key} differs from what the guard was started with, and programs stay where they are; start another guard with \
+                 --take-over of this one"
+            ))),
+            None => Ok(()),
+        }
     }
 
     /// With reserv, looks again where the kernel makes request sockets.
@@ -268,7 +291,7 @@ impl Guard {
     /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times
     /// in each lease.
     pub fn renew(&self) -> Result<()> {
-        self.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
+        self.config.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
     }
 
     /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace
@@ -328,67 +351,6 @@ fn links_of(pid: u32) -> Result<Vec<u32>> {
     Ok(links)
 }
 
-/// Whether this kernel has a function of that name, by its BTF.
-fn kernel_has_function(name: &str) -> bool {
-    let kernel = Btf::from_path(Path::new("/sys/kernel/btf/vmlinux"));
-    kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(name).is_some())
-}
-
-/// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets of a server are.
-fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
-    one.is_ipv4() == other.is_ipv4() && (may_serve(one, other) || may_serve(other, one))
-}
-
-/// Whether these listeners can be guarded together.
-fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
-    let refuse = |what: String| Err(ConfigError(what));
-    if listeners.is_empty() {
-        return refuse("no listener is named, so there is nothing to guard".to_owned());
-    }
-    if listeners.len() > MAX_LISTENERS {
-        let count = listeners.len();
-        return refuse(format!(
-            "{count} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one"
-        ));
-    }
-    let sources: usize = listeners.iter().map(|listener| listener.reserved.len()).sum();
-    if sources > MAX_RESERVED_SOURCES {
-        return refuse(format!(
-            "{sources} reserved sources are named; one guard has room for {MAX_RESERVED_SOURCES}: name larger networks"
-        ));
-    }
-    for (number, listener @ Listener { listen, .. }) in listeners.iter().enumerate() {
-        if listen.port() == 0 {
-            return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
-        }
-        check_reserved(listener)?;
-        let mut others = listeners[..number].iter().map(|other| other.listen);
-        if let Some(other) = others.find(|&other| overlap(canonical(other), canonical(*listen))) {
-            return refuse(format!(
-                "listeners {other} and {listen} overlap, and a SYN has one policy; name each address once, or the wildcard alone"
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn check_reserved(listener: &Listener) -> Result<(), ConfigError> {
-    let Listener { listen, policy, reserved, .. } = listener;
-    let refuse = |what: String| Err(ConfigError(format!("listener {listen}: {what}")));
-    if (policy.reserved_slots == 0) != reserved.is_empty() {
-        return refuse("places are reserved for sources: name both, or neither".to_owned());
-    }
-    if policy.only_observes && !reserved.is_empty() {
-        return refuse(
-            "nothing is decided for it, so that no places can be reserved; choose a policy".to_owned(),
-        );
-    }
-    match reserved.iter().find(|net| matches!(net, IpNet::V6(_)) && canonical(*listen).is_ipv4()) {
-        Some(net) => refuse(format!("no client from {net} can reach it; reserve for IPv4 networks")),
-        None => Ok(()),
-    }
-}
-
 /// Whether the crowd is left a place of each accept queue that is there to be seen.
 fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
     for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
@@ -404,31 +366,6 @@ fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Gives each listener an index; one that was there keeps its own.
-fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Vec<Option<Listener>>, ConfigError> {
-    check(listeners)?;
-    let mut slots = vec![None; MAX_LISTENERS];
-    let mut new = Vec::new();
-    for listener in listeners {
-        let listener = Listener { listen: canonical(listener.listen), ..listener.clone() };
-        let is_same =
-            |slot: &Option<Listener>| slot.as_ref().is_some_and(|known| known.listen == listener.listen);
-        match before.iter().position(is_same) {
-            Some(index) => slots[index] = Some(listener),
-            None => new.push(listener),
-        }
-    }
-    for listener in new {
-        // An index that nobody has now, if there is one: SYNs may still be led to those of listeners that go.
-        let is_free = |&index: &usize| slots[index].is_none();
-        let was_free = |&index: &usize| before.get(index).is_none_or(Option::is_none);
-        let free = (0..MAX_LISTENERS).filter(is_free);
-        let index = free.clone().find(was_free).or_else(|| free.clone().next());
-        slots[index.expect("there is room for as many as were named")] = Some(listener);
-    }
-    Ok(slots)
 }
 
 /// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
@@ -451,26 +388,10 @@ fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Liste
     programs.add_keys(&keys)
 }
 
-/// Those that something is decided for, with their indices.
-fn indexed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
-    let slots = slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
-    let decided = slots.filter(|(listener, _)| decides(listener));
-    decided.map(|(listener, index)| (listener.listen, index)).collect()
-}
-
-fn decides(listener: &Listener) -> bool {
-    !listener.policy.only_observes
-}
-
 /// None where everything is decided.
 fn start_observer(slots: &[Option<Listener>]) -> Result<Option<Observer>> {
     let is_observed = slots.iter().flatten().any(|listener| !decides(listener));
     is_observed.then(Observer::start).transpose()
-}
-
-/// `[::ffff:10.0.0.1]:80` is 10.0.0.1:80 on the wire.
-fn canonical(listen: SocketAddr) -> SocketAddr {
-    SocketAddr::new(listen.ip().to_canonical(), listen.port())
 }
 
 /// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep those they answer.
@@ -502,83 +423,4 @@ fn warnings(attached: &[Attached], interfaces: &[Interface]) -> Vec<String> {
             )
         })
         .collect()
-}
-
-/// Whether a listener bound to `bound` can get a SYN that is sent to `listen`.
-///
-/// `[::]` may serve IPv4, too; only the kernel's lookup knows.
-fn may_serve(bound: SocketAddr, listen: SocketAddr) -> bool {
-    let same_address = bound.ip().to_canonical() == listen.ip();
-    let wildcard = match bound.ip() {
-        IpAddr::V4(ip) => ip.is_unspecified() && listen.is_ipv4(),
-        IpAddr::V6(ip) => ip.is_unspecified(),
-    };
-    bound.port() == listen.port() && (same_address || wildcard)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn serves(bound: &str, listen: &str) -> bool {
-        may_serve(bound.parse().expect("address"), canonical(listen.parse().expect("address")))
-    }
-
-    fn named(listen: &str) -> Listener {
-        Listener::new(listen.parse().expect("address"), Policy::DEFAULT)
-    }
-
-    #[test]
-    fn listener_that_stays_keeps_its_index() {
-        let [a, b, c, d] = ["10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "[::]:4"].map(named);
-        let before = assign(&[], &[a, b, c.clone()]).expect("they differ");
-        let changed = Listener { dry_run: true, ..c };
-        let after = assign(&before, &[d.clone(), changed.clone()]).expect("they differ");
-        assert_eq!(after[..4], [None, None, Some(changed), Some(d)]);
-    }
-
-    #[test]
-    fn overlap_and_too_many_are_refused() {
-        let error = |listeners: &[&str]| {
-            let listeners: Vec<Listener> = listeners.iter().map(|listen| named(listen)).collect();
-            assign(&[], &listeners).expect_err("cannot be").to_string()
-        };
-        assert!(error(&[]).contains("nothing to guard"));
-        for pair in [["10.0.0.1:80", "10.0.0.1:80"], ["0.0.0.0:80", "10.0.0.1:80"], ["[::1]:80", "[::]:80"]] {
-            assert!(error(&pair).contains("overlap"), "{pair:?}");
-        }
-        assert!(error(&["10.0.0.1:0"]).contains("port 0"));
-        assert!(assign(&[], &[named("0.0.0.0:80"), named("[::]:80")]).is_ok(), "a server's two sockets");
-        let many: Vec<String> = (1..=65).map(|port| format!("10.0.0.1:{port}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        assert!(error(&many).contains("65 listeners"));
-    }
-
-    #[test]
-    fn reserved_places_and_sources_go_together_and_sources_can_reach_the_listener() {
-        let error = |slots: u32, source: &str| {
-            let mut listener = named("10.0.0.1:80");
-            listener.policy.reserved_slots = slots;
-            listener.reserved = source.parse().into_iter().collect();
-            check(&[listener]).expect_err("cannot be").to_string()
-        };
-        assert!(error(4, "").contains("name both"));
-        assert!(error(0, "10.0.0.0/8").contains("name both"));
-        assert!(error(4, "fd00::/64").contains("no client from fd00::/64"));
-        let many = Listener { reserved: vec!["10.0.0.0/8".parse().expect("net"); 1025], ..named("[::]:80") };
-        assert!(check(&[many]).expect_err("cannot be").to_string().contains("room for 1024"));
-    }
-
-    #[test]
-    fn listener_serves_its_own_address_and_wildcards_serve_all() {
-        assert!(serves("10.0.0.1:80", "10.0.0.1:80"));
-        assert!(serves("0.0.0.0:80", "10.0.0.1:80"));
-        assert!(serves("[::]:80", "10.0.0.1:80"));
-        assert!(serves("[::]:80", "[fd00::1]:80"));
-        assert!(serves("10.0.0.1:80", "[::ffff:10.0.0.1]:80"));
-        assert!(!serves("0.0.0.0:80", "[fd00::1]:80"));
-        assert!(!serves("10.0.0.2:80", "10.0.0.1:80"));
-        assert!(!serves("10.0.0.1:80", "0.0.0.0:80"));
-        assert!(!serves("10.0.0.1:81", "10.0.0.1:80"));
-    }
 }

@@ -12,7 +12,7 @@ const MAX_NAMED: usize = 8;
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
-    if listening()?.iter().any(|entry| crate::may_serve(entry.local_address, listen)) {
+    if listening()?.iter().any(|entry| crate::slots::may_serve(entry.local_address, listen)) {
         return Ok(());
     }
     Err(missing(listen))

@@ -65,7 +65,7 @@ fn bound_for<'a>(
     listeners: impl Iterator<Item = &'a watch::Listener>,
 ) -> Option<SocketAddr> {
     let serves = |listener: &&watch::Listener| {
-        crate::may_serve(listener.address, listen) && !(listener.is_v6only && listen.is_ipv4())
+        crate::slots::may_serve(listener.address, listen) && !(listener.is_v6only && listen.is_ipv4())
     };
     let far = |bound: &SocketAddr| (bound.ip().is_unspecified(), bound.is_ipv4() != listen.is_ipv4());
     listeners.filter(serves).map(|listener| listener.address).min_by_key(far)

@@ -36,7 +36,7 @@ pub use skel::types::listener_stats as ListenerStats;
 pub use skel::types::path_stats as PathStats;
 
 /// The kernel's own types; without them no program that reads kernel structs can load.
-const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
+pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Of a map with one row; also a value that means nothing.
 const INDEX: u32 = 0;
 /// As in admit.bpf.c.
@@ -85,8 +85,8 @@ impl Programs {
     /// Loads all programs into the kernel; attaches none.
     pub fn load() -> Result<Self> {
         ensure!(
-            Path::new(BTF_PATH).exists(),
-            "load the programs: this kernel has no {BTF_PATH}; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
+            Path::new(KERNEL_BTF).exists(),
+            "load the programs: this kernel has no {KERNEL_BTF}; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
         );
         require_capabilities()?;
         // libbpf writes pages to stderr when a program is refused; our error is one line.

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::num::NonZeroU32;
+
 use common::frame::{Segment, is_reset_to};
 use common::tap::Tap;
 use common::*;
@@ -15,10 +17,12 @@ fn listener(listen: &str, policy: &str) -> Listener {
     Listener::new(listen, policy)
 }
 
+fn config(listeners: &[Listener]) -> Config {
+    Config { listeners: listeners.to_vec(), interfaces: vec!["s0".to_owned()], ..Config::default() }
+}
+
 fn start(world: &World, listeners: &[Listener]) -> Guard {
-    let config =
-        Config { listeners: listeners.to_vec(), interfaces: vec!["s0".to_owned()], ..Config::default() };
-    world.server.enter(|| Guard::start(&config)).expect("enter").expect("start")
+    world.server.enter(|| Guard::start(&config(listeners))).expect("enter").expect("start")
 }
 
 fn sample(world: &World, guard: &Guard) -> Sample {
@@ -26,7 +30,7 @@ fn sample(world: &World, guard: &Guard) -> Sample {
 }
 
 fn reload(world: &World, guard: &mut Guard, listeners: &[Listener]) -> anyhow::Result<()> {
-    world.server.enter(|| guard.reload(listeners)).expect("enter")
+    world.server.enter(|| guard.reload(&config(listeners))).expect("enter")
 }
 
 /// Fills the accept queue of a listener.
@@ -44,6 +48,34 @@ fn is_reset(tap: &Tap, port: u16, source_port: u16) -> bool {
     tap.send(&marker.to_bytes());
     let first = tap.receive("a RST", |frame| is_reset_to(frame, &syn) || is_reset_to(frame, &marker));
     is_reset_to(&first, &syn)
+}
+
+#[test]
+fn root_reload_changes_the_budget_and_nothing_that_is_attached() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(FIRST);
+    let first = config(&[listener(FIRST, "rst-syn")]);
+    let mut guard = world.server.enter(|| Guard::start(&first)).expect("enter").expect("start");
+    let _streams = fill(&world, FIRST);
+    let tap = world.tap();
+    assert!(is_reset(&tap, 8080, 1001));
+    let one = Config { refusals_per_s: NonZeroU32::new(1), ..first.clone() };
+    world.server.enter(|| guard.reload(&one)).expect("enter").expect("reload");
+    let resets = (1002..1008).filter(|&port| is_reset(&tap, 8080, port)).count();
+    let over_budget = sample(&world, &guard).listeners[0].stats.over_budget;
+    assert!(
+        over_budget > 0 && resets as u64 + over_budget == 6,
+        "{resets} resets, {over_budget} over budget"
+    );
+    for (key, changed) in [
+        ("interfaces", Config { interfaces: vec!["lo".to_owned()], ..one.clone() }),
+        ("attach", Config { attach: Attach::Xdp, ..one.clone() }),
+        ("sockopt", Config { sockopt: true, ..one.clone() }),
+    ] {
+        let result = world.server.enter(|| guard.reload(&changed)).expect("enter");
+        let error = result.expect_err(key).to_string();
+        assert!(error.starts_with(&format!("{key} differs")), "{error}");
+    }
 }
 
 #[test]

@@ -124,7 +124,7 @@ fn root_reload_changes_who_is_reserved_for() {
     let _crowd: Vec<_> = (0..BACKLOG).map(|_| world.connect(LISTEN[0]).expect("there is room")).collect();
     let tap = world.tap();
     for (config, is_in, port) in [(&without, false, 1), (&with, true, 2), (&without, false, 3)] {
-        world.server.enter(|| guarded.guard.reload(&config.listeners)).expect("enter").expect("reload");
+        world.server.enter(|| guarded.guard.reload(config)).expect("enter").expect("reload");
         let attempt = probe(LISTEN[0]).with("attempt", |syn| syn.source_port += port);
         assert_eq!(is_answered(&tap, &attempt), is_in, "{:?}", config.listeners[0].reserved);
     }

@@ -107,7 +107,13 @@ pub(crate) fn hostile() -> Run {
 
 /// A run that was interrupted before its first measurement.
 pub(crate) fn empty() -> Run {
-    Run { header: header(), saturations: Vec::new(), cells: Vec::new(), traces: Vec::new(), claims: Vec::new() }
+    Run {
+        header: header(),
+        saturations: Vec::new(),
+        cells: Vec::new(),
+        traces: Vec::new(),
+        claims: Vec::new(),
+    }
 }
 
 /// A run of these cells, with the saturation of each of their servers.
