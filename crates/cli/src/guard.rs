@@ -84,6 +84,10 @@ pub struct Args {
     #[arg(long, value_name = "HOOK", default_value = "auto", value_parser = PossibleValuesParser::new(Attach::NAMED.map(|(name, _)| name)))]
     attach: String,
 
+    /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in it, or a path
+    #[arg(long, value_name = "NETNS")]
+    netns: Option<String>,
+
     /// Take the place of the guard with this process id, without a gap; it then ends. For upgrades
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
@@ -103,13 +107,20 @@ pub struct Args {
 
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
+    match &args.netns {
+        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args))?,
+        None => run_here(&args),
+    }
+}
+
+fn run_here(args: &Args) -> Result<()> {
     // Before anything is attached: a signal from now on ends the run in order.
     let signals = Signals { stop: signals::stop_flag()?, reload: signals::reload_flag()? };
-    let mut guard = Guard::start(&config(&args)?)?;
+    let mut guard = Guard::start(&config(args)?)?;
     for warning in guard.warnings() {
         eprintln!("tidegate: warning: {warning}");
     }
-    watch(&mut guard, &args, &signals)
+    watch(&mut guard, args, &signals)
 }
 
 struct Signals {

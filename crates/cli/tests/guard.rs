@@ -106,6 +106,32 @@ fn ping(from: &mut TcpStream, to: &mut TcpStream) {
     assert_eq!(&buffer, b"ping");
 }
 
+#[test]
+fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
+    let Some(world) = World::create() else { return };
+    let name = world.server.name().to_owned();
+    let guard = |arguments: &[&str]| {
+        let mut command = Command::new(TIDEGATE);
+        command.args(["guard", "--listen", ADDRESS, "--policy", "rst-syn", "--json"]).args(arguments);
+        command
+    };
+    let output = guard(&[]).output().expect("run");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains(&format!("add --netns {name}\n")) && error.lines().count() == 1, "{error}");
+
+    let mut child = guard(&["--netns", &name]).stdout(Stdio::piped()).spawn().expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let attached = next_event(&mut lines);
+    assert!(attached["hooks"].to_string().contains("\"s0\""), "{attached}");
+    let _waiting = world.fill();
+    signal(&child, Signal::SIGTERM);
+    assert!(child.wait().expect("wait").success());
+
+    let output = guard(&["--netns", "tg-nowhere"]).output().expect("run");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("network namespace tg-nowhere: open /run/netns/tg-nowhere"), "{error}");
+}
+
 fn killed_guard_leaves_nothing(arguments: &[&str]) {
     let Some(world) = World::create() else { return };
     let (mut guard, _lines) = world.start(arguments);

@@ -25,6 +25,11 @@ pub fn missing(listen: SocketAddr) -> Error {
     entries.sort_by_key(|entry| (entry.local_address.port().abs_diff(listen.port()), entry.local_address));
     entries.dedup_by_key(|entry| entry.local_address);
     let names: Vec<String> = entries.iter().take(MAX_NAMED).map(describe).collect();
+    if let Some(netns) = elsewhere(listen) {
+        return anyhow!(
+            "guard {listen}: nothing listens there in this network namespace, but in {netns}; add --netns {netns}"
+        );
+    }
     let listening = if names.is_empty() {
         "nothing else does either".to_owned()
     } else {
@@ -33,6 +38,16 @@ pub fn missing(listen: SocketAddr) -> Error {
     anyhow!(
         "guard {listen}: nothing listens there; {listening}; start the server first or correct the address"
     )
+}
+
+/// Another network namespace in which a socket listens there; the first, if there are several.
+fn elsewhere(listen: SocketAddr) -> Option<String> {
+    let host = watch::Host::look().ok()?;
+    let listeners = host.survey(None).listeners;
+    let mut others = listeners.iter().filter(|listener| {
+        listener.netns_inode != host.own() && crate::slots::may_serve(listener.address, listen)
+    });
+    others.find_map(|listener| host.handle(listener.netns_inode))
 }
 
 fn listening() -> Result<Vec<TcpNetEntry>> {

@@ -124,6 +124,26 @@ impl Drop for Namespace {
     }
 }
 
+/// Opens a network namespace: by its name for `ip netns`, a path, or the id of a process in it.
+///
+/// # Errors
+///
+/// One line: there is none, or it may not be opened.
+pub fn open(name: &str) -> Result<File> {
+    let is_pid = name.bytes().all(|byte| byte.is_ascii_digit());
+    let path = match name.contains('/') {
+        true => PathBuf::from(name),
+        false if is_pid => PathBuf::from(format!("/proc/{name}/ns/net")),
+        false => PathBuf::from(RUN_DIR).join(name),
+    };
+    File::open(&path).with_context(|| {
+        format!(
+            "network namespace {name}: open {}; give a name of `ip netns`, a process id or a path",
+            path.display()
+        )
+    })
+}
+
 /// What [`Namespace::enter`] does, for any network namespace: `file` is its file under `/proc/PID/ns` or `/run/netns`.
 ///
 /// # Panics

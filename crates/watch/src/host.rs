@@ -113,6 +113,17 @@ impl Host {
         self.namespaces.get(&netns_inode)?.name.as_deref()
     }
 
+    /// What `--netns` and `nsenter` take for it: its name, or else a process in it.
+    pub fn handle(&self, netns_inode: u64) -> Option<String> {
+        let namespace = self.namespaces.get(&netns_inode)?;
+        namespace.name.clone().or_else(|| namespace.pid.map(|pid| pid.to_string()))
+    }
+
+    /// Inode number of the calling thread's.
+    pub fn own(&self) -> u64 {
+        self.own
+    }
+
     /// Lists the listeners of all namespaces: with `watch` by the kernel's own list, without as far as procfs tells.
     pub fn survey(&self, watch: Option<&Watch>) -> Survey {
         let mut survey = Survey::default();
