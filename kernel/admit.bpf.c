@@ -139,13 +139,13 @@ int admit_request(__u64 *ctx)
 SEC("cgroup/setsockopt")
 int set_option(struct bpf_sockopt *option)
 {
-	return option->level == SOL_TIDEGATE ? write_option(option) : 1;
+	return is_ours(option) ? write_option(option) : leave_option(option);
 }
 
 SEC("cgroup/getsockopt")
 int get_option(struct bpf_sockopt *option)
 {
-	return option->level == SOL_TIDEGATE ? read_option_value(option) : 1;
+	return is_ours(option) ? read_option_value(option) : leave_option(option);
 }
 
 /* Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a SYN. */

@@ -9,14 +9,19 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "verdict.h"
+#include "headers.h"
 
 /* Also in examples/ and docs/sockopt.md. The kernel's own levels are below 300 (include/linux/socket.h). */
 enum {
 	SOL_TIDEGATE = 0x7467,		/* "tg" */
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin */
+	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
 	EINVAL = 22,
 	ENOPROTOOPT = 92,
 };
+
+/* Of the guard's network namespace, as SO_NETNS_COOKIE has it; the hook is the whole host's. */
+const volatile __u64 guarded_netns_cookie = 0;
 
 /* enum on_fin of sockets whose server has asked. */
 struct {
@@ -33,6 +38,21 @@ static __always_inline int refuse_option(int error)
 {
 	bpf_set_retval(-error);
 	return 0;
+}
+
+/* Whether an option is ours to answer: of a TCP socket in the guard's namespace. */
+static __always_inline bool is_ours(struct bpf_sockopt *option)
+{
+	return option->level == SOL_TIDEGATE && option->sk && option->sk->protocol == PROTOCOL_TCP &&
+	       bpf_get_netns_cookie(option) == guarded_netns_cookie;
+}
+
+/* Leaves an option to the kernel as it came. One of more than a page it would refuse, unless told that nothing was changed. */
+static __always_inline int leave_option(struct bpf_sockopt *option)
+{
+	if (option->optlen > MAX_OPTION_BYTES)
+		option->optlen = 0;
+	return 1;
 }
 
 static __always_inline int write_option(struct bpf_sockopt *option)

@@ -22,8 +22,13 @@ enum {
 	TIMESTAMP_SHIFT = 20,		/* ns to about ms, RFC 7323 5.4 */
 };
 
-/* Random, set at load. */
-const volatile struct cookie_key cookie_key = {};
+/* Random. A map, so that a guard that takes over takes back the cookies of the one before. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct cookie_key);
+} cookie_keys SEC(".maps");
 
 /* What a cookie needs, and a program's stack has no room for. */
 struct workspace {
@@ -49,14 +54,15 @@ struct {
 static __always_inline struct workspace *workspace_for(const struct segment *segment, __u32 client_isn)
 {
 	struct workspace *work;
+	struct cookie_key *key;
 	__u32 zero = 0;
 
 	work = bpf_map_lookup_elem(&workspace, &zero);
-	if (!work)
+	key = bpf_map_lookup_elem(&cookie_keys, &zero);
+	if (!work || !key)
 		return NULL;
 	__builtin_memset(work, 0, sizeof(*work));
-	work->key.word[0] = cookie_key.word[0];
-	work->key.word[1] = cookie_key.word[1];
+	work->key = *key;
 	__builtin_memcpy(work->flow.source, &segment->source, sizeof(work->flow.source));
 	__builtin_memcpy(work->flow.destination, &segment->destination, sizeof(work->flow.destination));
 	work->flow.source_port = segment->source_port;

@@ -94,7 +94,12 @@ struct __sk_buff {
 	__u32 data_end;
 };
 
-struct bpf_sock;
+struct bpf_sock {
+	__u32 bound_dev_if;
+	__u32 family;
+	__u32 type;
+	__u32 protocol;
+};
 
 struct bpf_sockopt {
 	struct bpf_sock *sk __attribute__((aligned(8)));

@@ -1,14 +1,16 @@
 //! BPF links to interfaces, held by the process: when it ends, however it ends, the kernel detaches the program.
 //! Nothing is pinned. And test runs of programs, to ask and to measure.
 
+mod sys;
 mod take_over;
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-pub use take_over::links_of_process;
+use sys::{done, owned, program_info};
+pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};
 
 /// `include/uapi/linux/if_link.h`; neither libc nor libbpf-sys has them.
 const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
@@ -134,13 +136,9 @@ fn create_link(
         ..Default::default()
     };
     // SAFETY: the options outlive the call and say their own size; the kernel only reads them.
-    let fd =
-        unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), target, attach_type, &raw const options) };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: bpf_link_create gave a descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    owned(unsafe {
+        libbpf_sys::bpf_link_create(program.as_raw_fd(), target, attach_type, &raw const options)
+    })
 }
 
 /// Opens a reading of an iterator's link, in the network namespace of the calling thread.
@@ -150,23 +148,13 @@ fn create_link(
 /// EPERM without CAP_BPF and CAP_PERFMON.
 pub fn open_iterator(link: BorrowedFd<'_>) -> io::Result<File> {
     // SAFETY: only numbers are passed.
-    let fd = unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: bpf_iter_create gave a descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+    Ok(owned(unsafe { libbpf_sys::bpf_iter_create(link.as_raw_fd()) })?.into())
 }
 
 /// Whether the link with this number is there, whoever holds it; needs CAP_SYS_ADMIN.
 pub fn link_exists(id: u32) -> bool {
     // SAFETY: only a number is passed.
-    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
-    if fd >= 0 {
-        // SAFETY: bpf_link_get_fd_by_id gave a descriptor that nothing else owns.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
-    }
-    fd >= 0
+    owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }).is_ok()
 }
 
 /// How many programs are attached at tcx ingress of the interface with index `ifindex` of the caller's namespace.
@@ -180,12 +168,9 @@ pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
         ..Default::default()
     };
     // SAFETY: the options outlive the call and say their own size; without an array the kernel only writes the count.
-    let result = unsafe {
+    done(unsafe {
         libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
-    };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
+    })?;
     // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf 1.7 `bpf.h`).
     Ok(unsafe { options.__bindgen_anon_1.prog_cnt })
 }
@@ -205,7 +190,7 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
         0x95,                                          // exit
     ];
     // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
-    let fd = unsafe {
+    owned(unsafe {
         libbpf_sys::bpf_prog_load(
             kind,
             c"constant".as_ptr(),
@@ -214,12 +199,7 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
             instructions.len() as u64,
             std::ptr::null_mut(),
         )
-    };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: bpf_prog_load gave a descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    })
 }
 
 /// How many instructions the verifier went through to accept a loaded program, all paths together (Linux 5.16; 0 before).
@@ -228,15 +208,7 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
 ///
 /// EPERM without CAP_SYS_ADMIN or CAP_BPF.
 pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut size = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `size` bytes to `info`; all its pointers are null, so it follows none.
-    let result =
-        unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
-    Ok(info.verified_insns)
+    Ok(program_info(program)?.verified_insns)
 }
 
 /// Runs a tc or XDP program `repeat` times on a frame, in the calling thread's network namespace and as if it came in by
@@ -255,9 +227,6 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Resul
     };
     // SAFETY: the options say their own size, and they and the frame outlive the call; nothing is written back but to the
     // options.
-    let result = unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) };
-    if result < 0 {
-        return Err(io::Error::from_raw_os_error(-result));
-    }
+    done(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
     Ok(Duration::from_nanos(options.duration.into()))
 }

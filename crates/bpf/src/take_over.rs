@@ -1,28 +1,148 @@
-//! Replacing the program of a link that another process holds, so that no frame passes by without one.
+//! Replacing the programs of links that another process holds, so that no frame passes by without one.
 
+use std::ffi::CStr;
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use crate::sys::{done, owned, program_info};
 use crate::{Hook, Link};
 
-/// Programs at one hook of an interface that are looked at.
-const MAX_PROGRAMS: usize = 64;
+/// Programs at one hook of an interface, and maps of a program, that are looked at.
+const MOST: usize = 64;
 
-/// Ids of the links that a process holds.
+/// A link to an interface that another process holds.
+#[derive(Debug)]
+pub struct HeldLink {
+    fd: OwnedFd,
+    id: u32,
+    is_xdp: bool,
+    /// 0 if the interface is gone.
+    ifindex: u32,
+    program_id: u32,
+}
+
+/// What a link led to before it was taken over.
+#[derive(Debug)]
+pub struct Before {
+    link: OwnedFd,
+    link_id: u32,
+    program: OwnedFd,
+}
+
+/// Ids of all links that a process holds.
 ///
 /// # Errors
 ///
 /// NotFound if there is no such process, PermissionDenied for another user's without CAP_SYS_PTRACE.
-pub fn links_of_process(pid: u32) -> io::Result<Vec<u32>> {
-    let mut links = Vec::new();
+pub fn link_ids_of_process(pid: u32) -> io::Result<Vec<u32>> {
+    let mut ids = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
         // It may have been closed meanwhile.
         let Ok(text) = fs::read_to_string(entry?.path()) else { continue };
-        let ids = text.lines().filter_map(|line| line.strip_prefix("link_id:"));
-        links.extend(ids.filter_map(|id| id.trim().parse::<u32>().ok()));
+        let lines = text.lines().filter_map(|line| line.strip_prefix("link_id:"));
+        ids.extend(lines.filter_map(|id| id.trim().parse::<u32>().ok()));
     }
-    Ok(links)
+    ids.sort_unstable();
+    ids.dedup();
+    Ok(ids)
+}
+
+/// The links to interfaces that a process holds; its others are not looked at.
+///
+/// # Errors
+///
+/// As [`link_ids_of_process`]; EPERM without CAP_SYS_ADMIN, which opening another process's links takes.
+pub fn links_of_process(pid: u32) -> io::Result<Vec<HeldLink>> {
+    let links: io::Result<Vec<Option<HeldLink>>> = link_ids_of_process(pid)?.into_iter().map(open).collect();
+    Ok(links?.into_iter().flatten().collect())
+}
+
+/// `None` for a link that is gone, or to something else.
+fn open(id: u32) -> io::Result<Option<HeldLink>> {
+    // SAFETY: takes a number.
+    let fd = match owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        fd => fd?,
+    };
+    let info = link_info(&fd)?;
+    // SAFETY: the type says which member of the union the kernel has written.
+    let (is_xdp, ifindex) = unsafe {
+        match info.type_ {
+            libbpf_sys::BPF_LINK_TYPE_XDP => (true, info.__bindgen_anon_1.xdp.ifindex),
+            libbpf_sys::BPF_LINK_TYPE_TCX => (false, info.__bindgen_anon_1.tcx.ifindex),
+            _ => return Ok(None),
+        }
+    };
+    Ok(Some(HeldLink { fd, id, is_xdp, ifindex, program_id: info.prog_id }))
+}
+
+impl HeldLink {
+    /// Its number, as long as it lives.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Whether it takes XDP programs; otherwise those of tc.
+    pub fn is_xdp(&self) -> bool {
+        self.is_xdp
+    }
+
+    /// Maps of the program that it leads to, by their names, which the kernel cuts at 15 characters.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_SYS_ADMIN.
+    pub fn maps(&self) -> io::Result<Vec<(String, OwnedFd)>> {
+        let program = program(self.program_id)?;
+        let mut ids = [0_u32; MOST];
+        let mut info = libbpf_sys::bpf_prog_info {
+            nr_map_ids: MOST as u32,
+            map_ids: ids.as_mut_ptr().expose_provenance() as u64,
+            ..Default::default()
+        };
+        let mut size = size_of_val(&info) as u32;
+        // SAFETY: the kernel writes at most `size` bytes into `info`, and as many ids as the array has room for.
+        done(unsafe {
+            libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
+        })?;
+        let count = (info.nr_map_ids as usize).min(MOST);
+        ids[..count].iter().map(|&id| open_map(id)).collect()
+    }
+
+    fn is_at(&self, ifindex: u32, hook: Hook) -> io::Result<bool> {
+        let is_of_hook = self.is_xdp == (hook != Hook::TcxIngress);
+        // By the program, too: the same number may be an interface of another namespace.
+        Ok(is_of_hook && self.ifindex == ifindex && programs_at(ifindex, hook)?.contains(&self.program_id))
+    }
+
+    /// Has it lead to `program`.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a program of another kind, ENOLINK when the interface is gone.
+    pub fn update(&self, program: BorrowedFd<'_>) -> io::Result<Before> {
+        let before =
+            Before { link: self.fd.try_clone()?, link_id: self.id, program: self::program(self.program_id)? };
+        update(&self.fd, program)?;
+        Ok(before)
+    }
+}
+
+impl Before {
+    /// Number of the link.
+    pub fn link_id(&self) -> u32 {
+        self.link_id
+    }
+
+    /// Has the link lead to what it did.
+    ///
+    /// # Errors
+    ///
+    /// ENOLINK when the interface is gone.
+    pub fn restore(&self) -> io::Result<()> {
+        update(&self.link, self.program.as_fd())
+    }
 }
 
 impl Link {
@@ -32,23 +152,17 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// EPERM without CAP_SYS_ADMIN, which opening another process's links takes.
+    /// What the kernel says; ENODEV when the interface is gone.
     pub fn take_over(
         program: BorrowedFd<'_>,
         ifindex: u32,
         hook: Hook,
-        links: &[u32],
-    ) -> io::Result<Option<Self>> {
-        let programs = programs_at(ifindex, hook)?;
-        for &id in links {
-            // SAFETY: takes a number.
-            let fd = owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) })?;
-            if programs.contains(&link_info(&fd)?.prog_id) {
-                // SAFETY: both descriptors are open, and no options are given.
-                done(unsafe {
-                    libbpf_sys::bpf_link_update(fd.as_raw_fd(), program.as_raw_fd(), std::ptr::null())
-                })?;
-                return Ok(Some(Self { fd, hook }));
+        links: &[HeldLink],
+    ) -> io::Result<Option<(Self, Before)>> {
+        for held in links {
+            if held.is_at(ifindex, hook)? {
+                let before = held.update(program)?;
+                return Ok(Some((Self { fd: held.fd.try_clone()?, hook }, before)));
             }
         }
         Ok(None)
@@ -64,6 +178,28 @@ impl Link {
     }
 }
 
+fn update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both descriptors are open, and no options are given.
+    done(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
+}
+
+fn program(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number.
+    owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })
+}
+
+fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
+    // SAFETY: takes a number.
+    let fd = owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) })?;
+    let mut info = libbpf_sys::bpf_map_info::default();
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `size` bytes into `info`.
+    done(unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) })?;
+    let name: Vec<u8> = info.name.iter().map(|&byte| byte.cast_unsigned()).collect();
+    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
+    Ok((name, fd))
+}
+
 /// Ids of the programs at a hook.
 fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
     let id = match hook {
@@ -75,20 +211,20 @@ fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
 }
 
 fn programs_at_tcx(ifindex: u32) -> io::Result<Vec<u32>> {
-    let mut ids = [0_u32; MAX_PROGRAMS];
+    let mut ids = [0_u32; MOST];
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
         prog_ids: ids.as_mut_ptr(),
         ..Default::default()
     };
-    options.__bindgen_anon_1.prog_cnt = MAX_PROGRAMS as u32;
+    options.__bindgen_anon_1.prog_cnt = MOST as u32;
     // SAFETY: the options say their own size, and that the array has room for as many as it has.
     done(unsafe {
         libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
     })?;
     // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf 1.7 `bpf.h`).
     let count = unsafe { options.__bindgen_anon_1.prog_cnt } as usize;
-    Ok(ids[..count.min(MAX_PROGRAMS)].to_vec())
+    Ok(ids[..count.min(MOST)].to_vec())
 }
 
 fn xdp_programs(ifindex: u32) -> io::Result<libbpf_sys::bpf_xdp_query_opts> {
@@ -101,29 +237,10 @@ fn xdp_programs(ifindex: u32) -> io::Result<libbpf_sys::bpf_xdp_query_opts> {
     Ok(options)
 }
 
-fn program_info(program: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_prog_info> {
-    let mut info = libbpf_sys::bpf_prog_info::default();
-    let mut size = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `size` bytes into `info`.
-    done(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) })?;
-    Ok(info)
-}
-
 fn link_info(link: &OwnedFd) -> io::Result<libbpf_sys::bpf_link_info> {
     let mut info = libbpf_sys::bpf_link_info::default();
     let mut size = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `size` bytes into `info`.
     done(unsafe { libbpf_sys::bpf_link_get_info_by_fd(link.as_raw_fd(), &raw mut info, &raw mut size) })?;
     Ok(info)
-}
-
-fn owned(fd: i32) -> io::Result<OwnedFd> {
-    done(fd)?;
-    // SAFETY: libbpf gave a descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
-}
-
-/// libbpf gives the error as a negative number.
-fn done(result: i32) -> io::Result<()> {
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(()) }
 }

@@ -214,5 +214,5 @@ fn wait_until_it_sleeps(child: &Child) {
 }
 
 fn links(child: &Child) -> Vec<u32> {
-    bpf::links_of_process(child.id()).expect("it runs")
+    bpf::link_ids_of_process(child.id()).expect("it runs")
 }

@@ -2,8 +2,8 @@
 
 use std::os::fd::BorrowedFd;
 
-use anyhow::{Error, Result, anyhow};
-use bpf::{AttachError, Hook, Link};
+use anyhow::{Context, Error, Result, anyhow};
+use bpf::{AttachError, Before, HeldLink, Hook, Link};
 use nix::errno::Errno;
 
 use crate::interface::Interface;
@@ -93,23 +93,61 @@ pub struct Plan<'a> {
     pub attach: Attach,
     /// Whether segments must come by at tcx, too.
     pub needs_tc: bool,
-    /// Ids of links that another guard holds; where they are, its programs are replaced.
-    pub take_over: Vec<u32>,
+    /// Links that another guard holds, whose programs are replaced.
+    pub take_over: Vec<HeldLink>,
+}
+
+/// Links that were taken over. Unless all is well at the end, they lead to what they did before.
+#[derive(Default)]
+struct Taken(Vec<Before>);
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        for before in &self.0 {
+            // An interface that is gone needs none.
+            let _ = before.restore();
+        }
+    }
 }
 
 impl Plan<'_> {
-    /// Attaches to every interface, or to none.
+    /// Attaches to every interface, or to none; then the guard that is taken over is as it was.
     pub fn attach_all(&self, interfaces: &[Interface]) -> Result<Vec<Attached>> {
-        interfaces.iter().map(|interface| self.attach_one(interface)).collect()
+        let mut taken = Taken::default();
+        let attached: Vec<Attached> = interfaces
+            .iter()
+            .map(|interface| self.attach_one(interface, &mut taken))
+            .collect::<Result<_>>()?;
+        self.retire(&mut taken)?;
+        taken.0.clear();
+        Ok(attached)
     }
 
-    fn attach_one(&self, interface: &Interface) -> Result<Attached> {
+    /// The other guard's links that we have no use for lead to our programs, too, until it notices and ends, and they with it.
+    fn retire(&self, taken: &mut Taken) -> Result<()> {
+        let is_taken = |held: &&HeldLink| taken.0.iter().any(|before| before.link_id() == held.id());
+        let others: Vec<&HeldLink> = self.take_over.iter().filter(|held| !is_taken(held)).collect();
+        let mut refused = None;
+        for held in others {
+            let hook = if held.is_xdp() { Hook::XdpNative } else { Hook::TcxIngress };
+            match held.update(self.programs.for_hook(hook)) {
+                Ok(before) => taken.0.push(before),
+                Err(error) => refused = Some(error), // its interface is gone, or it is no guard's
+            }
+        }
+        match refused.filter(|_| taken.0.is_empty()) {
+            Some(error) => Err(error).context("none of the other guard's links can be taken over"),
+            None => Ok(()),
+        }
+    }
+
+    fn attach_one(&self, interface: &Interface, taken: &mut Taken) -> Result<Attached> {
         let mut last_error = None;
         for &hook in self.attach.candidates(interface) {
-            match self.link(self.programs.for_hook(hook), interface, hook) {
+            match self.link(self.programs.for_hook(hook), interface, hook, taken) {
                 Ok(link) => {
-                    let beside =
-                        (self.needs_tc && hook != Hook::TcxIngress).then(|| self.attach_beside(interface));
+                    let beside = (self.needs_tc && hook != Hook::TcxIngress)
+                        .then(|| self.attach_beside(interface, taken));
                     let interface = interface.name.clone();
                     return Ok(Attached { interface, link, beside: beside.transpose()? });
                 }
@@ -121,8 +159,8 @@ impl Plan<'_> {
         Err(explain(interface, &error))
     }
 
-    fn attach_beside(&self, interface: &Interface) -> Result<Link> {
-        self.link(self.programs.for_beside(), interface, Hook::TcxIngress).map_err(|error| {
+    fn attach_beside(&self, interface: &Interface, taken: &mut Taken) -> Result<Link> {
+        self.link(self.programs.for_beside(), interface, Hook::TcxIngress, taken).map_err(|error| {
             anyhow!(
                 "attach tcx to {}: {}; rst-fin and no-syn-drop act there, on segments after the SYN, and need Linux 6.6 or newer: \
                  leave them out, as in abort+rst-syn",
@@ -133,13 +171,18 @@ impl Plan<'_> {
     }
 
     /// In the place of the other guard's program, if it has one there.
-    fn link(&self, program: BorrowedFd<'_>, interface: &Interface, hook: Hook) -> Result<Link, AttachError> {
+    fn link(
+        &self,
+        program: BorrowedFd<'_>,
+        interface: &Interface,
+        hook: Hook,
+        taken: &mut Taken,
+    ) -> Result<Link, AttachError> {
         let ifindex = interface.index;
-        if !self.take_over.is_empty() {
-            let taken = Link::take_over(program, ifindex, hook, &self.take_over);
-            if let Some(link) = taken.map_err(|error| AttachError { hook, ifindex, error })? {
-                return Ok(link);
-            }
+        let found = Link::take_over(program, ifindex, hook, &self.take_over);
+        if let Some((link, before)) = found.map_err(|error| AttachError { hook, ifindex, error })? {
+            taken.0.push(before);
+            return Ok(link);
         }
         Link::attach(program, ifindex, hook)
     }

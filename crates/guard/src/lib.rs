@@ -25,13 +25,14 @@ mod program;
 mod slots;
 mod sockopt;
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
-use bpf::Hook;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use bpf::{HeldLink, Hook};
 use ipnet::IpNet;
 
 pub use attach::{Attach, Attached};
@@ -44,7 +45,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 use attach::Plan;
 use interface::Interface;
 use observe::Observer;
-use program::Programs;
+use program::{Inherited, Programs};
 use slots::{Slots, assign, canonical, decides, indexed};
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
@@ -69,7 +70,7 @@ pub struct Config {
     /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
     pub sockopt: bool,
     /// A guard in the same network namespace, by its process id, whose programs are replaced by ours, so that no segment passes
-    /// without one. It finds out, see [`Guard::is_taken_over`].
+    /// without one; its cookies are taken back, and what servers asked of it stands. It finds out, see [`Guard::is_taken_over`].
     pub take_over: Option<u32>,
 }
 
@@ -163,7 +164,8 @@ impl Guard {
         }
         let decides = slots.iter().flatten().any(decides);
         let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
-        let programs = Programs::load()?;
+        let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
+        let programs = Programs::load(&inherited(&take_over)?)?;
         if config.must_listen {
             for listen in listens() {
                 if programs.ask(listen)?.is_none() {
@@ -178,19 +180,19 @@ impl Guard {
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
-        let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
         let mut notes = if take_over.is_empty() { others_first(&interfaces) } else { Vec::new() };
         let needs_tc =
             config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers());
-        let attach = config.attach;
-        let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
-        notes.extend(warnings(&attached, &interfaces));
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
         }
         let sockopt = if config.sockopt { sockopt::attach(&programs)? } else { Vec::new() };
         let observer = start_observer(&slots)?;
         notes.extend(observer.iter().flat_map(Observer::warnings));
+        // At last, because a guard that is taken over ends: from here on nothing may fail.
+        let attach = config.attach;
+        let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
+        notes.extend(warnings(&attached, &interfaces));
         let mut guard = Self {
             slots,
             programs,
@@ -345,10 +347,23 @@ impl Guard {
 }
 
 /// Links of the guard with this process id.
-fn links_of(pid: u32) -> Result<Vec<u32>> {
-    let links = bpf::links_of_process(pid).with_context(|| format!("take over from process {pid}"))?;
-    ensure!(!links.is_empty(), "take over from process {pid}: it holds no BPF links; is it a guard?");
+fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
+    let links = bpf::links_of_process(pid).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            anyhow!("take over from process {pid}: {error}; opening another process's links takes CAP_SYS_ADMIN, as root has")
+        }
+        _ => anyhow!("take over from process {pid}: {error}; is there such a process?"),
+    })?;
+    ensure!(
+        !links.is_empty(),
+        "take over from process {pid}: it holds no BPF links to interfaces; is it a guard?"
+    );
     Ok(links)
+}
+
+fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
+    let maps = take_over.first().map(HeldLink::maps).transpose().context("look at the other guard's maps")?;
+    Ok(maps.map(Inherited::from).unwrap_or_default())
 }
 
 /// Whether the crowd is left a place of each accept queue that is there to be seen.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
@@ -30,18 +30,20 @@ mod skel {
 
 use skel::types;
 
-/// SYNs of a listener by what became of them, from `struct listener_stats` of admit.bpf.c.
+/// SYNs of a listener by what became of them, from `struct listener_stats` of rules.bpf.h.
 pub use skel::types::listener_stats as ListenerStats;
-/// Frames by why they were passed, from `struct path_stats` of admit.bpf.c.
+/// Frames by why they were passed, from `struct path_stats` of rules.bpf.h.
 pub use skel::types::path_stats as PathStats;
 
 /// The kernel's own types; without them no program that reads kernel structs can load.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Of a map with one row; also a value that means nothing.
 const INDEX: u32 = 0;
-/// As in admit.bpf.c.
+/// include/uapi/asm-generic/socket.h; libc has it not for every target.
+const SO_NETNS_COOKIE: i32 = 71;
+/// As in rules.bpf.h.
 pub const MAX_LISTENERS: usize = 64;
-/// As in admit.bpf.c.
+/// As in rules.bpf.h.
 pub const MAX_RESERVED_SOURCES: usize = 1024;
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
@@ -52,6 +54,31 @@ const FOUND_LISTENER: u32 = 0;
 const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
 /// Stands for CAP_PERFMON and CAP_BPF as well.
 const CAP_SYS_ADMIN: u32 = 21;
+
+/// How long a cookie may be good: its own period and the next (cookie.h).
+const COOKIE_LIFE_NS: u64 = 2 << 36;
+
+/// What a guard that takes over keeps of the one before, so that no handshake and no server notices.
+#[derive(Debug, Default)]
+pub struct Inherited {
+    cookie_keys: Option<OwnedFd>,
+    asked: Option<OwnedFd>,
+}
+
+impl Inherited {
+    /// From the maps of the other guard's programs; one that lacks them, or has others of that name, leaves nothing.
+    pub fn from(maps: Vec<(String, OwnedFd)>) -> Self {
+        let mut inherited = Self::default();
+        for (name, fd) in maps {
+            match name.as_str() {
+                "cookie_keys" => inherited.cookie_keys = Some(fd),
+                "asked" => inherited.asked = Some(fd),
+                _ => {}
+            }
+        }
+        inherited
+    }
+}
 
 /// Keys of the map `listeners`, and the index that each leads to.
 pub type Keys = BTreeMap<Vec<u8>, [u8; 4]>;
@@ -82,8 +109,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads all programs into the kernel; attaches none.
-    pub fn load() -> Result<Self> {
+    /// Loads all programs into the kernel; attaches none. What cookies were made with and which servers have asked is `inherited`.
+    pub fn load(inherited: &Inherited) -> Result<Self> {
         ensure!(
             Path::new(KERNEL_BTF).exists(),
             "load the programs: this kernel has no {KERNEL_BTF}; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
@@ -92,23 +119,44 @@ impl Programs {
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
         // BPF LSM may be compiled in and forbidden all the same; what is wrong with the rest, the second attempt says.
-        Self::load_with(true).or_else(|_| Self::load_with(false)).map_err(|error| match error.downcast() {
+        let nothing = Inherited::default();
+        let loaded = Self::load_with(true, inherited).or_else(|_| Self::load_with(false, inherited));
+        // Another version may have other maps.
+        let loaded =
+            loaded.or_else(|_| Self::load_with(true, &nothing)).or_else(|_| Self::load_with(false, &nothing));
+        loaded.map_err(|error| match error.downcast() {
             Ok(error) => load_error(error),
             Err(error) => error,
         })
     }
 
-    fn load_with(has_lsm: bool) -> Result<Self> {
+    fn load_with(has_lsm: bool, inherited: &Inherited) -> Result<Self> {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.flow_seed = u32::from_ne_bytes(random_bytes()?);
-            rodata.cookie_key.word =
-                [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
             rodata.guarded_netns = own_netns()?;
+            rodata.guarded_netns_cookie = own_netns_cookie()?;
+        }
+        if let Some(keys) = &inherited.cookie_keys {
+            open.maps.cookie_keys.reuse_fd(keys.as_fd())?;
+        }
+        if let Some(asked) = &inherited.asked {
+            open.maps.asked.reuse_fd(asked.as_fd())?;
+        }
+        if let Some(bss) = open.maps.bss_data.as_deref_mut().filter(|_| inherited.asked.is_some()) {
+            bss.is_any_asked = 1;
+        }
+        if let Some(bss) = open.maps.bss_data.as_deref_mut().filter(|_| inherited.cookie_keys.is_some()) {
+            bss.armed_until_ns = now_ns()? + COOKIE_LIFE_NS;
         }
         open.progs.admit_request.set_autoload(has_lsm);
         let loaded = open.load()?;
+        if inherited.cookie_keys.is_none() {
+            let key: [u8; 16] = random_bytes()?;
+            let keys = &loaded.maps.cookie_keys;
+            keys.update(&INDEX.to_ne_bytes(), &key, MapFlags::ANY).context("write the cookies' key")?;
+        }
         let progs = &loaded.progs;
         let admit_request = has_lsm.then(|| progs.admit_request.as_fd().try_clone_to_owned());
         let maps = &loaded.maps;
@@ -256,8 +304,7 @@ impl Programs {
 
     /// Makes the decisions stand for so long from now.
     pub fn lease(&self, lease: Duration) -> Result<()> {
-        let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).context("read the clock")?;
-        let until = (Duration::from(now) + lease).as_nanos() as u64;
+        let until = now_ns()? + lease.as_nanos() as u64;
         self.lease
             .update(&INDEX.to_ne_bytes(), &until.to_ne_bytes(), MapFlags::ANY)
             .context("renew the lease")
@@ -333,11 +380,35 @@ impl Programs {
     }
 }
 
+/// What bpf_ktime_get_ns() gives.
+fn now_ns() -> Result<u64> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).context("read the clock")?;
+    Ok(Duration::from(now).as_nanos() as u64)
+}
+
 /// Inode of the calling thread's network namespace, as `struct ns_common` has it.
 fn own_netns() -> Result<u32> {
     let path = "/proc/thread-self/ns/net";
     let inode = std::fs::metadata(path).with_context(|| format!("read {path}"))?.ino();
     u32::try_from(inode).with_context(|| format!("{path} has inode {inode}"))
+}
+
+/// The same namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
+fn own_netns_cookie() -> Result<u64> {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").context("make a socket")?;
+    let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `size` bytes into the number.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_NETNS_COOKIE,
+            (&raw mut cookie).cast(),
+            &raw mut size,
+        )
+    };
+    ensure!(result == 0, "ask for the network namespace's cookie: {}", std::io::Error::last_os_error());
+    Ok(cookie)
 }
 
 fn require_capabilities() -> Result<()> {
@@ -433,9 +504,9 @@ unsafe impl Plain for types::reserved_key {}
 unsafe impl Plain for types::refusal_budget {}
 // SAFETY: an address, two halves of a word, words.
 unsafe impl Plain for types::listener_query {}
-// SAFETY: `__u64` only, asserted in admit.bpf.c.
+// SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for ListenerStats {}
-// SAFETY: `__u64` only, asserted in admit.bpf.c.
+// SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for PathStats {}
 
 fn bytes_of<T: Plain>(value: &T) -> &[u8] {

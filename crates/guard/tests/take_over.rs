@@ -2,11 +2,20 @@
 
 mod common;
 
-use common::frame::Segment;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use common::frame::{Segment, is_reset_to};
 use common::*;
 use guard::{Attach, Config, Guard, Listener};
 
 const LISTEN: &str = "10.9.0.2:8080";
+
+/// One at a time: every guard of this process is what a process is taken over from.
+static PROCESS: Mutex<()> = Mutex::new(());
+
+fn the_process() -> MutexGuard<'static, ()> {
+    PROCESS.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 fn config(policy: &str, attach: Attach, take_over: Option<u32>) -> Config {
     Config {
@@ -21,6 +30,7 @@ fn config(policy: &str, attach: Attach, take_over: Option<u32>) -> Config {
 
 #[test]
 fn root_new_guard_takes_over_without_letting_a_syn_pass() {
+    let _alone = the_process();
     for attach in [Attach::Tcx, Attach::Xdp, Attach::XdpGeneric] {
         let Some(world) = World::create_for(attach) else { return };
         let _peer = world.peer_for(attach);
@@ -57,8 +67,96 @@ fn root_new_guard_takes_over_without_letting_a_syn_pass() {
     }
 }
 
+/// Whether a SYN gets a RST. Nothing listens at the marker's port: its RST comes after any other.
+fn is_reset(world: &World, source_port: u16) -> bool {
+    let tap = world.tap();
+    let syn =
+        Segment::syn("attempt", GHOST4, SERVER4, PORT).with("attempt", |syn| syn.source_port = source_port);
+    let marker = syn.clone().with("marker", |marker| marker.destination_port = CLOSED_PORT);
+    tap.send(&syn.to_bytes());
+    tap.send(&marker.to_bytes());
+    let first = tap.receive("a RST", |frame| is_reset_to(frame, &syn) || is_reset_to(frame, &marker));
+    is_reset_to(&first, &syn)
+}
+
+fn on(interfaces: &[&str], attach: Attach, take_over: bool) -> Config {
+    let interfaces = interfaces.iter().map(|&name| name.to_owned()).collect();
+    Config { interfaces, ..config("rst-syn", attach, take_over.then(std::process::id)) }
+}
+
+#[test]
+fn root_interfaces_may_be_others_or_in_another_order() {
+    let _alone = the_process();
+    for (before, after) in [(["lo", "s0"], &["s0"][..]), (["s0", "lo"], &["lo", "s0"])] {
+        let Some(world) = World::create_for(Attach::Tcx) else { return };
+        let _listener = world.listen(LISTEN);
+        let old = world.guard_with(&on(&before, Attach::Tcx, false)).expect("start");
+        let _streams = world.fill(&old);
+        let new = world.guard_with(&on(after, Attach::Tcx, true)).expect("take over");
+        assert!(old.guard.is_taken_over(), "{after:?}");
+        drop(old);
+        assert!(is_reset(&world, 1001), "{after:?}");
+        assert_eq!(new.sample().stats.reset, 1, "{after:?}");
+    }
+}
+
+#[test]
+fn root_guard_that_cannot_take_over_leaves_the_other_as_it_was() {
+    let _alone = the_process();
+    let Some(world) = World::create_for(Attach::Xdp) else { return };
+    let _peer = world.peer_for(Attach::Xdp);
+    let _listener = world.listen(LISTEN);
+    let old = world.guard_with(&on(&["s0"], Attach::Xdp, false)).expect("start");
+    let _streams = world.fill(&old);
+    // The loopback comes second and has no native XDP.
+    let error = world.guard_with(&on(&["s0", "lo"], Attach::Xdp, true)).err().expect("refused");
+    assert!(format!("{error:#}").contains("a loopback has no native XDP"), "{error:#}");
+    assert!(!old.guard.is_taken_over());
+    let before = old.sample().stats.reset;
+    assert!(is_reset(&world, 1001));
+    assert_eq!(old.sample().stats.reset, before + 1);
+}
+
+#[test]
+fn root_hook_may_be_another() {
+    let _alone = the_process();
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let _listener = world.listen(LISTEN);
+    let old = world.guard_with(&on(&["s0"], Attach::Tcx, false)).expect("start");
+    let _streams = world.fill(&old);
+    let new = world.guard_with(&on(&["s0"], Attach::XdpGeneric, true)).expect("take over");
+    assert!(old.guard.is_taken_over());
+    drop(old);
+    assert!(is_reset(&world, 1001));
+    assert_eq!(new.sample().stats.reset, 1);
+}
+
+#[test]
+fn root_cookies_of_the_guard_before_are_taken_back() {
+    let _alone = the_process();
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    if !guard::takes_own_cookies() {
+        return eprintln!("skipped: no bpf_sk_assign_tcp_reqsk in this kernel (Linux 6.9 and newer)");
+    }
+    let listener = world.listen(LISTEN);
+    let old = world.guard_with(&config("no-syn-drop", Attach::Tcx, None)).expect("start");
+    let streams = world.fill(&old);
+    let tap = world.tap();
+    let handshake = Handshake::begin(&tap, LISTEN);
+    let new =
+        world.guard_with(&config("no-syn-drop", Attach::Tcx, Some(std::process::id()))).expect("take over");
+    drop(old);
+    for _ in &streams {
+        listener.accept().expect("it waits");
+    }
+    tap.send(&handshake.end(b"").to_bytes());
+    new.wait("the handshake", |sample| sample.stats.cookies_back == 1);
+    assert_eq!(listener.accept().expect("it is there").1.ip().to_string(), GHOST4);
+}
+
 #[test]
 fn root_process_that_is_no_guard_cannot_be_taken_over() {
+    let _alone = the_process();
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN);
     let refused = |pid: u32| {
@@ -69,6 +167,6 @@ fn root_process_that_is_no_guard_cannot_be_taken_over() {
     let error = refused(other.id());
     other.kill().expect("end it");
     other.wait().expect("it ends");
-    assert!(error.contains("holds no BPF links; is it a guard?"), "{error}");
+    assert!(error.contains("holds no BPF links to interfaces; is it a guard?"), "{error}");
     assert!(refused(u32::MAX).contains("take over from process 4294967295"));
 }
