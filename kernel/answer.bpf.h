@@ -187,24 +187,47 @@ static __always_inline struct answer *clean_answer(void)
 	return answer;
 }
 
+/* In XDP the frame can be written in place. In words: clang knows nothing of its alignment and would copy single bytes. */
+static __always_inline bool store_words(struct xdp_md *xdp, __u32 offset, const __u32 *words, __u32 count)
+{
+	__u32 *to, i;
+
+	if (offset > MAX_L2_BYTES)
+		return false;
+	to = (void *)(long)xdp->data + offset;
+	if ((void *)(to + count) > (void *)(long)xdp->data_end)
+		return false;
+	for (i = 0; i < count; i++)
+		to[i] = words[i];
+	return true;
+}
+
+/* `size` is a constant, and of whole words. */
+static __always_inline enum sent store_headers(void *ctx, enum hook hook, __u32 offset, const void *headers, __u32 size)
+{
+	bool is_stored = hook == HOOK_TC ? store(ctx, hook, offset, headers, size) :
+					   store_words(ctx, offset, headers, size / sizeof(__u32));
+
+	return is_stored ? SENT : SENT_LOST;
+}
+
 /* The answer with `options_bytes` after it, which the caller stores. */
 static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
 					   const struct answer *answer, __u32 options_bytes)
 {
 	__u32 length = answer_bytes(segment) + options_bytes;
 	enum sent reshaped;
-	__u8 mac[12];
+	__u8 mac[12] __attribute__((aligned(4)));
 
 	reshaped = hook == HOOK_TC ? reshape_skb(ctx, segment, length) : reshape_xdp(ctx, segment, length);
 	if (reshaped != SENT)
 		return reshaped;
 	swap_macs(segment, mac);
-	if (!store(ctx, hook, 0, mac, sizeof(mac)))
+	if (store_headers(ctx, hook, 0, mac, sizeof(mac)) != SENT)
 		return SENT_LOST;
-	/* Two calls, because a size is a constant. */
 	if (segment->is_ipv6)
-		return store(ctx, hook, segment->l3_offset, &answer->v6, sizeof(answer->v6)) ? SENT : SENT_LOST;
-	return store(ctx, hook, segment->l3_offset, &answer->v4, sizeof(answer->v4)) ? SENT : SENT_LOST;
+		return store_headers(ctx, hook, segment->l3_offset, &answer->v6, sizeof(answer->v6));
+	return store_headers(ctx, hook, segment->l3_offset, &answer->v4, sizeof(answer->v4));
 }
 
 static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook, const struct segment *segment,

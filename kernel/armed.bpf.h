@@ -9,10 +9,8 @@
 #include <bpf/bpf_helpers.h>
 #include "verdict.h"
 
-enum {
-	ARMED_NS = 2000000000,		/* longest handshake that is looked out for after the last SYN */
-	ARMED_STEP_NS = 1000000,
-};
+#define ARMED_NS 2000000000ULL		/* longest handshake that is looked out for after the last SYN */
+#define ARMED_STEP_NS 1000000
 
 /*
  * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
@@ -20,23 +18,29 @@ enum {
  */
 __u64 armed_until_ns = 0;
 
-/* Has the ACK stage look at segments from now on for ARMED_NS. */
-static __always_inline void arm(__u64 now)
+static __always_inline void arm_until(__u64 until)
 {
-	__u64 until = now + ARMED_NS;
-
 	/* All CPUs share it: write only when it matters. */
 	if (armed_until_ns + ARMED_STEP_NS < until)
 		armed_until_ns = until;
 }
 
+/* Has the ACK stage look at segments from now on for ARMED_NS. */
+static __always_inline void arm(__u64 now)
+{
+	arm_until(now + ARMED_NS);
+}
+
 static __always_inline bool is_armed(void)
 {
-	if (!armed_until_ns)
+	__u64 until = *(volatile __u64 *)&armed_until_ns;
+
+	if (!until)
 		return false;
-	if (bpf_ktime_get_ns() < armed_until_ns)
+	if (bpf_ktime_get_ns() < until)
 		return true;
-	armed_until_ns = 0;
+	/* Unless another CPU arms just now. */
+	__sync_val_compare_and_swap(&armed_until_ns, until, 0);
 	return false;
 }
 

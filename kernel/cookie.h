@@ -13,6 +13,7 @@
 
 enum {
 	COOKIE_PERIOD_SHIFT = 36,	/* a period is 2^36 ns, 69 s; a cookie is good in its own and the next */
+	COOKIE_PERIODS = 2,
 	COOKIE_NO_WSCALE = 15,		/* RFC 7323 2.3: the largest that there is, is 14 */
 	COOKIE_PROOF_BITS = 24,
 	COOKIE_PROOF_MASK = (1 << COOKIE_PROOF_BITS) - 1,

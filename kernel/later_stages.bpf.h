@@ -60,7 +60,7 @@ struct found_rule {
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
 	found->index = 0;
-	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED &&
+	return find_place(ctx, hook, segment, bpf_ktime_get_ns(), &found->index) == PLACE_GUARDED &&
 	       read_rule(found->index, &found->rule, &found->stats);
 }
 
@@ -87,8 +87,10 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 	stats->acks_implied += segment->payload_length || segment->flags & TCP_FIN;
 	arm(bpf_ktime_get_ns());
 	stats->acks_dropped += verdict == VERDICT_DROP;
+	if (!rule->dry_run)
+		return verdict;
 	stats->acks_reset += verdict == VERDICT_RESET;
-	return rule->dry_run ? VERDICT_ADMIT : verdict;
+	return VERDICT_ADMIT;
 }
 
 static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct segment *segment,
@@ -113,7 +115,10 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 	switch (finish(segment, &found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source),
 		       found.stats)) {
 	case VERDICT_RESET:
-		mark_for_reset(ctx, hook, segment);
+		if (mark_for_reset(ctx, hook, segment))
+			found.stats->acks_reset++;
+		else
+			found.stats->unsent++;
 		return ACTION_PASS;
 	case VERDICT_DROP:
 		return ACTION_DROP;

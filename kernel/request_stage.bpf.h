@@ -32,7 +32,10 @@ struct {
 	__type(value, __u32);
 } interfaces SEC(".maps");
 
-/* Whether the SYN came by an interface that we guard. VLAN devices: the one below, which the frame came by first. */
+/*
+ * Whether the SYN came by an interface that we guard. Of a VLAN or a bond it is the upper device that is asked for (skb_iif is set anew
+ * for each, __netif_receive_skb_core()): where only the lower one is guarded, what was decided there stands alone.
+ */
 static __always_inline bool is_from_guarded(const struct sock *sk, struct sk_buff *skb)
 {
 	__u32 ifindex = BPF_CORE_READ(skb, skb_iif);
@@ -66,7 +69,7 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	bool is_wildcard;
 	__u32 *index;
 
-	if (!is_from_guarded(sk, skb) || !is_leased())
+	if (!is_from_guarded(sk, skb) || !is_leased(bpf_ktime_get_ns()))
 		return true;
 	read_addresses(request, &key.address, &remote);
 	key.port = bpf_htons(BPF_CORE_READ(request, __req_common.skc_num));
@@ -77,8 +80,10 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	attempt.is_reserved = is_reserved_source(&rule.policy, *index, &remote);
 	if (admit_syn(&rule.policy, &load, &attempt) == VERDICT_ADMIT)
 		return true;
+	if (rule.dry_run)
+		return true; /* counted where it came in */
 	stats->late++;
-	return rule.dry_run;
+	return false;
 }
 
 #endif

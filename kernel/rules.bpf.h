@@ -55,9 +55,9 @@ struct listener_stats {
 	__u64 dropped;
 	__u64 reset;
 	__u64 cookies;			/* answered with SYN/ACK and a cookie */
-	__u64 unsent;			/* to be answered, but the kernel refused to reshape the frame: passed or lost */
+	__u64 unsent;			/* to be answered, but the kernel refused to rewrite the frame: passed or lost */
 	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
-	__u64 late;			/* of admitted: dropped when the kernel came to them, as the last place was promised by then */
+	__u64 late;			/* beside seen: dropped when the kernel came to them, as the last place was promised by then */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
 	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
@@ -199,12 +199,12 @@ enum place {
 	PLACE_UNLEASED,
 };
 
-static __always_inline bool is_leased(void)
+static __always_inline bool is_leased(__u64 now)
 {
 	__u32 zero = 0;
 	__u64 *until = bpf_map_lookup_elem(&lease, &zero);
 
-	return !until || !*until || bpf_ktime_get_ns() < *until;
+	return !until || !*until || now < *until;
 }
 
 /* Finds the index of a guarded destination, the exact address before the wildcard. */
@@ -222,8 +222,9 @@ static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6,
 	return bpf_map_lookup_elem(&listeners, key);
 }
 
-/* Finds the guarded listener of a segment; `index` is meant when there is one. */
-static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
+/* Finds the guarded listener of a segment; `index` is meant when there is one. `now` is of bpf_ktime_get_ns(). */
+static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
+					     __u32 *index)
 {
 	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
 	bool is_wildcard;
@@ -239,7 +240,7 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	key.address = segment->destination;
 	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
-	if (!is_leased())
+	if (!is_leased(now))
 		return PLACE_UNLEASED;
 	return PLACE_GUARDED;
 }

@@ -47,7 +47,7 @@ static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_
 	return false;
 }
 
-static __always_inline bool may_refuse(void)
+static __always_inline bool may_refuse(__u64 now)
 {
 	struct refusal_budget *left;
 	struct rate rate;
@@ -57,24 +57,27 @@ static __always_inline bool may_refuse(void)
 	if (!left)
 		return false;
 	rate = left->rate;
-	return !rate.per_s || take_token(&rate, &left->schedule_ns, bpf_ktime_get_ns());
+	return !rate.per_s || take_token(&rate, &left->schedule_ns, now);
 }
 
-static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
-					  struct listener_stats *stats)
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
+					  struct net *net, struct listener_stats *stats)
 {
-	if (may_refuse())
+	if (may_refuse(now))
 		return count_answer(send_reset(ctx, hook, segment, net), &stats->reset, stats);
 	stats->over_budget++;
 	stats->dropped++;
 	return ACTION_DROP;
 }
 
-/* The SYN queue may be what was full: the end of the handshake must be looked at all the same. */
-static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment,
+/*
+ * The SYN queue may be what was full: the end of the handshake must be looked at all the same, and as long as the cookie is good, because
+ * the kernel would answer it with RST.
+ */
+static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 						      struct net *net, bool is_kernels, struct listener_stats *stats)
 {
-	arm(bpf_ktime_get_ns());
+	arm_until(now + ((__u64)COOKIE_PERIODS << COOKIE_PERIOD_SHIFT));
 	return count_answer(send_syn_ack(ctx, hook, segment, net, is_kernels), &stats->cookies, stats);
 }
 
@@ -102,7 +105,6 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 
 	if (!schedule || !policy->rate.per_s)
 		return VERDICT_ADMIT;
-	attempt->now_ns = bpf_ktime_get_ns();
 	attempt->schedule_ns = *(volatile __u64 *)schedule;
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT || attempt->is_reserved || take_token(&policy->rate, schedule, attempt->now_ns))
@@ -111,18 +113,19 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return (enum verdict)policy->syn_when_full;
 }
 
-static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
+/* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
+static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
 					  const struct listener *listener)
 {
+	struct attempt attempt = { .now_ns = now };
 	struct listener_stats *stats;
-	struct attempt attempt = {};
 	struct listener_rule rule;
 	enum verdict verdict;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
 	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
-		arm(bpf_ktime_get_ns());
+		arm(now);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
@@ -132,10 +135,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
 	switch (count(&rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
-		return refuse(ctx, hook, segment, listener->net, stats);
+		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
-		return answer_with_cookie(ctx, hook, segment, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
+		return answer_with_cookie(ctx, hook, segment, now, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
@@ -154,11 +157,12 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 {
 	struct path_stats *path = path_counters();
 	struct listener listener = {};
+	__u64 now = bpf_ktime_get_ns();
 	__u32 index = 0;
 
 	if (!path)
 		return ACTION_PASS;
-	switch (find_place(ctx, hook, segment, &index)) {
+	switch (find_place(ctx, hook, segment, now, &index)) {
 	case PLACE_NOT_GUARDED:
 		path->not_guarded++;
 		return ACTION_PASS;
@@ -176,7 +180,7 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:
-		return decide(ctx, hook, segment, index, &listener);
+		return decide(ctx, hook, segment, now, index, &listener);
 	case FOUND_NOTHING:
 		path->no_listener++;
 		return ACTION_PASS;
