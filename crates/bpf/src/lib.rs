@@ -98,6 +98,22 @@ pub fn attach_lsm(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     create_link(program, 0, libbpf_sys::BPF_LSM_MAC, 0)
 }
 
+/// Whether LSM programs are ever called here: they load and attach without that, too. An error says why not, or that it cannot be known.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::Unsupported`] if `bpf` is not among the active modules; otherwise what reading their list gave.
+pub fn lsm_is_active() -> io::Result<()> {
+    const ACTIVE: &str = "/sys/kernel/security/lsm";
+    let active = std::fs::read_to_string(ACTIVE)
+        .map_err(|error| io::Error::new(error.kind(), format!("read {ACTIVE}: {error}")))?;
+    if active.trim().split(',').any(|module| module == "bpf") {
+        return Ok(());
+    }
+    let why = format!("bpf is not among the active modules ({}); add it to lsm= at boot", active.trim());
+    Err(io::Error::new(io::ErrorKind::Unsupported, why))
+}
+
 /// Which calls of the processes of a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CgroupHook {

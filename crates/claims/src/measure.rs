@@ -125,7 +125,8 @@ fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
     cell.guard_per_s.get(name).copied()
 }
 
-/// What the guard refuses it took from the kernel; if it refuses nothing, the kernel drops each SYN that finds the queue full.
+/// What the guard refuses, and of what reserv lets pass the kernel's last look; if it refuses nothing, the kernel drops each SYN that
+/// finds the queue full. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
 fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
     let late = guard_per_s(cell, "syns.late").unwrap_or(0.0);
     let refused = guard_per_s(cell, "syns.dropped")? + guard_per_s(cell, "syns.reset")? + late;

@@ -196,9 +196,13 @@ fn reload(guard: &mut Guard, args: &Args) {
     let Some(file) = &args.config else {
         return eprintln!("tidegate: SIGHUP: there is no --config to read again");
     };
+    let warned = guard.warnings().len();
     let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config));
     match result {
-        Ok(()) => eprintln!("tidegate: read {} again", file.display()),
+        Ok(()) => {
+            eprintln!("tidegate: read {} again", file.display());
+            guard.warnings()[warned..].iter().for_each(|warning| eprintln!("tidegate: warning: {warning}"));
+        }
         Err(error) => eprintln!("tidegate: {error:#}; the old policies stay"),
     }
 }

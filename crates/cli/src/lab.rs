@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use lab::{Event, Options, Outcome, Plan};
 use report::Run;
+use results::TraceOutcome;
 
 use crate::output::say;
 use crate::signals;
@@ -91,7 +92,11 @@ fn event_text(event: &Event<'_>) -> String {
             format!("  {}: offered {offered:.0}/s, answered {goodput:.0}/s", server.name)
         }
         Event::Trace(trace) => {
-            let end = if trace.note.is_none() { "every line holds" } else { "not every line holds" };
+            let end = match trace.outcome {
+                TraceOutcome::Held => "every line holds",
+                TraceOutcome::Failed(_) => "not every line holds",
+                TraceOutcome::Skipped(_) => "cannot be played here",
+            };
             format!("  {}, {}: {end}", trace.script, trace.family)
         }
         Event::Saturated(found) => {

@@ -1,6 +1,6 @@
 //! What the kernel can do, one question each.
 
-use std::fs;
+use std::io::ErrorKind;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::Path;
 
@@ -44,8 +44,6 @@ impl Answer {
 
 /// The kernel's own types.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
-/// The active security modules, comma by comma.
-const LSM_PATH: &str = "/sys/kernel/security/lsm";
 
 pub(crate) fn all() -> Vec<Probe> {
     let btf = Btf::from_vmlinux().map_err(|error| error.to_string());
@@ -134,12 +132,9 @@ fn lsm() -> Answer {
         Answer::Yes => {}
         other => return other,
     }
-    match fs::read_to_string(LSM_PATH) {
-        Ok(active) if active.trim().split(',').any(|module| module == "bpf") => Answer::Yes,
-        Ok(active) => Answer::No(format!(
-            "bpf is not among the active modules ({}); add it to lsm= at boot",
-            active.trim()
-        )),
-        Err(error) => Answer::Unknown(format!("read {LSM_PATH}: {error}")),
+    match bpf::lsm_is_active() {
+        Ok(()) => Answer::Yes,
+        Err(error) if error.kind() == ErrorKind::Unsupported => Answer::No(error.to_string()),
+        Err(error) => Answer::Unknown(error.to_string()),
     }
 }

@@ -203,9 +203,7 @@ impl Guard {
             warnings: notes,
             config: config.clone(),
         };
-        if let Err(error) = guard.attach_requests() {
-            guard.warnings.push(format!("{error:#}"));
-        }
+        guard.attach_requests();
         Ok(guard)
     }
 
@@ -244,19 +242,19 @@ impl Guard {
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
         }
+        if config.refusals_per_s != self.config.refusals_per_s {
+            self.programs.set_budget(config.refusals_per_s)?;
+        }
         if let Err(error) = apply(&self.programs, &self.slots, &slots) {
             // What was there is what the kernel has had room for.
             apply(&self.programs, &slots, &self.slots)
+                .and_then(|()| self.programs.set_budget(self.config.refusals_per_s))
                 .context("restore the policies after a failed reload")?;
             return Err(error);
         }
         self.slots = slots;
-        if config.refusals_per_s != self.config.refusals_per_s {
-            self.programs.set_budget(config.refusals_per_s)?;
-        }
         self.config = Config { lease: self.config.lease, ..config.clone() };
-        // Without it reserv is what it was: nearly exact.
-        self.attach_requests().ok();
+        self.attach_requests();
         Ok(())
     }
 
@@ -277,17 +275,29 @@ impl Guard {
         }
     }
 
-    /// With reserv, looks again where the kernel makes request sockets.
-    fn attach_requests(&mut self) -> Result<()> {
+    /// With reserv, looks again where the kernel makes request sockets. Where it cannot, reserv is nearly exact, and that is said once.
+    fn attach_requests(&mut self) {
         let is_reserv = |listener: &Listener| matches!(listener.policy.full, Full::Reserved { .. });
         if self.requests.is_some() || !self.slots.iter().flatten().any(is_reserv) {
-            return Ok(());
+            return;
         }
+        match self.attach_lsm() {
+            Ok(link) => self.requests = Some(link),
+            Err(error) => {
+                let warning = format!("{error:#}");
+                if !self.warnings.contains(&warning) {
+                    self.warnings.push(warning);
+                }
+            }
+        }
+    }
+
+    fn attach_lsm(&self) -> Result<OwnedFd> {
         let why = "reserv may promise a few places too many to SYNs that are received in one batch";
         let program = self.programs.for_requests();
         let program = program.with_context(|| format!("{why}: BPF LSM is not to be had here"))?;
-        self.requests = Some(bpf::attach_lsm(program).context(why)?);
-        Ok(())
+        bpf::lsm_is_active().with_context(|| why.to_owned())?;
+        bpf::attach_lsm(program).context(why)
     }
 
     /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times
@@ -330,12 +340,15 @@ impl Guard {
             "every guarded interface is gone; nothing is guarded any more"
         );
         self.programs.set_own_addresses(&interface::own_addresses()?)?;
-        // A dual-stack listener may have come since.
-        self.programs.add_keys(&self.programs.keys(&indexed(&self.slots))?)?;
+        // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
+        let keys = self.programs.keys(&indexed(&self.slots))?;
+        self.programs.add_keys(&keys)?;
+        self.programs.forget_others_listeners(&keys)?;
+        let observation = self.observer.as_ref().map(Observer::look).transpose()?;
         let sample = |(listener, index): (&Listener, u32)| -> Result<ListenerSample> {
             let (listener, stats) = (listener.clone(), self.programs.stats(index)?);
-            if let Some(observer) = self.observer.as_ref().filter(|_| !decides(&listener)) {
-                let (load, observed) = observer.observe(listener.listen)?;
+            if let Some(observation) = observation.as_ref().filter(|_| !decides(&listener)) {
+                let (load, observed) = observation.of(listener.listen);
                 return Ok(ListenerSample { listener, load, stats, observed: Some(observed) });
             }
             let load = self.programs.ask(listener.listen)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use anyhow::{Context, Result};
 use verdict::ListenerLoad;
-use watch::{Counters, Hook, Watch};
+use watch::{Counters, Hook, Watch, Watched};
 
 /// What was counted at an observed listener, or at all of its `SO_REUSEPORT` group. Of a wildcard it is everything that came to
 /// the socket, whatever address was called.
@@ -21,6 +21,15 @@ pub struct Observed {
 #[derive(Debug)]
 pub struct Observer(Watch);
 
+/// What there was to see at one moment, of all listeners.
+pub struct Observation {
+    /// Of listeners without any.
+    nothing: Counters,
+    /// In the calling thread's network namespace.
+    counted: Vec<Watched>,
+    listening: Vec<watch::Listener>,
+}
+
 impl Observer {
     pub fn start() -> Result<Self> {
         Ok(Self(Watch::start(&Hook::ALL)?))
@@ -31,21 +40,27 @@ impl Observer {
         self.0.missing().iter().map(ToString::to_string).collect()
     }
 
-    /// The queues and counts of the listener that serves `listen` in the calling thread's network namespace.
-    pub fn observe(&self, listen: SocketAddr) -> Result<(Option<ListenerLoad>, Observed)> {
+    /// Reads all counts and lists what listens in the calling thread's network namespace.
+    pub fn look(&self) -> Result<Observation> {
         let own = fs::metadata("/proc/thread-self/ns/net").context("look at our network namespace")?.ino();
-        let mut counters = self.0.nothing();
-        let counted = self.0.counters()?;
-        let here = || counted.iter().filter(|watched| watched.listener.netns_inode == own);
-        let bound = bound_for(listen, here().map(|watched| &watched.listener));
-        for watched in here().filter(|watched| Some(watched.listener.address) == bound) {
+        let mut counted = self.0.counters()?;
+        counted.retain(|watched| watched.listener.netns_inode == own);
+        Ok(Observation { nothing: self.0.nothing(), counted, listening: self.0.list()? })
+    }
+}
+
+impl Observation {
+    /// The queues and counts of the listener that serves `listen`.
+    pub fn of(&self, listen: SocketAddr) -> (Option<ListenerLoad>, Observed) {
+        let mut counters = self.nothing.clone();
+        let bound = bound_for(listen, self.counted.iter().map(|watched| &watched.listener));
+        for watched in self.counted.iter().filter(|watched| Some(watched.listener.address) == bound) {
             counters = counters.plus(&watched.counters);
         }
-        let listening = self.0.list()?;
-        let bound = bound_for(listen, listening.iter());
+        let bound = bound_for(listen, self.listening.iter());
         let mut load: Option<ListenerLoad> = None;
         let mut drops = 0;
-        for listener in listening.iter().filter(|listener| Some(listener.address) == bound) {
+        for listener in self.listening.iter().filter(|listener| Some(listener.address) == bound) {
             let Some(queues) = listener.queues else { continue };
             let (limit, sum) = (queues.accept_limit.unwrap_or(0), load.get_or_insert_default());
             sum.accept_qlen += queues.accept_qlen;
@@ -54,7 +69,7 @@ impl Observer {
             sum.syn_limit += limit;
             drops += u64::from(listener.drops.unwrap_or(0));
         }
-        Ok((load, Observed { counters, drops }))
+        (load, Observed { counters, drops })
     }
 }
 

@@ -280,6 +280,20 @@ impl Programs {
         Ok(())
     }
 
+    /// Forgets `0.0.0.0` where it stood for a dual-stack `[::]` and another socket listens there now, which nobody named. While none
+    /// listens it stays: a server that restarts finds itself guarded.
+    pub fn forget_others_listeners(&self, wanted: &Keys) -> Result<()> {
+        let known: Vec<Vec<u8>> = self.listeners.keys().collect();
+        for key in known.iter().filter(|key| !wanted.contains_key(&key[..])) {
+            let ipv4 =
+                SocketAddr::from(([0_u8; 4], u16::from_be(from_bytes::<types::listener_key>(key).port)));
+            if self.query(ipv4)?.found == FOUND_LISTENER {
+                self.listeners.delete(key).context("forget a listener's address")?;
+            }
+        }
+        Ok(())
+    }
+
     /// Adds the keys of `wanted` that are not there yet.
     pub fn add_keys(&self, wanted: &Keys) -> Result<()> {
         for (key, index) in wanted {

@@ -101,9 +101,17 @@ fn root_wrong_option_is_refused_and_none_is_known_after_the_guard() {
     assert_eq!(errno(ask(&listener, TIDEGATE_RST_FIN, -1)), Some(libc::EINVAL));
     assert_eq!(errno(ask(&listener, 2, 1)), Some(libc::ENOPROTOOPT));
     assert_eq!(asked(&listener).expect("known"), 0, "and nothing was set");
+    ask(&listener, TIDEGATE_RST_FIN, 1).expect("allowed");
+    assert_eq!(asked(&listener).expect("known"), 1);
     drop(guarded);
-    // Another test's guard may still allow it: the hook is the whole host's. Then it knows nothing of this one's.
-    assert!(asked(&listener).unwrap_or(0) == 0);
+    // The kernel detaches a moment after the last descriptor was closed.
+    let is_unknown = || asked(&listener).is_err_and(|error| error.raw_os_error() == Some(libc::ENOPROTOOPT));
+    assert!((0..100).any(|_| is_unknown() || sleep_a_little()), "{:?}", asked(&listener));
+}
+
+fn sleep_a_little() -> bool {
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    false
 }
 
 struct Example(Child);

@@ -121,13 +121,15 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
-    let said_before = guard.as_ref().and_then(guard::ask).unwrap_or_default();
+    let said_before = guard.as_ref().and_then(guard::ask);
     watch(send.warmup + send.duration)?;
     let after = Snapshot::take(&testbed, layout)?;
     let said_after = guard.as_ref().and_then(guard::ask);
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
+    // A guard that said nothing in the warm-up, which is shorter than a second then, counted from its start.
+    let said_before = said_before.unwrap_or_default();
     let guard_per_s = said_after.or(guard.clone()).map(|after| guard::growth_per_s(&said_before, &after));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
     Ok(Measured {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use conformance::{Case, Outcome as Played};
-use results::{Answer, ClaimAnswer, Estimate, Record, Trace, Unit};
+use results::{Answer, ClaimAnswer, Estimate, Record, Trace, TraceOutcome, Unit};
 use script::{Failure, Script};
 use serde::Deserialize;
 
@@ -140,20 +140,22 @@ enum Reached {
 }
 
 fn play(case: &Case) -> Result<(Trace, Reached)> {
-    let trace = |transcript, note| Trace {
+    let trace = |transcript, outcome| Trace {
         script: conformance::plain_name(&case.script).to_owned(),
         family: case.family.to_string(),
         hook: case.hook.to_string(),
         transcript,
-        note,
+        outcome,
     };
     match case.play() {
-        Ok(Played::Passed(transcript)) => Ok((trace(transcript, None), Reached::End)),
-        Ok(Played::Skipped(reason)) => Ok((trace(Vec::new(), Some(reason)), Reached::Nothing)),
+        Ok(Played::Passed(transcript)) => Ok((trace(transcript, TraceOutcome::Held), Reached::End)),
+        Ok(Played::Skipped(reason)) => {
+            Ok((trace(Vec::new(), TraceOutcome::Skipped(reason)), Reached::Nothing))
+        }
         Err(error) => {
             let failure: Failure = error.downcast().with_context(|| format!("play {}", case.name()))?;
-            let note = format!("line {}: {}", failure.line, failure.what);
-            Ok((trace(failure.transcript, Some(note)), Reached::Line(failure.line)))
+            let why = format!("line {}: {}", failure.line, failure.what);
+            Ok((trace(failure.transcript, TraceOutcome::Failed(why)), Reached::Line(failure.line)))
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Packet scripts that were played: what went over the wire, as the papers' figures have it.
 
 use maud::{Markup, html};
-use results::Trace;
+use results::{Trace, TraceOutcome};
 
 /// The runs as a section of the page; nothing when there are none.
 pub(crate) fn traces_section(traces: &[Trace]) -> Markup {
@@ -33,9 +33,13 @@ pub(crate) fn traces_text(traces: &[Trace]) -> String {
 
 /// The sentence for runs of scripts.
 pub(crate) fn finding(traces: &[Trace]) -> String {
-    let held = traces.iter().filter(|trace| trace.note.is_none()).count();
-    let runs = if traces.len() == 1 { "run" } else { "runs" };
-    format!("Every line of the packet scripts held in {held} of {} {runs} on this kernel.", traces.len())
+    let count = |is: fn(&TraceOutcome) -> bool| traces.iter().filter(|trace| is(&trace.outcome)).count();
+    let held = count(|outcome| *outcome == TraceOutcome::Held);
+    let skipped = count(|outcome| matches!(outcome, TraceOutcome::Skipped(_)));
+    let played = traces.len() - skipped;
+    let runs = if played == 1 { "run" } else { "runs" };
+    let text = format!("Every line of the packet scripts held in {held} of {played} {runs} on this kernel");
+    if skipped == 0 { text + "." } else { format!("{text}; {skipped} could not be played here.") }
 }
 
 /// Runs of the same script follow each other.
@@ -45,7 +49,10 @@ fn by_script(traces: &[Trace]) -> impl Iterator<Item = &[Trace]> {
 
 /// How a run ended.
 fn heading(trace: &Trace) -> String {
-    let end = trace.note.as_deref().unwrap_or("every line holds");
+    let end = match &trace.outcome {
+        TraceOutcome::Held => "every line holds",
+        TraceOutcome::Failed(why) | TraceOutcome::Skipped(why) => why,
+    };
     format!("{}, hook {}: {end}", trace.family, trace.hook)
 }
 
@@ -53,19 +60,20 @@ fn heading(trace: &Trace) -> String {
 mod tests {
     use super::*;
 
-    fn trace(family: &str, note: Option<&str>) -> Trace {
+    fn trace(family: &str, outcome: TraceOutcome) -> Trace {
         Trace {
             script: "traces/fig-1".to_owned(),
             family: family.to_owned(),
             hook: "auto".to_owned(),
             transcript: vec!["   0.000 a: > S 0:0(0) <mss 1460>".to_owned()],
-            note: note.map(str::to_owned),
+            outcome,
         }
     }
 
     #[test]
     fn runs_of_a_script_are_shown_together_and_failures_with_their_line() {
-        let traces = [trace("ipv4", None), trace("ipv6", Some("line 7: expected R, got S."))];
+        let failed = TraceOutcome::Failed("line 7: expected R, got S.".to_owned());
+        let mut traces = vec![trace("ipv4", TraceOutcome::Held), trace("ipv6", failed)];
         let text = traces_text(&traces);
         assert_eq!(text.matches("<mss 1460>").count(), 1, "{text}");
         assert!(
@@ -76,5 +84,8 @@ mod tests {
         let page = traces_section(&traces).into_string();
         assert!(page.contains("S 0:0(0) &lt;mss 1460&gt;") && page.contains("line 7"), "{page}");
         assert_eq!(finding(&traces), "Every line of the packet scripts held in 1 of 2 runs on this kernel.");
+        traces.push(trace("ipv6", TraceOutcome::Skipped("skipped: no tcx".to_owned())));
+        let said = finding(&traces);
+        assert!(said.ends_with("in 1 of 2 runs on this kernel; 1 could not be played here."), "{said}");
     }
 }

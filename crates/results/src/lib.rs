@@ -127,8 +127,21 @@ pub struct Trace {
     pub hook: String,
     /// Every segment: seconds since the start, the client's label, `>` from it or `<` to it, and the segment as tcpdump has it.
     pub transcript: Vec<String>,
-    /// Which line did not hold and why, or why it could not be played; nothing when every line holds.
-    pub note: Option<String>,
+    /// How it ended.
+    pub outcome: TraceOutcome,
+}
+
+/// How a packet script ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TraceOutcome {
+    /// Every line holds.
+    #[default]
+    Held,
+    /// Which line does not, and why.
+    Failed(String),
+    /// Why it cannot be played on this kernel.
+    Skipped(String),
 }
 
 /// A flood of spoofed SYNs in the measured window, as the server's end of its link counted it.

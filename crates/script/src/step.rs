@@ -122,7 +122,7 @@ pub enum Hook {
     XdpGeneric,
 }
 
-/// State of the server's end of a connection, named as in RFC 9293 and the kernel.
+/// State of the server's end of a connection, by the kernel's names (include/net/tcp_states.h, without `TCP_`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// A request socket.
