@@ -161,6 +161,20 @@ static __always_inline bool may_end_handshake(const struct segment *segment)
 }
 
 /*
+ * Whether the kernel would take a segment without data as it is. A local or virtual sender leaves the checksum to a device, and what we
+ * see is not it.
+ */
+static __noinline int has_right_checksum(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct workspace *work = workspace_for(segment, 0);
+
+	if (checksum_is_partial(skb, HOOK_TC, segment))
+		return true;
+	return work && load_tcp(skb, HOOK_TC, segment, &work->tcp) &&
+	       fold(sum_pseudo_header(segment, segment->tcp_length) + sum_words(work->tcp.byte, MAX_TCP_HEADER_BYTES)) == 0xffff;
+}
+
+/*
  * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the connection; the FIN itself becomes
  * the client's RST. The clone comes by here again, and is no FIN any more.
  */
@@ -191,7 +205,7 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 	if (!find_connection(skb, segment, &fin, &net, &policy->on_fin) || policy->on_fin == FIN_KEEP)
 		return ACTION_PASS;
 	found.stats->fins++;
-	if (admit_fin(policy, &fin) != VERDICT_RESET)
+	if (admit_fin(policy, &fin) != VERDICT_RESET || !has_right_checksum(skb, segment))
 		return ACTION_PASS;
 	if (found.rule.dry_run) {
 		found.stats->fins_reset++;

@@ -19,7 +19,7 @@ static __always_inline bool is_mapped(const struct address *address)
 	return !address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff);
 }
 
-/* `::`, which is a key of `listeners` and nobody's destination; 0.0.0.0 is in is_nobody(). */
+/* `::`, which is a key of `listeners` and nobody's address. */
 static __always_inline bool is_unspecified(const struct address *address)
 {
 	return !address->word[0] && !address->word[1] && !address->word[2] && !address->word[3];
@@ -39,7 +39,7 @@ static __always_inline bool is_nobody(const struct segment *segment, const struc
 	__u32 first = bpf_ntohl(address->word[0]) >> 24, ipv4 = bpf_ntohl(address->word[3]);
 
 	if (segment->is_ipv6)
-		return first == 0xff || is_mapped(address);
+		return first == 0xff || is_mapped(address) || is_unspecified(address);
 	return ipv4 >> 24 == 0 || ipv4 >> 28 == 0xe || ipv4 == 0xffffffff;
 }
 
@@ -51,8 +51,7 @@ static __always_inline bool is_martian(const struct segment *segment, __u32 ifin
 {
 	const struct address *source = &segment->source, *destination = &segment->destination;
 
-	if (segment->mac[6] & 1 || is_nobody(segment, source) || is_nobody(segment, destination) ||
-	    is_unspecified(destination))
+	if (segment->mac[6] & 1 || is_nobody(segment, source) || is_nobody(segment, destination))
 		return true;
 	if (ifindex == LOOPBACK_IFINDEX)
 		return false;

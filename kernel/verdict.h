@@ -93,14 +93,17 @@ static inline int syn_queue_is_full(const struct listener_load *load)
 	return load->syn_qlen >= load->syn_limit;
 }
 
-/* Places of the accept queue that a source may have: the crowd does not get the last ones. */
+/*
+ * Places of the accept queue that a source may have: the crowd does not get the last ones, but always one. A server that comes back with
+ * a smaller backlog would otherwise serve nobody else.
+ */
 static inline __u64 accept_places(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	__u64 places = (__u64)load->accept_limit + 1;
 
 	if (is_reserved)
 		return places;
-	return places > policy->reserved_slots ? places - policy->reserved_slots : 0;
+	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
 }
 
 /* The kernel would take it, since it knows nothing of reserved places. */

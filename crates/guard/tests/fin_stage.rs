@@ -125,6 +125,23 @@ fn root_fin_is_kept_while_the_response_is_under_way_and_when_out_of_order() {
 }
 
 #[test]
+fn root_fin_with_a_wrong_checksum_is_the_kernels_to_drop() {
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, policy("rst-fin"), Attach::Tcx, false);
+    let tap = world.tap();
+    let (mut server, fin) = ghost_connection(&world, &listener, &tap);
+    let fin = fin.with("FIN", |fin| fin.ack = fin.ack.wrapping_add(4));
+    let mut damaged = fin.to_bytes();
+    damaged[50] ^= 0x55;
+    tap.send(&damaged);
+    assert_eq!(guarded.wait("the FIN", |sample| sample.stats.fins == 1).stats.fins_reset, 0);
+    tap.send(&fin.to_bytes());
+    tap.receive("a RST", |frame| is_reset_to(frame, &fin));
+    assert_eq!(read(&mut server), Err(ErrorKind::ConnectionReset));
+}
+
+#[test]
 fn root_fin_that_acknowledges_the_response_gets_a_reset_that_its_sender_accepts() {
     let Some(world) = World::create_for(Attach::Tcx) else { return };
     world.finish_checksums();

@@ -143,7 +143,7 @@ fn root_syn_between_martian_addresses_is_untouched() {
         is_passed(world, guarded, "a multicast Ethernet source", &from_many, |path| path.martian);
     });
     with_full_listener(LISTEN6, |world, guarded| {
-        for source in ["ff02::5", "::1", "::ffff:10.9.0.77", SERVER6] {
+        for source in ["ff02::5", "::1", "::", "::ffff:10.9.0.77", SERVER6] {
             let syn = Segment::syn("martian", source, SERVER6, PORT);
             is_passed(world, guarded, source, &syn.to_bytes(), |path| path.martian);
         }

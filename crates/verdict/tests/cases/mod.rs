@@ -80,7 +80,7 @@ const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 50] = [
+pub const SYN_STAGE: [Case; 51] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -129,7 +129,14 @@ pub const SYN_STAGE: [Case; 50] = [
     row("places kept: the crowd is told", keep_28(Policy::RST_SYN), (101, 128), (0, 128), Verdict::Reset),
     row("places kept: abort leaves SYNs", keep_28(Policy::ABORT), (101, 128), (0, 128), Verdict::Drop),
     row("places kept: cookie", keep_28(Policy::NO_SYN_DROP), (101, 128), (0, 128), Verdict::Cookie),
-    row("places kept: more than there are", keep_28(Policy::DEFAULT), (0, 10), (0, 10), Verdict::Drop),
+    row(
+        "places kept: more than there are, but one",
+        keep_28(Policy::DEFAULT),
+        (0, 10),
+        (0, 10),
+        Verdict::Admit,
+    ),
+    row("places kept: more than there are", keep_28(Policy::DEFAULT), (1, 10), (0, 10), Verdict::Drop),
     reserved(row("reserved source", keep_28(Policy::RST_SYN), (128, 128), (0, 128), Verdict::Admit)),
     reserved(row(
         "reserved source, no place",
