@@ -1,6 +1,6 @@
 //! Replacing the programs of links that another process holds, so that no frame passes by without one.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -66,15 +66,25 @@ fn open(id: u32) -> io::Result<Option<HeldLink>> {
         fd => fd?,
     };
     let info = link_info(&fd)?;
+    Ok(interface_of(&info).map(|(is_xdp, ifindex)| HeldLink {
+        fd,
+        id,
+        is_xdp,
+        ifindex,
+        program_id: info.prog_id,
+    }))
+}
+
+/// Whether a link is to XDP, and the index of its interface, 0 if that is gone; `None` for links to something else.
+fn interface_of(info: &libbpf_sys::bpf_link_info) -> Option<(bool, u32)> {
     // SAFETY: the type says which member of the union the kernel has written.
-    let (is_xdp, ifindex) = unsafe {
+    unsafe {
         match info.type_ {
-            libbpf_sys::BPF_LINK_TYPE_XDP => (true, info.__bindgen_anon_1.xdp.ifindex),
-            libbpf_sys::BPF_LINK_TYPE_TCX => (false, info.__bindgen_anon_1.tcx.ifindex),
-            _ => return Ok(None),
+            libbpf_sys::BPF_LINK_TYPE_XDP => Some((true, info.__bindgen_anon_1.xdp.ifindex)),
+            libbpf_sys::BPF_LINK_TYPE_TCX => Some((false, info.__bindgen_anon_1.tcx.ifindex)),
+            _ => None,
         }
-    };
-    Ok(Some(HeldLink { fd, id, is_xdp, ifindex, program_id: info.prog_id }))
+    }
 }
 
 impl HeldLink {
@@ -88,26 +98,29 @@ impl HeldLink {
         self.is_xdp
     }
 
+    /// Name of the program that it leads to, which the kernel cuts at 15 characters.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_SYS_ADMIN.
+    pub fn program_name(&self) -> io::Result<String> {
+        let info = program_info(program(self.program_id)?.as_fd())?;
+        Ok(until_nul(&info.name))
+    }
+
     /// Maps of the program that it leads to, by their names, which the kernel cuts at 15 characters.
     ///
     /// # Errors
     ///
     /// EPERM without CAP_SYS_ADMIN.
     pub fn maps(&self) -> io::Result<Vec<(String, OwnedFd)>> {
-        let program = program(self.program_id)?;
-        let mut ids = [0_u32; MOST];
-        let mut info = libbpf_sys::bpf_prog_info {
-            nr_map_ids: MOST as u32,
-            map_ids: ids.as_mut_ptr().expose_provenance() as u64,
-            ..Default::default()
-        };
-        let mut size = size_of_val(&info) as u32;
-        // SAFETY: the kernel writes at most `size` bytes into `info`, and as many ids as the array has room for.
-        done(unsafe {
-            libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size)
-        })?;
-        let count = (info.nr_map_ids as usize).min(MOST);
-        ids[..count].iter().map(|&id| open_map(id)).collect()
+        map_ids_of(self.program_id)?.into_iter().map(open_map).collect()
+    }
+
+    /// Whether its interface is in the caller's network namespace.
+    pub fn is_here(&self) -> bool {
+        let hooks = [Hook::XdpNative, Hook::XdpGeneric, Hook::TcxIngress];
+        hooks.into_iter().any(|hook| self.is_at(self.ifindex, hook).unwrap_or(false))
     }
 
     fn is_at(&self, ifindex: u32, hook: Hook) -> io::Result<bool> {
@@ -127,6 +140,21 @@ impl HeldLink {
         update(&self.fd, program)?;
         Ok(before)
     }
+}
+
+fn map_ids_of(program_id: u32) -> io::Result<Vec<u32>> {
+    let program = program(program_id)?;
+    let mut ids = [0_u32; MOST];
+    let mut info = libbpf_sys::bpf_prog_info {
+        nr_map_ids: MOST as u32,
+        map_ids: ids.as_mut_ptr().expose_provenance() as u64,
+        ..Default::default()
+    };
+    let mut size = size_of_val(&info) as u32;
+    // SAFETY: the kernel writes at most `size` bytes into `info`, and as many ids as the array has room for.
+    done(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) })?;
+    let count = (info.nr_map_ids as usize).min(MOST);
+    Ok(ids[..count].to_vec())
 }
 
 impl Before {
@@ -168,6 +196,34 @@ impl Link {
         Ok(None)
     }
 
+    /// Has it lead to `program`, whatever it leads to now.
+    ///
+    /// # Errors
+    ///
+    /// EINVAL for a program of another kind, ENOLINK when the interface is gone.
+    pub fn update(&self, program: BorrowedFd<'_>) -> io::Result<()> {
+        update(&self.fd, program)
+    }
+
+    /// Ids of the maps of the program that it leads to now, by their names, which the kernel cuts at 15 characters.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_SYS_ADMIN.
+    pub fn map_ids(&self) -> io::Result<Vec<(String, u32)>> {
+        let maps = map_ids_of(link_info(&self.fd)?.prog_id)?;
+        maps.into_iter().map(|id| Ok((open_map(id)?.0, id))).collect()
+    }
+
+    /// Whether its interface is gone, so that it leads nowhere. A renamed one is not.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; none is expected.
+    pub fn is_detached(&self) -> io::Result<bool> {
+        Ok(interface_of(&link_info(&self.fd)?).is_some_and(|(_, ifindex)| ifindex == 0))
+    }
+
     /// Whether the link still leads to this program, and not to one that has taken over.
     ///
     /// # Errors
@@ -195,9 +251,12 @@ fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
     let mut size = size_of_val(&info) as u32;
     // SAFETY: the kernel writes at most `size` bytes into `info`.
     done(unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) })?;
-    let name: Vec<u8> = info.name.iter().map(|&byte| byte.cast_unsigned()).collect();
-    let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
-    Ok((name, fd))
+    Ok((until_nul(&info.name), fd))
+}
+
+fn until_nul(name: &[c_char]) -> String {
+    let name: Vec<u8> = name.iter().map(|&byte| byte.cast_unsigned()).collect();
+    CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Ids of the programs at a hook.

@@ -11,12 +11,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
+use guard::{
+    Attach, Config, ConfigError, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample,
+    Verdict,
+};
 use ipnet::IpNet;
 use serde_json::{Value, json};
 use watch::Counter;
 
-use crate::output::{or_dash, say};
+use crate::output::or_dash;
+use crate::printer::Printer;
 use crate::signals;
 
 /// Between two lines.
@@ -116,11 +120,20 @@ pub fn run(args: Args) -> Result<()> {
 fn run_here(args: &Args) -> Result<()> {
     // Before anything is attached: a signal from now on ends the run in order.
     let signals = Signals { stop: signals::stop_flag()?, reload: signals::reload_flag()? };
-    let mut guard = Guard::start(&config(args)?)?;
+    let mut guard = Guard::start(&config(args)?).map_err(|error| name_file(error, args))?;
+    let printer = Printer::start();
     for warning in guard.warnings() {
-        eprintln!("tidegate: warning: {warning}");
+        printer.complain(format_args!("warning: {warning}"));
     }
-    watch(&mut guard, args, &signals)
+    watch(&mut guard, args, &signals, printer)
+}
+
+/// Of what is wrong in a file, which file.
+fn name_file(error: anyhow::Error, args: &Args) -> anyhow::Error {
+    match &args.config {
+        Some(file) if error.is::<ConfigError>() => error.context(format!("configuration {}", file.display())),
+        _ => error,
+    }
 }
 
 struct Signals {
@@ -152,58 +165,83 @@ fn config(args: &Args) -> Result<Config> {
     })
 }
 
-fn watch(guard: &mut Guard, args: &Args, signals: &Signals) -> Result<()> {
+fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
-    let mut out = Out { json: args.json, lines: 0, columns: Vec::new() };
+    let mut out = Out { printer, json: args.json, lines: 0, columns: Vec::new() };
     let mut last = guard.sample()?;
-    out.attached(guard, &last)?;
+    out.attached(guard, &last);
     let mut last_at = start.elapsed();
+    let mut taken_over = None;
     let mut due = start + INTERVAL;
     while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
-            reload(guard, args);
+            reload(guard, args, &out.printer);
             continue;
         }
         if end.is_some_and(|end| end < due) {
             break;
         }
-        if guard.is_taken_over() {
-            eprintln!("tidegate: another guard has taken over");
+        if is_replaced(guard, &mut taken_over, &out.printer)? {
             break;
+        }
+        guard.reattach().iter().for_each(|note| out.printer.complain(note));
+        if out.printer.is_closed() {
+            break; // nobody reads any more
         }
         let sample = guard.sample()?;
         let unleased = sample.path.unleased - last.path.unleased;
         if unleased > 0 {
-            eprintln!(
-                "tidegate: warning: {unleased} SYNs were left to the kernel, because this process did not run for a second"
-            );
+            out.printer.complain(format_args!(
+                "warning: {unleased} SYNs were left to the kernel, because this process did not run for a second"
+            ));
         }
         let now = start.elapsed();
-        out.sample(now, &sample, &last, now - last_at)?;
+        out.sample(now, &sample, &last, now - last_at);
         (last, last_at) = (sample, now);
         // Not `now + INTERVAL`: a late line must not make all later ones late.
         while due <= Instant::now() {
             due += INTERVAL;
         }
     }
-    out.last(start.elapsed(), &guard.sample()?)
+    out.last(start.elapsed(), &guard.sample()?);
+    Ok(())
+}
+
+/// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
+fn is_replaced(guard: &Guard, taken_over: &mut Option<Instant>, printer: &Printer) -> Result<bool> {
+    if !guard.is_taken_over() {
+        return Ok(false);
+    }
+    if taken_over.get_or_insert_with(Instant::now).elapsed() < 2 * LEASE {
+        return Ok(false);
+    }
+    *taken_over = None;
+    let is_back = guard.take_back()?;
+    printer.complain(match is_back {
+        true => "another guard has taken over and ended at once; this one goes on",
+        false => "another guard has taken over",
+    });
+    Ok(!is_back)
 }
 
 /// Reads the file again; what is wrong with it is said, and all stays as it was.
-fn reload(guard: &mut Guard, args: &Args) {
+fn reload(guard: &mut Guard, args: &Args, printer: &Printer) {
     let Some(file) = &args.config else {
-        return eprintln!("tidegate: SIGHUP: there is no --config to read again");
+        return printer.complain("SIGHUP: there is no --config to read again");
     };
     let warned = guard.warnings().len();
-    let result = Config::read(file, Some(LEASE)).and_then(|config| guard.reload(&config));
+    let result = Config::read(file, Some(LEASE))
+        .and_then(|config| guard.reload(&config).map_err(|error| name_file(error, args)));
     match result {
         Ok(()) => {
-            eprintln!("tidegate: read {} again", file.display());
-            guard.warnings()[warned..].iter().for_each(|warning| eprintln!("tidegate: warning: {warning}"));
+            printer.complain(format_args!("read {} again", file.display()));
+            guard.warnings()[warned..]
+                .iter()
+                .for_each(|warning| printer.complain(format_args!("warning: {warning}")));
         }
-        Err(error) => eprintln!("tidegate: {error:#}; the old policies stay"),
+        Err(error) => printer.complain(format_args!("{error:#}; the old policies stay")),
     }
 }
 
@@ -230,6 +268,7 @@ type Refusal = (&'static str, fn(&ListenerSample) -> Option<u64>);
 
 /// Lines for a person, or JSON.
 struct Out {
+    printer: Printer,
     json: bool,
     lines: u64,
     /// Words of the last header.
@@ -237,7 +276,7 @@ struct Out {
 }
 
 impl Out {
-    fn attached(&mut self, guard: &Guard, sample: &Sample) -> Result<()> {
+    fn attached(&mut self, guard: &Guard, sample: &Sample) {
         let hooks: Vec<(&str, &str)> =
             guard.attached().iter().map(|attached| (attached.interface(), attached.hook().name())).collect();
         if self.json {
@@ -245,18 +284,19 @@ impl Out {
                 .iter()
                 .map(|(interface, hook)| json!({ "interface": interface, "hook": hook }))
                 .collect();
-            return sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
+            return sample.listeners.iter().for_each(|ListenerSample { listener, .. }| {
                 let mut line = object("attached", Duration::ZERO, listener);
                 line["hooks"] = hooks.clone().into();
-                say(line)
+                self.printer.say(line);
             });
         }
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
-        sample.listeners.iter().try_for_each(|ListenerSample { listener, .. }| {
+        for ListenerSample { listener, .. } in &sample.listeners {
             let Listener { listen, policy, reserved, dry_run } = listener;
             if policy.only_observes {
-                return say(format_args!("observing {listen}"));
+                self.printer.say(format_args!("observing {listen}"));
+                continue;
             }
             let dry = if *dry_run { ", dry run" } else { "" };
             let kept = match (policy.reserved_slots, &reserved[..]) {
@@ -264,14 +304,15 @@ impl Out {
                 (slots, [source]) => format!(", {slots} places for {source}"),
                 (slots, sources) => format!(", {slots} places for {} networks", sources.len()),
             };
-            say(format_args!("guarding {listen} with {policy}{dry} on {}{kept}", hooks.join(", ")))
-        })
+            let hooks = hooks.join(", ");
+            self.printer.say(format_args!("guarding {listen} with {policy}{dry} on {hooks}{kept}"));
+        }
     }
 
-    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) -> Result<()> {
+    fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) {
         for now in &sample.listeners {
             if self.json {
-                say(counters("sample", elapsed, now, sample))?;
+                self.printer.say(counters("sample", elapsed, now, sample));
                 continue;
             }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
@@ -280,37 +321,38 @@ impl Out {
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
             let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
             let columns = refusals(sample);
-            self.header(&columns)?;
-            say(format_args!("{}{place}{dry}", row(now, before, span, &columns)))?;
+            self.header(&columns);
+            self.printer.say(format_args!("{}{place}{dry}", row(now, before, span, &columns)));
         }
-        Ok(())
     }
 
-    fn header(&mut self, columns: &[Refusal]) -> Result<()> {
+    fn header(&mut self, columns: &[Refusal]) {
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
         let words: Vec<&str> = columns.iter().map(|(word, _)| *word).collect();
         let is_changed = self.columns != words;
         self.columns = words;
         self.lines += 1;
         if !is_changed && !is_due {
-            return Ok(());
+            return;
         }
         let columns: Vec<String> =
             columns.iter().map(|(word, _)| format!(" {:>1$}", format!("{word}/s"), width(word))).collect();
-        say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{}", columns.concat()))
+        let columns = columns.concat();
+        self.printer.say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{columns}"));
     }
 
-    fn last(&mut self, elapsed: Duration, sample: &Sample) -> Result<()> {
-        sample.listeners.iter().try_for_each(|listener| {
+    fn last(&self, elapsed: Duration, sample: &Sample) {
+        for listener in &sample.listeners {
             if self.json {
-                return say(counters("final", elapsed, listener, sample));
+                self.printer.say(counters("final", elapsed, listener, sample));
+                continue;
             }
             let place = match sample.listeners.len() {
                 1 => String::new(),
                 _ => format!("{}: ", listener.listener.listen),
             };
-            say(format_args!("{place}{}", totals(elapsed, listener, &refusals(sample))))
-        })
+            self.printer.say(format_args!("{place}{}", totals(elapsed, listener, &refusals(sample))));
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use report::Run;
 use results::TraceOutcome;
 
 use crate::output::say;
+use crate::printer::complain;
 use crate::signals;
 
 /// Run an experiment on real kernels, in network namespaces of its own
@@ -54,7 +55,7 @@ pub fn run(args: Args) -> Result<()> {
             Ok(run) => claims.extend(run.claims),
             // What a busy machine did to one experiment must not cost the others.
             Err(error) if files.len() > 1 && !stop.load(Ordering::Relaxed) => {
-                eprintln!("tidegate: {error:#}");
+                complain(format_args!("{error:#}"));
                 failed.push(plan.name());
             }
             Err(error) => return Err(error),

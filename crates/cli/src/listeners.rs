@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use watch::{Counter, Counters, Entry, Hook, Inventory, Process, Watch};
 
 use crate::output::{or_dash, say};
+use crate::printer::complain;
 use crate::signals;
 
 /// Longest time until a signal is noticed.
@@ -88,7 +89,7 @@ fn table(inventory: &Inventory, span: Option<Duration>, missing: &[String]) -> R
     for line in table.lines() {
         say(line.trim_end())?;
     }
-    missing.iter().for_each(|gap| eprintln!("tidegate: {gap}"));
+    missing.iter().for_each(complain);
     Ok(())
 }
 

@@ -9,6 +9,7 @@ mod lab;
 mod listeners;
 mod load;
 mod output;
+mod printer;
 mod serve;
 mod signals;
 
@@ -55,7 +56,7 @@ fn main() -> ExitCode {
         // Whoever read our lines has gone; that is a way to stop, too.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("tidegate: {error:#}");
+            printer::complain(format_args!("{error:#}"));
             let is_usage = error.is::<::guard::ConfigError>()
                 || error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
@@ -69,7 +70,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         error.print().ok();
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    eprintln!("tidegate: {}", one_line(&error.to_string()));
+    printer::complain(one_line(&error.to_string()));
     ExitCode::from(2)
 }
 

@@ -8,6 +8,7 @@ use serde_json::json;
 use serve::{Accept, Config, Server};
 
 use crate::output::say;
+use crate::printer::complain;
 use crate::signals;
 
 /// An event-driven HTTP server with one thread, one prepared reply and a backlog of your choice
@@ -53,12 +54,12 @@ const MAX_REPLY_BYTES: usize = 1 << 30;
 pub fn run(args: Args) -> Result<()> {
     let stop = signals::stop_flag()?;
     if let Err(error) = serve::raise_descriptor_limit() {
-        eprintln!("tidegate: raise the limit of open descriptors: {error}; raise it with ulimit -n");
+        complain(format_args!("raise the limit of open descriptors: {error}; raise it with ulimit -n"));
     }
     let mut server = Server::bind(&args.config())?;
     if server.backlog() < args.backlog {
         let (asked, given) = (args.backlog, server.backlog());
-        eprintln!("tidegate: net.core.somaxconn caps the backlog {asked} at {given}");
+        complain(format_args!("net.core.somaxconn caps the backlog {asked} at {given}"));
     }
     let (address, backlog) = (server.local_addr(), server.backlog());
     if args.json {

@@ -2,12 +2,12 @@
 
 use std::os::fd::BorrowedFd;
 
-use anyhow::{Context, Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::{AttachError, Before, HeldLink, Hook, Link};
 use nix::errno::Errno;
 
 use crate::interface::Interface;
-use crate::program::Programs;
+use crate::program::{self, Programs};
 
 /// What the operator asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -60,6 +60,8 @@ pub struct Attached {
     link: Link,
     /// The FIN stage and cookies, where the other stages are in XDP.
     beside: Option<Link>,
+    /// Said of it last.
+    said: String,
 }
 
 impl Attached {
@@ -76,6 +78,32 @@ impl Attached {
     /// Where on it.
     pub fn hook(&self) -> Hook {
         self.link.hook()
+    }
+
+    /// The text, unless it was said last time, too.
+    pub fn say_once(&mut self, text: String) -> Option<String> {
+        (self.said != text).then(|| {
+            self.said.clone_from(&text);
+            text
+        })
+    }
+
+    /// Whether its interface is gone.
+    pub fn is_detached(&self) -> bool {
+        self.link.is_detached().unwrap_or(false)
+    }
+
+    /// Puts the programs back where another guard's have taken their place.
+    pub fn take_back(&self, programs: &Programs) -> std::io::Result<()> {
+        self.link.update(programs.for_hook(self.hook()))?;
+        self.beside.as_ref().map_or(Ok(()), |link| link.update(programs.for_beside()))
+    }
+
+    /// Whether the guard whose programs these are now renews its lease; `None` if that cannot be known, for want of CAP_SYS_ADMIN.
+    pub fn is_leased(&self) -> Option<bool> {
+        let maps = self.link.map_ids().ok()?;
+        let (_, lease) = maps.into_iter().find(|(name, _)| name == "lease")?;
+        program::is_leased(lease).ok()
     }
 
     /// Whether another guard's programs have taken the place of these.
@@ -113,6 +141,10 @@ impl Drop for Taken {
 impl Plan<'_> {
     /// Attaches to every interface, or to none; then the guard that is taken over is as it was.
     pub fn attach_all(&self, interfaces: &[Interface]) -> Result<Vec<Attached>> {
+        ensure!(
+            self.take_over.is_empty() || self.take_over.iter().any(HeldLink::is_here),
+            "take over: that guard's interfaces are none of this network namespace; name its own with --netns"
+        );
         let mut taken = Taken::default();
         let attached: Vec<Attached> = interfaces
             .iter()
@@ -126,7 +158,8 @@ impl Plan<'_> {
     /// The other guard's links that we have no use for lead to our programs, too, until it notices and ends, and they with it.
     fn retire(&self, taken: &mut Taken) -> Result<()> {
         let is_taken = |held: &&HeldLink| taken.0.iter().any(|before| before.link_id() == held.id());
-        let others: Vec<&HeldLink> = self.take_over.iter().filter(|held| !is_taken(held)).collect();
+        let others: Vec<&HeldLink> =
+            self.take_over.iter().filter(|held| !is_taken(held) && held.is_here()).collect();
         let mut refused = None;
         for held in others {
             let hook = if held.is_xdp() { Hook::XdpNative } else { Hook::TcxIngress };
@@ -149,7 +182,12 @@ impl Plan<'_> {
                     let beside = (self.needs_tc && hook != Hook::TcxIngress)
                         .then(|| self.attach_beside(interface, taken));
                     let interface = interface.name.clone();
-                    return Ok(Attached { interface, link, beside: beside.transpose()? });
+                    return Ok(Attached {
+                        interface,
+                        link,
+                        beside: beside.transpose()?,
+                        said: String::new(),
+                    });
                 }
                 Err(error) => last_error = Some(error),
             }

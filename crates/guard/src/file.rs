@@ -1,7 +1,10 @@
 //! The guard's configuration file.
 
+use std::fs::OpenOptions;
+use std::io::Read;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -57,6 +60,9 @@ impl Entry {
     }
 }
 
+/// Of a configuration file: 64 listeners with 1,024 sources take a tenth of it.
+const MAX_BYTES: u64 = 1 << 20;
+
 impl Config {
     /// Reads a configuration file. Its listeners need not be there yet.
     ///
@@ -64,8 +70,7 @@ impl Config {
     ///
     /// One line that names the file, the place, and what is wrong with it.
     pub fn read(path: &Path, lease: Option<Duration>) -> Result<Self> {
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("read the configuration {}", path.display()))?;
+        let text = read_text(path)?;
         let file: File = toml::from_str(&text).map_err(|error| {
             ConfigError(format!("configuration {}: {}", path.display(), one_line(&error)))
         })?;
@@ -83,6 +88,29 @@ impl Config {
             take_over: None,
         })
     }
+}
+
+/// Not more than a configuration can have, and from nothing that would make us wait: a running guard reads it, too.
+fn read_text(path: &Path) -> Result<String> {
+    let name = path.display();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .with_context(|| format!("read the configuration {name}"))?;
+    let is_file = file.metadata().with_context(|| format!("read the configuration {name}"))?.is_file();
+    let refuse = |what: &str| Err(ConfigError(format!("configuration {name}: {what}")).into());
+    if !is_file {
+        return refuse("it is no regular file; name one");
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .with_context(|| format!("read the configuration {name}"))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return refuse("it is larger than a megabyte; is it the right file?");
+    }
+    String::from_utf8(bytes).or_else(|_| refuse("it is not UTF-8; is it the right file?"))
 }
 
 /// What is wrong in a TOML file, and where: toml draws the line and a caret below it, on several lines; ours is one.
@@ -134,6 +162,21 @@ mod tests {
         assert_eq!(config.listeners[1].reserved[1].to_string(), "fd00::1/128");
         assert_eq!(config.refusals_per_s, NonZeroU32::new(7));
         assert!(!config.must_listen);
+    }
+
+    #[test]
+    fn only_a_file_of_text_that_ends_is_read() {
+        for path in ["/dev/zero", "/dev/null", "/"] {
+            let error = Config::read(Path::new(path), None).expect_err(path).to_string();
+            assert!(error.contains("no regular file"), "{error}");
+        }
+        let mut file = tempfile::NamedTempFile::new().expect("a file");
+        file.write_all(b"\xff").expect("write");
+        let error = Config::read(file.path(), None).expect_err("not text").to_string();
+        assert!(error.contains("not UTF-8"), "{error}");
+        file.as_file().set_len(MAX_BYTES + 2).expect("make it large");
+        let error = Config::read(file.path(), None).expect_err("large").to_string();
+        assert!(error.contains("larger than a megabyte"), "{error}");
     }
 
     #[test]

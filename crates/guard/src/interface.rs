@@ -40,7 +40,8 @@ pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
     let mut chosen = Vec::new();
     for name in names {
         let interface = named(name, &all)?;
-        if !chosen.contains(&interface) {
+        // By another name it may be the same.
+        if !chosen.iter().any(|known: &Interface| known.index == interface.index) {
             chosen.push(interface);
         }
     }
@@ -57,9 +58,9 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
     Ok(addresses.collect())
 }
 
-/// Whether there is no interface of this name any more.
-pub fn is_gone(name: &str) -> bool {
-    if_nametoindex(name).is_err()
+/// The interface of this name, if there is one.
+pub fn find(name: &str) -> Option<Interface> {
+    Interface::open(name).ok()
 }
 
 fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {

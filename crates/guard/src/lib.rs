@@ -45,7 +45,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 use attach::Plan;
 use interface::Interface;
 use observe::Observer;
-use program::{Inherited, Programs};
+use program::{Inherited, MAX_OWN_ADDRESSES, Programs};
 use slots::{Slots, assign, canonical, decides, indexed};
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
@@ -169,20 +169,25 @@ impl Guard {
         if config.must_listen {
             for listen in listens() {
                 if programs.ask(listen)?.is_none() {
-                    return Err(listener::missing(listen));
+                    return Err(listener::unseen(listen));
                 }
             }
         }
         check_places(&programs, &config.listeners)?;
-        programs.set_own_addresses(&interface::own_addresses()?)?;
+        let is_complete = set_own_addresses(&programs, &slots)?;
         programs.set_budget(config.refusals_per_s)?;
         apply(&programs, &[], &slots)?;
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
         let mut notes = if take_over.is_empty() { others_first(&interfaces) } else { Vec::new() };
-        let needs_tc =
-            config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers());
+        if !is_complete {
+            notes.push(format!(
+                "this host has more than {MAX_OWN_ADDRESSES} addresses; SYNs to the last of them are left to the kernel where the \
+                 listener is a wildcard"
+            ));
+        }
+        let needs_tc = needs_tc(config, &slots);
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
         }
@@ -317,6 +322,55 @@ impl Guard {
         self.attached.iter().any(|attached| attached.is_taken_over(&self.programs))
     }
 
+    /// What to do once [`Guard::is_taken_over`] has been true for longer than a lease: if the other guard has ended since without a word,
+    /// puts our programs back, and gives true.
+    ///
+    /// # Errors
+    ///
+    /// When they cannot be put back.
+    pub fn take_back(&self) -> Result<bool> {
+        let is_over = self.attached.iter().any(|attached| attached.is_leased() == Some(false));
+        if is_over {
+            for attached in self.attached.iter().filter(|attached| !attached.is_detached()) {
+                attached.take_back(&self.programs).context("put our programs back")?;
+            }
+        }
+        Ok(is_over)
+    }
+
+    /// Attaches to interfaces that were gone and are back, by their names. Says what has changed, one line each; call it every
+    /// second or so.
+    pub fn reattach(&mut self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let needs_tc = needs_tc(&self.config, &self.slots);
+        for attached in self.attached.iter_mut().filter(|attached| attached.is_detached()) {
+            let name = attached.interface().to_owned();
+            let Some(interface) = interface::find(&name) else {
+                notes.extend(
+                    attached.say_once(format!("interface {name} is gone; guarded again once it is back")),
+                );
+                continue;
+            };
+            let plan = Plan {
+                programs: &self.programs,
+                attach: self.config.attach,
+                needs_tc,
+                take_over: Vec::new(),
+            };
+            let again = plan.attach_all(std::slice::from_ref(&interface));
+            match again.and_then(|again| self.programs.add_interface(interface.index).map(|()| again)) {
+                Ok(again) => {
+                    *attached = again.into_iter().next().expect("one for each interface");
+                    notes.push(format!("interface {name} is back, and guarded again"));
+                }
+                Err(error) => {
+                    notes.extend(attached.say_once(format!("{error:#}; interface {name} is not guarded")))
+                }
+            }
+        }
+        notes
+    }
+
     /// Interfaces and hooks in use.
     pub fn attached(&self) -> &[Attached] {
         &self.attached
@@ -334,12 +388,11 @@ impl Guard {
     ///
     /// When every interface that was guarded is gone.
     pub fn sample(&self) -> Result<Sample> {
-        let is_gone = |attached: &Attached| interface::is_gone(attached.interface());
         ensure!(
-            self.attached.is_empty() || !self.attached.iter().all(is_gone),
+            self.attached.is_empty() || !self.attached.iter().all(Attached::is_detached),
             "every guarded interface is gone; nothing is guarded any more"
         );
-        self.programs.set_own_addresses(&interface::own_addresses()?)?;
+        set_own_addresses(&self.programs, &self.slots)?;
         // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
         let keys = self.programs.keys(&indexed(&self.slots))?;
         self.programs.add_keys(&keys)?;
@@ -367,11 +420,34 @@ fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
         }
         _ => anyhow!("take over from process {pid}: {error}; is there such a process?"),
     })?;
+    let is_guards = |link: &HeldLink| {
+        link.program_name().is_ok_and(|name| program::PROGRAM_NAMES.contains(&name.as_str()))
+    };
+    let links: Vec<HeldLink> = links.into_iter().filter(is_guards).collect();
     ensure!(
         !links.is_empty(),
-        "take over from process {pid}: it holds no BPF links to interfaces; is it a guard?"
+        "take over from process {pid}: it has no programs of a guard at any interface; is it one?"
     );
     Ok(links)
+}
+
+/// Whether segments must come by at tcx wherever the other stages are.
+fn needs_tc(config: &Config, slots: &[Option<Listener>]) -> bool {
+    config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers())
+}
+
+/// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
+fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
+    if !slots.iter().flatten().any(|listener| listener.listen.ip().is_unspecified()) {
+        return Ok(true);
+    }
+    let mut addresses = interface::own_addresses()?;
+    let is_complete = addresses.len() <= MAX_OWN_ADDRESSES;
+    if !is_complete {
+        addresses = addresses.into_iter().take(MAX_OWN_ADDRESSES).collect();
+    }
+    programs.set_own_addresses(&addresses)?;
+    Ok(is_complete)
 }
 
 fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {

@@ -40,6 +40,18 @@ pub fn missing(listen: SocketAddr) -> Error {
     )
 }
 
+/// Says why a listener that is there cannot be looked at.
+pub fn unseen(listen: SocketAddr) -> Error {
+    let is_there = listening().is_ok_and(|entries| entries.iter().any(|entry| entry.local_address == listen));
+    if !is_there {
+        return missing(listen);
+    }
+    anyhow!(
+        "guard {listen}: the socket there is bound to one device, or to an address of one, and cannot be looked at without a client's \
+         SYN; name it in a --config file, which needs no look"
+    )
+}
+
 /// Another network namespace in which a socket listens there; the first, if there are several.
 fn elsewhere(listen: SocketAddr) -> Option<String> {
     let host = watch::Host::look().ok()?;

@@ -45,6 +45,10 @@ const SO_NETNS_COOKIE: i32 = 71;
 pub const MAX_LISTENERS: usize = 64;
 /// As in rules.bpf.h.
 pub const MAX_RESERVED_SOURCES: usize = 1024;
+/// As in rules.bpf.h.
+pub const MAX_OWN_ADDRESSES: usize = 4096;
+/// The programs of a guard, by the names that the kernel has of them.
+pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_xdp_skb"];
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
 /// `FOUND_LISTENER` of listener.bpf.h.
@@ -392,6 +396,14 @@ impl Programs {
     pub fn path(&self) -> Result<PathStats> {
         sum_cpus(&self.path_stat, INDEX).context("read the path counters")
     }
+}
+
+/// Whether the lease of a guard whose map `lease` has this id has not run out.
+pub fn is_leased(map_id: u32) -> Result<bool> {
+    let map = MapHandle::from_map_id(map_id)?;
+    let until = map.lookup(&INDEX.to_ne_bytes(), MapFlags::ANY)?.context("an array map has every index")?;
+    let until = u64::from_ne_bytes(until.as_slice().try_into().context("a lease is a number")?);
+    Ok(until == 0 || now_ns()? < until)
 }
 
 /// What bpf_ktime_get_ns() gives.

@@ -118,6 +118,23 @@ fn root_guard_that_cannot_take_over_leaves_the_other_as_it_was() {
 }
 
 #[test]
+fn root_guard_that_takes_over_and_dies_gives_its_place_back() {
+    let _alone = the_process();
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let _listener = world.listen(LISTEN);
+    let lease = Some(std::time::Duration::from_millis(500));
+    let old = world.guard_with(&on(&["s0"], Attach::Tcx, false)).expect("start");
+    let _streams = world.fill(&old);
+    let new = world.guard_with(&Config { lease, ..on(&["s0"], Attach::Tcx, true) }).expect("take over");
+    assert!(old.guard.is_taken_over() && !old.guard.take_back().expect("look"), "it is alive");
+    drop(new);
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    assert!(old.guard.take_back().expect("take back"));
+    assert!(!old.guard.is_taken_over());
+    assert!(is_reset(&world, 1001));
+}
+
+#[test]
 fn root_hook_may_be_another() {
     let _alone = the_process();
     let Some(world) = World::create_for(Attach::Tcx) else { return };
@@ -167,6 +184,6 @@ fn root_process_that_is_no_guard_cannot_be_taken_over() {
     let error = refused(other.id());
     other.kill().expect("end it");
     other.wait().expect("it ends");
-    assert!(error.contains("holds no BPF links to interfaces; is it a guard?"), "{error}");
+    assert!(error.contains("it has no programs of a guard at any interface; is it one?"), "{error}");
     assert!(refused(u32::MAX).contains("take over from process 4294967295"));
 }

@@ -70,6 +70,9 @@ impl Traces {
                 self.name
             ));
         }
+        if self.traces.is_empty() {
+            return Err("trace is empty: name at least one [[trace]]".to_owned());
+        }
         self.traces.iter().try_for_each(|trace| trace.find().map(drop))
     }
 

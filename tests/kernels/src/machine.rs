@@ -38,7 +38,7 @@ pub struct Outcome {
 const SCRIPT: &str = r#"out=$1
 "$2" doctor --json >"$out/doctor.json" 2>"$out/doctor.log"
 while read -r name program; do
-	timeout 900 "$program" root_ --show-output >"$out/$name.log" 2>&1 </dev/null
+	timeout 2400 "$program" root_ --show-output >"$out/$name.log" 2>&1 </dev/null
 	echo $? >"$out/$name.status"
 done <"$out/programs"
 "#;
