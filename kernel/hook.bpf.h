@@ -27,20 +27,36 @@ enum action {
 	ACTION_SEND_BACK,
 };
 
+/* From Linux 6.2: what it gives can be read without a helper's call for each step. */
+extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
+
 static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 {
+	struct xdp_buff *xdp;
+
 	if (hook == HOOK_TC)
 		return BPF_CORE_READ((struct sk_buff *)ctx, dev);
-	return BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev);
+	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		return BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev);
+	xdp = bpf_cast_to_kern_ctx(ctx);
+	return xdp->rxq->dev;
+}
+
+static __always_inline const unsigned char *address_of(void *ctx, enum hook hook)
+{
+	struct net_device *device = device_of(ctx, hook);
+
+	if (!bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		return BPF_CORE_READ(device, dev_addr);
+	return device->dev_addr;
 }
 
 /* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
 static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
 {
-	const unsigned char *address = BPF_CORE_READ((struct xdp_buff *)ctx, rxq, dev, dev_addr);
 	__u8 mac[6] = {};
 
-	bpf_probe_read_kernel(mac, sizeof(mac), address);
+	bpf_probe_read_kernel(mac, sizeof(mac), address_of(ctx, HOOK_XDP));
 	return !__builtin_memcmp(mac, segment->mac, sizeof(mac));
 }
 
