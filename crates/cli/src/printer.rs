@@ -106,7 +106,8 @@ fn write(mut to: impl Write, line: &str) -> io::Result<()> {
     writeln!(to, "{line}").and_then(|()| to.flush())
 }
 
-/// A line on standard error. Where that cannot be written, there is nobody to tell.
+/// A line on standard error, and one line only, whatever is in a name. Where that cannot be written, there is nobody to tell.
 pub fn complain(line: impl Display) {
-    let _ = write(io::stderr().lock(), &format!("tidegate: {line}"));
+    let line = format!("tidegate: {line}").replace('\n', "\\n");
+    let _ = write(io::stderr().lock(), &line);
 }

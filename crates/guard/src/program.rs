@@ -116,6 +116,10 @@ impl Programs {
     /// Loads all programs into the kernel; attaches none. What cookies were made with and which servers have asked is `inherited`.
     pub fn load(inherited: &Inherited) -> Result<Self> {
         ensure!(
+            Path::new("/sys/kernel").exists(),
+            "load the programs: sysfs is not mounted at /sys; mount -t sysfs none /sys"
+        );
+        ensure!(
             Path::new(KERNEL_BTF).exists(),
             "load the programs: this kernel has no {KERNEL_BTF}; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
         );
@@ -465,7 +469,9 @@ fn load_error(error: libbpf_rs::Error) -> Error {
                 "load the programs: {error}; does a container, lockdown or a security module forbid BPF here?"
             )
         }
-        _ => anyhow!("load the programs: {error}; is this kernel older than 6.1?"),
+        _ => anyhow!(
+            "load the programs: {error}; they need Linux 6.1 or newer, and some 50 descriptors (ulimit -n)"
+        ),
     }
 }
 
