@@ -11,6 +11,7 @@ use results::{Cell, CrowdSummary, Flood, Sample};
 
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Server};
+use crate::gauge::{CALM, Gauge};
 use crate::guard::{self, Said};
 use crate::nft;
 use crate::policy::Policy;
@@ -20,6 +21,8 @@ use crate::testbed::{PORT, Testbed};
 
 /// Time between samples of the kernel's counters.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// How long a cell waits at most for a machine that a neighbour disturbs.
+const CALM_PATIENCE: Duration = Duration::from_secs(10);
 /// How often a wait looks whether the run was stopped.
 const STOP_EVERY: Duration = Duration::from_millis(50);
 
@@ -32,6 +35,8 @@ pub struct Lab<'a> {
     pub program: &'a Path,
     /// Set when the run is to stop.
     pub stop: &'a AtomicBool,
+    /// How fast the machine is at best.
+    pub gauge: Gauge,
 }
 
 /// One crowd against one server under one policy.
@@ -49,6 +54,8 @@ pub struct Measured {
     pub guard: Option<BTreeMap<String, u64>>,
     /// How fast that grew in the window, per second.
     pub guard_per_s: BTreeMap<String, f64>,
+    /// Speed of the machine before or after, whichever is less, as a share of its best.
+    pub machine_speed: f64,
 }
 
 /// Measures one point of the grid.
@@ -69,12 +76,13 @@ pub fn measure(
         flood_per_s: policy.crowd.flood_per_s,
     };
     let measured = run(lab, server, &policy.for_saturation(rate / load), &send)?;
-    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies } = measured;
+    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, machine_speed } = measured;
     let mut marks = marks(&crowd, &difference, lost_replies);
     if *policy == Policy::stock() {
         marks.extend(underestimated(&crowd, rate / load));
     }
     marks.extend(unguarded(guard.as_ref()));
+    marks.extend(disturbed(machine_speed));
     let flood = send.flood_per_s.map(|_| flood(&difference, grid.duration));
     Ok(Cell {
         server: server.name.clone(),
@@ -90,6 +98,7 @@ pub fn measure(
         guard,
         guard_per_s,
         flood,
+        machine_speed: Some(machine_speed),
         lost_before_server: difference.lost_before_server,
         lost_replies,
     })
@@ -102,9 +111,18 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
 pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let Lab { experiment, program, stop } = lab;
-    let layout = &experiment.testbed;
+    let layout = &lab.experiment.testbed;
     settle(layout)?;
+    let before = lab.gauge.wait_for_calm(layout, CALM_PATIENCE.min(send.warmup))?;
+    let measured = watch_crowd(lab, server, policy, send)?;
+    settle(layout)?;
+    let after = lab.gauge.speed(layout)?;
+    Ok(Measured { machine_speed: before.min(after), ..measured })
+}
+
+fn watch_crowd(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+    let Lab { experiment, program, stop, .. } = lab;
+    let layout = &experiment.testbed;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let mut testbed = Testbed::create(layout, experiment.crowd.clients)?;
     if send.flood_per_s.is_some() {
@@ -139,6 +157,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         guard: guard.map(|Said { counts, .. }| counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
+        machine_speed: 1.0,
     })
 }
 
@@ -196,6 +215,16 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
     ];
     counters.retain(|name, _| KEPT.contains(&name.as_str()));
     counters
+}
+
+/// What a neighbour of this machine took is missing in the numbers.
+fn disturbed(machine_speed: f64) -> Option<String> {
+    (machine_speed < CALM).then(|| {
+        format!(
+            "the machine ran at {:.0}% of its best speed before or after this cell",
+            machine_speed * 100.0
+        )
+    })
 }
 
 /// A guard that did not run for a second leaves SYNs to the kernel.

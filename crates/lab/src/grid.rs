@@ -9,6 +9,7 @@ use results::{Cell, Record, Saturation, Trace};
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
+use crate::gauge::Gauge;
 use crate::outcome::{Options, Outcome, Writer};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
@@ -54,7 +55,8 @@ pub fn run(
     try_policies(&policies)?;
     let mut writer = Writer::create(options, &experiment.name)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
-    let lab = Lab { experiment, program: &options.program, stop };
+    let gauge = Gauge::calibrate(&experiment.testbed)?;
+    let lab = Lab { experiment, program: &options.program, stop, gauge };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
     answer(experiment, &mut writer)?;
     let folder = writer.folder().to_owned();

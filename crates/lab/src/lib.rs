@@ -14,6 +14,7 @@ mod child;
 mod crowd;
 mod environment;
 mod experiment;
+mod gauge;
 mod grid;
 mod guard;
 mod nft;

@@ -141,6 +141,13 @@ pub(crate) static LOST_BEFORE: Metric = Metric {
     value: |cell, _| Some(cell.lost_before_server as f64),
 };
 
+pub(crate) static MACHINE_SPEED: Metric = Metric {
+    heading: "machine",
+    definition: "Speed of the machine's CPUs in plain arithmetic before or after the cell, whichever is less, as a share of the best at the start of the run: what is missing was taken by a neighbour on the same hardware.",
+    format: format::percent,
+    value: |cell, _| cell.machine_speed,
+};
+
 pub(crate) static LOST_REPLIES: Metric = Metric {
     heading: "lost replies",
     definition: "Replies lost between the server's transmit and the generator: the generator's fault. A count over the window.",
@@ -169,7 +176,7 @@ pub(crate) fn columns<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Vec<&'st
     COLUMNS.iter().chain(flood).copied().collect()
 }
 
-static COLUMNS: [&Metric; 15] = [
+static COLUMNS: [&Metric; 16] = [
     &OFFERED,
     &GOODPUT,
     &OF_PEAK,
@@ -185,6 +192,7 @@ static COLUMNS: [&Metric; 15] = [
     &REFUSAL,
     &LOST_BEFORE,
     &LOST_REPLIES,
+    &MACHINE_SPEED,
 ];
 
 /// The summary, unless it is of no samples: then its zeros are not times.

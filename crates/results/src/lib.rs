@@ -108,6 +108,10 @@ pub struct Cell {
     /// The flood beside the crowd, when there was one.
     #[serde(default)]
     pub flood: Option<Flood>,
+    /// Speed of the machine's CPUs before or after the cell, whichever is less, as a share of their best, 0 to 1: what is missing
+    /// was taken by a neighbour on the same hardware.
+    #[serde(default)]
+    pub machine_speed: Option<f64>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.
