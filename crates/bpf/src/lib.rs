@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use sys::{done, owned, program_info};
+use take_over::programs_at_tcx;
 pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};
 
 /// `include/uapi/linux/if_link.h`; neither libc nor libbpf-sys has them.
@@ -179,16 +180,7 @@ pub fn link_exists(id: u32) -> bool {
 ///
 /// EINVAL where the kernel has no tcx, ENODEV when the interface is gone.
 pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
-    let mut options = libbpf_sys::bpf_prog_query_opts {
-        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        ..Default::default()
-    };
-    // SAFETY: the options outlive the call and say their own size; without an array the kernel only writes the count.
-    done(unsafe {
-        libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
-    })?;
-    // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf 1.7 `bpf.h`).
-    Ok(unsafe { options.__bindgen_anon_1.prog_cnt })
+    Ok(programs_at_tcx(ifindex)?.len() as u32)
 }
 
 /// Loads a program that only returns `value`: what a hook costs by itself, or a drop without a thought.

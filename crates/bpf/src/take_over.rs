@@ -269,7 +269,7 @@ fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
     Ok(if id == 0 { Vec::new() } else { vec![id] })
 }
 
-fn programs_at_tcx(ifindex: u32) -> io::Result<Vec<u32>> {
+pub fn programs_at_tcx(ifindex: u32) -> io::Result<Vec<u32>> {
     let mut ids = [0_u32; MOST];
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,

@@ -3,7 +3,7 @@
 //! An experiment is a TOML file ([`Plan`]). Most are a grid ([`Experiment`]): servers, policies, offered loads as multiples of the server's
 //! saturation rate. [`run`] finds that rate first, then measures each point of the grid in fresh namespaces, and
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
-//! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show ([`traces::Traces`]).
+//! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show.
 //!
 //! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.
