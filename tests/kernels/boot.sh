@@ -9,7 +9,7 @@
 # busybox-static, cpio, kmod and xz-utils.
 set -euo pipefail
 kernel=$(readlink -f "$1") out=$(readlink -f "$2") command=$3
-: "${CPUS:=2}" "${MEMORY_MIB:=1536}" "${TIMEOUT_S:=3000}"
+: "${CPUS:=2}" "${MEMORY_MIB:=1536}" "${TIMEOUT_S:=7200}"
 # Without cx16: the emulation of cmpxchg16b in qemu 7.2 broke the allocator of 6.12 in 10 of 12 boots. In one thread: with
 # more, 6.12 met a jump of its own that another processor was rewriting, and panicked.
 cpu=max,-cx16
