@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use guard::{
     Attach, Config, ConfigError, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample,
@@ -112,7 +112,8 @@ pub struct Args {
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
     match &args.netns {
-        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args))?,
+        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args))
+            .with_context(|| format!("network namespace {name}: is it one?"))?,
         None => run_here(&args),
     }
 }

@@ -174,7 +174,7 @@ fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
     let output = guard(&[]).output().expect("run");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     // The listener of another test will do.
-    assert!(error.contains("but in tg-server-") && error.lines().count() == 1, "{error}");
+    assert!(error.contains("; add --netns tg-server-") && error.lines().count() == 1, "{error}");
 
     let mut child = guard(&["--netns", &name]).stdout(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
@@ -184,6 +184,9 @@ fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
     signal(&child, Signal::SIGTERM);
     assert!(child.wait().expect("wait").success());
 
+    let output = guard(&["--netns", "/etc/passwd"]).output().expect("run");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(error.contains("network namespace /etc/passwd: is it one?"), "{error}");
     let output = guard(&["--netns", "tg-nowhere"]).output().expect("run");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("network namespace tg-nowhere: open /run/netns/tg-nowhere"), "{error}");

@@ -177,9 +177,6 @@ impl Guard {
         let is_complete = set_own_addresses(&programs, &slots)?;
         programs.set_budget(config.refusals_per_s)?;
         apply(&programs, &[], &slots)?;
-        if let Some(lease) = config.lease {
-            programs.lease(lease)?;
-        }
         let mut notes = if take_over.is_empty() { others_first(&interfaces) } else { Vec::new() };
         if !is_complete {
             notes.push(format!(
@@ -194,7 +191,10 @@ impl Guard {
         let sockopt = if config.sockopt { sockopt::attach(&programs)? } else { Vec::new() };
         let observer = start_observer(&slots)?;
         notes.extend(observer.iter().flat_map(Observer::warnings));
-        // At last, because a guard that is taken over ends: from here on nothing may fail.
+        // At last, because a guard that is taken over ends: from here on nothing may fail. The lease is young then, too.
+        if let Some(lease) = config.lease {
+            programs.lease(lease)?;
+        }
         let attach = config.attach;
         let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
         notes.extend(warnings(&attached, &interfaces));

@@ -14,6 +14,7 @@ use bpf::{CgroupHook, Hook};
 use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use verdict::{ListenerLoad, Policy};
 
 #[allow(
@@ -425,12 +426,13 @@ fn own_netns() -> Result<u32> {
 
 /// The same namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
 fn own_netns_cookie() -> Result<u64> {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0").context("make a socket")?;
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
+        .context("make a socket to ask for the network namespace's cookie")?;
     let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
     // SAFETY: the kernel writes at most `size` bytes into the number.
     let result = unsafe {
         libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
+            socket.as_raw_fd(),
             libc::SOL_SOCKET,
             SO_NETNS_COOKIE,
             (&raw mut cookie).cast(),

@@ -51,6 +51,17 @@ fn is_reset(tap: &Tap, port: u16, source_port: u16) -> bool {
 }
 
 #[test]
+fn root_guard_needs_no_loopback() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(FIRST);
+    world.server.ip(&["link", "set", "lo", "down"]).expect("take the loopback down");
+    let guard = start(&world, &[listener(FIRST, "rst-syn")]);
+    let _streams = fill(&world, FIRST);
+    assert!(is_reset(&world.tap(), 8080, 1001));
+    assert_eq!(sample(&world, &guard).listeners[0].stats.reset, 1);
+}
+
+#[test]
 fn root_reload_changes_the_budget_and_nothing_that_is_attached() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(FIRST);
