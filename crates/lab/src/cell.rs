@@ -54,6 +54,8 @@ pub struct Measured {
     pub guard: Option<BTreeMap<String, u64>>,
     /// How fast that grew in the window, per second.
     pub guard_per_s: BTreeMap<String, f64>,
+    /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its start.
+    pub is_rate_of_window: bool,
     /// Speed of the machine before or after, whichever is less, as a share of its best.
     pub machine_speed: f64,
 }
@@ -76,8 +78,12 @@ pub fn measure(
         flood_per_s: policy.crowd.flood_per_s,
     };
     let measured = run(lab, server, &policy.for_saturation(rate / load), &send)?;
-    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, machine_speed } = measured;
+    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, machine_speed, .. } =
+        measured;
     let mut marks = marks(&crowd, &difference, lost_replies);
+    if !measured.is_rate_of_window {
+        marks.push("the guard said nothing in the warm-up: its rates are from its start on".to_owned());
+    }
     if *policy == Policy::stock() {
         marks.extend(underestimated(&crowd, rate / load));
     }
@@ -114,13 +120,19 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let layout = &lab.experiment.testbed;
     settle(layout)?;
     let before = lab.gauge.wait_for_calm(layout, CALM_PATIENCE.min(send.warmup))?;
-    let measured = watch_crowd(lab, server, policy, send)?;
+    let mut measured = watch_crowd(lab, server, policy, send, before)?;
     settle(layout)?;
-    let after = lab.gauge.speed(layout)?;
-    Ok(Measured { machine_speed: before.min(after), ..measured })
+    measured.machine_speed = before.min(lab.gauge.speed(layout)?);
+    Ok(measured)
 }
 
-fn watch_crowd(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+fn watch_crowd(
+    lab: Lab<'_>,
+    server: &Server,
+    policy: &Policy,
+    send: &Send,
+    machine_speed: f64,
+) -> Result<Measured> {
     let Lab { experiment, program, stop, .. } = lab;
     let layout = &experiment.testbed;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
@@ -146,7 +158,7 @@ fn watch_crowd(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> R
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
-    // A guard that said nothing in the warm-up, which is shorter than a second then, counted from its start.
+    let is_rate_of_window = guard.is_none() || said_before.is_some();
     let said_before = said_before.unwrap_or_default();
     let guard_per_s = said_after.or(guard.clone()).map(|after| guard::growth_per_s(&said_before, &after));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
@@ -157,7 +169,8 @@ fn watch_crowd(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> R
         guard: guard.map(|Said { counts, .. }| counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
-        machine_speed: 1.0,
+        machine_speed,
+        is_rate_of_window,
     })
 }
 
@@ -218,7 +231,7 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
 }
 
 /// What a neighbour of this machine took is missing in the numbers.
-fn disturbed(machine_speed: f64) -> Option<String> {
+pub fn disturbed(machine_speed: f64) -> Option<String> {
     (machine_speed < CALM).then(|| {
         format!(
             "the machine ran at {:.0}% of its best speed before or after this cell",

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use claims::{Claim, Scope};
 use ipnet::Ipv4Net;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::policy::Policy;
@@ -225,8 +226,7 @@ impl Experiment {
     ///
     /// See [`ExperimentError`].
     pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
-        let mut experiment: Self = toml::from_str(&text)
-            .map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })?;
+        let mut experiment: Self = from_toml(path, &text)?;
         experiment.source = text;
         experiment.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         Ok(experiment)
@@ -365,6 +365,11 @@ fn check_window(key: &str, window: Duration) -> Result<(), String> {
         return Err(format!("{key} = {window:?} cannot be measured: from 10ms to 1h; 4s is usual"));
     }
     Ok(())
+}
+
+/// What the text of a file says, unchecked.
+pub fn from_toml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ExperimentError> {
+    toml::from_str(text).map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })
 }
 
 /// Whether a name can be that of a folder.

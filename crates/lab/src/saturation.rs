@@ -38,7 +38,8 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         probes.push((offered, goodput));
         let is_answered = goodput >= ANSWERED * offered;
         if !is_answered {
-            let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
+            let mut reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
+            reasons.extend(cell::disturbed(measured.machine_speed));
             marks.extend(reasons.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
         // More than was offered are late replies to what came before the window, and no rate that the server holds.

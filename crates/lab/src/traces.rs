@@ -10,7 +10,7 @@ use script::{Failure, Script};
 use serde::Deserialize;
 
 use crate::environment;
-use crate::experiment::{ExperimentError, is_plain};
+use crate::experiment::{ExperimentError, from_toml, is_plain};
 use crate::grid::Event;
 use crate::outcome::{Options, Outcome, Writer};
 
@@ -56,8 +56,7 @@ impl Traces {
     ///
     /// See [`ExperimentError`].
     pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
-        let mut traces: Self = toml::from_str(&text)
-            .map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })?;
+        let mut traces: Self = from_toml(path, &text)?;
         traces.source = text;
         traces.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         Ok(traces)
