@@ -14,9 +14,9 @@ const SAME_WITHIN: f64 = 0.05;
 
 /// One sentence that says what the run shows.
 ///
-/// It is fixed before the run which cells it speaks of: the first server of the file that has cells, stock against the
-/// first guarded policy of the file, at the load nearest to 1.5 times saturation where both were measured. It says when one
-/// of them is missing or marked.
+/// It is fixed before the run which cells it speaks of: the first server of the file that has cells, stock against the first
+/// guarded policy of the file (if that is beside a flood, the first policy beside one without a guard against it), at the load
+/// nearest to 1.5 times saturation where both were measured. It says when one of them is missing or marked.
 pub fn finding(run: &Run) -> String {
     if !run.traces.is_empty() {
         return traces::finding(&run.traces);
@@ -24,8 +24,12 @@ pub fn finding(run: &Run) -> String {
     let Some((server, points)) = first_measured(run) else {
         return "The run measured no cells, so it shows nothing yet.".to_owned();
     };
-    let stock = points.iter().filter(|point| point.policy() == STOCK).collect();
     let guarded = first_policy(&points, |point| point.is_guarded() && point.policy() != STOCK);
+    // What is beside a flood is held against the same kernel beside a flood.
+    let stock = match guarded.first().is_some_and(|point| point.is_flooded()) {
+        true => first_policy(&points, |point| !point.is_guarded() && point.is_flooded()),
+        false => points.iter().filter(|point| point.policy() == STOCK).collect(),
+    };
     match nearest_pair(&stock, &guarded) {
         Some((stock, guarded)) => compared(server, stock, guarded),
         None => alone(server, &points, &stock, &guarded),
@@ -72,9 +76,10 @@ fn distance(point: &Point) -> f64 {
 fn compared(server: &str, stock: &Point, guarded: &Point) -> String {
     let policy = guarded.policy();
     format!(
-        "{} {} under stock Linux {}; guarded by {policy} it {}{}.",
+        "{} {} {} {}; guarded by {policy} it {}{}.",
         at_load(&[stock, guarded]),
         server_name(server),
+        under(stock),
         answered(stock),
         answered_in_comparison(stock, guarded),
         care(&[stock, guarded]),
@@ -213,7 +218,7 @@ fn mean_ms(point: &Point) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{self, answering, cell, guarded};
+    use crate::testing::{self, answering, cell, flooded, guarded};
     use results::Cell;
 
     fn sentence(cells: Vec<Cell>) -> String {
@@ -239,6 +244,18 @@ mod tests {
         assert_eq!(against_stock(23_100.0, 22.0), "answered 23,100/s after 22.0 ms.");
         assert_eq!(against_stock(23_100.0, 1040.0), "answered 23,100/s after 1.04 s.");
         assert_eq!(against_stock(17_600.0, 22.0), "answered 17,600/s after 22.0 ms.");
+    }
+
+    #[test]
+    fn guard_beside_a_flood_is_held_against_a_kernel_beside_a_flood() {
+        let stock = answering(cell("built-in", 0.5, "stock"), 17_600.0, 1.0);
+        let flood = answering(flooded("built-in", 0.5, "flood"), 5_000.0, 300.0);
+        let guard = Cell { guard: guarded("", 0.0, "").guard, ..flooded("built-in", 0.5, "flood-rst-syn") };
+        let sentence = sentence(vec![stock, flood, answering(guard, 7_000.0, 20.0)]);
+        let wanted =
+            "requests/s after 300 ms on average; guarded by flood-rst-syn it answered 7,000/s after 20.0 ms.";
+        assert!(sentence.contains("server under flood answered 5,000 of"), "{sentence}");
+        assert!(sentence.ends_with(wanted), "{sentence}");
     }
 
     #[test]

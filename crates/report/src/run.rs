@@ -116,6 +116,11 @@ impl<'a> Point<'a> {
         self.cells.iter().any(|cell| cell.guard.is_some())
     }
 
+    /// Whether a flood came beside the crowd.
+    pub fn is_flooded(&self) -> bool {
+        self.cells.iter().any(|cell| cell.flood.is_some())
+    }
+
     fn holds(&self, cell: &Cell) -> bool {
         self.load() == cell.load && self.policy() == cell.policy
     }
