@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use netns::Namespace;
-use results::{Cell, CrowdSummary, Flood, Sample};
+use results::{Cell, CrowdSummary, Flood, Sample, Saturation};
 
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Server};
-use crate::gauge::{CALM, Gauge};
+use crate::gauge::Gauge;
 use crate::guard::{self, Said};
 use crate::nft;
 use crate::policy::Policy;
@@ -21,8 +21,8 @@ use crate::testbed::{PORT, Testbed};
 
 /// Time between samples of the kernel's counters.
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// How long a cell waits at most for a machine that a neighbour disturbs.
-const CALM_PATIENCE: Duration = Duration::from_secs(10);
+/// Speeds of a CPU that differ by less than this factor are as one.
+const SAME_SPEED: f64 = 1.15;
 /// How often a wait looks whether the run was stopped.
 const STOP_EVERY: Duration = Duration::from_millis(50);
 
@@ -35,8 +35,6 @@ pub struct Lab<'a> {
     pub program: &'a Path,
     /// Set when the run is to stop.
     pub stop: &'a AtomicBool,
-    /// How fast the machine is at best.
-    pub gauge: Gauge,
 }
 
 /// One crowd against one server under one policy.
@@ -56,8 +54,8 @@ pub struct Measured {
     pub guard_per_s: BTreeMap<String, f64>,
     /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its start.
     pub is_rate_of_window: bool,
-    /// Speed of the machine before or after, whichever is less, as a share of its best.
-    pub machine_speed: f64,
+    /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
+    pub round_trip: Duration,
 }
 
 /// Measures one point of the grid.
@@ -66,26 +64,26 @@ pub fn measure(
     server: &Server,
     policy: &Policy,
     load: f64,
-    rate: f64,
+    saturation: &Saturation,
     repetition: u32,
 ) -> Result<Cell> {
     let grid = &lab.experiment.grid;
     let send = Send {
-        rate,
+        rate: load * saturation.rate_per_s,
         warmup: grid.warmup,
         duration: grid.duration,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
     };
-    let measured = run(lab, server, &policy.for_saturation(rate / load), &send)?;
-    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, machine_speed, .. } =
-        measured;
+    let measured = run(lab, server, &policy.for_saturation(saturation.rate_per_s), &send)?;
+    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, .. } = measured;
+    let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
     let mut marks = marks(&crowd, &difference, lost_replies);
     if !measured.is_rate_of_window {
         marks.push("the guard said nothing in the warm-up: its rates are from its start on".to_owned());
     }
     if *policy == Policy::stock() {
-        marks.extend(underestimated(&crowd, rate / load));
+        marks.extend(underestimated(&crowd, saturation.rate_per_s));
     }
     marks.extend(unguarded(guard.as_ref()));
     marks.extend(disturbed(machine_speed));
@@ -117,24 +115,9 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
 pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let layout = &lab.experiment.testbed;
-    settle(layout)?;
-    let before = lab.gauge.wait_for_calm(layout, CALM_PATIENCE.min(send.warmup))?;
-    let mut measured = watch_crowd(lab, server, policy, send, before)?;
-    settle(layout)?;
-    measured.machine_speed = before.min(lab.gauge.speed(layout)?);
-    Ok(measured)
-}
-
-fn watch_crowd(
-    lab: Lab<'_>,
-    server: &Server,
-    policy: &Policy,
-    send: &Send,
-    machine_speed: f64,
-) -> Result<Measured> {
-    let Lab { experiment, program, stop, .. } = lab;
+    let Lab { experiment, program, stop } = lab;
     let layout = &experiment.testbed;
+    settle(layout)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let mut testbed = Testbed::create(layout, experiment.crowd.clients)?;
     if send.flood_per_s.is_some() {
@@ -152,7 +135,9 @@ fn watch_crowd(
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
     let said_before = guard.as_ref().and_then(guard::ask);
+    let gauge = Gauge::start(layout.server_cpu);
     watch(send.warmup + send.duration)?;
+    let round_trip = gauge.finish()?;
     let after = Snapshot::take(&testbed, layout)?;
     let said_after = guard.as_ref().and_then(guard::ask);
 
@@ -169,7 +154,7 @@ fn watch_crowd(
         guard: guard.map(|Said { counts, .. }| counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
-        machine_speed,
+        round_trip,
         is_rate_of_window,
     })
 }
@@ -216,6 +201,11 @@ fn watch_until(
     }
 }
 
+/// Microseconds, as they are recorded.
+pub fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
+}
+
 /// The counters that say what becomes of SYNs: few enough to keep for every sample.
 fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     const KEPT: [&str; 6] = [
@@ -230,11 +220,11 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
     counters
 }
 
-/// What a neighbour of this machine took is missing in the numbers.
-pub fn disturbed(machine_speed: f64) -> Option<String> {
-    (machine_speed < CALM).then(|| {
+/// Loads are multiples of a rate that was found at another speed.
+fn disturbed(machine_speed: f64) -> Option<String> {
+    (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&machine_speed)).then(|| {
         format!(
-            "the machine ran at {:.0}% of its best speed before or after this cell",
+            "the server's CPU ran at {:.0}% of its speed when the saturation rate was found",
             machine_speed * 100.0
         )
     })

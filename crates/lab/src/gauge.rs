@@ -1,83 +1,71 @@
-//! How fast the machine is: a neighbour on the same hardware takes speed and leaves no trace in `/proc/stat`.
+//! How fast the server's CPU does a kernel's work: a neighbour on the other hardware thread of a core takes up to half of the
+//! speed, and leaves no trace in `/proc/stat`.
 
-use std::hint::black_box;
-use std::thread::sleep;
+use std::os::unix::net::UnixDatagram;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
-use crate::experiment::Layout;
+/// Bytes of a datagram.
+const BYTES: usize = 64;
+/// Round trips between two looks at the clock: some ten microseconds.
+const ROUND_TRIPS: u32 = 10;
+/// Tries of a look, of which the fastest counts: others were interrupted.
+const TRIES: u32 = 20;
+/// Between two looks. A look of some 300 us takes 0.3% of the CPU, under every policy.
+const EVERY: Duration = Duration::from_millis(100);
 
-/// Work between two looks at the clock, some microseconds.
-const CHUNK: u64 = 10_000;
-/// One look, at both CPUs at once.
-const LOOK: Duration = Duration::from_millis(30);
-/// Looks of which the fastest counts as what the machine can do.
-const LOOKS: u32 = 30;
-/// Below this share of its best the machine is disturbed.
-pub const CALM: f64 = 0.85;
-/// Between two looks of a wait.
-const PAUSE: Duration = Duration::from_millis(200);
-
-/// What the machine can do, by arithmetic on the CPUs of server and crowd.
-#[derive(Debug, Clone, Copy)]
+/// Looks at a CPU until it is asked what it saw.
+#[derive(Debug)]
 pub struct Gauge {
-    /// Chunks per second of the slower CPU, at best.
-    best: f64,
+    stop: Arc<AtomicBool>,
+    looks: JoinHandle<Result<Duration>>,
 }
 
 impl Gauge {
-    /// Looks for a second or two.
-    pub fn calibrate(layout: &Layout) -> Result<Self> {
-        let mut best: f64 = 0.0;
-        for _ in 0..LOOKS {
-            best = best.max(rate(layout)?);
-        }
-        Ok(Self { best })
+    /// Begins to look.
+    pub fn start(cpu: usize) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&stop);
+        Self { stop, looks: std::thread::spawn(move || mean(cpu, &is_over)) }
     }
 
-    /// Speed now, as a share of the best: 1 is calm.
-    pub fn speed(&self, layout: &Layout) -> Result<f64> {
-        Ok((rate(layout)? / self.best).min(1.0))
-    }
-
-    /// Waits until the machine is calm, or patience ends; gives the speed then.
-    pub fn wait_for_calm(&self, layout: &Layout, patience: Duration) -> Result<f64> {
-        let deadline = Instant::now() + patience;
-        loop {
-            let speed = self.speed(layout)?;
-            if speed >= CALM || Instant::now() >= deadline {
-                return Ok(speed);
-            }
-            sleep(PAUSE);
-        }
+    /// Time in which the CPU sent and received a small datagram within itself: the mean of all looks since the start.
+    pub fn finish(self) -> Result<Duration> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.looks.join().unwrap_or_else(|_| Err(anyhow!("the look at the CPU panicked")))
     }
 }
 
-/// Chunks per second of the slower CPU.
-fn rate(layout: &Layout) -> Result<f64> {
-    let [server, crowd] = [layout.server_cpu, layout.crowd_cpu];
-    std::thread::scope(|scope| {
-        let looks = [server, crowd].map(|cpu| scope.spawn(move || rate_of(cpu)));
-        let rates =
-            looks.map(|look| look.join().unwrap_or_else(|_| Err(anyhow!("a look at the CPU panicked"))));
-        let [server, crowd] = rates;
-        Ok(server?.min(crowd?))
-    })
-}
-
-fn rate_of(cpu: usize) -> Result<f64> {
+fn mean(cpu: usize, is_over: &AtomicBool) -> Result<Duration> {
     netns::pin_to_cpu(cpu)?;
-    let start = Instant::now();
-    let mut chunks = 0_u32;
-    let mut value = 1_u64;
-    while start.elapsed() < LOOK {
-        for _ in 0..CHUNK {
-            value = black_box(value.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    let ends = UnixDatagram::pair().context("make a pair of sockets")?;
+    let (mut sum, mut looks) = (Duration::ZERO, 0);
+    loop {
+        sum += look(&ends).context("send within a pair of sockets")?;
+        looks += 1;
+        if is_over.load(Ordering::Relaxed) {
+            return Ok(sum / looks);
         }
-        chunks += 1;
+        sleep(EVERY);
     }
-    Ok(f64::from(chunks) / start.elapsed().as_secs_f64())
+}
+
+fn look((near, far): &(UnixDatagram, UnixDatagram)) -> std::io::Result<Duration> {
+    let mut bytes = [0; BYTES];
+    let mut fastest = Duration::MAX;
+    for _ in 0..TRIES {
+        let start = Instant::now();
+        for _ in 0..ROUND_TRIPS {
+            near.send(&bytes)?;
+            far.recv(&mut bytes)?;
+        }
+        fastest = fastest.min(start.elapsed() / ROUND_TRIPS);
+    }
+    Ok(fastest)
 }
 
 #[cfg(test)]
@@ -85,13 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn machine_is_as_fast_as_it_can_be_or_slower() {
-        let layout = Layout::default();
-        let gauge = Gauge::calibrate(&layout).expect("two CPUs");
-        let speed = gauge.speed(&layout).expect("two CPUs");
-        assert!(speed > 0.0 && speed <= 1.0, "{speed}");
-        let waited =
-            Gauge { best: 2.0 * gauge.best }.wait_for_calm(&layout, Duration::ZERO).expect("two CPUs");
-        assert!(waited <= 0.75, "half the speed of a machine that never was: {waited}");
+    fn a_round_trip_takes_some_time() {
+        let gauge = Gauge::start(0);
+        sleep(3 * EVERY);
+        let time = gauge.finish().expect("CPU 0");
+        assert!(time > Duration::ZERO && time < Duration::from_millis(10), "{time:?}");
+        Gauge::start(100_000).finish().expect_err("no such CPU");
     }
 }

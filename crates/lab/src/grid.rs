@@ -9,7 +9,6 @@ use results::{Cell, Record, Saturation, Trace};
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
-use crate::gauge::Gauge;
 use crate::outcome::{Options, Outcome, Writer};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
@@ -55,8 +54,7 @@ pub fn run(
     try_policies(&policies)?;
     let mut writer = Writer::create(options, &experiment.name)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
-    let gauge = Gauge::calibrate(&experiment.testbed)?;
-    let lab = Lab { experiment, program: &options.program, stop, gauge };
+    let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
     answer(experiment, &mut writer)?;
     let folder = writer.folder().to_owned();
@@ -124,18 +122,17 @@ fn measure_all(
     let cells = servers.len() * grid.loads.len() * policies.len() * grid.repetitions as usize;
     let mut done = 0;
     for server in servers {
-        let found = saturation::find(lab, server, |offered, goodput| {
+        let saturation = saturation::find(lab, server, |offered, goodput| {
             on_event(&Event::Probe(server, offered, goodput));
         })
         .with_context(|| format!("find the saturation rate of {}", server.name))?;
-        on_event(&Event::Saturated(&found));
-        let saturation = found.rate_per_s;
-        writer.write(Record::Saturation(found))?;
+        on_event(&Event::Saturated(&saturation));
+        writer.write(Record::Saturation(saturation.clone()))?;
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
                 // Policies alternate, so that a drift of the machine meets them all.
                 for policy in policies {
-                    let cell = cell::measure(lab, server, policy, load, load * saturation, repetition)
+                    let cell = cell::measure(lab, server, policy, load, &saturation, repetition)
                         .with_context(|| {
                             format!("{} under {} at {load} times saturation", server.name, policy.name)
                         })?;

@@ -25,7 +25,7 @@ const MAX_STEPS_DOWN: i32 = 13;
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
     let Experiment { grid, saturation, .. } = lab.experiment;
     let stock = Policy::stock();
-    let (mut probes, mut marks) = (Vec::new(), Vec::new());
+    let (mut probes, mut marks, mut round_trip_us) = (Vec::new(), Vec::new(), 0.0);
     let probe = |rate: f64, length: Length| {
         let (warmup, duration) = match length {
             Length::Short => (saturation.duration / 2, saturation.duration),
@@ -36,17 +36,18 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
         probes.push((offered, goodput));
+        round_trip_us = cell::micros(measured.round_trip);
         let is_answered = goodput >= ANSWERED * offered;
         if !is_answered {
-            let mut reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
-            reasons.extend(cell::disturbed(measured.machine_speed));
+            let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
             marks.extend(reasons.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
         // More than was offered are late replies to what came before the window, and no rate that the server holds.
         Ok(is_answered.then_some(goodput.min(offered)))
     };
     let rate_per_s = search(*saturation, &server.name, probe)?;
-    Ok(Saturation { server: server.name.clone(), rate_per_s, probes, marks })
+    // The last probe is the one whose goodput it is.
+    Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us, probes, marks })
 }
 
 /// How long a probe is.

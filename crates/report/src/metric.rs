@@ -143,7 +143,7 @@ pub(crate) static LOST_BEFORE: Metric = Metric {
 
 pub(crate) static MACHINE_SPEED: Metric = Metric {
     heading: "machine",
-    definition: "Speed of the machine's CPUs in plain arithmetic before or after the cell, whichever is less, as a share of the best at the start of the run: what is missing was taken by a neighbour on the same hardware.",
+    definition: "Speed of the server's CPU in the window, by small datagrams that it sent itself, over that when the saturation rate was found. A neighbour on the same core may take up to half of it, and then the same load is more.",
     format: format::percent,
     value: |cell, _| cell.machine_speed,
 };

@@ -72,6 +72,9 @@ pub struct Saturation {
     pub server: String,
     /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured.
     pub rate_per_s: f64,
+    /// What the server's CPU took meanwhile to send and receive a small datagram within itself, microseconds.
+    #[serde(default)]
+    pub round_trip_us: f64,
     /// Every probe: offered, goodput, both per second.
     pub probes: Vec<(f64, f64)>,
     /// Why the rate should be read with care; empty when there is no reason.
@@ -108,8 +111,8 @@ pub struct Cell {
     /// The flood beside the crowd, when there was one.
     #[serde(default)]
     pub flood: Option<Flood>,
-    /// Speed of the machine's CPUs before or after the cell, whichever is less, as a share of their best, 0 to 1: what is missing
-    /// was taken by a neighbour on the same hardware.
+    /// Speed of the server's CPU in the window, by small datagrams within it, over that when the saturation rate was found. A
+    /// neighbour on the same core may take up to half of it.
     #[serde(default)]
     pub machine_speed: Option<f64>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
