@@ -12,10 +12,10 @@ use crate::policy::Policy;
 const ANSWERED: f64 = 0.95;
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
-/// From one window that was not answered to the next.
-const STEP_DOWN: f64 = 0.97;
-/// Down to two thirds of what short probes found.
-const MAX_STEPS_DOWN: i32 = 13;
+/// From one long window to the next, up or down.
+const STEP: f64 = 1.04;
+/// Down to two thirds of what short probes found, or up to one and a half times that.
+const MAX_STEPS: i32 = 11;
 
 /// Finds the rate by crowds against the stock server.
 ///
@@ -36,9 +36,10 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
         probes.push((offered, goodput));
-        round_trip_us = cell::micros(measured.round_trip);
         let is_answered = goodput >= ANSWERED * offered;
-        if !is_answered {
+        if is_answered {
+            round_trip_us = cell::micros(measured.round_trip);
+        } else {
             let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
             marks.extend(reasons.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")));
         }
@@ -46,7 +47,7 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         Ok(is_answered.then_some(goodput.min(offered)))
     };
     let rate_per_s = search(*saturation, &server.name, probe)?;
-    // The last probe is the one whose goodput it is.
+    // The last probe that was answered is the one whose goodput it is.
     Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us, probes, marks })
 }
 
@@ -60,11 +61,12 @@ enum Length {
 }
 
 /// Offers rising rates in short probes until the server no longer answers all, narrows the last interval down, and then
-/// offers the rate found in long probes, a little less each time until one is answered. The result is the goodput of that
-/// last window. `probe` gives the goodput of a crowd if it was answered.
+/// offers the rate found in long probes: a little less each time until one is answered, or, if the first was, a little more until
+/// one is not. The result is the goodput of the highest that was answered. `probe` gives the goodput of a crowd if it was answered.
 ///
 /// A rate counts as unanswered when it was so in two short probes: one stall of the machine must not end the search. The
-/// best of several short probes is more than the server sustains, which is why a long one has the last word.
+/// best of several short probes is more than the server sustains, and two in the same bad moment find less, which is why long
+/// ones have the last word.
 ///
 /// # Errors
 ///
@@ -96,15 +98,25 @@ fn search(
         let middle = (low * high).sqrt();
         if is_kept(middle)? { low = middle } else { high = middle }
     }
-    for step in 0..MAX_STEPS_DOWN {
-        if let Some(goodput) = probe(low * STEP_DOWN.powi(step), Length::Long)? {
-            return Ok(goodput);
+    let mut at = |step: i32| probe(low * STEP.powi(step), Length::Long);
+    let Some(mut best) = at(0)? else {
+        for step in 1..MAX_STEPS {
+            if let Some(goodput) = at(-step)? {
+                return Ok(goodput);
+            }
+        }
+        bail!(
+            "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
+             machine busy with something else?"
+        );
+    };
+    for step in 1..MAX_STEPS {
+        match at(step)? {
+            Some(goodput) => best = goodput,
+            None => break,
         }
     }
-    bail!(
-        "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
-         machine busy with something else?"
-    )
+    Ok(best)
 }
 
 #[cfg(test)]
@@ -122,13 +134,19 @@ mod tests {
     #[test]
     fn rate_is_found_within_a_step() {
         let rate = found(37_000.0, 37_000.0).expect("found");
-        assert!((37_000.0 * STEP_DOWN..=37_000.0).contains(&rate), "{rate}");
+        assert!((37_000.0 / STEP..=37_000.0).contains(&rate), "{rate}");
     }
 
     #[test]
     fn what_is_answered_for_a_moment_only_does_not_count() {
         let rate = found(42_000.0, 37_000.0).expect("found");
-        assert!((37_000.0 * STEP_DOWN..=37_000.0).contains(&rate), "{rate}");
+        assert!((37_000.0 / STEP..=37_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn what_is_answered_for_long_counts_although_it_was_not_for_a_moment() {
+        let rate = found(30_000.0, 37_000.0).expect("found");
+        assert!((37_000.0 / STEP..=37_000.0).contains(&rate), "{rate}");
     }
 
     #[test]
@@ -139,7 +157,7 @@ mod tests {
             Ok((rate <= 37_000.0 && !is_stalled).then_some(rate))
         });
         let rate = rate.expect("found");
-        assert!(rate > 37_000.0 * STEP_DOWN.powi(2), "{rate}");
+        assert!(rate > 37_000.0 / STEP.powi(2), "{rate}");
     }
 
     #[test]
