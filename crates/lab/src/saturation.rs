@@ -12,10 +12,10 @@ use crate::policy::Policy;
 const ANSWERED: f64 = 0.95;
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
-/// From one long window to the next, up or down.
+/// As near as long windows come to the rate.
 const STEP: f64 = 1.04;
 /// Down to two thirds of what short probes found, or up to one and a half times that.
-const MAX_STEPS: i32 = 11;
+const MAX_STEPS: i32 = 10;
 
 /// Finds the rate by crowds against the stock server.
 ///
@@ -61,8 +61,8 @@ enum Length {
 }
 
 /// Offers rising rates in short probes until the server no longer answers all, narrows the last interval down, and then
-/// offers the rate found in long probes: a little less each time until one is answered, or, if the first was, a little more until
-/// one is not. The result is the goodput of the highest that was answered. `probe` gives the goodput of a crowd if it was answered.
+/// offers the rate found in long probes: less and less until one is answered, or, if the first was, more and more until one is not,
+/// and halves the interval again. The result is the goodput of the highest that was answered. `probe` gives the goodput of a crowd if it was answered.
 ///
 /// A rate counts as unanswered when it was so in two short probes: one stall of the machine must not end the search. The
 /// best of several short probes is more than the server sustains, and two in the same bad moment find less, which is why long
@@ -98,25 +98,26 @@ fn search(
         let middle = (low * high).sqrt();
         if is_kept(middle)? { low = middle } else { high = middle }
     }
-    let mut at = |step: i32| probe(low * STEP.powi(step), Length::Long);
-    let Some(mut best) = at(0)? else {
-        for step in 1..MAX_STEPS {
-            if let Some(goodput) = at(-step)? {
-                return Ok(goodput);
-            }
+    let mut held = None;
+    let (mut too_much, mut step, mut stride) = (None, 0, 1);
+    loop {
+        match probe(low * STEP.powi(step), Length::Long)? {
+            Some(goodput) => held = Some((step, goodput)),
+            None => too_much = Some(step),
         }
-        bail!(
-            "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
-             machine busy with something else?"
-        );
-    };
-    for step in 1..MAX_STEPS {
-        match at(step)? {
-            Some(goodput) => best = goodput,
-            None => break,
-        }
+        step = match (held, too_much) {
+            (Some((below, goodput)), Some(above)) if below + 1 == above => return Ok(goodput),
+            (Some((below, _)), Some(above)) => below + (above - below) / 2,
+            (Some((MAX_STEPS, goodput)), None) => return Ok(goodput),
+            (Some((below, _)), None) => MAX_STEPS.min(below + stride),
+            (None, Some(above)) if above > -MAX_STEPS => (-MAX_STEPS).max(above - stride),
+            (None, _) => bail!(
+                "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
+                 machine busy with something else?"
+            ),
+        };
+        stride *= 2;
     }
-    Ok(best)
 }
 
 #[cfg(test)]

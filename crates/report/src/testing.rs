@@ -283,6 +283,7 @@ fn saturation(server: &str) -> Saturation {
     Saturation {
         server: server.to_owned(),
         rate_per_s: RATE,
+        round_trip_us: 1.0,
         probes: vec![
             (10_000.0, 10_000.0),
             (20_000.0, 19_900.0),
