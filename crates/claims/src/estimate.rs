@@ -23,9 +23,29 @@ pub(crate) fn of(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, low: mean - half, high: mean + half, count })
 }
 
+/// The same of ratios, by their logarithms: twice and half as much are equally far from as much, and no interval reaches below 0.
+/// With a ratio of 0 there is no logarithm, and it is as for other numbers.
+pub(crate) fn of_ratios(values: &[f64]) -> Option<Estimate> {
+    if values.iter().any(|&value| value <= 0.0) {
+        return of(values);
+    }
+    let logarithms: Vec<f64> = values.iter().map(|value| value.ln()).collect();
+    let Estimate { mean, low, high, count } = of(&logarithms)?;
+    Some(Estimate { mean: mean.exp(), low: low.exp(), high: high.exp(), count })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn half_and_twice_as_much_are_as_much() {
+        let estimate = of_ratios(&[0.5, 2.0]).expect("two");
+        assert!((estimate.mean - 1.0).abs() < 1e-9, "{estimate:?}");
+        assert!(estimate.low > 0.0 && (estimate.low * estimate.high - 1.0).abs() < 1e-9, "{estimate:?}");
+        assert_eq!(of_ratios(&[0.0, 2.0]), of(&[0.0, 2.0]));
+        assert_eq!(of_ratios(&[]), None);
+    }
 
     #[test]
     fn interval_is_that_of_students_t() {

@@ -161,7 +161,8 @@ impl Claim {
             })
             .collect();
         let known: Vec<f64> = values.iter().filter_map(|value| value.as_ref().ok().copied()).collect();
-        match estimate::of(&known) {
+        let estimate = if self.is_ratio() { estimate::of_ratios(&known) } else { estimate::of(&known) };
+        match estimate {
             Some(estimate) => Ok(estimate),
             None => Err(values.into_iter().find_map(Result::err).expect("a value for each repetition")),
         }

@@ -51,7 +51,7 @@ pub enum Unit {
 /// A number that was measured a few times.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Estimate {
-    /// Arithmetic mean of the repetitions.
+    /// Arithmetic mean of the repetitions; geometric of ratios.
     pub mean: f64,
     /// Lower end of the 95% confidence interval; the mean itself when there is one repetition.
     pub low: f64,
