@@ -69,6 +69,9 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
         if listen.port() == 0 {
             return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
         }
+        if listen.ip().is_multicast() {
+            return refuse(format!("listener {listen}: no TCP connection has a multicast address"));
+        }
         check_reserved(listener)?;
         let mut others = listeners[..number].iter().map(|other| other.listen);
         if let Some(other) = others.find(|&other| overlap(canonical(other), canonical(*listen))) {
@@ -152,6 +155,9 @@ mod tests {
             assert!(error(&pair).contains("overlap"), "{pair:?}");
         }
         assert!(error(&["10.0.0.1:0"]).contains("port 0"));
+        assert!(
+            error(&["224.0.0.1:80"]).contains("multicast") && error(&["[ff02::1]:80"]).contains("multicast")
+        );
         assert!(assign(&[], &[named("0.0.0.0:80"), named("[::]:80")]).is_ok(), "a server's two sockets");
         let many: Vec<String> = (1..=65).map(|port| format!("10.0.0.1:{port}")).collect();
         let many: Vec<&str> = many.iter().map(String::as_str).collect();

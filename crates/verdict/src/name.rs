@@ -77,8 +77,8 @@ impl Named {
             ("early-syn-drop", None) => self.is_early = true,
             ("no-syn-drop", None) => self.answer_with(Verdict::Cookie)?,
             ("no-syn-drop", Some("kernel")) => self.answer_with(Verdict::KernelCookie)?,
-            ("rst-fin", None) => self.on_fin = Some(OnFin::ResetIdle),
-            ("rst-fin", Some("always")) => self.on_fin = Some(OnFin::Reset),
+            ("rst-fin", None) => self.on_fin(OnFin::ResetIdle)?,
+            ("rst-fin", Some("always")) => self.on_fin(OnFin::Reset)?,
             ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
             ("police", Some(rate)) => self.ask("police", rate_and_burst(rate)?)?,
             ("persistent-drop", Some(percent)) => self.ask("persistent-drop", class(percent)?)?,
@@ -92,6 +92,14 @@ impl Named {
         match self.full.replace((name, full)) {
             Some((other, _)) => Err(PolicyError::Contradiction(other, name)),
             None => Ok(()),
+        }
+    }
+
+    /// One of the two kinds of rst-fin; twice the same is the same.
+    fn on_fin(&mut self, on_fin: OnFin) -> Result<(), PolicyError> {
+        match self.on_fin.replace(on_fin) {
+            Some(other) if other != on_fin => Err(PolicyError::Contradiction("rst-fin", "rst-fin:always")),
+            _ => Ok(()),
         }
     }
 
@@ -278,6 +286,7 @@ mod tests {
         assert!(error("default+rst-syn").starts_with("default and rst-syn"));
         assert!(error("rst-fin+observe").starts_with("observe and rst-fin"));
         assert!(error("observe+default").starts_with("observe and default"));
+        assert!(error("rst-fin:always+rst-fin").starts_with("rst-fin and rst-fin:always are two"));
         for wrong in ["reserv:99", "reserv:1001", "reserv:", "reserv:many", "reserv:-5"] {
             assert!(error(wrong).contains("from 100 (exact) to 1000"), "{wrong}");
         }
