@@ -1,6 +1,8 @@
 //! BPF links to interfaces, held by the process: when it ends, however it ends, the kernel detaches the program.
 //! Nothing is pinned. And test runs of programs, to ask and to measure.
 
+mod capability;
+mod plain;
 mod sys;
 mod take_over;
 
@@ -9,6 +11,8 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+pub use capability::{Capabilities, Capability};
+pub use plain::{Plain, bytes_of, from_bytes};
 use sys::{done, owned, program_info};
 use take_over::programs_at_tcx;
 pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};

@@ -19,7 +19,7 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use watch::Counter;
 
-use crate::output::{or_dash, parse_network};
+use crate::output::or_dash;
 use crate::printer::Printer;
 use crate::signals;
 
@@ -69,7 +69,7 @@ pub struct Args {
     reserve: Option<u32>,
 
     /// Networks of sources that always get in, as in 10.0.0.0/24,192.0.2.7/32
-    #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',', value_parser = parse_network)]
+    #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',', value_parser = guard::parse_network)]
     reserve_for: Vec<IpNet>,
 
     /// Let servers ask for rst-fin themselves, by a socket option on their listener (examples/)

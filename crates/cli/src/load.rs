@@ -11,7 +11,7 @@ use load::{Arrivals, Close, Config, Flood, Mode, Progress};
 use results::{CrowdSummary, LatencySummary};
 use serde_json::json;
 
-use crate::output::{parse_network, say};
+use crate::output::say;
 use crate::signals;
 
 /// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core
@@ -34,7 +34,7 @@ pub struct Args {
     timeout: Duration,
 
     /// Network of the source addresses; the server's route to it must lead to the interface
-    #[arg(long, value_name = "CIDR", value_parser = parse_network)]
+    #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
     clients: IpNet,
 
     /// Interface that leads to the server

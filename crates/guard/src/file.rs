@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -50,13 +50,26 @@ struct Entry {
 #[serde(deny_unknown_fields)]
 struct Reserved {
     slots: u32,
-    sources: Vec<IpNet>,
+    sources: Vec<Source>,
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "String")]
+struct Source(IpNet);
+
+impl TryFrom<String> for Source {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        parse_network(&text).map(Self).map_err(|wanted| format!("{text:?} is not {wanted}"))
+    }
 }
 
 impl Entry {
     fn listener(self) -> Listener {
         let Self { listen, policy, reserved: Reserved { slots, sources }, dry_run } = self;
-        Listener { listen, policy: Policy { reserved_slots: slots, ..policy }, reserved: sources, dry_run }
+        let reserved = sources.into_iter().map(|Source(net)| net).collect();
+        Listener { listen, policy: Policy { reserved_slots: slots, ..policy }, reserved, dry_run }
     }
 }
 
@@ -121,6 +134,19 @@ pub fn one_line(error: &toml::de::Error) -> String {
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
 
+/// A network, or a single address.
+///
+/// # Errors
+///
+/// What is wanted, with examples.
+pub fn parse_network(text: &str) -> Result<IpNet, String> {
+    let network = text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from));
+    network.map_err(|_| {
+        "an address, or a network with up to 32 or 128 bits, as 192.0.2.7, 10.0.0.0/24 or fd00::/64"
+            .to_owned()
+    })
+}
+
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
     String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
 }
@@ -148,7 +174,7 @@ mod tests {
             "interfaces = [\"eth0\"]\nattach = \"tcx\"\nrefusals_per_s = 7\n\
              [[listener]]\nlisten = \"10.0.0.1:80\"\npolicy = \"abort+rst-syn\"\n\
              [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n\
-             reserved = { slots = 4, sources = [\"10.9.0.0/16\", \"fd00::1/128\"] }\n",
+             reserved = { slots = 4, sources = [\"10.9.0.0/16\", \"fd00::1\"] }\n",
         )
         .expect("a good file");
         assert_eq!((config.interfaces, config.attach), (vec!["eth0".to_owned()], Attach::Tcx));
@@ -162,6 +188,13 @@ mod tests {
         assert_eq!(config.listeners[1].reserved[1].to_string(), "fd00::1/128");
         assert_eq!(config.refusals_per_s, NonZeroU32::new(7));
         assert!(!config.must_listen);
+    }
+
+    #[test]
+    fn example_is_a_configuration() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/guard.toml");
+        let config = Config::read(Path::new(path), None).expect("a good example");
+        crate::slots::assign(&[], &config.listeners).expect("listeners that can be guarded together");
     }
 
     #[test]
@@ -180,6 +213,15 @@ mod tests {
     }
 
     #[test]
+    fn network_may_be_a_single_address() {
+        assert_eq!(parse_network("192.0.2.7").map(|net| net.to_string()).as_deref(), Ok("192.0.2.7/32"));
+        assert_eq!(parse_network("fd00::/64").map(|net| net.to_string()).as_deref(), Ok("fd00::/64"));
+        for bad in ["", "10.0.0.0/33", "10.0.0/8", "web"] {
+            assert!(parse_network(bad).expect_err(bad).contains("as 192.0.2.7"), "{bad}");
+        }
+    }
+
+    #[test]
     fn mistake_is_one_line_with_its_place() {
         let listener = "[[listener]]\nlisten = \"10.0.0.1:80\"\n";
         let cases = [
@@ -188,6 +230,11 @@ mod tests {
             (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "none of auto, tcx"),
             ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "invalid socket address"),
             (format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1 }}\n"), "line 4", "sources"),
+            (
+                format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1, sources = [\"office\"] }}\n"),
+                "line 4",
+                "\"office\" is not an address, or a network",
+            ),
             (String::new(), "", "missing field `listener`"),
         ];
         for (text, place, what) in cases {

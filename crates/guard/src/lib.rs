@@ -37,7 +37,7 @@ use ipnet::IpNet;
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
-pub use file::{ConfigError, one_line};
+pub use file::{ConfigError, one_line, parse_network};
 pub use observe::Observed;
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};

@@ -2,17 +2,15 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Context, Error, Result, anyhow};
-use procfs::net::{TcpNetEntries, TcpNetEntry, TcpState};
-use procfs::process::FDTarget;
-use procfs::{FromReadSI, current_system_info};
+use anyhow::{Error, Result, anyhow};
+use watch::{Listener, Owners};
 
 /// Names in the error message; more would not fit on a line.
 const MAX_NAMED: usize = 8;
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
-    if listening()?.iter().any(|entry| crate::slots::may_serve(entry.local_address, listen)) {
+    if watch::own_listeners()?.iter().any(|own| crate::slots::may_serve(own.address, listen)) {
         return Ok(());
     }
     Err(missing(listen))
@@ -20,11 +18,14 @@ pub fn require(listen: SocketAddr) -> Result<()> {
 
 /// Says what does listen, and what to do.
 pub fn missing(listen: SocketAddr) -> Error {
-    let mut entries = listening().unwrap_or_default();
+    let mut near = watch::own_listeners().unwrap_or_default();
     // The same port first, then what is near by number.
-    entries.sort_by_key(|entry| (entry.local_address.port().abs_diff(listen.port()), entry.local_address));
-    entries.dedup_by_key(|entry| entry.local_address);
-    let names: Vec<String> = entries.iter().take(MAX_NAMED).map(describe).collect();
+    near.sort_by_key(|own| (own.address.port().abs_diff(listen.port()), own.address));
+    near.dedup_by_key(|own| own.address);
+    near.truncate(MAX_NAMED);
+    // Other users' processes need CAP_SYS_PTRACE, and have no name without.
+    let owners = Owners::find(near.iter().map(|own| own.socket_inode)).unwrap_or_default();
+    let names: Vec<String> = near.iter().map(|own| describe(own, &owners)).collect();
     if let Some(netns) = elsewhere(listen) {
         return anyhow!(
             "guard {listen}: nothing listens there in this network namespace, but in {netns}; add --netns {netns}"
@@ -42,7 +43,7 @@ pub fn missing(listen: SocketAddr) -> Error {
 
 /// Says why a listener that is there cannot be looked at.
 pub fn unseen(listen: SocketAddr) -> Error {
-    let is_there = listening().is_ok_and(|entries| entries.iter().any(|entry| entry.local_address == listen));
+    let is_there = watch::own_listeners().is_ok_and(|all| all.iter().any(|own| own.address == listen));
     if !is_there {
         return missing(listen);
     }
@@ -62,37 +63,11 @@ fn elsewhere(listen: SocketAddr) -> Option<String> {
     others.find_map(|listener| host.handle(listener.netns_inode))
 }
 
-fn listening() -> Result<Vec<TcpNetEntry>> {
-    let mut entries = Vec::new();
-    for name in ["tcp", "tcp6"] {
-        // Not /proc/net, which is the process's first thread's namespace.
-        let path = format!("/proc/thread-self/net/{name}");
-        if name == "tcp6" && !std::path::Path::new(&path).exists() {
-            continue; // a kernel without IPv6
-        }
-        let table = TcpNetEntries::from_file(&path, current_system_info())
-            .with_context(|| format!("read {path} to find the listener"))?;
-        entries.extend(table.0.into_iter().filter(|entry| entry.state == TcpState::Listen));
+fn describe(listener: &Listener, owners: &Owners) -> String {
+    match owners.of(listener.socket_inode).first() {
+        Some(process) => format!("{} ({})", listener.address, process.command),
+        None => listener.address.to_string(),
     }
-    Ok(entries)
-}
-
-fn describe(entry: &TcpNetEntry) -> String {
-    match owner(entry.inode) {
-        Some(name) => format!("{} ({name})", entry.local_address),
-        None => entry.local_address.to_string(),
-    }
-}
-
-/// Name of a process that holds the socket; other users' processes need CAP_SYS_PTRACE.
-fn owner(inode: u64) -> Option<String> {
-    let holds = |process: &procfs::process::Process| {
-        process.fd().is_ok_and(|mut fds| {
-            fds.any(|fd| fd.is_ok_and(|fd| matches!(fd.target, FDTarget::Socket(socket) if socket == inode)))
-        })
-    };
-    let process = procfs::process::all_processes().ok()?.flatten().find(holds)?;
-    Some(process.stat().ok()?.comm)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use bpf::{CgroupHook, Hook};
+use bpf::{Capabilities, Capability, CgroupHook, Hook, Plain, bytes_of, from_bytes};
 use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
@@ -54,12 +54,6 @@ pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "adm
 const BUDGET_BURSTS_PER_S: u32 = 10;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
-/// What loading and attaching take, with the numbers of include/uapi/linux/capability.h. CAP_PERFMON is for reading
-/// kernel structs.
-const CAPABILITIES: [(&str, u32); 3] = [("CAP_NET_ADMIN", 12), ("CAP_PERFMON", 38), ("CAP_BPF", 39)];
-/// Stands for CAP_PERFMON and CAP_BPF as well.
-const CAP_SYS_ADMIN: u32 = 21;
-
 /// How long a cookie may be good: its own period and the next (cookie.h).
 const COOKIE_LIFE_NS: u64 = 2 << 36;
 
@@ -444,24 +438,14 @@ fn own_netns_cookie() -> Result<u64> {
 }
 
 fn require_capabilities() -> Result<()> {
-    let status = procfs::process::Process::myself().and_then(|process| process.status());
-    let effective = status.context("read /proc/self/status for our privileges")?.capeff;
-    let missing = missing_capabilities(effective);
+    let held = Capabilities::effective().context("read /proc/self/status for our privileges")?;
+    let missing = held.missing(&[Capability::NetAdmin, Capability::Perfmon, Capability::Bpf]);
     ensure!(
         missing.is_empty(),
         "load the programs: no {}; run as root or grant it (setcap or systemd's AmbientCapabilities=)",
         missing.join(", ")
     );
     Ok(())
-}
-
-fn missing_capabilities(effective: u64) -> Vec<&'static str> {
-    let has = |number: u32| effective >> number & 1 == 1;
-    CAPABILITIES
-        .into_iter()
-        .filter(|(_, number)| !has(*number) && (*number < CAP_SYS_ADMIN || !has(CAP_SYS_ADMIN)))
-        .map(|(name, _)| name)
-        .collect()
 }
 
 fn load_error(error: libbpf_rs::Error) -> Error {
@@ -519,13 +503,6 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// A C struct of map values: integers only, no padding, so that every bit pattern is one.
-///
-/// # Safety
-///
-/// Implement it for such types only.
-unsafe trait Plain: Copy {}
-
 // SAFETY: sixteen bytes in four words.
 unsafe impl Plain for types::address {}
 // SAFETY: sixteen bytes and two halves of a word.
@@ -542,17 +519,6 @@ unsafe impl Plain for types::listener_query {}
 unsafe impl Plain for ListenerStats {}
 // SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for PathStats {}
-
-fn bytes_of<T: Plain>(value: &T) -> &[u8] {
-    // SAFETY: `Plain` has no padding, so all bytes are initialised, and the slice borrows the value.
-    unsafe { std::slice::from_raw_parts(std::ptr::from_ref(value).cast(), size_of::<T>()) }
-}
-
-fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
-    assert_eq!(bytes.len(), size_of::<T>(), "map value size is the type's");
-    // SAFETY: the length was checked, the read needs no alignment, and any bit pattern is a `Plain`.
-    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
-}
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

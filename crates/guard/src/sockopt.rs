@@ -5,7 +5,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use procfs::process::Process;
 
 use crate::program::Programs;
 
@@ -22,11 +21,9 @@ pub fn attach(programs: &Programs) -> Result<Vec<OwnedFd>> {
     links.with_context(|| format!("attach the socket option to {}", path.display()))
 }
 
-/// Where the hierarchy of version 2 is mounted.
+/// Of the whole hierarchy of version 2.
 fn cgroup_root() -> Result<PathBuf> {
-    let mounts =
-        Process::myself().and_then(|process| process.mountinfo()).context("read the mounts for cgroup2")?;
-    let root = mounts.into_iter().find(|mount| mount.fs_type == "cgroup2" && mount.root == "/");
+    let root = watch::cgroup2_mounts()?.into_iter().find(|mount| mount.root == "/");
     let path = root.map(|mount| mount.mount_point);
     path.context("allow the socket option: no cgroup2 is mounted; mount -t cgroup2 none /sys/fs/cgroup")
 }

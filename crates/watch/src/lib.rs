@@ -24,11 +24,12 @@ mod owner;
 mod procfs;
 mod program;
 
-pub use cgroup::Cgroups;
+pub use cgroup::{Cgroups, cgroup2_mounts};
 pub use counters::{Counter, Counters};
 pub use histogram::Histogram;
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};
 pub use owner::{Owners, Process};
+pub use procfs::own_listeners;
 pub use program::{Watch, Watched};

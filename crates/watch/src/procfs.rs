@@ -1,5 +1,7 @@
 //! Listeners as `/proc` has them: for those who may not load programs.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -7,6 +9,16 @@ use procfs::net::{TcpNetEntries, TcpNetEntry, TcpState};
 use procfs::{FromReadSI, current_system_info};
 
 use crate::{Listener, Queues};
+
+/// Listeners of the calling thread's network namespace, as far as procfs tells.
+///
+/// # Errors
+///
+/// When /proc is not there, or hidden.
+pub fn own_listeners() -> Result<Vec<Listener>> {
+    let inode = fs::metadata("/proc/thread-self/ns/net").context("look at our network namespace")?.ino();
+    listeners(None, inode)
+}
 
 /// Listeners of the namespace with this inode number: that of a process, or our own.
 pub fn listeners(pid: Option<i32>, netns_inode: u64) -> Result<Vec<Listener>> {

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
 use anyhow::{Context, Result, anyhow, bail};
+use bpf::{Plain, from_bytes};
 use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
@@ -224,23 +225,10 @@ fn listener(who: &types::listener_identity) -> Listener {
     }
 }
 
-/// A C struct of what the programs write: integers only, no padding, so that every bit pattern is one.
-///
-/// # Safety
-///
-/// Implement it for such types only.
-unsafe trait Plain: Copy {}
-
 // SAFETY: words, halves and bytes, ordered so that no hole is between them.
 unsafe impl Plain for types::listed {}
 // SAFETY: the same, and `__u64`, asserted in watch.bpf.c.
 unsafe impl Plain for types::watched {}
-
-fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
-    assert_eq!(bytes.len(), size_of::<T>(), "a record is as large as its type");
-    // SAFETY: the length was checked, the read needs no alignment, and any bit pattern is a `Plain`.
-    unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
-}
 
 impl Raw {
     const WORDS: usize = size_of::<Self>() / size_of::<u64>();
