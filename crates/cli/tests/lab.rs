@@ -40,6 +40,7 @@ const EXPERIMENT: &str = r#"
     factor = 16
     refinements = 0
     duration = "200ms"
+    confirm = "200ms"
     [[server]]
     name = "built-in"
     kind = "built-in"

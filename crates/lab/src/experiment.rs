@@ -149,11 +149,20 @@ pub struct Search {
     /// Length of a probe's measured window.
     #[serde(deserialize_with = "duration")]
     pub duration: Duration,
+    /// Length of the windows that have the last word; without it, that of the grid's.
+    #[serde(deserialize_with = "some_duration")]
+    pub confirm: Option<Duration>,
 }
 
 impl Default for Search {
     fn default() -> Self {
-        Self { from: 8000.0, factor: 1.4, refinements: 4, duration: Duration::from_secs(1) }
+        Self {
+            from: 8000.0,
+            factor: 1.4,
+            refinements: 4,
+            duration: Duration::from_secs(1),
+            confirm: None,
+        }
     }
 }
 
@@ -252,6 +261,7 @@ impl Experiment {
         check_loads(&self.grid.loads)?;
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
+        check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
         if self.grid.warmup > LONGEST || self.crowd.timeout > LONGEST {
             return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
         }
@@ -392,6 +402,10 @@ fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::E
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text)
         .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
+}
+
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    duration(deserializer).map(Some)
 }
 
 fn default_clients() -> Ipv4Net {

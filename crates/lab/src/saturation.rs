@@ -29,7 +29,7 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
     let probe = |rate: f64, length: Length| {
         let (warmup, duration) = match length {
             Length::Short => (saturation.duration / 2, saturation.duration),
-            Length::Long => (grid.warmup, grid.duration),
+            Length::Long => (grid.warmup, saturation.confirm.unwrap_or(grid.duration)),
         };
         let send = Send { rate, warmup, duration, seed: 1, flood_per_s: None };
         let measured = cell::run(lab, server, &stock, &send)?;
@@ -56,7 +56,7 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
 enum Length {
     /// As the search says.
     Short,
-    /// As a cell of the grid.
+    /// As a cell of the grid, or as the experiment says.
     Long,
 }
 
