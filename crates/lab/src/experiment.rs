@@ -156,13 +156,7 @@ pub struct Search {
 
 impl Default for Search {
     fn default() -> Self {
-        Self {
-            from: 8000.0,
-            factor: 1.4,
-            refinements: 4,
-            duration: Duration::from_secs(1),
-            confirm: None,
-        }
+        Self { from: 8000.0, factor: 1.4, refinements: 4, duration: Duration::from_secs(1), confirm: None }
     }
 }
 

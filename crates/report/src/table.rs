@@ -119,11 +119,12 @@ fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) 
     ]
 }
 
-/// Median, and on a second line the range over repetitions.
+/// Median, and below it the range over repetitions.
 fn with_range(metric: &Metric, point: &Point, rate: Option<f64>) -> String {
     let median = metric.show(point, rate);
     match metric.show_range(point, rate) {
-        Some(range) => format!("{median}\n{range}"),
+        // Its two ends in two lines: in one they would be broken anywhere.
+        Some(range) => format!("{median}\n{}", range.replace('–', "–\n")),
         None => median,
     }
 }
