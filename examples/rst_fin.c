@@ -3,10 +3,11 @@
  * A server that asks for rst-fin: connections whose client has gone are destroyed at once, instead of being served to nobody.
  *
  *   cc -o rst_fin examples/rst_fin.c
- *   sudo tidegate guard --listen 0.0.0.0:8080 --policy default --sockopt &
+ *   printf 'sockopt = true\n[[listener]]\nlisten = "0.0.0.0:8080"\npolicy = "default"\n' >guard.toml
+ *   sudo tidegate guard --config guard.toml &
  *   ./rst_fin 8080
  *
- * The option is on the listener, and its connections inherit it. Where no guard allows it, setsockopt() fails with
+ * The guard comes first, so by a file: --listen wants a listener that is there. The option is on the listener, and its connections inherit it. Where no guard allows it, setsockopt() fails with
  * ENOPROTOOPT, and all is as ever. Ask for it only if your clients never half-close. See docs/sockopt.md.
  */
 #include <arpa/inet.h>

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that asks for rst-fin: see rst_fin.c, which does the same.
 
-    sudo tidegate guard --listen 0.0.0.0:8080 --policy default --sockopt &
+    sudo tidegate guard --config guard.toml &
     python3 examples/rst_fin.py 8080
 """
 

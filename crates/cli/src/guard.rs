@@ -37,7 +37,8 @@ const HEADER_EVERY: u64 = 20;
 /// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Address and port of the listener; `0.0.0.0` and `[::]` stand for every address of this host
+    /// Address and port of the listener; `0.0.0.0` stands for every IPv4 address of this host, `[::]` for every IPv6 one, and for both
+    /// where the server's socket does
     #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr, required_unless_present = "config")]
     listen: Option<SocketAddr>,
 

@@ -25,5 +25,8 @@ pub fn attach(programs: &Programs) -> Result<Vec<OwnedFd>> {
 fn cgroup_root() -> Result<PathBuf> {
     let root = watch::cgroup2_mounts()?.into_iter().find(|mount| mount.root == "/");
     let path = root.map(|mount| mount.mount_point);
-    path.context("allow the socket option: no cgroup2 is mounted; mount -t cgroup2 none /sys/fs/cgroup")
+    path.context(
+        "allow the socket option: no cgroup2 is mounted; mount -t cgroup2 none /sys/fs/cgroup (or --netns in place of ip netns exec, \
+         which hides the mount)",
+    )
 }
