@@ -7,8 +7,8 @@
  *   sudo tidegate guard --config guard.toml &
  *   ./rst_fin 8080
  *
- * The guard comes first, so by a file: --listen wants a listener that is there. The option is on the listener, and its connections inherit it. Where no guard allows it, setsockopt() fails with
- * ENOPROTOOPT, and all is as ever. Ask for it only if your clients never half-close. See docs/sockopt.md.
+ * The guard comes first, so by a file: --listen wants a listener that is there. The option is on the listener, and its
+ * connections inherit it. Where no guard allows it, setsockopt() fails with ENOPROTOOPT, and all is as ever. Ask for it only if your clients never half-close. See docs/sockopt.md.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
