@@ -70,7 +70,9 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
             return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
         }
         if listen.ip().is_multicast() {
-            return refuse(format!("listener {listen}: no TCP connection has a multicast address; name one of this host"));
+            return refuse(format!(
+                "listener {listen}: no TCP connection has a multicast address; name one of this host"
+            ));
         }
         check_reserved(listener)?;
         let mut others = listeners[..number].iter().map(|other| other.listen);
