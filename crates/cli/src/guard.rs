@@ -19,12 +19,12 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use watch::Counter;
 
-use crate::output::or_dash;
-use crate::printer::Printer;
+use crate::output::{or_dash, say};
+use crate::printer::{Printer, complain};
 use crate::signals;
 
-/// Between two lines.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// Between two looks at what goes on.
+const TURN: Duration = Duration::from_secs(1);
 /// Longest time until a signal is noticed.
 const NAP: Duration = Duration::from_millis(50);
 /// How long the programs decide without hearing of us; a process that is stopped or hangs guards nothing.
@@ -39,7 +39,7 @@ const HEADER_EVERY: u64 = 20;
 pub struct Args {
     /// Address and port of the listener; `0.0.0.0` stands for every IPv4 address of this host, `[::]` for every IPv6 one, and for both
     /// where the server's socket does
-    #[arg(long, value_name = "ADDR:PORT", value_parser = socket_addr, required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen, required_unless_present = "config")]
     listen: Option<SocketAddr>,
 
     /// What to do when the accept queue is full; mechanisms joined by +, as in abort+rst-syn
@@ -62,7 +62,7 @@ pub struct Args {
     /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
     /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing, nor does one with
     /// other interfaces, attach or sockopt than at the start: for these, start another guard with --take-over.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "dry_run", "reserve", "reserve_for", "refusals", "sockopt"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "reserve", "reserve_for", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
     /// Keep the last N places of the accept queue for the sources of --reserve-for, as health probes and operators
@@ -97,11 +97,19 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
 
-    /// Count what would be done, and leave every packet alone
+    /// Count what would be done, and leave every packet alone; with --config, at every listener
     #[arg(long)]
     dry_run: bool,
 
-    /// Print JSON lines, one a second: "attached", then "sample"s, at last "final"
+    /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason and status 1 or 2
+    #[arg(long, conflicts_with = "take_over")]
+    check: bool,
+
+    /// Between two lines for a listener, in whole seconds
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = interval)]
+    interval: Duration,
+
+    /// Print JSON lines, one for each listener and --interval: "attached", then "sample"s, at last "final"
     #[arg(long)]
     json: bool,
 
@@ -120,6 +128,9 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 fn run_here(args: &Args) -> Result<()> {
+    if args.check {
+        return check(args);
+    }
     // Before anything is attached: a signal from now on ends the run in order.
     let signals = Signals { stop: signals::stop_flag()?, reload: signals::reload_flag()? };
     let mut guard = Guard::start(&config(args)?).map_err(|error| name_file(error, args))?;
@@ -128,6 +139,20 @@ fn run_here(args: &Args) -> Result<()> {
         printer.complain(format_args!("warning: {warning}"));
     }
     watch(&mut guard, args, &signals, printer)
+}
+
+fn check(args: &Args) -> Result<()> {
+    let config = config(args)?;
+    let warnings = Guard::check(&config).map_err(|error| name_file(error, args))?;
+    for warning in warnings {
+        complain(format_args!("warning: {warning}"));
+    }
+    let listeners = match config.listeners.len() {
+        1 => "1 listener".to_owned(),
+        count => format!("{count} listeners"),
+    };
+    let whose = args.config.as_ref().map(|file| format!("{}: ", file.display())).unwrap_or_default();
+    say(format_args!("{whose}{listeners} can be guarded here"))
 }
 
 /// Of what is wrong in a file, which file.
@@ -145,7 +170,9 @@ struct Signals {
 
 fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
-        return Ok(Config { take_over: args.take_over, ..Config::read(file, Some(LEASE))? });
+        let mut config = Config { take_over: args.take_over, ..Config::read(file, Some(LEASE))? };
+        config.listeners.iter_mut().for_each(|listener| listener.dry_run |= args.dry_run);
+        return Ok(config);
     }
     let policy = args.policy.expect("clap wants it without --config");
     let listener = Listener {
@@ -175,8 +202,9 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
     let mut last = guard.sample()?;
     out.attached(guard, &last);
     let mut last_at = start.elapsed();
+    let mut unleased = last.path.unleased;
     let mut taken_over = None;
-    let mut due = start + INTERVAL;
+    let mut due = start + TURN;
     while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
             reload(guard, args, &out.printer);
@@ -188,23 +216,27 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
         if is_replaced(guard, &mut taken_over, &out.printer)? {
             break;
         }
-        guard.reattach().iter().for_each(|note| out.printer.complain(note));
+        guard.look_around().iter().for_each(|note| out.printer.complain(note));
         if out.printer.is_closed() {
             break; // nobody reads any more
         }
         let sample = guard.sample()?;
-        let unleased = sample.path.unleased - last.path.unleased;
-        if unleased > 0 {
+        let left = sample.path.unleased - unleased;
+        unleased = sample.path.unleased;
+        if left > 0 {
             out.printer.complain(format_args!(
-                "warning: {unleased} SYNs were left to the kernel, because this process did not run for a second"
+                "warning: {left} SYNs were left to the kernel, because this process did not run for a second"
             ));
         }
         let now = start.elapsed();
-        out.sample(now, &sample, &last, now - last_at);
-        (last, last_at) = (sample, now);
-        // Not `now + INTERVAL`: a late line must not make all later ones late.
+        // A turn may come a little early, after one that was late.
+        if now - last_at + TURN / 2 > args.interval {
+            out.sample(now, &sample, &last, now - last_at);
+            (last, last_at) = (sample, now);
+        }
+        // Not `now + TURN`: a late line must not make all later ones late.
         while due <= Instant::now() {
-            due += INTERVAL;
+            due += TURN;
         }
     }
     out.last(start.elapsed(), &guard.sample()?);
@@ -234,8 +266,8 @@ fn reload(guard: &mut Guard, args: &Args, printer: &Printer) {
         return printer.complain("SIGHUP: there is no --config to read again");
     };
     let warned = guard.warnings().len();
-    let result = Config::read(file, Some(LEASE))
-        .and_then(|config| guard.reload(&config).map_err(|error| name_file(error, args)));
+    let result =
+        config(args).and_then(|config| guard.reload(&config).map_err(|error| name_file(error, args)));
     match result {
         Ok(()) => {
             printer.complain(format_args!("read {} again", file.display()));
@@ -533,13 +565,12 @@ fn width(word: &str) -> usize {
     (word.len() + "/s".len()).max(11)
 }
 
-fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
-    let hint = "an address and a port are wanted, as in 10.0.0.1:80, 0.0.0.0:80 or [::]:80";
-    let address: SocketAddr = text.parse().map_err(|_| hint)?;
-    if address.port() == 0 {
-        return Err("port 0 is no port that can be guarded");
+fn interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval.as_secs() == 0 || interval.subsec_nanos() > 0 {
+        return Err("whole seconds are wanted, as in 10s or 1m".to_owned());
     }
-    Ok(address)
+    Ok(interval)
 }
 
 #[cfg(test)]
@@ -547,10 +578,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listen_address_needs_a_port() {
-        assert!(socket_addr("[::]:80").is_ok());
-        for wrong in ["", "80", "10.0.0.1", "localhost:80", "10.0.0.1:0", "10.0.0.1:65536"] {
-            assert!(socket_addr(wrong).is_err(), "{wrong}");
+    fn interval_is_whole_seconds() {
+        assert_eq!(interval("1m"), Ok(Duration::from_secs(60)));
+        for wrong in ["0s", "500ms", "1500ms", "10"] {
+            assert!(interval(wrong).is_err(), "{wrong}");
         }
     }
 }

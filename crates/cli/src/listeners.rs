@@ -46,7 +46,7 @@ pub fn run(args: Args) -> Result<()> {
         inventory = Inventory::take(watch.as_ref())?.since(&inventory);
         span = Some(start.elapsed());
     }
-    let missing = watch.iter().flat_map(Watch::missing).map(ToString::to_string);
+    let missing = watch.iter().flat_map(Watch::gaps);
     let missing: Vec<String> = refusal.into_iter().chain(missing).chain(inventory.gaps.clone()).collect();
     if args.json { lines(&inventory, span, &missing) } else { table(&inventory, span, &missing) }
 }

@@ -15,6 +15,8 @@ const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 const ADDRESS: &str = "10.8.0.2:8080";
 /// Nobody, without any privilege.
 const NOBODY: u32 = 65534;
+/// Longest wait for what must happen; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client and a server with a listener that holds two connections.
 struct World {
@@ -163,6 +165,59 @@ fn root_interface_that_was_gone_is_guarded_again() {
 }
 
 #[test]
+fn root_interface_that_comes_later_is_guarded_unless_others_were_named() {
+    let Some(world) = World::create() else { return };
+    for (arguments, is_followed) in [(&[][..], true), (&["--interface", "s0"], false)] {
+        let mut guard = world.guard(&["--json"]);
+        let mut child = guard
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("start tidegate");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        assert_eq!(next_event(&mut lines)["event"], "attached");
+        let add = ["link", "add", "x0", "type", "veth", "peer", "name", "x1"];
+        for ip in [&add[..], &["addr", "add", "10.8.1.2/24", "dev", "x0"], &["link", "set", "x0", "up"]] {
+            world.server.ip(ip).expect("an interface with an address");
+        }
+        // The same interface by another name is no other.
+        next_event(&mut lines);
+        next_event(&mut lines);
+        world.server.ip(&["link", "set", "x0", "name", "y0"]).expect("rename");
+        next_event(&mut lines);
+        next_event(&mut lines);
+        signal(&child, Signal::SIGTERM);
+        let output = child.wait_with_output().expect("wait");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let expected =
+            if is_followed { "tidegate: interface x0 has come up, and is guarded, too\n" } else { "" };
+        assert_eq!(said, expected);
+        world.server.ip(&["link", "del", "y0"]).expect("delete");
+    }
+}
+
+#[test]
+fn root_full_queue_without_a_syn_says_that_clients_come_elsewhere() {
+    let Some(world) = World::create() else { return };
+    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
+    let mut child = world
+        .guard(&["--interface", "x0", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start tidegate");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    assert_eq!(next_event(&mut lines)["event"], "attached");
+    let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
+    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
+    let mut line = String::new();
+    errors.read_line(&mut line).expect("read a line");
+    assert!(line.contains("no SYN for it has come by x0"), "{line}");
+    ended_in_order(child, Signal::SIGTERM);
+}
+
+#[test]
 fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
     let Some(world) = World::create() else { return };
     let name = world.server.name().to_owned();
@@ -282,6 +337,53 @@ fn root_file_is_read_again_at_sighup_and_a_mistake_in_it_changes_nothing() {
     assert!(line.contains("line 4") && line.contains("the old policies stay"), "{line}");
     assert_eq!(attempt(), ErrorKind::TimedOut);
     ended_in_order(guard, Signal::SIGTERM);
+}
+
+#[test]
+fn root_check_says_whether_a_file_can_be_guarded_and_attaches_nothing() {
+    let Some(world) = World::create() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let check = |policy: &str| {
+        let text = format!(
+            "interfaces = [\"s0\"]\n[[listener]]\nlisten = \"{ADDRESS}\"\npolicy = \"{policy}\"\n\
+             [[listener]]\nlisten = \"[::]:80\"\npolicy = \"abort\"\n"
+        );
+        std::fs::write(file.path(), text).expect("write");
+        let mut command = world.server.command(TIDEGATE).expect("command");
+        command.args(["guard", "--check", "--config"]).arg(file.path()).output().expect("run")
+    };
+    let good = check("rst-syn");
+    let (said, warned) = (String::from_utf8_lossy(&good.stdout), String::from_utf8_lossy(&good.stderr));
+    assert_eq!(good.status.code(), Some(0), "{warned}");
+    assert_eq!(said, format!("{}: 2 listeners can be guarded here\n", file.path().display()));
+    assert_eq!(warned, "tidegate: warning: nothing listens at [::]:80 yet; guarded from when it does\n");
+    let bad = check("rst-sin");
+    assert_eq!(bad.status.code(), Some(2), "{bad:?}");
+    // With the sysctl against it, as at the start.
+    world.server.set_sysctl("net.ipv4.tcp_syncookies", "0").expect("sysctl");
+    let unfit = check("no-syn-drop:kernel");
+    assert_ne!(unfit.status.code(), Some(0), "{unfit:?}");
+    assert!(unfit.stdout.is_empty());
+}
+
+#[test]
+fn root_file_can_be_tried_without_touching_a_packet_and_with_few_lines() {
+    let Some(world) = World::create() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = format!("interfaces = [\"s0\"]\n[[listener]]\nlisten = \"{ADDRESS}\"\npolicy = \"rst-syn\"\n");
+    std::fs::write(file.path(), text).expect("write");
+    let mut command = world.server.command(TIDEGATE).expect("command");
+    command.args(["guard", "--dry-run", "--interval", "2s", "--json", "--config"]).arg(file.path());
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("start tidegate");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    assert_eq!(next_event(&mut lines)["dry_run"], true);
+    let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
+    let error = world.connect(Duration::from_millis(100)).expect_err("the queue is full");
+    assert_eq!(error.kind(), ErrorKind::TimedOut, "the kernel's own answer");
+    let first = next_event(&mut lines);
+    assert!(first["elapsed_s"].as_f64().expect("seconds") > 1.5, "{first}");
+    assert_eq!(first["syns"]["reset"], 1, "{first}");
+    ended_in_order(child, Signal::SIGTERM);
 }
 
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {

@@ -57,17 +57,21 @@ impl Attach {
 #[derive(Debug)]
 pub struct Attached {
     interface: String,
+    index: u32,
     link: Link,
     /// The FIN stage and cookies, where the other stages are in XDP.
     beside: Option<Link>,
-    /// Said of it last.
-    said: String,
 }
 
 impl Attached {
     /// Name of the interface.
     pub fn interface(&self) -> &str {
         &self.interface
+    }
+
+    /// Whether it is there, by whatever name.
+    pub fn is_on(&self, interface: &Interface) -> bool {
+        self.index == interface.index && !self.is_detached()
     }
 
     /// Whether segments come by at tcx, too.
@@ -78,14 +82,6 @@ impl Attached {
     /// Where on it.
     pub fn hook(&self) -> Hook {
         self.link.hook()
-    }
-
-    /// The text, unless it was said last time, too.
-    pub fn say_once(&mut self, text: String) -> Option<String> {
-        (self.said != text).then(|| {
-            self.said.clone_from(&text);
-            text
-        })
     }
 
     /// Whether its interface is gone.
@@ -181,13 +177,8 @@ impl Plan<'_> {
                 Ok(link) => {
                     let beside = (self.needs_tc && hook != Hook::TcxIngress)
                         .then(|| self.attach_beside(interface, taken));
-                    let interface = interface.name.clone();
-                    return Ok(Attached {
-                        interface,
-                        link,
-                        beside: beside.transpose()?,
-                        said: String::new(),
-                    });
+                    let (index, interface) = (interface.index, interface.name.clone());
+                    return Ok(Attached { interface, index, link, beside: beside.transpose()? });
                 }
                 Err(error) => last_error = Some(error),
             }
@@ -258,6 +249,38 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
         _ => format!("{}; try another --attach", error.error),
     };
     anyhow!("attach {hook} to {name}: {why}")
+}
+
+/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep those they answer.
+pub fn others_first(interfaces: &[Interface]) -> Vec<String> {
+    let is_taken =
+        |interface: &&Interface| bpf::count_tcx_ingress(interface.index).is_ok_and(|count| count > 0);
+    let taken = interfaces.iter().filter(is_taken);
+    taken
+        .map(|Interface { name, .. }| {
+            format!("another program is at tcx of {name} and comes first; is the port guarded twice?")
+        })
+        .collect()
+}
+
+/// Native XDP on veth, where a reset may not come through.
+pub fn lonely_xdp(attached: &[Attached], interfaces: &[Interface]) -> Vec<String> {
+    let is_lonely = |attached: &&Attached| {
+        attached.hook() == Hook::XdpNative
+            && interfaces
+                .iter()
+                .any(|interface| interface.name == attached.interface() && interface.is_veth())
+    };
+    attached
+        .iter()
+        .filter(is_lonely)
+        .map(|attached| {
+            format!(
+                "xdp on veth {}: a reset reaches the peer only if the peer has an XDP program too; --attach tcx has no such need",
+                attached.interface()
+            )
+        })
+        .collect()
 }
 
 #[cfg(test)]

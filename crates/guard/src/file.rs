@@ -1,7 +1,7 @@
 //! The guard's configuration file.
 
 use std::fs::OpenOptions;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::unix::fs::OpenOptionsExt;
@@ -37,6 +37,7 @@ struct File {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    #[serde(deserialize_with = "listen")]
     listen: SocketAddr,
     #[serde(deserialize_with = "policy")]
     policy: Policy,
@@ -106,13 +107,12 @@ impl Config {
 /// Not more than a configuration can have, and from nothing that would make us wait: a running guard reads it, too.
 fn read_text(path: &Path) -> Result<String> {
     let name = path.display();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .with_context(|| format!("read the configuration {name}"))?;
-    let is_file = file.metadata().with_context(|| format!("read the configuration {name}"))?.is_file();
     let refuse = |what: &str| Err(ConfigError(format!("configuration {name}: {what}")).into());
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return refuse("there is no such file"),
+        opened => opened.with_context(|| format!("read the configuration {name}"))?,
+    };
+    let is_file = file.metadata().with_context(|| format!("read the configuration {name}"))?.is_file();
     if !is_file {
         return refuse("it is no regular file; name one");
     }
@@ -134,6 +134,21 @@ pub fn one_line(error: &toml::de::Error) -> String {
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
 
+/// Where a server listens: an address and a port.
+///
+/// # Errors
+///
+/// What is wanted, with examples.
+pub fn parse_listen(text: &str) -> Result<SocketAddr, &'static str> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "an address and a port are wanted, as in 10.0.0.1:80, 0.0.0.0:80 or [::]:80")?;
+    if address.port() == 0 {
+        return Err("port 0 is no port that can be guarded");
+    }
+    Ok(address)
+}
+
 /// A network, or a single address.
 ///
 /// # Errors
@@ -145,6 +160,11 @@ pub fn parse_network(text: &str) -> Result<IpNet, String> {
         "an address, or a network with up to 32 or 128 bits, as 192.0.2.7, 10.0.0.0/24 or fd00::/64"
             .to_owned()
     })
+}
+
+fn listen<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_listen(&text).map_err(|wanted| de::Error::custom(format!("{text:?}: {wanted}")))
 }
 
 fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error> {
@@ -203,6 +223,8 @@ mod tests {
             let error = Config::read(Path::new(path), None).expect_err(path).to_string();
             assert!(error.contains("no regular file"), "{error}");
         }
+        let error = Config::read(Path::new("/nosuch"), None).expect_err("not there");
+        assert!(error.is::<ConfigError>() && error.to_string().contains("no such file"), "{error}");
         let mut file = tempfile::NamedTempFile::new().expect("a file");
         file.write_all(b"\xff").expect("write");
         let error = Config::read(file.path(), None).expect_err("not text").to_string();
@@ -210,6 +232,14 @@ mod tests {
         file.as_file().set_len(MAX_BYTES + 2).expect("make it large");
         let error = Config::read(file.path(), None).expect_err("large").to_string();
         assert!(error.contains("larger than a megabyte"), "{error}");
+    }
+
+    #[test]
+    fn listen_address_needs_a_port() {
+        assert!(parse_listen("[::]:80").is_ok());
+        for wrong in ["", "80", "10.0.0.1", "localhost:80", "10.0.0.1:0", "10.0.0.1:65536"] {
+            assert!(parse_listen(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -228,7 +258,7 @@ mod tests {
             (format!("{listener}policy = \"abrot\"\n"), "line 3", "\"abrot\" is no mechanism"),
             (format!("{listener}policy = \"abort\"\nbacklog = 5\n"), "line 4", "backlog"),
             (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "none of auto, tcx"),
-            ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "invalid socket address"),
+            ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "\"web:80\": an address and a port"),
             (format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1 }}\n"), "line 4", "sources"),
             (
                 format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1, sources = [\"office\"] }}\n"),

@@ -20,33 +20,35 @@ mod cookies;
 mod file;
 mod interface;
 mod listener;
+mod look_around;
 mod observe;
+mod prepare;
 mod program;
 mod slots;
 mod sockopt;
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use bpf::{HeldLink, Hook};
+use anyhow::{Context, Result, bail, ensure};
+use bpf::Hook;
 use ipnet::IpNet;
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
-pub use file::{ConfigError, one_line, parse_network};
+pub use file::{ConfigError, one_line, parse_listen, parse_network};
 pub use observe::Observed;
 pub use program::{ListenerStats, PathStats};
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use attach::Plan;
-use interface::Interface;
+use look_around::Memory;
 use observe::Observer;
-use program::{Inherited, MAX_OWN_ADDRESSES, Programs};
-use slots::{Slots, assign, canonical, decides, indexed};
+use prepare::{Prepared, check_places};
+use program::{MAX_OWN_ADDRESSES, Programs};
+use slots::{Slots, assign, decides, indexed};
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
 const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
@@ -123,6 +125,7 @@ pub struct Guard {
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
+    memory: Memory,
     config: Config,
 }
 
@@ -156,35 +159,10 @@ impl Guard {
     /// One line each that says what to do: nothing listens there, two listeners overlap, no such interface, no privileges, no
     /// BTF in this kernel, a driver without native XDP, an MTU too large for it.
     pub fn start(config: &Config) -> Result<Self> {
-        let slots = assign(&[], &config.listeners)?;
-        cookies::check(&config.listeners)?;
-        let listens = || slots.iter().flatten().map(|listener| listener.listen);
-        if config.must_listen {
-            listens().try_for_each(listener::require)?;
+        let Prepared { slots, programs, interfaces, take_over, mut notes } = Prepared::new(config)?;
+        if take_over.is_empty() {
+            notes.extend(attach::others_first(&interfaces));
         }
-        let decides = slots.iter().flatten().any(decides);
-        let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
-        let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
-        let programs = Programs::load(&inherited(&take_over)?)?;
-        if config.must_listen {
-            for listen in listens() {
-                if programs.ask(listen)?.is_none() {
-                    return Err(listener::unseen(listen));
-                }
-            }
-        }
-        check_places(&programs, &config.listeners)?;
-        let is_complete = set_own_addresses(&programs, &slots)?;
-        programs.set_budget(config.refusals_per_s)?;
-        apply(&programs, &[], &slots)?;
-        let mut notes = if take_over.is_empty() { others_first(&interfaces) } else { Vec::new() };
-        if !is_complete {
-            notes.push(format!(
-                "this host has more than {MAX_OWN_ADDRESSES} addresses; SYNs to the last of them are left to the kernel where the \
-                 listener is a wildcard"
-            ));
-        }
-        let needs_tc = needs_tc(config, &slots);
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
         }
@@ -195,9 +173,10 @@ impl Guard {
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
+        let needs_tc = needs_tc(config, &slots);
         let attach = config.attach;
         let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
-        notes.extend(warnings(&attached, &interfaces));
+        notes.extend(attach::lonely_xdp(&attached, &interfaces));
         let mut guard = Self {
             slots,
             programs,
@@ -206,10 +185,21 @@ impl Guard {
             requests: None,
             _sockopt: sockopt,
             warnings: notes,
+            memory: Memory::default(),
             config: config.clone(),
         };
         guard.attach_requests();
         Ok(guard)
+    }
+
+    /// Whether [`Guard::start`] would work as far as can be known without attaching anything; gives its warnings. The programs are loaded
+    /// and let go.
+    ///
+    /// # Errors
+    ///
+    /// Those of the start, but for what only a hook itself refuses.
+    pub fn check(config: &Config) -> Result<Vec<String>> {
+        Prepared::new(config).map(|prepared| prepared.notes)
     }
 
     /// Guards the listeners of this configuration from now on, and no others, within its budget of refusals; the counters of
@@ -259,6 +249,7 @@ impl Guard {
         }
         self.slots = slots;
         self.config = Config { lease: self.config.lease, ..config.clone() };
+        listener::notes(listeners).into_iter().for_each(|note| self.warn_once(note));
         self.attach_requests();
         Ok(())
     }
@@ -288,12 +279,13 @@ impl Guard {
         }
         match self.attach_lsm() {
             Ok(link) => self.requests = Some(link),
-            Err(error) => {
-                let warning = format!("{error:#}");
-                if !self.warnings.contains(&warning) {
-                    self.warnings.push(warning);
-                }
-            }
+            Err(error) => self.warn_once(format!("{error:#}")),
+        }
+    }
+
+    fn warn_once(&mut self, warning: String) {
+        if !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
         }
     }
 
@@ -338,39 +330,6 @@ impl Guard {
         Ok(is_over)
     }
 
-    /// Attaches to interfaces that were gone and are back, by their names. Says what has changed, one line each; call it every
-    /// second or so.
-    pub fn reattach(&mut self) -> Vec<String> {
-        let mut notes = Vec::new();
-        let needs_tc = needs_tc(&self.config, &self.slots);
-        for attached in self.attached.iter_mut().filter(|attached| attached.is_detached()) {
-            let name = attached.interface().to_owned();
-            let Some(interface) = interface::find(&name) else {
-                notes.extend(
-                    attached.say_once(format!("interface {name} is gone; guarded again once it is back")),
-                );
-                continue;
-            };
-            let plan = Plan {
-                programs: &self.programs,
-                attach: self.config.attach,
-                needs_tc,
-                take_over: Vec::new(),
-            };
-            let again = plan.attach_all(std::slice::from_ref(&interface));
-            match again.and_then(|again| self.programs.add_interface(interface.index).map(|()| again)) {
-                Ok(again) => {
-                    *attached = again.into_iter().next().expect("one for each interface");
-                    notes.push(format!("interface {name} is back, and guarded again"));
-                }
-                Err(error) => {
-                    notes.extend(attached.say_once(format!("{error:#}; interface {name} is not guarded")))
-                }
-            }
-        }
-        notes
-    }
-
     /// Interfaces and hooks in use.
     pub fn attached(&self) -> &[Attached] {
         &self.attached
@@ -412,25 +371,6 @@ impl Guard {
     }
 }
 
-/// Links of the guard with this process id.
-fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
-    let links = bpf::links_of_process(pid).map_err(|error| match error.kind() {
-        ErrorKind::PermissionDenied => {
-            anyhow!("take over from process {pid}: {error}; opening another process's links takes CAP_SYS_ADMIN, as root has")
-        }
-        _ => anyhow!("take over from process {pid}: {error}; is there such a process?"),
-    })?;
-    let is_guards = |link: &HeldLink| {
-        link.program_name().is_ok_and(|name| program::PROGRAM_NAMES.contains(&name.as_str()))
-    };
-    let links: Vec<HeldLink> = links.into_iter().filter(is_guards).collect();
-    ensure!(
-        !links.is_empty(),
-        "take over from process {pid}: it has no programs of a guard at any interface; is it one?"
-    );
-    Ok(links)
-}
-
 /// Whether segments must come by at tcx wherever the other stages are.
 fn needs_tc(config: &Config, slots: &[Option<Listener>]) -> bool {
     config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers())
@@ -448,28 +388,6 @@ fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<
     }
     programs.set_own_addresses(&addresses)?;
     Ok(is_complete)
-}
-
-fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
-    let maps = take_over.first().map(HeldLink::maps).transpose().context("look at the other guard's maps")?;
-    Ok(maps.map(Inherited::from).unwrap_or_default())
-}
-
-/// Whether the crowd is left a place of each accept queue that is there to be seen.
-fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
-    for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
-        let Some(ListenerLoad { accept_limit, .. }) = programs.ask(canonical(*listen))? else { continue };
-        let slots = policy.reserved_slots;
-        if slots > accept_limit {
-            let places = u64::from(accept_limit) + 1;
-            return Err(ConfigError(format!(
-                "listener {listen}: {slots} places are to be reserved and its accept queue has {places}; reserve fewer, or raise the \
-                 server's backlog and net.core.somaxconn"
-            ))
-            .into());
-        }
-    }
-    Ok(())
 }
 
 /// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
@@ -496,35 +414,4 @@ fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Liste
 fn start_observer(slots: &[Option<Listener>]) -> Result<Option<Observer>> {
     let is_observed = slots.iter().flatten().any(|listener| !decides(listener));
     is_observed.then(Observer::start).transpose()
-}
-
-/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep those they answer.
-fn others_first(interfaces: &[Interface]) -> Vec<String> {
-    let is_taken =
-        |interface: &&Interface| bpf::count_tcx_ingress(interface.index).is_ok_and(|count| count > 0);
-    let taken = interfaces.iter().filter(is_taken);
-    taken
-        .map(|Interface { name, .. }| {
-            format!("another program is at tcx of {name} and comes first; is the port guarded twice?")
-        })
-        .collect()
-}
-
-fn warnings(attached: &[Attached], interfaces: &[Interface]) -> Vec<String> {
-    let is_lonely = |attached: &&Attached| {
-        attached.hook() == Hook::XdpNative
-            && interfaces
-                .iter()
-                .any(|interface| interface.name == attached.interface() && interface.is_veth())
-    };
-    attached
-        .iter()
-        .filter(is_lonely)
-        .map(|attached| {
-            format!(
-                "xdp on veth {}: a reset reaches the peer only if the peer has an XDP program too; --attach tcx has no such need",
-                attached.interface()
-            )
-        })
-        .collect()
 }

@@ -5,12 +5,14 @@ use std::net::SocketAddr;
 use anyhow::{Error, Result, anyhow};
 use watch::{Listener, Owners};
 
+use crate::slots::{canonical, decides, may_serve};
+
 /// Names in the error message; more would not fit on a line.
 const MAX_NAMED: usize = 8;
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
-    if watch::own_listeners()?.iter().any(|own| crate::slots::may_serve(own.address, listen)) {
+    if watch::own_listeners()?.iter().any(|own| may_serve(own.address, listen)) {
         return Ok(());
     }
     Err(missing(listen))
@@ -53,13 +55,49 @@ pub fn unseen(listen: SocketAddr) -> Error {
     )
 }
 
+/// What the operator may not have meant: listeners at which nothing listens yet, and sockets at the same port that none of them covers.
+/// Empty where procfs cannot be read.
+pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
+    let Ok(mut all) = watch::own_listeners() else { return Vec::new() };
+    all.sort_by_key(|own| own.address);
+    all.dedup_by_key(|own| own.address);
+    let listens: Vec<SocketAddr> = listeners.iter().map(|of| canonical(of.listen)).collect();
+    let is_there = |listen: &&SocketAddr| all.iter().any(|own| may_serve(own.address, **listen));
+    let later = listens.iter().filter(|listen| !is_there(listen));
+    let later = later.map(|listen| format!("nothing listens at {listen} yet; guarded from when it does"));
+
+    let is_port_guarded = |own: &&Listener| {
+        let mut decided = listeners.iter().filter(|of| decides(of));
+        decided.any(|of| of.listen.port() == own.address.port())
+    };
+    let is_covered = |own: &Listener| listens.iter().any(|&listen| covers(listen, own.address));
+    let local = |own: &Listener| own.address.ip().to_canonical().is_loopback();
+    let bare: Vec<&Listener> =
+        all.iter().filter(is_port_guarded).filter(|own| !is_covered(own) && !local(own)).collect();
+    let owners = Owners::find(bare.iter().map(|own| own.socket_inode)).unwrap_or_default();
+    let bare = bare.into_iter().map(|own| {
+        let who = describe(own, &owners);
+        format!("{who} has the same port and is not guarded, or not for both IPv4 and IPv6; give it an entry of its own")
+    });
+    later.chain(bare).collect()
+}
+
+/// Whether guarding `listen` is all that can be meant for a socket bound to `bound`: of a wildcard, a single address may have been
+/// chosen, but not the one family and the other forgotten. `[::]` stands for no socket of IPv4.
+fn covers(listen: SocketAddr, bound: SocketAddr) -> bool {
+    let bound = canonical(bound);
+    let is_same_family = listen.is_ipv4() == bound.is_ipv4();
+    (is_same_family && may_serve(listen, bound))
+        || (may_serve(bound, listen) && (is_same_family || !listen.ip().is_unspecified()))
+}
+
 /// Another network namespace in which a socket listens there; the first, if there are several.
 fn elsewhere(listen: SocketAddr) -> Option<String> {
     let host = watch::Host::look().ok()?;
     let listeners = host.survey(None).listeners;
-    let mut others = listeners.iter().filter(|listener| {
-        listener.netns_inode != host.own() && crate::slots::may_serve(listener.address, listen)
-    });
+    let mut others = listeners
+        .iter()
+        .filter(|listener| listener.netns_inode != host.own() && may_serve(listener.address, listen));
     others.find_map(|listener| host.handle(listener.netns_inode))
 }
 
@@ -79,6 +117,52 @@ mod tests {
     fn listener_is_found_by_its_address() {
         let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
         require(socket.local_addr().expect("address")).expect("it listens");
+    }
+
+    #[test]
+    fn wildcard_of_one_family_leaves_the_other_uncovered() {
+        let covers = |listen: &str, bound: &str| {
+            covers(listen.parse().expect("address"), bound.parse().expect("address"))
+        };
+        for (listen, bound) in [
+            ("0.0.0.0:80", "10.0.0.1:80"),
+            ("10.0.0.1:80", "0.0.0.0:80"),
+            ("10.0.0.1:80", "[::]:80"),
+            ("[::]:80", "[::]:80"),
+        ] {
+            assert!(covers(listen, bound), "{listen} {bound}");
+        }
+        for (listen, bound) in [
+            ("0.0.0.0:80", "[::]:80"),
+            ("[::]:80", "0.0.0.0:80"),
+            ("10.0.0.1:80", "10.0.0.2:80"),
+            ("10.0.0.1:80", "[fd00::1]:80"),
+        ] {
+            assert!(!covers(listen, bound), "{listen} {bound}");
+        }
+    }
+
+    #[test]
+    fn socket_at_the_same_port_and_listener_that_is_not_there_are_noted() {
+        let any = TcpListener::bind("0.0.0.0:0").expect("bind");
+        let port = any.local_addr().expect("address").port();
+        let guarded = |listen: String, policy: &str| {
+            crate::Listener::new(listen.parse().expect("address"), policy.parse().expect("policy"))
+        };
+        let notes = |listen: String, policy: &str| notes(&[guarded(listen, policy)]);
+        assert_eq!(notes(format!("0.0.0.0:{port}"), "abort"), [""; 0]);
+        let other_family = notes(format!("[::1]:{port}"), "abort");
+        assert_eq!(other_family.len(), 2, "{other_family:?}");
+        assert!(
+            other_family[0].starts_with(&format!("nothing listens at [::1]:{port} yet")),
+            "{other_family:?}"
+        );
+        assert!(other_family[1].starts_with(&format!("0.0.0.0:{port} (")), "{other_family:?}");
+        assert_eq!(
+            notes(format!("[::1]:{port}"), "observe").len(),
+            1,
+            "what is only observed needs no guard"
+        );
     }
 
     #[test]

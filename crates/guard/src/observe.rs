@@ -35,9 +35,9 @@ impl Observer {
         Ok(Self(Watch::start(&Hook::ALL)?))
     }
 
-    /// What this kernel cannot count, one line each.
+    /// What this kernel cannot count, a line for each reason.
     pub fn warnings(&self) -> Vec<String> {
-        self.0.missing().iter().map(ToString::to_string).collect()
+        self.0.gaps()
     }
 
     /// Reads all counts and lists what listens in the calling thread's network namespace.

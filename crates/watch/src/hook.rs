@@ -1,7 +1,5 @@
 //! Where the programs of `kernel/watch.bpf.c` look.
 
-use std::fmt;
-
 /// One place in the kernel's TCP. Each may be missing: the others work without it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Hook {
@@ -62,10 +60,4 @@ pub struct Missing {
     pub hook: Hook,
     /// Why, on one line.
     pub reason: String,
-}
-
-impl fmt::Display for Missing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: not available, {}", self.hook.gives(), self.reason)
-    }
 }

@@ -1,6 +1,6 @@
 //! The programs of `kernel/watch.bpf.c` and their maps, with types from their BTF.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -85,6 +85,17 @@ impl Watch {
     /// Hooks that were wanted and are not there.
     pub fn missing(&self) -> &[Missing] {
         &self.missing
+    }
+
+    /// What is not known for want of them: a line for each reason.
+    pub fn gaps(&self) -> Vec<String> {
+        let mut by_reason: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for Missing { hook, reason } in &self.missing {
+            by_reason.entry(reason).or_default().push(hook.gives());
+        }
+        let line =
+            |(reason, gives): (&str, Vec<&str>)| format!("{}: not available, {reason}", gives.join("; "));
+        by_reason.into_iter().map(line).collect()
     }
 
     /// Hooks that count.

@@ -1,0 +1,99 @@
+//! All that can be refused before a packet is touched: listeners looked up, programs and rules loaded, nothing attached.
+
+use std::io::ErrorKind;
+
+use anyhow::{Context, Result, anyhow, ensure};
+use bpf::HeldLink;
+use verdict::ListenerLoad;
+
+use crate::interface::{self, Interface};
+use crate::program::{self, Inherited, MAX_OWN_ADDRESSES, Programs};
+use crate::slots::{Slots, assign, canonical, decides};
+use crate::{Config, ConfigError, Listener, apply, cookies, listener, set_own_addresses};
+
+/// What [`crate::Guard::start`] then attaches.
+pub struct Prepared {
+    pub slots: Slots,
+    pub programs: Programs,
+    /// None where all is only observed.
+    pub interfaces: Vec<Interface>,
+    /// Links of the guard whose place is taken.
+    pub take_over: Vec<HeldLink>,
+    /// What the operator should know, one line each.
+    pub notes: Vec<String>,
+}
+
+impl Prepared {
+    pub fn new(config: &Config) -> Result<Self> {
+        let slots = assign(&[], &config.listeners)?;
+        cookies::check(&config.listeners)?;
+        let listens = || slots.iter().flatten().map(|listener| listener.listen);
+        if config.must_listen {
+            listens().try_for_each(listener::require)?;
+        }
+        let decides = slots.iter().flatten().any(decides);
+        let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
+        let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
+        let programs = Programs::load(&inherited(&take_over)?)?;
+        if config.must_listen {
+            for listen in listens() {
+                if programs.ask(listen)?.is_none() {
+                    return Err(listener::unseen(listen));
+                }
+            }
+        }
+        check_places(&programs, &config.listeners)?;
+        let is_complete = set_own_addresses(&programs, &slots)?;
+        programs.set_budget(config.refusals_per_s)?;
+        apply(&programs, &[], &slots)?;
+        let mut notes = listener::notes(&config.listeners);
+        if !is_complete {
+            notes.push(format!(
+                "this host has more than {MAX_OWN_ADDRESSES} addresses; SYNs to the last of them are left to the kernel where the \
+                 listener is a wildcard"
+            ));
+        }
+        Ok(Self { slots, programs, interfaces, take_over, notes })
+    }
+}
+
+/// Links of the guard with this process id.
+fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
+    let links = bpf::links_of_process(pid).map_err(|error| match error.kind() {
+        ErrorKind::PermissionDenied => {
+            anyhow!("take over from process {pid}: {error}; opening another process's links takes CAP_SYS_ADMIN, as root has")
+        }
+        _ => anyhow!("take over from process {pid}: {error}; is there such a process?"),
+    })?;
+    let is_guards = |link: &HeldLink| {
+        link.program_name().is_ok_and(|name| program::PROGRAM_NAMES.contains(&name.as_str()))
+    };
+    let links: Vec<HeldLink> = links.into_iter().filter(is_guards).collect();
+    ensure!(
+        !links.is_empty(),
+        "take over from process {pid}: it has no programs of a guard at any interface; is it one?"
+    );
+    Ok(links)
+}
+
+fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
+    let maps = take_over.first().map(HeldLink::maps).transpose().context("look at the other guard's maps")?;
+    Ok(maps.map(Inherited::from).unwrap_or_default())
+}
+
+/// Whether the crowd is left a place of each accept queue that is there to be seen.
+pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
+    for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
+        let Some(ListenerLoad { accept_limit, .. }) = programs.ask(canonical(*listen))? else { continue };
+        let slots = policy.reserved_slots;
+        if slots > accept_limit {
+            let places = u64::from(accept_limit) + 1;
+            return Err(ConfigError(format!(
+                "listener {listen}: {slots} places are to be reserved and its accept queue has {places}; reserve fewer, or raise the \
+                 server's backlog and net.core.somaxconn"
+            ))
+            .into());
+        }
+    }
+    Ok(())
+}
