@@ -8,8 +8,8 @@ use crate::output::say;
 /// Measure figures of this machine, each against its reference: one JSON line per figure
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Figures to measure; all, unless given
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(lab::bench::NAMES))]
+    /// Figures or groups of figures to measure; all, unless given
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(lab::bench::GROUPS.into_iter().chain(lab::bench::NAMES)))]
     names: Vec<String>,
 }
 

@@ -44,16 +44,26 @@ pub struct Args {
 
     /// What to do when the accept queue is full; mechanisms joined by +, as in abort+rst-syn
     ///
-    /// default: nothing. early-syn-drop: drop a SYN before the kernel does. rst-syn: answer it with RST. abort: answer the
-    /// end of a handshake with RST and forget it. reserv: answer no SYN without a place left for its handshake (reserv:150
-    /// promises 150 for 100 places). no-syn-drop: answer every SYN, with a SYN cookie when a queue is full, and act as abort does
-    /// (no-syn-drop:kernel: with cookies that every kernel takes back, which lose the client's options). To compare with: police:RATE or police:RATE/BURST admits so many attempts a second;
-    /// persistent-drop:PERCENT refuses a fixed share of attempts, each time they try. The last three drop, or with
-    /// rst-syn reset. rst-fin: destroy a connection whose client sends FIN, unless bytes were not read or not acknowledged
-    /// (rst-fin:always: even then); only for servers whose clients never half-close. Not against an attack: half-open handshakes
-    /// of forged senders hold the places of reserv. observe, alone: decide and attach nothing, and count why the kernel itself
-    /// drops SYNs and handshakes.
-    #[arg(long, value_name = "POLICY", value_parser = Policy::from_str, required_unless_present = "config")]
+    /// default              nothing, and count
+    /// early-syn-drop       drop a SYN before the kernel does
+    /// rst-syn              answer it with RST
+    /// abort                answer the end of a handshake with RST and forget it
+    /// reserv               answer no SYN without a place left for its handshake;
+    ///                      reserv:150 promises 150 for 100 places
+    /// no-syn-drop          answer every SYN, with a SYN cookie when a queue is full, and act as
+    ///                      abort does; no-syn-drop:kernel has cookies that every kernel takes back,
+    ///                      which lose the client's options
+    /// police:RATE[/BURST]  admit so many attempts a second (to compare with)
+    /// persistent-drop:N    refuse N% of the attempts, each whenever it tries (to compare with)
+    /// rst-fin              destroy a connection whose client sends FIN, unless bytes were not read
+    ///                      or not acknowledged, and with rst-fin:always even then; only for
+    ///                      servers whose clients never half-close
+    /// observe              alone: attach nothing, and count why the kernel itself drops SYNs and
+    ///                      handshakes
+    ///
+    /// reserv and the two to compare with drop in silence, or with rst-syn reset. reserv is not
+    /// against an attack: half-open handshakes of forged senders hold its places.
+    #[arg(long, value_name = "POLICY", verbatim_doc_comment, value_parser = Policy::from_str, required_unless_present = "config")]
     policy: Option<Policy>,
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
@@ -122,7 +132,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     match &args.netns {
         Some(name) => netns::enter(&netns::open(name)?, || run_here(&args))
-            .with_context(|| format!("network namespace {name}: is it one?"))?,
+            .with_context(|| format!("network namespace {name}"))?,
         None => run_here(&args),
     }
 }

@@ -33,7 +33,8 @@ pub struct Args {
     #[arg(long, value_name = "T", default_value = "10s", value_parser = parse_span)]
     timeout: Duration,
 
-    /// Network of the source addresses; the server's route to it must lead to the interface
+    /// Network of the source addresses; the server needs a route to it by this machine, as
+    /// `ip route add 198.51.100.0/24 via ADDRESS` there makes it
     #[arg(long, value_name = "CIDR", value_parser = guard::parse_network)]
     clients: IpNet,
 

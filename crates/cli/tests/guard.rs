@@ -241,7 +241,10 @@ fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
 
     let output = guard(&["--netns", "/etc/passwd"]).output().expect("run");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(error.contains("network namespace /etc/passwd: is it one?"), "{error}");
+    assert!(
+        error.contains("network namespace /etc/passwd: enter the namespace: the file is none"),
+        "{error}"
+    );
     let output = guard(&["--netns", "tg-nowhere"]).output().expect("run");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(error.contains("network namespace tg-nowhere: open /run/netns/tg-nowhere"), "{error}");

@@ -15,6 +15,7 @@ mod program;
 mod sysctl;
 mod text;
 mod tiny;
+mod verdict;
 
 use serde::Serialize;
 
@@ -23,6 +24,7 @@ pub use probe::{Answer, Probe};
 pub use program::{Program, Verification};
 pub use sysctl::Sysctl;
 pub use text::text;
+pub use verdict::verdict;
 
 /// What was found out about the kernel, from the caller's network namespace and with its privileges.
 #[derive(Debug, Clone, Serialize)]

@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 
-use crate::{Answer, Diagnosis, Verification};
+use crate::{Answer, Diagnosis, Verification, verdict};
 
 /// Widest line, columns of the terminal.
 const WIDTH: u16 = 110;
@@ -37,7 +37,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         [format!("{} {}", program.source, program.name), answer.to_owned(), count]
     });
     [
-        format!("Linux {}\n", diagnosis.kernel),
+        format!("Linux {}\n\n{}\n", diagnosis.kernel, verdict(diagnosis)),
         table(["privilege", "held", "what needs it"], privileges),
         table(["probe", "answer", "what it enables"], probes),
         table(["sysctl", "value", "what it changes"], sysctls),

@@ -72,6 +72,7 @@ pub fn measure(
         rate: load * saturation.rate_per_s,
         warmup: grid.warmup,
         duration: grid.duration,
+        timeout: lab.experiment.crowd.timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
     };

@@ -22,6 +22,8 @@ pub struct Send {
     pub warmup: Duration,
     /// The measured window.
     pub duration: Duration,
+    /// How long each waits for its reply.
+    pub timeout: Duration,
     /// Seed of the arrivals.
     pub seed: u64,
     /// Spoofed SYNs beside them, per second; infinity is what the crowd leaves of its core.
@@ -45,7 +47,7 @@ pub fn start(
         ("--duration", millis(send.duration)),
         ("--drain", "0s".to_owned()),
         ("--seed", send.seed.to_string()),
-        ("--timeout", millis(crowd.timeout)),
+        ("--timeout", millis(send.timeout)),
         ("--clients", crowd.clients.to_string()),
         ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -24,6 +25,18 @@ const SYSCTLS: [&str; 9] = [
     "net.ipv4.tcp_tw_reuse",
     "net.ipv4.tcp_fin_timeout",
 ];
+
+/// Of this program: the crates' version and, where the build was told `TIDEGATE_COMMIT` as `./dev build` does, the commit.
+pub fn version() -> &'static str {
+    static VERSION: LazyLock<String> = LazyLock::new(|| {
+        let version = env!("CARGO_PKG_VERSION");
+        match option_env!("TIDEGATE_COMMIT") {
+            Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
+            _ => version.to_owned(),
+        }
+    });
+    &VERSION
+}
 
 /// The header of a run that starts now.
 pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
@@ -82,7 +95,7 @@ fn machine() -> Environment {
         cpu: model.trim_start_matches(['\t', ' ', ':']).to_owned(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: memory_mib(),
-        versions: [("tidegate".to_owned(), env!("CARGO_PKG_VERSION").to_owned())].into(),
+        versions: [("tidegate".to_owned(), version().to_owned())].into(),
         sysctls: BTreeMap::new(),
     }
 }

@@ -28,6 +28,7 @@ mod server;
 mod testbed;
 mod traces;
 
+pub use environment::version;
 pub use experiment::{Experiment, ExperimentError, Layout};
 pub use grid::Event;
 pub use outcome::{Options, Outcome};

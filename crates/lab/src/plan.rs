@@ -81,3 +81,21 @@ pub fn run(
         Plan::Traces(traces) => traces.run(options, stop, on_event),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_of_the_reference_page_can_be_run() {
+        let page = include_str!("../../../docs/experiments.md");
+        let examples: Vec<&str> =
+            page.split("```toml").skip(1).map(|rest| rest.split("```").next().expect("a part")).collect();
+        assert_eq!(examples.len(), 2, "a grid, and packet scripts");
+        for text in examples {
+            let file = tempfile::NamedTempFile::new().expect("a file");
+            std::fs::write(file.path(), text).expect("write");
+            Plan::read(file.path()).unwrap_or_else(|error| panic!("{error}: {text}"));
+        }
+    }
+}

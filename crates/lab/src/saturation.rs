@@ -1,4 +1,9 @@
-//! The rate at which a server saturates: the highest that stock Linux still answers.
+//! The rate at which a server saturates: the highest that stock Linux still answers, to clients who do not ask twice.
+//!
+//! Those who do make one stall of the machine a matter of many seconds: what was dropped in it comes again on top of what comes anyway, and is
+//! dropped again. The rate at which that happens is the machine's calm, and not what the server can do.
+
+use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
 use results::Saturation;
@@ -10,6 +15,8 @@ use crate::policy::Policy;
 
 /// A probe is answered when this share of what was offered in its window was also replied to in it.
 const ANSWERED: f64 = 0.95;
+/// How long a client of a probe waits: less than until it would send its SYN again.
+const ONE_SYN: Duration = Duration::from_millis(900);
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
 /// As near as long windows come to the rate.
@@ -23,15 +30,16 @@ const MAX_STEPS: i32 = 10;
 ///
 /// See [`search`]; and when a crowd cannot be sent.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
-    let Experiment { grid, saturation, .. } = lab.experiment;
+    let Experiment { grid, crowd, saturation, .. } = lab.experiment;
     let stock = Policy::stock();
     let (mut probes, mut marks, mut round_trip_us) = (Vec::new(), Vec::new(), 0.0);
     let probe = |rate: f64, length: Length| {
         let (warmup, duration) = match length {
             Length::Short => (saturation.duration / 2, saturation.duration),
-            Length::Long => (grid.warmup, saturation.confirm.unwrap_or(grid.duration)),
+            Length::Long => (saturation.duration, saturation.confirm.unwrap_or(grid.duration)),
         };
-        let send = Send { rate, warmup, duration, seed: 1, flood_per_s: None };
+        let timeout = ONE_SYN.min(crowd.timeout);
+        let send = Send { rate, warmup, duration, timeout, seed: 1, flood_per_s: None };
         let measured = cell::run(lab, server, &stock, &send)?;
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Error, Result, anyhow, bail};
+use nix::errno::Errno;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -152,11 +153,19 @@ pub fn open(name: &str) -> Result<File> {
 pub fn enter<T: Send>(file: &File, act: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || -> Result<T> {
-            setns(file, CloneFlags::CLONE_NEWNET).context("enter the namespace; this needs CAP_SYS_ADMIN")?;
+            setns(file, CloneFlags::CLONE_NEWNET).map_err(refused)?;
             Ok(act())
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
+}
+
+fn refused(errno: Errno) -> Error {
+    match errno {
+        Errno::EPERM => anyhow!("enter the namespace: not permitted; this needs CAP_SYS_ADMIN"),
+        Errno::EINVAL => anyhow!("enter the namespace: the file is none of a network namespace"),
+        other => anyhow!("enter the namespace: {}", other.desc().to_lowercase()),
+    }
 }
 
 /// Removes the namespaces of runs whose process is gone, with the processes in them, and gives their names.

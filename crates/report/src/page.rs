@@ -20,7 +20,7 @@ const TERMS: [(&str, &str); 10] = [
     ("policy", "What decides about a connection attempt: the stock kernel, a sysctl, or a guard."),
     (
         "saturation",
-        "Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured.",
+        "Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured, to clients who give up before they would send their SYN again.",
     ),
     (
         "attempt",

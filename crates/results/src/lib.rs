@@ -70,7 +70,8 @@ pub struct Environment {
 pub struct Saturation {
     /// Name of the server, as in the experiment file.
     pub server: String,
-    /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured.
+    /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured, to
+    /// clients who give up before they would send their SYN again.
     pub rate_per_s: f64,
     /// What the server's CPU took meanwhile to send and receive a small datagram within itself, microseconds.
     #[serde(default)]

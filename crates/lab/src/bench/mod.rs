@@ -24,6 +24,9 @@ pub const NAMES: [&str; 10] = [
     "bpf.rst_fin_ns",
 ];
 
+/// What the names begin with, for all figures of a group.
+pub const GROUPS: [&str; 2] = ["load", "bpf"];
+
 /// CPU of all that a figure causes: a peer receives and answers inline.
 const CPU: usize = 1;
 const REPETITIONS: usize = 5;
@@ -61,7 +64,7 @@ impl Figure {
     }
 }
 
-/// Measures figures, those of `names` ([`NAMES`]), or all when there are none.
+/// Measures figures, those of `names` ([`NAMES`] and [`GROUPS`]), or all when there are none.
 ///
 /// # Errors
 ///
@@ -72,7 +75,7 @@ pub fn run(names: &[String], mut on_figure: impl FnMut(&Figure)) -> Result<()> {
         "the bench makes network namespaces, which needs root; run it with sudo"
     );
     pin_to_cpu(CPU)?;
-    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
+    let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
     for (group, measure) in [("load.", load::figures as fn() -> _), ("bpf.", program::figures)] {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
             let figures: Vec<Figure> = measure()?;
@@ -80,6 +83,11 @@ pub fn run(names: &[String], mut on_figure: impl FnMut(&Figure)) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Whether a name, or a group's, means this figure.
+fn is_meant(wanted: &str, name: &str) -> bool {
+    wanted == name || name.split_once('.').is_some_and(|(group, _)| wanted == group)
 }
 
 fn clients() -> Ipv4Net {
@@ -94,6 +102,13 @@ fn median(mut values: Vec<f64>) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn group_means_its_figures_and_no_others() {
+        assert!(is_meant("bpf", "bpf.admit_ns") && is_meant("bpf.admit_ns", "bpf.admit_ns"));
+        assert!(!is_meant("load", "bpf.admit_ns") && !is_meant("bpf.admit_ns", "bpf.cookie_ns"));
+        assert!(NAMES.iter().all(|name| GROUPS.iter().any(|group| is_meant(group, name))));
+    }
 
     #[test]
     fn figure_is_the_median_with_its_spread() {
