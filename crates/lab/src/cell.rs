@@ -16,6 +16,7 @@ use crate::guard::{self, Said};
 use crate::nft;
 use crate::policy::Policy;
 use crate::probe::{Difference, Snapshot, grown, settle};
+use crate::saturation;
 use crate::server;
 use crate::testbed::{PORT, Testbed};
 
@@ -23,6 +24,9 @@ use crate::testbed::{PORT, Testbed};
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
+/// Of the look at the machine's speed before a cell, a tenth of its window: three of the gauge's looks, and as many as say more.
+const SHORTEST_MOMENT: Duration = Duration::from_millis(300);
+const LONGEST_MOMENT: Duration = Duration::from_secs(2);
 /// How often a wait looks whether the run was stopped.
 const STOP_EVERY: Duration = Duration::from_millis(50);
 
@@ -68,15 +72,17 @@ pub fn measure(
     repetition: u32,
 ) -> Result<Cell> {
     let grid = &lab.experiment.grid;
+    let speed = speed_now(lab, server, saturation)?;
+    let rate_per_s = saturation.rate_per_s * speed;
     let send = Send {
-        rate: load * saturation.rate_per_s,
+        rate: load * rate_per_s,
         warmup: grid.warmup,
         duration: grid.duration,
         timeout: lab.experiment.crowd.timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
     };
-    let measured = run(lab, server, &policy.for_saturation(saturation.rate_per_s), &send)?;
+    let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
     let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, .. } = measured;
     let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
     let mut marks = marks(&crowd, &difference, lost_replies);
@@ -84,10 +90,10 @@ pub fn measure(
         marks.push("the guard said nothing in the warm-up: its rates are from its start on".to_owned());
     }
     if *policy == Policy::stock() {
-        marks.extend(underestimated(&crowd, saturation.rate_per_s));
+        marks.extend(underestimated(&crowd, saturation.rate_per_s * machine_speed));
     }
     marks.extend(unguarded(guard.as_ref()));
-    marks.extend(disturbed(machine_speed));
+    marks.extend(disturbed(machine_speed / speed));
     let flood = send.flood_per_s.map(|_| flood(&difference, grid.duration));
     Ok(Cell {
         server: server.name.clone(),
@@ -104,9 +110,26 @@ pub fn measure(
         guard_per_s,
         flood,
         machine_speed: Some(machine_speed),
+        speed_before: Some(speed),
         lost_before_server: difference.lost_before_server,
         lost_replies,
     })
+}
+
+/// How fast the machine is just before a cell, over its speed when the saturation rate was found: by a crowd of that rate against the stock
+/// server, for a moment. A load is a multiple of what the server could do *now*.
+fn speed_now(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<f64> {
+    let moment = (lab.experiment.grid.duration / 10).clamp(SHORTEST_MOMENT, LONGEST_MOMENT);
+    let send = Send {
+        rate: saturation.rate_per_s,
+        warmup: moment,
+        duration: moment,
+        timeout: saturation::ONE_SYN.min(lab.experiment.crowd.timeout),
+        seed: 1,
+        flood_per_s: None,
+    };
+    let measured = run(lab, server, &Policy::stock(), &send).context("see how fast the machine is")?;
+    Ok(saturation.round_trip_us / micros(measured.round_trip))
 }
 
 fn flood(difference: &Difference, window: Duration) -> Flood {
@@ -221,14 +244,10 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
     counters
 }
 
-/// Loads are multiples of a rate that was found at another speed.
-fn disturbed(machine_speed: f64) -> Option<String> {
-    (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&machine_speed)).then(|| {
-        format!(
-            "the server's CPU ran at {:.0}% of its speed when the saturation rate was found",
-            machine_speed * 100.0
-        )
-    })
+/// The offered rate was for another speed, so that the load was another.
+fn disturbed(change: f64) -> Option<String> {
+    (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&change))
+        .then(|| format!("the server's CPU ran at {:.0}% of its speed just before", change * 100.0))
 }
 
 /// A guard that did not run for a second leaves SYNs to the kernel.

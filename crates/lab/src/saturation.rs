@@ -16,13 +16,15 @@ use crate::policy::Policy;
 /// A probe is answered when this share of what was offered in its window was also replied to in it.
 const ANSWERED: f64 = 0.95;
 /// How long a client of a probe waits: less than until it would send its SYN again.
-const ONE_SYN: Duration = Duration::from_millis(900);
+pub const ONE_SYN: Duration = Duration::from_millis(900);
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
 /// As near as long windows come to the rate.
 const STEP: f64 = 1.04;
-/// Down to two thirds of what short probes found, or up to one and a half times that.
-const MAX_STEPS: i32 = 10;
+/// Up to one and a half times what short probes found.
+const MAX_STEPS_UP: i32 = 10;
+/// Down to a third of it: a machine may be twice as slow as it was a moment ago.
+const MAX_STEPS_DOWN: i32 = 28;
 
 /// Finds the rate by crowds against the stock server.
 ///
@@ -116,11 +118,11 @@ fn search(
         step = match (held, too_much) {
             (Some((below, goodput)), Some(above)) if below + 1 == above => return Ok(goodput),
             (Some((below, _)), Some(above)) => below + (above - below) / 2,
-            (Some((MAX_STEPS, goodput)), None) => return Ok(goodput),
-            (Some((below, _)), None) => MAX_STEPS.min(below + stride),
-            (None, Some(above)) if above > -MAX_STEPS => (-MAX_STEPS).max(above - stride),
+            (Some((MAX_STEPS_UP, goodput)), None) => return Ok(goodput),
+            (Some((below, _)), None) => MAX_STEPS_UP.min(below + stride),
+            (None, Some(above)) if above > -MAX_STEPS_DOWN => (-MAX_STEPS_DOWN).max(above - stride),
             (None, _) => bail!(
-                "{server} answered {low:.0} requests/s in a short probe, but not two thirds of it for as long as a cell: is the \
+                "{server} answered {low:.0} requests/s in a short probe, but not a third of it for as long as a cell: is the \
                  machine busy with something else?"
             ),
         };

@@ -54,10 +54,11 @@ pub(crate) static GOODPUT: Metric = Metric {
 
 pub(crate) static OF_PEAK: Metric = Metric {
     heading: "of peak",
-    definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured.",
+    definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured, at the machine's speed in the window.",
     format: format::percent,
     value: |cell, saturation| {
-        saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / rate)
+        let speed = cell.machine_speed.unwrap_or(1.0);
+        saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / (rate * speed))
     },
 };
 
@@ -143,9 +144,16 @@ pub(crate) static LOST_BEFORE: Metric = Metric {
 
 pub(crate) static MACHINE_SPEED: Metric = Metric {
     heading: "machine",
-    definition: "Speed of the server's CPU in the window, by small datagrams that it sent itself, over that when the saturation rate was found. A neighbour on the same core may take up to half of it, and then the same load is more.",
+    definition: "Speed of the server's CPU in the window, by small datagrams that it sent itself, over that when the saturation rate was found. A neighbour on the same core may take up to half of it.",
     format: format::percent,
     value: |cell, _| cell.machine_speed,
+};
+
+pub(crate) static SPEED_BEFORE: Metric = Metric {
+    heading: "machine before",
+    definition: "The same just before the cell, under a stock server at the saturation rate: offered is the load times the saturation rate times this.",
+    format: format::percent,
+    value: |cell, _| cell.speed_before,
 };
 
 pub(crate) static LOST_REPLIES: Metric = Metric {
@@ -176,7 +184,7 @@ pub(crate) fn columns<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Vec<&'st
     COLUMNS.iter().chain(flood).copied().collect()
 }
 
-static COLUMNS: [&Metric; 16] = [
+static COLUMNS: [&Metric; 17] = [
     &OFFERED,
     &GOODPUT,
     &OF_PEAK,
@@ -193,6 +201,7 @@ static COLUMNS: [&Metric; 16] = [
     &LOST_BEFORE,
     &LOST_REPLIES,
     &MACHINE_SPEED,
+    &SPEED_BEFORE,
 ];
 
 /// The summary, unless it is of no samples: then its zeros are not times.

@@ -90,7 +90,7 @@ pub struct Cell {
     pub server: String,
     /// Name of the policy.
     pub policy: String,
-    /// Offered load as a multiple of the saturation rate.
+    /// Offered load as a multiple of the saturation rate, at the machine's speed just before.
     pub load: f64,
     /// Which repetition, from 0.
     pub repetition: u32,
@@ -116,6 +116,9 @@ pub struct Cell {
     /// neighbour on the same core may take up to half of it.
     #[serde(default)]
     pub machine_speed: Option<f64>,
+    /// The same just before the cell: the offered rate is the load times the saturation rate times this.
+    #[serde(default)]
+    pub speed_before: Option<f64>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.
