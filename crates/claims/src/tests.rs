@@ -167,6 +167,18 @@ fn claim_that_no_run_could_answer_is_refused_with_the_reason() {
 }
 
 #[test]
+fn goodput_of_a_claim_is_at_the_speed_of_the_search() {
+    let mut cell = cell("stock", 1.0, 0, 80.0);
+    cell.speed_before = Some(0.8);
+    assert_eq!(Measure::Goodput.of(&cell), Some(100.0));
+    assert_eq!(
+        Measure::ErrorShare.of(&cell).map(|share| (share * 100.0).round()),
+        Some(20.0),
+        "a share needs none"
+    );
+}
+
+#[test]
 fn unknown_measure_is_refused_with_those_that_there_are() {
     let error = toml::from_str::<Claim>(&GOODPUT.replace("\"goodput\"", "\"speed\"")).expect_err("refused");
     assert!(error.message().contains("unknown variant `speed`"), "{error}");

@@ -130,12 +130,12 @@ fn measure_all(
         writer.write(Record::Saturation(saturation.clone()))?;
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
-                // Policies alternate, so that a drift of the machine meets them all.
+                let at = |policy: &str| format!("{} under {policy} at {load} times saturation", server.name);
+                let look = cell::look(lab, server, &saturation).with_context(|| at("stock"))?;
+                // Policies alternate, so that a drift of the machine meets them all; their clients send the same.
                 for policy in policies {
-                    let cell = cell::measure(lab, server, policy, load, &saturation, repetition)
-                        .with_context(|| {
-                            format!("{} under {} at {load} times saturation", server.name, policy.name)
-                        })?;
+                    let cell = cell::measure(lab, server, policy, load, &saturation, &look, repetition)
+                        .with_context(|| at(&policy.name))?;
                     done += 1;
                     on_event(&Event::Cell(&cell, done, cells));
                     writer.write(Record::Cell(Box::new(cell)))?;

@@ -52,13 +52,29 @@ pub(crate) static GOODPUT: Metric = Metric {
     value: |cell, _| Some(cell.crowd.goodput_per_s),
 };
 
+/// Of plots, whose lines are at the speed of the search.
+pub(crate) static STEADY_OFFERED: Metric = Metric {
+    heading: "offered/s",
+    definition: "Offered, at the machine's speed when the saturation rate was found.",
+    format: format::number,
+    value: |cell, _| Some(cell.at_search_speed(cell.crowd.offered_per_s)),
+};
+
+/// The same of goodput.
+pub(crate) static STEADY_GOODPUT: Metric = Metric {
+    heading: "goodput/s",
+    definition: "Goodput, at the machine's speed when the saturation rate was found.",
+    format: format::number,
+    value: |cell, _| Some(cell.at_search_speed(cell.crowd.goodput_per_s)),
+};
+
 pub(crate) static OF_PEAK: Metric = Metric {
     heading: "of peak",
-    definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured, at the machine's speed in the window.",
+    definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured, at the machine's speed just before.",
     format: format::percent,
     value: |cell, saturation| {
-        let speed = cell.machine_speed.unwrap_or(1.0);
-        saturation.filter(|rate| *rate > 0.0).map(|rate| cell.crowd.goodput_per_s / (rate * speed))
+        let goodput = cell.at_search_speed(cell.crowd.goodput_per_s);
+        saturation.filter(|rate| *rate > 0.0).map(|rate| goodput / rate)
     },
 };
 
@@ -151,7 +167,7 @@ pub(crate) static MACHINE_SPEED: Metric = Metric {
 
 pub(crate) static SPEED_BEFORE: Metric = Metric {
     heading: "machine before",
-    definition: "The same just before the cell, under a stock server at the saturation rate: offered is the load times the saturation rate times this.",
+    definition: "The same just before the cells of a load, under a stock server at the saturation rate: offered is the load times the saturation rate times this.",
     format: format::percent,
     value: |cell, _| cell.speed_before,
 };
@@ -238,6 +254,17 @@ mod tests {
         assert_eq!(show(&OF_PEAK, &cell, None), format::NOTHING);
         assert_eq!(show(&OF_PEAK, &cell, Some(0.0)), format::NOTHING);
         assert_eq!(show(&OF_PEAK, &cell, Some(cell.crowd.goodput_per_s)), "100%");
+    }
+
+    #[test]
+    fn share_of_peak_is_at_the_speed_of_the_search() {
+        let mut cell = testing::cell("a", 1.0, "stock");
+        let goodput = cell.crowd.goodput_per_s;
+        // A machine at four fifths, whose server still answers what it did at full speed.
+        cell.speed_before = Some(0.8);
+        assert_eq!(show(&OF_PEAK, &cell, Some(goodput)), "125%");
+        assert_eq!(show(&GOODPUT, &cell, None), format::number(goodput), "the table has it as it was");
+        assert_eq!(show(&STEADY_GOODPUT, &cell, None), format::number(goodput * 1.25));
     }
 
     #[test]

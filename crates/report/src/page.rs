@@ -16,7 +16,10 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inl
 
 /// Terms of the page that are not columns of its table.
 const TERMS: [(&str, &str); 10] = [
-    ("load", "Offered load as a multiple of the server's saturation rate."),
+    (
+        "load",
+        "Offered load as a multiple of the server's saturation rate, at the machine's speed just before.",
+    ),
     ("policy", "What decides about a connection attempt: the stock kernel, a sysctl, or a guard."),
     (
         "saturation",

@@ -9,7 +9,7 @@ use crate::cpu::cpu_table;
 use crate::format;
 use crate::growth::{growth, has_samples};
 use crate::marks;
-use crate::metric::{GOODPUT, MEAN, Metric, OFFERED, P99, SYNS};
+use crate::metric::{MEAN, Metric, P99, STEADY_GOODPUT, STEADY_OFFERED, SYNS};
 use crate::plot::{Plot, Reading, Scale, Series};
 use crate::policy::Policies;
 use crate::results_table::results_table;
@@ -91,7 +91,7 @@ fn plots(server: &str, points: &[Point], policies: &Policies, rate: Option<f64>)
         moment: rate.map(|rate| ("saturation", rate)),
     };
     let goodput =
-        Plot { reference: ideal, ..line(&GOODPUT, "goodput, replies/s", Scale::Linear, format::tick) };
+        Plot { reference: ideal, ..line(&STEADY_GOODPUT, "goodput, replies/s", Scale::Linear, format::tick) };
     let mean = line(&MEAN, "mean response time (log axis)", Scale::Log, format::millis_tick);
     let p99 = line(&P99, "99th percentile response time (log axis)", Scale::Log, format::millis_tick);
     let syns = line(&SYNS, "SYNs per attempt", Scale::Linear, format::tick);
@@ -105,7 +105,7 @@ fn plots(server: &str, points: &[Point], policies: &Policies, rate: Option<f64>)
 
 /// The largest offered load of the points, per second.
 fn most_offered(points: &[Point]) -> f64 {
-    let medians = points.iter().filter_map(|point| OFFERED.spread(point, None));
+    let medians = points.iter().filter_map(|point| STEADY_OFFERED.spread(point, None));
     medians.map(|spread| spread.median).fold(0.0, f64::max)
 }
 
@@ -133,7 +133,7 @@ fn series<'a>(points: &[Point<'a>], policies: &Policies<'a>, metric: &Metric) ->
     let of_policy = |policy: &str| {
         let own = points.iter().filter(|point| point.policy() == policy);
         own.filter_map(|point| {
-            let offered = OFFERED.spread(point, None)?.median;
+            let offered = STEADY_OFFERED.spread(point, None)?.median;
             Some((offered, reading(point, metric)))
         })
         .collect()

@@ -116,7 +116,7 @@ pub struct Cell {
     /// neighbour on the same core may take up to half of it.
     #[serde(default)]
     pub machine_speed: Option<f64>,
-    /// The same just before the cell: the offered rate is the load times the saturation rate times this.
+    /// The same just before the cells of this load: their offered rate is the load times the saturation rate times this.
     #[serde(default)]
     pub speed_before: Option<f64>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
@@ -125,6 +125,14 @@ pub struct Cell {
     pub lost_replies: u64,
     /// Why this cell should be read with care; empty when there is no reason.
     pub marks: Vec<String>,
+}
+
+impl Cell {
+    /// A rate per second as it were at the speed at which the saturation rate was found. By the speed just before, as the offered rate is: what a
+    /// server that keeps up answers is then the load times the saturation rate, however the machine was.
+    pub fn at_search_speed(&self, rate_per_s: f64) -> f64 {
+        rate_per_s / self.speed_before.unwrap_or(1.0)
+    }
 }
 
 /// What went over the wire while a packet script was played.
