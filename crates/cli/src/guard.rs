@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 use guard::{
-    Attach, Config, ConfigError, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample,
-    Verdict,
+    Attach, Attached, Config, ConfigError, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy,
+    Sample, Verdict,
 };
 use ipnet::IpNet;
 use serde_json::{Value, json};
@@ -226,11 +226,15 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
         if is_replaced(guard, &mut taken_over, &out.printer)? {
             break;
         }
-        guard.look_around().iter().for_each(|note| out.printer.complain(note));
         if out.printer.is_closed() {
             break; // nobody reads any more
         }
         let sample = guard.sample()?;
+        let hooks = hooks_of(guard);
+        guard.follow(&sample).iter().for_each(|note| out.printer.complain(note));
+        if hooks_of(guard) != hooks {
+            out.attached(guard, &sample);
+        }
         let left = sample.path.unleased - unleased;
         unleased = sample.path.unleased;
         if left > 0 {
@@ -251,6 +255,12 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
     }
     out.last(start.elapsed(), &guard.sample()?);
     Ok(())
+}
+
+/// Interfaces, and where on them.
+fn hooks_of(guard: &Guard) -> Vec<(String, &'static str)> {
+    let hook = |attached: &Attached| (attached.interface().to_owned(), attached.hook().name());
+    guard.attached().iter().map(hook).collect()
 }
 
 /// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
@@ -275,15 +285,14 @@ fn reload(guard: &mut Guard, args: &Args, printer: &Printer) {
     let Some(file) = &args.config else {
         return printer.complain("SIGHUP: there is no --config to read again");
     };
-    let warned = guard.warnings().len();
     let result =
         config(args).and_then(|config| guard.reload(&config).map_err(|error| name_file(error, args)));
     match result {
-        Ok(()) => {
+        Ok(warnings) => {
             printer.complain(format_args!("read {} again", file.display()));
-            guard.warnings()[warned..]
-                .iter()
-                .for_each(|warning| printer.complain(format_args!("warning: {warning}")));
+            for warning in warnings {
+                printer.complain(format_args!("warning: {warning}"));
+            }
         }
         Err(error) => printer.complain(format_args!("{error:#}; the old policies stay")),
     }
@@ -321,8 +330,7 @@ struct Out {
 
 impl Out {
     fn attached(&mut self, guard: &Guard, sample: &Sample) {
-        let hooks: Vec<(&str, &str)> =
-            guard.attached().iter().map(|attached| (attached.interface(), attached.hook().name())).collect();
+        let hooks = hooks_of(guard);
         if self.json {
             let hooks: Vec<Value> = hooks
                 .iter()
@@ -348,7 +356,7 @@ impl Out {
                 (slots, [source]) => format!(", {slots} places for {source}"),
                 (slots, sources) => format!(", {slots} places for {} networks", sources.len()),
             };
-            let hooks = hooks.join(", ");
+            let hooks = if hooks.is_empty() { "no interface".to_owned() } else { hooks.join(", ") };
             self.printer.say(format_args!("guarding {listen} with {policy}{dry} on {hooks}{kept}"));
         }
     }

@@ -69,6 +69,11 @@ impl Attached {
         &self.interface
     }
 
+    /// Index of the interface when it was attached.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
     /// Whether it is there, by whatever name.
     pub fn is_on(&self, interface: &Interface) -> bool {
         self.index == interface.index && !self.is_detached()

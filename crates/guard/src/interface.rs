@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, socket};
@@ -33,10 +33,15 @@ impl Interface {
 
 /// The interfaces with these names, or, without names, every one that carries the host's traffic.
 pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
-    let all = seen_interfaces()?;
     if names.is_empty() {
-        return choose_by_address(&all);
+        let chosen = with_address()?;
+        ensure!(
+            !chosen.is_empty(),
+            "guard: no Ethernet interface here is up and has an IP address; name one with --interface"
+        );
+        return Ok(chosen);
     }
+    let all = seen_interfaces()?;
     let mut chosen = Vec::new();
     for name in names {
         let interface = named(name, &all)?;
@@ -100,25 +105,15 @@ fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
     Ok(all)
 }
 
-/// Interfaces with an address are where the host's IP begins. Ports of a bridge or bond have none, so nothing is
+/// Every interface that is up and has an address: where the host's IP begins. Ports of a bridge or bond have none, so nothing is
 /// counted twice there; a VLAN device is left out where its lower device is in, because frames pass that first.
-fn choose_by_address(all: &BTreeMap<String, Seen>) -> Result<Vec<Interface>> {
-    let names: Vec<&String> = all
-        .iter()
-        .filter(|(_, seen)| seen.is_up && seen.is_ethernet && seen.has_address)
-        .map(|(name, _)| name)
-        .collect();
-    let mut chosen = Vec::new();
-    for name in &names {
-        let is_seen_below = vlan_lower(name).is_some_and(|lower| names.contains(&&lower));
-        if !is_seen_below {
-            chosen.push(Interface::open(name)?);
-        }
-    }
-    if chosen.is_empty() {
-        bail!("guard: no Ethernet interface here is up and has an IP address; name one with --interface");
-    }
-    Ok(chosen)
+pub fn with_address() -> Result<Vec<Interface>> {
+    let all = seen_interfaces()?;
+    let is_chosen = |seen: &Seen| seen.is_up && seen.is_ethernet && seen.has_address;
+    let names: Vec<&String> = all.iter().filter(|(_, seen)| is_chosen(seen)).map(|(name, _)| name).collect();
+    let is_seen_below = |name: &&&String| vlan_lower(name).is_some_and(|lower| names.contains(&&lower));
+    // One that cannot be opened is gone by now, or a label of another's address.
+    Ok(names.iter().filter(|name| !is_seen_below(name)).filter_map(|name| find(name)).collect())
 }
 
 impl Interface {

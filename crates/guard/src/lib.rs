@@ -20,12 +20,13 @@ mod cookies;
 mod file;
 mod interface;
 mod listener;
-mod look_around;
 mod observe;
-mod prepare;
+mod prepared;
 mod program;
+mod rules;
 mod slots;
 mod sockopt;
+mod surroundings;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -44,11 +45,12 @@ pub use program::{ListenerStats, PathStats};
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
 
 use attach::Plan;
-use look_around::Memory;
 use observe::Observer;
-use prepare::{Prepared, check_places};
-use program::{MAX_OWN_ADDRESSES, Programs};
+use prepared::Prepared;
+use program::Programs;
+use rules::{apply, check_places, set_own_addresses};
 use slots::{Slots, assign, decides, indexed};
+use surroundings::Surroundings;
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
 const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
@@ -119,13 +121,15 @@ pub struct Guard {
     slots: Slots,
     programs: Programs,
     attached: Vec<Attached>,
+    /// Whether the programs are at interfaces, or would be if any were there: not where all was only observed at the start.
+    is_attached: bool,
     /// Where the kernel makes request sockets, for reserv.
     requests: Option<OwnedFd>,
     _sockopt: Vec<OwnedFd>,
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
-    memory: Memory,
+    surroundings: Surroundings,
     config: Config,
 }
 
@@ -180,36 +184,38 @@ impl Guard {
         let mut guard = Self {
             slots,
             programs,
+            is_attached: !interfaces.is_empty(),
             attached,
             observer,
             requests: None,
             _sockopt: sockopt,
             warnings: notes,
-            memory: Memory::default(),
+            surroundings: Surroundings::default(),
             config: config.clone(),
         };
-        guard.attach_requests();
+        let warning = guard.attach_requests();
+        guard.warnings.extend(warning);
         Ok(guard)
     }
 
-    /// Whether [`Guard::start`] would work as far as can be known without attaching anything; gives its warnings. The programs are loaded
-    /// and let go.
+    /// Whether [`Guard::start`] would work as far as can be known without attaching anything; gives what it would warn of, but for programs that
+    /// are at the interfaces already. The programs are loaded and let go.
     ///
     /// # Errors
     ///
-    /// Those of the start, but for what only a hook itself refuses.
+    /// Those of the start, but for what only a hook itself refuses: a driver, an MTU, a kernel that forbids to observe.
     pub fn check(config: &Config) -> Result<Vec<String>> {
         Prepared::new(config).map(|prepared| prepared.notes)
     }
 
     /// Guards the listeners of this configuration from now on, and no others, within its budget of refusals; the counters of
-    /// those that stay go on. Call it in the namespace where the guard was started.
+    /// those that stay go on. Gives what the operator should know, one line each. Call it in the namespace where the guard was started.
     ///
     /// # Errors
     ///
     /// Interfaces, hook or socket option differ from those of the start, two listeners overlap, there are too many, or a policy
     /// has stages for which nothing is attached; then all stays as it was.
-    pub fn reload(&mut self, config: &Config) -> Result<()> {
+    pub fn reload(&mut self, config: &Config) -> Result<Vec<String>> {
         self.check_attachments(config)?;
         let listeners = &config.listeners[..];
         let slots = assign(&self.slots, listeners)?;
@@ -226,7 +232,7 @@ impl Guard {
             );
         }
         if let Some(listener) = slots.iter().flatten().find(|listener| decides(listener))
-            && self.attached.is_empty()
+            && !self.is_attached
         {
             bail!(
                 "{} with {}: the guard was started to observe only; restart it",
@@ -234,8 +240,10 @@ impl Guard {
                 listener.policy
             );
         }
+        let mut notes = Vec::new();
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
+            notes.extend(self.observer.iter().flat_map(Observer::warnings));
         }
         if config.refusals_per_s != self.config.refusals_per_s {
             self.programs.set_budget(config.refusals_per_s)?;
@@ -249,9 +257,8 @@ impl Guard {
         }
         self.slots = slots;
         self.config = Config { lease: self.config.lease, ..config.clone() };
-        listener::notes(listeners).into_iter().for_each(|note| self.warn_once(note));
-        self.attach_requests();
-        Ok(())
+        notes.extend(self.attach_requests());
+        Ok(notes)
     }
 
     /// What is attached stays: a reload that wanted it elsewhere would not be one.
@@ -271,21 +278,18 @@ impl Guard {
         }
     }
 
-    /// With reserv, looks again where the kernel makes request sockets. Where it cannot, reserv is nearly exact, and that is said once.
-    fn attach_requests(&mut self) {
+    /// With reserv, looks again where the kernel makes request sockets. Gives why it cannot: reserv is nearly exact then.
+    fn attach_requests(&mut self) -> Option<String> {
         let is_reserv = |listener: &Listener| matches!(listener.policy.full, Full::Reserved { .. });
         if self.requests.is_some() || !self.slots.iter().flatten().any(is_reserv) {
-            return;
+            return None;
         }
         match self.attach_lsm() {
-            Ok(link) => self.requests = Some(link),
-            Err(error) => self.warn_once(format!("{error:#}")),
-        }
-    }
-
-    fn warn_once(&mut self, warning: String) {
-        if !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
+            Ok(link) => {
+                self.requests = Some(link);
+                None
+            }
+            Err(error) => Some(format!("{error:#}")),
         }
     }
 
@@ -335,7 +339,7 @@ impl Guard {
         &self.attached
     }
 
-    /// What the operator should know although it is no error; one line each.
+    /// What the operator should know of the start although it is no error; one line each.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -345,10 +349,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When every interface that was guarded is gone.
+    /// When every interface that was named is gone.
     pub fn sample(&self) -> Result<Sample> {
         ensure!(
-            self.attached.is_empty() || !self.attached.iter().all(Attached::is_detached),
+            self.follows_all()
+                || self.attached.is_empty()
+                || !self.attached.iter().all(Attached::is_detached),
             "every guarded interface is gone; nothing is guarded any more"
         );
         set_own_addresses(&self.programs, &self.slots)?;
@@ -374,40 +380,6 @@ impl Guard {
 /// Whether segments must come by at tcx wherever the other stages are.
 fn needs_tc(config: &Config, slots: &[Option<Listener>]) -> bool {
     config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers())
-}
-
-/// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
-fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
-    if !slots.iter().flatten().any(|listener| listener.listen.ip().is_unspecified()) {
-        return Ok(true);
-    }
-    let mut addresses = interface::own_addresses()?;
-    let is_complete = addresses.len() <= MAX_OWN_ADDRESSES;
-    if !is_complete {
-        addresses = addresses.into_iter().take(MAX_OWN_ADDRESSES).collect();
-    }
-    programs.set_own_addresses(&addresses)?;
-    Ok(is_complete)
-}
-
-/// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
-/// its own listener's rule or the kernel.
-fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Listener>]) -> Result<()> {
-    let keys = programs.keys(&indexed(slots))?;
-    programs.forget_other_keys(&keys)?;
-    for (index, slot) in (0..).zip(slots) {
-        let Some(Listener { listen, policy, reserved, dry_run }) = slot else {
-            continue;
-        };
-        let known = before.get(index as usize).and_then(Option::as_ref);
-        if known.is_none_or(|known| known.listen != *listen) {
-            programs.clear(index)?;
-        }
-        programs.add_reserved(index, reserved)?;
-        programs.set_rule(index, policy, *dry_run)?;
-        programs.forget_other_reserved(index, reserved)?;
-    }
-    programs.add_keys(&keys)
 }
 
 /// None where everything is decided.

@@ -62,8 +62,11 @@ pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
     all.sort_by_key(|own| own.address);
     all.dedup_by_key(|own| own.address);
     let listens: Vec<SocketAddr> = listeners.iter().map(|of| canonical(of.listen)).collect();
-    let is_there = |listen: &&SocketAddr| all.iter().any(|own| may_serve(own.address, **listen));
-    let later = listens.iter().filter(|listen| !is_there(listen));
+    // A wildcard is a rule for each of its addresses, also where the server is bound to one.
+    let is_for =
+        |listen: SocketAddr, own: SocketAddr| may_serve(own, listen) || may_serve(listen, canonical(own));
+    let is_there = |listen: SocketAddr| all.iter().any(|own| is_for(listen, own.address));
+    let later = listens.iter().filter(|&&listen| !is_there(listen));
     let later = later.map(|listen| format!("nothing listens at {listen} yet; guarded from when it does"));
 
     let is_port_guarded = |own: &&Listener| {
@@ -74,7 +77,8 @@ pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
     let local = |own: &Listener| own.address.ip().to_canonical().is_loopback();
     let bare: Vec<&Listener> =
         all.iter().filter(is_port_guarded).filter(|own| !is_covered(own) && !local(own)).collect();
-    let owners = Owners::find(bare.iter().map(|own| own.socket_inode)).unwrap_or_default();
+    let inodes = bare.iter().map(|own| own.socket_inode);
+    let owners = if bare.is_empty() { Owners::default() } else { Owners::find(inodes).unwrap_or_default() };
     let bare = bare.into_iter().map(|own| {
         let who = describe(own, &owners);
         format!("{who} has the same port and is not guarded, or not for both IPv4 and IPv6; give it an entry of its own")
@@ -151,6 +155,13 @@ mod tests {
         };
         let notes = |listen: String, policy: &str| notes(&[guarded(listen, policy)]);
         assert_eq!(notes(format!("0.0.0.0:{port}"), "abort"), [""; 0]);
+        let one = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let its_port = one.local_addr().expect("address").port();
+        assert_eq!(
+            notes(format!("0.0.0.0:{its_port}"), "abort"),
+            [""; 0],
+            "it is guarded by the wildcard's rule"
+        );
         let other_family = notes(format!("[::1]:{port}"), "abort");
         assert_eq!(other_family.len(), 2, "{other_family:?}");
         assert!(

@@ -210,6 +210,12 @@ impl Programs {
         [(self.set_option.as_fd(), CgroupHook::SetSockopt), (self.get_option.as_fd(), CgroupHook::GetSockopt)]
     }
 
+    /// Forgets one that was added; its index may become another's.
+    pub fn forget_interface(&self, ifindex: u32) {
+        // One that was never added is forgotten, too.
+        let _ = self.interfaces.delete(&ifindex.to_ne_bytes());
+    }
+
     /// Lets the LSM hook act on SYNs that came by this interface.
     pub fn add_interface(&self, ifindex: u32) -> Result<()> {
         self.interfaces

@@ -22,7 +22,11 @@ pub fn attach(programs: &Programs) -> Result<Vec<OwnedFd>> {
 }
 
 /// Of the whole hierarchy of version 2.
-fn cgroup_root() -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// None is mounted, with what to do.
+pub fn cgroup_root() -> Result<PathBuf> {
     let root = watch::cgroup2_mounts()?.into_iter().find(|mount| mount.root == "/");
     let path = root.map(|mount| mount.mount_point);
     path.context(

@@ -29,7 +29,7 @@ fn sample(world: &World, guard: &Guard) -> Sample {
     world.server.enter(|| guard.sample()).expect("enter").expect("sample")
 }
 
-fn reload(world: &World, guard: &mut Guard, listeners: &[Listener]) -> anyhow::Result<()> {
+fn reload(world: &World, guard: &mut Guard, listeners: &[Listener]) -> anyhow::Result<Vec<String>> {
     world.server.enter(|| guard.reload(&config(listeners))).expect("enter")
 }
 
@@ -174,7 +174,7 @@ fn root_reloads_under_way_cost_no_client_its_connection() {
         let reloads = (0..1000).try_for_each(|round| {
             let first = listener(FIRST, policies[round % policies.len()]);
             let both = if round % 2 == 0 { vec![first, other.clone()] } else { vec![first] };
-            reload(&world, &mut guard, &both)
+            reload(&world, &mut guard, &both).map(drop)
         });
         // Before any panic: the scope waits for the client.
         is_over.store(true, std::sync::atomic::Ordering::Relaxed);

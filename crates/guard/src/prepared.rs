@@ -4,12 +4,12 @@ use std::io::ErrorKind;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bpf::HeldLink;
-use verdict::ListenerLoad;
 
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_OWN_ADDRESSES, Programs};
-use crate::slots::{Slots, assign, canonical, decides};
-use crate::{Config, ConfigError, Listener, apply, cookies, listener, set_own_addresses};
+use crate::rules::{apply, check_places, set_own_addresses};
+use crate::slots::{Slots, assign, decides};
+use crate::{Config, cookies, listener, sockopt};
 
 /// What [`crate::Guard::start`] then attaches.
 pub struct Prepared {
@@ -30,6 +30,9 @@ impl Prepared {
         let listens = || slots.iter().flatten().map(|listener| listener.listen);
         if config.must_listen {
             listens().try_for_each(listener::require)?;
+        }
+        if config.sockopt {
+            sockopt::cgroup_root()?;
         }
         let decides = slots.iter().flatten().any(decides);
         let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
@@ -79,21 +82,4 @@ fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
 fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
     let maps = take_over.first().map(HeldLink::maps).transpose().context("look at the other guard's maps")?;
     Ok(maps.map(Inherited::from).unwrap_or_default())
-}
-
-/// Whether the crowd is left a place of each accept queue that is there to be seen.
-pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
-    for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
-        let Some(ListenerLoad { accept_limit, .. }) = programs.ask(canonical(*listen))? else { continue };
-        let slots = policy.reserved_slots;
-        if slots > accept_limit {
-            let places = u64::from(accept_limit) + 1;
-            return Err(ConfigError(format!(
-                "listener {listen}: {slots} places are to be reserved and its accept queue has {places}; reserve fewer, or raise the \
-                 server's backlog and net.core.somaxconn"
-            ))
-            .into());
-        }
-    }
-    Ok(())
 }

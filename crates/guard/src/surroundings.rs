@@ -1,0 +1,160 @@
+//! What changes around a running guard: interfaces come and go, and a crowd may come where no program is.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use anyhow::Result;
+
+use crate::attach::{self, Attached, Plan};
+use crate::interface::{self, Interface};
+use crate::{Guard, Sample, needs_tc};
+
+/// How often a queue is found full, and no SYN was ever seen, before that is said.
+const LOOKS: u32 = 5;
+/// Under which a failure to list the interfaces is remembered; no interface has that name.
+const ALL: &str = "";
+
+/// What was found there before, so that what lasts is said once.
+#[derive(Debug, Default)]
+pub struct Surroundings {
+    /// The last note on each interface that is not guarded.
+    said: BTreeMap<String, String>,
+    /// Looks at which a listener of which no SYN was ever seen was full.
+    unseen: BTreeMap<SocketAddr, u32>,
+}
+
+impl Surroundings {
+    /// The note, unless it was the last one on this interface, too.
+    fn say_once(&mut self, interface: &str, note: String) -> Option<String> {
+        let before = self.said.insert(interface.to_owned(), note.clone());
+        (before.as_ref() != Some(&note)).then_some(note)
+    }
+
+    /// Notes on listeners that are full although none of their SYNs ever came by the guard.
+    fn unseen_crowds(&mut self, sample: &Sample, attached: &[Attached]) -> Vec<String> {
+        let mut notes = Vec::new();
+        self.unseen.retain(|listen, _| sample.listeners.iter().any(|of| of.listener.listen == *listen));
+        for of in sample.listeners.iter().filter(|of| of.observed.is_none()) {
+            let listen = of.listener.listen;
+            let is_full = of.load.is_some_and(|load| load.accept_qlen > load.accept_limit);
+            if !is_full || of.stats.seen > 0 {
+                continue;
+            }
+            let looks = self.unseen.entry(listen).or_default();
+            *looks = looks.saturating_add(1);
+            if *looks == LOOKS {
+                let interfaces: Vec<&str> = attached.iter().map(Attached::interface).collect();
+                notes.push(format!(
+                    "the accept queue of {listen} is full, and no SYN for it has come by {}; if clients come, then by an interface that \
+                     is not guarded",
+                    interfaces.join(", ")
+                ));
+            }
+        }
+        notes
+    }
+}
+
+impl Guard {
+    /// Keeps to the interfaces that were chosen at the start: those that were named, when they are back, or without names all that are up and
+    /// have an address now. Gives what has changed and what the operator should know, one line each; call it with each sample, in the
+    /// namespace where the guard was started.
+    pub fn follow(&mut self, sample: &Sample) -> Vec<String> {
+        let mut notes = match (self.is_attached, self.follows_all()) {
+            (false, _) => Vec::new(),
+            (true, true) => self.follow_all(),
+            (true, false) => self.follow_named(),
+        };
+        notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
+        notes
+    }
+
+    /// Whether it guards every interface with an address, whichever these are.
+    pub(crate) fn follows_all(&self) -> bool {
+        self.config.interfaces.is_empty()
+    }
+
+    fn follow_named(&mut self) -> Vec<String> {
+        let mut notes = Vec::new();
+        for place in 0..self.attached.len() {
+            if !self.attached[place].is_detached() {
+                continue;
+            }
+            let name = self.attached[place].interface().to_owned();
+            // One that is guarded by another name may have this one now.
+            let is_new =
+                |interface: &Interface| !self.attached.iter().any(|attached| attached.is_on(interface));
+            let note = match interface::find(&name).filter(is_new).map(|found| self.attach_to(&found)) {
+                None => format!("interface {name} is gone; guarded again once it is back"),
+                Some(Err(error)) => format!("{error:#}; interface {name} is not guarded"),
+                Some(Ok((again, warnings))) => {
+                    self.programs.forget_interface(self.attached[place].index());
+                    self.attached[place] = again;
+                    self.surroundings.said.remove(&name);
+                    notes.push(format!("interface {name} is back, and guarded again"));
+                    notes.extend(warnings);
+                    continue;
+                }
+            };
+            notes.extend(self.surroundings.say_once(&name, note));
+        }
+        notes
+    }
+
+    fn follow_all(&mut self) -> Vec<String> {
+        let chosen = match interface::with_address() {
+            Ok(chosen) => chosen,
+            Err(error) => {
+                let note = format!("{error:#}; interfaces that come are not guarded");
+                return self.surroundings.say_once(ALL, note).into_iter().collect();
+            }
+        };
+        let mut notes = Vec::new();
+        for interface in &chosen {
+            let name = &interface.name;
+            if self.attached.iter().any(|attached| attached.is_on(interface)) {
+                continue;
+            }
+            match self.attach_to(interface) {
+                Err(error) => {
+                    let note = format!("{error:#}; interface {name} is not guarded");
+                    notes.extend(self.surroundings.say_once(name, note));
+                }
+                Ok((attached, warnings)) => {
+                    self.attached.push(attached);
+                    notes.push(format!("interface {name} has come up, and is guarded, too"));
+                    notes.extend(warnings);
+                }
+            }
+        }
+        // Last, so that an address that moves from one to another is guarded all the while.
+        let is_chosen = |attached: &Attached| chosen.iter().any(|interface| attached.is_on(interface));
+        let (kept, left): (Vec<Attached>, Vec<Attached>) =
+            std::mem::take(&mut self.attached).into_iter().partition(is_chosen);
+        self.attached = kept;
+        for attached in left {
+            self.programs.forget_interface(attached.index());
+            let name = attached.interface();
+            notes.push(format!("interface {name} is gone, or down, or without an address: guarded no more"));
+        }
+        self.surroundings.said.retain(|name, _| chosen.iter().any(|interface| interface.name == *name));
+        notes
+    }
+
+    /// And what to say about it.
+    fn attach_to(&self, interface: &Interface) -> Result<(Attached, Vec<String>)> {
+        let interfaces = std::slice::from_ref(interface);
+        let plan = Plan {
+            programs: &self.programs,
+            attach: self.config.attach,
+            needs_tc: needs_tc(&self.config, &self.slots),
+            take_over: Vec::new(),
+        };
+        let mut warnings = attach::others_first(interfaces);
+        self.programs.add_interface(interface.index)?;
+        let attached = plan.attach_all(interfaces);
+        let mut attached = attached.inspect_err(|_| self.programs.forget_interface(interface.index))?;
+        warnings.extend(attach::lonely_xdp(&attached, interfaces));
+        Ok((attached.pop().expect("one for each interface"), warnings))
+    }
+}
