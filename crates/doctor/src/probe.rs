@@ -42,6 +42,20 @@ impl Answer {
     }
 }
 
+/// Of the probes that the verdict asks for.
+pub(crate) mod name {
+    pub(crate) const BTF: &str = "BTF";
+    pub(crate) const LOOKUP_TC: &str = "listener lookup at tc";
+    pub(crate) const LOOKUP_XDP: &str = "listener lookup in XDP";
+    pub(crate) const TCX: &str = "tcx";
+    pub(crate) const XDP_GENERIC: &str = "generic XDP";
+    pub(crate) const RAW_COOKIE: &str = "SYN cookie without a listener";
+    pub(crate) const ASSIGN_REQUEST: &str = "request socket from a cookie";
+    pub(crate) const LSM: &str = "BPF LSM";
+    pub(crate) const SOCKOPT: &str = "cgroup sockopt hook";
+    pub(crate) const FENTRY: &str = "fentry";
+}
+
 /// The kernel's own types.
 const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
@@ -50,15 +64,15 @@ pub(crate) fn all() -> Vec<Probe> {
     let has_btf = Path::new(BTF_PATH).exists().then_some(()).ok_or(format!("no {BTF_PATH}"));
     let probe = |name: &str, answer: Answer, enables| Probe { name: name.to_owned(), answer, enables };
     let mut probes = vec![
-        probe("BTF", Answer::of(has_btf), "guard, load, lab: every program reads kernel structs by it"),
-        probe("listener lookup at tc", tiny::helper(tiny::LOOKUP, tiny::Kind::Tc), "guard at tcx"),
-        probe("listener lookup in XDP", tiny::helper(tiny::LOOKUP, tiny::Kind::Xdp), "guard in XDP"),
+        probe(name::BTF, Answer::of(has_btf), "guard, load, lab: every program reads kernel structs by it"),
+        probe(name::LOOKUP_TC, tiny::helper(tiny::LOOKUP, tiny::Kind::Tc), "guard at tcx"),
+        probe(name::LOOKUP_XDP, tiny::helper(tiny::LOOKUP, tiny::Kind::Xdp), "guard in XDP"),
     ];
     let [tcx, native, generic] = hook::on_own_veth();
     probes.extend([
-        probe("tcx", tcx, "rst-fin, cookies of our own; guard on veth and loopback"),
+        probe(name::TCX, tcx, "rst-fin, cookies of our own; guard on veth and loopback"),
         probe("native XDP on veth", native, "lab: the crowd receives there"),
-        probe("generic XDP", generic, "guard without tcx, load without native XDP"),
+        probe(name::XDP_GENERIC, generic, "guard without tcx, load without native XDP"),
     ]);
     let can_say = named::<Typedef>(&btf, "xdp_features_t") == Answer::Yes;
     probes.extend(hook::native_on_host(can_say).into_iter().map(|(interface, answer)| Probe {
@@ -73,20 +87,16 @@ pub(crate) fn all() -> Vec<Probe> {
             tiny::helper(tiny::COOKIE, tiny::Kind::Tc),
             "nothing yet: it makes none while the accept queue is full",
         ),
+        probe(name::RAW_COOKIE, tiny::helper(tiny::RAW_COOKIE, tiny::Kind::Xdp), "no-syn-drop:kernel"),
         probe(
-            "SYN cookie without a listener",
-            tiny::helper(tiny::RAW_COOKIE, tiny::Kind::Xdp),
-            "no-syn-drop:kernel",
-        ),
-        probe(
-            "request socket from a cookie",
+            name::ASSIGN_REQUEST,
             named::<Func>(&btf, "bpf_sk_assign_tcp_reqsk"),
             "no-syn-drop, with the client's TCP options",
         ),
-        probe("BPF LSM", lsm(), "reserv, exact for every SYN of a batch"),
-        probe("cgroup sockopt hook", tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself"),
+        probe(name::LSM, lsm(), "reserv, exact for every SYN of a batch"),
+        probe(name::SOCKOPT, tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself"),
         probe(
-            "fentry",
+            name::FENTRY,
             tiny::fentry(),
             "listeners --watch, guard --policy observe: causes of drops, times in the accept queue",
         ),
