@@ -17,8 +17,8 @@ here=$(dirname "$(readlink -f "$0")")
 vmlinuz=$(find "$kernel" -name 'vmlinuz*' -type f | head -n 1)
 modules=$(find "$kernel" -path '*/lib/modules/*' -prune -type d | head -n 1)
 version=${modules##*/}
-# Without cx16 up to 6: the emulation of cmpxchg16b in qemu 7.2 broke the allocator of 6.12 in 10 of 12 boots. From 7 on socket storage is
-# allocated by kmalloc_nolock(), which gives nothing to a processor without it.
+# Without cx16 up to 6: the emulation of cmpxchg16b in qemu 7.2 broke the allocator of 6.12 in 10 of 12 boots. 7.2 makes no
+# socket storage on a processor without it.
 case $version in 6.*) cpu=max,-cx16 ;; *) cpu=max ;; esac
 initramfs=$kernel/initramfs.gz
 
