@@ -37,7 +37,10 @@ const TERMS: [(&str, &str); 10] = [
         "claim",
         "What a paper says, as a number and its bounds. It holds when our number, with the whole of its 95% confidence interval over repetitions, is within the bounds, and fails when none of the interval is; else it is undecided. A single run has no interval.",
     ),
-    ("ideal", "In plots, whose rates are at the machine's speed when the saturation rate was found: a server that answers everything up to its saturation rate, and as much beyond it."),
+    (
+        "ideal",
+        "In plots, whose rates are at the machine's speed when the saturation rate was found: a server that answers everything up to its saturation rate, and as much beyond it.",
+    ),
     (
         "range",
         "Smallest to largest over repetitions. Numbers beside it are medians; shares of a CPU are means, so that they still sum to one.",
