@@ -107,7 +107,7 @@ pub struct Args {
     dry_run: bool,
 
     /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason and status 1 or 2
-    #[arg(long, conflicts_with = "take_over")]
+    #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval"])]
     check: bool,
 
     /// Between two lines for a listener, in whole seconds

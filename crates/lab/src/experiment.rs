@@ -1,5 +1,6 @@
 //! The experiment file.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -216,9 +217,12 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    /// Whether the file says something wrong, rather than being out of reach.
+    /// Whether the file is not there or says something wrong, rather than being out of reach.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Read { .. })
+        match self {
+            Self::Read { source, .. } => source.kind() == ErrorKind::NotFound,
+            _ => true,
+        }
     }
 }
 
