@@ -18,6 +18,30 @@
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
 
+enum {
+	MAX_TAKEN = 1024,		/* a power of two */
+	BATCH_NS = 100000000,		/* above what a batch waits for its turn, and below what a client waits before it sends again */
+};
+
+/* A handshake by cookie that was given to the kernel. */
+struct taken {
+	__u64 at_ns;
+	__u32 hash;			/* of its flow */
+	__u32 zero;
+};
+
+/*
+ * The last ones. Segments of a NIC, and of threaded NAPI, come in batches (netif_receive_skb_list()), and all of a batch pass here before the
+ * first is received: a request right behind the end of its handshake finds no connection yet, would end the handshake a second time, and the
+ * kernel drops what does.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_TAKEN);
+	__type(key, __u32);
+	__type(value, struct taken);
+} taken SEC(".maps");
+
 /* Sets and clears flags in a socket buffer, the checksum with them. */
 static __always_inline bool change_flags_skb(struct __sk_buff *skb, const struct segment *segment, __be16 before, __be16 after)
 {
@@ -96,8 +120,20 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct segment *segment,
 					  const struct found_rule *found)
 {
-	if (found->rule.policy.syn_when_full == VERDICT_COOKIE && take_cookie(skb, segment))
-		found->stats->cookies_back++;
+	__u32 hash = hash_flow(segment), place = hash & (MAX_TAKEN - 1);
+	__u64 now = bpf_ktime_get_ns();
+	struct taken *last;
+
+	if (found->rule.policy.syn_when_full != VERDICT_COOKIE)
+		return;
+	last = bpf_map_lookup_elem(&taken, &place);
+	if (!last || (last->hash == hash && now - last->at_ns < BATCH_NS))
+		return;
+	if (!take_cookie(skb, segment))
+		return;
+	found->stats->cookies_back++;
+	last->hash = hash;
+	last->at_ns = now;
 }
 
 /* A segment without SYN: does it complete a handshake that has nowhere to go? */

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use common::frame::{ACK, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
+use common::frame::{ACK, PSH, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
 use common::tap::Tap;
 use common::*;
 use guard::{Attach, Policy};
@@ -191,6 +191,32 @@ fn root_handshake_by_cookie_becomes_a_connection_with_all_its_options_once_there
             assert_eq!(info.tcpi_snd_mss, 1300 - 12, "{listen}");
             assert_eq!(met.guarded.sample().stats.cookies_back, 1);
         }
+    }
+}
+
+#[test]
+fn root_request_in_one_batch_with_the_end_of_its_handshake_is_received() {
+    for (attach, listen) in [(Attach::Tcx, LISTEN4), (Attach::Tcx, LISTEN6), (Attach::Xdp, LISTEN4)] {
+        let Some(world) = World::create_for(attach) else { return };
+        world.receive_in_batches();
+        let Some(met) = meet_if_taken(&world, listen, attach) else { return };
+        met.listener.accept().expect("one waits");
+        let end = met.end(b"");
+        // PSH, or GRO keeps it for the next batch.
+        let request = met.end(b"hello").with("a request", |request| request.flags |= PSH);
+        // The first one is received at once; what comes after it waits for the timer.
+        met.tap.send(&end.clone().with("first", |first| first.destination_port = CLOSED_PORT).to_bytes());
+        met.tap.send(&end.to_bytes());
+        met.tap.send(&request.to_bytes());
+        for _ in 1..met.streams.len() {
+            met.listener.accept().expect("it was there before");
+        }
+        let (mut server, _) = met.listener.accept().expect("the handshake by cookie");
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        let mut data = [0; 5];
+        server.read_exact(&mut data).expect("nobody sends it again");
+        assert_eq!(&data, b"hello");
+        assert_eq!(met.guarded.sample().stats.cookies_back, 1, "{listen} {attach:?}");
     }
 }
 

@@ -8,6 +8,7 @@ pub const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x0b];
 pub const FIN: u8 = 0x01;
 pub const SYN: u8 = 0x02;
 pub const RST: u8 = 0x04;
+pub const PSH: u8 = 0x08;
 pub const ACK: u8 = 0x10;
 pub const ECE_CWR: u8 = 0xc0;
 

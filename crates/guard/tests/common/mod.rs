@@ -26,7 +26,7 @@ pub const PORT: u16 = 8080;
 /// A port where nothing listens.
 pub const CLOSED_PORT: u16 = 9;
 /// Longest wait for what must happen; only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub const PATIENCE: Duration = Duration::from_secs(5);
 
 pub const SERVER4: &str = Lan::SERVER[0];
 pub const SERVER6: &str = Lan::SERVER[1];
@@ -136,6 +136,16 @@ impl World {
     /// Has the server's stack finish checksums before they reach s0, as on hardware without offload.
     pub fn finish_checksums(&self) {
         netns::set_offload(&self.server, "s0", Offload::TransmitChecksum, false).expect("switch off");
+    }
+
+    /// Makes the server's end receive what has come in 50 ms at once, as a busy NIC does; but the first frame.
+    pub fn receive_in_batches(&self) {
+        // veth receives through NAPI what comes from an end that does not segment (veth_skb_is_eligible_for_gro()).
+        netns::set_offload(&self.client, "c0", Offload::TcpSegmentation, false).expect("switch off");
+        netns::set_offload(&self.server, "s0", Offload::GenericReceive, true).expect("switch on");
+        for (file, value) in [("gro_flush_timeout", "50000000"), ("napi_defer_hard_irqs", "100")] {
+            self.server.write_sysfs(&format!("class/net/s0/{file}"), value).expect("write");
+        }
     }
 
     /// A raw socket on the client's end.
