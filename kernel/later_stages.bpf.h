@@ -19,21 +19,22 @@
 #include "syn_ack.bpf.h"
 
 enum {
-	MAX_TAKEN = 1024,		/* a power of two */
-	BATCH_NS = 100000000,		/* above what a batch waits for its turn, and below what a client waits before it sends again */
+	MAX_TAKEN = 1024,		/* handshakes of one batch are some tens; a power of two */
+	BATCH_NS = 10000000,		/* microseconds lie between the segments of a batch, more if a hypervisor takes the CPU */
 };
 
 /* A handshake by cookie that was given to the kernel. */
 struct taken {
 	__u64 at_ns;
-	__u32 hash;			/* of its flow */
+	__u32 hash;			/* of its flow and cookie */
 	__u32 zero;
 };
 
 /*
- * The last ones. Segments of a NIC, and of threaded NAPI, come in batches (netif_receive_skb_list()), and all of a batch pass here before the
- * first is received: a request right behind the end of its handshake finds no connection yet, would end the handshake a second time, and the
- * kernel drops what does.
+ * The last ones. What GRO hands up comes in batches (netif_receive_skb_list_internal()), and all of a batch pass here before the first is
+ * received: a request right behind the end of its handshake finds no connection yet, and would end the handshake a second time. The kernel
+ * gives what does to the listener, finds that the connection is there, and drops it (tcp_get_cookie_sock()). Left to the kernel, it finds the
+ * connection; if that was refused meanwhile, as when several of a batch met the last place of the accept queue, it is reset, as by abort.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -120,12 +121,15 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct segment *segment,
 					  const struct found_rule *found)
 {
-	__u32 hash = hash_flow(segment), place = hash & (MAX_TAKEN - 1);
-	__u64 now = bpf_ktime_get_ns();
+	__u32 hash, place;
 	struct taken *last;
+	__u64 now;
 
 	if (found->rule.policy.syn_when_full != VERDICT_COOKIE)
 		return;
+	now = bpf_ktime_get_ns();
+	hash = hash_flow(segment) ^ segment->ack;
+	place = hash & (MAX_TAKEN - 1);
 	last = bpf_map_lookup_elem(&taken, &place);
 	if (!last || (last->hash == hash && now - last->at_ns < BATCH_NS))
 		return;

@@ -64,7 +64,7 @@ struct listener_stats {
 	__u64 acks_implied;		/* of acks_full: data or FIN, so that a segment before them did not complete it */
 	__u64 acks_dropped;
 	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
-	__u64 cookies_back;		/* handshakes by cookies of ours that became connections */
+	__u64 cookies_back;		/* handshakes by cookies of ours that were given to the kernel */
 	__u64 fins;			/* of established connections, under rst-fin */
 	__u64 fins_reset;		/* both ends */
 };
