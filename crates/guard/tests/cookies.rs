@@ -194,20 +194,34 @@ fn root_handshake_by_cookie_becomes_a_connection_with_all_its_options_once_there
     }
 }
 
+/// Whether both were sent before either was received.
+fn send_in_one_batch(met: &Met, end: &Segment, request: &Segment) -> bool {
+    let frames = |met: &Met| met.guarded.sample().path.frames;
+    let before = frames(met);
+    // The next look at the ring is 50 ms after this one.
+    met.tap.send(&end.clone().with("first", |first| first.destination_port = CLOSED_PORT).to_bytes());
+    met.guarded.wait("the first", |sample| sample.path.frames > before);
+    met.tap.send(&end.to_bytes());
+    met.tap.send(&request.to_bytes());
+    frames(met) == before + 1
+}
+
 #[test]
 fn root_request_in_one_batch_with_the_end_of_its_handshake_is_received() {
-    for (attach, listen) in [(Attach::Tcx, LISTEN4), (Attach::Tcx, LISTEN6), (Attach::Xdp, LISTEN4)] {
+    let mut batches = 0;
+    // A busy machine may look at the ring between two of them.
+    for (attach, listen) in [(Attach::Tcx, LISTEN4), (Attach::Tcx, LISTEN6), (Attach::Xdp, LISTEN4)].repeat(3)
+    {
         let Some(world) = World::create_for(attach) else { return };
         world.receive_in_batches();
         let Some(met) = meet_if_taken(&world, listen, attach) else { return };
         met.listener.accept().expect("one waits");
-        let end = met.end(b"");
         // PSH, or GRO keeps it for the next batch.
         let request = met.end(b"hello").with("a request", |request| request.flags |= PSH);
-        // The first one is received at once; what comes after it waits for the timer.
-        met.tap.send(&end.clone().with("first", |first| first.destination_port = CLOSED_PORT).to_bytes());
-        met.tap.send(&end.to_bytes());
-        met.tap.send(&request.to_bytes());
+        if !send_in_one_batch(&met, &met.end(b""), &request) {
+            continue;
+        }
+        batches += 1;
         for _ in 1..met.streams.len() {
             met.listener.accept().expect("it was there before");
         }
@@ -218,6 +232,7 @@ fn root_request_in_one_batch_with_the_end_of_its_handshake_is_received() {
         assert_eq!(&data, b"hello");
         assert_eq!(met.guarded.sample().stats.cookies_back, 1, "{listen} {attach:?}");
     }
+    assert!(batches > 0, "no batch in nine attempts");
 }
 
 #[test]

@@ -165,12 +165,17 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
             .to_owned(),
     ];
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
-        deviations.push(
+        let shared = match experiment.testbed.receive {
+            Receive::Softirq => "both pairs share the backlog of the server's CPU",
+            Receive::ThreadedNapi => {
+                "each pair has its thread on the server's CPU, so that the crowd does not share the flood's ring"
+            }
+        };
+        deviations.push(format!(
             "A flood comes from the crowd's core in what time the crowd leaves it, through a veth pair of its own, so that \
-             the answers to it take no place from replies; both pairs share the backlog of the server's CPU. Its SYNs have \
-             random sources of 198.18.0.0/15, ports and sequence numbers."
-                .to_owned(),
-        );
+             the answers to it take no place from replies; {shared}. Its SYNs have random sources of 198.18.0.0/15, ports and \
+             sequence numbers."
+        ));
     }
     deviations
 }

@@ -138,7 +138,7 @@ impl World {
         netns::set_offload(&self.server, "s0", Offload::TransmitChecksum, false).expect("switch off");
     }
 
-    /// Makes the server's end receive what has come in 50 ms at once, as a busy NIC does; but the first frame.
+    /// Makes the server's end receive what has come in 50 ms at once, as a busy NIC does; at most the first frame is received alone.
     pub fn receive_in_batches(&self) {
         // veth receives through NAPI what comes from an end that does not segment (veth_skb_is_eligible_for_gro()).
         netns::set_offload(&self.client, "c0", Offload::TcpSegmentation, false).expect("switch off");
