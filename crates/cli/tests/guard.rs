@@ -381,6 +381,19 @@ fn root_check_says_whether_a_file_can_be_guarded_and_attaches_nothing() {
 }
 
 #[test]
+fn check_takes_no_option_of_a_run() {
+    for option in ["--json", "--duration=1s", "--interval=1s"] {
+        let output = Command::new(TIDEGATE)
+            .args(["guard", "--check", "--config=no-such.toml", option])
+            .output()
+            .expect("run");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("cannot be used with"), "{said}");
+    }
+}
+
+#[test]
 fn root_file_can_be_tried_without_touching_a_packet_and_with_few_lines() {
     let Some(world) = World::create() else { return };
     let file = tempfile::NamedTempFile::new().expect("a file");

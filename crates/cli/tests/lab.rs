@@ -310,8 +310,10 @@ fn wrong_experiment_is_a_usage_error_of_one_line() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("expected f64"), "{}", stderr(&output));
-    let output = Command::new(TIDEGATE).args(["lab", "run", "no-such.toml"]).output().expect("run");
-    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    for no_file in ["no-such.toml", "/", "/dev/null/x.toml"] {
+        let output = Command::new(TIDEGATE).args(["lab", "run", no_file]).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+    }
 }
 
 fn kill(child: &Child, signal: Signal) {

@@ -109,7 +109,9 @@ fn read_text(path: &Path) -> Result<String> {
     let name = path.display();
     let refuse = |what: &str| Err(ConfigError(format!("configuration {name}: {what}")).into());
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return refuse("there is no such file"),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return refuse("there is no such file");
+        }
         opened => opened.with_context(|| format!("read the configuration {name}"))?,
     };
     let is_file = file.metadata().with_context(|| format!("read the configuration {name}"))?.is_file();

@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use common::frame::{ACK, PSH, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
+use common::frame::{ACK, PSH, RST, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
 use common::tap::Tap;
 use common::*;
 use guard::{Attach, Policy};
@@ -106,17 +106,41 @@ impl Met<'_> {
         })
     }
 
+    /// Another SYN than the first, which a full queue answers, too.
+    fn meet_again(&mut self, change: impl FnOnce(&mut Segment)) {
+        let before = self.guarded.sample().stats.cookies;
+        self.syn = self.syn.clone().with("another", change);
+        self.tap.send(&self.syn.to_bytes());
+        let acks = self.syn.seq.wrapping_add(1).to_be_bytes();
+        self.answer = self.tap.receive("a SYN/ACK", |frame| {
+            syn_ack_to(frame, &self.syn).is_some() && frame.windows(4).any(|bytes| bytes == acks)
+        });
+        assert_eq!(self.guarded.sample().stats.cookies, before + 1);
+    }
+
+    fn accept_with_patience(&self) -> TcpStream {
+        let (server, peer) = self.listener.accept().expect("the handshake by cookie");
+        assert_eq!(peer.ip(), self.syn.source);
+        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        server
+    }
+
+    /// Accepts those who waited before but for one, which is gone already, and gives the next with its first five bytes.
+    fn after_those_before(&self) -> (TcpStream, [u8; 5]) {
+        for _ in 1..self.streams.len() {
+            self.listener.accept().expect("it was there before");
+        }
+        let mut data = [0; 5];
+        let mut server = self.accept_with_patience();
+        server.read_exact(&mut data).expect("nobody sends it again");
+        (server, data)
+    }
+
     /// Makes room, ends the handshake with data, and gives the server's end once the data is there.
     fn finish(&self) -> TcpStream {
         self.listener.accept().expect("one waits");
         self.tap.send(&self.end(b"hello").to_bytes());
-        for _ in 1..self.streams.len() {
-            self.listener.accept().expect("it was there before");
-        }
-        let (mut server, peer) = self.listener.accept().expect("the handshake by cookie");
-        assert_eq!(peer.ip(), self.syn.source);
-        let mut data = [0; 5];
-        server.read_exact(&mut data).expect("the data that came with the end");
+        let (server, data) = self.after_those_before();
         assert_eq!(&data, b"hello");
         server
     }
@@ -194,17 +218,24 @@ fn root_handshake_by_cookie_becomes_a_connection_with_all_its_options_once_there
     }
 }
 
-/// Whether both were sent before either was received.
-fn send_in_one_batch(met: &Met, end: &Segment, request: &Segment) -> bool {
+/// Whether all were sent before the first was received.
+fn send_in_one_batch(met: &Met, segments: &[Segment]) -> bool {
     let frames = |met: &Met| met.guarded.sample().path.frames;
     let before = frames(met);
     // The next look at the ring is 50 ms after this one.
-    met.tap.send(&end.clone().with("first", |first| first.destination_port = CLOSED_PORT).to_bytes());
+    let first = segments[0].clone().with("first", |first| first.destination_port = CLOSED_PORT);
+    met.tap.send(&first.to_bytes());
     met.guarded.wait("the first", |sample| sample.path.frames > before);
     let start = frames(met);
-    met.tap.send(&end.to_bytes());
-    met.tap.send(&request.to_bytes());
+    for segment in segments {
+        met.tap.send(&segment.to_bytes());
+    }
     frames(met) == start
+}
+
+/// With PSH, or GRO keeps it for the next batch.
+fn pushed(segment: Segment) -> Segment {
+    segment.with("pushed", |segment| segment.flags |= PSH)
 }
 
 #[test]
@@ -217,23 +248,60 @@ fn root_request_in_one_batch_with_the_end_of_its_handshake_is_received() {
         world.receive_in_batches();
         let Some(met) = meet_if_taken(&world, listen, attach) else { return };
         met.listener.accept().expect("one waits");
-        // PSH, or GRO keeps it for the next batch.
-        let request = met.end(b"hello").with("a request", |request| request.flags |= PSH);
-        if !send_in_one_batch(&met, &met.end(b""), &request) {
+        if !send_in_one_batch(&met, &[met.end(b""), pushed(met.end(b"hello"))]) {
             continue;
         }
         batches += 1;
-        for _ in 1..met.streams.len() {
-            met.listener.accept().expect("it was there before");
-        }
-        let (mut server, _) = met.listener.accept().expect("the handshake by cookie");
-        server.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        let mut data = [0; 5];
-        server.read_exact(&mut data).expect("nobody sends it again");
-        assert_eq!(&data, b"hello");
+        assert_eq!(&met.after_those_before().1, b"hello");
         assert_eq!(met.guarded.sample().stats.cookies_back, 1, "{listen} {attach:?}");
     }
     assert!(batches > 0, "no batch in nine attempts");
+}
+
+#[test]
+fn root_request_behind_an_end_for_which_a_batch_had_no_more_room_is_reset() {
+    let mut batches = 0;
+    for listen in [LISTEN4, LISTEN6].repeat(3) {
+        let Some(world) = World::create_for(Attach::Tcx) else { return };
+        world.receive_in_batches();
+        let Some(mut met) = meet_if_taken(&world, listen, Attach::Tcx) else { return };
+        let (end, request) = (met.end(b""), pushed(met.end(b"hello")));
+        met.meet_again(|syn| syn.source_port += 1);
+        let (late_end, late_request) = (met.end(b""), pushed(met.end(b"late")));
+        met.listener.accept().expect("one waits");
+        if !send_in_one_batch(&met, &[end, request, late_end.clone(), late_request]) {
+            continue;
+        }
+        batches += 1;
+        met.tap.receive("a RST to the second", |frame| is_reset_to(frame, &late_end));
+        assert_eq!(&met.after_those_before().1, b"hello");
+        met.listener.set_nonblocking(true).expect("a flag");
+        assert_eq!(met.listener.accept().expect_err("none").kind(), ErrorKind::WouldBlock);
+    }
+    assert!(batches > 0, "no batch in six attempts");
+}
+
+#[test]
+fn root_client_comes_again_from_its_port_at_once() {
+    for listen in [LISTEN4, LISTEN6] {
+        let Some(world) = World::create_for(Attach::Tcx) else { return };
+        let Some(mut met) = meet_if_taken(&world, listen, Attach::Tcx) else { return };
+        let first = met.end(b"");
+        met.meet_again(|syn| syn.seq = syn.seq.wrapping_add(1 << 20));
+        let again = met.end(b"again");
+        met.listener.accept().expect("one waits");
+        met.listener.accept().expect("so does another");
+        met.tap.send(&first.to_bytes());
+        met.tap.send(&first.with("given up", |segment| segment.flags = RST).to_bytes());
+        met.tap.send(&again.to_bytes());
+        for _ in 1..met.streams.len() {
+            met.listener.accept().expect("those before, and the first, which was given up");
+        }
+        let mut data = [0; 5];
+        met.accept_with_patience().read_exact(&mut data).expect("the data that came with the end");
+        assert_eq!(&data, b"again", "{listen}");
+        assert_eq!(met.guarded.sample().stats.cookies_back, 2, "{listen}");
+    }
 }
 
 #[test]

@@ -217,10 +217,15 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    /// Whether the file is not there or says something wrong, rather than being out of reach.
+    /// Whether there is no such file, or it says something wrong, rather than being out of reach.
     pub fn is_usage(&self) -> bool {
         match self {
-            Self::Read { source, .. } => source.kind() == ErrorKind::NotFound,
+            Self::Read { source, .. } => {
+                matches!(
+                    source.kind(),
+                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory
+                )
+            }
             _ => true,
         }
     }

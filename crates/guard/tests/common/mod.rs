@@ -15,6 +15,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, Shutdown, SockFlag, SockType, SockaddrStorage, bind, listen, setsockopt,
     shutdown, socket, sockopt,
 };
+use nix::sys::time::TimeVal;
 
 use frame::{ACK, Segment, syn_ack_to};
 use tap::Tap;
@@ -79,6 +80,9 @@ impl World {
             .enter(|| {
                 let fd = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("socket");
                 setsockopt(&fd, sockopt::ReuseAddr, &true).expect("reuse");
+                // Ends accept(), or a test whose connection never comes would never end.
+                setsockopt(&fd, sockopt::ReceiveTimeout, &TimeVal::new(PATIENCE.as_secs() as i64, 0))
+                    .expect("a timeout");
                 bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).expect("bind");
                 listen(&fd, Backlog::new(BACKLOG as i32).expect("backlog")).expect("listen");
                 TcpListener::from(fd)
