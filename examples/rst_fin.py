@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A server that asks for rst-fin: see rst_fin.c, which does the same.
 
+    printf 'sockopt = true\\n[[listener]]\\nlisten = "0.0.0.0:8080"\\npolicy = "default"\\n' >guard.toml
     sudo tidegate guard --config guard.toml &
     python3 examples/rst_fin.py 8080
 """

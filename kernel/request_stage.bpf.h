@@ -18,7 +18,7 @@
 #include "rules.bpf.h"
 
 enum {
-	MAX_GUARDED_INTERFACES = 256,
+	MAX_GUARDED_INTERFACES = 4096,	/* also in crates/guard */
 };
 
 /* Inode of the network namespace of the guard; the hook is the whole host's. */

@@ -125,7 +125,7 @@ struct {
 /* Networks whose SYNs get the places that are reserved; the value means nothing. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, MAX_RESERVED_SOURCES);
+	__uint(max_entries, 2 * MAX_RESERVED_SOURCES); /* a reload adds before it forgets */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct reserved_key);
 	__type(value, __u32);

@@ -224,6 +224,15 @@ impl Link {
         Ok(interface_of(&link_info(&self.fd)?).is_some_and(|(_, ifindex)| ifindex == 0))
     }
 
+    /// Whether its interface is in the caller's network namespace; false, too, if that cannot be known.
+    pub fn is_here(&self) -> bool {
+        let is_at = |info: libbpf_sys::bpf_link_info| {
+            let (_, ifindex) = interface_of(&info)?;
+            Some(programs_at(ifindex, self.hook).ok()?.contains(&info.prog_id))
+        };
+        link_info(&self.fd).ok().and_then(is_at).unwrap_or(false)
+    }
+
     /// Whether the link still leads to this program, and not to one that has taken over.
     ///
     /// # Errors

@@ -4,15 +4,15 @@ mod lines;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, ConfigError, Guard, Listener, Policy};
+use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Succession};
 use ipnet::IpNet;
 
 use crate::output::say;
@@ -218,8 +218,13 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
         if end.is_some_and(|end| end < due) {
             break;
         }
-        if is_replaced(guard, &mut taken_over, &lines.printer)? {
+        if is_replaced(guard, &mut taken_over, args, &lines.printer)? {
             break;
+        }
+        if let Some(netns) = &args.netns
+            && netns::is_elsewhere(netns)
+        {
+            bail!("network namespace {netns} is gone, and what was guarded in it");
         }
         if lines.printer.is_closed() {
             break; // nobody reads any more
@@ -253,20 +258,35 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
 }
 
 /// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
-fn is_replaced(guard: &Guard, taken_over: &mut Option<Instant>, printer: &Printer) -> Result<bool> {
+fn is_replaced(
+    guard: &Guard,
+    taken_over: &mut Option<Instant>,
+    args: &Args,
+    printer: &Printer,
+) -> Result<bool> {
     if !guard.is_taken_over() {
         return Ok(false);
     }
     if taken_over.get_or_insert_with(Instant::now).elapsed() < 2 * LEASE {
         return Ok(false);
     }
-    *taken_over = None;
-    let is_back = guard.take_back()?;
-    printer.complain(match is_back {
-        true => "another guard has taken over and ended at once; this one goes on",
-        false => "another guard has taken over",
-    });
-    Ok(!is_back)
+    match guard.succession()? {
+        Succession::Unknown => return Ok(false),
+        Succession::Back => {
+            *taken_over = None;
+            printer.complain("another guard has taken over, and has not run for a second; this one has taken its place back");
+            return Ok(false);
+        }
+        Succession::Gone => {}
+    }
+    // Whose place this one took is still there, and has it back.
+    if let Some(pid) = args.take_over.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
+        bail!(
+            "process {pid} has taken its place back, as this one did not run for a second; it guards, and this one ends"
+        );
+    }
+    printer.complain("another guard has taken over");
+    Ok(true)
 }
 
 /// Reads the file again; what is wrong with it is said, and all stays as it was.

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 use watch::{Counter, Counters, Entry, Hook, Inventory, Process, Watch};
 
-use crate::output::{or_dash, say};
+use crate::output::{or_dash, printable, say};
 use crate::printer::complain;
 use crate::signals;
 
@@ -118,7 +118,7 @@ fn row(address: String, entry: &Entry, span: Option<Duration>) -> Vec<String> {
     }
     let netns = entry.netns.clone().unwrap_or_else(|| entry.listener.netns_inode.to_string());
     row.extend([netns, command(&entry.owners), or_dash(entry.cgroup.as_deref())]);
-    row
+    row.iter().map(|cell| printable(cell)).collect()
 }
 
 /// Those that occurred, with their rates; those that are not known.

@@ -22,6 +22,13 @@ pub fn say(line: impl Display) -> Result<()> {
     writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("write to standard output")
 }
 
+/// Without control characters, which a terminal would obey: whoever names a process or a control group has a say in what we print.
+pub fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
+        .collect()
+}
+
 /// For a person; what is not known is a dash, and never 0.
 pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
@@ -36,4 +43,12 @@ pub fn counters(counters: &watch::Counters) -> Value {
     object["sojourn_us_histogram"] = json!(counters.sojourns_us().map(|sojourns| sojourns.buckets()));
     object["sojourn_us_mean"] = counters.mean_sojourn_us().into();
     object
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn what_a_terminal_would_obey_is_printed_as_text() {
+        assert_eq!(super::printable("a\u{1b}[2J\nb\u{9b}é"), "a\\u{1b}[2J\\nb\\u{9b}é");
+    }
 }

@@ -8,6 +8,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use crate::output::printable;
+
 /// Lines that may wait: some seconds of 64 listeners.
 const ROOM: usize = 1024;
 /// How long the last lines may take.
@@ -108,6 +110,6 @@ fn write(mut to: impl Write, line: &str) -> io::Result<()> {
 
 /// A line on standard error, and one line only, whatever is in a name. Where that cannot be written, there is nobody to tell.
 pub fn complain(line: impl Display) {
-    let line = format!("tidegate: {line}").replace('\n', "\\n");
+    let line = printable(&format!("tidegate: {line}"));
     let _ = write(io::stderr().lock(), &line);
 }

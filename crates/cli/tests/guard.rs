@@ -158,10 +158,20 @@ fn root_interface_that_was_gone_is_guarded_again() {
     said("interface x0 is gone");
     add();
     said("interface x0 is back, and guarded again");
+    // Links go along with an interface.
+    let other = Namespace::create("other").expect("create other");
+    world.server.ip(&["link", "set", "x0", "netns", other.name()]).expect("move");
+    said("interface x0 is gone");
+    world.server.ip(&["link", "del", "x1"]).expect("delete");
+    add();
+    said("interface x0 is back, and guarded again");
     world.server.ip(&["link", "set", "x0", "name", "y0"]).expect("rename");
     std::thread::sleep(Duration::from_millis(1500));
+    // A new name is no reason to end, and another with the old one is what was meant.
+    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x2"]).expect("add");
+    said("interface x0 is back, and guarded again");
     signal(&child, Signal::SIGTERM);
-    assert!(child.wait().expect("wait").success(), "a new name is no reason to end");
+    assert!(child.wait().expect("wait").success());
 }
 
 #[test]
@@ -234,7 +244,10 @@ fn root_listener_in_another_namespace_is_found_and_guarded_from_here() {
     let output = guard(&[]).output().expect("run");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     // The listener of another test will do.
-    assert!(error.contains("; add --netns tg-server-") && error.lines().count() == 1, "{error}");
+    assert!(
+        error.contains("if that is meant, add --netns tg-server-") && error.lines().count() == 1,
+        "{error}"
+    );
 
     let mut child = guard(&["--netns", &name]).stdout(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
@@ -378,6 +391,30 @@ fn root_check_says_whether_a_file_can_be_guarded_and_attaches_nothing() {
     assert_eq!(check("default").status.code(), Some(0));
     assert_eq!(world.connect(PATIENCE).expect_err("it is full").kind(), ErrorKind::ConnectionRefused);
     ended_in_order(guard, Signal::SIGTERM);
+}
+
+#[test]
+fn root_guard_ends_with_the_namespace_that_it_was_told_of() {
+    let Some(world) = World::create() else { return };
+    let netns = Namespace::create("short").expect("create");
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), format!("[[listener]]\nlisten = \"{ADDRESS}\"\npolicy = \"rst-syn\"\n"))
+        .expect("write");
+    let mut child = Command::new(TIDEGATE)
+        .args(["guard", "--duration=1m", "--json", "--netns", netns.name(), "--config"])
+        .arg(file.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    assert_eq!(next_event(&mut lines)["event"], "attached");
+    let name = netns.name().to_owned();
+    drop((netns, world));
+    let output = child.wait_with_output().expect("wait");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&format!("network namespace {name} is gone")), "{said}");
 }
 
 #[test]

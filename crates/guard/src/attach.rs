@@ -1,12 +1,13 @@
 //! Where the programs go on each interface.
 
 use std::os::fd::BorrowedFd;
+use std::time::Duration;
 
-use anyhow::{Context, Error, Result, anyhow, ensure};
+use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use bpf::{AttachError, Before, HeldLink, Hook, Link};
 use nix::errno::Errno;
 
-use crate::interface::Interface;
+use crate::interface::{self, Interface};
 use crate::program::{self, Programs};
 
 /// What the operator asked for.
@@ -89,9 +90,9 @@ impl Attached {
         self.link.hook()
     }
 
-    /// Whether its interface is gone.
+    /// Whether its interface is gone, or in another network namespace than the calling thread's: links go along.
     pub fn is_detached(&self) -> bool {
-        self.link.is_detached().unwrap_or(false)
+        !self.link.is_here()
     }
 
     /// Puts the programs back where another guard's have taken their place.
@@ -100,11 +101,11 @@ impl Attached {
         self.beside.as_ref().map_or(Ok(()), |link| link.update(programs.for_beside()))
     }
 
-    /// Whether the guard whose programs these are now renews its lease; `None` if that cannot be known, for want of CAP_SYS_ADMIN.
-    pub fn is_leased(&self) -> Option<bool> {
+    /// What is left of the lease of the guard whose programs these are now; `None` if that cannot be known, for want of CAP_SYS_ADMIN.
+    pub fn lease_left(&self) -> Option<Duration> {
         let maps = self.link.map_ids().ok()?;
         let (_, lease) = maps.into_iter().find(|(name, _)| name == "lease")?;
-        program::is_leased(lease).ok()
+        program::lease_left(lease).ok()
     }
 
     /// Whether another guard's programs have taken the place of these.
@@ -122,6 +123,8 @@ pub struct Plan<'a> {
     pub attach: Attach,
     /// Whether segments must come by at tcx, too.
     pub needs_tc: bool,
+    /// Whether an interface that is gone by now is left out, as nobody named it.
+    pub may_go: bool,
     /// Links that another guard holds, whose programs are replaced.
     pub take_over: Vec<HeldLink>,
 }
@@ -147,10 +150,15 @@ impl Plan<'_> {
             "take over: that guard's interfaces are none of this network namespace; name its own with --netns"
         );
         let mut taken = Taken::default();
-        let attached: Vec<Attached> = interfaces
-            .iter()
-            .map(|interface| self.attach_one(interface, &mut taken))
-            .collect::<Result<_>>()?;
+        let mut attached = Vec::new();
+        for interface in interfaces {
+            match self.attach_one(interface, &mut taken) {
+                Ok(one) => attached.push(one),
+                Err(_) if is_gone(interface) && self.may_go => {}
+                Err(_) if is_gone(interface) => bail!("attach to {}: the interface is gone", interface.name),
+                Err(error) => return Err(error),
+            }
+        }
         self.retire(&mut taken)?;
         taken.0.clear();
         Ok(attached)
@@ -222,6 +230,10 @@ impl Plan<'_> {
     }
 }
 
+fn is_gone(interface: &Interface) -> bool {
+    interface::find(&interface.name).is_none_or(|found| found.index != interface.index)
+}
+
 /// One line: what, where, why, what next.
 fn explain(interface: &Interface, error: &AttachError) -> Error {
     let Interface { name, driver, mtu, .. } = interface;
@@ -232,6 +244,7 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
     );
     let why = match (error.hook, errno) {
         (_, Errno::EPERM) => "not permitted; run as root, or with CAP_BPF and CAP_NET_ADMIN".to_owned(),
+        (_, Errno::EMFILE) => "this process may open no more files; raise its limit (ulimit -n)".to_owned(),
         (Hook::XdpNative, _) if interface.is_loopback => {
             "a loopback has no native XDP; name the NIC with --interface, or use --attach tcx".to_owned()
         }

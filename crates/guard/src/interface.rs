@@ -1,13 +1,16 @@
 //! Which interfaces to guard, and what kind each is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, socket};
+
+/// Any port but 0.
+const DISCARD: u16 = 9;
 
 /// A network interface of the calling thread's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +64,21 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
         ipv4.or_else(|| address.as_sockaddr_in6().map(|address| IpAddr::from(address.ip())))
     });
     Ok(addresses.collect())
+}
+
+/// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace: then the source that it would choose
+/// to talk to that address is the address itself (`ip_route_output_key_hash_rcu()`: of a local route without another preferred source). IPv6
+/// addresses that are local by a route alone are not known so.
+pub fn is_local(address: IpAddr) -> bool {
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
+        socket.connect((address, DISCARD))?; // sends nothing
+        socket.local_addr()
+    });
+    address.is_loopback()
+        || source.is_ok_and(|source| source.ip() == address)
+        || own_addresses().is_ok_and(|own| own.contains(&address)) // of one link, or of an interface that is down
 }
 
 /// The interface of this name, if there is one.

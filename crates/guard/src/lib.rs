@@ -49,11 +49,14 @@ use observe::Observer;
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
-use slots::{Slots, assign, decides, indexed};
+use slots::{Slots, assign, decides};
 use surroundings::Surroundings;
 
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
 const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
+
+/// A lease that was renewed so short a time ago is one of a guard that runs.
+const YOUNG: Duration = Duration::from_millis(300);
 
 /// What to guard, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -133,6 +136,28 @@ pub struct Guard {
     config: Config,
 }
 
+/// What has become of a guard whose programs another one has replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Succession {
+    /// The other goes on, or nothing can be known of it.
+    Gone,
+    /// The other has renewed its lease, but not just now.
+    Unknown,
+    /// The other has not run for a lease: our programs are back in their place.
+    Back,
+}
+
+impl Succession {
+    /// By what is left of the other's lease, which is as long as ours. One that has ended since its last renewal looks alive until it has run out.
+    fn by(left: Option<Duration>, lease: Duration) -> Self {
+        match left {
+            Some(Duration::ZERO) => Self::Back,
+            Some(left) if left < lease.saturating_sub(YOUNG) => Self::Unknown,
+            _ => Self::Gone,
+        }
+    }
+}
+
 /// What the guard sees at one moment.
 #[derive(Debug, Clone)]
 pub struct Sample {
@@ -179,8 +204,11 @@ impl Guard {
         }
         let needs_tc = needs_tc(config, &slots);
         let attach = config.attach;
-        let attached = Plan { programs: &programs, attach, needs_tc, take_over }.attach_all(&interfaces)?;
+        let may_go = config.interfaces.is_empty();
+        let attached =
+            Plan { programs: &programs, attach, needs_tc, may_go, take_over }.attach_all(&interfaces)?;
         notes.extend(attach::lonely_xdp(&attached, &interfaces));
+        let surroundings = Surroundings::new(&slots);
         let mut guard = Self {
             slots,
             programs,
@@ -190,7 +218,7 @@ impl Guard {
             requests: None,
             _sockopt: sockopt,
             warnings: notes,
-            surroundings: Surroundings::default(),
+            surroundings,
             config: config.clone(),
         };
         let warning = guard.attach_requests();
@@ -249,8 +277,8 @@ impl Guard {
             self.programs.set_budget(config.refusals_per_s)?;
         }
         if let Err(error) = apply(&self.programs, &self.slots, &slots) {
-            // What was there is what the kernel has had room for.
-            apply(&self.programs, &slots, &self.slots)
+            // What was there is what the kernel has had room for. Listeners that were in force go on counting.
+            apply(&self.programs, &self.slots, &self.slots)
                 .and_then(|()| self.programs.set_budget(self.config.refusals_per_s))
                 .context("restore the policies after a failed reload")?;
             return Err(error);
@@ -318,20 +346,22 @@ impl Guard {
         self.attached.iter().any(|attached| attached.is_taken_over(&self.programs))
     }
 
-    /// What to do once [`Guard::is_taken_over`] has been true for longer than a lease: if the other guard has ended since without a word,
-    /// puts our programs back, and gives true.
+    /// What to do once [`Guard::is_taken_over`] has been true for longer than a lease: if the other guard has let its own run out since, puts our
+    /// programs back. Ask again until it is known, in the namespace where the guard was started.
     ///
     /// # Errors
     ///
     /// When they cannot be put back.
-    pub fn take_back(&self) -> Result<bool> {
-        let is_over = self.attached.iter().any(|attached| attached.is_leased() == Some(false));
-        if is_over {
+    pub fn succession(&self) -> Result<Succession> {
+        let least = self.attached.iter().filter_map(Attached::lease_left).min();
+        let lease = self.config.lease.unwrap_or_default();
+        let succession = Succession::by(least, lease);
+        if succession == Succession::Back {
             for attached in self.attached.iter().filter(|attached| !attached.is_detached()) {
                 attached.take_back(&self.programs).context("put our programs back")?;
             }
         }
-        Ok(is_over)
+        Ok(succession)
     }
 
     /// Interfaces and hooks in use.
@@ -359,8 +389,9 @@ impl Guard {
         );
         set_own_addresses(&self.programs, &self.slots)?;
         // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
-        let keys = self.programs.keys(&indexed(&self.slots))?;
+        let keys = rules::keys(&self.programs, &self.slots)?;
         self.programs.add_keys(&keys)?;
+        self.programs.forget_keys_of(&rules::away(&self.slots))?;
         self.programs.forget_others_listeners(&keys)?;
         let observation = self.observer.as_ref().map(Observer::look).transpose()?;
         let sample = |(listener, index): (&Listener, u32)| -> Result<ListenerSample> {
@@ -369,7 +400,7 @@ impl Guard {
                 let (load, observed) = observation.of(listener.listen);
                 return Ok(ListenerSample { listener, load, stats, observed: Some(observed) });
             }
-            let load = self.programs.ask(listener.listen)?;
+            let load = rules::look(&self.programs, listener.listen)?;
             Ok(ListenerSample { listener, load, stats, observed: None })
         };
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
@@ -386,4 +417,23 @@ fn needs_tc(config: &Config, slots: &[Option<Listener>]) -> bool {
 fn start_observer(slots: &[Option<Listener>]) -> Result<Option<Observer>> {
     let is_observed = slots.iter().flatten().any(|listener| !decides(listener));
     is_observed.then(Observer::start).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guard_that_took_over_goes_on_if_it_has_just_renewed_its_lease() {
+        let lease = Duration::from_secs(1);
+        for (left_ms, then) in [
+            (Some(0), Succession::Back),
+            (Some(1), Succession::Unknown),
+            (Some(690), Succession::Unknown),
+            (Some(710), Succession::Gone),
+            (None, Succession::Gone),
+        ] {
+            assert_eq!(Succession::by(left_ms.map(Duration::from_millis), lease), then, "{left_ms:?}");
+        }
+    }
 }

@@ -12,10 +12,16 @@ const MAX_NAMED: usize = 8;
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
-    if watch::own_listeners()?.iter().any(|own| may_serve(own.address, listen)) {
+    if !serving(listen)?.is_empty() {
         return Ok(());
     }
     Err(missing(listen))
+}
+
+/// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to one of its addresses.
+pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
+    let all = watch::own_listeners()?.into_iter().map(|own| canonical(own.address));
+    Ok(all.filter(|own| may_serve(*own, listen) || may_serve(listen, *own)).collect())
 }
 
 /// Says what does listen, and what to do.
@@ -28,18 +34,16 @@ pub fn missing(listen: SocketAddr) -> Error {
     // Other users' processes need CAP_SYS_PTRACE, and have no name without.
     let owners = Owners::find(near.iter().map(|own| own.socket_inode)).unwrap_or_default();
     let names: Vec<String> = near.iter().map(|own| describe(own, &owners)).collect();
-    if let Some(netns) = elsewhere(listen) {
-        return anyhow!(
-            "guard {listen}: nothing listens there in this network namespace, but in {netns}; add --netns {netns}"
-        );
-    }
+    let elsewhere = elsewhere(listen).map_or_else(String::new, |netns| {
+        format!("; a socket of network namespace {netns} does: if that is meant, add --netns {netns}")
+    });
     let listening = if names.is_empty() {
         "nothing else does either".to_owned()
     } else {
         format!("listening: {}", names.join(", "))
     };
     anyhow!(
-        "guard {listen}: nothing listens there; {listening}; start the server first or correct the address"
+        "guard {listen}: nothing listens there; {listening}{elsewhere}; start the server first or correct the address"
     )
 }
 
@@ -95,13 +99,13 @@ fn covers(listen: SocketAddr, bound: SocketAddr) -> bool {
         || (may_serve(bound, listen) && (is_same_family || !listen.ip().is_unspecified()))
 }
 
-/// Another network namespace in which a socket listens there; the first, if there are several.
+/// Another network namespace in which a socket is bound to that very address; the first, if there are several.
 fn elsewhere(listen: SocketAddr) -> Option<String> {
     let host = watch::Host::look().ok()?;
     let listeners = host.survey(None).listeners;
-    let mut others = listeners
-        .iter()
-        .filter(|listener| listener.netns_inode != host.own() && may_serve(listener.address, listen));
+    let mut others = listeners.iter().filter(|listener| {
+        listener.netns_inode != host.own() && canonical(listener.address) == canonical(listen)
+    });
     others.find_map(|listener| host.handle(listener.netns_inode))
 }
 

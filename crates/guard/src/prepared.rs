@@ -1,13 +1,14 @@
 //! All that can be refused before a packet is touched: listeners looked up, programs and rules loaded, nothing attached.
 
+use std::fs;
 use std::io::ErrorKind;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use bpf::HeldLink;
 
 use crate::interface::{self, Interface};
-use crate::program::{self, Inherited, MAX_OWN_ADDRESSES, Programs};
-use crate::rules::{apply, check_places, set_own_addresses};
+use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
+use crate::rules::{apply, away, check_places, look, set_own_addresses};
 use crate::slots::{Slots, assign, decides};
 use crate::{Config, cookies, listener, sockopt};
 
@@ -36,11 +37,17 @@ impl Prepared {
         }
         let decides = slots.iter().flatten().any(decides);
         let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
+        ensure!(
+            interfaces.len() <= MAX_INTERFACES,
+            "{} interfaces are up and have an address, and one guard has room for {MAX_INTERFACES}; name those by which clients come with --interface",
+            interfaces.len()
+        );
+        check_clock()?;
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
         let programs = Programs::load(&inherited(&take_over)?)?;
         if config.must_listen {
             for listen in listens() {
-                if programs.ask(listen)?.is_none() {
+                if look(&programs, listen)?.is_none() {
                     return Err(listener::unseen(listen));
                 }
             }
@@ -50,6 +57,11 @@ impl Prepared {
         programs.set_budget(config.refusals_per_s)?;
         apply(&programs, &[], &slots)?;
         let mut notes = listener::notes(&config.listeners);
+        notes.extend(
+            away(&slots)
+                .iter()
+                .map(|listen| format!("{listen} is no address of this host; guarded from when it is")),
+        );
         if !is_complete {
             notes.push(format!(
                 "this host has more than {MAX_OWN_ADDRESSES} addresses; SYNs to the last of them are left to the kernel where the \
@@ -60,11 +72,23 @@ impl Prepared {
     }
 }
 
+/// The lease is a time, and programs have the host's clock.
+fn check_clock() -> Result<()> {
+    // Without the file the kernel has no time namespaces.
+    let Ok(offsets) = fs::read_to_string("/proc/self/timens_offsets") else { return Ok(()) };
+    let is_zero = |line: &str| line.split_whitespace().skip(1).all(|number| number == "0");
+    ensure!(
+        offsets.lines().filter(|line| line.starts_with("monotonic")).all(is_zero),
+        "guard: this process is in a time namespace whose monotonic clock is not the host's, by which its lease is measured; start it outside"
+    );
+    Ok(())
+}
+
 /// Links of the guard with this process id.
 fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
     let links = bpf::links_of_process(pid).map_err(|error| match error.kind() {
         ErrorKind::PermissionDenied => {
-            anyhow!("take over from process {pid}: {error}; opening another process's links takes CAP_SYS_ADMIN, as root has")
+            anyhow!("take over from process {pid}: {error}; is it a guard, and does this one have CAP_SYS_ADMIN, which it takes?")
         }
         _ => anyhow!("take over from process {pid}: {error}; is there such a process?"),
     })?;
@@ -74,7 +98,7 @@ fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
     let links: Vec<HeldLink> = links.into_iter().filter(is_guards).collect();
     ensure!(
         !links.is_empty(),
-        "take over from process {pid}: it has no programs of a guard at any interface; is it one?"
+        "take over from process {pid}: it has no programs of a guard at any interface; is it one, and has it said what it guards?"
     );
     Ok(links)
 }

@@ -44,6 +44,8 @@ const INDEX: u32 = 0;
 const SO_NETNS_COOKIE: i32 = 71;
 /// As in rules.bpf.h.
 pub const MAX_LISTENERS: usize = 64;
+/// Interfaces of one guard (`MAX_GUARDED_INTERFACES`).
+pub const MAX_INTERFACES: usize = 4096;
 /// As in rules.bpf.h.
 pub const MAX_RESERVED_SOURCES: usize = 1024;
 /// As in rules.bpf.h.
@@ -252,6 +254,15 @@ impl Programs {
         Ok(())
     }
 
+    /// Forgets the sources of listeners with indices that `is_used` denies.
+    pub fn forget_reserved_of_others(&self, is_used: impl Fn(u32) -> bool) -> Result<()> {
+        let known: Vec<Vec<u8>> = self.reserved.keys().collect();
+        for key in known.iter().filter(|key| !is_used(from_bytes::<types::reserved_key>(key).index)) {
+            self.reserved.delete(key).context("forget a reserved source")?;
+        }
+        Ok(())
+    }
+
     /// Caps the RST that answer SYNs.
     pub fn set_budget(&self, per_s: Option<NonZeroU32>) -> Result<()> {
         let per_s = per_s.map_or(0, NonZeroU32::get);
@@ -284,6 +295,17 @@ impl Programs {
             let value = self.listeners.lookup(&key, MapFlags::ANY).context("read a listener's index")?;
             if wanted.get(&key).map(|index| &index[..]) != value.as_deref() {
                 self.listeners.delete(&key).context("forget a listener's address")?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets those of listeners whose address is another host's now.
+    pub fn forget_keys_of(&self, away: &[SocketAddr]) -> Result<()> {
+        for key in away.iter().map(|listen| key(*listen)) {
+            let key = bytes_of(&key);
+            if self.listeners.lookup(key, MapFlags::ANY).context("read a listener's index")?.is_some() {
+                self.listeners.delete(key).context("forget a listener's address")?;
             }
         }
         Ok(())
@@ -403,12 +425,15 @@ impl Programs {
     }
 }
 
-/// Whether the lease of a guard whose map `lease` has this id has not run out.
-pub fn is_leased(map_id: u32) -> Result<bool> {
+/// How much of its lease a guard has left whose map `lease` has this id, none if it has run out; `Duration::MAX` without an end.
+pub fn lease_left(map_id: u32) -> Result<Duration> {
     let map = MapHandle::from_map_id(map_id)?;
     let until = map.lookup(&INDEX.to_ne_bytes(), MapFlags::ANY)?.context("an array map has every index")?;
     let until = u64::from_ne_bytes(until.as_slice().try_into().context("a lease is a number")?);
-    Ok(until == 0 || now_ns()? < until)
+    Ok(match until {
+        0 => Duration::MAX,
+        until => Duration::from_nanos(until.saturating_sub(now_ns()?)),
+    })
 }
 
 /// What bpf_ktime_get_ns() gives.

@@ -1,11 +1,13 @@
 //! Slots, and what a wildcard stands for, in the maps of the programs.
 
-use anyhow::Result;
+use std::net::SocketAddr;
+
+use anyhow::{Result, bail};
 use verdict::ListenerLoad;
 
-use crate::program::{MAX_OWN_ADDRESSES, Programs};
+use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
 use crate::slots::{canonical, indexed};
-use crate::{ConfigError, Listener, interface};
+use crate::{Listener, interface, listener};
 
 /// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
 pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
@@ -21,6 +23,43 @@ pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Res
     Ok(is_complete)
 }
 
+/// Listeners at an address that is not this host's, so that what is sent there is on its way to another: not guarded while it is so. A socket
+/// that is bound there all the same has a reason.
+pub fn away(slots: &[Option<Listener>]) -> Vec<SocketAddr> {
+    let is_away = |listen: &SocketAddr| {
+        let is_bound = || {
+            watch::own_listeners().is_ok_and(|all| all.iter().any(|own| canonical(own.address) == *listen))
+        };
+        !listen.ip().is_unspecified() && !interface::is_local(listen.ip()) && !is_bound()
+    };
+    indexed(slots).into_iter().map(|(listen, _)| listen).filter(is_away).collect()
+}
+
+/// The queues of the socket that a SYN to `listen` meets; of a wildcard, if no socket is bound to all addresses, of one that is bound to one.
+pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLoad>> {
+    if let Some(load) = programs.ask(listen)? {
+        return Ok(Some(load));
+    }
+    if !listen.ip().is_unspecified() {
+        return Ok(None);
+    }
+    // Procfs may be hidden from us; then nothing is known.
+    for own in listener::serving(listen).unwrap_or_default() {
+        if let Some(load) = programs.ask(own)? {
+            return Ok(Some(load));
+        }
+    }
+    Ok(None)
+}
+
+/// The keys of those that are not away.
+pub fn keys(programs: &Programs, slots: &[Option<Listener>]) -> Result<Keys> {
+    let away = away(slots);
+    let here: Vec<(SocketAddr, u32)> =
+        indexed(slots).into_iter().filter(|(listen, _)| !away.contains(listen)).collect();
+    programs.keys(&here)
+}
+
 /// Whether the crowd is left a place of each accept queue that is there to be seen.
 pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
     for Listener { listen, policy, .. } in listeners.iter().filter(|listener| !listener.reserved.is_empty()) {
@@ -28,11 +67,11 @@ pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
         let slots = policy.reserved_slots;
         if slots > accept_limit {
             let places = u64::from(accept_limit) + 1;
-            return Err(ConfigError(format!(
+            // No ConfigError: the server may have another backlog tomorrow.
+            bail!(
                 "listener {listen}: {slots} places are to be reserved and its accept queue has {places}; reserve fewer, or raise the \
                  server's backlog and net.core.somaxconn"
-            ))
-            .into());
+            );
         }
     }
     Ok(())
@@ -41,8 +80,9 @@ pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
 /// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
 /// its own listener's rule or the kernel.
 pub fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Listener>]) -> Result<()> {
-    let keys = programs.keys(&indexed(slots))?;
+    let keys = keys(programs, slots)?;
     programs.forget_other_keys(&keys)?;
+    programs.forget_reserved_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
     for (index, slot) in (0..).zip(slots) {
         let Some(Listener { listen, policy, reserved, dry_run }) = slot else {
             continue;

@@ -1,13 +1,13 @@
 //! What changes around a running guard: interfaces come and go, and a crowd may come where no program is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use anyhow::Result;
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
-use crate::{Guard, Sample, needs_tc};
+use crate::{Guard, Listener, Sample, needs_tc, rules};
 
 /// How often a queue is found full, and no SYN was ever seen, before that is said.
 const LOOKS: u32 = 5;
@@ -19,6 +19,8 @@ const ALL: &str = "";
 pub struct Surroundings {
     /// The last note on each interface that is not guarded.
     said: BTreeMap<String, String>,
+    /// Listeners whose address is not this host's.
+    away: BTreeSet<SocketAddr>,
     /// Looks at which a listener of which no SYN was ever seen was full.
     unseen: BTreeMap<SocketAddr, u32>,
 }
@@ -28,6 +30,25 @@ impl Surroundings {
     fn say_once(&mut self, interface: &str, note: String) -> Option<String> {
         let before = self.said.insert(interface.to_owned(), note.clone());
         (before.as_ref() != Some(&note)).then_some(note)
+    }
+
+    /// Notes on addresses that have come or gone since the last look.
+    fn moves(&mut self, away: BTreeSet<SocketAddr>) -> Vec<String> {
+        let gone = away
+            .difference(&self.away)
+            .map(|listen| format!("{listen} is no address of this host any more; guarded again once it is"));
+        let back = self
+            .away
+            .difference(&away)
+            .map(|listen| format!("{listen} is an address of this host, and guarded"));
+        let notes = gone.chain(back).collect();
+        self.away = away;
+        notes
+    }
+
+    /// Of what was so at the start, and was said.
+    pub fn new(slots: &[Option<Listener>]) -> Self {
+        Self { away: rules::away(slots).into_iter().collect(), ..Self::default() }
     }
 
     /// Notes on listeners that are full although none of their SYNs ever came by the guard.
@@ -65,6 +86,7 @@ impl Guard {
             (true, true) => self.follow_all(),
             (true, false) => self.follow_named(),
         };
+        notes.extend(self.surroundings.moves(rules::away(&self.slots).into_iter().collect()));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
         notes
     }
@@ -77,14 +99,16 @@ impl Guard {
     fn follow_named(&mut self) -> Vec<String> {
         let mut notes = Vec::new();
         for place in 0..self.attached.len() {
-            if !self.attached[place].is_detached() {
-                continue;
-            }
             let name = self.attached[place].interface().to_owned();
             // One that is guarded by another name may have this one now.
             let is_new =
                 |interface: &Interface| !self.attached.iter().any(|attached| attached.is_on(interface));
-            let note = match interface::find(&name).filter(is_new).map(|found| self.attach_to(&found)) {
+            let found = interface::find(&name).filter(is_new);
+            // A renamed one stays guarded until another has its name.
+            if !self.attached[place].is_detached() && found.is_none() {
+                continue;
+            }
+            let note = match found.map(|found| self.attach_to(&found)) {
                 None => format!("interface {name} is gone; guarded again once it is back"),
                 Some(Err(error)) => format!("{error:#}; interface {name} is not guarded"),
                 Some(Ok((again, warnings))) => {
@@ -148,6 +172,7 @@ impl Guard {
             programs: &self.programs,
             attach: self.config.attach,
             needs_tc: needs_tc(&self.config, &self.slots),
+            may_go: false,
             take_over: Vec::new(),
         };
         let mut warnings = attach::others_first(interfaces);

@@ -137,6 +137,58 @@ fn root_reload_changes_policies_and_keeps_counters_and_what_stays() {
 }
 
 #[test]
+fn root_address_that_is_another_hosts_is_not_guarded_until_it_comes() {
+    const AWAY: &str = "10.9.0.9";
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen("0.0.0.0:8080");
+    let mut guard = start(&world, &[listener("10.9.0.9:8080", "abort+rst-syn")]);
+    assert!(
+        guard.warnings().iter().any(|note| note.contains("is no address of this host")),
+        "{:?}",
+        guard.warnings()
+    );
+    let _streams = fill(&world, FIRST);
+    let tap = world.tap();
+    let mut port = 1000;
+    let mut seen = || {
+        port += 1;
+        let syn = Segment::syn("to a moving address", GHOST4, AWAY, 8080)
+            .with("next", |syn| syn.source_port = port);
+        let marker =
+            Segment::syn("marker", GHOST4, SERVER4, CLOSED_PORT).with("next", |syn| syn.source_port = port);
+        tap.send(&syn.to_bytes());
+        tap.send(&marker.to_bytes());
+        tap.receive("the marker's RST", |frame| is_reset_to(frame, &marker));
+        let now = sample(&world, &guard);
+        let stats = now.listeners[0].stats;
+        let notes = world.server.enter(|| guard.follow(&now)).expect("enter");
+        (stats.seen, stats.reset, notes)
+    };
+    assert_eq!(seen(), (0, 0, vec![]));
+    // Its way leads through this host.
+    let move_to = |verb: &str| world.server.ip(&["addr", verb, "10.9.0.9/32", "dev", "s0"]).expect("address");
+    move_to("add");
+    assert_eq!(seen().2, ["10.9.0.9:8080 is an address of this host, and guarded"]);
+    assert_eq!(seen(), (1, 1, vec![]));
+    move_to("del");
+    assert_eq!(seen().2, ["10.9.0.9:8080 is no address of this host any more; guarded again once it is"]);
+    let before = seen();
+    assert_eq!(seen(), before);
+}
+
+#[test]
+fn root_wildcard_shows_the_queue_of_a_socket_at_one_address() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(FIRST);
+    let wildcard = [listener("0.0.0.0:8080", "rst-syn")];
+    let config = Config { must_listen: true, ..config(&wildcard) };
+    let guard = world.server.enter(|| Guard::start(&config)).expect("enter").expect("one listens");
+    let _streams = fill(&world, FIRST);
+    let load = sample(&world, &guard).listeners[0].load.expect("the socket's");
+    assert_eq!(load.accept_qlen as usize, BACKLOG + 1);
+}
+
+#[test]
 fn root_listener_that_comes_later_is_guarded_from_then_on() {
     let Some(world) = World::create() else { return };
     let guard = start(&world, &[listener(FIRST, "rst-syn")]);

@@ -131,6 +131,27 @@ fn root_reload_changes_who_is_reserved_for() {
 }
 
 #[test]
+fn root_as_many_other_sources_as_there_is_room_for_can_be_named_again_and_again() {
+    let Some(world) = World::create() else { return };
+    let config = |port: u16, block: u8| {
+        let listen = format!("10.9.0.2:{port}").parse().expect("address");
+        let reserved: Vec<_> = (0..1000)
+            .map(|n: u16| format!("10.{block}.{}.{}/32", n >> 8, n & 255).parse().expect("net"))
+            .collect();
+        let policy = Policy { reserved_slots: 1, ..Policy::DEFAULT };
+        Config {
+            listeners: vec![Listener { reserved, ..Listener::new(listen, policy) }],
+            interfaces: vec!["s0".to_owned()],
+            ..Config::default()
+        }
+    };
+    let mut guarded = world.guard_with(&config(8080, 1)).expect("start");
+    for (port, block) in [(8080, 2), (8081, 3), (8082, 4), (8080, 5)] {
+        world.server.enter(|| guarded.guard.reload(&config(port, block))).expect("enter").expect("reload");
+    }
+}
+
+#[test]
 fn root_more_reserved_places_than_the_queue_has_are_refused() {
     let Some(world) = World::create() else { return };
     let _listener = world.listen(LISTEN[0]);

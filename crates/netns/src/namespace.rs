@@ -1,8 +1,9 @@
 //! A named network namespace.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -131,18 +132,32 @@ impl Drop for Namespace {
 ///
 /// One line: there is none, or it may not be opened.
 pub fn open(name: &str) -> Result<File> {
-    let is_pid = name.bytes().all(|byte| byte.is_ascii_digit());
-    let path = match name.contains('/') {
-        true => PathBuf::from(name),
-        false if is_pid => PathBuf::from(format!("/proc/{name}/ns/net")),
-        false => PathBuf::from(RUN_DIR).join(name),
-    };
-    File::open(&path).with_context(|| {
+    let path = path_of(name);
+    // A FIFO must not hold us up.
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).with_context(|| {
         format!(
             "network namespace {name}: open {}; give a name of `ip netns`, a process id or a path",
             path.display()
         )
     })
+}
+
+fn path_of(name: &str) -> PathBuf {
+    let is_pid = name.bytes().all(|byte| byte.is_ascii_digit());
+    match name.contains('/') {
+        true => PathBuf::from(name),
+        false if is_pid => PathBuf::from(format!("/proc/{name}/ns/net")),
+        false => PathBuf::from(RUN_DIR).join(name),
+    }
+}
+
+/// Whether what [`open`] takes leads to another network namespace than the calling thread's, or nowhere any more.
+pub fn is_elsewhere(name: &str) -> bool {
+    let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
+    match (inode(&path_of(name)), inode(Path::new("/proc/thread-self/ns/net"))) {
+        (Ok(named), Ok(own)) => named != own,
+        _ => true,
+    }
 }
 
 /// What [`Namespace::enter`] does, for any network namespace: `file` is its file under `/proc/PID/ns` or `/run/netns`.
