@@ -68,17 +68,16 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
 
 /// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace: then the source that it would choose
 /// to talk to that address is the address itself (`ip_route_output_key_hash_rcu()`: of a local route without another preferred source). IPv6
-/// addresses that are local by a route alone are not known so.
+/// addresses that are local by a route alone are not known so. True if it cannot be known, as when the host has no file descriptor left.
 pub fn is_local(address: IpAddr) -> bool {
     let any: IpAddr =
         if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let source = UdpSocket::bind((any, 0)).and_then(|socket| {
-        socket.connect((address, DISCARD))?; // sends nothing
-        socket.local_addr()
-    });
+    let Ok(socket) = UdpSocket::bind((any, 0)) else { return true };
+    // Sends nothing, and fails where no route leads.
+    let source = socket.connect((address, DISCARD)).and_then(|()| socket.local_addr());
     address.is_loopback()
         || source.is_ok_and(|source| source.ip() == address)
-        || own_addresses().is_ok_and(|own| own.contains(&address)) // of one link, or of an interface that is down
+        || own_addresses().map_or(true, |own| own.contains(&address)) // of one link, or of an interface that is down
 }
 
 /// The interface of this name, if there is one.
@@ -230,6 +229,15 @@ mod tests {
         let chosen = choose(&["lo".to_owned(), "lo".to_owned()]).expect("every host has lo");
         assert_eq!(chosen.len(), 1, "named twice, guarded once");
         assert!(chosen[0].is_loopback && chosen[0].mtu >= 1500);
+    }
+
+    #[test]
+    fn address_of_this_host_is_local_and_one_for_examples_is_not() {
+        for (address, is_own) in
+            [("127.0.0.77", true), ("::1", true), ("192.0.2.77", false), ("2001:db8::77", false)]
+        {
+            assert_eq!(is_local(address.parse().expect("address")), is_own, "{address}");
+        }
     }
 
     #[test]
