@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
+use nix::errno::Errno;
+
 use crate::sys::{done, owned, program_info};
 use crate::{Hook, Link};
 
@@ -142,6 +144,10 @@ impl HeldLink {
     }
 }
 
+fn is_no_interface(error: &io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENODEV | Errno::ENXIO))
+}
+
 fn map_ids_of(program_id: u32) -> io::Result<Vec<u32>> {
     let program = program(program_id)?;
     let mut ids = [0_u32; MOST];
@@ -224,13 +230,47 @@ impl Link {
         Ok(interface_of(&link_info(&self.fd)?).is_some_and(|(_, ifindex)| ifindex == 0))
     }
 
-    /// Whether its interface is in the caller's network namespace; false, too, if that cannot be known.
-    pub fn is_here(&self) -> bool {
-        let is_at = |info: libbpf_sys::bpf_link_info| {
-            let (_, ifindex) = interface_of(&info)?;
-            Some(programs_at(ifindex, self.hook).ok()?.contains(&info.prog_id))
-        };
-        link_info(&self.fd).ok().and_then(is_at).unwrap_or(false)
+    /// Whether its interface is in the caller's network namespace, with this index: links go along with an interface that moves.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says, as when no file descriptor is left: then it is not known.
+    pub fn is_at(&self, ifindex: u32) -> io::Result<bool> {
+        let info = link_info(&self.fd)?;
+        if interface_of(&info).is_none_or(|(_, index)| index != ifindex) {
+            return Ok(false);
+        }
+        if self.hook == Hook::TcxIngress {
+            return match programs_at(ifindex, self.hook) {
+                Err(error) if is_no_interface(&error) => Ok(false),
+                programs => Ok(programs?.contains(&info.prog_id)),
+            };
+        }
+        // The kernel tells of XDP only by a list of all interfaces. Numbers are not used again soon.
+        match nix::net::if_::if_indextoname(ifindex) {
+            Ok(_) => Ok(true),
+            Err(Errno::ENXIO | Errno::ENODEV) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Takes its program off the interface, wherever that is now; the link leads nowhere from then on.
+    ///
+    /// # Errors
+    ///
+    /// ENOLINK if it leads nowhere already.
+    pub fn detach(&self) -> io::Result<()> {
+        // SAFETY: the descriptor is open.
+        done(unsafe { libbpf_sys::bpf_link_detach(self.fd.as_raw_fd()) })
+    }
+
+    /// Its number, as long as it lives.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel says; none is expected.
+    pub fn id(&self) -> io::Result<u32> {
+        Ok(link_info(&self.fd)?.id)
     }
 
     /// Whether the link still leads to this program, and not to one that has taken over.

@@ -4,7 +4,7 @@ mod lines;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -218,7 +218,7 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
         if end.is_some_and(|end| end < due) {
             break;
         }
-        if is_replaced(guard, &mut taken_over, args, &lines.printer)? {
+        if is_replaced(guard, &mut taken_over, &lines.printer)? {
             break;
         }
         if let Some(netns) = &args.netns
@@ -258,13 +258,9 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
 }
 
 /// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
-fn is_replaced(
-    guard: &Guard,
-    taken_over: &mut Option<Instant>,
-    args: &Args,
-    printer: &Printer,
-) -> Result<bool> {
+fn is_replaced(guard: &Guard, taken_over: &mut Option<Instant>, printer: &Printer) -> Result<bool> {
     if !guard.is_taken_over() {
+        *taken_over = None;
         return Ok(false);
     }
     if taken_over.get_or_insert_with(Instant::now).elapsed() < 2 * LEASE {
@@ -277,13 +273,10 @@ fn is_replaced(
             printer.complain("another guard has taken over, and has not run for a second; this one has taken its place back");
             return Ok(false);
         }
+        Succession::TakenBack => bail!(
+            "the guard whose place this one took has it back, as this one did not run for a second; it guards, and this one ends"
+        ),
         Succession::Gone => {}
-    }
-    // Whose place this one took is still there, and has it back.
-    if let Some(pid) = args.take_over.filter(|pid| Path::new(&format!("/proc/{pid}")).exists()) {
-        bail!(
-            "process {pid} has taken its place back, as this one did not run for a second; it guards, and this one ends"
-        );
     }
     printer.complain("another guard has taken over");
     Ok(true)

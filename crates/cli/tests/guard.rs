@@ -162,14 +162,17 @@ fn root_interface_that_was_gone_is_guarded_again() {
     let other = Namespace::create("other").expect("create other");
     world.server.ip(&["link", "set", "x0", "netns", other.name()]).expect("move");
     said("interface x0 is gone");
+    other.ip(&["link", "set", "x0", "netns", world.server.name()]).expect("move back");
+    said("interface x0 is back, and guarded again");
     world.server.ip(&["link", "del", "x1"]).expect("delete");
+    said("interface x0 is gone");
     add();
     said("interface x0 is back, and guarded again");
     world.server.ip(&["link", "set", "x0", "name", "y0"]).expect("rename");
     std::thread::sleep(Duration::from_millis(1500));
     // A new name is no reason to end, and another with the old one is what was meant.
     world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x2"]).expect("add");
-    said("interface x0 is back, and guarded again");
+    said("interface x0 is another one now, and guarded");
     signal(&child, Signal::SIGTERM);
     assert!(child.wait().expect("wait").success());
 }

@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, bail, ensure};
 use bpf::{AttachError, Before, HeldLink, Hook, Link};
 use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
 
-use crate::interface::{self, Interface};
+use crate::interface::Interface;
 use crate::program::{self, Programs};
 
 /// What the operator asked for.
@@ -90,9 +91,23 @@ impl Attached {
         self.link.hook()
     }
 
-    /// Whether its interface is gone, or in another network namespace than the calling thread's: links go along.
+    /// Whether its interface is known to be gone, or in another network namespace than the calling thread's.
     pub fn is_detached(&self) -> bool {
-        !self.link.is_here()
+        matches!(self.link.is_at(self.index), Ok(false))
+    }
+
+    /// Takes the programs off an interface that has gone elsewhere: they would decide there.
+    pub fn leave(&self) {
+        for link in [Some(&self.link), self.beside.as_ref()].into_iter().flatten() {
+            // One that is gone is left already.
+            let _ = link.detach();
+        }
+    }
+
+    /// Whether another process holds this link, too: the guard whose place was taken, or that has taken it.
+    pub fn is_held_by(&self, pid: u32) -> bool {
+        let held = bpf::link_ids_of_process(pid).unwrap_or_default();
+        self.link.id().is_ok_and(|id| held.contains(&id))
     }
 
     /// Puts the programs back where another guard's have taken their place.
@@ -154,7 +169,9 @@ impl Plan<'_> {
         for interface in interfaces {
             match self.attach_one(interface, &mut taken) {
                 Ok(one) => attached.push(one),
-                Err(_) if is_gone(interface) && self.may_go => {}
+                Err(_) if is_gone(interface) && self.may_go => {
+                    self.programs.forget_interface(interface.index)
+                }
                 Err(_) if is_gone(interface) => bail!("attach to {}: the interface is gone", interface.name),
                 Err(error) => return Err(error),
             }
@@ -230,8 +247,12 @@ impl Plan<'_> {
     }
 }
 
+/// Known to be: without a file descriptor left nothing is known.
 fn is_gone(interface: &Interface) -> bool {
-    interface::find(&interface.name).is_none_or(|found| found.index != interface.index)
+    match if_nametoindex(&*interface.name) {
+        Ok(index) => index != interface.index,
+        Err(error) => error == Errno::ENODEV,
+    }
 }
 
 /// One line: what, where, why, what next.

@@ -28,6 +28,7 @@ mod slots;
 mod sockopt;
 mod surroundings;
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
@@ -145,6 +146,8 @@ pub enum Succession {
     Unknown,
     /// The other has not run for a lease: our programs are back in their place.
     Back,
+    /// The other is the one whose place this guard had taken, and has it back.
+    TakenBack,
 }
 
 impl Succession {
@@ -165,6 +168,8 @@ pub struct Sample {
     pub listeners: Vec<ListenerSample>,
     /// Every frame since the start, and why those that were not decided on were passed.
     pub path: PathStats,
+    /// Of the listeners, those whose address is not this host's: not guarded while it is so.
+    pub away: BTreeSet<SocketAddr>,
 }
 
 /// What the guard sees of one listener.
@@ -284,6 +289,7 @@ impl Guard {
             return Err(error);
         }
         self.slots = slots;
+        notes.extend(self.surroundings.rename(&self.slots));
         self.config = Config { lease: self.config.lease, ..config.clone() };
         notes.extend(self.attach_requests());
         Ok(notes)
@@ -357,9 +363,13 @@ impl Guard {
         let lease = self.config.lease.unwrap_or_default();
         let succession = Succession::by(least, lease);
         if succession == Succession::Back {
-            for attached in self.attached.iter().filter(|attached| !attached.is_detached()) {
-                attached.take_back(&self.programs).context("put our programs back")?;
-            }
+            let there = self.attached.iter().filter(|attached| !attached.is_detached());
+            let results: Vec<_> = there.map(|attached| attached.take_back(&self.programs)).collect();
+            results.into_iter().collect::<std::io::Result<()>>().context("put our programs back")?;
+        }
+        let is_held_by = |pid| self.attached.iter().any(|attached| attached.is_held_by(pid));
+        if succession == Succession::Gone && self.config.take_over.is_some_and(is_held_by) {
+            return Ok(Succession::TakenBack);
         }
         Ok(succession)
     }
@@ -389,9 +399,10 @@ impl Guard {
         );
         set_own_addresses(&self.programs, &self.slots)?;
         // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
-        let keys = rules::keys(&self.programs, &self.slots)?;
+        let away = rules::away(&self.slots, self.surroundings.away());
+        let keys = rules::keys(&self.programs, &self.slots, &away)?;
         self.programs.add_keys(&keys)?;
-        self.programs.forget_keys_of(&rules::away(&self.slots))?;
+        self.programs.forget_keys_of(&away)?;
         self.programs.forget_others_listeners(&keys)?;
         let observation = self.observer.as_ref().map(Observer::look).transpose()?;
         let sample = |(listener, index): (&Listener, u32)| -> Result<ListenerSample> {
@@ -404,7 +415,7 @@ impl Guard {
             Ok(ListenerSample { listener, load, stats, observed: None })
         };
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
-        Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()? })
+        Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()?, away })
     }
 }
 

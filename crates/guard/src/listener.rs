@@ -21,7 +21,10 @@ pub fn require(listen: SocketAddr) -> Result<()> {
 /// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to one of its addresses.
 pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
     let all = watch::own_listeners()?.into_iter().map(|own| canonical(own.address));
-    Ok(all.filter(|own| may_serve(*own, listen) || may_serve(listen, *own)).collect())
+    let is_of_its_family = |own: &SocketAddr| own.is_ipv4() == listen.is_ipv4();
+    Ok(all
+        .filter(|own| may_serve(*own, listen) || (may_serve(listen, *own) && is_of_its_family(own)))
+        .collect())
 }
 
 /// Says what does listen, and what to do.
@@ -49,8 +52,7 @@ pub fn missing(listen: SocketAddr) -> Error {
 
 /// Says why a listener that is there cannot be looked at.
 pub fn unseen(listen: SocketAddr) -> Error {
-    let is_there = watch::own_listeners().is_ok_and(|all| all.iter().any(|own| own.address == listen));
-    if !is_there {
+    if serving(listen).is_ok_and(|all| all.is_empty()) {
         return missing(listen);
     }
     anyhow!(

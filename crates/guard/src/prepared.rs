@@ -8,7 +8,7 @@ use bpf::HeldLink;
 
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
-use crate::rules::{apply, away, check_places, look, set_own_addresses};
+use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
 use crate::slots::{Slots, assign, decides};
 use crate::{Config, cookies, listener, sockopt};
 
@@ -39,10 +39,12 @@ impl Prepared {
         let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
         ensure!(
             interfaces.len() <= MAX_INTERFACES,
-            "{} interfaces are up and have an address, and one guard has room for {MAX_INTERFACES}; name those by which clients come with --interface",
+            "{} interfaces are to be guarded, and one guard has room for {MAX_INTERFACES}; name those by which clients come with --interface",
             interfaces.len()
         );
-        check_clock()?;
+        if decides {
+            check_clock()?;
+        }
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
         let programs = Programs::load(&inherited(&take_over)?)?;
         if config.must_listen {
@@ -57,11 +59,7 @@ impl Prepared {
         programs.set_budget(config.refusals_per_s)?;
         apply(&programs, &[], &slots)?;
         let mut notes = listener::notes(&config.listeners);
-        notes.extend(
-            away(&slots)
-                .iter()
-                .map(|listen| format!("{listen} is no address of this host; guarded from when it is")),
-        );
+        notes.extend(away(&slots, &Away::new()).iter().map(say_away));
         if !is_complete {
             notes.push(format!(
                 "this host has more than {MAX_OWN_ADDRESSES} addresses; SYNs to the last of them are left to the kernel where the \

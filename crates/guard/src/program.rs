@@ -301,7 +301,7 @@ impl Programs {
     }
 
     /// Forgets those of listeners whose address is another host's now.
-    pub fn forget_keys_of(&self, away: &[SocketAddr]) -> Result<()> {
+    pub fn forget_keys_of(&self, away: &BTreeSet<SocketAddr>) -> Result<()> {
         for key in away.iter().map(|listen| key(*listen)) {
             let key = bytes_of(&key);
             if self.listeners.lookup(key, MapFlags::ANY).context("read a listener's index")?.is_some() {

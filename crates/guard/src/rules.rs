@@ -1,5 +1,6 @@
 //! Slots, and what a wildcard stands for, in the maps of the programs.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
@@ -23,16 +24,27 @@ pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Res
     Ok(is_complete)
 }
 
-/// Listeners at an address that is not this host's, so that what is sent there is on its way to another: not guarded while it is so. A socket
-/// that is bound there all the same has a reason. What cannot be known is no reason to guard no more.
-pub fn away(slots: &[Option<Listener>]) -> Vec<SocketAddr> {
-    let is_away = |listen: &SocketAddr| {
-        let is_bound = || {
-            watch::own_listeners().map_or(true, |all| all.iter().any(|own| canonical(own.address) == *listen))
-        };
-        !listen.ip().is_unspecified() && !interface::is_local(listen.ip()) && !is_bound()
+/// Addresses of listeners that are not this host's, so that what is sent there is on its way to another host.
+pub type Away = BTreeSet<SocketAddr>;
+
+/// Those of these listeners; where nothing can be known it is as before.
+pub fn away(slots: &[Option<Listener>], before: &Away) -> Away {
+    // An address of IPv6 may be local by a route alone; a socket that is bound there says so.
+    let is_bound = |listen: &SocketAddr| {
+        listen.is_ipv6()
+            && watch::own_listeners().is_ok_and(|all| all.iter().any(|own| own.address == *listen))
     };
-    indexed(slots).into_iter().map(|(listen, _)| listen).filter(is_away).collect()
+    let is_away = |listen: &SocketAddr| match interface::is_local(listen.ip()) {
+        Some(is_local) => !is_local && !is_bound(listen),
+        None => before.contains(listen),
+    };
+    let named = indexed(slots).into_iter().map(|(listen, _)| listen);
+    named.filter(|listen| !listen.ip().is_unspecified()).filter(is_away).collect()
+}
+
+/// To the operator.
+pub fn say_away(listen: &SocketAddr) -> String {
+    format!("{listen} is no address of this host; guarded from when it is")
 }
 
 /// The queues of the socket that a SYN to `listen` meets; of a wildcard, if no socket is bound to all addresses, of one that is bound to one.
@@ -53,8 +65,7 @@ pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLo
 }
 
 /// The keys of those that are not away.
-pub fn keys(programs: &Programs, slots: &[Option<Listener>]) -> Result<Keys> {
-    let away = away(slots);
+pub fn keys(programs: &Programs, slots: &[Option<Listener>], away: &Away) -> Result<Keys> {
     let here: Vec<(SocketAddr, u32)> =
         indexed(slots).into_iter().filter(|(listen, _)| !away.contains(listen)).collect();
     programs.keys(&here)
@@ -80,7 +91,7 @@ pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
 /// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
 /// its own listener's rule or the kernel.
 pub fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Listener>]) -> Result<()> {
-    let keys = keys(programs, slots)?;
+    let keys = keys(programs, slots, &away(slots, &Away::new()))?;
     programs.forget_other_keys(&keys)?;
     programs.forget_reserved_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
     for (index, slot) in (0..).zip(slots) {

@@ -1,13 +1,14 @@
 //! What changes around a running guard: interfaces come and go, and a crowd may come where no program is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use anyhow::Result;
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
-use crate::{Guard, Listener, Sample, needs_tc, rules};
+use crate::rules::{self, Away};
+use crate::{Guard, Listener, Sample, needs_tc};
 
 /// How often a queue is found full, and no SYN was ever seen, before that is said.
 const LOOKS: u32 = 5;
@@ -20,7 +21,7 @@ pub struct Surroundings {
     /// The last note on each interface that is not guarded.
     said: BTreeMap<String, String>,
     /// Listeners whose address is not this host's.
-    away: BTreeSet<SocketAddr>,
+    away: Away,
     /// Looks at which a listener of which no SYN was ever seen was full.
     unseen: BTreeMap<SocketAddr, u32>,
 }
@@ -32,23 +33,36 @@ impl Surroundings {
         (before.as_ref() != Some(&note)).then_some(note)
     }
 
+    /// Of what was so at the start, and was said.
+    pub fn new(slots: &[Option<Listener>]) -> Self {
+        Self { away: rules::away(slots, &Away::new()), ..Self::default() }
+    }
+
+    /// Listeners whose address was not this host's at the last look.
+    pub fn away(&self) -> &Away {
+        &self.away
+    }
+
     /// Notes on addresses that have come or gone since the last look.
-    fn moves(&mut self, away: BTreeSet<SocketAddr>) -> Vec<String> {
+    fn moves(&mut self, away: &Away) -> Vec<String> {
         let gone = away
             .difference(&self.away)
             .map(|listen| format!("{listen} is no address of this host any more; guarded again once it is"));
         let back = self
             .away
-            .difference(&away)
+            .difference(away)
             .map(|listen| format!("{listen} is an address of this host, and guarded"));
         let notes = gone.chain(back).collect();
-        self.away = away;
+        self.away.clone_from(away);
         notes
     }
 
-    /// Of what was so at the start, and was said.
-    pub fn new(slots: &[Option<Listener>]) -> Self {
-        Self { away: rules::away(slots).into_iter().collect(), ..Self::default() }
+    /// After a reload: of the listeners that are new, which are away.
+    pub fn rename(&mut self, slots: &[Option<Listener>]) -> Vec<String> {
+        let away = rules::away(slots, &self.away);
+        let new = away.difference(&self.away).map(rules::say_away).collect();
+        self.away = away;
+        new
     }
 
     /// Notes on listeners that are full although none of their SYNs ever came by the guard.
@@ -86,7 +100,7 @@ impl Guard {
             (true, true) => self.follow_all(),
             (true, false) => self.follow_named(),
         };
-        notes.extend(self.surroundings.moves(rules::away(&self.slots).into_iter().collect()));
+        notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
         notes
     }
@@ -105,17 +119,25 @@ impl Guard {
                 |interface: &Interface| !self.attached.iter().any(|attached| attached.is_on(interface));
             let found = interface::find(&name).filter(is_new);
             // A renamed one stays guarded until another has its name.
-            if !self.attached[place].is_detached() && found.is_none() {
+            let is_detached = self.attached[place].is_detached();
+            if !is_detached && found.is_none() {
                 continue;
             }
+            if is_detached {
+                self.attached[place].leave();
+            }
+            // First: another interface may have the same number.
+            self.programs.forget_interface(self.attached[place].index());
             let note = match found.map(|found| self.attach_to(&found)) {
                 None => format!("interface {name} is gone; guarded again once it is back"),
                 Some(Err(error)) => format!("{error:#}; interface {name} is not guarded"),
                 Some(Ok((again, warnings))) => {
-                    self.programs.forget_interface(self.attached[place].index());
                     self.attached[place] = again;
                     self.surroundings.said.remove(&name);
-                    notes.push(format!("interface {name} is back, and guarded again"));
+                    notes.push(match is_detached {
+                        true => format!("interface {name} is back, and guarded again"),
+                        false => format!("interface {name} is another one now, and guarded; the one that had the name is not any more"),
+                    });
                     notes.extend(warnings);
                     continue;
                 }

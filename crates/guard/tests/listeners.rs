@@ -174,6 +174,22 @@ fn root_address_that_is_another_hosts_is_not_guarded_until_it_comes() {
     assert_eq!(seen().2, ["10.9.0.9:8080 is no address of this host any more; guarded again once it is"]);
     let before = seen();
     assert_eq!(seen(), before);
+    // By a route alone, and though the server is bound to it.
+    world.server.ip(&["route", "add", "local", "10.9.0.9/32", "dev", "lo"]).expect("route");
+    assert_eq!(seen().2, ["10.9.0.9:8080 is an address of this host, and guarded"]);
+    assert_eq!(seen().1, before.1 + 1);
+}
+
+#[test]
+fn root_address_that_leaves_is_not_guarded_though_its_server_stays_bound_to_it() {
+    let Some(world) = World::create() else { return };
+    let move_to = |verb: &str| world.server.ip(&["addr", verb, "10.9.0.9/32", "dev", "s0"]).expect("address");
+    move_to("add");
+    let _listener = world.listen("10.9.0.9:8080");
+    let guard = start(&world, &[listener("10.9.0.9:8080", "rst-syn")]);
+    assert!(sample(&world, &guard).away.is_empty());
+    move_to("del");
+    assert_eq!(sample(&world, &guard).away.len(), 1);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! A named network namespace.
 
 use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -156,7 +157,9 @@ pub fn is_elsewhere(name: &str) -> bool {
     let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
     match (inode(&path_of(name)), inode(Path::new("/proc/thread-self/ns/net"))) {
         (Ok(named), Ok(own)) => named != own,
-        _ => true,
+        (Err(error), _) => error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH),
+        // What cannot be known is no reason.
+        _ => false,
     }
 }
 
