@@ -221,15 +221,6 @@ impl Link {
         maps.into_iter().map(|id| Ok((open_map(id)?.0, id))).collect()
     }
 
-    /// Whether its interface is gone, so that it leads nowhere. A renamed one is not.
-    ///
-    /// # Errors
-    ///
-    /// What the kernel says; none is expected.
-    pub fn is_detached(&self) -> io::Result<bool> {
-        Ok(interface_of(&link_info(&self.fd)?).is_some_and(|(_, ifindex)| ifindex == 0))
-    }
-
     /// Whether its interface is in the caller's network namespace, with this index: links go along with an interface that moves.
     ///
     /// # Errors
@@ -241,9 +232,14 @@ impl Link {
             return Ok(false);
         }
         if self.hook == Hook::TcxIngress {
-            return match programs_at(ifindex, self.hook) {
-                Err(error) if is_no_interface(&error) => Ok(false),
-                programs => Ok(programs?.contains(&info.prog_id)),
+            let is_there = match programs_at(ifindex, self.hook) {
+                Err(error) if is_no_interface(&error) => false,
+                programs => programs?.contains(&info.prog_id),
+            };
+            // Another guard may have put its program there between the two looks.
+            return match is_there || link_info(&self.fd)?.prog_id == info.prog_id {
+                true => Ok(is_there),
+                false => self.is_at(ifindex),
             };
         }
         // The kernel tells of XDP only by a list of all interfaces. Numbers are not used again soon.

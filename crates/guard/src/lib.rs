@@ -289,7 +289,7 @@ impl Guard {
             return Err(error);
         }
         self.slots = slots;
-        notes.extend(self.surroundings.rename(&self.slots));
+        notes.extend(self.surroundings.reloaded(&self.slots));
         self.config = Config { lease: self.config.lease, ..config.clone() };
         notes.extend(self.attach_requests());
         Ok(notes)

@@ -58,7 +58,7 @@ impl Surroundings {
     }
 
     /// After a reload: of the listeners that are new, which are away.
-    pub fn rename(&mut self, slots: &[Option<Listener>]) -> Vec<String> {
+    pub fn reloaded(&mut self, slots: &[Option<Listener>]) -> Vec<String> {
         let away = rules::away(slots, &self.away);
         let new = away.difference(&self.away).map(rules::say_away).collect();
         self.away = away;

@@ -174,7 +174,7 @@ fn root_address_that_is_another_hosts_is_not_guarded_until_it_comes() {
     assert_eq!(seen().2, ["10.9.0.9:8080 is no address of this host any more; guarded again once it is"]);
     let before = seen();
     assert_eq!(seen(), before);
-    // By a route alone, and though the server is bound to it.
+    // By a route alone.
     world.server.ip(&["route", "add", "local", "10.9.0.9/32", "dev", "lo"]).expect("route");
     assert_eq!(seen().2, ["10.9.0.9:8080 is an address of this host, and guarded"]);
     assert_eq!(seen().1, before.1 + 1);
