@@ -144,6 +144,17 @@ impl HeldLink {
     }
 }
 
+/// Whether an interface of the caller's network namespace has this index. (nix 0.31 takes the null that says no for a name.)
+fn has_name(ifindex: u32) -> io::Result<bool> {
+    let mut name = [0; nix::libc::IF_NAMESIZE];
+    // SAFETY: at most so many bytes are written.
+    if !unsafe { nix::libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if is_no_interface(&error) { Ok(false) } else { Err(error) }
+}
+
 fn is_no_interface(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENODEV | Errno::ENXIO))
 }
@@ -243,11 +254,7 @@ impl Link {
             };
         }
         // The kernel tells of XDP only by a list of all interfaces. Numbers are not used again soon.
-        match nix::net::if_::if_indextoname(ifindex) {
-            Ok(_) => Ok(true),
-            Err(Errno::ENXIO | Errno::ENODEV) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        has_name(ifindex)
     }
 
     /// Takes its program off the interface, wherever that is now; the link leads nowhere from then on.

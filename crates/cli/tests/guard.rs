@@ -79,14 +79,7 @@ impl World {
     }
 
     fn link_details(&self) -> String {
-        let output = self
-            .server
-            .command("ip")
-            .expect("command")
-            .args(["-d", "link", "show", "s0"])
-            .output()
-            .expect("run ip");
-        String::from_utf8_lossy(&output.stdout).into_owned()
+        link_details(&self.server, "s0")
     }
 }
 
@@ -106,6 +99,13 @@ fn ping(from: &mut TcpStream, to: &mut TcpStream) {
     let mut buffer = [0; 4];
     to.read_exact(&mut buffer).expect("read");
     assert_eq!(&buffer, b"ping");
+}
+
+/// What ip(8) says of an interface.
+fn link_details(namespace: &Namespace, interface: &str) -> String {
+    let mut command = namespace.command("ip").expect("command");
+    let output = command.args(["-d", "link", "show", interface]).output().expect("run ip");
+    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -141,10 +141,21 @@ fn root_guard_whose_output_nobody_reads_goes_on_guarding() {
 
 #[test]
 fn root_interface_that_was_gone_is_guarded_again() {
+    interface_is_guarded_again("auto");
+}
+
+#[test]
+fn root_interface_that_was_gone_is_guarded_again_at_xdp() {
+    interface_is_guarded_again("xdp-generic");
+}
+
+fn interface_is_guarded_again(attach: &str) {
     let Some(world) = World::create() else { return };
     let add = || world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
     add();
-    let arguments = ["--interface", "s0", "--interface", "x0", "--json"];
+    // For so long, so that a line that never comes is a failure.
+    let arguments =
+        ["--attach", attach, "--interface", "s0", "--interface", "x0", "--json", "--duration", "5m"];
     let mut child =
         world.guard(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));
@@ -162,6 +173,8 @@ fn root_interface_that_was_gone_is_guarded_again() {
     let other = Namespace::create("other").expect("create other");
     world.server.ip(&["link", "set", "x0", "netns", other.name()]).expect("move");
     said("interface x0 is gone");
+    let details = link_details(&other, "x0");
+    assert!(!details.contains("xdp"), "nothing stays on it: {details}");
     other.ip(&["link", "set", "x0", "netns", world.server.name()]).expect("move back");
     said("interface x0 is back, and guarded again");
     world.server.ip(&["link", "del", "x1"]).expect("delete");
