@@ -201,7 +201,7 @@ fn root_interfaces_are_followed_unless_others_were_named() {
         "tidegate: interface y0 is gone, or down, or without an address: guarded no more",
     ];
     for (arguments, is_followed) in [(&[][..], true), (&["--interface", "s0"], false)] {
-        let mut command = world.guard(&["--json", "--duration", "1m"]);
+        let mut command = world.guard(&["--json", "--duration", "5m"]);
         let command = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("start tidegate");
         let mut lines = BufReader::new(child.stdout.take().expect("piped"));
@@ -233,7 +233,7 @@ fn root_full_queue_without_a_syn_says_that_clients_come_elsewhere() {
     world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
     // Ends by itself if the note never comes.
     let mut child = world
-        .guard(&["--interface", "x0", "--json", "--duration", "1m"])
+        .guard(&["--interface", "x0", "--json", "--duration", "5m"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()

@@ -19,7 +19,7 @@ const NOBODY: u32 = 65534;
 /// In which std sleeps.
 const SLEEP: i64 = nix::libc::SYS_clock_nanosleep;
 /// Longest wait for what must happen; only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A namespace with a listener that holds two connections, which are there.
 struct World {
