@@ -310,9 +310,14 @@ fn wrong_experiment_is_a_usage_error_of_one_line() {
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
     assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("expected f64"), "{}", stderr(&output));
-    for no_file in ["no-such.toml", "/", "/dev/null/x.toml"] {
+    for (no_file, why) in [
+        ("no-such.toml", "No such file"),
+        ("/", "name the files in it"),
+        ("/dev/null/x.toml", "Not a directory"),
+    ] {
         let output = Command::new(TIDEGATE).args(["lab", "run", no_file]).output().expect("run");
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
 }
 

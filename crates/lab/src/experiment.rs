@@ -191,7 +191,7 @@ pub enum ServerKind {
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// It cannot be read.
-    #[error("read experiment {}", path.display())]
+    #[error("read experiment {}{}", path.display(), folder_hint(source))]
     Read {
         /// The file.
         path: PathBuf,
@@ -214,6 +214,10 @@ pub enum ExperimentError {
         /// What, why, and what would do.
         what: String,
     },
+}
+
+fn folder_hint(source: &std::io::Error) -> &'static str {
+    if source.kind() == ErrorKind::IsADirectory { " (name the files in it)" } else { "" }
 }
 
 impl ExperimentError {

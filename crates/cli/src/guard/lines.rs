@@ -7,7 +7,7 @@ use guard::{Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Pol
 use serde_json::{Value, json};
 use watch::Counter;
 
-use crate::output::or_dash;
+use crate::output::{or_dash, printable};
 use crate::printer::Printer;
 
 /// Lines between two headers on a terminal.
@@ -62,7 +62,8 @@ impl Lines {
                 (slots, [source]) => format!(", {slots} places for {source}"),
                 (slots, sources) => format!(", {slots} places for {} networks", sources.len()),
             };
-            let hooks = if hooks.is_empty() { "no interface".to_owned() } else { hooks.join(", ") };
+            let hooks =
+                if hooks.is_empty() { "no interface".to_owned() } else { printable(&hooks.join(", ")) };
             self.printer.say(format_args!("guarding {listen} with {policy}{dry} on {hooks}{kept}"));
         }
     }
