@@ -144,17 +144,6 @@ impl HeldLink {
     }
 }
 
-/// Whether an interface of the caller's network namespace has this index. (nix 0.31 takes the null that says no for a name.)
-fn has_name(ifindex: u32) -> io::Result<bool> {
-    let mut name = [0; nix::libc::IF_NAMESIZE];
-    // SAFETY: at most so many bytes are written.
-    if !unsafe { nix::libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {
-        return Ok(true);
-    }
-    let error = io::Error::last_os_error();
-    if is_no_interface(&error) { Ok(false) } else { Err(error) }
-}
-
 fn is_no_interface(error: &io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENODEV | Errno::ENXIO))
 }
@@ -253,7 +242,8 @@ impl Link {
                 false => self.is_at(ifindex),
             };
         }
-        // The kernel tells of XDP only by a list of all interfaces. Numbers are not used again soon.
+        // The kernel tells of XDP only by a list of all interfaces, too long to be asked for each of many. So another interface that has come
+        // here with the same number between two looks is taken for the one that went.
         has_name(ifindex)
     }
 
@@ -284,6 +274,18 @@ impl Link {
     pub fn leads_to(&self, program: BorrowedFd<'_>) -> io::Result<bool> {
         Ok(link_info(&self.fd)?.prog_id == program_info(program)?.id)
     }
+}
+
+/// Whether an interface of the caller's network namespace has this index. Not by nix 0.31's `if_indextoname()`, which takes the null that says no for a
+/// name; that can be used again once it is mended.
+fn has_name(ifindex: u32) -> io::Result<bool> {
+    let mut name = [0; nix::libc::IF_NAMESIZE];
+    // SAFETY: at most so many bytes are written.
+    if !unsafe { nix::libc::if_indextoname(ifindex, name.as_mut_ptr()) }.is_null() {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    if is_no_interface(&error) { Ok(false) } else { Err(error) }
 }
 
 fn update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
