@@ -1,112 +1,22 @@
 //! `tidegate guard` as a process: how it starts, how it ends, and what it says when it cannot.
 
+mod common;
+
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use netns::{Namespace, VethPair};
+use common::*;
+use netns::Namespace;
 use nix::sys::signal::Signal;
-use nix::unistd::Pid;
-use serde_json::Value;
-
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
-const ADDRESS: &str = "10.8.0.2:8080";
-/// Nobody, without any privilege.
-const NOBODY: u32 = 65534;
-/// Longest wait for what must happen; only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A client and a server with a listener that holds two connections.
-struct World {
-    client: Namespace,
-    server: Namespace,
-    listener: TcpListener,
-}
-
-impl World {
-    fn create() -> Option<Self> {
-        if let Err(reason) = netns::root_or_reason() {
-            eprintln!("{reason}");
-            return None;
-        }
-        let client = Namespace::create("client").expect("create client");
-        let server = Namespace::create("server").expect("create server");
-        VethPair::create(&client, "c0", &server, "s0").expect("create veth");
-        client.ip(&["addr", "add", "10.8.0.1/24", "dev", "c0"]).expect("address");
-        server.ip(&["addr", "add", "10.8.0.2/24", "dev", "s0"]).expect("address");
-        // std listens with a large backlog; the kernel caps it.
-        server.set_sysctl("net.core.somaxconn", "1").expect("sysctl");
-        let listener = server.enter(|| TcpListener::bind(ADDRESS)).expect("enter").expect("bind");
-        Some(Self { client, server, listener })
-    }
-
-    fn guard(&self, arguments: &[&str]) -> Command {
-        let mut command = self.server.command(TIDEGATE).expect("command");
-        command.args(["guard", "--listen", ADDRESS, "--policy", "rst-syn"]).args(arguments);
-        command
-    }
-
-    /// Starts a guard and waits until it is attached.
-    fn start(&self, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
-        let mut child =
-            self.guard(&["--json"]).args(arguments).stdout(Stdio::piped()).spawn().expect("start tidegate");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        assert_eq!(next_event(&mut lines)["event"], "attached");
-        (child, lines)
-    }
-
-    /// Connects from outside; a SYN that nobody answers ends in a timeout.
-    fn connect(&self, timeout: Duration) -> std::io::Result<TcpStream> {
-        let address: SocketAddr = ADDRESS.parse().expect("address");
-        self.client.enter(|| TcpStream::connect_timeout(&address, timeout)).expect("enter")
-    }
-
-    /// Connects until the guard refuses; two connections fit the queue.
-    fn fill(&self) -> Vec<TcpStream> {
-        let mut streams = Vec::new();
-        for _ in 0..10 {
-            match self.connect(Duration::from_secs(5)) {
-                Ok(stream) => streams.push(stream),
-                Err(error) => {
-                    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-                    return streams;
-                }
-            }
-        }
-        panic!("the guard refuses nobody");
-    }
-
-    fn link_details(&self) -> String {
-        link_details(&self.server, "s0")
-    }
-}
-
-fn next_event(lines: &mut impl BufRead) -> Value {
-    let mut line = String::new();
-    lines.read_line(&mut line).expect("read a line");
-    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
-}
-
-fn signal(child: &Child, signal: Signal) {
-    let pid = Pid::from_raw(child.id().cast_signed());
-    nix::sys::signal::kill(pid, signal).expect("signal the child");
-}
 
 fn ping(from: &mut TcpStream, to: &mut TcpStream) {
     from.write_all(b"ping").expect("write");
     let mut buffer = [0; 4];
     to.read_exact(&mut buffer).expect("read");
     assert_eq!(&buffer, b"ping");
-}
-
-/// What ip(8) says of an interface.
-fn link_details(namespace: &Namespace, interface: &str) -> String {
-    let mut command = namespace.command("ip").expect("command");
-    let output = command.args(["-d", "link", "show", interface]).output().expect("run ip");
-    assert!(output.status.success(), "{output:?}");
-    String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 #[test]
@@ -138,118 +48,6 @@ fn root_guard_whose_output_nobody_reads_goes_on_guarding() {
     child.wait().expect("wait");
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     assert!(ended.elapsed() < Duration::from_secs(5), "it ends without a reader, too");
-}
-
-#[test]
-fn root_interface_that_was_gone_is_guarded_again() {
-    interface_is_guarded_again("auto");
-}
-
-#[test]
-fn root_interface_that_was_gone_is_guarded_again_at_xdp() {
-    interface_is_guarded_again("xdp-generic");
-}
-
-fn interface_is_guarded_again(attach: &str) {
-    let Some(world) = World::create() else { return };
-    let add = || world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
-    add();
-    // For so long, so that a line that never comes is a failure.
-    let arguments =
-        ["--attach", attach, "--interface", "s0", "--interface", "x0", "--json", "--duration", "5m"];
-    let mut child =
-        world.guard(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-    assert_eq!(next_event(&mut lines)["event"], "attached");
-    // A full pipe would keep the complaints back.
-    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
-    let mut complaints = BufReader::new(child.stderr.take().expect("piped")).lines();
-    let mut said = |what: &str| {
-        let line = complaints.next().expect("a line").expect("text");
-        assert!(line.contains(what), "{line}");
-    };
-    world.server.ip(&["link", "del", "x0"]).expect("delete");
-    said("interface x0 is gone");
-    add();
-    said("interface x0 is back, and guarded again");
-    // Links go along with an interface.
-    let other = Namespace::create("other").expect("create other");
-    let has_xdp = |namespace| link_details(namespace, "x0").contains("xdp");
-    assert!(has_xdp(&world.server) || attach == "auto", "it is there");
-    world.server.ip(&["link", "set", "x0", "netns", other.name()]).expect("move");
-    said("interface x0 is gone");
-    assert!(!has_xdp(&other), "nothing stays on it");
-    other.ip(&["link", "set", "x0", "netns", world.server.name()]).expect("move back");
-    said("interface x0 is back, and guarded again");
-    world.server.ip(&["link", "del", "x1"]).expect("delete");
-    said("interface x0 is gone");
-    add();
-    said("interface x0 is back, and guarded again");
-    world.server.ip(&["link", "set", "x0", "name", "y0"]).expect("rename");
-    std::thread::sleep(Duration::from_millis(1500));
-    // A new name is no reason to end, and another with the old one is what was meant.
-    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x2"]).expect("add");
-    said("interface x0 is another one now, and guarded");
-    signal(&child, Signal::SIGTERM);
-    assert!(child.wait().expect("wait").success());
-}
-
-#[test]
-fn root_interfaces_are_followed_unless_others_were_named() {
-    let Some(world) = World::create() else { return };
-    let ip = |arguments: &[&str]| world.server.ip(arguments).expect("ip");
-    let expected = [
-        "tidegate: interface x0 has come up, and is guarded, too",
-        "tidegate: interface x0 is gone, or down, or without an address: guarded no more",
-        "tidegate: interface y0 has come up, and is guarded, too",
-        "tidegate: interface y0 is gone, or down, or without an address: guarded no more",
-    ];
-    for (arguments, is_followed) in [(&[][..], true), (&["--interface", "s0"], false)] {
-        let mut command = world.guard(&["--json", "--duration", "5m"]);
-        let command = command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("start tidegate");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        assert_eq!(next_event(&mut lines)["event"], "attached");
-        // What is said once is said in the next turn, or in the one after it.
-        let mut turns = || (0..3).for_each(|_| drop(next_event(&mut lines)));
-        ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]);
-        ip(&["addr", "add", "10.8.1.2/24", "dev", "x0"]);
-        ip(&["link", "set", "x0", "up"]);
-        turns();
-        ip(&["link", "set", "x0", "down"]);
-        turns();
-        ip(&["link", "set", "x0", "name", "y0"]);
-        ip(&["link", "set", "y0", "up"]);
-        turns();
-        ip(&["link", "del", "y0"]);
-        turns();
-        signal(&child, Signal::SIGTERM);
-        let output = child.wait_with_output().expect("wait");
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        let said: Vec<&str> = said.lines().collect();
-        assert_eq!(said, if is_followed { &expected[..] } else { &[] });
-    }
-}
-
-#[test]
-fn root_full_queue_without_a_syn_says_that_clients_come_elsewhere() {
-    let Some(world) = World::create() else { return };
-    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
-    // Ends by itself if the note never comes.
-    let mut child = world
-        .guard(&["--interface", "x0", "--json", "--duration", "5m"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start tidegate");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-    assert_eq!(next_event(&mut lines)["event"], "attached");
-    let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
-    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-    let mut line = String::new();
-    errors.read_line(&mut line).expect("read a line");
-    assert!(line.contains("no SYN for it has come by x0"), "{line}");
-    ended_in_order(child, Signal::SIGTERM);
 }
 
 #[test]
@@ -495,11 +293,6 @@ fn root_guard_at_xdp_is_seen_on_the_link_while_it_runs() {
     assert!(world.link_details().contains("xdp"), "{}", world.link_details());
     ended_in_order(guard, Signal::SIGINT);
     assert!(!world.link_details().contains("xdp"), "{}", world.link_details());
-}
-
-fn ended_in_order(mut guard: Child, by: Signal) {
-    signal(&guard, by);
-    assert_eq!(guard.wait().expect("wait").code(), Some(0), "SIG{by}");
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! A world for `tidegate guard` as a process.
+
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use netns::{Namespace, VethPair};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use serde_json::Value;
+
+pub const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+pub const ADDRESS: &str = "10.8.0.2:8080";
+/// Nobody, without any privilege.
+pub const NOBODY: u32 = 65534;
+/// Longest wait for what must happen; only a failing test waits so long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client and a server with a listener that holds two connections.
+pub struct World {
+    pub client: Namespace,
+    pub server: Namespace,
+    pub listener: TcpListener,
+}
+
+impl World {
+    pub fn create() -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let client = Namespace::create("client").expect("create client");
+        let server = Namespace::create("server").expect("create server");
+        VethPair::create(&client, "c0", &server, "s0").expect("create veth");
+        client.ip(&["addr", "add", "10.8.0.1/24", "dev", "c0"]).expect("address");
+        server.ip(&["addr", "add", "10.8.0.2/24", "dev", "s0"]).expect("address");
+        // std listens with a large backlog; the kernel caps it.
+        server.set_sysctl("net.core.somaxconn", "1").expect("sysctl");
+        let listener = server.enter(|| TcpListener::bind(ADDRESS)).expect("enter").expect("bind");
+        Some(Self { client, server, listener })
+    }
+
+    pub fn guard(&self, arguments: &[&str]) -> Command {
+        let mut command = self.server.command(TIDEGATE).expect("command");
+        command.args(["guard", "--listen", ADDRESS, "--policy", "rst-syn"]).args(arguments);
+        command
+    }
+
+    /// Starts a guard and waits until it is attached.
+    pub fn start(&self, arguments: &[&str]) -> (Child, BufReader<ChildStdout>) {
+        let mut child =
+            self.guard(&["--json"]).args(arguments).stdout(Stdio::piped()).spawn().expect("start tidegate");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+        assert_eq!(next_event(&mut lines)["event"], "attached");
+        (child, lines)
+    }
+
+    /// Connects from outside; a SYN that nobody answers ends in a timeout.
+    pub fn connect(&self, timeout: Duration) -> std::io::Result<TcpStream> {
+        let address: SocketAddr = ADDRESS.parse().expect("address");
+        self.client.enter(|| TcpStream::connect_timeout(&address, timeout)).expect("enter")
+    }
+
+    /// Connects until the guard refuses; two connections fit the queue.
+    pub fn fill(&self) -> Vec<TcpStream> {
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            match self.connect(Duration::from_secs(5)) {
+                Ok(stream) => streams.push(stream),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+                    return streams;
+                }
+            }
+        }
+        panic!("the guard refuses nobody");
+    }
+
+    pub fn link_details(&self) -> String {
+        link_details(&self.server, "s0")
+    }
+}
+
+pub fn next_event(lines: &mut impl BufRead) -> Value {
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("read a line");
+    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"))
+}
+
+pub fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(child.id().cast_signed());
+    nix::sys::signal::kill(pid, signal).expect("signal the child");
+}
+/// What ip(8) says of an interface.
+pub fn link_details(namespace: &Namespace, interface: &str) -> String {
+    let mut command = namespace.command("ip").expect("command");
+    let output = command.args(["-d", "link", "show", interface]).output().expect("run ip");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+pub fn ended_in_order(mut guard: Child, by: Signal) {
+    signal(&guard, by);
+    assert_eq!(guard.wait().expect("wait").code(), Some(0), "SIG{by}");
+}
