@@ -1,0 +1,432 @@
+//! How many connections may wait for a server: the smallest number with which it answers as many as it can, found while it runs.
+//!
+//! Two questions. *Is it idle?* A server for which nobody waits, while others are refused, could have had more: that is what a limit too
+//! small for one core looks like, and the time is as much of its rate as is lost. *What would half the limit do?* A pool of processes that sleep is never
+//! idle so, nor are eight cores at half their load; so now and then a period has half the limit, between two that have all of it. Below its knee a
+//! server answers in proportion to the limit, above it as fast as it can: so the rate with all, over the rate with half, times that half,
+//! is where the knee is. The limit goes there, and its square root further, as what waits comes and goes.
+//!
+//! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
+//! question is whether twice the limit refuses fewer.
+//!
+//! It begins small, and doubles while that brings more: what is too little shows within a few response times, and those are short as long as few
+//! wait; what is too much shows as late as it makes everybody wait.
+//!
+//! What it is not: a controller of delay. The delay follows: it is the limit over the rate (Little's law). It knows no service
+//! time, and a server that becomes ten times as slow wants the same limit. It learns only while somebody is refused; otherwise nothing
+//! binds, and there is nothing to be learnt. Nor is there from a server that answers nothing.
+//!
+//! No clock, no socket, no thread: it is told what was counted.
+
+use units::Nanos;
+
+/// Limits that are found: less than two leaves a server idle between any two connections; more is no limit.
+const SMALLEST: f64 = 2.0;
+const LARGEST: f64 = 1e6;
+/// Before anything is known.
+const FIRST: f64 = 4.0;
+/// A period lasts for so many answers, or so long if that takes too long, so that its rate means something.
+const ENOUGH: u64 = 64;
+const LONG_ENOUGH: Nanos = Nanos::from_millis(500);
+/// With fewer answers nothing is learnt, however long it lasts.
+const FEWEST: u64 = 8;
+const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
+const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
+/// And for so many times as it takes until what is admitted is answered.
+const ECHOES: u64 = 2;
+/// What twice the limit must bring for it to be doubled again.
+const GAIN: f64 = 1.25;
+/// Shares of the time in which nobody waited: from the first on the server loses too much, up to the second as good as nothing.
+const IDLE: f64 = 0.005;
+const NOT_IDLE: f64 = 0.001;
+/// By how much more the limit grows than the server was idle; at most it doubles.
+const IDLE_STEP: f64 = 4.0;
+/// Share of the attempts that are refused: from this on it is a crowd. Below, all could be answered but for bursts, and each that is refused is one too many,
+/// down to the second.
+const CROWD: f64 = 0.1;
+const FEW: f64 = 0.005;
+/// What twice the limit must leave of that share to be kept.
+const FEWER: f64 = 0.6;
+/// Periods until that is tried again.
+const RETRY: f64 = 20.0;
+/// Share of the answers that periods with half the limit may cost.
+const COST: f64 = 0.01;
+/// Periods between two of them, at least, once it comes down by less than to this share.
+const REST: f64 = 4.0;
+const SETTLED: f64 = 0.8;
+
+/// What was counted since the tick before.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Tick {
+    /// How long that is.
+    pub elapsed: Nanos,
+    /// Responses that began.
+    pub answered: u64,
+    /// Time in which nobody waited.
+    pub idle: Nanos,
+    /// Attempts that this limit refused.
+    pub refused: u64,
+    /// Attempts that a full queue refused before this limit would have.
+    pub refused_by_queue: u64,
+    /// From the SYN to the response, as it usually takes now.
+    pub echo: Nanos,
+}
+
+/// What a period has shown.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Shown {
+    limit: f64,
+    per_s: f64,
+    /// Share of the time.
+    idle: f64,
+    /// Shares of those that were answered or refused: refused, and by this limit.
+    refused: f64,
+    bound: f64,
+    elapsed: Nanos,
+}
+
+impl Shown {
+    /// Answers/s of this one over another's.
+    fn over(&self, other: &Self) -> f64 {
+        self.per_s / other.per_s
+    }
+}
+
+/// What goes on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Phase {
+    /// Twice the limit of the period before, if there was one.
+    Double { before: Option<Shown> },
+    /// As it is, for so much longer.
+    Hold { left: Nanos },
+    /// Twice of it, as a few are refused.
+    More { before: Shown },
+    /// Half of it.
+    Half { before: Shown },
+    /// As it is, again.
+    Again { before: Shown, half: Shown },
+}
+
+/// The limit of one server.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Limit {
+    /// But for a period with half of it.
+    limit: f64,
+    phase: Phase,
+    /// Of the period, since it began.
+    age: Nanos,
+    /// And of it what counts by now.
+    sum: Tick,
+    /// Whether this limit has refused somebody in each of its ticks: not a burst of handshakes alone.
+    is_steady: bool,
+}
+
+impl Default for Limit {
+    fn default() -> Self {
+        Self {
+            limit: FIRST,
+            phase: Phase::Double { before: None },
+            age: Nanos::ZERO,
+            sum: Tick::default(),
+            is_steady: true,
+        }
+    }
+}
+
+impl Limit {
+    /// Connections that may wait until the next tick.
+    pub fn now(&self) -> u32 {
+        match self.phase {
+            Phase::Half { .. } => half(self.limit).round() as u32,
+            _ => self.limit.round() as u32,
+        }
+    }
+
+    /// Goes on by what was counted. Ten ticks a second or more; fewer make it slower, and not wrong.
+    pub fn tick(&mut self, tick: Tick) {
+        let before = self.age;
+        self.age += tick.elapsed;
+        // Most of it is the period before, coming back.
+        if before + Nanos(tick.elapsed.0 / 2) < tick.echo {
+            return;
+        }
+        self.sum.elapsed += tick.elapsed;
+        self.sum.answered += tick.answered;
+        self.sum.idle += tick.idle;
+        self.sum.refused += tick.refused;
+        self.sum.refused_by_queue += tick.refused_by_queue;
+        self.is_steady &= tick.refused > 0;
+        let Tick { elapsed, answered, .. } = self.sum;
+        let is_long = elapsed >= SHORTEST_PERIOD.max(Nanos(ECHOES * tick.echo.0));
+        let is_enough = answered >= ENOUGH || (answered >= FEWEST && elapsed >= LONG_ENOUGH);
+        if !(is_long && is_enough) && elapsed < LONGEST_PERIOD {
+            return;
+        }
+        let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
+        self.age = Nanos::ZERO;
+        let refused = sum.refused + sum.refused_by_queue;
+        if refused == 0 || sum.answered < FEWEST {
+            // Only who has never been refused anybody has never learnt anything.
+            self.phase = match self.phase {
+                Phase::Double { before: None } => self.phase,
+                _ => Phase::Hold { left: Nanos::ZERO },
+            };
+            return;
+        }
+        let seconds = sum.elapsed.as_secs_f64();
+        self.go_on(
+            Shown {
+                limit: f64::from(self.now()),
+                per_s: sum.answered as f64 / seconds,
+                idle: sum.idle.as_secs_f64() / seconds,
+                refused: refused as f64 / (sum.answered + refused) as f64,
+                bound: sum.refused as f64 / (sum.answered + refused) as f64,
+                elapsed: sum.elapsed,
+            },
+            is_steady,
+        );
+    }
+
+    /// After a period.
+    fn go_on(&mut self, shown: Shown, is_steady: bool) {
+        self.phase = match self.phase {
+            Phase::Double { before } => self.doubled(before, shown, is_steady),
+            Phase::Hold { left } => {
+                if is_steady && shown.idle > IDLE {
+                    self.set(self.limit + (self.limit * IDLE_STEP * shown.idle).clamp(1.0, self.limit));
+                    Phase::Hold { left }
+                } else if left > shown.elapsed || shown.idle > NOT_IDLE {
+                    Phase::Hold { left: left.since(shown.elapsed) }
+                } else if shown.refused < CROWD && shown.bound < FEW {
+                    Phase::Hold { left: Nanos::ZERO }
+                } else if shown.refused < CROWD {
+                    self.set(2.0 * self.limit);
+                    Phase::More { before: shown }
+                } else if half(self.limit) < self.limit {
+                    Phase::Half { before: shown }
+                } else {
+                    Phase::Hold { left: Nanos::ZERO }
+                }
+            }
+            Phase::More { before } if shown.bound <= FEWER * before.bound => {
+                Phase::Hold { left: Nanos::ZERO }
+            }
+            Phase::More { before } => {
+                self.set(before.limit);
+                Phase::Hold { left: times(RETRY, before.elapsed) }
+            }
+            Phase::Half { before } => Phase::Again { before, half: shown },
+            Phase::Again { before, half } => self.halved(before, half, shown),
+        };
+    }
+
+    fn doubled(&mut self, before: Option<Shown>, shown: Shown, is_steady: bool) -> Phase {
+        let gain = before.map(|before| shown.over(&before));
+        if gain.is_none_or(|gain| gain >= GAIN) || (is_steady && shown.idle > IDLE) {
+            self.set(2.0 * self.limit);
+            return Phase::Double { before: Some(shown) };
+        }
+        if let (Some(before), Some(gain)) = (before, gain) {
+            self.set(beyond(before.limit * gain.max(1.0)));
+        }
+        Phase::Hold { left: Nanos::ZERO }
+    }
+
+    /// Between two periods with all of it, so that a server that becomes faster or slower meanwhile does not mislead.
+    fn halved(&mut self, before: Shown, half: Shown, after: Shown) -> Phase {
+        // The crowd has gone meanwhile: what was answered is what was asked for.
+        if before.refused.min(after.refused) < CROWD {
+            return Phase::Hold { left: Nanos::ZERO };
+        }
+        let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
+        let knee = half.limit * gain.clamp(1.0, before.limit / half.limit);
+        if gain >= GAIN && gain * half.limit > 0.9 * before.limit {
+            self.set(2.0 * self.limit);
+            return Phase::Double { before: Some(after) };
+        }
+        // Half of the way: one answer to the question is a noisy one.
+        let limit = (self.limit * beyond(knee)).sqrt();
+        let is_settled = limit > SETTLED * self.limit;
+        self.set(limit);
+        let lost = (1.0 - 1.0 / gain).max(0.0);
+        let rest = if is_settled { (lost / COST).max(REST) } else { lost / COST };
+        Phase::Hold { left: times(rest, half.elapsed) }
+    }
+
+    fn set(&mut self, limit: f64) {
+        self.limit = limit.clamp(SMALLEST, LARGEST);
+    }
+}
+
+fn times(periods: f64, one: Nanos) -> Nanos {
+    Nanos((periods * one.0 as f64) as u64)
+}
+
+fn half(limit: f64) -> f64 {
+    (0.5 * limit).max(SMALLEST)
+}
+
+/// What a server with such a knee should have.
+fn beyond(knee: f64) -> f64 {
+    knee + knee.sqrt()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TICK: Nanos = Nanos::from_millis(50);
+    /// In a tick, before any of these servers.
+    const MANY: u64 = 1_000_000;
+
+    /// A server that answers in a millisecond, up to `most` requests at a time, and is idle for `idle` of the time, for so many ticks.
+    fn serve(limit: &mut Limit, most: u32, idle: f64, ticks: u32) -> u64 {
+        (0..ticks)
+            .map(|_| {
+                let answered = 50 * u64::from(limit.now().min(most));
+                limit.tick(Tick { answered, idle: Nanos((idle * TICK.0 as f64) as u64), ..refusing() });
+                answered
+            })
+            .sum()
+    }
+
+    fn refusing() -> Tick {
+        Tick { elapsed: TICK, refused: MANY, echo: Nanos::from_millis(1), ..Tick::default() }
+    }
+
+    #[test]
+    fn limit_that_does_not_bind_stays() {
+        let mut limit = Limit::default();
+        (0..100).for_each(|_| limit.tick(Tick { answered: 1000, idle: TICK, refused: 0, ..refusing() }));
+        assert_eq!(limit, Limit::default());
+    }
+
+    #[test]
+    fn limit_goes_a_root_beyond_the_knee_from_both_sides() {
+        for (most, first) in [(1, 4.0), (50, 4.0), (50, 1000.0), (1000, 4.0)] {
+            let mut limit = Limit { limit: first, ..Limit::default() };
+            if first > FIRST {
+                limit.phase = Phase::Hold { left: Nanos::ZERO };
+            }
+            serve(&mut limit, most, 0.0, 100);
+            let knee = f64::from(most.max(2));
+            let far = limit.limit / beyond(knee);
+            assert!((0.7..1.5).contains(&far), "{} for {most}, from {first}", limit.limit);
+        }
+    }
+
+    #[test]
+    fn periods_with_half_the_limit_cost_little() {
+        let mut limit = Limit::default();
+        serve(&mut limit, 64, 0.0, 40);
+        let share = serve(&mut limit, 64, 0.0, 10_000) as f64 / (64.0 * 50.0 * 10_000.0);
+        assert!((0.985..0.9999).contains(&share), "{share}: they cost a hundredth, and there are some");
+    }
+
+    #[test]
+    fn more_that_a_server_can_do_is_found() {
+        let mut limit = Limit::default();
+        serve(&mut limit, 16, 0.0, 100);
+        assert!(limit.limit < 24.0, "{}", limit.limit);
+        serve(&mut limit, 256, 0.0, 400);
+        assert!(limit.limit > 256.0, "{}", limit.limit);
+    }
+
+    #[test]
+    fn idle_server_gets_more_unless_only_a_burst_was_refused() {
+        let held =
+            || Limit { limit: 20.0, phase: Phase::Hold { left: Nanos::from_secs(1) }, ..Limit::default() };
+        for (idle, wanted) in [(0.001, 20.0), (0.01, 21.0), (0.1, 28.0), (0.9, 40.0)] {
+            let mut limit = held();
+            serve(&mut limit, 1, idle, 3);
+            assert_eq!(limit.limit, wanted, "{idle}");
+        }
+        let mut limit = held();
+        for refused in [MANY, 0].repeat(100) {
+            limit.tick(Tick { answered: 50, idle: TICK, refused, ..refusing() });
+        }
+        assert!(limit.limit <= 20.0, "{}", limit.limit);
+    }
+
+    #[test]
+    fn limit_that_refuses_a_few_grows_while_that_helps() {
+        // Half as many are refused by twice the limit; those that a queue refuses, whatever the limit.
+        for (by_queue, wanted) in [(0, 64.0), (5, 64.0)] {
+            let mut limit = Limit { phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+            for _ in 0..1000 {
+                let refused = u64::from(256 / limit.now());
+                limit.tick(Tick { answered: 1000, refused, refused_by_queue: by_queue, ..refusing() });
+            }
+            assert_eq!(limit.limit, wanted, "beside {by_queue}");
+        }
+        // What does not help is taken back.
+        let mut limit = Limit { phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        let mut largest = 0;
+        for _ in 0..1000 {
+            limit.tick(Tick { answered: 1000, refused: 50, ..refusing() });
+            largest = largest.max(limit.now());
+        }
+        assert_eq!((limit.now().min(4), largest), (4, 8));
+    }
+
+    #[test]
+    fn limit_above_what_a_queue_holds_comes_down() {
+        let mut limit = Limit { limit: 1e5, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        for _ in 0..600 {
+            let answered = 50 * u64::from(limit.now().min(4));
+            let (refused, refused_by_queue) = if limit.now() > 128 { (0, MANY) } else { (MANY, 0) };
+            limit.tick(Tick { answered, refused, refused_by_queue, ..refusing() });
+        }
+        assert!(limit.limit < 8.0, "{}", limit.limit);
+    }
+
+    #[test]
+    fn server_that_becomes_faster_is_not_taken_for_one_that_gains_by_more() {
+        let mut limit = Limit { limit: 16.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        let mut answered = 1000.0;
+        for _ in 0..100 {
+            limit.tick(Tick { answered: answered as u64, ..refusing() });
+            answered *= 1.05;
+        }
+        assert!(limit.limit < 6.0, "{}, though it is a tenth faster each period", limit.limit);
+    }
+
+    #[test]
+    fn few_answers_are_waited_for_but_not_for_ever() {
+        for (answered, ticks) in [(100, 2), (10, 7), (1, 10), (0, 200)] {
+            let mut limit = Limit::default();
+            (1..ticks).for_each(|_| limit.tick(Tick { answered, ..refusing() }));
+            assert_ne!(limit.age, Nanos::ZERO, "{answered}");
+            limit.tick(Tick { answered, ..refusing() });
+            assert_eq!(limit.age, Nanos::ZERO, "{answered}");
+        }
+    }
+
+    #[test]
+    fn server_that_hangs_teaches_nothing() {
+        let mut limit = Limit::default();
+        serve(&mut limit, 50, 0.0, 100);
+        let before = limit.limit;
+        (0..1000).for_each(|_| limit.tick(refusing()));
+        assert_eq!(limit.limit, before);
+    }
+
+    #[test]
+    fn slow_answers_are_waited_for_before_they_count() {
+        let slow = Tick { answered: 100, echo: Nanos::from_millis(500), ..refusing() };
+        let mut limit = Limit::default();
+        (0..29).for_each(|_| limit.tick(slow));
+        assert_eq!(limit.limit, FIRST, "half a second passes by, and a second counts");
+        limit.tick(slow);
+        assert_eq!(limit.limit, 2.0 * FIRST);
+    }
+
+    #[test]
+    fn limit_stays_between_the_smallest_and_the_largest() {
+        let mut limit = Limit::default();
+        serve(&mut limit, 1, 0.0, 1000);
+        assert!((SMALLEST..6.0).contains(&limit.limit), "{}", limit.limit);
+        serve(&mut limit, 1, 1.0, 1000);
+        assert_eq!(limit.limit, LARGEST);
+    }
+}
