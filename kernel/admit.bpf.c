@@ -17,6 +17,7 @@
 #include "later_stages.bpf.h"
 #include "request_stage.bpf.h"
 #include "sockopt.bpf.h"
+#include "follow.bpf.h"
 
 enum {
 	EPERM = 1,
@@ -146,6 +147,26 @@ SEC("cgroup/getsockopt")
 int get_option(struct bpf_sockopt *option)
 {
 	return is_ours(option) ? read_option_value(option) : leave_option(option);
+}
+
+/* Of the sockets of a control group and all below it; see follow.bpf.h. */
+SEC("sockops")
+int follow_socket(struct bpf_sock_ops *ops)
+{
+	switch (ops->op) {
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		begin_wait(ops);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		on_options(ops);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		on_state(ops);
+		break;
+	default:
+		break;
+	}
+	return 1;
 }
 
 /* Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a SYN. */

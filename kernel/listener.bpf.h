@@ -15,6 +15,7 @@
 
 enum {
 	SOCKET_ESTABLISHED = 1,		/* TCP_ESTABLISHED of include/net/tcp_states.h */
+	SOCKET_CLOSE_WAIT = 8,		/* TCP_CLOSE_WAIT */
 	SOCKET_LISTEN = 10,		/* TCP_LISTEN */
 };
 

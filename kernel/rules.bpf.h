@@ -30,6 +30,7 @@ struct listener_key {
 struct listener_rule {
 	struct listener_policy policy;
 	__u32 dry_run;			/* not 0: count what would have been done, and pass */
+	__u32 service;			/* index into `services`: one for all listeners of a server */
 };
 
 /* Key of `reserved`: a network of sources of one listener. */
@@ -60,6 +61,7 @@ struct listener_stats {
 	__u64 late;			/* beside seen: dropped when the kernel came to them, as the last place was promised by then */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
+	__u64 server_full;		/* of seen: refused although the accept queue had room, as many waited for the server as may, or as long */
 	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
 	__u64 acks_implied;		/* of acks_full: data or FIN, so that a segment before them did not complete it */
 	__u64 acks_dropped;
@@ -69,7 +71,7 @@ struct listener_stats {
 	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 17 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 18 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {

@@ -16,6 +16,7 @@ enum {
 	SOL_TIDEGATE = 0x7467,		/* "tg" */
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin */
 	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
+	ENOMEM = 12,
 	EINVAL = 22,
 	ENOPROTOOPT = 92,
 };
@@ -65,7 +66,7 @@ static __always_inline int write_option(struct bpf_sockopt *option)
 		return refuse_option(EINVAL);
 	stored = bpf_sk_storage_get(&asked, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!stored)
-		return refuse_option(EINVAL);
+		return refuse_option(ENOMEM);
 	*stored = *value;
 	is_any_asked = true;
 	option->optlen = -1; /* the kernel need not see it */

@@ -15,6 +15,7 @@
 #include "armed.bpf.h"
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
+#include "service.bpf.h"
 
 enum {
 	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
@@ -87,6 +88,8 @@ static __always_inline enum verdict count(const struct listener_rule *rule, cons
 	stats->seen++;
 	stats->accept_full += accept_queue_is_full(load);
 	stats->syn_full += syn_queue_is_full(load);
+	stats->server_full += verdict != VERDICT_ADMIT && !accept_queue_is_full(load) &&
+			      !accept_queue_will_be_full(&rule->policy, load) && server_is_full(&rule->policy, load, 0);
 	stats->admitted += verdict == VERDICT_ADMIT;
 	stats->dropped += verdict == VERDICT_DROP;
 	if (!rule->dry_run)
@@ -115,9 +118,11 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 
 /* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
-					  const struct listener *listener)
+					  struct listener *listener)
 {
 	struct attempt attempt = { .now_ns = now };
+	const struct pace *pace = NULL;
+	struct service *service = NULL;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
@@ -126,6 +131,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		return ACTION_PASS;
 	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
 		arm(now);
+	if (rule.policy.trigger != TRIGGER_QUEUE && find_service(rule.service, &service, &pace))
+		read_service(service, pace, now, &listener->load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
@@ -133,6 +140,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
+	if (verdict != VERDICT_ADMIT && service && pace && !accept_queue_is_full(&listener->load) &&
+	    !accept_queue_will_be_full(&rule.policy, &listener->load) &&
+	    may_exceed(service, pace, now, is_limit_found(&rule.policy)))
+		verdict = VERDICT_ADMIT;
 	switch (count(&rule, &listener->load, verdict, stats)) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);
@@ -142,6 +153,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
+		if (service && pace)
+			expect(service, pace, now);
 		return ACTION_PASS;
 	}
 }

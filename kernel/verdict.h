@@ -17,12 +17,24 @@ enum verdict {
 	VERDICT_KERNEL_COOKIE = 4, /* the same with a cookie that the kernel itself can take back, without options */
 };
 
-/* A listener's two queues, in connections. Read at the moment of the decision. */
+/* A listener's two queues, and who waits for the server behind them, in connections. Read at the moment of the decision. */
 struct listener_load {
 	__u32 accept_qlen;	/* established, waiting for accept(2) */
 	__u32 accept_limit;	/* min(listen backlog, somaxconn) */
 	__u32 syn_qlen;		/* request sockets: handshakes in progress */
 	__u32 syn_limit;
+	__u32 unserved;		/* wait for the server, or will when their handshake has ended; see service.bpf.h */
+	__u32 unserved_limit;	/* that the agent has found; 0: none yet */
+	__u32 promised;		/* handshakes under way that will end here, as far as is known */
+	__u32 sojourn_us;	/* how long they wait */
+	__u32 answers_per_s;	/* that the server can give, as far as is known */
+};
+
+/* When a listener has all that it should take, besides a full accept queue, with which the kernel takes nobody. */
+enum trigger {
+	TRIGGER_QUEUE = 0,	/* no sooner: [Shu05] */
+	TRIGGER_UNSERVED = 1,	/* so many wait for the server */
+	TRIGGER_SOJOURN = 2,	/* they wait longer than a target */
 };
 
 /* What counts as full at the SYN stage. */
@@ -57,6 +69,8 @@ struct listener_policy {
 	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
 	__u32 on_fin;			/* enum on_fin */
 	__u32 reserved_slots;		/* last places of the accept queue that only reserved sources get */
+	__u32 trigger;			/* enum trigger */
+	__u32 trigger_at;		/* TRIGGER_UNSERVED: connections, 0 is what the agent finds; TRIGGER_SOJOURN: us */
 };
 
 /* A FIN, and the established connection that it is for. All in bytes. */
@@ -82,6 +96,52 @@ struct attempt {
 static inline int accept_queue_is_full(const struct listener_load *load)
 {
 	return load->accept_qlen > load->accept_limit;
+}
+
+/*
+ * One that waits long says nothing of the others, so there must be several: two at least, and half of what the server answers within the target.
+ */
+static inline int sojourn_is_long(const struct listener_policy *policy, const struct listener_load *load)
+{
+	__u64 usual = (__u64)load->answers_per_s * policy->trigger_at / 2000000;
+
+	return load->sojourn_us > policy->trigger_at && load->unserved >= (usual > 2 ? usual : 2);
+}
+
+static inline int is_limit_found(const struct listener_policy *policy)
+{
+	return policy->trigger == TRIGGER_UNSERVED && !policy->trigger_at;
+}
+
+/* Reserved sources have as many places more in the server as in the queue before it. */
+static inline int server_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+{
+	__u32 limit = policy->trigger_at ? policy->trigger_at : load->unserved_limit;
+	__u64 places = (__u64)limit + (is_reserved ? policy->reserved_slots : 0);
+
+	switch (policy->trigger) {
+	case TRIGGER_UNSERVED:
+		return limit && load->unserved >= places;
+	case TRIGGER_SOJOURN:
+		return !is_reserved && sojourn_is_long(policy, load);
+	default:
+		return 0;
+	}
+}
+
+/*
+ * One more would meet a full accept queue when its handshake ends, and wait there for a second. A server that gets the CPU in slices may want more
+ * than the queue holds.
+ */
+static inline int accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load)
+{
+	return policy->trigger != TRIGGER_QUEUE && (__u64)load->accept_qlen + load->promised > load->accept_limit;
+}
+
+static inline int listener_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+{
+	return accept_queue_is_full(load) || (!is_reserved && accept_queue_will_be_full(policy, load)) ||
+	       server_is_full(policy, load, is_reserved);
 }
 
 /*
@@ -186,15 +246,16 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
 {
 	switch (policy->full) {
 	case FULL_RESERVED:
-		return accept_queue_is_full(load) || accept_queue_is_promised(policy, load, attempt->is_reserved);
+		return listener_is_full(policy, load, attempt->is_reserved) ||
+		       accept_queue_is_promised(policy, load, attempt->is_reserved);
 	case FULL_RATE:
 		return !attempt->is_reserved && !has_token(&policy->rate, attempt->now_ns, attempt->schedule_ns);
 	case FULL_CLASS:
 		return !attempt->is_reserved && is_refused_class(policy, attempt);
 	case FULL_ANY_QUEUE:
-		return accept_queue_is_full(load) || syn_queue_is_full(load);
+		return listener_is_full(policy, load, attempt->is_reserved) || syn_queue_is_full(load);
 	default:
-		return accept_queue_is_full(load);
+		return listener_is_full(policy, load, attempt->is_reserved);
 	}
 }
 

@@ -101,6 +101,62 @@ struct bpf_sock {
 	__u32 protocol;
 };
 
+enum {
+	BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB = 5,
+	BPF_SOCK_OPS_STATE_CB = 10,
+	BPF_SOCK_OPS_HDR_OPT_LEN_CB = 14,
+	BPF_SOCK_OPS_STATE_CB_FLAG = 1 << 2,
+	BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG = 1 << 6,
+	BPF_WRITE_HDR_TCP_CURRENT_MSS = 1,
+};
+
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+struct bpf_sock_ops {
+	__u32 op;
+	__u32 args[4];
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 is_fullsock;
+	__u32 snd_cwnd;
+	__u32 srtt_us;
+	__u32 bpf_sock_ops_cb_flags;
+	__u32 state;
+	__u32 rtt_min;
+	__u32 snd_ssthresh;
+	__u32 rcv_nxt;
+	__u32 snd_nxt;
+	__u32 snd_una;
+	__u32 mss_cache;
+	__u32 ecn_flags;
+	__u32 rate_delivered;
+	__u32 rate_interval_us;
+	__u32 packets_out;
+	__u32 retrans_out;
+	__u32 total_retrans;
+	__u32 segs_in;
+	__u32 data_segs_in;
+	__u32 segs_out;
+	__u32 data_segs_out;
+	__u32 lost_out;
+	__u32 sacked_out;
+	__u32 sk_txhash;
+	__u64 bytes_received;
+	__u64 bytes_acked;
+	struct bpf_sock *sk __attribute__((aligned(8)));
+	void *skb_data __attribute__((aligned(8)));
+	void *skb_data_end __attribute__((aligned(8)));
+	__u32 skb_len;
+	__u32 skb_tcp_flags;
+};
+
 struct bpf_sockopt {
 	struct bpf_sock *sk __attribute__((aligned(8)));
 	void *optval __attribute__((aligned(8)));
@@ -257,8 +313,13 @@ struct sock_common {			/* include/net/sock.h; read by read_listener() and identi
 	possible_net_t skc_net;
 };
 
+typedef struct {			/* include/net/sock.h; read by is_owned() */
+	int owned;			/* not 0: by a process, in a system call */
+} socket_lock_t;
+
 struct sock {				/* include/net/sock.h; read by read_listener() */
 	struct sock_common __sk_common;
+	socket_lock_t sk_lock;
 	__u32 sk_ack_backlog;		/* accept queue length, connections */
 	__u32 sk_max_ack_backlog;	/* its limit: min(listen backlog, somaxconn) */
 	atomic_t sk_drops;		/* read by list_listeners(); tcp_listendrop() counts there */

@@ -18,12 +18,12 @@
 #include "verdict.h"
 #include "segment.bpf.h"
 #include "listener.bpf.h"
+#include "histogram.h"
 
 enum {
 	MAX_WATCHED = 4096,		/* listeners; beyond, the least recently used is forgotten. Also in crates/watch */
 	MAX_WAITING = 65536,		/* connections in accept queues whose start is remembered */
 	MAX_UNKEPT = 32768,		/* SYNs that are remembered although the kernel kept nothing of them */
-	BUCKETS = 32,			/* of a histogram: [0, 1), [1, 2), [2, 4), ... the last without an end */
 	NS_PER_US = 1000,
 	SYNCOOKIES_ALWAYS = 2,
 	INET6 = 10,			/* AF_INET6 */
@@ -155,21 +155,7 @@ static __always_inline void count(__u64 *counter)
 
 static __always_inline void count_in(__u64 *histogram, __u64 value)
 {
-	__u32 bucket = 0;
-	int shift;
-
-	if (value)
-		bucket = 1;
-#pragma unroll
-	for (shift = 32; shift; shift /= 2) {
-		if (value >> shift) {
-			value >>= shift;
-			bucket += shift;
-		}
-	}
-	if (bucket >= BUCKETS)
-		bucket = BUCKETS - 1;
-	count(&histogram[bucket]);
+	count(&histogram[bucket_of(value)]);
 }
 
 static __always_inline struct address mapped_ipv4(__be32 ipv4)

@@ -126,6 +126,8 @@ pub enum CgroupHook {
     SetSockopt,
     /// getsockopt(2), after the kernel's own.
     GetSockopt,
+    /// What happens to a TCP socket, whoever made it happen: the end of a handshake, segments that leave, changes of state.
+    SocketOps,
 }
 
 /// Attaches to the control group (version 2) of which `cgroup` is the folder, and to all below it, until the descriptor is dropped.
@@ -141,6 +143,7 @@ pub fn attach_cgroup(
     let attach_type = match hook {
         CgroupHook::SetSockopt => libbpf_sys::BPF_CGROUP_SETSOCKOPT,
         CgroupHook::GetSockopt => libbpf_sys::BPF_CGROUP_GETSOCKOPT,
+        CgroupHook::SocketOps => libbpf_sys::BPF_CGROUP_SOCK_OPS,
     };
     create_link(program, cgroup.as_raw_fd(), attach_type, 0)
 }

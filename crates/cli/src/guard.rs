@@ -27,7 +27,7 @@ const NAP: Duration = Duration::from_millis(50);
 /// How long the programs decide without hearing of us; a process that is stopped or hangs guards nothing.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// Guard a listening port: refuse at once what the kernel would drop because the accept queue is full
+/// Guard a listening port: refuse at once whom the server could not answer soon
 ///
 /// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 #[derive(Debug, clap::Args)]
@@ -37,8 +37,13 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen, required_unless_present = "config")]
     listen: Option<SocketAddr>,
 
-    /// What to do when the accept queue is full; mechanisms joined by +, as in abort+rst-syn
+    /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn (default: abort+rst-syn+unserved)
     ///
+    /// unserved             it is full once as many wait for the server as keep it busy, in the accept
+    ///                      queue or inside it; how many is found while it runs, or N by unserved:N
+    /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
+    ///                      With neither it is full when the accept queue is; with both of these,
+    ///                      request and first-byte say from when on a connection waits
     /// default              nothing, and count
     /// early-syn-drop       drop a SYN before the kernel does
     /// rst-syn              answer it with RST
@@ -58,12 +63,12 @@ pub struct Args {
     ///
     /// reserv and the two to compare with drop in silence, or with rst-syn reset. reserv is not
     /// against an attack: half-open handshakes of forged senders hold its places.
-    #[arg(long, value_name = "POLICY", verbatim_doc_comment, value_parser = Policy::from_str, required_unless_present = "config")]
+    #[arg(long, value_name = "POLICY", verbatim_doc_comment, value_parser = Policy::from_str)]
     policy: Option<Policy>,
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen, policy and, if wanted, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
+    /// `[[listener]]` with listen and, if wanted, policy, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
     /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
     /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing, nor does one with
     /// other interfaces, attach or sockopt than at the start: for these, start another guard with --take-over.
@@ -179,7 +184,7 @@ fn config(args: &Args) -> Result<Config> {
         config.listeners.iter_mut().for_each(|listener| listener.dry_run |= args.dry_run);
         return Ok(config);
     }
-    let policy = args.policy.expect("clap wants it without --config");
+    let policy = args.policy.unwrap_or(Policy::UNSERVED);
     let listener = Listener {
         listen: args.listen.expect("clap wants it without --config"),
         policy: Policy { reserved_slots: args.reserve.unwrap_or(0), ..policy },
@@ -301,9 +306,10 @@ fn reload(guard: &mut Guard, args: &Args, printer: &Printer) {
 }
 
 /// Whether `wake` came before a signal did; renews the lease meanwhile.
-fn sleep_until(wake: Instant, signals: &Signals, guard: &Guard) -> Result<bool> {
+fn sleep_until(wake: Instant, signals: &Signals, guard: &mut Guard) -> Result<bool> {
     while !signals.stop.load(Ordering::Relaxed) {
         guard.renew()?;
+        guard.pace()?;
         if signals.reload.load(Ordering::Relaxed) {
             return Ok(true);
         }

@@ -325,6 +325,34 @@ fn root_guard_for_a_duration_ends_by_itself() {
     assert!(text.lines().last().expect("a line").starts_with("0 SYNs seen"), "{text}");
 }
 
+#[test]
+fn root_guard_that_is_told_no_policy_follows_who_waits_for_the_server() {
+    let Some(world) = World::create() else { return };
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), format!("[[listener]]\nlisten = \"{ADDRESS}\"\n")).expect("write");
+    let by_file = ["--config", file.path().to_str().expect("UTF-8")];
+    for arguments in [["--listen", ADDRESS], by_file] {
+        let mut command = world.server.command(TIDEGATE).expect("command");
+        command.args(["guard", "--json"]).args(arguments);
+        let mut guard = command.stdout(Stdio::piped()).spawn().expect("start");
+        let mut lines = BufReader::new(guard.stdout.take().expect("piped"));
+        assert_eq!(next_event(&mut lines)["policy"], "abort+rst-syn+unserved", "{arguments:?}");
+        let mut client = world.connect(PATIENCE).expect("there is room");
+        let (mut server, _) = world.listener.accept().expect("one waits");
+        client.write_all(b"GET").expect("send");
+        server.read_exact(&mut [0; 3]).expect("receive");
+        server.write_all(b"200").expect("answer");
+        ended_in_order(guard, Signal::SIGTERM);
+        let mut last = next_event(&mut lines);
+        while last["event"] == "sample" {
+            last = next_event(&mut lines);
+        }
+        let service = &last["service"];
+        assert_eq!((&service["established"], &service["answered"]), (&1.into(), &1.into()), "{service}");
+        assert_eq!((&service["waiting"], &service["limit"]), (&0.into(), &4.into()), "{service}");
+    }
+}
+
 /// The one line that a person gets when the world says no.
 fn refusal(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -226,9 +226,18 @@ impl System for Kernel {
                 $(counters.insert(stringify!($name).to_owned(), $from.$name);)+
             };
         }
-        named!(stats: seen admitted dropped reset cookies unsent over_budget accept_full syn_full);
+        named!(stats: seen admitted dropped reset cookies unsent over_budget accept_full syn_full server_full);
         named!(stats: late acks_full acks_implied acks_dropped acks_reset cookies_back fins fins_reset);
         named!(path: known not_syn martian other_host no_listener unleased);
+        if let Some(service) = &sample.listeners[0].service {
+            let sums = [
+                ("server_established", service.established),
+                ("server_answered", service.answered),
+                ("server_answered_silent", service.answered_silent),
+                ("server_ended", service.ended),
+            ];
+            counters.extend(sums.map(|(name, sum)| (name.to_owned(), sum)));
+        }
         Ok(counters)
     }
 }

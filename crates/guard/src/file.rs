@@ -39,7 +39,7 @@ struct File {
 struct Entry {
     #[serde(deserialize_with = "listen")]
     listen: SocketAddr,
-    #[serde(deserialize_with = "policy")]
+    #[serde(default = "usual", deserialize_with = "policy")]
     policy: Policy,
     #[serde(default)]
     reserved: Reserved,
@@ -64,6 +64,10 @@ impl TryFrom<String> for Source {
     fn try_from(text: String) -> Result<Self, String> {
         parse_network(&text).map(Self).map_err(|wanted| format!("{text:?} is not {wanted}"))
     }
+}
+
+fn usual() -> Policy {
+    Policy::UNSERVED
 }
 
 impl Entry {

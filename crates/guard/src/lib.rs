@@ -15,24 +15,29 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 
+mod advice;
 mod attach;
+mod cgroup;
 mod cookies;
 mod file;
 mod interface;
 mod listener;
 mod observe;
+mod pacer;
 mod prepared;
 mod program;
 mod rules;
+mod servers;
+mod service;
 mod slots;
-mod sockopt;
 mod surroundings;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
@@ -43,10 +48,13 @@ pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, one_line, parse_listen, parse_network};
 pub use observe::Observed;
 pub use program::{ListenerStats, PathStats};
-pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Verdict};
+pub use service::Service;
+pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};
 
+use advice::Advice;
 use attach::Plan;
 use observe::Observer;
+use pacer::{Demand, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
@@ -130,10 +138,20 @@ pub struct Guard {
     /// Where the kernel makes request sockets, for reserv.
     requests: Option<OwnedFd>,
     _sockopt: Vec<OwnedFd>,
+    /// Where the kernel tells of a socket's life; empty until a policy asks for it.
+    sockets: Vec<OwnedFd>,
+    /// Which server each slot belongs to; see [`servers::of`].
+    servers: Vec<u32>,
+    servers_at: Instant,
+    /// For them, anew.
+    search: Option<JoinHandle<Result<Vec<u32>>>>,
+    /// Of servers that are followed, by index.
+    pacers: BTreeMap<u32, Pacer>,
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
     surroundings: Surroundings,
+    advice: Advice,
     config: Config,
 }
 
@@ -181,6 +199,8 @@ pub struct ListenerSample {
     pub load: Option<ListenerLoad>,
     /// Its SYNs, ends of handshakes and FINs since it is guarded, by what became of them.
     pub stats: ListenerStats,
+    /// Who waits for its server; `None` where no policy of the guard asks.
+    pub service: Option<Service>,
     /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of the whole `SO_REUSEPORT` group.
     pub observed: Option<Observed>,
 }
@@ -193,14 +213,16 @@ impl Guard {
     /// One line each that says what to do: nothing listens there, two listeners overlap, no such interface, no privileges, no
     /// BTF in this kernel, a driver without native XDP, an MTU too large for it.
     pub fn start(config: &Config) -> Result<Self> {
-        let Prepared { slots, programs, interfaces, take_over, mut notes } = Prepared::new(config)?;
+        let Prepared { slots, servers, programs, interfaces, take_over, mut notes } = Prepared::new(config)?;
         if take_over.is_empty() {
             notes.extend(attach::others_first(&interfaces));
         }
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
         }
-        let sockopt = if config.sockopt { sockopt::attach(&programs)? } else { Vec::new() };
+        let sockopt =
+            if config.sockopt { cgroup::attach(SOCKOPT, programs.for_sockopt())? } else { Vec::new() };
+        let sockets = follow_sockets(&programs, &slots)?;
         let observer = start_observer(&slots)?;
         notes.extend(observer.iter().flat_map(Observer::warnings));
         // At last, because a guard that is taken over ends: from here on nothing may fail. The lease is young then, too.
@@ -222,12 +244,19 @@ impl Guard {
             observer,
             requests: None,
             _sockopt: sockopt,
+            sockets,
+            servers,
+            servers_at: Instant::now(),
+            search: None,
+            pacers: BTreeMap::new(),
             warnings: notes,
             surroundings,
+            advice: Advice::default(),
             config: config.clone(),
         };
         let warning = guard.attach_requests();
         guard.warnings.extend(warning);
+        guard.pace()?;
         Ok(guard)
     }
 
@@ -274,6 +303,9 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
+        if self.sockets.is_empty() {
+            self.sockets = follow_sockets(&self.programs, &slots)?;
+        }
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));
@@ -281,14 +313,19 @@ impl Guard {
         if config.refusals_per_s != self.config.refusals_per_s {
             self.programs.set_budget(config.refusals_per_s)?;
         }
-        if let Err(error) = apply(&self.programs, &self.slots, &slots) {
+        let servers = servers::of(&slots).unwrap_or_else(|_| servers::apart(&slots));
+        if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
             // What was there is what the kernel has had room for. Listeners that were in force go on counting.
-            apply(&self.programs, &self.slots, &self.slots)
+            apply(&self.programs, &self.slots, &self.slots, &self.servers)
                 .and_then(|()| self.programs.set_budget(self.config.refusals_per_s))
                 .context("restore the policies after a failed reload")?;
             return Err(error);
         }
-        self.slots = slots;
+        // What was learnt of another listener's server says nothing of this one's.
+        let listens = |slots: &Slots, index: u32| slots[index as usize].as_ref().map(|of| of.listen);
+        self.pacers.retain(|&index, _| listens(&self.slots, index) == listens(&slots, index));
+        (self.slots, self.servers, self.servers_at) = (slots, servers, Instant::now());
+        self.search = None;
         notes.extend(self.surroundings.reloaded(&self.slots));
         self.config = Config { lease: self.config.lease, ..config.clone() };
         notes.extend(self.attach_requests());
@@ -339,6 +376,29 @@ impl Guard {
     /// in each lease.
     pub fn renew(&self) -> Result<()> {
         self.config.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
+    }
+
+    /// Finds out how the servers do whose sockets are followed, and sets their limits by it. Call it ten times a second or more.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn pace(&mut self) -> Result<()> {
+        let mut demands = BTreeMap::<u32, Demand>::new();
+        for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
+            if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
+                demands.entry(server).or_default().add(listener, &self.programs.stats(index)?);
+            }
+        }
+        self.pacers.retain(|server, _| demands.contains_key(server));
+        for (server, demand) in demands {
+            let counts = self.programs.service(server)?;
+            let look = Look { at: Instant::now(), clock_ns: program::now_ns()?, counts, demand };
+            let pacer = self.pacers.entry(server);
+            let pacer = pacer.and_modify(|pacer| pacer.tick(look)).or_insert_with(|| Pacer::new(look));
+            self.programs.set_pace(server, pacer.pace())?;
+        }
+        Ok(())
     }
 
     /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace
@@ -409,10 +469,18 @@ impl Guard {
             let (listener, stats) = (listener.clone(), self.programs.stats(index)?);
             if let Some(observation) = observation.as_ref().filter(|_| !decides(&listener)) {
                 let (load, observed) = observation.of(listener.listen);
-                return Ok(ListenerSample { listener, load, stats, observed: Some(observed) });
+                return Ok(ListenerSample { listener, load, stats, service: None, observed: Some(observed) });
             }
             let load = rules::look(&self.programs, listener.listen)?;
-            Ok(ListenerSample { listener, load, stats, observed: None })
+            let server = self.servers[index as usize];
+            let service = match self.pacers.get(&server).filter(|_| follows_sockets(&listener)) {
+                Some(pacer) => {
+                    let counts = self.programs.service(server)?;
+                    Some(Service::of(&counts, pacer.pace(), listener.policy.trigger))
+                }
+                None => None,
+            };
+            Ok(ListenerSample { listener, load, stats, service, observed: None })
         };
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()?, away })
@@ -422,6 +490,23 @@ impl Guard {
 /// Whether segments must come by at tcx wherever the other stages are.
 fn needs_tc(config: &Config, slots: &[Option<Listener>]) -> bool {
     config.sockopt || slots.iter().flatten().any(|listener| listener.policy.needs_socket_buffers())
+}
+
+/// What the programs of a control group are for, in errors.
+const SOCKOPT: &str = "allow the socket option";
+const FOLLOW: &str =
+    "follow the sockets of the server (for unserved and sojourn; rst-syn alone does without)";
+
+/// Whether the policy asks who waits for the server.
+fn follows_sockets(listener: &Listener) -> bool {
+    listener.policy.trigger != Trigger::Queue
+}
+
+fn follow_sockets(programs: &Programs, slots: &[Option<Listener>]) -> Result<Vec<OwnedFd>> {
+    match slots.iter().flatten().any(follows_sockets) {
+        true => cgroup::attach(FOLLOW, [programs.for_sockets()]),
+        false => Ok(Vec::new()),
+    }
 }
 
 /// None where everything is decided.

@@ -10,11 +10,13 @@ use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
 use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
 use crate::slots::{Slots, assign, decides};
-use crate::{Config, cookies, listener, sockopt};
+use crate::{Config, FOLLOW, SOCKOPT, cgroup, cookies, follows_sockets, listener, servers};
 
 /// What [`crate::Guard::start`] then attaches.
 pub struct Prepared {
     pub slots: Slots,
+    /// Which server each belongs to; see [`servers::of`].
+    pub servers: Vec<u32>,
     pub programs: Programs,
     /// None where all is only observed.
     pub interfaces: Vec<Interface>,
@@ -33,7 +35,10 @@ impl Prepared {
             listens().try_for_each(listener::require)?;
         }
         if config.sockopt {
-            sockopt::cgroup_root()?;
+            cgroup::root(SOCKOPT)?;
+        }
+        if slots.iter().flatten().any(follows_sockets) {
+            cgroup::root(FOLLOW)?;
         }
         let decides = slots.iter().flatten().any(decides);
         let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
@@ -57,7 +62,8 @@ impl Prepared {
         check_places(&programs, &config.listeners)?;
         let is_complete = set_own_addresses(&programs, &slots)?;
         programs.set_budget(config.refusals_per_s)?;
-        apply(&programs, &[], &slots)?;
+        let servers = servers::of(&slots).unwrap_or_else(|_| servers::apart(&slots));
+        apply(&programs, &[], &slots, &servers)?;
         let mut notes = listener::notes(&config.listeners);
         notes.extend(away(&slots, &Away::new()).iter().map(say_away));
         if !is_complete {
@@ -66,7 +72,7 @@ impl Prepared {
                  listener is a wildcard"
             ));
         }
-        Ok(Self { slots, programs, interfaces, take_over, notes })
+        Ok(Self { slots, servers, programs, interfaces, take_over, notes })
     }
 }
 

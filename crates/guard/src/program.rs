@@ -33,8 +33,15 @@ use skel::types;
 
 /// SYNs of a listener by what became of them, from `struct listener_stats` of rules.bpf.h.
 pub use skel::types::listener_stats as ListenerStats;
+/// What was found out about a server, from `struct pace` of service.h.
+pub use skel::types::pace as Pace;
 /// Frames by why they were passed, from `struct path_stats` of rules.bpf.h.
 pub use skel::types::path_stats as PathStats;
+/// Who waits for a server, from `struct service` of service.h.
+pub use skel::types::service as Service;
+/// One that does, from `struct wait` of service.h.
+#[cfg(test)]
+pub use skel::types::wait as Wait;
 
 /// The kernel's own types; without them no program that reads kernel structs can load.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
@@ -42,6 +49,8 @@ pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 const INDEX: u32 = 0;
 /// include/uapi/asm-generic/socket.h; libc has it not for every target.
 const SO_NETNS_COOKIE: i32 = 71;
+/// The first epoch of a server, as in service.h.
+pub const EPOCHS: u64 = 4;
 /// As in rules.bpf.h.
 pub const MAX_LISTENERS: usize = 64;
 /// Interfaces of one guard (`MAX_GUARDED_INTERFACES`).
@@ -96,6 +105,7 @@ pub struct Programs {
     admit_request: Option<OwnedFd>,
     set_option: OwnedFd,
     get_option: OwnedFd,
+    follow_socket: OwnedFd,
     interfaces: MapHandle,
     listeners: MapHandle,
     own_addresses: MapHandle,
@@ -107,6 +117,8 @@ pub struct Programs {
     schedules: MapHandle,
     lease: MapHandle,
     query: MapHandle,
+    services: MapHandle,
+    paces: MapHandle,
 }
 
 impl Programs {
@@ -174,6 +186,7 @@ impl Programs {
             admit_request: admit_request.transpose()?,
             set_option: progs.set_option.as_fd().try_clone_to_owned()?,
             get_option: progs.get_option.as_fd().try_clone_to_owned()?,
+            follow_socket: progs.follow_socket.as_fd().try_clone_to_owned()?,
             interfaces: MapHandle::try_from(&maps.interfaces)?,
             listeners: MapHandle::try_from(&maps.listeners)?,
             own_addresses: MapHandle::try_from(&maps.own_addresses)?,
@@ -185,6 +198,8 @@ impl Programs {
             schedules: MapHandle::try_from(&maps.schedules)?,
             lease: MapHandle::try_from(&maps.lease)?,
             query: MapHandle::try_from(&maps.query)?,
+            services: MapHandle::try_from(&maps.services)?,
+            paces: MapHandle::try_from(&maps.paces)?,
         })
     }
 
@@ -207,6 +222,11 @@ impl Programs {
         self.admit_request.as_ref().map(AsFd::as_fd)
     }
 
+    /// The program that follows sockets, to see which wait for their server.
+    pub fn for_sockets(&self) -> (BorrowedFd<'_>, CgroupHook) {
+        (self.follow_socket.as_fd(), CgroupHook::SocketOps)
+    }
+
     /// The programs for setsockopt(2) and getsockopt(2).
     pub fn for_sockopt(&self) -> [(BorrowedFd<'_>, CgroupHook); 2] {
         [(self.set_option.as_fd(), CgroupHook::SetSockopt), (self.get_option.as_fd(), CgroupHook::GetSockopt)]
@@ -225,9 +245,9 @@ impl Programs {
             .context("write a guarded interface")
     }
 
-    /// Sets what happens at the listener with this index.
-    pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool) -> Result<()> {
-        let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run) };
+    /// Sets what happens at the listener with this index, and whose its server is.
+    pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool, service: u32) -> Result<()> {
+        let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run), service };
         self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
     }
 
@@ -335,16 +355,37 @@ impl Programs {
         Ok(())
     }
 
-    /// Forgets what the listener with this index has counted.
+    /// Forgets what the listener with this index has counted, and the server with this index; connections that still wait for that are nobody's.
     pub fn clear(&self, index: u32) -> Result<()> {
         let cpus = libbpf_rs::num_possible_cpus().context("count the CPUs")?;
         let zero = vec![vec![0; size_of::<ListenerStats>()]; cpus];
         self.listener_stat
             .update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
             .context("clear the listener's counters")?;
+        let generation = self.service(index)?.generation.wrapping_add(1);
+        let service = Service { generation, epoch: EPOCHS, ..Service::default() };
+        self.services
+            .update(&index.to_ne_bytes(), bytes_of(&service), MapFlags::LOCK)
+            .context("clear who waits for the server")?;
         self.schedules
             .update(&index.to_ne_bytes(), &[0; 8], MapFlags::ANY)
             .context("clear the listener's token bucket")
+    }
+
+    /// What the server with this index has done, and who waits for it, all at one moment.
+    pub fn service(&self, index: u32) -> Result<Service> {
+        let value = self
+            .services
+            .lookup(&index.to_ne_bytes(), MapFlags::LOCK)
+            .context("read who waits for the server")?;
+        Ok(from_bytes(&value.expect("an array map has every index")))
+    }
+
+    /// Sets what was found out about it.
+    pub fn set_pace(&self, index: u32, pace: &Pace) -> Result<()> {
+        self.paces
+            .update(&index.to_ne_bytes(), bytes_of(pace), MapFlags::ANY)
+            .context("write how the server does")
     }
 
     /// Makes the decisions stand for so long from now.
@@ -391,6 +432,7 @@ impl Programs {
             accept_limit: answer.load.accept_limit,
             syn_qlen: answer.load.syn_qlen,
             syn_limit: answer.load.syn_limit,
+            ..ListenerLoad::default()
         }))
     }
 
@@ -437,7 +479,7 @@ pub fn lease_left(map_id: u32) -> Result<Duration> {
 }
 
 /// What bpf_ktime_get_ns() gives.
-fn now_ns() -> Result<u64> {
+pub fn now_ns() -> Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).context("read the clock")?;
     Ok(Duration::from(now).as_nanos() as u64)
 }
@@ -493,8 +535,19 @@ fn load_error(error: libbpf_rs::Error) -> Error {
 }
 
 fn policy_of(policy: &Policy) -> types::listener_policy {
-    let [full, overbook_percent, per_s, burst, refused_permille, syn, ack, on_fin, reserved_slots] =
-        policy.numbers();
+    let [
+        full,
+        overbook_percent,
+        per_s,
+        burst,
+        refused_permille,
+        syn,
+        ack,
+        on_fin,
+        slots,
+        trigger,
+        trigger_at,
+    ] = policy.numbers();
     types::listener_policy {
         full,
         overbook_percent,
@@ -503,7 +556,9 @@ fn policy_of(policy: &Policy) -> types::listener_policy {
         syn_when_full: syn,
         ack_when_full: ack,
         on_fin,
-        reserved_slots,
+        reserved_slots: slots,
+        trigger,
+        trigger_at,
     }
 }
 
@@ -550,6 +605,10 @@ unsafe impl Plain for types::listener_query {}
 unsafe impl Plain for ListenerStats {}
 // SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for PathStats {}
+// SAFETY: words only, without padding, asserted in service.h.
+unsafe impl Plain for Service {}
+// SAFETY: two eight-byte words and eight of four.
+unsafe impl Plain for Pace {}
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

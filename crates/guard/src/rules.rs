@@ -6,9 +6,31 @@ use std::net::SocketAddr;
 use anyhow::{Result, bail};
 use verdict::ListenerLoad;
 
-use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
+use crate::program::{Keys, MAX_OWN_ADDRESSES, Pace, Programs};
 use crate::slots::{canonical, indexed};
 use crate::{Listener, interface, listener};
+
+/// Until it is known, ns: a hundred may come at once.
+const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
+/// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
+pub const FIRST_PACE: Pace = Pace {
+    epoch_ns: 100_000_000,
+    overtaken_at: 4,
+    limit: 0,
+    slot_shift: 20,
+    completed_ppm: 1_000_000,
+    served_meanwhile: 0,
+    counts_silent: 0,
+    answers_per_s: 0,
+    zero: 0,
+    answer_ns: UNKNOWN_ANSWER_NS,
+    patience_ns: PATIENCE_NS,
+    handshake_ns: 0,
+    trickle_ns: 20_000_000,
+};
 
 /// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
 pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
@@ -89,21 +111,27 @@ pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
 }
 
 /// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
-/// its own listener's rule or the kernel.
-pub fn apply(programs: &Programs, before: &[Option<Listener>], slots: &[Option<Listener>]) -> Result<()> {
+/// its own listener's rule or the kernel. `services` is which server each slot belongs to.
+pub fn apply(
+    programs: &Programs,
+    before: &[Option<Listener>],
+    slots: &[Option<Listener>],
+    services: &[u32],
+) -> Result<()> {
     let keys = keys(programs, slots, &away(slots, &Away::new()))?;
     programs.forget_other_keys(&keys)?;
     programs.forget_reserved_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
-    for (index, slot) in (0..).zip(slots) {
+    for ((index, slot), &service) in (0..).zip(slots).zip(services) {
         let Some(Listener { listen, policy, reserved, dry_run }) = slot else {
             continue;
         };
         let known = before.get(index as usize).and_then(Option::as_ref);
         if known.is_none_or(|known| known.listen != *listen) {
             programs.clear(index)?;
+            programs.set_pace(index, &FIRST_PACE)?;
         }
         programs.add_reserved(index, reserved)?;
-        programs.set_rule(index, policy, *dry_run)?;
+        programs.set_rule(index, policy, *dry_run, service)?;
         programs.forget_other_reserved(index, reserved)?;
     }
     programs.add_keys(&keys)

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
 use crate::rules::{self, Away};
-use crate::{Guard, Listener, Sample, needs_tc};
+use crate::{Guard, Listener, Sample, needs_tc, servers};
 
+/// To look who holds the listeners takes milliseconds on a host with many processes.
+const SERVERS_EVERY: Duration = Duration::from_secs(10);
 /// How often a queue is found full, and no SYN was ever seen, before that is said.
 const LOOKS: u32 = 5;
 /// Under which a failure to list the interfaces is remembered; no interface has that name.
@@ -102,7 +105,42 @@ impl Guard {
         };
         notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
+        notes.extend(self.advice.notes(sample));
+        notes.extend(
+            self.follow_servers()
+                .err()
+                .map(|error| format!("{error:#}; a limit may be kept apart from its server")),
+        );
         notes
+    }
+
+    /// Listeners may become one server's, or another's, when that restarts. Who holds them is read beside: with many processes it takes longer than
+    /// a lease.
+    fn follow_servers(&mut self) -> Result<()> {
+        if self.servers_at.elapsed() < SERVERS_EVERY {
+            return Ok(());
+        }
+        let slots = self.slots.clone();
+        let search = self.search.get_or_insert_with(|| std::thread::spawn(move || servers::of(&slots)));
+        if !search.is_finished() {
+            return Ok(());
+        }
+        self.servers_at = Instant::now();
+        let found = self.search.take().map(std::thread::JoinHandle::join);
+        let Some(Ok(servers)) = found else { return Ok(()) };
+        let servers = servers?;
+        for (index, (slot, (&now, &before))) in
+            (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
+        {
+            if let Some(Listener { policy, dry_run, .. }) = slot.as_ref().filter(|_| now != before) {
+                self.programs.set_rule(index, policy, *dry_run, now)?;
+                // What they have counted is not what the others have.
+                self.pacers.remove(&now);
+                self.pacers.remove(&before);
+            }
+        }
+        self.servers = servers;
+        Ok(())
     }
 
     /// Whether it guards every interface with an address, whichever these are.

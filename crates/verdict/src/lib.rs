@@ -5,7 +5,7 @@
 //! ```
 //! use verdict::{Attempt, ListenerLoad, Policy, Verdict};
 //!
-//! let full = ListenerLoad { accept_qlen: 129, accept_limit: 128, syn_qlen: 0, syn_limit: 128 };
+//! let full = ListenerLoad { accept_qlen: 129, accept_limit: 128, ..ListenerLoad::default() };
 //! assert_eq!(Policy::RST_SYN.admit_syn(&full, &Attempt::default()), Verdict::Reset);
 //! assert_eq!(Policy::DEFAULT.admit_syn(&full, &Attempt::default()), Verdict::Admit);
 //! ```
@@ -46,6 +46,40 @@ pub struct ListenerLoad {
     pub syn_qlen: u32,
     /// Where the SYN queue counts as full.
     pub syn_limit: u32,
+    /// Wait for the server, or will when their handshake has ended.
+    pub unserved: u32,
+    /// Limit of these that was found; 0 is none yet.
+    pub unserved_limit: u32,
+    /// Handshakes under way that will end here, as far as is known.
+    pub promised: u32,
+    /// How long they wait, microseconds.
+    pub sojourn_us: u32,
+    /// That the server can give, as far as is known.
+    pub answers_per_s: u32,
+}
+
+/// When a listener has all that it should take, besides a full accept queue, with which the kernel takes nobody.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Trigger {
+    /// No sooner: `[Shu05]`.
+    #[default]
+    Queue,
+    /// So many connections wait for the server; `None` is a limit that is found while it runs.
+    Unserved(Option<NonZeroU32>),
+    /// They wait longer than this, microseconds.
+    Sojourn(NonZeroU32),
+}
+
+/// From when on a connection waits for the server; nothing that a SYN is decided by, but how those are counted who wait.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WaitsFrom {
+    /// Its request; its handshake's end where most are answered before one is seen.
+    #[default]
+    Found,
+    /// Its request.
+    Request,
+    /// Its handshake's end: the server speaks first, or requests cannot be seen.
+    Handshake,
 }
 
 /// What counts as full at the SYN stage.
@@ -123,6 +157,10 @@ pub struct Policy {
     pub ack_when_full: Verdict,
     /// What becomes of a connection whose peer sends FIN.
     pub on_fin: OnFin,
+    /// When the listener is full, for whoever asks.
+    pub trigger: Trigger,
+    /// Who waits for the server, for a trigger that asks.
+    pub waits_from: WaitsFrom,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
     /// Decide nothing, and attach nothing that could: only count. All else is as in [`Policy::DEFAULT`] then.
@@ -136,6 +174,8 @@ impl Policy {
         syn_when_full: Verdict::Admit,
         ack_when_full: Verdict::Admit,
         on_fin: OnFin::Keep,
+        trigger: Trigger::Queue,
+        waits_from: WaitsFrom::Found,
         reserved_slots: 0,
         only_observes: false,
     };
@@ -145,6 +185,10 @@ impl Policy {
     pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
     /// RST to both ends of a handshake that ends when the accept queue is full.
     pub const ABORT: Self = Self { ack_when_full: Verdict::Reset, ..Self::DEFAULT };
+    /// RST to a SYN while as many wait for the server as keep it busy, which is found while it runs, and to whoever all the same ends a handshake
+    /// when the accept queue is full: what a guard does that was told nothing else.
+    pub const UNSERVED: Self =
+        Self { syn_when_full: Verdict::Reset, trigger: Trigger::Unserved(None), ..Self::ABORT };
     /// No SYN/ACK without a place in the accept queue; other SYNs are dropped.
     pub const RESERV: Self = Self {
         full: Full::Reserved { overbook_percent: 100 },
@@ -196,7 +240,7 @@ impl Policy {
     }
 
     /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 9] {
+    pub fn numbers(&self) -> [u32; 11] {
         let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
             Full::AcceptQueue => [0; 5],
             Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
@@ -205,14 +249,30 @@ impl Policy {
             Full::AnyQueue => [4, 0, 0, 0, 0],
         };
         let (syn, ack, fin) = (self.syn_when_full as u32, self.ack_when_full as u32, self.on_fin as u32);
-        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, fin, self.reserved_slots]
+        let (trigger, at) = match self.trigger {
+            Trigger::Queue => (0, 0),
+            Trigger::Unserved(limit) => (1, limit.map_or(0, NonZeroU32::get)),
+            Trigger::Sojourn(target_us) => (2, target_us.get()),
+        };
+        let slots = self.reserved_slots;
+        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, fin, slots, trigger, at]
     }
 }
 
 impl ListenerLoad {
     /// The fields of `struct listener_load`, in its order.
-    pub fn numbers(&self) -> [u32; 4] {
-        [self.accept_qlen, self.accept_limit, self.syn_qlen, self.syn_limit]
+    pub fn numbers(&self) -> [u32; 9] {
+        [
+            self.accept_qlen,
+            self.accept_limit,
+            self.syn_qlen,
+            self.syn_limit,
+            self.unserved,
+            self.unserved_limit,
+            self.promised,
+            self.sojourn_us,
+            self.answers_per_s,
+        ]
     }
 }
 

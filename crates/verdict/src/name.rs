@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use crate::{Full, OnFin, Policy, Verdict};
+use crate::{Full, OnFin, Policy, Trigger, Verdict, WaitsFrom};
 
 /// Fewer promises than places would leave some of the accept queue empty for ever; more than this is no reservation.
 const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
@@ -13,6 +13,10 @@ const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
 const REFUSED_PERCENT: RangeInclusive<u32> = 1..=99;
 /// Attempts/s; beyond, whole nanoseconds between two would round the rate by more than 1%.
 const RATE_PER_S: RangeInclusive<u32> = 1..=10_000_000;
+/// Connections that may wait for a server; more than a listener's queue can bring at once.
+const UNSERVED: RangeInclusive<u32> = 1..=1_000_000;
+/// Microseconds: from what a kernel needs to wake a process, to what no client waits for.
+const SOJOURN_US: RangeInclusive<u32> = 50..=60_000_000;
 /// Of a bucket for which none was said: what the rate brings in a tenth of a second.
 const DEFAULT_BURSTS_PER_S: u32 = 10;
 
@@ -25,6 +29,16 @@ pub enum PolicyError {
     /// Two mechanisms answer the same question.
     #[error("{0} and {1} are two answers to one question ([Shu05] figure 4.1); choose one")]
     Contradiction(&'static str, &'static str),
+    /// A question to which no mechanism gives an answer.
+    #[error(
+        "{0} says when the listener is full, and nothing here says what becomes of a SYN then; add rst-syn, as in rst-syn+{0}"
+    )]
+    Unanswered(&'static str),
+    /// An answer to a question that no mechanism asks.
+    #[error(
+        "{0} says from when on a connection waits for the server, and nothing here asks who does; add unserved, as in rst-syn+unserved+{0}"
+    )]
+    Unasked(&'static str),
     /// A number that the mechanism cannot work with.
     #[error("{mechanism}:{text}: {wanted}")]
     Number {
@@ -39,7 +53,7 @@ pub enum PolicyError {
 
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, rst-fin, observe";
+    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, unserved, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
@@ -53,6 +67,8 @@ struct Named {
     cookie: Option<Verdict>,
     on_fin: Option<OnFin>,
     full: Option<(&'static str, Full)>,
+    trigger: Option<(&'static str, Trigger)>,
+    waits_from: Option<(&'static str, WaitsFrom)>,
 }
 
 impl FromStr for Policy {
@@ -79,6 +95,11 @@ impl Named {
             ("no-syn-drop", Some("kernel")) => self.answer_with(Verdict::KernelCookie)?,
             ("rst-fin", None) => self.on_fin(OnFin::ResetIdle)?,
             ("rst-fin", Some("always")) => self.on_fin(OnFin::Reset)?,
+            ("unserved", limit) => self.trigger("unserved", unserved(limit)?)?,
+            ("sojourn", Some(target)) => self.trigger("sojourn", sojourn(target)?)?,
+            ("queue", None) => self.trigger("queue", Trigger::Queue)?,
+            ("request", None) => self.waits_from("request", WaitsFrom::Request)?,
+            ("first-byte", None) => self.waits_from("first-byte", WaitsFrom::Handshake)?,
             ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
             ("police", Some(rate)) => self.ask("police", rate_and_burst(rate)?)?,
             ("persistent-drop", Some(percent)) => self.ask("persistent-drop", class(percent)?)?,
@@ -92,6 +113,21 @@ impl Named {
         match self.full.replace((name, full)) {
             Some((other, _)) => Err(PolicyError::Contradiction(other, name)),
             None => Ok(()),
+        }
+    }
+
+    /// A listener is full by one measure only.
+    fn trigger(&mut self, name: &'static str, trigger: Trigger) -> Result<(), PolicyError> {
+        match self.trigger.replace((name, trigger)) {
+            Some((other, _)) => Err(PolicyError::Contradiction(other, name)),
+            None => Ok(()),
+        }
+    }
+
+    fn waits_from(&mut self, name: &'static str, from: WaitsFrom) -> Result<(), PolicyError> {
+        match self.waits_from.replace((name, from)) {
+            Some((other, _)) if other != name => Err(PolicyError::Contradiction(other, name)),
+            _ => Ok(()),
         }
     }
 
@@ -110,13 +146,16 @@ impl Named {
     }
 
     fn policy(self) -> Result<Policy, PolicyError> {
-        let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, cookie, on_fin, full } = self;
+        let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, .. } = self;
+        let Self { cookie, on_fin, full, trigger, waits_from, .. } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
             is_rst_syn.then_some("rst-syn"),
             is_early.then_some("early-syn-drop"),
             on_fin.map(|_| "rst-fin"),
+            trigger.map(|(name, _)| name),
+            waits_from.map(|(name, _)| name),
         ];
         let other = others.into_iter().flatten().next();
         if let (true, Some(other)) = (is_observe, other.or(is_default.then_some("default"))) {
@@ -132,6 +171,21 @@ impl Named {
         if let (Some(_), Some(other)) = (cookie, other_answer) {
             return Err(PolicyError::Contradiction("no-syn-drop", other));
         }
+        // no-syn-drop lets everyone in whom the queue has room for.
+        let trigger = trigger.filter(|(_, trigger)| *trigger != Trigger::Queue);
+        let asks_itself = matches!(full, Some((_, Full::Rate { .. } | Full::Class { .. } | Full::AnyQueue)));
+        match (trigger, full) {
+            (Some((name, _)), Some((other, _))) if asks_itself => {
+                return Err(PolicyError::Contradiction(other, name));
+            }
+            (Some((name, _)), None) if other_answer.is_none() => {
+                return Err(PolicyError::Unanswered(name));
+            }
+            _ => {}
+        }
+        if let (None, Some((name, _))) = (trigger, waits_from) {
+            return Err(PolicyError::Unasked(name));
+        }
         Ok(Policy {
             full: full.map_or(Full::AcceptQueue, |(_, full)| full),
             syn_when_full: match (cookie, is_rst_syn, is_early || full.is_some()) {
@@ -142,6 +196,8 @@ impl Named {
             },
             ack_when_full: if is_abort || cookie.is_some() { Verdict::Reset } else { Verdict::Admit },
             on_fin: on_fin.unwrap_or(OnFin::Keep),
+            trigger: trigger.map_or(Trigger::Queue, |(_, trigger)| trigger),
+            waits_from: waits_from.map_or(WaitsFrom::Found, |(_, from)| from),
             reserved_slots: 0,
             only_observes: is_observe,
         })
@@ -153,6 +209,25 @@ fn reserved(percent: Option<&str>) -> Result<Full, PolicyError> {
     let overbook_percent =
         percent.map_or(Ok(100), |text| number("reserv", text, text, &OVERBOOK_PERCENT, wanted))?;
     Ok(Full::Reserved { overbook_percent })
+}
+
+fn unserved(limit: Option<&str>) -> Result<Trigger, PolicyError> {
+    let wanted = "how many connections may wait for the server, from 1, or nothing for a limit that is found";
+    let limit = limit.map(|text| number("unserved", text, text, &UNSERVED, wanted)).transpose()?;
+    Ok(Trigger::Unserved(limit.and_then(NonZeroU32::new)))
+}
+
+/// `5ms`, `250us`, `1s`.
+fn sojourn(text: &str) -> Result<Trigger, PolicyError> {
+    let wanted = "how long a connection may wait for the server, from 50us to 60s, as in 5ms";
+    let units = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+    let split = units.iter().find_map(|(unit, us)| Some((text.strip_suffix(unit)?, us)));
+    let target_us = split
+        .and_then(|(digits, us)| digits.parse::<u32>().ok()?.checked_mul(*us))
+        .filter(|us| SOJOURN_US.contains(us))
+        .and_then(NonZeroU32::new);
+    let refused = || PolicyError::Number { mechanism: "sojourn", text: text.to_owned(), wanted };
+    target_us.map(Trigger::Sojourn).ok_or_else(refused)
 }
 
 fn class(percent: &str) -> Result<Full, PolicyError> {
@@ -213,6 +288,20 @@ impl fmt::Display for Policy {
         if self.syn_when_full == Verdict::Reset {
             parts.push("rst-syn".to_owned());
         }
+        match self.trigger {
+            Trigger::Queue => {}
+            Trigger::Unserved(None) => parts.push("unserved".to_owned()),
+            Trigger::Unserved(Some(limit)) => parts.push(format!("unserved:{limit}")),
+            Trigger::Sojourn(target_us) if target_us.get().is_multiple_of(1000) => {
+                parts.push(format!("sojourn:{}ms", target_us.get() / 1000));
+            }
+            Trigger::Sojourn(target_us) => parts.push(format!("sojourn:{target_us}us")),
+        }
+        match self.waits_from {
+            WaitsFrom::Found => {}
+            WaitsFrom::Request => parts.push("request".to_owned()),
+            WaitsFrom::Handshake => parts.push("first-byte".to_owned()),
+        }
         match self.on_fin {
             OnFin::Keep => {}
             OnFin::ResetIdle => parts.push("rst-fin".to_owned()),
@@ -236,6 +325,8 @@ mod tests {
     #[test]
     fn names_are_the_mechanisms_of_figure_4_1() {
         assert_eq!(policy("default"), Policy::DEFAULT);
+        assert_eq!(policy("abort+rst-syn+unserved"), Policy::UNSERVED);
+        assert_eq!(policy("abort+queue"), Policy::ABORT);
         assert_eq!(policy("observe"), Policy::OBSERVE);
         assert_eq!(policy("abort"), Policy::ABORT);
         assert_eq!(policy("rst-syn"), Policy::RST_SYN);
@@ -270,6 +361,12 @@ mod tests {
             "rst-fin",
             "no-syn-drop+rst-fin",
             "abort+rst-syn+rst-fin:always",
+            "rst-syn+unserved",
+            "early-syn-drop+unserved:64",
+            "reserv+rst-syn+sojourn:5ms",
+            "early-syn-drop+sojourn:250us+rst-fin",
+            "rst-syn+unserved+request",
+            "rst-syn+sojourn:5ms+first-byte",
         ];
         for name in names {
             assert_eq!(policy(name).to_string(), name);
@@ -298,6 +395,20 @@ mod tests {
         assert!(error("no-syn-drop:mine").contains("no mechanism"));
         for wrong in ["police:0", "police:5/0", "police:5/", "police:/5", "police:fast"] {
             assert!(error(wrong).contains("as in 20000/500"), "{wrong}");
+        }
+        assert!(error("unserved").contains("add rst-syn, as in rst-syn+unserved"));
+        assert!(error("abort+sojourn:5ms").contains("as in rst-syn+sojourn"));
+        assert!(error("rst-syn+unserved+sojourn:5ms").starts_with("unserved and sojourn are two"));
+        assert!(error("police:5+unserved").starts_with("police and unserved are two"));
+        assert!(error("no-syn-drop+unserved").starts_with("no-syn-drop and unserved are two"));
+        assert!(error("observe+unserved").starts_with("observe and unserved"));
+        assert!(error("rst-syn+request").contains("as in rst-syn+unserved+request"));
+        assert!(error("rst-syn+unserved+request+first-byte").starts_with("request and first-byte are two"));
+        assert!(error("rst-syn+unserved+queue").starts_with("unserved and queue are two"));
+        assert!(error("rst-syn+queue+request").contains("nothing here asks"));
+        assert!(error("rst-syn+unserved:0").contains("from 1, or nothing"));
+        for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
+            assert!(error(&format!("rst-syn+{wrong}")).contains("from 50us to 60s"), "{wrong}");
         }
         for wrong in ["persistent-drop:0", "persistent-drop:100", "persistent-drop:"] {
             assert!(error(wrong).contains("from 1 to 99"), "{wrong}");

@@ -8,7 +8,7 @@
 #include "cookie.h"
 #include "verdict.h"
 
-static struct listener_policy policy_of(const uint32_t numbers[9])
+static struct listener_policy policy_of(const uint32_t numbers[11])
 {
 	return (struct listener_policy){
 		.full = numbers[0],
@@ -19,20 +19,27 @@ static struct listener_policy policy_of(const uint32_t numbers[9])
 		.ack_when_full = numbers[6],
 		.on_fin = numbers[7],
 		.reserved_slots = numbers[8],
+		.trigger = numbers[9],
+		.trigger_at = numbers[10],
 	};
 }
 
-static struct listener_load load_of(const uint32_t numbers[4])
+static struct listener_load load_of(const uint32_t numbers[9])
 {
 	return (struct listener_load){
 		.accept_qlen = numbers[0],
 		.accept_limit = numbers[1],
 		.syn_qlen = numbers[2],
 		.syn_limit = numbers[3],
+		.unserved = numbers[4],
+		.unserved_limit = numbers[5],
+		.promised = numbers[6],
+		.sojourn_us = numbers[7],
+		.answers_per_s = numbers[8],
 	};
 }
 
-uint32_t tidegate_admit_syn(const uint32_t policy[9], const uint32_t load[4], uint64_t now_ns, uint64_t schedule_ns,
+uint32_t tidegate_admit_syn(const uint32_t policy[11], const uint32_t load[9], uint64_t now_ns, uint64_t schedule_ns,
 			    uint32_t hash, uint32_t is_reserved)
 {
 	const struct attempt attempt = {
@@ -54,7 +61,7 @@ uint64_t tidegate_next_schedule(uint32_t per_s, uint32_t burst, uint64_t now_ns,
 	return next_schedule(&rate, now_ns, schedule_ns);
 }
 
-uint32_t tidegate_admit_ack(const uint32_t policy[9], const uint32_t load[4], uint32_t is_reserved)
+uint32_t tidegate_admit_ack(const uint32_t policy[11], const uint32_t load[9], uint32_t is_reserved)
 {
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
@@ -62,7 +69,7 @@ uint32_t tidegate_admit_ack(const uint32_t policy[9], const uint32_t load[4], ui
 	return admit_ack(&its_policy, &its_load, is_reserved);
 }
 
-uint32_t tidegate_admit_fin(const uint32_t policy[9], uint32_t payload, uint32_t ahead, uint32_t unread,
+uint32_t tidegate_admit_fin(const uint32_t policy[11], uint32_t payload, uint32_t ahead, uint32_t unread,
 			    uint32_t unacknowledged)
 {
 	const struct listener_policy its_policy = policy_of(policy);

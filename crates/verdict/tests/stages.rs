@@ -33,9 +33,10 @@ fn fin_stage_decides_as_the_table_says() {
 }
 
 #[test]
-fn syn_queue_length_changes_the_answer_of_reserv_and_no_syn_drop_only() {
+fn syn_queue_length_changes_the_answer_of_reserv_no_syn_drop_and_who_asks_for_more_than_queues_only() {
     let is_other = |policy: &Policy| {
         policy.full == verdict::Full::AcceptQueue
+            && policy.trigger == verdict::Trigger::Queue
             && !matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie)
     };
     let others = cases::SYN_STAGE.iter().filter(|case| is_other(&case.policy));

@@ -3,7 +3,9 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use guard::{Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
+use guard::{
+    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Service, Verdict,
+};
 use serde_json::{Value, json};
 use watch::Counter;
 
@@ -81,12 +83,14 @@ impl Lines {
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
             let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
             let columns = refusals(sample);
-            self.header(&columns);
-            self.printer.say(format_args!("{}{place}{dry}", row(now, before, span, &columns)));
+            let is_followed = sample.listeners.iter().any(|of| of.service.is_some());
+            self.header(is_followed, &columns);
+            let row = row(now, before, span, is_followed, &columns);
+            self.printer.say(format_args!("{row}{place}{dry}"));
         }
     }
 
-    fn header(&mut self, columns: &[Refusal]) {
+    fn header(&mut self, is_followed: bool, columns: &[Refusal]) {
         let is_due = io::stdout().is_terminal() && self.lines.is_multiple_of(HEADER_EVERY);
         let words: Vec<&str> = columns.iter().map(|(word, _)| *word).collect();
         let is_changed = self.columns != words;
@@ -98,7 +102,9 @@ impl Lines {
         let columns: Vec<String> =
             columns.iter().map(|(word, _)| format!(" {:>1$}", format!("{word}/s"), width(word))).collect();
         let columns = columns.concat();
-        self.printer.say(format_args!("   accept queue       SYN queue     seen/s  admitted/s{columns}"));
+        let server = if is_followed { "   waiting  answered/s      mean" } else { "" };
+        self.printer
+            .say(format_args!("   accept queue       SYN queue{server}     seen/s  admitted/s{columns}"));
     }
 
     /// The sums.
@@ -220,7 +226,7 @@ fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
 /// Absolute counters since the start; `passed` is of all listeners together. The queues are null when nothing listens. Of an
 /// observed listener it is what the kernel did, and null what this kernel lacks the hook for.
 fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample) -> Value {
-    let (ListenerSample { listener, load, stats, observed }, path) = (of, &sample.path);
+    let (ListenerSample { listener, load, stats, service, observed }, path) = (of, &sample.path);
     let mut object = object(event, elapsed, listener);
     object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
     object["accept_limit"] = load.map(|load| load.accept_limit).into();
@@ -231,6 +237,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         object["counters"] = crate::output::counters(&observed.counters);
         return object;
     }
+    object["service"] = service.as_ref().map(waiting).into();
     object["syns"] = json!({
         "seen": stats.seen,
         "admitted": stats.admitted,
@@ -242,6 +249,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "over_budget": stats.over_budget,
         "accept_full": stats.accept_full,
         "syn_full": stats.syn_full,
+        "server_full": stats.server_full,
     });
     object["acks"] = json!({
         "full": stats.acks_full,
@@ -269,9 +277,49 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
     object
 }
 
+/// Who waits for the server now, and sums since the start.
+fn waiting(service: &Service) -> Value {
+    json!({
+        "silent": service.silent,
+        "waiting": service.waiting,
+        "counted": service.counted,
+        "limit": service.limit,
+        "established": service.established,
+        "answered": service.answered,
+        "answered_in_turn": service.answered_in_turn,
+        "answered_silent": service.answered_silent,
+        "idle_time_s": service.idle_time.as_secs_f64(),
+        "ended": service.ended,
+        "response_time_s": service.response_time.as_secs_f64(),
+        "response_floor_s": service.response_floor.as_secs_f64(),
+        "handshake_median_s": service.handshake_median.as_secs_f64(),
+    })
+}
+
+/// Behind the queues: how many wait for the server, how many it answered, and after what time.
+fn in_server(now: &ListenerSample, before: Option<&ListenerSample>, span: Duration) -> String {
+    let Some(service) = now.service else { return format!(" {:>9} {:>11} {:>9}", "-", "-", "-") };
+    let earlier = before.and_then(|before| before.service).unwrap_or_default();
+    let answered = service.answered.saturating_sub(earlier.answered);
+    let in_turn = service.answered_in_turn.saturating_sub(earlier.answered_in_turn);
+    let spent = service.response_time.saturating_sub(earlier.response_time);
+    let mean = match u32::try_from(in_turn) {
+        Ok(count) if count > 0 => format!("{:.3} ms", (spent / count).as_secs_f64() * 1e3),
+        _ => "-".to_owned(),
+    };
+    let per_s = (answered as f64 / span.as_secs_f64()).round();
+    format!(" {:>9} {per_s:>11} {mean:>9}", format!("{}/{}", service.waiting, or_dash(service.limit)))
+}
+
 /// Rates over `span`, which is longer than a second when a busy machine made the line late. One that a reload brought has
 /// counted from zero.
-fn row(now: &ListenerSample, before: Option<&ListenerSample>, span: Duration, columns: &[Refusal]) -> String {
+fn row(
+    now: &ListenerSample,
+    before: Option<&ListenerSample>,
+    span: Duration,
+    is_followed: bool,
+    columns: &[Refusal],
+) -> String {
     let per_s = |count: fn(&ListenerSample) -> Option<u64>| {
         let earlier = before.and_then(count).unwrap_or(0);
         or_dash(count(now).map(|now| (now.saturating_sub(earlier) as f64 / span.as_secs_f64()).round()))
@@ -284,7 +332,8 @@ fn row(now: &ListenerSample, before: Option<&ListenerSample>, span: Duration, co
     let syn = queue(now.load.map(|load| (load.syn_qlen, load.syn_limit)));
     let refused: Vec<String> =
         columns.iter().map(|(word, count)| format!(" {:>1$}", per_s(*count), width(word))).collect();
-    format!("{accept:>15} {syn:>15} {:>10} {:>11}{}", per_s(seen), per_s(admitted), refused.concat())
+    let server = if is_followed { in_server(now, before, span) } else { String::new() };
+    format!("{accept:>15} {syn:>15}{server} {:>10} {:>11}{}", per_s(seen), per_s(admitted), refused.concat())
 }
 
 /// Of a column with rates under this word.

@@ -42,10 +42,30 @@ fn root_stages_in_the_kernel_decide_as_the_tables_say() {
 }
 
 fn input_of(case: &cases::Case) -> types::verdict_case {
-    let [accept_qlen, accept_limit, syn_qlen, syn_limit] = case.load.numbers();
+    let [
+        accept_qlen,
+        accept_limit,
+        syn_qlen,
+        syn_limit,
+        unserved,
+        unserved_limit,
+        promised,
+        sojourn_us,
+        answers_per_s,
+    ] = case.load.numbers();
     types::verdict_case {
         policy: policy_of(&case.policy),
-        load: types::listener_load { accept_qlen, accept_limit, syn_qlen, syn_limit },
+        load: types::listener_load {
+            accept_qlen,
+            accept_limit,
+            syn_qlen,
+            syn_limit,
+            unserved,
+            unserved_limit,
+            promised,
+            sojourn_us,
+            answers_per_s,
+        },
         attempt: types::attempt {
             now_ns: case.attempt.now.0,
             schedule_ns: case.attempt.schedule.0,

@@ -11,11 +11,12 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
     "bpf.admit_ns",
+    "bpf.admit_unserved_ns",
     "bpf.refuse_tcx_ns",
     "bpf.refuse_xdp_ns",
     "bpf.data_segment_ns",

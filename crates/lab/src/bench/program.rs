@@ -34,6 +34,7 @@ const XDP_PASS: i32 = 2;
 /// Nanoseconds per frame.
 struct Times {
     admit: f64,
+    admit_unserved: f64,
     refuse_tcx: f64,
     refuse_xdp: f64,
     data_segment: f64,
@@ -61,6 +62,7 @@ pub fn figures() -> Result<Vec<Figure>> {
     };
     Ok(vec![
         figure("bpf.admit_ns", |times| times.admit),
+        figure("bpf.admit_unserved_ns", |times| times.admit_unserved),
         figure("bpf.refuse_tcx_ns", |times| times.refuse_tcx),
         figure("bpf.refuse_xdp_ns", |times| times.refuse_xdp),
         figure("bpf.data_segment_ns", |times| times.data_segment),
@@ -82,14 +84,17 @@ fn programs(kernel_drop: f64) -> Result<Times> {
         if guard::takes_own_cookies() { Policy::NO_SYN_DROP } else { "no-syn-drop:kernel".parse()? };
     let (at_healthy, at_full) = (guard_at(healthy_address, refusing)?, guard_at(full_address, refusing)?);
     let with_cookies = guard_at(full_address, cookies)?;
+    // Of handshakes that never end, as many as no slot of time has.
+    let following = guard_at(healthy_address, "rst-syn+unserved:1000000".parse()?)?;
     let empty = Empty::load()?;
 
     let stranger: SocketAddr = "127.0.0.2:40000".parse().expect("an address");
     let syn = |server| frame(&FourTuple { src: stranger, dst: server }, Flags::SYN);
     let data = frame(&FourTuple { src: connection.local_addr()?, dst: healthy_address }, Flags::ACK);
-    let admit = |hook| -> Result<f64> {
-        Ok(nanos(at_healthy.time(hook, &syn(healthy_address), RUNS)?) - empty.many(hook)?)
+    let admit_by = |guard: &Guard, hook| -> Result<f64> {
+        Ok(nanos(guard.time(hook, &syn(healthy_address), RUNS)?) - empty.many(hook)?)
     };
+    let admit = |hook| admit_by(&at_healthy, hook);
     // What a refusal takes more than an admission, both in single runs.
     let refuse_more = |hook| -> Result<f64> {
         let refused = single(|| at_full.time(hook, &syn(full_address), 1))?;
@@ -103,10 +108,14 @@ fn programs(kernel_drop: f64) -> Result<Times> {
         - single(|| at_healthy.time(tcx, &syn(healthy_address), 1))?;
     let stats = at_full.sample()?.listeners[0].stats;
     ensure!(stats.reset == stats.seen, "the full listener admitted a SYN: {stats:?}");
+    let admit_unserved = admit_by(&following, tcx)?;
+    let stats = following.sample()?.listeners[0].stats;
+    ensure!(stats.admitted == stats.seen, "the healthy listener refused a SYN: {stats:?}");
     let stats = with_cookies.sample()?.listeners[0].stats;
     ensure!(stats.cookies == stats.seen, "a SYN to the full listener got no cookie: {stats:?}");
     Ok(Times {
         admit: admit(tcx)?,
+        admit_unserved,
         cookie: admit(tcx)? + cookie_more,
         rst_fin: rst_fin_ns(&empty)?,
         refuse_tcx,

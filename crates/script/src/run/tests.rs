@@ -94,7 +94,13 @@ impl System for Played {
     }
 
     fn load(&mut self) -> Result<ListenerLoad> {
-        Ok(ListenerLoad { accept_qlen: 2, accept_limit: 1, syn_qlen: 1, syn_limit: 1 })
+        Ok(ListenerLoad {
+            accept_qlen: 2,
+            accept_limit: 1,
+            syn_qlen: 1,
+            syn_limit: 1,
+            ..ListenerLoad::default()
+        })
     }
 
     fn counters(&mut self) -> Result<BTreeMap<String, u64>> {

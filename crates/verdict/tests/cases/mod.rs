@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use units::Nanos;
-use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict};
+use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Trigger, Verdict};
 
 /// One row.
 pub struct Case {
@@ -34,6 +34,11 @@ const fn row(
             accept_limit: accept.1,
             syn_qlen: syn.0,
             syn_limit: syn.1,
+            unserved: 0,
+            unserved_limit: 0,
+            promised: 0,
+            sojourn_us: 0,
+            answers_per_s: 0,
         },
         attempt: NOW,
         verdict,
@@ -79,8 +84,41 @@ const DROP: Policy = Policy { syn_when_full: Verdict::Drop, ..Policy::DEFAULT };
 const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150 }, ..Policy::RESERV };
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
+/// So many connections wait, for so many microseconds, and so many may by what the agent has found; the queues are empty.
+const fn waiting(
+    name: &'static str,
+    policy: Policy,
+    (unserved, sojourn_us): (u32, u32),
+    unserved_limit: u32,
+    verdict: Verdict,
+) -> Case {
+    let case = row(name, policy, (0, 128), (0, 128), verdict);
+    Case { load: ListenerLoad { unserved, unserved_limit, sojourn_us, ..case.load }, ..case }
+}
+
+/// The same row at a server that gives 10,000 answers/s.
+const fn busy(case: Case) -> Case {
+    Case { load: ListenerLoad { answers_per_s: 10_000, ..case.load }, ..case }
+}
+
+/// The same row with 100 in the accept queue of 128, and so many handshakes under way that will end.
+const fn promised(case: Case, promised: u32) -> Case {
+    let load = ListenerLoad { accept_qlen: 100, promised, ..case.load };
+    Case { load, ..case }
+}
+
+/// RST once the trigger says full.
+const fn reset_at(trigger: Trigger) -> Policy {
+    Policy { trigger, ..Policy::RST_SYN }
+}
+
+const SIXTY_FOUR: Option<NonZeroU32> = NonZeroU32::new(64);
+const FIXED: Policy = reset_at(Trigger::Unserved(SIXTY_FOUR));
+const AUTO: Policy = reset_at(Trigger::Unserved(None));
+const IN_5_MS: Policy = reset_at(Trigger::Sojourn(NonZeroU32::new(5000).expect("not zero")));
+
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 51] = [
+pub const SYN_STAGE: [Case; 72] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -162,6 +200,42 @@ pub const SYN_STAGE: [Case; 51] = [
     reserved(row("reserved source, reserv", keep_28(Policy::RESERV), (50, 128), (78, 128), Verdict::Admit)),
     reserved(policed("reserved sources are not policed", 3_000_000, Verdict::Admit)),
     reserved(hashed("reserved sources have no class", 0, Verdict::Admit)),
+    waiting("unserved: one below the limit", FIXED, (63, 0), 0, Verdict::Admit),
+    waiting("unserved: at the limit", FIXED, (64, 0), 0, Verdict::Reset),
+    waiting("unserved: its own limit goes before one that was found", FIXED, (63, 0), 10, Verdict::Admit),
+    waiting("unserved: found", AUTO, (10, 0), 10, Verdict::Reset),
+    waiting("unserved: below what was found", AUTO, (9, 0), 10, Verdict::Admit),
+    waiting("unserved: nothing found yet", AUTO, (u32::MAX, 0), 0, Verdict::Admit),
+    row("unserved: the accept queue is full all the same", AUTO, (129, 128), (0, 128), Verdict::Reset),
+    promised(waiting("unserved: a place for one more", AUTO, (129, 0), 1000, Verdict::Admit), 28),
+    promised(waiting("unserved: the queue will be full", AUTO, (129, 0), 1000, Verdict::Reset), 29),
+    reserved(promised(
+        waiting("reserved source, the queue will be full", keep_28(AUTO), (129, 0), 1000, Verdict::Admit),
+        29,
+    )),
+    promised(waiting("nobody asks whether it will be full", Policy::RST_SYN, (0, 0), 0, Verdict::Admit), 29),
+    waiting("unserved: nobody asks", Policy::RST_SYN, (u32::MAX, u32::MAX), 1, Verdict::Admit),
+    waiting("sojourn: at the target", IN_5_MS, (9, 5000), 0, Verdict::Admit),
+    waiting("sojourn: above it", IN_5_MS, (9, 5001), 0, Verdict::Reset),
+    waiting("sojourn: one alone may wait", IN_5_MS, (1, 5001), 0, Verdict::Admit),
+    waiting("sojourn: two are enough where nothing is known", IN_5_MS, (2, 5001), 0, Verdict::Reset),
+    busy(waiting("sojourn: fewer than half of what 5 ms take", IN_5_MS, (24, 5001), 0, Verdict::Admit)),
+    busy(waiting("sojourn: half of them", IN_5_MS, (25, 5001), 0, Verdict::Reset)),
+    reserved(waiting(
+        "reserved source, as many more as it has slots",
+        keep_28(FIXED),
+        (91, 0),
+        0,
+        Verdict::Admit,
+    )),
+    reserved(waiting("reserved source, no place in the server", keep_28(FIXED), (92, 0), 0, Verdict::Reset)),
+    waiting(
+        "no-syn-drop: a cookie when the server is full",
+        Policy { trigger: Trigger::Unserved(SIXTY_FOUR), ..Policy::NO_SYN_DROP },
+        (64, 0),
+        0,
+        Verdict::Cookie,
+    ),
 ];
 
 /// The same for the end of a handshake.

@@ -1,0 +1,121 @@
+//! What the counts say of policies that cannot do what they are for.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::{ListenerSample, Sample, Service, Trigger, WaitsFrom};
+
+/// Answers between two samples that say enough.
+const ENOUGH: u64 = 32;
+
+/// What is known of each listener; each thing is said once.
+#[derive(Debug, Default)]
+pub struct Advice {
+    of: BTreeMap<SocketAddr, Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    last: Service,
+    has_said: bool,
+}
+
+impl Advice {
+    /// Notes on the listeners of this sample, one line each.
+    pub fn notes(&mut self, sample: &Sample) -> Vec<String> {
+        self.of.retain(|listen, _| sample.listeners.iter().any(|of| of.listener.listen == *listen));
+        sample.listeners.iter().filter_map(|of| self.note(of)).collect()
+    }
+
+    fn note(&mut self, of: &ListenerSample) -> Option<String> {
+        let (listener, now) = (&of.listener, of.service?);
+        let known = self.of.entry(listener.listen).or_default();
+        let last = std::mem::replace(&mut known.last, now);
+        if now.answered.saturating_sub(last.answered) < ENOUGH || known.has_said {
+            return None;
+        }
+        let note = match (listener.policy.trigger, listener.policy.waits_from) {
+            (_, WaitsFrom::Request) => unseen_requests(listener.listen, &now, &last),
+            (Trigger::Sojourn(target_us), _) => {
+                short_target(listener.listen, Duration::from_micros(target_us.get().into()), &now)
+            }
+            _ => None,
+        };
+        known.has_said = note.is_some();
+        note
+    }
+}
+
+fn unseen_requests(listen: SocketAddr, now: &Service, last: &Service) -> Option<String> {
+    let (all, silent) =
+        (now.answered - last.answered, now.answered_silent.saturating_sub(last.answered_silent));
+    (2 * silent > all).then(|| {
+        format!(
+            "the server of {listen} begins {silent} of {all} answers before a request is seen, so that `request` sees few who wait for it; \
+             take first-byte, or neither"
+        )
+    })
+}
+
+fn short_target(listen: SocketAddr, target: Duration, now: &Service) -> Option<String> {
+    let millis = |time: Duration| 1e3 * time.as_secs_f64();
+    (now.response_floor > target).then(|| {
+        format!(
+            "all but one in twenty responses of the server of {listen} took {:.1} ms or more, and its target is {:.1} ms: whoever comes while \
+             others wait is refused; take a longer one, or unserved",
+            millis(now.response_floor),
+            millis(target)
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{Listener, ListenerStats, PathStats};
+
+    fn sample(policy: &str, answered: u64, silent: u64) -> Sample {
+        let listener =
+            Listener::new("192.0.2.1:80".parse().expect("address"), policy.parse().expect("policy"));
+        let service = Service {
+            answered,
+            answered_silent: silent,
+            response_floor: Duration::from_millis(8),
+            ..Service::default()
+        };
+        let sample = ListenerSample {
+            listener,
+            load: None,
+            stats: ListenerStats::default(),
+            service: Some(service),
+            observed: None,
+        };
+        Sample { listeners: vec![sample], path: PathStats::default(), away: BTreeSet::new() }
+    }
+
+    #[test]
+    fn request_is_not_for_servers_whose_requests_are_not_seen() {
+        let mut advice = Advice::default();
+        let mut said = |answered, silent| advice.notes(&sample("rst-syn+unserved+request", answered, silent));
+        assert!(said(100, 50).is_empty(), "half of them are seen");
+        assert!(said(110, 60).is_empty(), "ten are few");
+        let notes = said(210, 160);
+        assert!(notes[0].contains("192.0.2.1:80 begins 100 of 100 answers"), "{notes:?}");
+        assert!(said(310, 260).is_empty(), "once is enough");
+        assert!(Advice::default().notes(&sample("rst-syn+unserved", 100, 100)).is_empty());
+    }
+
+    #[test]
+    fn target_below_what_a_request_takes_is_said_with_what_was_measured() {
+        for (policy, is_said) in [("rst-syn+sojourn:5ms", true), ("rst-syn+sojourn:9ms", false)] {
+            let mut advice = Advice::default();
+            let notes: Vec<String> =
+                (1..10).flat_map(|turn| advice.notes(&sample(policy, 100 * turn, 0))).collect();
+            assert_eq!(notes.len(), usize::from(is_said), "{notes:?}");
+            assert!(notes.iter().all(|note| note.contains("took 8.0 ms or more, and its target is 5.0 ms")));
+        }
+    }
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A connection from the handshake's end to the first byte of the response, for the counts of service.bpf.h. The kernel tells of a socket's
+ * life (sockops): a program that looks at frames would see segments that TCP does not take, and every segment of every connection. This
+ * one is called when a handshake ends, until the response begins, and when the state changes.
+ *
+ *	handshake ends		BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: silent
+ *	request arrives		its acknowledgment leaves, at once for the first one (tcp_event_data_recv(): quick ACKs): waiting; a request in
+ *				pieces waits from the last one
+ *	response begins		the server writes: the kernel asks how long the options of its segments will be
+ *				(BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss()), before it knows whether the client's window takes one.
+ *				No more, and no further calls. It asks as well when a router says that a packet was too large, which clients
+ *				can forge: no process has the socket then
+ *	the end, any		BPF_SOCK_OPS_STATE_CB
+ *
+ * Without room for an option in a segment (timestamps and three SACK blocks, which a client can bring about) the kernel does not ask: such a
+ * response is seen by a later segment, or as an end.
+ */
+#ifndef TIDEGATE_FOLLOW_BPF_H
+#define TIDEGATE_FOLLOW_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "listener.bpf.h"
+#include "rules.bpf.h"
+#include "service.bpf.h"
+#include "sockopt.bpf.h"
+
+enum {
+	AF_INET = 2,
+	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct wait);
+} waits SEC(".maps");
+
+/* Read for both families: the compiler would make one load of two, of a pointer that the verifier does not know as the context's. */
+static __always_inline void local_key(struct bpf_sock_ops *ops, struct listener_key *key)
+{
+	__u32 ipv4 = ops->local_ip4, last = ops->local_ip6[3];
+
+	asm volatile("" : "+r"(ipv4), "+r"(last));
+	if (ops->family == AF_INET) {
+		key->address.word[2] = bpf_htonl(0xffff);
+		key->address.word[3] = ipv4;
+	} else {
+		/* Word by word: the kernel gives no eight bytes of an address. */
+		key->address.word[0] = *(volatile __u32 *)&ops->local_ip6[0];
+		key->address.word[1] = *(volatile __u32 *)&ops->local_ip6[1];
+		key->address.word[2] = *(volatile __u32 *)&ops->local_ip6[2];
+		key->address.word[3] = last;
+	}
+	key->port = bpf_htons(ops->local_port);
+}
+
+/* Bytes of a request: the kernel counts a FIN among them. */
+static __always_inline __u64 received_by(struct bpf_sock_ops *ops)
+{
+	__u64 received = ops->bytes_received;
+
+	return received && ops->state == SOCKET_CLOSE_WAIT ? received - 1 : received;
+}
+
+/* Which server a listener's connections wait for: that of its rule. */
+static __always_inline bool find_rule_service(__u32 index, __u32 *service)
+{
+	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
+
+	if (!rule || rule->policy.trigger == TRIGGER_QUEUE)
+		return false;
+	*service = rule->service;
+	return true;
+}
+
+static __always_inline void begin_wait(struct bpf_sock_ops *ops)
+{
+	struct bpf_sock *sk = ops->sk;
+	struct listener_key key = {};
+	const struct pace *pace;
+	struct service *service;
+	__u32 *found, index, us;
+	bool is_wildcard;
+	struct wait *wait;
+	__u64 now;
+
+	if (!sk || bpf_get_netns_cookie(ops) != guarded_netns_cookie)
+		return;
+	local_key(ops, &key);
+	found = find_index(&key, !is_mapped(&key.address), &is_wildcard);
+	if (!found || !find_rule_service(*found, &index) || !find_service(index, &service, &pace))
+		return;
+	now = bpf_ktime_get_ns();
+	us = ops->srtt_us >> 3;
+	arrive(service, pace, us, now);
+	wait = bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!wait)
+		return; /* no memory: as if it were served */
+	wait->index = index;
+	wait->calls = FOLLOW_FLAGS & ~ops->bpf_sock_ops_cb_flags;
+	bpf_spin_lock(&service->lock);
+	begin(service, pace, wait, us, now);
+	bpf_spin_unlock(&service->lock);
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wait->calls);
+}
+
+/* The last time that we hear of this socket. */
+static __always_inline void end_wait(struct bpf_sock_ops *ops, bool is_answered)
+{
+	struct bpf_sock *sk = ops->sk;
+	const struct pace *pace;
+	struct service *service;
+	struct wait *wait;
+	__u32 bucket;
+	__u64 now;
+
+	if (!sk)
+		return;
+	wait = bpf_sk_storage_get(&waits, sk, 0, 0);
+	if (!wait)
+		return;
+	if (find_service(wait->index, &service, &pace)) {
+		now = bpf_ktime_get_ns();
+		bucket = bucket_of((now - wait->since_ns) / NS_PER_US);
+		bpf_spin_lock(&service->lock);
+		end(service, pace, wait, is_answered, bucket, now);
+		bpf_spin_unlock(&service->lock);
+	}
+	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~wait->calls);
+	bpf_sk_storage_delete(&waits, sk);
+}
+
+/* More of a request has come. */
+static __always_inline void continue_wait(struct bpf_sock_ops *ops)
+{
+	__u64 received = received_by(ops), now;
+	struct bpf_sock *sk = ops->sk;
+	const struct pace *pace;
+	struct service *service;
+	struct wait *wait;
+
+	if (!sk || !received)
+		return;
+	wait = bpf_sk_storage_get(&waits, sk, 0, 0);
+	if (!wait || wait->received == received || !find_service(wait->index, &service, &pace))
+		return;
+	now = bpf_ktime_get_ns();
+	wait->received = received;
+	/* A byte now and then must not hold a place for ever. */
+	if (wait->turns > MAX_TURNS)
+		return;
+	bpf_spin_lock(&service->lock);
+	go_on(service, pace, wait, now);
+	bpf_spin_unlock(&service->lock);
+}
+
+/* Whether a process is in a system call on the socket. */
+static __always_inline bool is_owned(struct bpf_sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	return tcp && tcp->inet_conn.icsk_inet.sk.sk_lock.owned;
+}
+
+/* How long may the options of a segment be? Asked when the server writes, and for each segment that is about to leave. */
+static __always_inline void on_options(struct bpf_sock_ops *ops)
+{
+	bool is_write = ops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS;
+
+	if (ops->skb_len || (is_write && ops->sk && is_owned(ops->sk)))
+		end_wait(ops, true);
+	else if (!is_write)
+		continue_wait(ops);
+}
+
+/* A client that has closed its half may still wait for the response. */
+static __always_inline void on_state(struct bpf_sock_ops *ops)
+{
+	__u32 state = ops->args[1];
+
+	if (state != SOCKET_ESTABLISHED && state != SOCKET_CLOSE_WAIT)
+		end_wait(ops, false);
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The servers of the guarded listeners, and who waits for each: service.h says how. One lock for each server: it is taken a few times in the life of
+ * a connection, and never for a SYN, which only reads sums.
+ */
+#ifndef TIDEGATE_SERVICE_BPF_H
+#define TIDEGATE_SERVICE_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "service.h"
+#include "rules.bpf.h"
+
+/* An array, and not per CPU: see struct service. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct service);
+} services SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct pace);
+} paces SEC(".maps");
+
+/* False only if the index is none, which the verifier cannot rule out. */
+static __always_inline bool find_service(__u32 index, struct service **service, const struct pace **pace)
+{
+	*service = bpf_map_lookup_elem(&services, &index);
+	*pace = bpf_map_lookup_elem(&paces, &index);
+	return *service && *pace;
+}
+
+/* read_unserved(). Not inline, like what follows: a program and what it calls have 512 bytes of stack together, and what answers a SYN needs most of them. */
+static __noinline int read_service(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
+{
+	if (now >= *(volatile __u64 *)&service->epoch_ends_ns) {
+		bpf_spin_lock(&service->lock);
+		turn_epochs(service, pace, now);
+		bpf_spin_unlock(&service->lock);
+	}
+	begin_slot(service, pace, now);
+	read_unserved(service, pace, now, load);
+	return 0;
+}
+
+/* Past the limit of a policy; a burst, only past one that was found. */
+static __noinline int may_exceed(struct service *service, const struct pace *pace, __u64 now, __u32 is_found)
+{
+	return may_pass(service, pace, now) || (is_found && may_queue(service, pace, now));
+}
+
+#endif

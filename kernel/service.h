@@ -1,0 +1,459 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * How many connections wait for a server, wherever they stand: in the accept queue or inside it. follow.bpf.h says when one begins and ends
+ * to; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/guard compiles this for the host, and tries it in virtual time.
+ *
+ * Nobody holds a place by being slow. What counts is who waits *for the server*, and the server goes on: who is overtaken by so many who
+ * came later waits for something else - the rest of his own request, or an event. So connections are counted by the epoch in which they came,
+ * only the last four count, and an epoch ends when the oldest of the four has nobody left, or was overtaken. Before a server that takes its
+ * requests in their order nobody is overtaken, however long its queue. If the server stalls, so do the epochs, but not for longer than epoch_ns:
+ * there may be nothing but such connections. Who is forgotten so was not overtaken, and his answer tells how slow the server has become.
+ *
+ * The includer provides __u32, __u64, bool, __always_inline and struct bpf_spin_lock.
+ */
+#ifndef TIDEGATE_SERVICE_H
+#define TIDEGATE_SERVICE_H
+
+#include "histogram.h"
+#include "verdict.h"
+
+enum {
+	MAX_TURNS = 4,			/* times that a connection may begin to wait: a request in pieces */
+	EPOCHS = 4,			/* that count; a power of two */
+	NS_PER_US = 1000,
+	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
+	SLOT_BITS = 20,			/* of each of two counts in a slot; the rest is its number */
+	MOST_IN_SLOT = (1 << SLOT_BITS) - 4096, /* CPUs may count beyond it at once */
+	ALL_PPM = 1000000,
+	NAPI_WEIGHT = 64,		/* frames of an interface that may come to us before the kernel sees the first of them */
+};
+
+/* What the agent finds out about a server while it runs, several times a second. */
+struct pace {
+	__u64 epoch_ns;			/* longest epoch, whatever happens */
+	__u32 overtaken_at;		/* answers to later ones after which a connection waits for something else than the server; above 0 */
+	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
+	__u32 slot_shift;		/* log2 of a slot of time in ns */
+	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
+	__u32 served_meanwhile;		/* connections that the server answers within a handshake */
+	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
+	__u32 answers_per_s;		/* that it can give, as far as is known */
+	__u32 zero;
+	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
+	__u64 patience_ns;		/* longest that a burst may make them wait */
+	__u64 handshake_ns;		/* as they usually take */
+	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
+};
+
+/* What a connection waits for. */
+enum stage {
+	STAGE_SILENT,			/* its client has sent nothing yet */
+	STAGE_WAITING,			/* a request is there */
+	STAGES,
+};
+
+/* Of one connection, from the handshake's end to the beginning of the response. */
+struct wait {
+	__u64 since_ns;			/* it began to wait last */
+	__u64 epoch;
+	__u64 received;			/* bytes, by then */
+	__u32 index;			/* of struct service */
+	__u32 generation;		/* of struct service */
+	__u16 stage;			/* enum stage */
+	__u16 turns;			/* that it has begun to wait */
+	__u32 calls;			/* flags that we have set in the socket, and nobody before */
+};
+
+/*
+ * Of one server, on all CPUs together: the decision must not add up as many rows as there are CPUs. Sums are since it is guarded:
+ * established = answered + ended + in_stage. Under `lock`, but for what says otherwise.
+ */
+struct service {
+	__u64 epoch;			/* the first is EPOCHS */
+	__u64 epoch_ends_ns;
+	__u64 overtaken[EPOCHS];	/* answers to those of later epochs */
+	__u64 overtaken_before;		/* epochs before this one were */
+	__u64 established;
+	__u64 answered;
+	__u64 answered_in_turn;		/* of these, before they were overtaken: what the rest is about */
+	__u64 answered_silent;		/* of `answered`, before we saw a byte of a request */
+	__u64 ended;			/* closed, reset or timed out without an answer */
+	__u64 idle_ns;			/* in which nobody waited, but for what has gone by since idle_since_ns */
+	__u64 idle_since_ns;		/* 0: somebody waits */
+	__u64 busy_since_ns;
+	__u64 answered_ns;		/* when the last one was */
+	__u64 sojourn_ns;		/* of the last ones, smoothed by an eighth */
+	__u64 response_ns;		/* sum: from the request, or the handshake's end */
+	__u64 responses_us[BUCKETS];
+	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
+	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, as the kernel measured them */
+	__u64 trickled_ns;		/* when one was admitted past the limit; not under the lock */
+	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
+	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
+	__u64 expected;			/* of slots that are over; nor is this */
+	__u64 never_came;		/* of `expected`; nor this */
+	__u32 in_stage[STAGES];		/* all, however long they have been there */
+	__u32 recent[STAGES];		/* in the epochs that count */
+	__u32 count[STAGES][EPOCHS];
+	__u32 generation;		/* another one for another server: connections of the one before are nobody's */
+	struct bpf_spin_lock lock;
+};
+
+_Static_assert(sizeof(struct service) % sizeof(__u64) == 0, "no padding: user space reads raw words");
+
+/* ---- Under the lock. ---- */
+
+static __always_inline bool is_idle(const struct service *service, const struct pace *pace)
+{
+	return !service->recent[STAGE_WAITING] && (!pace->counts_silent || !service->recent[STAGE_SILENT]);
+}
+
+/* Keeps the time in which nobody waits, after whatever has changed. */
+static __always_inline void settle_idle(struct service *service, const struct pace *pace, __u64 now)
+{
+	bool is = is_idle(service, pace), was = service->idle_since_ns;
+
+	if (is == was)
+		return;
+	if (is) {
+		service->idle_since_ns = now;
+		return;
+	}
+	/* Clocks are read before the lock is taken. */
+	if (now > service->idle_since_ns)
+		service->idle_ns += now - service->idle_since_ns;
+	service->idle_since_ns = 0;
+	service->busy_since_ns = now;
+}
+
+static __always_inline __u32 row_of(__u64 epoch)
+{
+	return epoch & (EPOCHS - 1);
+}
+
+static __always_inline __u32 count_row(const struct service *service, __u32 row)
+{
+	return service->count[STAGE_SILENT][row] + service->count[STAGE_WAITING][row];
+}
+
+static __always_inline bool is_oldest_overtaken(const struct service *service, const struct pace *pace)
+{
+	return service->overtaken[row_of(service->epoch + 1)] >= pace->overtaken_at;
+}
+
+/* Nobody is forgotten then. */
+static __always_inline bool is_oldest_empty(const struct service *service)
+{
+	return !count_row(service, row_of(service->epoch + 1)) && count_row(service, row_of(service->epoch));
+}
+
+static __always_inline void turn_epoch(struct service *service, const struct pace *pace)
+{
+	__u32 row, stage;
+
+	if (is_oldest_overtaken(service, pace))
+		service->overtaken_before = service->epoch - (EPOCHS - 2);
+	service->epoch++;
+	row = row_of(service->epoch);
+	service->overtaken[row] = 0;
+	for (stage = 0; stage < STAGES; stage++) {
+		service->recent[stage] -= service->count[stage][row];
+		service->count[stage][row] = 0;
+	}
+}
+
+/* Begins the next epoch if this one is over, and as many as would have begun while nothing happened. */
+static __always_inline void turn_epochs(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 due = 0;
+	__u32 i;
+
+	if (now >= service->epoch_ends_ns)
+		due = 1 + (now - service->epoch_ends_ns) / pace->epoch_ns;
+	for (i = 0; i < EPOCHS; i++) {
+		if (i >= due && !is_oldest_overtaken(service, pace) && !is_oldest_empty(service))
+			break;
+		turn_epoch(service, pace);
+	}
+	if (!i)
+		return;
+	service->epoch_ends_ns = now + pace->epoch_ns;
+	settle_idle(service, pace, now);
+}
+
+/* Those that count. */
+static __always_inline __u32 count_recent(const struct service *service, const struct pace *pace)
+{
+	__u32 waiting = *(volatile __u32 *)&service->recent[STAGE_WAITING];
+
+	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
+}
+
+static __always_inline bool is_counted(const struct service *service, const struct wait *wait)
+{
+	return service->epoch - wait->epoch < EPOCHS;
+}
+
+static __always_inline void enter(struct service *service, const struct pace *pace, struct wait *wait, enum stage stage, __u64 now)
+{
+	turn_epochs(service, pace, now);
+	wait->turns++;
+	wait->stage = stage;
+	wait->since_ns = now;
+	wait->epoch = service->epoch;
+	service->in_stage[stage]++;
+	service->recent[stage]++;
+	service->count[stage][row_of(wait->epoch)]++;
+	settle_idle(service, pace, now);
+}
+
+static __always_inline void leave(struct service *service, const struct pace *pace, const struct wait *wait, __u64 now)
+{
+	__u32 stage = wait->stage & STAGE_WAITING;
+
+	turn_epochs(service, pace, now);
+	service->in_stage[stage]--;
+	if (is_counted(service, wait)) {
+		service->recent[stage]--;
+		service->count[stage][row_of(wait->epoch)]--;
+	}
+	settle_idle(service, pace, now);
+}
+
+/* All of an earlier epoch that still count were overtaken by this one. */
+static __always_inline void overtake(struct service *service, const struct wait *wait)
+{
+	__u32 back;
+
+	for (back = 1; back < EPOCHS; back++)
+		if (service->epoch - (wait->epoch - back) < EPOCHS)
+			service->overtaken[row_of(wait->epoch - back)]++;
+}
+
+static __always_inline void count_overtakes(struct service *service, __u64 overtakes)
+{
+	service->overtakes[bucket_of(overtakes)]++;
+}
+
+/* The response has begun of one that has left, after a time of this bucket. */
+static __always_inline void count_answer_of(struct service *service, const struct pace *pace, const struct wait *wait, __u32 bucket, __u64 now)
+{
+	__u64 sojourn = now - wait->since_ns;
+
+	service->answered++;
+	service->answered_silent += wait->stage == STAGE_SILENT;
+	/* One whose request we did not see says nothing of the server's time. */
+	if (wait->stage == STAGE_SILENT && !pace->counts_silent)
+		return;
+	if (wait->epoch < service->overtaken_before) {
+		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
+		count_overtakes(service, 2 * (__u64)pace->overtaken_at);
+		return;
+	}
+	service->answered_in_turn++;
+	service->answered_ns = now;
+	service->response_ns += sojourn;
+	service->responses_us[bucket]++;
+	service->sojourn_ns = service->sojourn_ns - service->sojourn_ns / 8 + sojourn / 8;
+	if (!is_counted(service, wait))
+		return;
+	overtake(service, wait);
+	count_overtakes(service, service->overtaken[row_of(wait->epoch)]);
+}
+
+/* The handshake has ended, and took so many us; 0 if the kernel could not measure it. */
+static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
+{
+	wait->generation = service->generation;
+	service->established++;
+	if (handshake_us)
+		service->handshakes_us[bucket_of(handshake_us)]++;
+	enter(service, pace, wait, STAGE_SILENT, now);
+}
+
+/* More of a request has come. */
+static __always_inline void go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
+{
+	if (wait->generation != service->generation)
+		return;
+	leave(service, pace, wait, now);
+	enter(service, pace, wait, STAGE_WAITING, now);
+}
+
+/* The response begins, after a time of this bucket, or never will. */
+static __always_inline void end(struct service *service, const struct pace *pace, const struct wait *wait, bool is_answered, __u32 bucket,
+		       __u64 now)
+{
+	if (wait->generation != service->generation)
+		return;
+	leave(service, pace, wait, now);
+	if (is_answered)
+		count_answer_of(service, pace, wait, bucket, now);
+	else
+		service->ended++;
+}
+
+/* ---- SYNs that were admitted. ---- */
+
+static __always_inline __u64 slot_of(const struct pace *pace, __u64 now)
+{
+	return now >> (pace->slot_shift & 63);
+}
+
+/*
+ * Of a slot, from the lowest bit on: those that are not back as connections, those that were admitted, and the slot's number. In one word, so that
+ * a CPU sees them together.
+ */
+static __always_inline __u64 *place_of(struct service *service, __u64 slot)
+{
+	return &service->slots[slot & (SLOTS - 1)];
+}
+
+static __always_inline __u64 mask_slot(__u64 word)
+{
+	return word & ((1ULL << SLOT_BITS) - 1);
+}
+
+static __always_inline bool is_of_slot(__u64 word, __u64 slot)
+{
+	return !(((word >> 2 * SLOT_BITS) ^ slot) & ((1ULL << (64 - 2 * SLOT_BITS)) - 1));
+}
+
+/* Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. */
+static __always_inline void begin_slot(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
+
+	if (is_of_slot(before, slot) || !__sync_bool_compare_and_swap(place, before, slot << 2 * SLOT_BITS))
+		return;
+	__sync_fetch_and_add(&service->expected, mask_slot(before >> SLOT_BITS));
+	__sync_fetch_and_add(&service->never_came, mask_slot(before));
+}
+
+/* After begin_slot(). CPUs that are at odds about a place lose one or two of them: a look, and not a sum. */
+static __always_inline void expect(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
+
+	if (is_of_slot(before, slot) && mask_slot(before >> SLOT_BITS) < MOST_IN_SLOT)
+		__sync_fetch_and_add(place, 1ULL << SLOT_BITS | 1);
+}
+
+static __always_inline bool take_expected(struct service *service, __u64 slot)
+{
+	__u64 *place = place_of(service, slot), before = *(volatile __u64 *)place;
+
+	return is_of_slot(before, slot) && mask_slot(before) && __sync_bool_compare_and_swap(place, before, before - 1);
+}
+
+/*
+ * One is back, after so many us; 0 if the kernel could not measure it, as after a SYN cookie. It is one of the slot in which its SYN came, or around it:
+ * in a flood no slot is ever out of those that are expected.
+ */
+static __always_inline void arrive(struct service *service, const struct pace *pace, __u32 handshake_us, __u64 now)
+{
+	__u64 handshake_ns = handshake_us ? (__u64)handshake_us * NS_PER_US : pace->handshake_ns;
+	__u64 slot = slot_of(pace, now - handshake_ns);
+
+	if (!take_expected(service, slot) && !take_expected(service, slot - 1))
+		take_expected(service, slot + 1);
+}
+
+/* A slot's word; 0 if its place is another's. */
+static __always_inline __u64 read_slot(struct service *service, __u64 slot)
+{
+	__u64 word = *(volatile __u64 *)place_of(service, slot);
+
+	return is_of_slot(word, slot) ? word : 0;
+}
+
+/*
+ * Handshakes under way that will end: of this slot and the one before all that are not back, but for the usual share of those that never will be.
+ * Of both together, as one may have been taken for the other's. Where that share is not known yet, as a flood has just begun, those of the slot before
+ * count less and less as this one goes by.
+ */
+static __always_inline __u32 count_expected(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 slot = slot_of(pace, now), length = 1ULL << (pace->slot_shift & 63), left = length - (now & (length - 1));
+	__u64 word = read_slot(service, slot), before = read_slot(service, slot - 1);
+	__u64 admitted = mask_slot(word >> SLOT_BITS) + mask_slot(before >> SLOT_BITS);
+	__u64 out = mask_slot(word) + mask_slot(before), most = mask_slot(word) + (mask_slot(before) * left >> (pace->slot_shift & 63));
+	__u64 never = admitted * (ALL_PPM - pace->completed_ppm) / ALL_PPM;
+	__u64 expected = out > never ? out - never : 0;
+
+	return expected < most ? expected : most;
+}
+
+/* Of those of all the server's listeners, no more can be this one's. */
+static __always_inline __u32 count_promised(const struct listener_load *load, __u32 expected)
+{
+	__u32 most = load->syn_qlen + NAPI_WEIGHT;
+
+	return expected < most ? expected : most;
+}
+
+/* ---- What the SYN stage asks. ---- */
+
+/* How long somebody has waited and nobody was answered; below 0 if that was just now, on another CPU. */
+static __always_inline __s64 read_stalled_ns(const struct service *service, __u64 now)
+{
+	__u64 since = service->answered_ns > service->busy_since_ns ? service->answered_ns : service->busy_since_ns;
+
+	return now - since;
+}
+
+/* How long connections wait for the server now: as the last ones did, or longer if it has stalled. */
+static __always_inline __u64 read_sojourn_ns(const struct service *service, __u64 now)
+{
+	__s64 stalled = read_stalled_ns(service, now), sojourn = service->sojourn_ns;
+
+	return stalled > sojourn ? stalled : sojourn;
+}
+
+/* Connections that wait for the server, or will when their handshake has ended. */
+static __always_inline void read_unserved(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
+{
+	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now);
+	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
+
+	/* Less what it answers meanwhile. */
+	load->unserved = recent + (expected > pace->served_meanwhile ? expected - pace->served_meanwhile : 0);
+	load->promised = count_promised(load, expected);
+	load->unserved_limit = pace->limit;
+	load->answers_per_s = pace->answers_per_s;
+	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
+}
+
+/* Whether one may go past the limit, since nobody was answered for long and nobody went past it either: the CPU that says so lets it in. */
+static __always_inline bool may_pass(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 last = *(volatile __u64 *)&service->trickled_ns;
+
+	return pace->trickle_ns && read_stalled_ns(service, now) > (__s64)pace->trickle_ns &&
+	       (__s64)(now - last) > (__s64)pace->trickle_ns && __sync_bool_compare_and_swap(&service->trickled_ns, last, now);
+}
+
+/* Time in which nobody waited; it may be that of a period that ends just now twice. */
+static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
+{
+	__u64 since = *(volatile __u64 *)&service->idle_since_ns, idle = *(volatile __u64 *)&service->idle_ns;
+
+	return since && now > since ? idle + (now - since) : idle;
+}
+
+/*
+ * A burst that the server will have answered soon is better served than refused, and a crowd is not. A crowd leaves a server no time in which nobody
+ * waits, and a burst comes after some: that time, up to patience_ns of it, is what may be spent on those who come beyond the limit, each for as long
+ * as he keeps the others waiting.
+ */
+static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, kept;
+
+	if ((__s64)(idle - spent) < (__s64)pace->answer_ns || !pace->answer_ns)
+		return false;
+	kept = idle - spent > pace->patience_ns ? idle - pace->patience_ns : spent;
+	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + pace->answer_ns);
+}
+
+#endif
