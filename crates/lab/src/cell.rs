@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use netns::Namespace;
-use results::{Cell, CrowdSummary, Flood, Sample, Saturation};
+use results::{Cell, CrowdSummary, Flood, GuardSample, Sample, Saturation};
 
+use crate::child::Running;
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Server};
 use crate::gauge::Gauge;
@@ -58,6 +59,8 @@ pub struct Measured {
     pub guard_per_s: BTreeMap<String, f64>,
     /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its start.
     pub is_rate_of_window: bool,
+    /// Who waited, by what the guard said.
+    pub guard_samples: Vec<GuardSample>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
 }
@@ -83,7 +86,8 @@ pub fn measure(
         flood_per_s: policy.crowd.flood_per_s,
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
-    let Measured { crowd, difference, samples, guard, guard_per_s, lost_replies, .. } = measured;
+    let Measured { crowd, difference, samples, guard, guard_per_s, guard_samples, lost_replies, .. } =
+        measured;
     let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
     let mut marks = marks(&crowd, &difference, lost_replies);
     if !measured.is_rate_of_window {
@@ -109,6 +113,7 @@ pub fn measure(
         crowd_cpu: difference.crowd_cpu,
         guard,
         guard_per_s,
+        guard_samples,
         flood,
         machine_speed: Some(machine_speed),
         speed_before: Some(look.speed),
@@ -176,12 +181,13 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
-    let said_before = guard.as_ref().and_then(guard::ask);
+    let (said_before, mut guard_samples) = asked(guard.as_ref(), start);
     let gauge = Gauge::start(layout.server_cpu);
     watch(send.warmup + send.duration)?;
     let round_trip = gauge.finish()?;
     let after = Snapshot::take(&testbed, layout)?;
-    let said_after = guard.as_ref().and_then(guard::ask);
+    let (said_after, in_window) = asked(guard.as_ref(), start);
+    guard_samples.extend(in_window);
 
     let crowd = crowd::finish(crowd, send)?;
     let guard = guard.map(guard::finish).transpose()?;
@@ -198,7 +204,12 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         lost_replies,
         round_trip,
         is_rate_of_window,
+        guard_samples,
     })
+}
+
+fn asked(guard: Option<&Running>, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
+    guard.map(|guard| guard::ask(guard, start)).unwrap_or_default()
 }
 
 /// Sets what a policy sets in the server's namespace, before there is a server.

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub struct Running {
     name: &'static str,
     child: Child,
-    lines: Receiver<String>,
+    lines: Receiver<(Instant, String)>,
 }
 
 impl Running {
@@ -33,7 +33,7 @@ impl Running {
         let (sender, lines) = channel();
         std::thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                if sender.send(line).is_err() {
+                if sender.send((Instant::now(), line)).is_err() {
                     break;
                 }
             }
@@ -51,7 +51,7 @@ impl Running {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.lines.recv_timeout(left) {
-                Ok(line) => {
+                Ok((_, line)) => {
                     let value: Value = serde_json::from_str(&line)
                         .with_context(|| format!("{} printed a line that is not JSON: {line}", self.name))?;
                     if value["event"] == event {
@@ -69,10 +69,11 @@ impl Running {
         }
     }
 
-    /// The last of the lines of such an event that were printed by now and not read yet; the others are forgotten.
-    pub fn latest(&self, event: &str) -> Option<Value> {
-        let values = self.lines.try_iter().filter_map(|line| serde_json::from_str::<Value>(&line).ok());
-        values.filter(|value| value["event"] == event).last()
+    /// The lines of such an event that were printed by now and not read yet, and when each was; the others are forgotten.
+    pub fn said(&self, event: &str) -> Vec<(Instant, Value)> {
+        let lines = self.lines.try_iter();
+        let values = lines.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(&line).ok()?)));
+        values.filter(|(_, value)| value["event"] == event).collect()
     }
 
     /// Asks the program to end (SIGTERM).

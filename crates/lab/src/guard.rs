@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use results::GuardSample;
 use serde_json::Value;
 
 use crate::child::Running;
@@ -40,9 +41,12 @@ pub fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Optio
     Ok(Some(running))
 }
 
-/// What it said in the last second; `None` if it has said nothing since it was asked before.
-pub fn ask(running: &Running) -> Option<Said> {
-    running.latest("sample").map(|line| said(&line))
+/// What it has counted by its last word, and who waited at each since the crowd's start; `None` if it has said nothing since it was
+/// asked before.
+pub fn ask(running: &Running, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
+    let lines = running.said("sample");
+    let since = lines.iter().filter_map(|(at, line)| Some(waiting(at.checked_duration_since(start)?, line)));
+    (lines.last().map(|(_, line)| said(line)), since.collect())
 }
 
 /// Ends a guard and gives what it counted.
@@ -70,6 +74,20 @@ fn said(line: &Value) -> Said {
     Said { elapsed_s: line["elapsed_s"].as_f64().unwrap_or(0.0), counts: counts.collect() }
 }
 
+fn waiting(at: Duration, line: &Value) -> GuardSample {
+    let service = &line["service"];
+    GuardSample {
+        at_ms: at.as_secs_f64() * 1e3,
+        accept_qlen: line["accept_qlen"].as_u64(),
+        syn_qlen: line["syn_qlen"].as_u64(),
+        silent: service["silent"].as_u64(),
+        waiting: service["waiting"].as_u64(),
+        counted: service["counted"].as_u64(),
+        limit: service["limit"].as_u64(),
+        answered: service["answered"].as_u64(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,5 +100,27 @@ mod tests {
         let growth = growth_per_s(&line(1.0, 100), &line(3.0, 500));
         assert_eq!(growth, [("acks.full".to_owned(), 200.0)].into());
         assert_eq!(growth_per_s(&Said::default(), &line(2.0, 500))["acks.full"], 250.0);
+    }
+
+    #[test]
+    fn sample_says_who_waits_as_far_as_the_guard_knows() {
+        let service =
+            serde_json::json!({"silent": 3, "waiting": 40, "counted": 38, "limit": null, "answered": 900});
+        let line = serde_json::json!({"accept_qlen": 5, "syn_qlen": 2, "service": service});
+        let sample = waiting(Duration::from_millis(1500), &line);
+        let expected = GuardSample {
+            at_ms: 1500.0,
+            accept_qlen: Some(5),
+            syn_qlen: Some(2),
+            silent: Some(3),
+            waiting: Some(40),
+            counted: Some(38),
+            limit: None,
+            answered: Some(900),
+        };
+        assert_eq!(sample, expected);
+        let queues = serde_json::json!({"accept_qlen": null, "syn_qlen": 2, "service": null});
+        let expected = GuardSample { syn_qlen: Some(2), ..GuardSample::default() };
+        assert_eq!(waiting(Duration::ZERO, &queues), expected);
     }
 }

@@ -164,7 +164,7 @@ fn behind(points: &[Point], policies: &Policies, rate: Option<f64>, number: usiz
             (folded("Guard counters, warm-up included", guard_table(points, policies)))
         }
         @if has_samples(points) {
-            (folded("Accept queue and overflows over time", growth(points, policies)))
+            (folded("Accept queue, overflows and who waits over time", growth(points, policies)))
         }
         (folded("The generator's health", health_table(points, policies)))
     }

@@ -109,6 +109,9 @@ pub struct Cell {
     /// How fast those counters grew between the guard's last words before the window's two ends, per second.
     #[serde(default)]
     pub guard_per_s: BTreeMap<String, f64>,
+    /// What the guard said while the crowd came, about once a second.
+    #[serde(default)]
+    pub guard_samples: Vec<GuardSample>,
     /// The flood beside the crowd, when there was one.
     #[serde(default)]
     pub flood: Option<Flood>,
@@ -181,6 +184,28 @@ pub struct Sample {
     pub kernel: BTreeMap<String, u64>,
     /// Accept queue of the listener, connections.
     pub accept_qlen: Option<u64>,
+}
+
+/// Who waited at one moment of a cell, as the guard said. What it did not say is `None`: nothing listens, or its policy does not follow
+/// connections into the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct GuardSample {
+    /// Since the crowd's start, milliseconds.
+    pub at_ms: f64,
+    /// Accept queue of the listener, connections.
+    pub accept_qlen: Option<u64>,
+    /// Its SYN queue, connections.
+    pub syn_qlen: Option<u64>,
+    /// Connections of which no byte of a request was seen.
+    pub silent: Option<u64>,
+    /// Connections with a request whose response has not begun.
+    pub waiting: Option<u64>,
+    /// Of these, those that wait for the server: what the limit is for.
+    pub counted: Option<u64>,
+    /// How many may; `None` before a limit is found, too.
+    pub limit: Option<u64>,
+    /// Responses that began since the guard's start.
+    pub answered: Option<u64>,
 }
 
 /// Shares of one CPU's time, each 0 to 1; they sum to at most 1.
@@ -323,6 +348,16 @@ mod tests {
     fn empty_histogram_gives_zeros_not_nan() {
         let histogram = Histogram::<u64>::new(3).expect("3 digits is a valid precision");
         assert_eq!(LatencySummary::from_micros(&histogram), LatencySummary::default());
+    }
+
+    #[test]
+    fn cell_of_an_older_file_is_read() {
+        let mut line = serde_json::to_value(Cell::default()).expect("plain data");
+        let cell = line.as_object_mut().expect("an object");
+        for added in ["guard_per_s", "guard_samples", "flood", "machine_speed", "speed_before"] {
+            cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));
+        }
+        assert_eq!(serde_json::from_value::<Cell>(line).expect("readable"), Cell::default());
     }
 
     #[test]
