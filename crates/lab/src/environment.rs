@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::Result;
 use results::{Environment, Header};
 
-use crate::experiment::{Experiment, Receive, ServerKind};
+use crate::experiment::{Experiment, Receive};
 use crate::testbed::{CROWD_POLL, Testbed};
 use crate::traces::Traces;
-use crate::{nft, nginx};
+use crate::{nft, server};
 
 /// Sysctls that decide what a listener does under load.
 const SYSCTLS: [&str; 9] = [
@@ -74,9 +74,7 @@ fn now() -> String {
 
 fn environment(experiment: &Experiment) -> Result<Environment> {
     let mut versions = BTreeMap::new();
-    if experiment.servers.iter().any(|server| server.kind == ServerKind::Nginx) {
-        versions.extend(nginx::version().map(|version| ("nginx".to_owned(), version)));
-    }
+    versions.extend(experiment.servers.iter().filter_map(|server| server::version(server.kind)));
     if experiment.policies.iter().any(|policy| policy.nft.is_some()) {
         versions.extend(nft::version().map(|version| ("nftables".to_owned(), version)));
     }

@@ -185,6 +185,9 @@ pub enum ServerKind {
     /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
     /// where it is not installed.
     Nginx,
+    /// The distribution's Apache with its own configuration, but as a pool of 150 processes, and the backlog. Left out in the same
+    /// way.
+    Apache,
 }
 
 /// The experiment file cannot be run.
@@ -296,7 +299,7 @@ impl Experiment {
         self.saturation.check()?;
         self.testbed.check()?;
         if let Some(server) =
-            self.servers.iter().find(|s| s.kind == ServerKind::Nginx && !s.cpu_time.is_zero())
+            self.servers.iter().find(|s| s.kind != ServerKind::BuiltIn && !s.cpu_time.is_zero())
         {
             return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
         }
@@ -507,6 +510,10 @@ mod tests {
         assert_refused(("timeout = \"10s\"", "timeout = \"10s\"\nclients = \"10.0.0.0/8\""), "10.76.0.0/30");
         assert_refused(("duration = \"2s\"", "duration = \"500us\""), "grid.duration = 500µs");
         assert_refused(("backlog = 128", "backlog = 4000000000"), "more than listen(2) takes");
+        for kind in ["nginx", "apache"] {
+            let with_work = format!("kind = {kind:?}\ncpu_time = \"1ms\"");
+            assert_refused(("kind = \"built-in\"", &with_work), "cpu_time is for kind = \"built-in\" only");
+        }
         assert_refused(
             ("[grid]", "[saturation]\nrefinements = 4000\n[grid]"),
             "saturation.refinements = 4000",

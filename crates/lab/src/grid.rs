@@ -8,12 +8,11 @@ use results::{Cell, Record, Saturation, Trace};
 
 use crate::cell::{self, Lab};
 use crate::environment;
-use crate::experiment::{Experiment, Server, ServerKind};
+use crate::experiment::{Experiment, Server};
 use crate::outcome::{Options, Outcome, Writer};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
-use crate::saturation;
-use crate::{nft, nginx};
+use crate::{nft, saturation, server};
 
 /// Something happened that a watcher would like to know.
 #[derive(Debug)]
@@ -93,7 +92,7 @@ fn busy(experiment: &Experiment) -> Result<Option<String>> {
 fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
     for server in &experiment.servers {
-        match nginx::missing().filter(|_| server.kind == ServerKind::Nginx) {
+        match server::missing(server.kind) {
             Some(note) => notes.push(note),
             None => servers.push(server),
         }

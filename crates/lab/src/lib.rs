@@ -8,6 +8,7 @@
 //! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.
 
+mod apache;
 pub mod bench;
 mod cell;
 mod child;

@@ -55,10 +55,13 @@ fn main_conf(text: &str, scratch: &Path, site: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// The default site with the backlog on its IPv4 listener.
+/// The default site with the backlog on its IPv4 listener, and with nginx' own page: where Apache is installed, there is its page of
+/// 10 kB, too, and goes first.
 fn site_conf(text: &str, backlog: u32) -> Result<String> {
     const LISTEN: &str = "listen 80 default_server;";
+    const PAGES: &str = "index index.html index.htm index.nginx-debian.html;";
     ensure!(text.contains(LISTEN), "{SITE} has no line {LISTEN:?} to add the backlog to");
+    let text = text.replace(PAGES, "index index.nginx-debian.html;");
     Ok(text.replace(LISTEN, &format!("listen 80 default_server backlog={backlog};")))
 }
 
@@ -83,5 +86,12 @@ mod tests {
             site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7).expect("as Debian's");
         assert_eq!(site, "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;");
         assert!(site_conf("listen 8080;", 7).is_err());
+    }
+
+    #[test]
+    fn page_is_nginx_own() {
+        let debians = "listen 80 default_server;\nindex index.html index.htm index.nginx-debian.html;";
+        let site = site_conf(debians, 7).expect("as Debian's");
+        assert!(site.ends_with("\nindex index.nginx-debian.html;"), "{site}");
     }
 }

@@ -9,8 +9,8 @@ use netns::Namespace;
 
 use crate::child::Running;
 use crate::experiment::{Server, ServerKind};
-use crate::nginx;
 use crate::testbed::{PORT, Testbed};
+use crate::{apache, nginx};
 
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -37,10 +37,36 @@ pub fn start(
             let mut command = testbed.server.command(nginx::PROGRAM)?;
             nginx::configure(&mut command, scratch, server.backlog)?;
             let running = Running::start("nginx", on_cpu(&mut command, cpu))?;
-            wait_until_listening(&testbed.server)?;
+            wait_until_listening("nginx", &testbed.server)?;
+            Ok(running)
+        }
+        ServerKind::Apache => {
+            let mut command = testbed.server.command(apache::PROGRAM)?;
+            apache::configure(&mut command, scratch, server.backlog)?;
+            let running = Running::start("apache2", on_cpu(&mut command, cpu))?;
+            wait_until_listening("apache2", &testbed.server)?;
             Ok(running)
         }
     }
+}
+
+/// Whether this machine has such a server; if not, why not.
+pub fn missing(kind: ServerKind) -> Option<String> {
+    match kind {
+        ServerKind::BuiltIn => None,
+        ServerKind::Nginx => nginx::missing(),
+        ServerKind::Apache => apache::missing(),
+    }
+}
+
+/// Name and version of a program that is not ours.
+pub fn version(kind: ServerKind) -> Option<(String, String)> {
+    let (name, version) = match kind {
+        ServerKind::BuiltIn => return None,
+        ServerKind::Nginx => ("nginx", nginx::version()?),
+        ServerKind::Apache => ("apache2", apache::version()?),
+    };
+    Some((name.to_owned(), version))
 }
 
 /// Makes the command run on one CPU.
@@ -57,7 +83,7 @@ pub fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
     }
 }
 
-fn wait_until_listening(namespace: &Namespace) -> Result<()> {
+fn wait_until_listening(name: &str, namespace: &Namespace) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         if netns::accept_queue(namespace, PORT).context("look for the listener")?.is_some() {
@@ -65,5 +91,5 @@ fn wait_until_listening(namespace: &Namespace) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("nginx does not listen on port {PORT} after {PATIENCE:?}; its own message is above")
+    bail!("{name} does not listen on port {PORT} after {PATIENCE:?}; its own message is above")
 }
