@@ -89,6 +89,10 @@ const OTHER_POLICIES: &str = r#"
     name = "flooded"
     guard = "rst-syn"
     crowd = { flood_per_s = 5000 }
+    [[policy]]
+    name = "held"
+    guard = "rst-syn+unserved"
+    crowd = { hold = { idle = 20, half_requests = 5 } }
 "#;
 
 /// A folder with the experiment file in it.
@@ -190,7 +194,7 @@ fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
 }
 
 #[test]
-fn root_quick_run_takes_rules_dry_runs_floods_and_other_clients() {
+fn root_quick_run_takes_rules_dry_runs_floods_holders_and_other_clients() {
     let Some(scratch) = Scratch::create() else { return };
     let rules = OTHER_POLICIES.to_owned() + "    [[claim]]\n    source = \"arithmetic\"";
     let file = scratch.with(("    [[claim]]\n    source = \"arithmetic\"", &rules));
@@ -213,6 +217,9 @@ fn root_quick_run_takes_rules_dry_runs_floods_and_other_clients() {
     assert!(flood.answers_per_s > 0.0, "by cookies once the SYN queue is full: {flood:?}");
     let (seen, attempts) = (flooded.guard_per_s["syns.seen"], flooded.crowd.syns_per_s);
     assert!(seen > 2.0 * attempts, "the guard sees both ways in: {seen} of which {attempts} the crowd's");
+    let held = cell("held").expect("measured");
+    assert_eq!(held.held.keys().collect::<Vec<_>>(), ["half_requests", "idle"]);
+    assert!(held.held.values().all(|kind| kind.held == kind.asked), "{:?}", held.held);
     let is_quick = |record: &Record| match record {
         Record::Claim(claim) => claim.marks.iter().any(|mark| mark.starts_with("a quick run")),
         _ => true,

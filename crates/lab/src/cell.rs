@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use netns::Namespace;
-use results::{Cell, CrowdSummary, Flood, GuardSample, Sample, Saturation};
+use results::{Cell, CrowdSummary, Flood, GuardSample, Held, Sample, Saturation};
 
 use crate::child::Running;
 use crate::crowd::{self, Send};
 use crate::experiment::{Experiment, Server};
 use crate::gauge::Gauge;
 use crate::guard::{self, Said};
+use crate::hold::{self, Holders};
 use crate::nft;
 use crate::policy::Policy;
 use crate::probe::{Difference, Snapshot, grown, settle};
@@ -25,6 +26,8 @@ use crate::testbed::{PORT, Testbed};
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
+/// Held connections are there when this share of them is open at the end.
+const HELD: f64 = 0.9;
 /// Of a look at the machine, a tenth of its window: three of the gauge's looks, and as many as say more.
 const SHORTEST_MOMENT: Duration = Duration::from_millis(300);
 const LONGEST_MOMENT: Duration = Duration::from_secs(2);
@@ -61,6 +64,8 @@ pub struct Measured {
     pub is_rate_of_window: bool,
     /// Who waited, by what the guard said.
     pub guard_samples: Vec<GuardSample>,
+    /// What became of the connections that were held beside the crowd, by kind.
+    pub held: BTreeMap<String, Held>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
 }
@@ -84,6 +89,7 @@ pub fn measure(
         timeout: lab.experiment.crowd.timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
+        hold: policy.crowd.hold,
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
     let Measured { crowd, difference, samples, guard, guard_per_s, guard_samples, lost_replies, .. } =
@@ -97,6 +103,7 @@ pub fn measure(
         marks.extend(underestimated(&crowd, saturation.rate_per_s * machine_speed.max(look.speed)));
     }
     marks.extend(unguarded(guard.as_ref()));
+    marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
     marks.extend(disturbed(machine_speed / look.speed));
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
     let flood = send.flood_per_s.map(|_| flood(&difference, grid.duration));
@@ -115,6 +122,7 @@ pub fn measure(
         guard_per_s,
         guard_samples,
         flood,
+        held: measured.held,
         machine_speed: Some(machine_speed),
         speed_before: Some(look.speed),
         lost_before_server: difference.lost_before_server,
@@ -147,6 +155,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         timeout: saturation::ONE_SYN.min(lab.experiment.crowd.timeout),
         seed: 1,
         flood_per_s: None,
+        hold: None,
     };
     let measured = run(lab, server, &Policy::stock(), &send).context("look at the machine")?;
     Ok(Look {
@@ -170,9 +179,15 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     if send.flood_per_s.is_some() {
         testbed.join_flood(layout)?;
     }
+    if send.hold.is_some() {
+        testbed.join_holders(layout)?;
+    }
     prepare(&testbed.server, policy)?;
-    let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu)?;
+    // The same under every policy.
+    let room = experiment.most_held().map(hold::make_room).transpose()?;
+    let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
     let guard = guard::start(policy, &testbed, program)?;
+    let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
     let crowd = crowd::start(send, &policy.crowd(&experiment.crowd), &testbed, program, layout)?;
 
     let start = Instant::now();
@@ -190,6 +205,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     guard_samples.extend(in_window);
 
     let crowd = crowd::finish(crowd, send)?;
+    let held = holders.map(Holders::finish).transpose()?.unwrap_or_default();
     let guard = guard.map(guard::finish).transpose()?;
     let is_rate_of_window = guard.is_none() || said_before.is_some();
     let said_before = said_before.unwrap_or_default();
@@ -202,6 +218,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         guard: guard.map(|Said { counts, .. }| counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
+        held,
         round_trip,
         is_rate_of_window,
         guard_samples,
@@ -277,6 +294,14 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
 fn disturbed(change: f64) -> Option<String> {
     (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&change))
         .then(|| format!("the server's CPU ran at {:.0}% of its speed just before", change * 100.0))
+}
+
+/// Most that were to be held are gone, or never came.
+fn let_go(kind: &str, held: &Held) -> Option<String> {
+    let Held { asked, held, refused, closed, .. } = *held;
+    ((held as f64) < HELD * asked as f64).then(|| {
+        format!("of {asked} {kind} to be held, {held} were open at the end: {refused} times refused, {closed} closed by the server")
+    })
 }
 
 /// A guard that did not run for a second leaves SYNs to the kernel.

@@ -8,6 +8,7 @@ use results::CrowdSummary;
 
 use crate::child::Running;
 use crate::experiment::{Arrivals, Close, Crowd, Layout};
+use crate::hold::Hold;
 use crate::testbed::{CROWD_INTERFACE, FLOOD_INTERFACE, Testbed};
 
 /// How long the generator may take to open its rings and find the server.
@@ -28,6 +29,8 @@ pub struct Send {
     pub seed: u64,
     /// Spoofed SYNs beside them, per second; infinity is what the crowd leaves of its core.
     pub flood_per_s: Option<f64>,
+    /// Connections that are held beside it.
+    pub hold: Option<Hold>,
 }
 
 /// Starts a crowd; its first attempt is about to start when this returns.

@@ -11,7 +11,7 @@ use results::{Environment, Header};
 use crate::experiment::{Experiment, Receive};
 use crate::testbed::{CROWD_POLL, Testbed};
 use crate::traces::Traces;
-use crate::{nft, server};
+use crate::{nft, nginx, server};
 
 /// Sysctls that decide what a listener does under load.
 const SYSCTLS: [&str; 9] = [
@@ -173,6 +173,13 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
             "A flood comes from the crowd's core in what time the crowd leaves it, through a veth pair of its own, so that \
              the answers to it take no place from replies; {shared}. Its SYNs have random sources of 198.18.0.0/15, ports and \
              sequence numbers."
+        ));
+    }
+    if experiment.most_held().is_some() {
+        deviations.push(format!(
+            "Connections that are held beside a crowd are Linux's own, of one address, by a veth pair of their own; the thread that opens and \
+             holds them shares the crowd's core. nginx has {} worker_connections, under every policy.",
+            nginx::ROOMY
         ));
     }
     deviations

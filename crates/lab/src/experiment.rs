@@ -260,6 +260,11 @@ impl Experiment {
         }
     }
 
+    /// Most connections that a server must hold beside a crowd's; `None` where no policy has such.
+    pub fn most_held(&self) -> Option<u64> {
+        self.policies.iter().filter_map(|policy| Some(policy.crowd.hold?.count())).max()
+    }
+
     fn check(&self) -> Result<(), String> {
         let rows = self.servers.iter().map(|server| &server.name);
         let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
@@ -496,6 +501,18 @@ mod tests {
         assert_refused(
             ("name = \"stock\"", "name = \"stock\"\n[[policy]]\nname = \"stock\""),
             "two [[policy]]",
+        );
+        assert_refused(
+            ("name = \"stock\"", "name = \"x\"\ncrowd = { hold = { idle = -1 } }"),
+            "invalid value: integer `-1`, expected u32",
+        );
+        assert_refused(
+            ("name = \"stock\"", "name = \"x\"\ncrowd = { hold = { half_requests = 20000 } }"),
+            "policy \"x\": crowd.hold asks for 20000 connections; at most 11000",
+        );
+        assert_refused(
+            ("timeout = \"10s\"", "timeout = \"10s\"\nhold = { idle = 1 }"),
+            "unknown field `hold`",
         );
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\nguard = \"rst-sin\""),

@@ -18,6 +18,7 @@ mod experiment;
 mod gauge;
 mod grid;
 mod guard;
+mod hold;
 mod nft;
 mod nginx;
 mod outcome;

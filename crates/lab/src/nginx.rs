@@ -24,24 +24,34 @@ pub fn version() -> Option<String> {
     text.strip_prefix("nginx version: ").map(str::to_owned)
 }
 
-/// Writes the configuration into `scratch` and adds the arguments that use it.
-pub fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<()> {
+/// Connections of a worker that must hold many beside a crowd's. Debian's 768 are fewer, and of idle ones nginx closes some when a
+/// sixteenth of all is left.
+pub const ROOMY: u32 = 16_384;
+
+/// Writes the configuration into `scratch` and adds the arguments that use it. `room` is how many descriptors a worker is to
+/// have, where many connections are held.
+pub fn configure(command: &mut Command, scratch: &Path, backlog: u32, room: Option<u64>) -> Result<()> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let site = scratch.join("site.conf");
     fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;
     let main = scratch.join("nginx.conf");
-    fs::write(&main, main_conf(&read(MAIN)?, scratch, &site)?).context("write nginx's configuration")?;
+    fs::write(&main, main_conf(&read(MAIN)?, scratch, &site, room)?)
+        .context("write nginx's configuration")?;
     command.arg("-c").arg(&main).args(["-g", "daemon off;", "-e", "stderr"]);
     Ok(())
 }
 
-/// The main file with one worker and with its pid and logs in `scratch`.
-fn main_conf(text: &str, scratch: &Path, site: &Path) -> Result<String> {
+/// The main file with one worker, with its pid and logs in `scratch`, and with [`ROOMY`] connections where there is room for them.
+fn main_conf(text: &str, scratch: &Path, site: &Path, room: Option<u64>) -> Result<String> {
     let scratch = scratch.display();
     let replaced: Vec<String> = text
         .lines()
         .map(|line| match line.split_whitespace().next() {
-            Some("worker_processes") => "worker_processes 1;".to_owned(),
+            Some("worker_processes") => match room {
+                Some(descriptors) => format!("worker_processes 1;\nworker_rlimit_nofile {descriptors};"),
+                None => "worker_processes 1;".to_owned(),
+            },
+            Some("worker_connections") if room.is_some() => format!("worker_connections {ROOMY};"),
             Some("pid") => format!("pid {scratch}/nginx.pid;"),
             Some("error_log") => "error_log stderr crit;".to_owned(),
             Some("access_log") => format!("access_log {scratch}/access.log;"),
@@ -51,6 +61,10 @@ fn main_conf(text: &str, scratch: &Path, site: &Path) -> Result<String> {
         .collect();
     let text = replaced.join("\n");
     ensure!(text.contains("worker_processes 1;"), "{MAIN} has no worker_processes line to replace");
+    ensure!(
+        room.is_none() || text.contains(&format!("worker_connections {ROOMY};")),
+        "{MAIN} has no worker_connections line to replace"
+    );
     ensure!(text.contains(&site.display().to_string()), "{MAIN} does not include sites-enabled");
     Ok(text)
 }
@@ -74,7 +88,7 @@ mod tests {
         let main = "user www-data;\nworker_processes auto;\npid /run/nginx.pid;\nhttp {\n\tsendfile on;\n\t\
                     access_log /var/log/nginx/access.log;\n\tinclude /etc/nginx/sites-enabled/*;\n}\n";
         let changed =
-            main_conf(main, Path::new("/tmp/x"), Path::new("/tmp/x/site.conf")).expect("as Debian's");
+            main_conf(main, Path::new("/tmp/x"), Path::new("/tmp/x/site.conf"), None).expect("as Debian's");
         let expected = "user www-data;\nworker_processes 1;\npid /tmp/x/nginx.pid;\nhttp {\n\tsendfile on;\n\
                         access_log /tmp/x/access.log;\ninclude /tmp/x/site.conf;\n}";
         assert_eq!(changed, expected);
@@ -86,6 +100,18 @@ mod tests {
             site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7).expect("as Debian's");
         assert_eq!(site, "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;");
         assert!(site_conf("listen 8080;", 7).is_err());
+    }
+
+    #[test]
+    fn room_is_made_where_connections_are_held() {
+        let main = "worker_processes auto;\nevents {\n\tworker_connections 768;\n}\ninclude /etc/nginx/sites-enabled/*;";
+        let made = |room| {
+            main_conf(main, Path::new("/tmp/x"), Path::new("/tmp/x/site.conf"), room).expect("as Debian's")
+        };
+        assert!(made(None).contains("\tworker_connections 768;"), "{}", made(None));
+        let roomy = made(Some(20_000));
+        assert!(roomy.starts_with("worker_processes 1;\nworker_rlimit_nofile 20000;\n"), "{roomy}");
+        assert!(roomy.contains("\nworker_connections 16384;\n"), "{roomy}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use crate::experiment::{Close, Crowd};
+use crate::hold::Hold;
 
 /// What an nft rule or a guard's rate has where the server's saturation rate is meant, in whole requests/s.
 const SATURATION: &str = "{saturation}";
@@ -40,6 +41,8 @@ pub struct Change {
     /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
     /// sends beside the crowd.
     pub flood_per_s: Option<f64>,
+    /// Connections are opened before the crowd comes, and held to its end.
+    pub hold: Option<Hold>,
 }
 
 impl Policy {
@@ -72,6 +75,9 @@ impl Policy {
                 "policy {:?}: crowd.flood_per_s = {rate} is no flood: from 1 to 100 million, or inf",
                 self.name
             ));
+        }
+        if let Some(hold) = self.crowd.hold {
+            hold.check().map_err(|what| format!("policy {:?}: {what}", self.name))?;
         }
         let guard = self.for_saturation(1.0).guard;
         if let Some(Err(error)) = guard.as_deref().map(str::parse::<verdict::Policy>) {
@@ -143,8 +149,34 @@ mod tests {
     }
 
     #[test]
+    fn hold_has_some_connections_and_not_too_many() {
+        let read = |hold: &str| {
+            toml::from_str::<Policy>(&format!("name = \"x\"\ncrowd = {{ hold = {{ {hold} }} }}"))
+                .map_err(|error| error.to_string())
+        };
+        let policy = read("idle = 5000, slow_readers = 9").expect("a policy");
+        assert_eq!(policy.crowd.hold, Some(Hold { idle: 5000, half_requests: 0, slow_readers: 9 }));
+        assert_eq!(policy.check(), Ok(()));
+        for (hold, why) in [("", "policy \"x\": crowd.hold holds nothing"), ("idle = 11001", "at most 11000")]
+        {
+            let error = read(hold).expect("numbers").check().expect_err(hold);
+            assert!(error.contains(why), "{error}");
+        }
+        for (hold, why) in [("idle = -1", "expected u32"), ("busy = 1", "unknown field `busy`")] {
+            let error = read(hold).expect_err(hold);
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
     fn stock_is_a_name_alone_and_only_a_guard_runs_dry() {
-        for more in ["guard = \"abort\"", "nft = \"\"", "crowd = { close = \"rst\" }", "dry_run = true"] {
+        for more in [
+            "guard = \"abort\"",
+            "nft = \"\"",
+            "crowd = { close = \"rst\" }",
+            "crowd = { hold = { idle = 1 } }",
+            "dry_run = true",
+        ] {
             assert!(policy(&format!("name = \"stock\"\n{more}")).check().is_err(), "{more}");
         }
         let error = policy("name = \"x\"\ndry_run = true").check().expect_err("no guard");

@@ -15,13 +15,15 @@ use crate::{apache, nginx};
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Starts the server; it listens when this returns.
+/// Starts the server; it listens when this returns. `room` is how many descriptors it is to have when it must hold connections beside
+/// a crowd's.
 pub fn start(
     server: &Server,
     testbed: &Testbed,
     program: &Path,
     scratch: &Path,
     cpu: usize,
+    room: Option<u64>,
 ) -> Result<Running> {
     match server.kind {
         ServerKind::BuiltIn => {
@@ -35,7 +37,7 @@ pub fn start(
         }
         ServerKind::Nginx => {
             let mut command = testbed.server.command(nginx::PROGRAM)?;
-            nginx::configure(&mut command, scratch, server.backlog)?;
+            nginx::configure(&mut command, scratch, server.backlog, room)?;
             let running = Running::start("nginx", on_cpu(&mut command, cpu))?;
             wait_until_listening("nginx", &testbed.server)?;
             Ok(running)

@@ -29,6 +29,13 @@ const FLOODED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 5);
 const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 6);
 /// Where its SYNs pretend to come from (RFC 2544 appendix C.2.2).
 const FLOOD_SOURCES: &str = "198.18.0.0/15";
+/// The server's end of the way in of held connections, and theirs: the crowd's generator takes every frame that comes to its interface.
+const HELD_INTERFACE: &str = "tgs2";
+/// In the crowd's namespace.
+pub const HOLDER_INTERFACE: &str = "tgh0";
+/// The two ends of their pair.
+const HELD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 9);
+const HOLDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 10);
 /// Port of every server in the lab, as in Debian's nginx configuration.
 pub const PORT: u16 = 80;
 
@@ -71,17 +78,36 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Adds a second pair, for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
+    /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
     pub fn join_flood(&mut self, layout: &Layout) -> Result<()> {
-        let pair = VethPair::create(&self.server, FLOODED_INTERFACE, &self.crowd, FLOOD_INTERFACE)?;
-        self.address(&pair, FLOODED_ADDRESS, FLOOD_ADDRESS)?;
-        self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])?;
-        let (server, way) = (SERVER_ADDRESS.to_string(), FLOODED_ADDRESS.to_string());
-        self.crowd.ip(&["route", "add", &server, "via", &way, "dev", FLOOD_INTERFACE, "metric", "1000"])?;
-        receive_in_thread(&self.crowd, FLOOD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
-        receive_by_timer(&self.crowd, FLOOD_INTERFACE, CROWD_POLL)?;
-        self.place_server(layout, FLOODED_INTERFACE)?;
-        self.server_interfaces.push(FLOODED_INTERFACE);
+        self.join_beside(layout, (FLOODED_INTERFACE, FLOODED_ADDRESS), (FLOOD_INTERFACE, FLOOD_ADDRESS))?;
+        self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])
+    }
+
+    /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to `tgh0`.
+    pub fn join_holders(&mut self, layout: &Layout) -> Result<()> {
+        self.join_beside(layout, (HELD_INTERFACE, HELD_ADDRESS), (HOLDER_INTERFACE, HOLDER_ADDRESS))?;
+        // Answers come from an address that the best route has at another interface.
+        self.crowd.set_sysctl(&format!("net.ipv4.conf.{HOLDER_INTERFACE}.rp_filter"), "2")
+    }
+
+    /// Adds a pair beside the crowd's, with a way to the server for who asks for it.
+    fn join_beside(
+        &mut self,
+        layout: &Layout,
+        (at_server, server_address): (&'static str, Ipv4Addr),
+        (at_crowd, crowd_address): (&str, Ipv4Addr),
+    ) -> Result<()> {
+        let pair = VethPair::create(&self.server, at_server, &self.crowd, at_crowd)?;
+        self.address(&pair, server_address, crowd_address)?;
+        let (server, way) = (SERVER_ADDRESS.to_string(), server_address.to_string());
+        // After the crowd's and those that were there before.
+        let metric = (1000 + self.server_interfaces.len()).to_string();
+        self.crowd.ip(&["route", "add", &server, "via", &way, "dev", at_crowd, "metric", &metric])?;
+        receive_in_thread(&self.crowd, at_crowd, layout.crowd_cpu, Priority::RealTime)?;
+        receive_by_timer(&self.crowd, at_crowd, CROWD_POLL)?;
+        self.place_server(layout, at_server)?;
+        self.server_interfaces.push(at_server);
         Ok(())
     }
 

@@ -193,11 +193,19 @@ pub(crate) static FLOOD_ANSWERS: Metric = Metric {
     value: |cell, _| cell.flood.map(|flood| flood.answers_per_s),
 };
 
-/// The columns of the page's table, in order: those of a flood only where there was one.
-pub(crate) fn columns<'a>(mut cells: impl Iterator<Item = &'a Cell>) -> Vec<&'static Metric> {
-    let flood: &[&Metric] =
-        if cells.any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };
-    COLUMNS.iter().chain(flood).copied().collect()
+pub(crate) static HELD: Metric = Metric {
+    heading: "held",
+    definition: "Connections that were opened before the crowd and were still open at its end, of all kinds. They are no attempts.",
+    format: format::count,
+    value: |cell, _| (!cell.held.is_empty()).then(|| cell.held.values().map(|held| held.held as f64).sum()),
+};
+
+/// The columns of the page's table, in order: those of a flood and of held connections only where there were some.
+pub(crate) fn columns<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<&'static Metric> {
+    let any = |has: fn(&Cell) -> bool| cells.clone().any(has);
+    let flood: &[&Metric] = if any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };
+    let held: &[&Metric] = if any(|cell| !cell.held.is_empty()) { &[&HELD] } else { &[] };
+    COLUMNS.iter().chain(flood).chain(held).copied().collect()
 }
 
 static COLUMNS: [&Metric; 17] = [
@@ -232,6 +240,8 @@ fn share(cell: &Cell, part: u64) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use results::Held;
+
     use super::*;
     use crate::testing;
 
@@ -282,6 +292,17 @@ mod tests {
         headings.sort_unstable();
         headings.dedup();
         assert_eq!(headings.len(), COLUMNS.len() + 2);
+    }
+
+    #[test]
+    fn held_connections_have_a_column_where_there_were_some() {
+        let mut cell = testing::cell("a", 0.5, "idle");
+        assert_eq!(show(&HELD, &cell, None), format::NOTHING);
+        for (kind, held) in [("idle", 5_000), ("slow_readers", 912)] {
+            cell.held.insert(kind.to_owned(), Held { asked: 5_000, held, ..Held::default() });
+        }
+        assert_eq!(columns([&cell].into_iter()).len(), COLUMNS.len() + 1);
+        assert_eq!(show(&HELD, &cell, None), "5,912");
     }
 
     #[test]

@@ -115,6 +115,9 @@ pub struct Cell {
     /// The flood beside the crowd, when there was one.
     #[serde(default)]
     pub flood: Option<Flood>,
+    /// Connections that were held beside the crowd, by kind: `idle`, `half_requests`, `slow_readers`.
+    #[serde(default)]
+    pub held: BTreeMap<String, Held>,
     /// Speed of the server's CPU in the window, by small datagrams within it, over that when the saturation rate was found. A
     /// neighbour on the same core may take up to half of it.
     #[serde(default)]
@@ -173,6 +176,24 @@ pub struct Flood {
     pub syns_per_s: f64,
     /// Frames that left in answer, per second.
     pub answers_per_s: f64,
+}
+
+/// Connections of one kind that were opened before the crowd, and held to its end. As their client knows them: one that the server has closed
+/// behind data that is never read is still open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    /// How many there should have been.
+    pub asked: u64,
+    /// Open when the crowd began.
+    pub opened: u64,
+    /// Open at its end.
+    pub held: u64,
+    /// RSTs, to a SYN or later; each of these connections was tried again.
+    pub refused: u64,
+    /// SYNs without an answer for some seconds; tried again.
+    pub unanswered: u64,
+    /// Closed by the server with a FIN; not tried again.
+    pub closed: u64,
 }
 
 /// Kernel counters at one moment of a cell.
@@ -354,7 +375,7 @@ mod tests {
     fn cell_of_an_older_file_is_read() {
         let mut line = serde_json::to_value(Cell::default()).expect("plain data");
         let cell = line.as_object_mut().expect("an object");
-        for added in ["guard_per_s", "guard_samples", "flood", "machine_speed", "speed_before"] {
+        for added in ["guard_per_s", "guard_samples", "flood", "held", "machine_speed", "speed_before"] {
             cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));
         }
         assert_eq!(serde_json::from_value::<Cell>(line).expect("readable"), Cell::default());
