@@ -3,10 +3,14 @@
 //! A schedule is open loop: it does not wait for the server, so that waiting behind a slow server is part of what is
 //! measured.
 
+mod bursts;
+
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
 use units::Nanos;
+
+pub use bursts::Bursts;
 
 /// How attempts follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +27,18 @@ pub struct Schedule {
     arrivals: Arrivals,
     /// Mean time between attempts, nanoseconds.
     gap_ns: f64,
-    /// Start of the attempt that comes next, nanoseconds since the start.
+    /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in them only.
     next_ns: f64,
     random: Pcg64Mcg,
+    gaps: Option<Gaps>,
+}
+
+/// What starts between bursts.
+#[derive(Debug)]
+struct Gaps {
+    bursts: Bursts,
+    /// Which attempt of all gaps comes next, from 0.
+    next: u64,
 }
 
 impl Schedule {
@@ -36,16 +49,38 @@ impl Schedule {
     /// When `rate` is not a positive number.
     pub fn new(arrivals: Arrivals, rate: f64, seed: u64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a rate of {rate} per second has no schedule");
-        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random: Pcg64Mcg::seed_from_u64(seed) }
+        let random = Pcg64Mcg::seed_from_u64(seed);
+        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random, gaps: None }
+    }
+
+    /// A schedule that comes in bursts, the first at time zero, with `rate` attempts per second as the mean over bursts and gaps. Attempts of a burst
+    /// follow each other as `arrivals` says, those of a gap once a second.
+    ///
+    /// # Panics
+    ///
+    /// When [`Bursts::rate_in_burst`] has no rate, or an infinite one.
+    pub fn in_bursts(arrivals: Arrivals, rate: f64, bursts: Bursts, seed: u64) -> Self {
+        let in_burst = bursts.rate_in_burst(rate).expect("a mean above what starts in the gaps");
+        let gaps = Some(Gaps { bursts, next: 0 });
+        Self { gaps, ..Self::new(arrivals, in_burst, seed) }
     }
 
     /// Intended start of the attempt that comes next.
     pub fn intended_start(&self) -> Nanos {
-        Nanos(self.next_ns as u64)
+        match &self.gaps {
+            Some(gaps) => gaps.bursts.moment_in_burst(self.next_ns).min(gaps.next_start()),
+            None => Nanos(self.next_ns as u64),
+        }
     }
 
     /// Goes on to the attempt after that. The sum of gaps keeps fractions, so that the rate does not drift.
     pub fn advance(&mut self) {
+        if let Some(gaps) = &mut self.gaps
+            && gaps.next_start() < gaps.bursts.moment_in_burst(self.next_ns)
+        {
+            gaps.next += 1;
+            return;
+        }
         self.next_ns += match self.arrivals {
             Arrivals::Fixed => self.gap_ns,
             Arrivals::Poisson => {
@@ -56,18 +91,35 @@ impl Schedule {
     }
 }
 
+impl Gaps {
+    fn next_start(&self) -> Nanos {
+        self.bursts.start_in_gap(self.next)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn next(schedule: &mut Schedule) -> Nanos {
+        let start = schedule.intended_start();
+        schedule.advance();
+        start
+    }
+
     fn starts(arrivals: Arrivals, seed: u64, count: usize) -> Vec<Nanos> {
         let mut schedule = Schedule::new(arrivals, 3000.0, seed);
-        let next = |schedule: &mut Schedule| {
-            let start = schedule.intended_start();
-            schedule.advance();
-            start
-        };
         (0..count).map(|_| next(&mut schedule)).collect()
+    }
+
+    const CYCLE: Nanos = Nanos::from_secs(15);
+
+    /// Starts in so many bursts of 10 s with gaps of 5 s, a mean of 3000/s.
+    fn starts_in_bursts(arrivals: Arrivals, seed: u64, bursts: u64) -> Vec<Nanos> {
+        let ten_and_five = Bursts::new(Nanos::from_secs(10), Nanos::from_secs(5)).expect("not zero");
+        let mut schedule = Schedule::in_bursts(arrivals, 3000.0, ten_and_five, seed);
+        let end = Nanos(CYCLE.0 * bursts);
+        std::iter::repeat_with(|| next(&mut schedule)).take_while(|&start| start < end).collect()
     }
 
     #[test]
@@ -93,5 +145,46 @@ mod tests {
     fn same_seed_gives_the_same_crowd_and_another_seed_another() {
         assert_eq!(starts(Arrivals::Poisson, 7, 100), starts(Arrivals::Poisson, 7, 100));
         assert_ne!(starts(Arrivals::Poisson, 7, 100), starts(Arrivals::Poisson, 8, 100));
+    }
+
+    #[test]
+    fn bursts_and_gaps_have_the_mean_that_was_asked_for() {
+        let fixed = starts_in_bursts(Arrivals::Fixed, 1, 100).len();
+        assert!(fixed.abs_diff(4_500_000) <= 1, "{fixed} starts in 1500 s");
+        let poisson = starts_in_bursts(Arrivals::Poisson, 1, 100).len() as f64;
+        assert!((poisson / 4_500_000.0 - 1.0).abs() < 0.002, "{poisson} starts in 1500 s");
+    }
+
+    #[test]
+    fn gap_has_one_start_a_second_and_the_burst_all_others() {
+        for arrivals in [Arrivals::Fixed, Arrivals::Poisson] {
+            let starts = starts_in_bursts(arrivals, 1, 3);
+            assert!(starts.is_sorted());
+            let into_cycle = starts.iter().map(|start| start.0 % CYCLE.0);
+            let in_gaps: Vec<u64> = into_cycle.filter(|&into| into >= Nanos::from_secs(10).0).collect();
+            let each_second = [10, 11, 12, 13, 14].map(|second| Nanos::from_secs(second).0);
+            assert_eq!(in_gaps, each_second.repeat(3), "{arrivals:?}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_a_burst_has_its_share() {
+        let mut thirds = [0_u32; 3];
+        for start in starts_in_bursts(Arrivals::Poisson, 1, 30) {
+            let third = start.0 % CYCLE.0 * 3 / Nanos::from_secs(10).0;
+            if let Some(count) = thirds.get_mut(third as usize) {
+                *count += 1;
+            }
+        }
+        for count in thirds {
+            assert!((f64::from(count) / 450_000.0 - 1.0).abs() < 0.01, "{thirds:?}");
+        }
+    }
+
+    #[test]
+    fn same_seed_gives_the_same_bursts_and_another_seed_others() {
+        let poisson = |seed| starts_in_bursts(Arrivals::Poisson, seed, 1);
+        assert_eq!(poisson(7), poisson(7));
+        assert_ne!(poisson(7), poisson(8));
     }
 }
