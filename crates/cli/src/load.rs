@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
-use load::{Arrivals, Close, Config, Flood, Mode, Progress};
+use load::{Arrivals, Bursts, Close, Config, Flood, Mode, Progress};
 use results::{CrowdSummary, LatencySummary};
 use serde_json::json;
 
@@ -57,6 +57,11 @@ pub struct Args {
     /// How attempts follow each other
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson)]
     arrivals: ArrivalsArg,
+
+    /// Come in bursts of ON with gaps of OFF, as 10s/5s; in a gap one attempt starts each second. --rate is the mean over
+    /// both, which the measured window shows if it holds a whole number of them
+    #[arg(long, value_name = "ON/OFF", value_parser = parse_bursts)]
+    bursts: Option<Bursts>,
 
     /// Seed of the arrivals; the same seed gives the same crowd
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -161,6 +166,7 @@ fn config(args: &Args) -> Result<Config> {
             ArrivalsArg::Poisson => Arrivals::Poisson,
             ArrivalsArg::Fixed => Arrivals::Fixed,
         },
+        bursts: args.bursts,
         warmup: args.warmup,
         duration: args.duration,
         drain: args.drain.unwrap_or(args.timeout),
@@ -309,6 +315,15 @@ fn parse_span(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Lengths of a burst and of a gap, both above zero.
+fn parse_bursts(text: &str) -> Result<Bursts, String> {
+    let (on, off) =
+        text.split_once('/').ok_or("a burst and a gap with a slash between them, as in 10s/5s")?;
+    let on = parse_span(on).map_err(|why| format!("the burst: {why}"))?;
+    let off = parse_span(off).map_err(|why| format!("the gap: {why}"))?;
+    Ok(Bursts::new(on.into(), off.into()).expect("both above zero"))
+}
+
 fn parse_rate(text: &str) -> Result<f64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1e3),
@@ -351,6 +366,19 @@ mod tests {
         assert_eq!(parse_rate("0.5"), Ok(0.5));
         for bad in ["0", "-1", "nan", "inf", "1e9", "1e306k", "fast", ""] {
             assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_two_times_above_zero() {
+        let bursts = parse_bursts("10s/500ms").expect("valid");
+        assert_eq!((bursts.on().as_secs_f64(), bursts.cycle().as_secs_f64()), (10.0, 10.5));
+        let error = |text| parse_bursts(text).expect_err(text);
+        assert_eq!(error("10s"), "a burst and a gap with a slash between them, as in 10s/5s");
+        assert_eq!(error("10s/0s"), "the gap: a time above 0, as in 10s or 500ms");
+        assert_eq!(error("0s/5s"), "the burst: a time above 0, as in 10s or 500ms");
+        for bad in ["", "/", "10s/", "/5s", "10s/5s/5s", "10/5", "-1s/5s", "10s 5s"] {
+            assert!(!error(bad).contains('\n'), "{bad}");
         }
     }
 }

@@ -269,6 +269,42 @@ fn root_flood_leaves_for_no_other_machine() {
     assert_eq!(output.status.code(), Some(1));
 }
 
+#[test]
+fn root_crowd_comes_in_bursts_and_has_the_mean_that_was_asked_for() {
+    let Some(_scratch) = Scratch::create() else { return };
+    let testbed =
+        Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
+    let mut command = testbed.crowd.command(TIDEGATE).expect("a command");
+    command.args(["load", "http://10.76.0.1/", "--json", "--clients", "10.77.0.0/16"]);
+    command.args(["--interface", CROWD_INTERFACE, "--rate", "100", "--duration", "4s", "--drain", "1s"]);
+    let output = command.args(["--arrivals", "fixed", "--bursts", "1s/1s"]).output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let progress = lines.iter().filter(|line| line["event"] == "progress");
+    let offered: Vec<f64> = progress.map(|line| line["offered_per_s"].as_f64().expect("a rate")).collect();
+    assert!(offered[0] > 140.0 && offered[1] < 60.0 && offered[2] > 140.0, "{offered:?}");
+    let summary = lines.last().expect("a summary");
+    let [offered, refused] = ["offered", "refused"].map(|key| summary[key].as_u64().expect("a count"));
+    assert!(offered.abs_diff(400) <= 1 && refused == offered, "{summary}");
+}
+
+#[test]
+fn bursts_that_cannot_be_are_a_usage_error_of_one_line() {
+    for (bursts, why) in [
+        ("10s", "a burst and a gap with a slash between them, as in 10s/5s"),
+        ("10s/0s", "the gap: a time above 0"),
+        ("0s/5s", "the burst: a time above 0"),
+    ] {
+        let mut command = Command::new(TIDEGATE);
+        command.args(["load", "http://10.76.0.1/", "--rate", "1k", "--clients", "10.77.0.0/16"]);
+        let output = command.args(["--interface", "lo", "--bursts", bursts]).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert_eq!(stderr(&output).lines().count(), 1, "{}", stderr(&output));
+        assert!(stderr(&output).contains(why), "{}", stderr(&output));
+    }
+}
+
 fn wait_for_the_grid(lines: &mut impl Iterator<Item = std::io::Result<String>>) {
     let mut lines = lines.map(|line| line.expect("a line"));
     assert!(lines.any(|line| line.contains("saturates at")), "the grid begins");

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use results::{CrowdSummary, GeneratorHealth};
 use tcp::Close;
-use traffic::{Arrivals, Schedule};
+use traffic::{Arrivals, Bursts, Schedule};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
 use xsk::{Mode, Socket, Steer};
@@ -54,10 +54,12 @@ pub struct Config {
     pub host: String,
     /// Path and query of the request.
     pub path: String,
-    /// Attempts per second.
+    /// Attempts per second; of bursts, the mean over burst and gap.
     pub rate: f64,
     /// How attempts follow each other.
     pub arrivals: Arrivals,
+    /// In bursts, if not evenly; the first begins at time zero, and so with the warm-up.
+    pub bursts: Option<Bursts>,
     /// Time before the measured window.
     pub warmup: Duration,
     /// The measured window.
@@ -152,6 +154,7 @@ impl Engine {
             "a rate of {} per second cannot be sent; above 0 and up to {MAX_RATE:.0}",
             config.rate
         );
+        let highest_rate = highest_rate(config)?;
         ensure!(
             config.coalesce <= MAX_COALESCE,
             "bursts {:?} apart would make every attempt late; up to {MAX_COALESCE:?}",
@@ -183,13 +186,8 @@ impl Engine {
         let window =
             Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
         let clients = Clients::new(config.clients);
-        let capacity = (config.rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
-        let crowd = Crowd::new(
-            manners(config, window),
-            clients,
-            Schedule::new(config.arrivals, config.rate, config.seed),
-            capacity,
-        );
+        let capacity = (highest_rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
+        let crowd = Crowd::new(manners(config, window), clients, schedule(config), capacity);
         let server = config.server;
         Ok(Self {
             crowd,
@@ -301,6 +299,33 @@ impl Engine {
 fn first_endpoint() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_micros() as u64
+}
+
+/// Attempts per second while they come.
+fn highest_rate(config: &Config) -> Result<f64> {
+    let Some(bursts) = config.bursts else {
+        return Ok(config.rate);
+    };
+    let in_burst = bursts.rate_in_burst(config.rate).with_context(|| {
+        format!(
+            "a mean of {} per second leaves nothing for the bursts: {} in {} start between them already; raise the rate",
+            config.rate,
+            bursts.starts_in_gap(),
+            bursts.cycle()
+        )
+    })?;
+    ensure!(
+        in_burst <= MAX_RATE,
+        "bursts of {in_burst:.0} per second cannot be sent; up to {MAX_RATE:.0}; lower the rate"
+    );
+    Ok(in_burst)
+}
+
+fn schedule(config: &Config) -> Schedule {
+    match config.bursts {
+        Some(bursts) => Schedule::in_bursts(config.arrivals, config.rate, bursts, config.seed),
+        None => Schedule::new(config.arrivals, config.rate, config.seed),
+    }
 }
 
 fn manners(config: &Config, window: Window) -> Manners {

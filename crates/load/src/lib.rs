@@ -23,5 +23,5 @@ pub use crowd::Crowd;
 pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, Progress, run};
 pub use flood::Config as Flood;
 pub use tcp::Close;
-pub use traffic::Arrivals;
+pub use traffic::{Arrivals, Bursts};
 pub use xsk::Mode;

@@ -98,6 +98,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         path: "/".to_owned(),
         rate,
         arrivals: Arrivals::Fixed,
+        bursts: None,
         warmup: Duration::ZERO,
         duration: WINDOW,
         drain: Duration::from_secs(1),
