@@ -24,6 +24,8 @@ pub struct Claim {
     pub text: String,
     /// What is compared.
     pub measure: Measure,
+    /// Of which server; of every one, unless given.
+    pub server: Option<String>,
     /// Of which policy.
     pub policy: String,
     /// Divided by the same of this policy; without it, and without `against_loads`, the measure itself.
@@ -60,6 +62,8 @@ pub struct Scope<'a> {
     pub loads: &'a [f64],
     /// Names of the policies, and whether each has a guard whose counters there are.
     pub policies: &'a [(&'a str, bool)],
+    /// Names of the servers.
+    pub servers: &'a [&'a str],
 }
 
 impl Claim {
@@ -82,7 +86,16 @@ impl Claim {
                 ));
             }
         }
+        if let Some(server) = self.server.as_deref().filter(|server| !scope.servers.contains(server)) {
+            let names = scope.servers.join(", ");
+            return Err(format!("no [[server]] is called {server:?}; there are {names}"));
+        }
         self.holds.check()
+    }
+
+    /// Whether it is answered for this server.
+    pub fn is_of(&self, server: &str) -> bool {
+        self.server.as_deref().is_none_or(|own| own == server)
     }
 
     fn check_loads(&self, scope: &Scope<'_>) -> Result<(), String> {

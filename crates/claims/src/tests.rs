@@ -5,8 +5,11 @@ use results::{CrowdSummary, LatencySummary};
 use super::*;
 
 const LOADS: [f64; 3] = [1.0, 1.25, 1.8];
-const SCOPE: Scope<'_> =
-    Scope { loads: &LOADS, policies: &[("stock", false), ("abort", true), ("abort-rst-syn", true)] };
+const SCOPE: Scope<'_> = Scope {
+    loads: &LOADS,
+    policies: &[("stock", false), ("abort", true), ("abort-rst-syn", true)],
+    servers: &["a", "b"],
+};
 
 const GOODPUT: &str = r#"
     source = "[Shu05] figure 4.7(a)"
@@ -216,4 +219,15 @@ fn measures_are_what_their_names_say() {
     assert_eq!(Measure::SynDropsPerAttempt.of(&cell), Some(0.7), "the guard left none to the kernel");
     cell.guard_per_s.clear();
     assert_eq!(Measure::AckShareOfDrops.of(&cell), None);
+}
+
+#[test]
+fn claim_may_be_of_one_server_that_is_measured() {
+    let of_all = claim(GOODPUT);
+    assert!(of_all.is_of("a") && of_all.is_of("b"));
+    let of_one = changed("policy = \"abort", "server = \"b\"\n    policy = \"abort");
+    assert_eq!(of_one.check(&SCOPE), Ok(()));
+    assert!(of_one.is_of("b") && !of_one.is_of("a"));
+    let of_none = changed("policy = \"abort", "server = \"c\"\n    policy = \"abort");
+    assert_eq!(of_none.check(&SCOPE), Err("no [[server]] is called \"c\"; there are a, b".to_owned()));
 }

@@ -318,7 +318,8 @@ impl Experiment {
     fn check_claims(&self) -> Result<(), String> {
         let policies: Vec<(&str, bool)> =
             self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
-        let scope = Scope { loads: &self.grid.loads, policies: &policies };
+        let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
         let check =
             |claim: &Claim| claim.check(&scope).map_err(|why| format!("claim {:?}: {why}", claim.text));
         self.claims.iter().try_for_each(check)

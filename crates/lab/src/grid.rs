@@ -155,7 +155,7 @@ fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
         }
     }
     for server in servers {
-        for claim in &experiment.claims {
+        for claim in experiment.claims.iter().filter(|claim| claim.is_of(server)) {
             let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
             answer.marks.extend(quick(experiment));
             writer.write(Record::Claim(Box::new(answer)))?;
