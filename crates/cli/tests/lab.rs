@@ -290,6 +290,53 @@ fn root_crowd_comes_in_bursts_and_has_the_mean_that_was_asked_for() {
 }
 
 #[test]
+fn root_experiment_with_bursts_is_measured_by_them_and_its_saturation_without() {
+    let Some(scratch) = Scratch::create() else { return };
+    let bursts =
+        "backlog = 128\ncrowd = { bursts = { on = \"200ms\", off = \"100ms\" } }\nduration = \"900ms\"";
+    let other =
+        "\n[[server]]\nname = \"other\"\nkind = \"built-in\"\nbacklog = 128\ncpu_time = \"2ms\"\n[[policy]]";
+    scratch.with(("backlog = 128", bursts));
+    let file = scratch.0.path().join("changed.toml");
+    let text = std::fs::read_to_string(&file).expect("read");
+    let text = text
+        .replacen("[[policy]]", other, 1)
+        .replace("policy = \"stock\"", "policy = \"stock\"\nserver = \"other\"");
+    std::fs::write(&file, text).expect("write");
+    let output = scratch.lab("changed.toml").output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = records(&scratch.run_folder());
+    let windows: Vec<(&str, f64)> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Cell(cell) => Some((cell.server.as_str(), cell.crowd.window_s)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(windows, [("built-in", 0.9), ("built-in", 0.9), ("other", 0.3), ("other", 0.3)]);
+    let rates: Vec<f64> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Saturation(saturation) => Some(saturation.rate_per_s),
+            _ => None,
+        })
+        .collect();
+    assert!(rates.len() == 2 && rates[0] == rates[1], "found once: {rates:?}");
+    let claims: Vec<&str> = records
+        .iter()
+        .filter_map(|record| match record {
+            Record::Claim(claim) => Some(claim.server.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(claims, ["built-in", "other", "other"], "one of both, one of the other");
+    let Record::Header(header) = &records[0] else { panic!("a header: {records:?}") };
+    let says =
+        |text: &String| text.contains("The crowd of built-in comes in bursts of 200ms with gaps of 100ms");
+    assert_eq!(header.deviations.iter().filter(|text| says(text)).count(), 1, "{:?}", header.deviations);
+}
+
+#[test]
 fn bursts_that_cannot_be_are_a_usage_error_of_one_line() {
     for (bursts, why) in [
         ("10s", "a burst and a gap with a slash between them, as in 10s/5s"),

@@ -80,13 +80,14 @@ pub fn measure(
     look: &Look,
     repetition: u32,
 ) -> Result<Cell> {
-    let grid = &lab.experiment.grid;
+    let experiment = lab.experiment;
     let rate_per_s = saturation.rate_per_s * look.speed;
     let send = Send {
         rate: load * rate_per_s,
-        warmup: grid.warmup,
-        duration: grid.duration,
-        timeout: lab.experiment.crowd.timeout,
+        bursts: experiment.bursts(server),
+        warmup: experiment.grid.warmup,
+        duration: experiment.window(server),
+        timeout: experiment.crowd.timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
         hold: policy.crowd.hold,
@@ -106,7 +107,7 @@ pub fn measure(
     marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
     marks.extend(disturbed(machine_speed / look.speed));
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
-    let flood = send.flood_per_s.map(|_| flood(&difference, grid.duration));
+    let flood = send.flood_per_s.map(|_| flood(&difference, send.duration));
     Ok(Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
@@ -150,6 +151,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
     let moment = (lab.experiment.grid.duration / 10).clamp(SHORTEST_MOMENT, LONGEST_MOMENT);
     let send = Send {
         rate: saturation.rate_per_s,
+        bursts: None,
         warmup: moment,
         duration: moment,
         timeout: saturation::ONE_SYN.min(lab.experiment.crowd.timeout),

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use results::CrowdSummary;
 
+use crate::bursts::Bursts;
 use crate::child::Running;
 use crate::experiment::{Arrivals, Close, Crowd, Layout};
 use crate::hold::Hold;
@@ -17,8 +18,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// What to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Send {
-    /// Attempts per second.
+    /// Attempts per second; of bursts, the mean over burst and gap.
     pub rate: f64,
+    /// In bursts, if not evenly.
+    pub bursts: Option<Bursts>,
     /// Before the measured window.
     pub warmup: Duration,
     /// The measured window.
@@ -61,6 +64,9 @@ pub fn start(
     ];
     for (name, value) in options {
         command.arg(name).arg(value);
+    }
+    if let Some(bursts) = send.bursts {
+        command.args(["--bursts", &bursts.to_string()]);
     }
     if let Some(rate) = send.flood_per_s {
         command.args(["--flood", FLOOD_INTERFACE, "--flood-rate", &rate.to_string()]);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use results::{Environment, Header};
 
-use crate::experiment::{Experiment, Receive};
+use crate::experiment::{Experiment, Receive, Server};
 use crate::testbed::{CROWD_POLL, Testbed};
 use crate::traces::Traces;
 use crate::{nft, nginx, server};
@@ -128,6 +128,15 @@ fn coalescing(interval: Duration) -> String {
     )
 }
 
+fn bursts(experiment: &Experiment, server: &Server) -> Option<String> {
+    let bursts = experiment.bursts(server)?;
+    Some(format!(
+        "The crowd of {} comes in bursts of {:?} with gaps of {:?}, in which one attempt starts each second. Loads are the mean over \
+         both; the saturation rate, and what the machine can do just before a load, are of crowds without bursts.",
+        server.name, bursts.on, bursts.off
+    ))
+}
+
 fn deviations(experiment: &Experiment) -> Vec<String> {
     let layout = &experiment.testbed;
     let receive = match layout.receive {
@@ -162,6 +171,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
          who retry is still growing."
             .to_owned(),
     ];
+    deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server)));
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
         let shared = match experiment.testbed.receive {
             Receive::Softirq => "both pairs share the backlog of the server's CPU",

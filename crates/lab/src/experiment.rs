@@ -9,11 +9,12 @@ use ipnet::Ipv4Net;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
+use crate::bursts::Bursts;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
-const LONGEST: Duration = Duration::from_secs(3600);
+pub const LONGEST: Duration = Duration::from_secs(3600);
 /// Warm-up and window of a quick run.
 const QUICK: Duration = Duration::from_secs(1);
 
@@ -98,6 +99,8 @@ pub struct Crowd {
     pub close: Close,
     /// `poisson` or `fixed`.
     pub arrivals: Arrivals,
+    /// In bursts with gaps between them, the first with the warm-up; else evenly.
+    pub bursts: Option<Bursts>,
 }
 
 /// How connections are closed.
@@ -174,6 +177,33 @@ pub struct Server {
     /// CPU time per request; built-in server only.
     #[serde(default, deserialize_with = "duration")]
     pub cpu_time: Duration,
+    /// What the clients do otherwise.
+    #[serde(default)]
+    pub crowd: Change,
+    /// The measured window, if not that of the grid.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub duration: Option<Duration>,
+}
+
+impl Server {
+    /// Whether both are the same program with the same settings, whatever they are called and whoever comes.
+    pub fn is_as(&self, other: &Self) -> bool {
+        let program = |server: &Self| Self {
+            name: String::new(),
+            crowd: Change::default(),
+            duration: None,
+            ..server.clone()
+        };
+        program(self) == program(other)
+    }
+}
+
+/// What the clients of one server do otherwise than those of the others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// In which bursts they come.
+    pub bursts: Option<Bursts>,
 }
 
 /// Which program serves.
@@ -251,10 +281,27 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Makes warm-up and window a second at most, and each point is measured once: to see that all works.
+    /// In which bursts the crowd of a server comes.
+    pub fn bursts(&self, server: &Server) -> Option<Bursts> {
+        server.crowd.bursts.or(self.crowd.bursts)
+    }
+
+    /// The measured window before a server.
+    pub fn window(&self, server: &Server) -> Duration {
+        server.duration.unwrap_or(self.grid.duration)
+    }
+
+    /// Makes warm-up and window a second at most, and each point is measured once: to see that all works. Bursts that are longer are
+    /// made as short, so that there is one of them in the window, and a gap.
     pub fn quicken(&mut self) {
         self.is_quick = true;
         self.grid.repetitions = 1;
+        for server in &mut self.servers {
+            let window = QUICK.min(server.duration.unwrap_or(self.grid.duration));
+            let bursts = server.crowd.bursts.or(self.crowd.bursts).map(|bursts| bursts.quick(window));
+            server.crowd.bursts = bursts.map(|(quick, _)| quick);
+            server.duration = Some(bursts.map_or(window, |(_, whole)| whole));
+        }
         for span in [&mut self.grid.warmup, &mut self.grid.duration] {
             *span = QUICK.min(*span);
         }
@@ -274,6 +321,7 @@ impl Experiment {
             ));
         }
         check_loads(&self.grid.loads)?;
+        self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
         check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
@@ -313,6 +361,19 @@ impl Experiment {
         }
         self.policies.iter().try_for_each(Policy::check)?;
         self.check_claims()
+    }
+
+    fn check_window_of(&self, server: &Server) -> Result<(), String> {
+        let key = match server.duration {
+            Some(_) => &format!("server {:?}: duration", server.name),
+            None => "grid.duration",
+        };
+        let window = self.window(server);
+        check_window(key, window)?;
+        match self.bursts(server) {
+            Some(bursts) => bursts.check().and_then(|()| bursts.check_window(key, window)),
+            None => Ok(()),
+        }
     }
 
     fn check_claims(&self) -> Result<(), String> {
@@ -414,7 +475,8 @@ fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), St
     Ok(())
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+/// A time as TOML has it, in a string.
+pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let text = String::deserialize(deserializer)?;
     humantime::parse_duration(&text)
         .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
@@ -571,5 +633,54 @@ mod tests {
         assert_eq!(experiment.grid.duration, QUICK);
         assert_eq!(experiment.grid.warmup, Duration::from_millis(100), "never longer than it was");
         assert_eq!(experiment.grid.loads, [0.5, 2.0]);
+    }
+
+    const BURSTS: &str = "arrivals = \"poisson\"\nbursts = { on = \"1500ms\", off = \"500ms\" }";
+
+    #[test]
+    fn window_holds_whole_bursts_and_gaps() {
+        let experiment = read(&GOOD.replace("arrivals = \"poisson\"", BURSTS)).expect("good");
+        assert_eq!(experiment.bursts(&experiment.servers[0]).expect("bursts").to_string(), "1s 500ms/500ms");
+        let with = |from: &str, to: &str| BURSTS.replace(from, to);
+        let cut = with("500ms\" }", "1s\" }");
+        assert_refused(
+            ("arrivals = \"poisson\"", &cut),
+            "grid.duration = 2s does not hold a whole number of bursts of 1s 500ms and gaps of 1s; 2s 500ms would do",
+        );
+        assert_refused(("arrivals = \"poisson\"", &with("500ms\" }", "0s\" }")), "crowd.bursts: off = 0ns");
+        assert_refused(("arrivals = \"poisson\"", &with("off", "of")), "unknown field `of`");
+        assert_refused(
+            ("arrivals = \"poisson\"", "arrivals = \"poisson\"\nbursts = { on = \"1s\" }"),
+            "`off`",
+        );
+    }
+
+    const OF_SERVER: &str =
+        "backlog = 128\ncrowd = { bursts = { on = \"20s\", off = \"5s\" } }\nduration = \"50s\"";
+
+    #[test]
+    fn server_has_bursts_and_a_window_of_its_own() {
+        let experiment = read(&GOOD.replace("backlog = 128", OF_SERVER)).expect("good");
+        let server = &experiment.servers[0];
+        assert_eq!(experiment.window(server), Duration::from_secs(50));
+        assert_eq!(experiment.bursts(server).expect("bursts").on, Duration::from_secs(20));
+        let plain =
+            Server { name: "plain".to_owned(), crowd: Change::default(), duration: None, ..server.clone() };
+        assert!(plain.is_as(server), "the saturation rate is of both");
+        assert!(!plain.is_as(&Server { backlog: 4, ..server.clone() }));
+        assert_refused(
+            ("backlog = 128", &OF_SERVER.replace("50s", "40s")),
+            "server \"built-in\": duration = 40s does not hold a whole number of bursts of 20s and gaps of 5s; 25s or 50s would do",
+        );
+    }
+
+    #[test]
+    fn quick_run_has_a_burst_and_a_gap_in_its_window() {
+        let mut experiment = read(&GOOD.replace("backlog = 128", OF_SERVER)).expect("good");
+        experiment.quicken();
+        let server = &experiment.servers[0];
+        let bursts = experiment.bursts(server).expect("bursts");
+        assert_eq!((experiment.window(server), bursts.cycle()), (QUICK, QUICK));
+        assert_eq!(bursts.on, Duration::from_millis(800));
     }
 }

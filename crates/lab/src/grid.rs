@@ -120,11 +120,16 @@ fn measure_all(
     let grid = &experiment.grid;
     let cells = servers.len() * grid.loads.len() * policies.len() * grid.repetitions as usize;
     let mut done = 0;
+    let mut found: Vec<(&Server, Saturation)> = Vec::new();
     for server in servers {
-        let saturation = saturation::find(lab, server, |offered, goodput| {
-            on_event(&Event::Probe(server, offered, goodput));
-        })
-        .with_context(|| format!("find the saturation rate of {}", server.name))?;
+        let saturation = match found.iter().find(|(other, _)| other.is_as(server)) {
+            Some((_, saturation)) => Saturation { server: server.name.clone(), ..saturation.clone() },
+            None => saturation::find(lab, server, |offered, goodput| {
+                on_event(&Event::Probe(server, offered, goodput));
+            })
+            .with_context(|| format!("find the saturation rate of {}", server.name))?,
+        };
+        found.push((server, saturation.clone()));
         on_event(&Event::Saturated(&saturation));
         writer.write(Record::Saturation(saturation.clone()))?;
         for repetition in 0..grid.repetitions {
@@ -172,5 +177,8 @@ fn as_cell(record: &Record) -> Option<&Cell> {
 }
 
 fn quick(experiment: &Experiment) -> Option<String> {
-    experiment.is_quick.then(|| "a quick run, which shows that all works and no more".to_owned())
+    let has_bursts = experiment.servers.iter().any(|server| experiment.bursts(server).is_some());
+    let bursts =
+        if has_bursts { "; its bursts and gaps are shortened, one of each at least in a second" } else { "" };
+    experiment.is_quick.then(|| format!("a quick run, which shows that all works and no more{bursts}"))
 }

@@ -10,6 +10,7 @@
 
 mod apache;
 pub mod bench;
+mod bursts;
 mod cell;
 mod child;
 mod crowd;

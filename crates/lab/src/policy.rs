@@ -134,6 +134,7 @@ mod tests {
             timeout: std::time::Duration::from_secs(1),
             close: Close::Fin,
             arrivals: crate::experiment::Arrivals::Poisson,
+            bursts: None,
         };
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Rst);

@@ -41,7 +41,8 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
             Length::Long => (saturation.duration, saturation.confirm.unwrap_or(grid.duration)),
         };
         let timeout = ONE_SYN.min(crowd.timeout);
-        let send = Send { rate, warmup, duration, timeout, seed: 1, flood_per_s: None, hold: None };
+        let send =
+            Send { rate, bursts: None, warmup, duration, timeout, seed: 1, flood_per_s: None, hold: None };
         let measured = cell::run(lab, server, &stock, &send)?;
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
