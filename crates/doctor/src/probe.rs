@@ -52,6 +52,7 @@ pub(crate) mod name {
     pub(crate) const RAW_COOKIE: &str = "SYN cookie without a listener";
     pub(crate) const ASSIGN_REQUEST: &str = "request socket from a cookie";
     pub(crate) const LSM: &str = "BPF LSM";
+    pub(crate) const SOCKETS: &str = "cgroup sockops hook";
     pub(crate) const SOCKOPT: &str = "cgroup sockopt hook";
     pub(crate) const FENTRY: &str = "fentry";
 }
@@ -94,6 +95,11 @@ pub(crate) fn all() -> Vec<Probe> {
             "no-syn-drop, with the client's TCP options",
         ),
         probe(name::LSM, lsm(), "reserv, exact for every SYN of a batch"),
+        probe(
+            name::SOCKETS,
+            tiny::sockets(),
+            "guard without --policy: unserved, and sojourn; they need cgroup2 mounted, too",
+        ),
         probe(name::SOCKOPT, tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself"),
         probe(
             name::FENTRY,

@@ -49,6 +49,11 @@ pub(crate) fn sockopt() -> Answer {
     answer(load(libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCKOPT, libbpf_sys::BPF_CGROUP_SETSOCKOPT, None))
 }
 
+/// Whether the kernel takes a program that it tells of what happens to sockets.
+pub(crate) fn sockets() -> Answer {
+    answer(load(libbpf_sys::BPF_PROG_TYPE_SOCK_OPS, libbpf_sys::BPF_CGROUP_SOCK_OPS, None))
+}
+
 /// Whether the kernel attaches a program to the start of a function. The function is one that the kernel has for such
 /// tests, and nobody calls it.
 pub(crate) fn fentry() -> Answer {

@@ -12,8 +12,15 @@ const GUARD: &str = "admit.bpf.c";
 /// Of these, those without which it works, but not all of it.
 const OPTIONAL_PROGRAMS: [&str; 1] = ["admit_request"];
 /// Probes without which it works, but not all of it.
-const OPTIONAL: [&str; 6] =
-    [name::TCX, name::RAW_COOKIE, name::ASSIGN_REQUEST, name::LSM, name::SOCKOPT, name::FENTRY];
+const OPTIONAL: [&str; 7] = [
+    name::TCX,
+    name::RAW_COOKIE,
+    name::ASSIGN_REQUEST,
+    name::LSM,
+    name::SOCKETS,
+    name::SOCKOPT,
+    name::FENTRY,
+];
 
 /// Whether the guard works here, on the first line, and what of it does not or could not be tried, one line each.
 pub fn verdict(diagnosis: &Diagnosis) -> String {
