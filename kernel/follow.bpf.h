@@ -10,7 +10,7 @@
  *	response begins		the server writes: the kernel asks how long the options of its segments will be
  *				(BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss()), before it knows whether the client's window takes one.
  *				No more, and no further calls. It asks as well when a router says that a packet was too large, which clients
- *				can forge: no process has the socket then
+ *				can forge: no process has the socket then, or one is in a system call on it just then, and loses nothing but a wait of its own
  *	the end, any		BPF_SOCK_OPS_STATE_CB
  *
  * Without room for an option in a segment (timestamps and three SACK blocks, which a client can bring about) the kernel does not ask: such a
@@ -150,9 +150,6 @@ static __always_inline void continue_wait(struct bpf_sock_ops *ops)
 		return;
 	now = bpf_ktime_get_ns();
 	wait->received = received;
-	/* A byte now and then must not hold a place for ever. */
-	if (wait->turns > MAX_TURNS)
-		return;
 	bpf_spin_lock(&service->lock);
 	go_on(service, pace, wait, now);
 	bpf_spin_unlock(&service->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many connections wait for a server, wherever they stand: in the accept queue or inside it. follow.bpf.h says when one begins and ends
- * to; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/guard compiles this for the host, and tries it in virtual time.
+ * How many connections wait for a server, wherever they stand: in the accept queue or inside it. follow.bpf.h says when one begins to and when it
+ * ends; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/guard compiles this for the host, and tries it in virtual time.
  *
  * Nobody holds a place by being slow. What counts is who waits *for the server*, and the server goes on: who is overtaken by so many who
  * came later waits for something else - the rest of his own request, or an event. So connections are counted by the epoch in which they came,
@@ -18,7 +18,7 @@
 #include "verdict.h"
 
 enum {
-	MAX_TURNS = 4,			/* times that a connection may begin to wait: a request in pieces */
+	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	EPOCHS = 4,			/* that count; a power of two */
 	NS_PER_US = 1000,
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
@@ -99,7 +99,8 @@ struct service {
 	struct bpf_spin_lock lock;
 };
 
-_Static_assert(sizeof(struct service) % sizeof(__u64) == 0, "no padding: user space reads raw words");
+_Static_assert(sizeof(struct pace) == 5 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
+_Static_assert(sizeof(struct service) == __builtin_offsetof(struct service, lock) + sizeof(struct bpf_spin_lock), "nor here");
 
 /* ---- Under the lock. ---- */
 
@@ -274,7 +275,8 @@ static __always_inline void begin(struct service *service, const struct pace *pa
 /* More of a request has come. */
 static __always_inline void go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
 {
-	if (wait->generation != service->generation)
+	/* A byte now and then must not hold a place for ever. */
+	if (wait->generation != service->generation || wait->turns >= MAX_TURNS)
 		return;
 	leave(service, pace, wait, now);
 	enter(service, pace, wait, STAGE_WAITING, now);

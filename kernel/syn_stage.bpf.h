@@ -83,13 +83,12 @@ static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook,
 }
 
 static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,
-					  enum verdict verdict, struct listener_stats *stats)
+					  enum verdict verdict, bool is_by_server, struct listener_stats *stats)
 {
 	stats->seen++;
 	stats->accept_full += accept_queue_is_full(load);
 	stats->syn_full += syn_queue_is_full(load);
-	stats->server_full += verdict != VERDICT_ADMIT && !accept_queue_is_full(load) &&
-			      !accept_queue_will_be_full(&rule->policy, load) && server_is_full(&rule->policy, load, 0);
+	stats->server_full += is_by_server;
 	stats->admitted += verdict == VERDICT_ADMIT;
 	stats->dropped += verdict == VERDICT_DROP;
 	if (!rule->dry_run)
@@ -123,6 +122,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct attempt attempt = { .now_ns = now };
 	const struct pace *pace = NULL;
 	struct service *service = NULL;
+	bool is_by_server = false;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
@@ -140,11 +140,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
-	if (verdict != VERDICT_ADMIT && service && pace && !accept_queue_is_full(&listener->load) &&
-	    !accept_queue_will_be_full(&rule.policy, &listener->load) &&
-	    may_exceed(service, pace, now, is_limit_found(&rule.policy)))
+	if (verdict != VERDICT_ADMIT && service && pace)
+		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, &attempt);
+	if (is_by_server && may_exceed(service, pace, now, is_limit_found(&rule.policy))) {
+		is_by_server = false;
 		verdict = VERDICT_ADMIT;
-	switch (count(&rule, &listener->load, verdict, stats)) {
+	}
+	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:

@@ -23,7 +23,7 @@ struct listener_load {
 	__u32 accept_limit;	/* min(listen backlog, somaxconn) */
 	__u32 syn_qlen;		/* request sockets: handshakes in progress */
 	__u32 syn_limit;
-	__u32 unserved;		/* wait for the server, or will when their handshake has ended; see service.bpf.h */
+	__u32 unserved;		/* wait for the server, or will when their handshake has ended; see service.h */
 	__u32 unserved_limit;	/* that the agent has found; 0: none yet */
 	__u32 promised;		/* handshakes under way that will end here, as far as is known */
 	__u32 sojourn_us;	/* how long they wait */
@@ -99,6 +99,19 @@ static inline int accept_queue_is_full(const struct listener_load *load)
 }
 
 /*
+ * Places of the accept queue that a source may have: the crowd does not get the last ones, but always one. A server that comes back with
+ * a smaller backlog would otherwise serve nobody else.
+ */
+static inline __u64 accept_places(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+{
+	__u64 places = (__u64)load->accept_limit + 1;
+
+	if (is_reserved)
+		return places;
+	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
+}
+
+/*
  * One that waits long says nothing of the others, so there must be several: two at least, and half of what the server answers within the target.
  */
 static inline int sojourn_is_long(const struct listener_policy *policy, const struct listener_load *load)
@@ -133,14 +146,15 @@ static inline int server_is_full(const struct listener_policy *policy, const str
  * One more would meet a full accept queue when its handshake ends, and wait there for a second. A server that gets the CPU in slices may want more
  * than the queue holds.
  */
-static inline int accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load)
+static inline int accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
-	return policy->trigger != TRIGGER_QUEUE && (__u64)load->accept_qlen + load->promised > load->accept_limit;
+	return policy->trigger != TRIGGER_QUEUE &&
+	       (__u64)load->accept_qlen + load->promised >= accept_places(policy, load, is_reserved);
 }
 
 static inline int listener_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
-	return accept_queue_is_full(load) || (!is_reserved && accept_queue_will_be_full(policy, load)) ||
+	return accept_queue_is_full(load) || accept_queue_will_be_full(policy, load, is_reserved) ||
 	       server_is_full(policy, load, is_reserved);
 }
 
@@ -151,19 +165,6 @@ static inline int listener_is_full(const struct listener_policy *policy, const s
 static inline int syn_queue_is_full(const struct listener_load *load)
 {
 	return load->syn_qlen >= load->syn_limit;
-}
-
-/*
- * Places of the accept queue that a source may have: the crowd does not get the last ones, but always one. A server that comes back with
- * a smaller backlog would otherwise serve nobody else.
- */
-static inline __u64 accept_places(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
-{
-	__u64 places = (__u64)load->accept_limit + 1;
-
-	if (is_reserved)
-		return places;
-	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
 }
 
 /* The kernel would take it, since it knows nothing of reserved places. */
@@ -274,6 +275,16 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 	if (!is_held_back(policy, load, attempt->is_reserved))
 		return VERDICT_ADMIT;
 	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->syn_when_full;
+}
+
+/* Whether nothing but the server is in the way of an attempt that was refused. From then on the load says that nobody waits for it. */
+static inline int is_refused_by_server_alone(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt)
+{
+	if (!server_is_full(policy, load, attempt->is_reserved))
+		return 0;
+	load->unserved = 0;
+	load->sojourn_us = 0;
+	return admit_syn(policy, load, attempt) == VERDICT_ADMIT;
 }
 
 /* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */

@@ -607,7 +607,7 @@ unsafe impl Plain for ListenerStats {}
 unsafe impl Plain for PathStats {}
 // SAFETY: words only, without padding, asserted in service.h.
 unsafe impl Plain for Service {}
-// SAFETY: two eight-byte words and eight of four.
+// SAFETY: words only, without padding, asserted in service.h.
 unsafe impl Plain for Pace {}
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::frame::checksum;
 use common::*;
-use guard::{Config, Guard, Listener, Service};
+use guard::{Config, Guard, Listener, Policy, Service};
 
 const LISTEN: &str = "10.9.0.2:8080";
 const OTHER: &str = "10.9.0.2:8081";
@@ -229,6 +229,25 @@ fn root_listeners_of_one_server_have_one_count() {
     refused(&world, OTHER);
     server.write_all(b"200").expect("answer");
     world.connect(OTHER).expect("nobody waits");
+}
+
+#[test]
+fn root_time_without_anybody_buys_no_reserved_place() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN);
+    let policy: Policy = "rst-syn+unserved".parse().expect("policy");
+    let listener = Listener {
+        reserved: vec!["10.9.0.77/32".parse().expect("network")],
+        ..Listener::new(LISTEN.parse().expect("address"), Policy { reserved_slots: BACKLOG as u32, ..policy })
+    };
+    let config = Config { listeners: vec![listener], interfaces: vec!["s0".to_owned()], ..Config::default() };
+    let guarded = world.guard_with(&config).expect("start");
+    let _first = world.connect(LISTEN).expect("the crowd has one place");
+    guarded.wait("it in the queue", |sample| sample.load.is_some_and(|load| load.accept_qlen == 1));
+    for _ in 0..3 {
+        let error = world.connect(LISTEN).expect_err("the others are kept");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
 }
 
 #[test]

@@ -18,8 +18,7 @@ void tidegate_begin(struct service *service, const struct pace *pace, struct wai
 
 void tidegate_go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
 {
-	if (wait->turns <= MAX_TURNS)
-		go_on(service, pace, wait, now);
+	go_on(service, pace, wait, now);
 }
 
 void tidegate_end(struct service *service, const struct pace *pace, const struct wait *wait, bool is_answered, __u64 now)
@@ -46,9 +45,11 @@ bool tidegate_admits(struct service *service, const struct pace *pace, __u32 acc
 	begin_slot(service, pace, now);
 	read_unserved(service, pace, now, &load);
 	is_admitted = admit_syn(&policy, &load, &attempt) == VERDICT_ADMIT;
-	*is_server_full = !is_admitted && !accept_queue_is_full(&load) && !accept_queue_will_be_full(&policy, &load);
-	if (*is_server_full && (may_pass(service, pace, now) || may_queue(service, pace, now)))
+	*is_server_full = !is_admitted && is_refused_by_server_alone(&policy, &load, &attempt);
+	if (*is_server_full && (may_pass(service, pace, now) || may_queue(service, pace, now))) {
+		*is_server_full = false;
 		is_admitted = true;
+	}
 	if (is_admitted)
 		expect(service, pace, now);
 	return is_admitted;

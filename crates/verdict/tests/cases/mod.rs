@@ -118,7 +118,7 @@ const AUTO: Policy = reset_at(Trigger::Unserved(None));
 const IN_5_MS: Policy = reset_at(Trigger::Sojourn(NonZeroU32::new(5000).expect("not zero")));
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 72] = [
+pub const SYN_STAGE: [Case; 75] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -210,9 +210,18 @@ pub const SYN_STAGE: [Case; 72] = [
     promised(waiting("unserved: a place for one more", AUTO, (129, 0), 1000, Verdict::Admit), 28),
     promised(waiting("unserved: the queue will be full", AUTO, (129, 0), 1000, Verdict::Reset), 29),
     reserved(promised(
-        waiting("reserved source, the queue will be full", keep_28(AUTO), (129, 0), 1000, Verdict::Admit),
+        waiting("reserved source, a place for one more", keep_28(AUTO), (129, 0), 1000, Verdict::Admit),
+        28,
+    )),
+    reserved(promised(
+        waiting("reserved source, the queue will be full", keep_28(AUTO), (129, 0), 1000, Verdict::Reset),
         29,
     )),
+    promised(
+        waiting("all but the reserved places are promised", keep_28(AUTO), (101, 0), 1000, Verdict::Reset),
+        1,
+    ),
+    promised(waiting("one that is not reserved is left", keep_28(AUTO), (100, 0), 1000, Verdict::Admit), 0),
     promised(waiting("nobody asks whether it will be full", Policy::RST_SYN, (0, 0), 0, Verdict::Admit), 29),
     waiting("unserved: nobody asks", Policy::RST_SYN, (u32::MAX, u32::MAX), 1, Verdict::Admit),
     waiting("sojourn: at the target", IN_5_MS, (9, 5000), 0, Verdict::Admit),
