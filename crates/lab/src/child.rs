@@ -6,8 +6,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid};
 use serde_json::Value;
 
 /// How long a program may take to end after SIGTERM before it is killed.
@@ -92,6 +92,11 @@ impl Drop for Running {
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));
+        }
+        let pid = Pid::from_raw(self.child.id().cast_signed());
+        // One that leads a group of its own would leave its children behind.
+        if getpgid(Some(pid)) == Ok(pid) {
+            let _ = killpg(pid, Signal::SIGKILL);
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
