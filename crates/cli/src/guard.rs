@@ -42,7 +42,7 @@ pub struct Args {
     /// unserved             it is full once as many wait for the server as keep it busy, in the accept
     ///                      queue or inside it; how many is found while it runs, or N by unserved:N
     /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
-    ///                      With neither it is full when the accept queue is; with both of these,
+    ///                      Otherwise, or by queue, it is full when the accept queue is. With either,
     ///                      request and first-byte say from when on a connection waits
     /// default              nothing, and count
     /// early-syn-drop       drop a SYN before the kernel does

@@ -142,9 +142,12 @@ pub struct Guard {
     sockets: Vec<OwnedFd>,
     /// Which server each slot belongs to; see [`servers::of`].
     servers: Vec<u32>,
-    servers_at: Instant,
+    /// When that was found out; `None` if it should be, soon.
+    servers_at: Option<Instant>,
     /// For them, anew.
     search: Option<JoinHandle<Result<Vec<u32>>>>,
+    /// Whether that was just now, so that what was counted by then is by other policies.
+    is_reloaded: bool,
     /// Of servers that are followed, by index.
     pacers: BTreeMap<u32, Pacer>,
     /// There once a listener is only observed.
@@ -246,7 +249,8 @@ impl Guard {
             _sockopt: sockopt,
             sockets,
             servers,
-            servers_at: Instant::now(),
+            servers_at: Some(Instant::now()),
+            is_reloaded: false,
             search: None,
             pacers: BTreeMap::new(),
             warnings: notes,
@@ -256,7 +260,9 @@ impl Guard {
         };
         let warning = guard.attach_requests();
         guard.warnings.extend(warning);
-        guard.pace()?;
+        // It is tried again in a moment.
+        let warning = guard.pace().err().map(|error| format!("{error:#}; servers have no limit yet"));
+        guard.warnings.extend(warning);
         Ok(guard)
     }
 
@@ -303,9 +309,8 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
-        if self.sockets.is_empty() {
-            self.sockets = follow_sockets(&self.programs, &slots)?;
-        }
+        let sockets =
+            if self.sockets.is_empty() { follow_sockets(&self.programs, &slots)? } else { Vec::new() };
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));
@@ -313,7 +318,7 @@ impl Guard {
         if config.refusals_per_s != self.config.refusals_per_s {
             self.programs.set_budget(config.refusals_per_s)?;
         }
-        let servers = servers::of(&slots).unwrap_or_else(|_| servers::apart(&slots));
+        let servers = servers::keep(&self.slots, &self.servers, &slots);
         if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
             // What was there is what the kernel has had room for. Listeners that were in force go on counting.
             apply(&self.programs, &self.slots, &self.slots, &self.servers)
@@ -324,8 +329,10 @@ impl Guard {
         // What was learnt of another listener's server says nothing of this one's.
         let listens = |slots: &Slots, index: u32| slots[index as usize].as_ref().map(|of| of.listen);
         self.pacers.retain(|&index, _| listens(&self.slots, index) == listens(&slots, index));
-        (self.slots, self.servers, self.servers_at) = (slots, servers, Instant::now());
+        (self.slots, self.servers, self.servers_at) = (slots, servers, None);
         self.search = None;
+        self.is_reloaded = true;
+        self.sockets.extend(sockets);
         notes.extend(self.surroundings.reloaded(&self.slots));
         self.config = Config { lease: self.config.lease, ..config.clone() };
         notes.extend(self.attach_requests());
@@ -391,11 +398,14 @@ impl Guard {
             }
         }
         self.pacers.retain(|server, _| demands.contains_key(server));
+        let is_reloaded = std::mem::take(&mut self.is_reloaded);
         for (server, demand) in demands {
             let counts = self.programs.service(server)?;
             let look = Look { at: Instant::now(), clock_ns: program::now_ns()?, counts, demand };
             let pacer = self.pacers.entry(server);
-            let pacer = pacer.and_modify(|pacer| pacer.tick(look)).or_insert_with(|| Pacer::new(look));
+            let go_on =
+                |pacer: &mut Pacer| if is_reloaded { pacer.look_anew(look) } else { pacer.tick(look) };
+            let pacer = pacer.and_modify(go_on).or_insert_with(|| Pacer::new(look));
             self.programs.set_pace(server, pacer.pace())?;
         }
         Ok(())

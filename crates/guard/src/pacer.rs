@@ -172,6 +172,16 @@ impl Pacer {
         &self.pace
     }
 
+    /// Goes on from here: what was counted since the last time is not what the same listeners asked for. What was learnt stays.
+    pub fn look_anew(&mut self, look: Look) {
+        if look.counts.generation != self.last.counts.generation {
+            *self = Self::new(look);
+            return;
+        }
+        (self.last, self.shared) = (look, look);
+        self.set_limit();
+    }
+
     /// Goes on by what is there now.
     pub fn tick(&mut self, look: Look) {
         // The index is another server's.
@@ -389,6 +399,20 @@ mod tests {
             demand.add(&listener(words[word]), &ListenerStats::default());
             assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
         }
+    }
+
+    #[test]
+    fn what_other_policies_have_refused_is_nothing_to_learn_from() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        pacer.tick(look(start, 1, 100));
+        let before = *pacer.pace();
+        let mut after = look(start, 2, 100);
+        (after.demand.refused, after.demand.bound) = (1_000_000, 1_000_000);
+        pacer.look_anew(after);
+        assert_eq!(pacer.pace().limit, before.limit);
+        (3..20).for_each(|number| pacer.tick(Look { at: look(start, number, 0).at, ..after }));
+        assert_eq!(pacer.pace().limit, before.limit, "nobody was refused since");
     }
 
     #[test]

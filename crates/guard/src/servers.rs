@@ -38,6 +38,16 @@ pub fn of(slots: &[Option<Listener>]) -> Result<Vec<u32>> {
     Ok(group(&inodes.iter().map(pids_of).collect::<Vec<_>>()))
 }
 
+/// After a reload, until that is found out: those of listeners that were there stay, and new ones have their own.
+pub fn keep(before: &[Option<Listener>], servers: &[u32], slots: &[Option<Listener>]) -> Vec<u32> {
+    let listens = |slot: Option<&Option<Listener>>| slot.and_then(|slot| Some(slot.as_ref()?.listen));
+    let server = |index: usize| match listens(before.get(index)) {
+        known @ Some(_) if known == listens(slots.get(index)) => servers[index],
+        _ => index as u32,
+    };
+    (0..slots.len()).map(server).collect()
+}
+
 /// Each listener its own server.
 pub fn apart(slots: &[Option<Listener>]) -> Vec<u32> {
     (0..).take(slots.len()).collect()
@@ -64,6 +74,15 @@ fn group(pids: &[BTreeSet<i32>]) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn listeners_that_stay_keep_their_server_over_a_reload() {
+        let slot =
+            |listen: &str| Some(Listener::new(listen.parse().expect("address"), crate::Policy::UNSERVED));
+        let before = [slot("192.0.2.1:80"), slot("192.0.2.1:81"), slot("192.0.2.1:82"), None];
+        let after = [slot("192.0.2.1:80"), slot("192.0.2.1:81"), slot("192.0.2.1:90"), slot("192.0.2.1:91")];
+        assert_eq!(keep(&before, &[0, 0, 0, 3], &after), [0, 0, 2, 3]);
+    }
 
     #[test]
     fn listeners_that_share_a_process_are_one_servers_also_by_way_of_a_third() {

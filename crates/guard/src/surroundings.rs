@@ -117,7 +117,7 @@ impl Guard {
     /// Listeners may become one server's, or another's, when that restarts. Who holds them is read beside: with many processes it takes longer than
     /// a lease.
     fn follow_servers(&mut self) -> Result<()> {
-        if self.servers_at.elapsed() < SERVERS_EVERY {
+        if self.servers_at.is_some_and(|at| at.elapsed() < SERVERS_EVERY) {
             return Ok(());
         }
         let slots = self.slots.clone();
@@ -125,10 +125,10 @@ impl Guard {
         if !search.is_finished() {
             return Ok(());
         }
-        self.servers_at = Instant::now();
+        self.servers_at = Some(Instant::now());
         let found = self.search.take().map(std::thread::JoinHandle::join);
-        let Some(Ok(servers)) = found else { return Ok(()) };
-        let servers = servers?;
+        let Some(found) = found else { return Ok(()) };
+        let servers = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         for (index, (slot, (&now, &before))) in
             (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
         {

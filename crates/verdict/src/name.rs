@@ -172,6 +172,11 @@ impl Named {
             return Err(PolicyError::Contradiction("no-syn-drop", other));
         }
         // no-syn-drop lets everyone in whom the queue has room for.
+        if let (Some((name, Trigger::Queue)), None, None, false, None) =
+            (trigger, other_answer, full, is_abort, on_fin)
+        {
+            return Err(PolicyError::Unanswered(name));
+        }
         let trigger = trigger.filter(|(_, trigger)| *trigger != Trigger::Queue);
         let asks_itself = matches!(full, Some((_, Full::Rate { .. } | Full::Class { .. } | Full::AnyQueue)));
         match (trigger, full) {
@@ -405,6 +410,7 @@ mod tests {
         assert!(error("rst-syn+request").contains("as in rst-syn+unserved+request"));
         assert!(error("rst-syn+unserved+request+first-byte").starts_with("request and first-byte are two"));
         assert!(error("rst-syn+unserved+queue").starts_with("unserved and queue are two"));
+        assert!(error("queue").contains("as in rst-syn+queue"));
         assert!(error("rst-syn+queue+request").contains("nothing here asks"));
         assert!(error("rst-syn+unserved:0").contains("from 1, or nothing"));
         for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
