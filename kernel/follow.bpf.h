@@ -13,8 +13,8 @@
  *				can forge: no process has the socket then, or one is in a system call on it just then, and loses nothing but a wait of its own
  *	the end, any		BPF_SOCK_OPS_STATE_CB
  *
- * Without room for an option in a segment (timestamps and three SACK blocks, which a client can bring about) the kernel does not ask: such a
- * response is seen by a later segment, or as an end.
+ * Without room for an option in a segment (timestamps and three SACK blocks, which a client can bring about, or MPTCP) the kernel does not ask: such a
+ * request is not seen, and such a response by a later segment, or as an end. Where no answer is seen at all the agent gives up the limit.
  */
 #ifndef TIDEGATE_FOLLOW_BPF_H
 #define TIDEGATE_FOLLOW_BPF_H
@@ -29,6 +29,7 @@
 
 enum {
 	AF_INET = 2,
+	US_PER_MS = 1000,
 	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
 };
 
@@ -77,6 +78,14 @@ static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 	return true;
 }
 
+/* How long the handshake took; 0 if it was not measured. After a SYN cookie it is taken from the timestamps, in whole ms, of which cookies use the last bits. */
+static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops)
+{
+	__u32 us = ops->srtt_us >> 3;
+
+	return us % US_PER_MS ? us : 0;
+}
+
 static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 {
 	struct bpf_sock *sk = ops->sk;
@@ -95,7 +104,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	if (!found || !find_rule_service(*found, &index) || !find_service(index, &service, &pace))
 		return;
 	now = bpf_ktime_get_ns();
-	us = ops->srtt_us >> 3;
+	us = read_handshake_us(ops);
 	arrive(service, pace, us, now);
 	wait = bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!wait)

@@ -32,6 +32,10 @@ impl Advice {
         let (listener, now) = (&of.listener, of.service?);
         let known = self.of.entry(listener.listen).or_default();
         let last = std::mem::replace(&mut known.last, now);
+        if now.answered == 0 && now.established >= ENOUGH && now.limit.is_none() && !known.has_said {
+            known.has_said = listener.policy.trigger == Trigger::Unserved(None);
+            return known.has_said.then(|| unseen_answers(listener.listen, &now));
+        }
         if now.answered.saturating_sub(last.answered) < ENOUGH || known.has_said {
             return None;
         }
@@ -45,6 +49,14 @@ impl Advice {
         known.has_said = note.is_some();
         note
     }
+}
+
+fn unseen_answers(listen: SocketAddr, now: &Service) -> String {
+    format!(
+        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP; until one is, only the \
+         accept queue decides",
+        now.established
+    )
 }
 
 fn unseen_requests(listen: SocketAddr, now: &Service, last: &Service) -> Option<String> {
@@ -94,6 +106,19 @@ mod tests {
             observed: None,
         };
         Sample { listeners: vec![sample], path: PathStats::default(), away: BTreeSet::new() }
+    }
+
+    #[test]
+    fn answers_that_are_not_seen_are_said_once() {
+        let mut unseen = sample("abort+rst-syn+unserved", 0, 0);
+        unseen.listeners[0].service.as_mut().expect("it has one").established = 100;
+        let mut advice = Advice::default();
+        let notes = advice.notes(&unseen);
+        assert!(
+            notes[0].starts_with("100 connections have come to 192.0.2.1:80, and no answer"),
+            "{notes:?}"
+        );
+        assert!(advice.notes(&unseen).is_empty(), "once is enough");
     }
 
     #[test]

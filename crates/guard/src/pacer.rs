@@ -13,6 +13,8 @@ use crate::{Listener, Trigger, WaitsFrom};
 /// Counts that a share is taken of; of fewer only after so long.
 const ENOUGH: u64 = 32;
 const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
+/// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs, and then a limit keeps nobody from anything.
+const LONGEST_STALL: Nanos = Nanos::from_secs(5);
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
 const SHORTEST_EPOCH_NS: u64 = 50_000_000;
@@ -103,6 +105,8 @@ pub struct Pacer {
     capacity: f64,
     response_ns: u64,
     handshake_ns: u64,
+    /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
+    is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
 }
@@ -161,6 +165,7 @@ impl Pacer {
             capacity: 0.0,
             response_ns: 0,
             handshake_ns: 0,
+            is_blind: false,
             is_silent: false,
         };
         pacer.set_limit();
@@ -178,7 +183,7 @@ impl Pacer {
             *self = Self::new(look);
             return;
         }
-        (self.last, self.shared) = (look, look);
+        (self.last, self.shared, self.is_blind) = (look, look, false);
         self.set_limit();
     }
 
@@ -206,7 +211,7 @@ impl Pacer {
 
     fn set_limit(&mut self) {
         let demand = &self.last.demand;
-        self.pace.limit = self.limit.now();
+        self.pace.limit = if self.is_blind { 0 } else { self.limit.now() };
         self.pace.counts_silent = u32::from(match demand.waits_from {
             WaitsFrom::Found => self.is_silent,
             WaitsFrom::Request => false,
@@ -232,6 +237,8 @@ impl Pacer {
         let elapsed = Nanos::from(self.last.at.duration_since(self.shared.at));
         let since = |of| self.last.since(&self.shared, of);
         let answered = since(|counts| counts.answered);
+        self.is_blind = answered == 0
+            && (self.is_blind || (elapsed >= LONGEST_STALL && since(|counts| counts.established) >= ENOUGH));
         if answered == 0 || (answered < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
@@ -399,6 +406,20 @@ mod tests {
             demand.add(&listener(words[word]), &ListenerStats::default());
             assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
         }
+    }
+
+    #[test]
+    fn server_whose_answers_are_not_seen_has_no_limit_until_one_is() {
+        let start = Instant::now();
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        for (number, established, limit) in [(90, 100, 4), (100, 100, 0), (110, 100, 0)] {
+            let mut look = look(start, number, 0);
+            look.counts.established = established;
+            pacer.tick(look);
+            assert_eq!(pacer.pace().limit, limit, "after {number} looks");
+        }
+        pacer.tick(look(start, 111, 100));
+        assert_eq!(pacer.pace().limit, 4);
     }
 
     #[test]
