@@ -115,6 +115,21 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return (enum verdict)policy->syn_when_full;
 }
 
+enum by_server {
+	SERVER_IS_NOT_ASKED = 0,	/* another reason is enough */
+	SERVER_REFUSES = 1,
+	SERVER_MAKES_PLACE = 2,
+};
+
+/* Of an attempt that was refused; enum by_server. Not inline: the caller has no stack left for a second decision. */
+static __noinline int ask_server(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
+				 struct service *service, const struct pace *pace)
+{
+	if (!is_refused_by_server_alone(policy, load, attempt))
+		return SERVER_IS_NOT_ASKED;
+	return may_exceed(service, pace, attempt->now_ns, is_limit_found(policy)) ? SERVER_MAKES_PLACE : SERVER_REFUSES;
+}
+
 /* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
 					  struct listener *listener)
@@ -122,7 +137,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct attempt attempt = { .now_ns = now };
 	const struct pace *pace = NULL;
 	struct service *service = NULL;
-	bool is_by_server = false;
+	int by_server = SERVER_IS_NOT_ASKED;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
@@ -141,12 +156,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	else
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
 	if (verdict != VERDICT_ADMIT && service && pace)
-		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, &attempt);
-	if (is_by_server && may_exceed(service, pace, now, is_limit_found(&rule.policy))) {
-		is_by_server = false;
+		by_server = ask_server(&rule.policy, &listener->load, &attempt, service, pace);
+	if (by_server == SERVER_MAKES_PLACE)
 		verdict = VERDICT_ADMIT;
-	}
-	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
+	switch (count(&rule, &listener->load, verdict, by_server == SERVER_REFUSES, stats)) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:
