@@ -34,9 +34,17 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 	return *service && *pace;
 }
 
-/* read_unserved(). Not inline, like what follows: a program and what it calls have 512 bytes of stack together, and what answers a SYN needs most of them. */
-static __noinline int read_service(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
+/*
+ * read_unserved(). Not inline, like what follows, and by the index: a program and what it calls have 512 bytes of stack together, what answers a SYN
+ * needs most of them, and 6.1 counts each frame in pieces of 32.
+ */
+static __noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
 {
+	const struct pace *pace;
+	struct service *service;
+
+	if (!find_service(index, &service, &pace))
+		return 0;
 	if (now >= *(volatile __u64 *)&service->epoch_ends_ns) {
 		bpf_spin_lock(&service->lock);
 		turn_epochs(service, pace, now);
@@ -48,9 +56,25 @@ static __noinline int read_service(struct service *service, const struct pace *p
 }
 
 /* Past the limit of a policy; a burst, only past one that was found. */
-static __noinline int may_exceed(struct service *service, const struct pace *pace, __u64 now, __u32 is_found)
+static __noinline int may_exceed(__u32 index, __u64 now, __u32 is_found)
 {
+	const struct pace *pace;
+	struct service *service;
+
+	if (!find_service(index, &service, &pace))
+		return 0;
 	return may_pass(service, pace, now) || (is_found && may_queue(service, pace, now));
+}
+
+/* One was admitted. */
+static __noinline int expect_service(__u32 index, __u64 now)
+{
+	const struct pace *pace;
+	struct service *service;
+
+	if (find_service(index, &service, &pace))
+		expect(service, pace, now);
+	return 0;
 }
 
 #endif

@@ -115,29 +115,12 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return (enum verdict)policy->syn_when_full;
 }
 
-enum by_server {
-	SERVER_IS_NOT_ASKED = 0,	/* another reason is enough */
-	SERVER_REFUSES = 1,
-	SERVER_MAKES_PLACE = 2,
-};
-
-/* Of an attempt that was refused; enum by_server. Not inline: the caller has no stack left for a second decision. */
-static __noinline int ask_server(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
-				 struct service *service, const struct pace *pace)
-{
-	if (!is_refused_by_server_alone(policy, load, attempt))
-		return SERVER_IS_NOT_ASKED;
-	return may_exceed(service, pace, attempt->now_ns, is_limit_found(policy)) ? SERVER_MAKES_PLACE : SERVER_REFUSES;
-}
-
 /* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
 					  struct listener *listener)
 {
 	struct attempt attempt = { .now_ns = now };
-	const struct pace *pace = NULL;
-	struct service *service = NULL;
-	int by_server = SERVER_IS_NOT_ASKED;
+	bool is_by_server = false;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
@@ -146,8 +129,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		return ACTION_PASS;
 	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
 		arm(now);
-	if (rule.policy.trigger != TRIGGER_QUEUE && find_service(rule.service, &service, &pace))
-		read_service(service, pace, now, &listener->load);
+	if (rule.policy.trigger != TRIGGER_QUEUE)
+		read_service(rule.service, now, &listener->load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
@@ -155,11 +138,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
-	if (verdict != VERDICT_ADMIT && service && pace)
-		by_server = ask_server(&rule.policy, &listener->load, &attempt, service, pace);
-	if (by_server == SERVER_MAKES_PLACE)
+	if (verdict != VERDICT_ADMIT)
+		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
+	if (is_by_server && may_exceed(rule.service, now, is_limit_found(&rule.policy))) {
+		is_by_server = false;
 		verdict = VERDICT_ADMIT;
-	switch (count(&rule, &listener->load, verdict, by_server == SERVER_REFUSES, stats)) {
+	}
+	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:
@@ -168,8 +153,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	case VERDICT_DROP:
 		return ACTION_DROP;
 	default:
-		if (service && pace)
-			expect(service, pace, now);
+		if (rule.policy.trigger != TRIGGER_QUEUE)
+			expect_service(rule.service, now);
 		return ACTION_PASS;
 	}
 }

@@ -277,14 +277,13 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->syn_when_full;
 }
 
-/* Whether nothing but the server is in the way of an attempt that was refused. From then on the load says that nobody waits for it. */
-static inline int is_refused_by_server_alone(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt)
+/* Whether nothing but the server is in the way of an attempt that was refused. */
+static inline int is_refused_by_server_alone(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
-	if (!server_is_full(policy, load, attempt->is_reserved))
+	if (policy->full == FULL_RESERVED && accept_queue_is_promised(policy, load, is_reserved))
 		return 0;
-	load->unserved = 0;
-	load->sojourn_us = 0;
-	return admit_syn(policy, load, attempt) == VERDICT_ADMIT;
+	return server_is_full(policy, load, is_reserved) && !accept_queue_is_full(load) &&
+	       !accept_queue_will_be_full(policy, load, is_reserved) && !is_held_back(policy, load, is_reserved);
 }
 
 /* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */

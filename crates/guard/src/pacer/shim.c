@@ -45,7 +45,7 @@ bool tidegate_admits(struct service *service, const struct pace *pace, __u32 acc
 	begin_slot(service, pace, now);
 	read_unserved(service, pace, now, &load);
 	is_admitted = admit_syn(&policy, &load, &attempt) == VERDICT_ADMIT;
-	*is_server_full = !is_admitted && is_refused_by_server_alone(&policy, &load, &attempt);
+	*is_server_full = !is_admitted && is_refused_by_server_alone(&policy, &load, 0);
 	if (*is_server_full && (may_pass(service, pace, now) || may_queue(service, pace, now))) {
 		*is_server_full = false;
 		is_admitted = true;
