@@ -10,7 +10,7 @@ const GAP_EVERY: Nanos = Nanos::from_secs(1);
 /// In a gap one attempt starts each second, the first as it begins. During a burst the rate is so much higher that the mean over burst and
 /// gap is what was asked for.
 ///
-/// Source: [Shu05] section 5.2, figure 5.3, whose generator could not send nothing at all either. Differs: the attempts of the gaps are
+/// Source: `[Shu05]` section 5.2, figure 5.3, whose generator could not send nothing at all either. Differs: the attempts of the gaps are
 /// part of the mean (there 15,000/s for 10 s and 5 attempts in 5 s are a mean of 10,000/s; here 14,999.5/s).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bursts {
