@@ -9,6 +9,9 @@
 //! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
 //! question is whether twice the limit refuses fewer.
 //!
+//! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
+//! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do.
+//!
 //! It begins small, and doubles while that brings more: what is too little shows within a few response times, and those are short as long as few
 //! wait; what is too much shows as late as it makes everybody wait.
 //!
@@ -90,6 +93,11 @@ impl Shown {
     fn over(&self, other: &Self) -> f64 {
         self.per_s / other.per_s
     }
+
+    /// Whether the server is less idle with twice the limit, or busy for longer by as much as matters.
+    fn uses_more_than(&self, other: &Self) -> bool {
+        self.idle <= FEWER * other.idle || 1.0 - self.idle >= GAIN * (1.0 - other.idle)
+    }
 }
 
 /// What goes on.
@@ -113,6 +121,10 @@ pub struct Limit {
     /// But for a period with half of it.
     limit: f64,
     phase: Phase,
+    /// What was shown when idle time began to make the limit grow, or when that had doubled it last.
+    grown_from: Option<Shown>,
+    /// Idle time says nothing for so much longer.
+    deaf: Nanos,
     /// Of the period, since it began.
     age: Nanos,
     /// And of it what counts by now.
@@ -126,6 +138,8 @@ impl Default for Limit {
         Self {
             limit: FIRST,
             phase: Phase::Double { before: None },
+            grown_from: None,
+            deaf: Nanos::ZERO,
             age: Nanos::ZERO,
             sum: Tick::default(),
             is_steady: true,
@@ -189,13 +203,19 @@ impl Limit {
 
     /// After a period.
     fn go_on(&mut self, shown: Shown, is_steady: bool) {
+        self.deaf = self.deaf.since(shown.elapsed);
+        let is_heard = self.deaf == Nanos::ZERO;
+        // What the limit grew from is of one spell of idle time, and of no other change of the limit.
+        if !(matches!(self.phase, Phase::Hold { .. }) && shown.idle > IDLE) {
+            self.grown_from = None;
+        }
         self.phase = match self.phase {
             Phase::Double { before } => self.doubled(before, shown, is_steady),
             Phase::Hold { left } => {
-                if is_steady && shown.idle > IDLE {
-                    self.set(self.limit + (self.limit * IDLE_STEP * shown.idle).clamp(1.0, self.limit));
+                if is_heard && is_steady && shown.idle > IDLE {
+                    self.grow(shown);
                     Phase::Hold { left }
-                } else if left > shown.elapsed || shown.idle > NOT_IDLE {
+                } else if left > shown.elapsed || (is_heard && shown.idle > NOT_IDLE) {
                     Phase::Hold { left: left.since(shown.elapsed) }
                 } else if shown.refused < CROWD && shown.bound < FEW {
                     Phase::Hold { left: Nanos::ZERO }
@@ -220,11 +240,40 @@ impl Limit {
         };
     }
 
+    /// The server is idle. If it is so after the limit has doubled, back to where that began.
+    fn grow(&mut self, shown: Shown) {
+        match self.grown_from {
+            Some(from) if self.limit >= 2.0 * from.limit && !shown.uses_more_than(&from) => {
+                self.set(from.limit);
+                self.turn_deaf(shown);
+            }
+            Some(from) if self.limit < 2.0 * from.limit => self.grow_by(shown),
+            _ => {
+                self.grown_from = Some(shown);
+                self.grow_by(shown);
+            }
+        }
+    }
+
+    fn grow_by(&mut self, shown: Shown) {
+        self.set(self.limit + (self.limit * IDLE_STEP * shown.idle).clamp(1.0, self.limit));
+    }
+
+    fn turn_deaf(&mut self, shown: Shown) {
+        self.grown_from = None;
+        self.deaf = times(RETRY, shown.elapsed);
+    }
+
     fn doubled(&mut self, before: Option<Shown>, shown: Shown, is_steady: bool) -> Phase {
         let gain = before.map(|before| shown.over(&before));
-        if gain.is_none_or(|gain| gain >= GAIN) || (is_steady && shown.idle > IDLE) {
+        let is_idle = is_steady && shown.idle > IDLE;
+        let uses_more = before.is_none_or(|before| shown.uses_more_than(&before));
+        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && uses_more) {
             self.set(2.0 * self.limit);
             return Phase::Double { before: Some(shown) };
+        }
+        if is_idle {
+            self.turn_deaf(shown);
         }
         if let (Some(before), Some(gain)) = (before, gain) {
             self.set(beyond(before.limit * gain.max(1.0)));
@@ -346,6 +395,36 @@ mod tests {
             limit.tick(Tick { answered: 50, idle: TICK, refused, ..refusing() });
         }
         assert!(limit.limit <= 20.0, "{}", limit.limit);
+    }
+
+    /// As the lab's own server on one CPU with its softirq: a fiftieth of the time nobody waits, however many may.
+    #[test]
+    fn idle_time_that_a_larger_limit_does_not_use_makes_no_larger_limit() {
+        for first in [4.0, 40.0] {
+            let phase =
+                if first > FIRST { Phase::Hold { left: Nanos::ZERO } } else { Limit::default().phase };
+            let mut limit = Limit { limit: first, phase, ..Limit::default() };
+            let most = (0..4_000).map(|_| {
+                serve(&mut limit, 16, 0.02, 1);
+                limit.limit
+            });
+            let most = most.fold(0.0, f64::max);
+            assert!(most <= 100.0, "from {first} to {most}");
+            assert!((12.0..60.0).contains(&limit.limit), "{} at last, from {first}", limit.limit);
+        }
+    }
+
+    #[test]
+    fn second_spell_of_idle_time_is_heard_as_the_first_was() {
+        let mut limit =
+            Limit { limit: 10.0, phase: Phase::Hold { left: Nanos::from_secs(100) }, ..Limit::default() };
+        serve(&mut limit, 4, 0.2, 3);
+        let grown = limit.limit;
+        assert!(grown > 10.0, "{grown}");
+        serve(&mut limit, 4, 0.0, 30);
+        limit.limit = 40.0;
+        serve(&mut limit, 4, 0.15, 3);
+        assert!(limit.limit > 40.0, "{} after it was idle again", limit.limit);
     }
 
     #[test]
