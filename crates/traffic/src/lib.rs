@@ -1,9 +1,18 @@
-//! When attempts are meant to start: seeded schedules without a clock.
+//! When attempts are meant to start, and what they ask for: seeded, without a clock.
 //!
 //! A schedule is open loop: it does not wait for the server, so that waiting behind a slow server is part of what is
 //! measured.
 
 mod bursts;
+mod files;
+mod log;
+mod shape;
+mod sizes;
+#[cfg(test)]
+mod testing;
+mod workload;
+
+use std::sync::Arc;
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1};
@@ -11,6 +20,11 @@ use rand_pcg::Pcg64Mcg;
 use units::Nanos;
 
 pub use bursts::Bursts;
+pub use files::{File, SpecWeb};
+pub use log::{Entry, Replay, WORLD_CUP_RECORD};
+pub use shape::{Piece, Shape};
+pub use sizes::HeavyTail;
+pub use workload::{Kind, Object, Table, Workload};
 
 /// How attempts follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,10 +41,14 @@ pub struct Schedule {
     arrivals: Arrivals,
     /// Mean time between attempts, nanoseconds.
     gap_ns: f64,
-    /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in them only.
+    /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in them only, and of a shape the time
+    /// at a multiple of 1.
     next_ns: f64,
     random: Pcg64Mcg,
     gaps: Option<Gaps>,
+    shape: Option<Shape>,
+    /// A log in place of all that, and which of its requests comes next.
+    replay: Option<(Arc<Replay>, u64)>,
 }
 
 /// What starts between bursts.
@@ -50,7 +68,7 @@ impl Schedule {
     pub fn new(arrivals: Arrivals, rate: f64, seed: u64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a rate of {rate} per second has no schedule");
         let random = Pcg64Mcg::seed_from_u64(seed);
-        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random, gaps: None }
+        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random, gaps: None, shape: None, replay: None }
     }
 
     /// A schedule that comes in bursts, the first at time zero, with `rate` attempts per second as the mean over bursts and gaps. Attempts of a burst
@@ -65,16 +83,38 @@ impl Schedule {
         Self { gaps, ..Self::new(arrivals, in_burst, seed) }
     }
 
-    /// Intended start of the attempt that comes next.
+    /// A schedule whose rate is `rate` times what the shape says at each moment.
+    ///
+    /// # Panics
+    ///
+    /// When `rate` is not a positive number.
+    pub fn shaped(arrivals: Arrivals, rate: f64, shape: Shape, seed: u64) -> Self {
+        Self { shape: Some(shape), ..Self::new(arrivals, rate, seed) }
+    }
+
+    /// The times of a log. After its end nothing starts any more.
+    pub fn of_log(replay: Arc<Replay>) -> Self {
+        Self { replay: Some((replay, 0)), ..Self::new(Arrivals::Fixed, 1.0, 0) }
+    }
+
+    /// Intended start of the attempt that comes next; [`Nanos::MAX`] when none does.
     pub fn intended_start(&self) -> Nanos {
-        match &self.gaps {
-            Some(gaps) => gaps.bursts.moment_in_burst(self.next_ns).min(gaps.next_start()),
-            None => Nanos(self.next_ns as u64),
+        if let Some((replay, next)) = &self.replay {
+            return replay.start(*next).unwrap_or(Nanos::MAX);
+        }
+        match (&self.gaps, &self.shape) {
+            (Some(gaps), _) => gaps.bursts.moment_in_burst(self.next_ns).min(gaps.next_start()),
+            (None, Some(shape)) => shape.moment(self.next_ns / 1e9),
+            (None, None) => Nanos(self.next_ns as u64),
         }
     }
 
     /// Goes on to the attempt after that. The sum of gaps keeps fractions, so that the rate does not drift.
     pub fn advance(&mut self) {
+        if let Some((_, next)) = &mut self.replay {
+            *next += 1;
+            return;
+        }
         if let Some(gaps) = &mut self.gaps
             && gaps.next_start() < gaps.bursts.moment_in_burst(self.next_ns)
         {

@@ -1,0 +1,292 @@
+//! What clients ask for, and how much of it on one connection.
+
+use std::sync::Arc;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde::Deserialize;
+
+use crate::files::{File, SpecWeb};
+use crate::log::Replay;
+use crate::sizes::HeavyTail;
+
+/// Requests of a persistent connection: from 5 to 15, 10 on the mean (SPECweb99).
+const PERSISTENT: std::ops::RangeInclusive<u8> = 5..=15;
+const PERSISTENT_MEAN: f64 = 10.0;
+
+/// What a workload's table says; see [`Workload`].
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Table {
+    /// What is asked for.
+    pub kind: Kind,
+    /// Requests on a connection, one after the other, on the mean: from 1, on a connection each, to 10. A share of the connections has 5 to 15 as in
+    /// SPECweb99, the others one.
+    #[serde(default = "one")]
+    pub requests_per_connection: f64,
+    /// Of `specweb99`: directories of 36 files.
+    #[serde(default = "default_directories")]
+    pub directories: u32,
+    /// Of `heavy-tail`: smallest size, bytes.
+    pub least: Option<u64>,
+    /// Median.
+    pub median: Option<u64>,
+    /// Ninth decile, where a Pareto tail begins.
+    pub p90: Option<u64>,
+    /// Largest.
+    pub most: Option<u64>,
+    /// Shape of the tail.
+    pub shape: Option<f64>,
+}
+
+fn one() -> f64 {
+    1.0
+}
+
+fn default_directories() -> u32 {
+    25
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// The same page each time (`[Shu05]` section 3.2.1).
+    OnePacket,
+    /// The files of [`SpecWeb`].
+    Specweb99,
+    /// Sizes as [`HeavyTail::world_cup`].
+    WorldCup,
+    /// Sizes as [`HeavyTail::nasa`].
+    Nasa,
+    /// Sizes as the table's other keys say.
+    HeavyTail,
+}
+
+/// What clients ask for: a function of a seed, the number of the attempt and that of the request on its connection, and of nothing else, so that the same
+/// crowd asks the same questions whatever the server does.
+#[derive(Debug, Clone)]
+pub struct Workload {
+    objects: Objects,
+    /// Share of the connections that are persistent.
+    persistent: f64,
+}
+
+#[derive(Debug, Clone)]
+enum Objects {
+    Page,
+    Files(Box<SpecWeb>),
+    Sizes(HeavyTail),
+    Log(Arc<Replay>),
+}
+
+/// One thing that is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Object {
+    /// The page that the crowd was told of.
+    Page,
+    /// So many bytes.
+    Bytes(u64),
+    /// A file of SPECweb99.
+    File(File),
+}
+
+impl Object {
+    /// The path under which a server has it; none for [`Object::Page`], which has one already.
+    pub fn path(&self) -> Option<String> {
+        match self {
+            Self::Page => None,
+            Self::Bytes(bytes) => Some(format!("/bytes/{bytes}")),
+            Self::File(file) => Some(file.path()),
+        }
+    }
+
+    /// How long a reply of this path is, bytes, when it is one that [`Object::path`] writes.
+    pub fn bytes_of_path(path: &str) -> Option<u64> {
+        match path.strip_prefix("/bytes/") {
+            Some(bytes) => bytes.parse().ok(),
+            None => File::of_path(path).map(|file| file.bytes()),
+        }
+    }
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self { objects: Objects::Page, persistent: 0.0 }
+    }
+}
+
+impl Workload {
+    /// Workloads that have a name: the tables that they stand for.
+    pub const NAMES: [(&'static str, &'static str); 7] = [
+        ("one-packet", "kind = \"one-packet\""),
+        ("specweb99", "kind = \"specweb99\""),
+        ("specweb99-2.62", "kind = \"specweb99\"\nrequests_per_connection = 2.62"),
+        ("specweb99-7.2", "kind = \"specweb99\"\nrequests_per_connection = 7.2"),
+        ("world-cup", "kind = \"world-cup\""),
+        ("world-cup-5", "kind = \"world-cup\"\nrequests_per_connection = 5"),
+        ("nasa", "kind = \"nasa\""),
+    ];
+
+    /// From its table.
+    ///
+    /// # Errors
+    ///
+    /// One line: what cannot be, and why.
+    pub fn new(table: &Table) -> Result<Self, String> {
+        let mean = table.requests_per_connection;
+        if !(1.0..=PERSISTENT_MEAN).contains(&mean) {
+            return Err(format!("requests_per_connection = {mean}: from 1 to {PERSISTENT_MEAN}"));
+        }
+        let own = [table.least, table.median, table.p90, table.most].iter().any(Option::is_some)
+            || table.shape.is_some();
+        if own && table.kind != Kind::HeavyTail {
+            return Err("least, median, p90, most and shape are those of kind = \"heavy-tail\"".to_owned());
+        }
+        let objects = match table.kind {
+            Kind::OnePacket => Objects::Page,
+            Kind::Specweb99 => Objects::Files(Box::new(
+                SpecWeb::new(table.directories).ok_or("directories = 0: there must be one")?,
+            )),
+            Kind::WorldCup => Objects::Sizes(HeavyTail::world_cup()),
+            Kind::Nasa => Objects::Sizes(HeavyTail::nasa()),
+            Kind::HeavyTail => Objects::Sizes(heavy_tail(table)?),
+        };
+        Ok(Self { objects, persistent: (mean - 1.0) / (PERSISTENT_MEAN - 1.0) })
+    }
+
+    /// Whether each connection has one request.
+    pub fn is_one_request(&self) -> bool {
+        self.persistent == 0.0
+    }
+
+    /// What a log has: of each attempt the size of its request's reply.
+    pub fn of_log(replay: Arc<Replay>) -> Self {
+        Self { objects: Objects::Log(replay), persistent: 0.0 }
+    }
+
+    /// How many requests the connection of an attempt has.
+    pub fn requests(&self, seed: u64, attempt: u64) -> u8 {
+        if self.persistent == 0.0 {
+            return 1;
+        }
+        let mut random = random(seed, attempt, 0);
+        if random.random::<f64>() < self.persistent { random.random_range(PERSISTENT) } else { 1 }
+    }
+
+    /// What is asked for by the `n`-th request, from 0, of an attempt.
+    pub fn object(&self, seed: u64, attempt: u64, n: u8) -> Object {
+        let random = || random(seed, attempt, 1 + u64::from(n));
+        match &self.objects {
+            Objects::Page => Object::Page,
+            Objects::Files(files) => Object::File(files.sample(&mut random())),
+            Objects::Sizes(sizes) => Object::Bytes(sizes.sample(&mut random())),
+            Objects::Log(replay) => replay.bytes(attempt).map_or(Object::Page, Object::Bytes),
+        }
+    }
+}
+
+fn heavy_tail(table: &Table) -> Result<HeavyTail, String> {
+    let Table {
+        least: Some(least),
+        median: Some(median),
+        p90: Some(p90),
+        most: Some(most),
+        shape: Some(shape),
+        ..
+    } = *table
+    else {
+        return Err("kind = \"heavy-tail\" needs least, median, p90, most (bytes) and shape".to_owned());
+    };
+    HeavyTail::new(least, median, p90, most, shape).ok_or_else(|| {
+        format!(
+            "least = {least}, median = {median}, p90 = {p90} and most = {most} must each be larger than the one before, \
+             least above 0, and shape = {shape} above 0"
+        )
+    })
+}
+
+/// Numbers of their own for each request, which depend on no other.
+fn random(seed: u64, attempt: u64, n: u64) -> Pcg64Mcg {
+    let mixed = seed ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n.wrapping_mul(0xd1b5_4a32_d192_ed03);
+    Pcg64Mcg::seed_from_u64(mixed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::assert_near;
+
+    fn table(kind: Kind) -> Table {
+        Table {
+            kind,
+            requests_per_connection: 1.0,
+            directories: 25,
+            least: None,
+            median: None,
+            p90: None,
+            most: None,
+            shape: None,
+        }
+    }
+
+    #[test]
+    fn connections_have_as_many_requests_as_asked_for_on_the_mean() {
+        for mean in [1.0, 2.62, 5.0, 7.2, 10.0] {
+            let table = Table { requests_per_connection: mean, ..table(Kind::OnePacket) };
+            let workload = Workload::new(&table).expect("a workload");
+            let requests: Vec<u8> = (0..100_000).map(|attempt| workload.requests(1, attempt)).collect();
+            let sum: u64 = requests.iter().map(|&count| u64::from(count)).sum();
+            assert_near("requests per connection", sum as f64 / 100_000.0, mean, 0.01);
+            assert!(requests.iter().all(|count| *count == 1 || PERSISTENT.contains(count)));
+        }
+    }
+
+    #[test]
+    fn the_same_request_asks_for_the_same() {
+        let workload = Workload::new(&table(Kind::Specweb99)).expect("a workload");
+        let ask = |seed, attempt, n| workload.object(seed, attempt, n);
+        assert_eq!(ask(1, 2, 3), ask(1, 2, 3));
+        let others: Vec<Object> =
+            (0..50).flat_map(|n| [ask(1, n, 0), ask(2, n, 0), ask(1, 0, n as u8 + 1)]).collect();
+        let distinct = others.iter().filter(|other| **other != others[0]).count();
+        assert!(distinct > 140, "{distinct} of 150 are others");
+    }
+
+    #[test]
+    fn server_knows_how_long_a_reply_is() {
+        for kind in [Kind::Specweb99, Kind::WorldCup, Kind::Nasa] {
+            let workload = Workload::new(&table(kind)).expect("a workload");
+            for attempt in 0..100 {
+                let object = workload.object(7, attempt, 0);
+                let bytes = match object {
+                    Object::Bytes(bytes) => bytes,
+                    Object::File(file) => file.bytes(),
+                    Object::Page => panic!("a page"),
+                };
+                assert_eq!(Object::bytes_of_path(&object.path().expect("a path")), Some(bytes));
+            }
+        }
+        assert_eq!(Object::bytes_of_path("/index.html"), None);
+        assert_eq!(Object::bytes_of_path("/bytes/-1"), None);
+    }
+
+    #[test]
+    fn what_cannot_be_is_named() {
+        let error = |table: Table| Workload::new(&table).expect_err("no workload");
+        let sized = Table { median: Some(5), ..table(Kind::Nasa) };
+        assert!(error(sized).contains("those of kind = \"heavy-tail\""));
+        assert!(error(table(Kind::HeavyTail)).contains("needs least"));
+        assert!(error(Table { requests_per_connection: 0.5, ..table(Kind::Nasa) }).contains("from 1 to 10"));
+        assert!(error(Table { directories: 0, ..table(Kind::Specweb99) }).contains("directories = 0"));
+        let tail = Table {
+            least: Some(9),
+            median: Some(5),
+            p90: Some(10),
+            most: Some(20),
+            shape: Some(1.0),
+            ..table(Kind::HeavyTail)
+        };
+        assert!(error(tail).contains("must each be larger"));
+    }
+}
