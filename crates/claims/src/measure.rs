@@ -9,7 +9,7 @@ use serde::Deserialize;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
-    /// Complete replies per second, see [`Cell::at_search_speed`].
+    /// Complete replies per second, see [`Cell::goodput_at_search_speed`].
     Goodput,
     /// Mean response time, ms.
     Mean,
@@ -45,7 +45,7 @@ impl Measure {
         let crowd = &cell.crowd;
         let times = Some(crowd.response_ms).filter(|times| times.count > 0);
         match self {
-            Self::Goodput => Some(cell.at_search_speed(crowd.goodput_per_s)),
+            Self::Goodput => Some(cell.goodput_at_search_speed()),
             Self::Mean => times.map(|times| times.mean),
             Self::P50 => times.map(|times| times.p50),
             Self::P99 => times.map(|times| times.p99),

@@ -1,17 +1,30 @@
 //! `tidegate load`: sends a crowd.
 
+mod fail_if;
+mod records;
+
 use std::fmt::Write as _;
 use std::net::{SocketAddr, ToSocketAddrs};
-use std::sync::atomic::Ordering;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
-use load::{Arrivals, Bursts, Close, Config, Flood, Mode, Progress};
+use load::{
+    Abort, Arrivals, Bursts, Close, Config, Ended, Flood, Log, Mode, Observer, Progress, Replay, Shape,
+    Shard, Stacks, Totals, Workload,
+};
 use results::{CrowdSummary, LatencySummary};
 use serde_json::json;
 
+use fail_if::FailIf;
+use records::Records;
+use units::Nanos;
+
 use crate::output::say;
+use crate::printer::complain;
 use crate::signals;
 
 /// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core
@@ -22,14 +35,14 @@ pub struct Args {
     url: Url,
 
     /// Attempts per second; 20k is 20000
-    #[arg(long, value_name = "R", value_parser = parse_rate)]
-    rate: f64,
+    #[arg(long, value_name = "R", value_parser = parse_rate, required_unless_present = "replay")]
+    rate: Option<f64>,
 
     /// How long to start attempts, after the warm-up; as in 10s
     #[arg(long, value_name = "D", default_value = "10s", value_parser = parse_span)]
     duration: Duration,
 
-    /// How long a user waits for the complete reply, from the intended start
+    /// How long a complete reply may take, from when its request should have been sent
     #[arg(long, value_name = "T", default_value = "10s", value_parser = parse_span)]
     timeout: Duration,
 
@@ -46,13 +59,18 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
     warmup: Duration,
 
-    /// How long to wait at the end for open attempts; the timeout, unless given
+    /// How long to wait at the end for open attempts; as long as users are patient, unless given
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     drain: Option<Duration>,
 
     /// How a connection ends once the reply is complete or patience is lost
     #[arg(long, value_enum, default_value_t = CloseArg::Fin)]
     close: CloseArg,
+
+    /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4, linux-2.4, win-emu,
+    /// windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3, macos, macos-10.3
+    #[arg(long, value_name = "NAME[:SHARE],...", default_value_t = Stacks::default())]
+    stacks: Stacks,
 
     /// How attempts follow each other
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson)]
@@ -62,6 +80,32 @@ pub struct Args {
     /// both, which the measured window shows if it holds a whole number of them
     #[arg(long, value_name = "ON/OFF", value_parser = parse_bursts)]
     bursts: Option<Bursts>,
+
+    /// Rate over time, as multiples of --rate: w1 to w10 of `[SH06]`, pieces as 25s:0.2,25s:1.2, a ramp as 60s:0.2-1.5; from the start
+    /// of the warm-up on, and then again
+    #[arg(long, value_name = "SHAPE", value_parser = load::parse_shape, conflicts_with = "bursts")]
+    shape: Option<Shape>,
+
+    /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2, world-cup, world-cup-5, nasa, a
+    /// table as '{ kind = "specweb99", directories = 5 }', or a TOML file with one. `tidegate serve` answers all of them
+    #[arg(long, value_name = "WORKLOAD", default_value = "one-packet", value_parser = load::parse_workload)]
+    workload: Workload,
+
+    /// Repeat a log: its times and the sizes of its replies. Common Log Format, or the World Cup's of 1998; plain or gzip
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "bursts", "shape", "workload", "arrivals"])]
+    replay: Option<PathBuf>,
+
+    /// How many times as fast as in the log
+    #[arg(long, value_name = "X", default_value_t = 1.0, requires = "replay", value_parser = parse_speed)]
+    speed: f64,
+
+    /// Users stop waiting after so long and load the page again
+    #[arg(long, value_name = "T", value_parser = parse_span)]
+    abort_after: Option<Duration>,
+
+    /// How often they do
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "abort_after")]
+    reloads: u8,
 
     /// Seed of the arrivals; the same seed gives the same crowd
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -75,6 +119,11 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "0s", value_parser = parse_coalesce)]
     coalesce: Duration,
 
+    /// Send part I of N of this crowd, from 1, as 2/3: each of several hosts its own, with a client network of its own. --rate is that of all
+    /// together. `tidegate merge` adds what they print with --json
+    #[arg(long, value_name = "I/N", value_parser = parse_shard, default_value = "1/1")]
+    shard: Shard,
+
     /// CPU to run on
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
@@ -86,6 +135,19 @@ pub struct Args {
     /// SYNs per second of the flood; inf is as many as there is time for
     #[arg(long, value_name = "R", hide = true, requires = "flood", default_value = "inf", value_parser = parse_flood_rate)]
     flood_rate: f64,
+
+    /// Fail (exit status 1) if a result is beyond this bound, as p99>50ms, refused>1%, goodput<20k; may be given several times. There are mean, p50, p90,
+    /// p99, p99.9, max, ok, refused, reset, timed-out, aborted, malformed, failed, goodput and late
+    #[arg(long, value_name = "BOUND")]
+    fail_if: Vec<FailIf>,
+
+    /// Write a new file with the histogram of response times of each second, as HdrHistogram's tools read it (microseconds)
+    #[arg(long, value_name = "FILE")]
+    hdr_log: Option<PathBuf>,
+
+    /// Write a new CSV file with a line for each attempt that ended
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
 
     /// Print one JSON object at the end, and one a second before it
     #[arg(long)]
@@ -133,14 +195,23 @@ pub fn run(args: Args) -> Result<()> {
     }
     let config = config(&args)?;
     let json = args.json;
-    let mut before = None;
-    let summary = load::run(&config, &stop, |progress| {
-        let line = progress_line(progress, before.replace(*progress), json);
-        if line.is_some_and(|line| say(line).is_err()) {
-            stop.store(true, Ordering::Relaxed); // nobody reads any more
+    let records = Records::create(args.csv.as_deref(), args.hdr_log.as_deref())?;
+    let mut watch = Watch { json, before: None, records, stop: &stop };
+    let result = load::run(&config, &stop, &mut watch);
+    let context = || format!("load {}", args.url.authority);
+    let summary = match result {
+        // Nothing was sent.
+        Err(error) if watch.before.is_none() => {
+            watch.records.discard();
+            return Err(error).with_context(context);
         }
-    })
-    .with_context(|| format!("load {}", args.url.authority))?;
+        result => {
+            let written = watch.records.finish();
+            let summary = result.with_context(context)?;
+            written?;
+            summary
+        }
+    };
     if json {
         let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
         line["event"] = json!("summary");
@@ -153,28 +224,77 @@ pub fn run(args: Args) -> Result<()> {
         "nothing came back at all; has the server a route to {0} that leads here (ip route add {0} via ...)?",
         args.clients
     );
+    let complaints: Vec<String> =
+        args.fail_if.iter().filter_map(|fail_if| fail_if.complaint(&summary)).collect();
+    ensure!(complaints.is_empty(), "failed by --fail-if {}", complaints.join("; "));
     Ok(())
 }
 
+/// Prints a line a second, and keeps records.
+struct Watch<'a> {
+    json: bool,
+    /// When the last line was printed, and what had been counted then.
+    before: Option<(Nanos, Totals)>,
+    records: Records,
+    stop: &'a AtomicBool,
+}
+
+impl Observer for Watch<'_> {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        let before = self.before.replace((progress.elapsed, progress.totals));
+        if let Some((since, _)) = before {
+            self.records.interval(since.into(), progress.elapsed.into(), progress.interval);
+        }
+        let line = progress_line(progress, before, self.json);
+        if line.is_some_and(|line| say(line).is_err()) {
+            self.stop.store(true, Ordering::Relaxed); // nobody reads any more
+        }
+    }
+
+    fn last_interval(&mut self, progress: &Progress<'_>) {
+        let since = self.before.map_or(Nanos::ZERO, |(since, _)| since);
+        self.records.interval(since.into(), progress.elapsed.into(), progress.interval);
+    }
+
+    fn wants_ended(&self) -> bool {
+        self.records.wants_ended()
+    }
+
+    fn ended(&mut self, attempts: &mut dyn Iterator<Item = Ended>) {
+        self.records.ended(attempts);
+    }
+}
+
 fn config(args: &Args) -> Result<Config> {
+    let replay = args.replay.as_deref().map(|path| replay(path, args.speed)).transpose()?;
+    // Of a log the mean, for the size of tables.
+    let rate = args
+        .rate
+        .or_else(|| replay.as_ref().map(|replay| replay.len() as f64 / replay.span().as_secs_f64().max(1.0)));
     Ok(Config {
         server: resolve(&args.url.authority, args.clients)?,
         host: args.url.authority.clone(),
         path: args.url.path.clone(),
-        rate: args.rate,
+        rate: rate.unwrap_or(1.0),
+        replay,
         arrivals: match args.arrivals {
             ArrivalsArg::Poisson => Arrivals::Poisson,
             ArrivalsArg::Fixed => Arrivals::Fixed,
         },
         bursts: args.bursts,
+        shape: args.shape.clone(),
+        workload: args.workload.clone(),
+        shard: args.shard,
+        abort: args.abort_after.map(|after| Abort { after: after.into(), reloads: args.reloads }),
         warmup: args.warmup,
         duration: args.duration,
-        drain: args.drain.unwrap_or(args.timeout),
+        drain: args.drain.unwrap_or_else(|| patience(args)),
         timeout: args.timeout,
         close: match args.close {
             CloseArg::Fin => Close::Fin,
             CloseArg::Rst => Close::Reset,
         },
+        stacks: args.stacks.clone(),
         clients: args.clients,
         interface: args.interface.clone(),
         mode: match args.xdp {
@@ -188,6 +308,24 @@ fn config(args: &Args) -> Result<Config> {
     })
 }
 
+/// How long a user who began last may take to give up.
+fn patience(args: &Args) -> Duration {
+    let reloaded = args.abort_after.map(|after| after.min(args.timeout) * (u32::from(args.reloads) + 1));
+    reloaded.unwrap_or_default().max(args.timeout)
+}
+
+fn replay(path: &Path, speed: f64) -> Result<Arc<Replay>> {
+    let Log { replay, skipped } = load::read_log(path, speed)?;
+    complain(format_args!(
+        "{}: {} requests in {:.0} s at this speed{}",
+        path.display(),
+        replay.len(),
+        replay.span().as_secs_f64(),
+        if skipped > 0 { format!("; {skipped} lines are none and are left out") } else { String::new() }
+    ));
+    Ok(Arc::new(replay))
+}
+
 /// Address of the server, of the clients' family.
 fn resolve(authority: &str, clients: IpNet) -> Result<SocketAddr> {
     let is_ipv4 = clients.addr().is_ipv4();
@@ -199,20 +337,22 @@ fn resolve(authority: &str, clients: IpNet) -> Result<SocketAddr> {
 }
 
 /// One line a second: what happened since the last. The first progress, at time zero, is only an event for scripts.
-fn progress_line(now: &Progress, before: Option<Progress>, json: bool) -> Option<String> {
-    let Some(before) = before else {
+fn progress_line(now: &Progress<'_>, before: Option<(Nanos, Totals)>, json: bool) -> Option<String> {
+    let Some((since, before)) = before else {
         return json.then(|| json!({"event": "started"}).to_string());
     };
-    let span = now.elapsed.since(before.elapsed).as_secs_f64();
-    let per_s = |count: fn(&Progress) -> u64| (count(now) - count(&before)) as f64 / span;
-    let replies = now.totals.ok - before.totals.ok;
-    let response_us = now.totals.response_us - before.totals.response_us;
-    let mean_ms = if replies > 0 { response_us as f64 / replies as f64 / 1e3 } else { 0.0 };
-    let offered = per_s(|at| at.totals.offered);
-    let ok = per_s(|at| at.totals.ok);
-    let refused = per_s(|at| at.totals.refused);
-    let failed = per_s(|at| at.totals.failed);
-    let syns = per_s(|at| at.totals.syns);
+    let span = now.elapsed.since(since).as_secs_f64();
+    let per_s = |count: fn(&Totals) -> u64| (count(&now.totals) - count(&before)) as f64 / span;
+    let millis = |micros: f64| micros / 1e3;
+    let p99_ms = millis(now.interval.value_at_quantile(0.99) as f64);
+    let mean_ms = millis(now.interval.mean());
+    let offered = per_s(|totals| totals.offered);
+    let replies = per_s(|totals| totals.replies);
+    let refused = per_s(|totals| totals.refused);
+    let reset = per_s(|totals| totals.reset);
+    let timed_out = per_s(|totals| totals.timed_out);
+    let failed = per_s(|totals| totals.failed);
+    let syns = per_s(|totals| totals.syns);
     let elapsed = now.elapsed.as_secs_f64();
     let live = now.live;
     if json {
@@ -220,22 +360,33 @@ fn progress_line(now: &Progress, before: Option<Progress>, json: bool) -> Option
             "event": "progress",
             "elapsed_s": elapsed,
             "offered_per_s": offered,
-            "ok_per_s": ok,
+            "replies_per_s": replies,
             "refused_per_s": refused,
+            "reset_per_s": reset,
+            "timed_out_per_s": timed_out,
             "failed_per_s": failed,
             "syns_per_s": syns,
             "mean_response_ms": mean_ms,
+            "p99_response_ms": p99_ms,
             "live": live,
         });
         return Some(line.to_string());
     }
-    Some(format!(
-        "{elapsed:>4.0} s  offered {offered:>7.0}/s  ok {ok:>7.0}/s  refused {refused:>7.0}/s  \
-         failed {failed:>6.0}/s  SYNs {syns:>7.0}/s  mean {mean_ms:>8.2} ms  open {live}"
-    ))
+    let mut line = format!("{elapsed:>4.0} s  offered {offered:>7.0}/s  replies {replies:>7.0}/s");
+    for (what, rate) in
+        [("refused", refused), ("reset", reset), ("timed out", timed_out), ("failed otherwise", failed)]
+    {
+        if rate > 0.0 {
+            write!(line, "  {what} {rate:.0}/s").expect("a String takes all");
+        }
+    }
+    write!(line, "  SYNs {syns:.0}/s  mean {mean_ms:.2}  p99 {p99_ms:.2} ms  open {live}")
+        .expect("a String takes all");
+    Some(line)
 }
 
-fn summary_text(summary: &CrowdSummary) -> String {
+/// The summary for a person.
+pub fn summary_text(summary: &CrowdSummary) -> String {
     let mut text = String::new();
     let share = |count: u64| 100.0 * count as f64 / summary.offered.max(1) as f64;
     let mut line =
@@ -250,6 +401,7 @@ fn summary_text(summary: &CrowdSummary) -> String {
         ("reset", summary.reset),
         ("timed out connecting", summary.timed_out_connect),
         ("timed out waiting", summary.timed_out_response),
+        ("aborted by the user", summary.aborted),
         ("malformed reply", summary.malformed),
         ("not sent", summary.not_sent),
         ("unfinished", summary.unfinished),
@@ -258,6 +410,13 @@ fn summary_text(summary: &CrowdSummary) -> String {
         line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
     }
     line(format_args!("response time  {}", latency_text(&summary.response_ms)));
+    if summary.aborted > 0 {
+        let LatencySummary { mean, p50, p99, .. } = summary.user_ms;
+        line(format_args!(
+            "users          mean {mean:.2}  p50 {p50:.2}  p99 {p99:.2} ms with {} reloads; {} gave up",
+            summary.reloads, summary.gave_up
+        ));
+    }
     if summary.refusal_ms.count > 0 {
         line(format_args!("refused after  {}", latency_text(&summary.refusal_ms)));
     }
@@ -299,6 +458,21 @@ fn parse_url(text: &str) -> Result<Url, String> {
         return Err(format!("{authority:?} is not a host and a port; as in http://192.0.2.1:8080/"));
     }
     Ok(Url { authority, path: path.to_owned() })
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse().ok().filter(|speed: &f64| *speed > 0.0 && speed.is_finite());
+    speed.ok_or_else(|| "a number above 0: 2 is twice as fast".to_owned())
+}
+
+/// `2/3`: the second of three parts.
+fn parse_shard(text: &str) -> Result<Shard, String> {
+    let read = || {
+        let (index, count) = text.split_once('/')?;
+        let (index, count): (u32, u32) = (index.parse().ok()?, count.parse().ok()?);
+        Shard::new(index.checked_sub(1)?, count)
+    };
+    read().ok_or_else(|| "a part of so many, from 1, as in 2/3".to_owned())
 }
 
 /// A time between bursts.

@@ -8,6 +8,7 @@ mod guard;
 mod lab;
 mod listeners;
 mod load;
+mod merge;
 mod output;
 mod printer;
 mod serve;
@@ -30,7 +31,8 @@ struct Cli {
 enum Command {
     Guard(guard::Args),
     Listeners(listeners::Args),
-    Load(load::Args),
+    Load(Box<load::Args>),
+    Merge(merge::Args),
     Serve(serve::Args),
     Lab(lab::Args),
     Bench(bench::Args),
@@ -45,7 +47,8 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Guard(args) => guard::run(args),
         Command::Listeners(args) => listeners::run(args),
-        Command::Load(args) => load::run(args),
+        Command::Load(args) => load::run(*args),
+        Command::Merge(args) => merge::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),

@@ -71,13 +71,12 @@ fn unseen_requests(listen: SocketAddr, now: &Service, last: &Service) -> Option<
 }
 
 fn short_target(listen: SocketAddr, target: Duration, now: &Service) -> Option<String> {
-    let millis = |time: Duration| 1e3 * time.as_secs_f64();
     (now.response_floor > target).then(|| {
         format!(
-            "all but one in twenty responses of the server of {listen} took {:.1} ms or more, and its target is {:.1} ms: whoever comes while \
+            "all but one in twenty responses of the server of {listen} took {:.1?} or more, and its target is {:.1?}: whoever comes while \
              others wait is refused; take a longer one, or unserved",
-            millis(now.response_floor),
-            millis(target)
+            now.response_floor,
+            target
         )
     })
 }
@@ -140,7 +139,7 @@ mod tests {
             let notes: Vec<String> =
                 (1..10).flat_map(|turn| advice.notes(&sample(policy, 100 * turn, 0))).collect();
             assert_eq!(notes.len(), usize::from(is_said), "{notes:?}");
-            assert!(notes.iter().all(|note| note.contains("took 8.0 ms or more, and its target is 5.0 ms")));
+            assert!(notes.iter().all(|note| note.contains("took 8.0ms or more, and its target is 5.0ms")));
         }
     }
 }

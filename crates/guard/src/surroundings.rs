@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
@@ -128,7 +128,8 @@ impl Guard {
         self.servers_at = Some(Instant::now());
         let found = self.search.take().map(std::thread::JoinHandle::join);
         let Some(found) = found else { return Ok(()) };
-        let servers = found.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let servers =
+            found.unwrap_or_else(|_| Err(anyhow!("the search for the listeners' processes panicked")))?;
         for (index, (slot, (&now, &before))) in
             (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
         {

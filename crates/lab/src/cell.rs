@@ -91,6 +91,7 @@ pub fn measure(
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
         hold: policy.crowd.hold,
+        abort: policy.crowd.abort.or(experiment.crowd.abort),
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
     let Measured { crowd, difference, samples, guard, guard_per_s, guard_samples, lost_replies, .. } =
@@ -158,6 +159,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         seed: 1,
         flood_per_s: None,
         hold: None,
+        abort: None,
     };
     let measured = run(lab, server, &Policy::stock(), &send).context("look at the machine")?;
     Ok(Look {

@@ -8,7 +8,7 @@ use results::CrowdSummary;
 
 use crate::bursts::Bursts;
 use crate::child::Running;
-use crate::experiment::{Arrivals, Close, Crowd, Layout};
+use crate::experiment::{Abort, Arrivals, Close, Crowd, Layout};
 use crate::hold::Hold;
 use crate::testbed::{CROWD_INTERFACE, FLOOD_INTERFACE, Testbed};
 
@@ -34,6 +34,8 @@ pub struct Send {
     pub flood_per_s: Option<f64>,
     /// Connections that are held beside it.
     pub hold: Option<Hold>,
+    /// Users who stop waiting, and reload.
+    pub abort: Option<Abort>,
 }
 
 /// Starts a crowd; its first attempt is about to start when this returns.
@@ -57,6 +59,8 @@ pub fn start(
         ("--clients", crowd.clients.to_string()),
         ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
+        ("--stacks", crowd.stacks.to_string()),
+        ("--workload", crowd.workload.0.clone()),
         ("--interface", CROWD_INTERFACE.to_owned()),
         ("--xdp", "native".to_owned()),
         ("--cpu", layout.crowd_cpu.to_string()),
@@ -64,6 +68,9 @@ pub fn start(
     ];
     for (name, value) in options {
         command.arg(name).arg(value);
+    }
+    if let Some(abort) = send.abort {
+        command.args(["--abort-after", &millis(abort.after), "--reloads", &abort.reloads.to_string()]);
     }
     if let Some(bursts) = send.bursts {
         command.args(["--bursts", &bursts.to_string()]);

@@ -1,17 +1,22 @@
 //! The experiment file.
 
+mod clients;
+
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use claims::{Claim, Scope};
-use ipnet::Ipv4Net;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use crate::bursts::Bursts;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
+
+#[cfg(test)]
+pub use clients::WorkloadText;
+pub use clients::{Abort, Arrivals, Close, Crowd};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -83,44 +88,6 @@ pub enum Receive {
     Softirq,
     /// In a kernel thread of ordinary priority, beside the process.
     ThreadedNapi,
-}
-
-/// What the clients do.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Crowd {
-    /// Network of the source addresses, IPv4.
-    #[serde(default = "default_clients")]
-    pub clients: Ipv4Net,
-    /// How long a user waits for the reply.
-    #[serde(deserialize_with = "duration")]
-    pub timeout: Duration,
-    /// `fin` or `rst`.
-    pub close: Close,
-    /// `poisson` or `fixed`.
-    pub arrivals: Arrivals,
-    /// In bursts with gaps between them, the first with the warm-up; else evenly.
-    pub bursts: Option<Bursts>,
-}
-
-/// How connections are closed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Close {
-    /// close(2).
-    Fin,
-    /// Abortive.
-    Rst,
-}
-
-/// How attempts follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Arrivals {
-    /// Independent users.
-    Poisson,
-    /// Even gaps.
-    Fixed,
 }
 
 /// The grid, and how each point is measured.
@@ -484,10 +451,6 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
 
 fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
-}
-
-fn default_clients() -> Ipv4Net {
-    "10.77.0.0/16".parse().expect("a network")
 }
 
 fn one() -> u32 {

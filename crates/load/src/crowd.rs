@@ -1,13 +1,17 @@
 //! The crowd: every attempt from its start to its cause. Told the time and handed segments, without I/O.
 
-use tcp::{Change, Close, Connection, LINUX, State, reset_for};
+use std::net::SocketAddr;
+
+use tcp::{Change, Close, Connection, State, reset_for};
 use traffic::Schedule;
 use units::Nanos;
 use wire::{Segment, SeqNumber};
 
-use crate::attempt::{Attempt, Cause};
+use crate::asks::Asks;
+use crate::attempt::{Abort, Attempt, Cause, Ended};
 use crate::clients::{Clients, Endpoint};
 use crate::reply::{Progress, Reply};
+use crate::stacks::Stacks;
 use crate::table::Table;
 use crate::tally::{Tally, Window};
 use crate::wheel::Wheel;
@@ -15,31 +19,74 @@ use crate::wheel::Wheel;
 /// What every attempt does.
 #[derive(Debug, Clone)]
 pub struct Manners {
-    /// The request, whole.
-    pub request: Vec<u8>,
-    /// How long a user waits for the complete reply, from the intended start.
+    /// How long the application waits for a complete reply, from when the request should have been sent.
     pub timeout: Nanos,
+    /// Users who stop waiting earlier, and reload.
+    pub abort: Option<Abort>,
+    /// Which of the users are this crowd's.
+    pub shard: Shard,
     /// How the connection is closed once the reply is complete, or the user has lost patience.
     pub close: Close,
     /// Attempts start from time zero to the end of this window; its start ends the warm-up.
     pub window: Window,
-    /// Seed of the initial sequence numbers.
+    /// The clients' systems.
+    pub stacks: Stacks,
+    /// What the clients' timestamps show at time zero, milliseconds.
+    pub clock: u32,
+    /// Seed of the initial sequence numbers, and of who has which system.
     pub seed: u64,
     /// Number of the first endpoint: runs that follow each other should not begin at the same.
     pub first_endpoint: u64,
+}
+
+/// A part of a crowd that several generators send together: of so many parts this one, from 0. The users of all parts are those of the
+/// whole crowd, each with his own time, system and questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    index: u32,
+    count: u32,
+}
+
+impl Shard {
+    /// All of the crowd.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// Part `index` of `count`, from 0; none when there is no such part.
+    pub fn new(index: u32, count: u32) -> Option<Self> {
+        (index < count).then_some(Self { index, count })
+    }
+
+    /// How many parts there are.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+}
+
+/// Who tries.
+struct User {
+    number: u64,
+    /// Of the first attempt.
+    start: Nanos,
+    /// Attempts before this one.
+    reloads: u8,
 }
 
 /// The crowd.
 #[derive(Debug)]
 pub struct Crowd {
     manners: Manners,
+    asks: Asks,
     clients: Clients,
     schedule: Schedule,
-    /// Attempts whose turn has come, sent or not.
+    /// Users whose turn has come, sent or not.
+    users: u64,
+    /// Attempts, with the reloads.
     started: u64,
     table: Table,
     wheel: Wheel,
     tally: Tally,
+    /// What has ended since [`Crowd::take_ended`], if that is wanted.
+    ended: Option<Vec<Ended>>,
     /// Attempts without a cause yet.
     open: usize,
     peak: usize,
@@ -50,18 +97,42 @@ impl Crowd {
     pub const BYTES_PER_CONNECTION: usize = Table::BYTES_PER_ATTEMPT + Wheel::BYTES_PER_ID;
 
     /// A crowd that has not started. `capacity` live connections fit without growing.
-    pub fn new(manners: Manners, clients: Clients, schedule: Schedule, capacity: usize) -> Self {
-        Self {
+    pub fn new(manners: Manners, asks: Asks, clients: Clients, schedule: Schedule, capacity: usize) -> Self {
+        let mut crowd = Self {
             tally: Tally::new(manners.window),
             manners,
+            asks,
             clients,
             schedule,
+            users: 0,
             started: 0,
             table: Table::with_capacity(capacity),
             wheel: Wheel::with_capacity(capacity),
+            ended: None,
             open: 0,
             peak: 0,
+        };
+        crowd.pass_others();
+        crowd
+    }
+
+    /// Goes on to the next user who is one of ours.
+    fn pass_others(&mut self) {
+        let Shard { index, count } = self.manners.shard;
+        while self.users % u64::from(count) != u64::from(index) && self.next_start().is_some() {
+            self.schedule.advance();
+            self.users += 1;
         }
+    }
+
+    /// From now on it keeps a record of each attempt that ends, until it is taken.
+    pub fn keep_ended(&mut self) {
+        self.ended = Some(Vec::new());
+    }
+
+    /// The attempts that have ended since the last call. Of those that never left there is none.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
+        self.ended.iter_mut().flat_map(|ended| ended.drain(..))
     }
 
     /// When the next attempt should start; `None` when there are no more.
@@ -76,22 +147,52 @@ impl Crowd {
             return false;
         };
         self.schedule.advance();
+        let user = self.users;
+        self.users += 1;
+        self.pass_others();
+        self.start(User { number: user, start: intended_start, reloads: 0 }, intended_start, now, send);
+        true
+    }
+
+    fn start(
+        &mut self,
+        user: User,
+        intended_start: Nanos,
+        now: Nanos,
+        send: &mut impl FnMut(Endpoint, &Segment<'_>),
+    ) {
         let endpoint = self.clients.endpoint(self.manners.first_endpoint.wrapping_add(self.started));
-        let iss = initial_sequence(self.manners.seed, self.started);
+        // A user's system is the same after a reload.
+        let stack = self.manners.stacks.pick(mix(self.manners.seed, user.number));
+        let iss = SeqNumber((mix(!self.manners.seed, self.started) >> 32) as u32);
         self.started += 1;
         if self.table.find(endpoint).is_some() {
             self.tally.ended(Cause::NotSent, intended_start, 0, now);
-            return true;
+            self.tally.gave_up(user.start);
+            return;
         }
         self.tally.started(intended_start, now);
         self.tally.syn(true, now);
-        let connection = Connection::connect(&LINUX, iss, now, &mut |segment| send(endpoint, segment));
-        let attempt = Attempt { intended_start, endpoint, ended: false, connection, reply: Reply::default() };
-        let id = self.table.insert(attempt);
+        let clock = self.manners.clock;
+        let connection = Connection::connect(stack, iss, clock, now, &mut |segment| send(endpoint, segment));
+        let id = self.table.insert(Attempt {
+            intended_start,
+            asked_at: intended_start,
+            user_start: user.start,
+            user: user.number,
+            reloads: user.reloads,
+            requests: self.asks.requests(user.number),
+            request: 0,
+            is_between: false,
+            stack,
+            endpoint,
+            ended: false,
+            connection,
+            reply: Reply::default(),
+        });
         self.open += 1;
         self.peak = self.peak.max(self.table.len());
         self.set_deadline(id);
-        true
     }
 
     /// Takes in a segment for one of our endpoints.
@@ -111,23 +212,67 @@ impl Crowd {
             return;
         };
         let attempt = self.table.get_mut(id);
-        let heard = attempt.connection.on_segment(&LINUX, segment, now, send);
-        let mut cause = None;
-        if !heard.data.is_empty() {
-            cause = cause_of(attempt.reply.feed(heard.data));
+        let stack = attempt.stack;
+        let syns = attempt.connection.syns_sent();
+        let heard = attempt.connection.on_segment(stack, segment, now, send);
+        if attempt.connection.syns_sent() > syns {
+            self.tally.syn(false, now);
         }
-        cause = cause.or_else(|| match heard.change {
-            Change::Refused => Some(Cause::Refused),
-            Change::Reset => Some(Cause::Reset),
-            Change::PeerClosed => cause_of(attempt.reply.end()),
+        let pieces = [heard.data, &heard.then];
+        let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
+        let is_unasked = attempt.is_between && pieces.peek().is_some();
+        let read =
+            pieces.map(|piece| attempt.reply.feed(piece)).find(|progress| *progress != Progress::Partial);
+        let ended = match (read, heard.change) {
+            (None, Change::PeerClosed | Change::Closed) => Some(attempt.reply.end()),
+            (read, _) => read,
+        };
+        let is_closed = matches!(heard.change, Change::PeerClosed | Change::Closed);
+        let cause = match (ended, heard.change) {
+            _ if is_unasked => Some(Cause::Malformed),
+            // Other requests were to follow.
+            (Some(Progress::Complete), _) => self.replied(id, now).or(is_closed.then_some(Cause::Malformed)),
+            (Some(Progress::Malformed), _) => Some(Cause::Malformed),
+            (_, Change::Refused) => Some(Cause::Refused),
+            (_, Change::Reset) => Some(Cause::Reset),
             _ => None,
-        });
+        };
         if let Some(cause) = cause {
             self.end(id, cause, now, send);
         } else {
-            attempt.connection.transmit(&LINUX, &self.manners.request, now, send);
+            self.ask(id, now, send);
         }
         self.settle(id);
+    }
+
+    /// A reply is complete. Gives the attempt's cause when it was the last.
+    fn replied(&mut self, id: u32, now: Nanos) -> Option<Cause> {
+        let attempt = self.table.get_mut(id);
+        if attempt.ended {
+            return None;
+        }
+        self.tally.replied(attempt.asked_at, (attempt.request == 0).then_some(attempt.user_start), now);
+        if attempt.request + 1 == attempt.requests {
+            return Some(Cause::Ok);
+        }
+        attempt.reply = Reply::default();
+        attempt.is_between = true;
+        attempt.asked_at = now;
+        None
+    }
+
+    /// Sends what of the request is unsent; of the next one, once the last was acknowledged.
+    fn ask(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        if attempt.ended {
+            return;
+        }
+        if attempt.is_between && attempt.connection.next_stream() {
+            attempt.is_between = false;
+            attempt.request += 1;
+        }
+        let request = self.asks.request(attempt.user, attempt.request);
+        attempt.connection.transmit(attempt.stack, request, now, send);
     }
 
     /// Does what one passed deadline asks for. Gives false when none has passed.
@@ -137,23 +282,41 @@ impl Crowd {
         };
         let attempt = self.table.get_mut(id);
         let endpoint = attempt.endpoint;
-        let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
-        if !attempt.ended && attempt.intended_start + self.manners.timeout <= now {
-            let cause = timed_out(attempt);
-            self.end(id, cause, now, send);
+        if !attempt.ended && attempt.patience_ends(&self.manners) <= now {
+            self.lose_patience(id, now, send);
         } else {
+            let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
             let syns = attempt.connection.syns_sent();
-            let change = attempt.connection.on_deadline(&LINUX, &self.manners.request, now, send);
+            let request = self.asks.request(attempt.user, attempt.request);
+            let change = attempt.connection.on_deadline(attempt.stack, request, now, send);
             if attempt.connection.syns_sent() > syns {
                 self.tally.syn(false, now);
             }
             if change == Change::GaveUp && !attempt.ended {
-                let cause = timed_out(attempt);
+                let (cause, user_start) = (timed_out(attempt), attempt.user_start);
                 self.end(id, cause, now, send);
+                self.tally.gave_up(user_start);
             }
         }
         self.settle(id);
         true
+    }
+
+    /// The application gives up, or the user, who may load the page again.
+    fn lose_patience(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        let Attempt { endpoint, user, user_start, reloads, asked_at, .. } = *attempt;
+        let abort = self.manners.abort.filter(|abort| asked_at + abort.after <= now);
+        let cause = if abort.is_some() { Cause::Aborted } else { timed_out(attempt) };
+        self.end(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
+        match abort {
+            Some(abort) if reloads < abort.reloads => {
+                self.tally.reloaded(now);
+                let user = User { number: user, start: user_start, reloads: reloads + 1 };
+                self.start(user, now, now, send);
+            }
+            _ => self.tally.gave_up(user_start),
+        }
     }
 
     /// Live connections.
@@ -164,6 +327,11 @@ impl Crowd {
     /// Most connections that were alive at once.
     pub fn peak(&self) -> usize {
         self.peak
+    }
+
+    /// Begins another interval of response times.
+    pub fn begin_interval(&mut self) {
+        self.tally.begin_interval();
     }
 
     /// What was counted so far.
@@ -180,9 +348,14 @@ impl Crowd {
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
             self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.connection.syns_sent(), now);
+            if let Some(ended) = &mut self.ended {
+                ended.push(record(attempt, &self.clients, Cause::Unfinished, now));
+            }
         }
         while let Some(start) = self.next_start().filter(|&start| start + grace <= now) {
             self.schedule.advance();
+            self.users += 1;
+            self.pass_others();
             self.tally.ended(Cause::NotSent, start, 0, now);
         }
     }
@@ -196,7 +369,10 @@ impl Crowd {
         attempt.ended = true;
         self.open -= 1;
         self.tally.ended(cause, attempt.intended_start, attempt.connection.syns_sent(), now);
-        attempt.connection.close(&LINUX, self.manners.close, now, send);
+        if let Some(ended) = &mut self.ended {
+            ended.push(record(attempt, &self.clients, cause, now));
+        }
+        attempt.connection.close(attempt.stack, self.manners.close, now, send);
     }
 
     /// Forgets an attempt whose connection is over; else sees to its next deadline.
@@ -213,9 +389,26 @@ impl Crowd {
         let attempt = self.table.get_mut(id);
         let mut deadline = attempt.connection.deadline();
         if !attempt.ended {
-            deadline = deadline.min(attempt.intended_start + self.manners.timeout);
+            deadline = deadline.min(attempt.patience_ends(&self.manners));
         }
         self.wheel.set(id, deadline);
+    }
+}
+
+fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> Ended {
+    // Between two requests the last is answered already, and the last of all is when the attempt is ok.
+    let is_answered = attempt.is_between || cause == Cause::Ok;
+    Ended {
+        user: attempt.user,
+        reloads: attempt.reloads,
+        stack: attempt.stack,
+        client: SocketAddr::new(clients.address(attempt.endpoint.client), attempt.endpoint.port),
+        intended_start: attempt.intended_start,
+        ended: now,
+        cause,
+        syns: attempt.connection.syns_sent(),
+        replies: attempt.request + u8::from(is_answered),
+        requests: attempt.requests,
     }
 }
 
@@ -223,206 +416,13 @@ fn timed_out(attempt: &Attempt) -> Cause {
     if attempt.connection.has_connected() { Cause::TimedOutResponse } else { Cause::TimedOutConnect }
 }
 
-fn cause_of(progress: Progress) -> Option<Cause> {
-    match progress {
-        Progress::Partial => None,
-        Progress::Complete => Some(Cause::Ok),
-        Progress::Malformed => Some(Cause::Malformed),
-    }
-}
-
-/// Spread over the whole space, so that a forged segment cannot guess one (splitmix64's finalizer).
-fn initial_sequence(seed: u64, n: u64) -> SeqNumber {
+/// Spread over the whole space, so that a forged segment cannot guess what follows from it (splitmix64's finalizer).
+fn mix(seed: u64, n: u64) -> u64 {
     let mut mixed = seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    SeqNumber((mixed >> 32) as u32)
+    mixed ^ (mixed >> 31)
 }
 
 #[cfg(test)]
-mod tests {
-    use traffic::Arrivals;
-    use wire::{Flags, Options};
-
-    use super::*;
-
-    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\n\r\n";
-    const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
-
-    /// One attempt at time zero, then one every 100 ms; patience of 10 s.
-    fn crowd(close: Close) -> Crowd {
-        let manners = Manners {
-            request: REQUEST.to_vec(),
-            timeout: Nanos::from_secs(10),
-            close,
-            window: Window { start: Nanos::ZERO, end: Nanos::from_millis(100) },
-            seed: 1,
-            first_endpoint: 0,
-        };
-        let clients = Clients::new("10.1.0.0/24".parse().expect("a network"));
-        Crowd::new(manners, clients, Schedule::new(Arrivals::Fixed, 10.0, 1), 16)
-    }
-
-    /// What the crowd sends, with its data made owned.
-    #[derive(Default)]
-    struct Sent(Vec<(Endpoint, Flags, SeqNumber, SeqNumber, Vec<u8>)>);
-
-    impl Sent {
-        fn by(&mut self, act: impl FnOnce(&mut dyn FnMut(Endpoint, &Segment<'_>))) -> Vec<(Flags, Vec<u8>)> {
-            let before = self.0.len();
-            act(&mut |endpoint, segment| {
-                self.0.push((endpoint, segment.flags, segment.seq, segment.ack, segment.payload.to_vec()));
-            });
-            self.0[before..].iter().map(|(_, flags, _, _, payload)| (*flags, payload.clone())).collect()
-        }
-
-        fn syn(&self) -> (Endpoint, SeqNumber) {
-            (self.0[0].0, self.0[0].2)
-        }
-    }
-
-    fn from_server(seq: u32, ack: SeqNumber, flags: Flags, payload: &[u8]) -> Segment<'_> {
-        Segment { seq: SeqNumber(seq), ack, flags, window: 65_535, options: Options::default(), payload }
-    }
-
-    fn started(crowd: &mut Crowd) -> Sent {
-        let mut sent = Sent::default();
-        let syn = sent.by(|mut send| assert!(crowd.start_next(Nanos::ZERO, &mut send)));
-        assert_eq!(syn, [(Flags::SYN, vec![])]);
-        sent
-    }
-
-    fn summary(crowd: &Crowd) -> results::CrowdSummary {
-        crowd.tally().summary(Nanos::from_millis(100), results::GeneratorHealth::default())
-    }
-
-    #[test]
-    fn attempt_sends_its_request_reads_the_reply_and_resets() {
-        let mut crowd = crowd(Close::Reset);
-        let mut sent = started(&mut crowd);
-        let (endpoint, iss) = sent.syn();
-        let syn_ack = from_server(500, iss + 1, Flags::SYN | Flags::ACK, b"");
-        let now = Nanos::from_millis(1);
-        let out = sent.by(|mut send| crowd.on_segment(endpoint, &syn_ack, now, &mut send));
-        assert_eq!(out, [(Flags::ACK, vec![]), (Flags::ACK | Flags::PSH, REQUEST.to_vec())]);
-        let reply = from_server(501, iss + 1 + REQUEST.len() as u32, Flags::ACK | Flags::PSH, REPLY);
-        let out = sent.by(|mut send| crowd.on_segment(endpoint, &reply, now, &mut send));
-        assert_eq!(out, [(Flags::RST | Flags::ACK, vec![])]);
-        assert_eq!((crowd.live(), summary(&crowd).ok), (0, 1));
-        assert!(crowd.is_over());
-    }
-
-    #[test]
-    fn attempt_that_closes_by_fin_lives_until_the_server_closed_too() {
-        let mut crowd = crowd(Close::Fin);
-        let mut sent = started(&mut crowd);
-        let (endpoint, iss) = sent.syn();
-        let acked = iss + 1 + REQUEST.len() as u32;
-        let mut hear = |crowd: &mut Crowd, segment| {
-            sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_millis(1), &mut send))
-        };
-        hear(&mut crowd, from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""));
-        let out = hear(&mut crowd, from_server(501, acked, Flags::ACK, REPLY));
-        assert_eq!(out, [(Flags::FIN | Flags::ACK, vec![])]);
-        assert_eq!((crowd.live(), summary(&crowd).ok), (1, 1));
-        let end = 501 + REPLY.len() as u32;
-        let out = hear(&mut crowd, from_server(end, acked + 1, Flags::FIN | Flags::ACK, b""));
-        assert_eq!(out, [(Flags::ACK, vec![])]);
-        assert_eq!(crowd.live(), 0);
-    }
-
-    #[test]
-    fn refused_attempt_ends_at_once_and_sends_no_more() {
-        let mut crowd = crowd(Close::Reset);
-        let mut sent = started(&mut crowd);
-        let (endpoint, iss) = sent.syn();
-        let reset = from_server(0, iss + 1, Flags::RST | Flags::ACK, b"");
-        let out = sent.by(|mut send| crowd.on_segment(endpoint, &reset, Nanos::from_millis(1), &mut send));
-        assert_eq!(out, []);
-        assert_eq!((crowd.live(), summary(&crowd).refused), (0, 1));
-    }
-
-    #[test]
-    fn unanswered_attempt_resends_its_syn_until_the_user_loses_patience() {
-        let mut crowd = crowd(Close::Reset);
-        let mut sent = started(&mut crowd);
-        let mut syns_at_ms = vec![0];
-        for millis in 0..=10_001 {
-            let now = Nanos::from_millis(millis);
-            let out = sent.by(|mut send| while crowd.on_deadline(now, &mut send) {});
-            syns_at_ms.extend(out.iter().map(|_| millis));
-        }
-        assert_eq!(syns_at_ms, [0, 1000, 2000, 3000, 4000, 5000, 7000]);
-        assert_eq!((crowd.live(), summary(&crowd).timed_out_connect), (0, 1));
-    }
-
-    #[test]
-    fn established_attempt_that_hears_nothing_times_out_in_its_response() {
-        let mut crowd = crowd(Close::Reset);
-        let mut sent = started(&mut crowd);
-        let (endpoint, iss) = sent.syn();
-        let syn_ack = from_server(500, iss + 1, Flags::SYN | Flags::ACK, b"");
-        sent.by(|mut send| crowd.on_segment(endpoint, &syn_ack, Nanos::from_millis(1), &mut send));
-        for millis in 0..=10_001 {
-            sent.by(|mut send| while crowd.on_deadline(Nanos::from_millis(millis), &mut send) {});
-        }
-        assert_eq!(summary(&crowd).timed_out_response, 1);
-        let requests = sent.0.iter().filter(|(.., payload)| payload == REQUEST).count();
-        assert_eq!(requests, 6, "at 0, 0.2, 0.6, 1.4, 3.0, 6.2 s after the handshake");
-    }
-
-    /// `[Shu05]` figure 4.11: the server knows only that nothing more will come, and serves the request in vain.
-    #[test]
-    fn timed_out_attempt_half_closes_and_resets_the_late_reply() {
-        let mut crowd = crowd(Close::Fin);
-        let mut sent = started(&mut crowd);
-        let (endpoint, iss) = sent.syn();
-        let acked = iss + 1 + REQUEST.len() as u32;
-        let mut hear = |crowd: &mut Crowd, segment, millis| {
-            sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_millis(millis), &mut send))
-        };
-        hear(&mut crowd, from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""), 1);
-        hear(&mut crowd, from_server(501, acked, Flags::ACK, b""), 2);
-        let mut out = Vec::new();
-        for millis in 0..=10_001 {
-            let now = Nanos::from_millis(millis);
-            out.extend(sent.by(|mut send| while crowd.on_deadline(now, &mut send) {}));
-        }
-        assert_eq!(out, [(Flags::FIN | Flags::ACK, vec![])]);
-        assert_eq!((crowd.live(), summary(&crowd).timed_out_response), (1, 1));
-        let late =
-            [(501, REPLY, Flags::ACK | Flags::PSH), (501 + REPLY.len() as u32, b"", Flags::FIN | Flags::ACK)];
-        for (seq, payload, flags) in late {
-            let segment = from_server(seq, acked + 1, flags, payload);
-            let out =
-                sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_secs(25), &mut send));
-            assert_eq!(out, [(Flags::RST, vec![])]);
-        }
-        assert_eq!(crowd.live(), 0);
-    }
-
-    #[test]
-    fn segment_for_nobody_is_reset() {
-        let mut crowd = crowd(Close::Reset);
-        let nobody = Endpoint { client: 9, port: 40_000 };
-        let mut sent = Sent::default();
-        let syn_ack = from_server(500, SeqNumber(77), Flags::SYN | Flags::ACK, b"");
-        let out = sent.by(|mut send| crowd.on_segment(nobody, &syn_ack, Nanos::ZERO, &mut send));
-        assert_eq!(out, [(Flags::RST, vec![])]);
-        assert_eq!(sent.0[0].2, SeqNumber(77), "the reset takes its sequence number from the ACK");
-    }
-
-    #[test]
-    fn stopped_run_gives_every_open_attempt_a_cause() {
-        let mut crowd = crowd(Close::Reset);
-        started(&mut crowd);
-        crowd.stop(Nanos::from_millis(50), Nanos::ZERO);
-        let summary = summary(&crowd);
-        assert_eq!((summary.offered, summary.unfinished), (1, 1));
-    }
-
-    #[test]
-    fn live_connection_fits_256_bytes() {
-        const { assert!(Crowd::BYTES_PER_CONNECTION <= 256) };
-    }
-}
+mod tests;

@@ -1,24 +1,29 @@
 //! One thread that runs a crowd over an AF_XDP socket.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, ensure};
+use hdrhistogram::Histogram;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use results::{CrowdSummary, GeneratorHealth};
 use tcp::Close;
-use traffic::{Arrivals, Bursts, Schedule};
+use traffic::{Arrivals, Bursts, Replay, Schedule, Shape, Workload};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
 use xsk::{Mode, Socket, Steer};
 
+use crate::asks::Asks;
+use crate::attempt::{Abort, Ended};
 use crate::clients::{Clients, Endpoint};
 use crate::clock::{Clock, thread_cpu_time};
-use crate::crowd::{Crowd, Manners};
+use crate::crowd::{Crowd, Manners, Shard};
 use crate::flood::{self, Flood};
 use crate::next_hop;
+use crate::stacks::Stacks;
 use crate::tally::{Totals, Window};
 
 /// Frames taken from the ring, deadlines handled and attempts started in one turn, each: small enough that a turn
@@ -60,6 +65,12 @@ pub struct Config {
     pub arrivals: Arrivals,
     /// In bursts, if not evenly; the first begins at time zero, and so with the warm-up.
     pub bursts: Option<Bursts>,
+    /// Times what a shape says at each moment, if not evenly.
+    pub shape: Option<Shape>,
+    /// What clients ask for, and how much on one connection.
+    pub workload: Workload,
+    /// The times and sizes of a log in place of rate, arrivals, bursts, shape and workload.
+    pub replay: Option<Arc<Replay>>,
     /// Time before the measured window.
     pub warmup: Duration,
     /// The measured window.
@@ -68,8 +79,14 @@ pub struct Config {
     pub drain: Duration,
     /// How long a user waits for the complete reply.
     pub timeout: Duration,
+    /// Users who stop waiting earlier, and reload.
+    pub abort: Option<Abort>,
+    /// Which part of the crowd this generator sends.
+    pub shard: Shard,
     /// How connections are closed.
     pub close: Close,
+    /// The clients' systems.
+    pub stacks: Stacks,
     /// Source addresses.
     pub clients: IpNet,
     /// Interface to the server.
@@ -86,7 +103,7 @@ pub struct Config {
 
 /// How far a run is.
 #[derive(Debug, Clone, Copy)]
-pub struct Progress {
+pub struct Progress<'a> {
     /// Since the start.
     pub elapsed: Nanos,
     /// Counts since the start.
@@ -95,21 +112,44 @@ pub struct Progress {
     pub live: usize,
     /// Frames received.
     pub frames_received: u64,
+    /// Response times of the replies since the last progress, microseconds.
+    pub interval: &'a Histogram<u64>,
 }
 
-/// Runs a crowd to its end, or until `stop` is set; calls `on_progress` once a second, and first at time zero, when
-/// the first attempt is about to start.
+/// Who watches a run.
+pub trait Observer {
+    /// Once a second, and first at time zero, when the first attempt is about to start.
+    fn progress(&mut self, progress: &Progress<'_>);
+
+    /// At the end, for what came since the last call of [`Observer::progress`].
+    fn last_interval(&mut self, _progress: &Progress<'_>) {}
+
+    /// Whether [`Observer::ended`] is to be called.
+    fn wants_ended(&self) -> bool {
+        false
+    }
+
+    /// Some attempts have ended.
+    fn ended(&mut self, _attempts: &mut dyn Iterator<Item = Ended>) {}
+}
+
+impl<F: FnMut(&Progress<'_>)> Observer for F {
+    fn progress(&mut self, progress: &Progress<'_>) {
+        self(progress);
+    }
+}
+
+/// Runs a crowd to its end, or until `stop` is set.
 ///
 /// # Errors
 ///
 /// Before anything is sent: a bad configuration, no privileges, an interface or a server that is not there. Later: an
 /// interface that went away.
-pub fn run(
-    config: &Config,
-    stop: &AtomicBool,
-    mut on_progress: impl FnMut(&Progress),
-) -> Result<CrowdSummary> {
+pub fn run(config: &Config, stop: &AtomicBool, observer: &mut impl Observer) -> Result<CrowdSummary> {
     let mut engine = Engine::open(config)?;
+    if observer.wants_ended() {
+        engine.crowd.keep_ended();
+    }
     let clock = Clock::start();
     let cpu_before = thread_cpu_time();
     let mut next_progress = Nanos::ZERO;
@@ -120,14 +160,20 @@ pub fn run(
         let now = engine.pause_until(&clock, next_turn)?;
         next_turn = now + turn.into();
         if next_progress <= now {
-            on_progress(&engine.progress(now));
+            observer.progress(&engine.progress(now));
+            engine.crowd.begin_interval();
             next_progress += Nanos::from_secs(1);
         }
         if stop.load(Ordering::Relaxed) || engine.is_done(now, end) {
             engine.crowd.stop(now, STOP_GRACE);
+            observer.last_interval(&engine.progress(now));
+            observer.ended(&mut engine.crowd.take_ended());
             return engine.summary(now, thread_cpu_time().since(cpu_before));
         }
         let was_busy = engine.turn(&clock)?;
+        if observer.wants_ended() {
+            observer.ended(&mut engine.crowd.take_ended());
+        }
         if !was_busy {
             engine.wait(clock.now(), next_progress)?;
         }
@@ -186,8 +232,9 @@ impl Engine {
         let window =
             Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
         let clients = Clients::new(config.clients);
-        let capacity = (highest_rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
-        let crowd = Crowd::new(manners(config, window), clients, schedule(config), capacity);
+        let own_rate = highest_rate / f64::from(config.shard.count());
+        let capacity = (own_rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
+        let crowd = Crowd::new(manners(config, window), asks(config), clients, schedule(config), capacity);
         let server = config.server;
         Ok(Self {
             crowd,
@@ -269,9 +316,11 @@ impl Engine {
         time_is_up || (now >= self.window.end && self.crowd.is_over())
     }
 
-    fn progress(&self, elapsed: Nanos) -> Progress {
+    fn progress(&self, elapsed: Nanos) -> Progress<'_> {
         let frames_received = self.frames_received;
-        Progress { elapsed, totals: self.crowd.tally().totals, live: self.crowd.live(), frames_received }
+        let tally = self.crowd.tally();
+        let (totals, live, interval) = (tally.totals, self.crowd.live(), tally.interval());
+        Progress { elapsed, totals, live, frames_received, interval }
     }
 
     fn summary(&self, stopped: Nanos, cpu: Nanos) -> Result<CrowdSummary> {
@@ -295,16 +344,25 @@ impl Engine {
 }
 
 /// Differs from run to run, so that no SYN meets a socket that the run before left behind: that one would answer with a
-/// challenge ACK.
-fn first_endpoint() -> u64 {
+/// challenge ACK. And goes on from run to run, so that no timestamp is older than one that the server has seen.
+fn micros_since_epoch() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_micros() as u64
 }
 
 /// Attempts per second while they come.
 fn highest_rate(config: &Config) -> Result<f64> {
+    ensure!(
+        config.bursts.is_none() || config.shape.is_none(),
+        "bursts and a shape are two schedules; name one"
+    );
     let Some(bursts) = config.bursts else {
-        return Ok(config.rate);
+        let peak = config.rate * config.shape.as_ref().map_or(1.0, Shape::peak);
+        ensure!(
+            peak <= MAX_RATE,
+            "{peak:.0} per second at the peak of the shape cannot be sent; up to {MAX_RATE:.0}; lower the rate"
+        );
+        return Ok(peak);
     };
     let in_burst = bursts.rate_in_burst(config.rate).with_context(|| {
         format!(
@@ -322,21 +380,35 @@ fn highest_rate(config: &Config) -> Result<f64> {
 }
 
 fn schedule(config: &Config) -> Schedule {
-    match config.bursts {
-        Some(bursts) => Schedule::in_bursts(config.arrivals, config.rate, bursts, config.seed),
-        None => Schedule::new(config.arrivals, config.rate, config.seed),
+    if let Some(replay) = &config.replay {
+        return Schedule::of_log(Arc::clone(replay));
+    }
+    let Config { arrivals, rate, bursts, ref shape, seed, .. } = *config;
+    match (bursts, shape) {
+        (Some(bursts), _) => Schedule::in_bursts(arrivals, rate, bursts, seed),
+        (None, Some(shape)) => Schedule::shaped(arrivals, rate, shape.clone(), seed),
+        (None, None) => Schedule::new(arrivals, rate, seed),
     }
 }
 
+fn asks(config: &Config) -> Asks {
+    let workload = match &config.replay {
+        Some(replay) => Workload::of_log(Arc::clone(replay)),
+        None => config.workload.clone(),
+    };
+    Asks::new(workload, config.seed, &config.host, &config.path)
+}
+
 fn manners(config: &Config, window: Window) -> Manners {
-    let request =
-        format!("GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: tidegate\r\n\r\n", config.path, config.host);
     Manners {
-        request: request.into_bytes(),
         timeout: config.timeout.into(),
+        abort: config.abort,
+        shard: config.shard,
         close: config.close,
         window,
+        stacks: config.stacks.clone(),
+        clock: (micros_since_epoch() / 1000) as u32,
         seed: config.seed,
-        first_endpoint: first_endpoint(),
+        first_endpoint: micros_since_epoch(),
     }
 }

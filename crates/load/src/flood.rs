@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use tcp::LINUX;
 use units::Nanos;
-use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
+use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
 use xsk::{Mode, Socket, Steer};
 
 use crate::clients::Clients;
@@ -102,7 +102,7 @@ impl Flood {
                 ack: SeqNumber(0),
                 flags: Flags::SYN,
                 window: LINUX.window,
-                options: Options::mss(LINUX.mss),
+                options: LINUX.syn_options(self.random.random()),
                 payload: &[],
             };
             let ethernet = self.ethernet;

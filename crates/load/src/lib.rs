@@ -4,9 +4,10 @@
 //! says of itself when it could not keep up. What the crowd does is in `crowd.rs`, without I/O; `engine.rs` owns the
 //! clock and the rings.
 //!
-//! What it is not: no TLS, no HTTP/2, one request per connection, one server, one thread. It touches no kernel socket
+//! What it is not: no TLS, no HTTP/2, no pipelining, one server, one thread. It touches no kernel socket
 //! and needs no address of its own on the interface beyond what finds the server's Ethernet address.
 
+mod asks;
 mod attempt;
 mod clients;
 mod clock;
@@ -14,14 +15,22 @@ mod crowd;
 mod engine;
 mod flood;
 mod next_hop;
+mod replay;
 mod reply;
+mod stacks;
 mod table;
 mod tally;
 mod wheel;
+mod words;
 
-pub use crowd::Crowd;
-pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, Progress, run};
+pub use attempt::{Abort, Cause, Ended};
+pub use crowd::{Crowd, Shard};
+pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, Observer, Progress, run};
 pub use flood::Config as Flood;
+pub use replay::{Log, read_log};
+pub use stacks::{Stacks, StacksError};
+pub use tally::Totals;
 pub use tcp::Close;
-pub use traffic::{Arrivals, Bursts};
+pub use traffic::{Arrivals, Bursts, Replay, Shape, Workload};
+pub use words::{parse_shape, parse_workload};
 pub use xsk::Mode;

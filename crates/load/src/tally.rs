@@ -1,7 +1,7 @@
 //! What is counted, and what is made of it.
 
 use hdrhistogram::Histogram;
-use results::{CrowdSummary, GeneratorHealth, LatencySummary};
+use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary};
 use units::Nanos;
 
 use crate::attempt::Cause;
@@ -35,11 +35,14 @@ impl Window {
 pub struct Tally {
     window: Window,
     /// Attempts of the window by cause, indexed by [`Cause`].
-    causes: [u64; 8],
+    causes: [u64; Cause::COUNT],
     /// Attempts of the window that sent their first SYN.
     sent: u64,
+    /// Users who began in the window and gave up.
+    gave_up: u64,
     /// Events in the window.
     replies: u64,
+    reloads: u64,
     syns: u64,
     starts: u64,
     /// Attempts that ended in the window, and of them the replies, by SYNs sent; the first place is for one, the last for
@@ -50,6 +53,10 @@ pub struct Tally {
     late_max: Nanos,
     /// Microseconds.
     response: Histogram<u64>,
+    /// Of all replies since it was last taken, in the window or not; microseconds.
+    interval: Histogram<u64>,
+    /// From when their users began, microseconds.
+    user: Histogram<u64>,
     /// Microseconds.
     refusal: Histogram<u64>,
     /// Since the start of the run.
@@ -63,10 +70,16 @@ pub struct Totals {
     pub offered: u64,
     /// SYNs sent, retransmissions included.
     pub syns: u64,
-    /// Complete replies.
+    /// Attempts that were answered.
     pub ok: u64,
+    /// Complete replies.
+    pub replies: u64,
     /// Attempts refused by a RST to the SYN.
     pub refused: u64,
+    /// Attempts reset later.
+    pub reset: u64,
+    /// Attempts that timed out.
+    pub timed_out: u64,
     /// Attempts that failed otherwise.
     pub failed: u64,
     /// Sum of the response times of complete replies, microseconds.
@@ -79,9 +92,11 @@ impl Tally {
         let histogram = || Histogram::new(3).expect("3 significant digits are supported");
         Self {
             window,
-            causes: [0; 8],
+            causes: [0; Cause::COUNT],
             sent: 0,
+            gave_up: 0,
             replies: 0,
+            reloads: 0,
             syns: 0,
             starts: 0,
             ended_by_syns: [0; MOST_SYNS],
@@ -89,6 +104,8 @@ impl Tally {
             late: 0,
             late_max: Nanos::ZERO,
             response: histogram(),
+            interval: histogram(),
+            user: histogram(),
             refusal: histogram(),
             totals: Totals::default(),
         }
@@ -115,15 +132,49 @@ impl Tally {
         }
     }
 
+    /// A reply is complete, to a request that should have been sent then; if it is the first on its connection, of a user who began then.
+    pub fn replied(&mut self, asked_at: Nanos, user_start: Option<Nanos>, now: Nanos) {
+        let waited_us = now.since(asked_at).as_micros();
+        self.totals.replies += 1;
+        self.totals.response_us += waited_us;
+        record(&mut self.interval, waited_us);
+        if self.window.contains(now) {
+            self.replies += 1;
+            record(&mut self.response, waited_us);
+            if let Some(user_start) = user_start {
+                record(&mut self.user, now.since(user_start).as_micros());
+            }
+        }
+    }
+
+    /// Response times since [`Tally::begin_interval`], microseconds.
+    pub fn interval(&self) -> &Histogram<u64> {
+        &self.interval
+    }
+
+    /// Forgets the response times of the interval.
+    pub fn begin_interval(&mut self) {
+        self.interval.reset();
+    }
+
+    /// A user loads the page again.
+    pub fn reloaded(&mut self, now: Nanos) {
+        self.reloads += u64::from(self.window.contains(now));
+    }
+
+    /// A user who began then does not try again.
+    pub fn gave_up(&mut self, user_start: Nanos) {
+        self.gave_up += u64::from(self.window.contains(user_start));
+    }
+
     /// An attempt that sent so many SYNs ends, in its one cause.
     pub fn ended(&mut self, cause: Cause, intended_start: Nanos, syns: u32, now: Nanos) {
         let waited_us = now.since(intended_start).as_micros();
         match cause {
-            Cause::Ok => {
-                self.totals.ok += 1;
-                self.totals.response_us += waited_us;
-            }
+            Cause::Ok => self.totals.ok += 1,
             Cause::Refused => self.totals.refused += 1,
+            Cause::Reset => self.totals.reset += 1,
+            Cause::TimedOutConnect | Cause::TimedOutResponse => self.totals.timed_out += 1,
             Cause::NotSent => self.totals.offered += 1,
             _ => self.totals.failed += 1,
         }
@@ -132,13 +183,8 @@ impl Tally {
         }
         if self.window.contains(now) {
             self.ended_after(syns, cause);
-            match cause {
-                Cause::Ok => {
-                    self.replies += 1;
-                    record(&mut self.response, waited_us);
-                }
-                Cause::Refused => record(&mut self.refusal, waited_us),
-                _ => {}
+            if cause == Cause::Refused {
+                record(&mut self.refusal, waited_us);
             }
         }
     }
@@ -176,12 +222,17 @@ impl Tally {
             reset: cause(Cause::Reset),
             timed_out_connect: cause(Cause::TimedOutConnect),
             timed_out_response: cause(Cause::TimedOutResponse),
+            aborted: cause(Cause::Aborted),
             malformed: cause(Cause::Malformed),
             not_sent: cause(Cause::NotSent),
             unfinished: cause(Cause::Unfinished),
             syns_per_attempt: share(self.syns, self.starts),
             ended_by_syns: without_last_zeros(&self.ended_by_syns),
             answered_by_syns: without_last_zeros(&self.answered_by_syns),
+            reloads: self.reloads,
+            gave_up: self.gave_up,
+            user_ms: LatencySummary::from_micros(&self.user),
+            histograms: Histograms::of(&self.response, &self.user, &self.refusal),
             response_ms: LatencySummary::from_micros(&self.response),
             refusal_ms: LatencySummary::from_micros(&self.refusal),
             generator,
@@ -252,12 +303,14 @@ mod tests {
     fn rates_and_times_are_of_events_in_the_window() {
         let mut tally = Tally::new(WINDOW);
         // Started in the warm-up, answered in the window: part of its goodput, not of its cohort.
+        tally.replied(Nanos::from_millis(900), Some(Nanos::from_millis(100)), Nanos::from_millis(1900));
         tally.ended(Cause::Ok, Nanos::from_millis(900), 2, Nanos::from_millis(1900));
         let summary = tally.summary(WINDOW.end, GeneratorHealth::default());
         assert_eq!((summary.offered, summary.ok), (0, 0));
         assert_eq!(summary.goodput_per_s, 0.5);
         assert_eq!(summary.response_ms.count, 1);
         assert!((summary.response_ms.mean - 1000.0).abs() < 1.0);
+        assert!((summary.user_ms.mean - 1800.0).abs() < 2.0, "with the attempts before it");
     }
 
     #[test]

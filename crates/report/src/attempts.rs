@@ -12,7 +12,7 @@ use crate::run::Point;
 type Column<T> = (&'static str, fn(&T) -> String);
 
 /// The cohort and its causes; from the third on they sum to the first.
-const CAUSES: [Column<CrowdSummary>; 10] = [
+const CAUSES: [Column<CrowdSummary>; 11] = [
     ("attempts", |crowd| whole(crowd.offered)),
     ("sent", |crowd| whole(crowd.sent)),
     ("ok", |crowd| whole(crowd.ok)),
@@ -20,6 +20,7 @@ const CAUSES: [Column<CrowdSummary>; 10] = [
     ("reset", |crowd| whole(crowd.reset)),
     ("timed out, connect", |crowd| whole(crowd.timed_out_connect)),
     ("timed out, response", |crowd| whole(crowd.timed_out_response)),
+    ("aborted", |crowd| whole(crowd.aborted)),
     ("malformed", |crowd| whole(crowd.malformed)),
     ("not sent", |crowd| whole(crowd.not_sent)),
     ("unfinished", |crowd| whole(crowd.unfinished)),

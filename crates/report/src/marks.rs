@@ -37,6 +37,7 @@ fn unbalanced(cell: &Cell) -> Option<String> {
         + crowd.reset
         + crowd.timed_out_connect
         + crowd.timed_out_response
+        + crowd.aborted
         + crowd.malformed
         + crowd.not_sent
         + crowd.unfinished;

@@ -65,7 +65,7 @@ pub(crate) static STEADY_GOODPUT: Metric = Metric {
     heading: "goodput/s",
     definition: "Goodput, at the machine's speed when the saturation rate was found.",
     format: format::number,
-    value: |cell, _| Some(cell.at_search_speed(cell.crowd.goodput_per_s)),
+    value: |cell, _| Some(cell.goodput_at_search_speed()),
 };
 
 pub(crate) static OF_PEAK: Metric = Metric {
@@ -73,7 +73,7 @@ pub(crate) static OF_PEAK: Metric = Metric {
     definition: "Goodput divided by the saturation rate, the most that stock Linux held for as long as a cell is measured, at the machine's speed just before.",
     format: format::percent,
     value: |cell, saturation| {
-        let goodput = cell.at_search_speed(cell.crowd.goodput_per_s);
+        let goodput = cell.goodput_at_search_speed();
         saturation.filter(|rate| *rate > 0.0).map(|rate| goodput / rate)
     },
 };
@@ -119,7 +119,7 @@ pub(crate) static FAILED: Metric = Metric {
     format: format::percent,
     value: |cell, _| {
         let crowd = &cell.crowd;
-        share(cell, crowd.timed_out_connect + crowd.timed_out_response + crowd.unfinished)
+        share(cell, crowd.timed_out_connect + crowd.timed_out_response + crowd.aborted + crowd.unfinished)
     },
 };
 

@@ -8,11 +8,13 @@
 //! What each number means is defined in `docs/measurement.md`.
 
 mod claim;
+mod merge;
 
 use std::collections::BTreeMap;
 
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 use hdrhistogram::Histogram;
+pub use merge::{Histograms, MergeError, merge};
 use serde::{Deserialize, Serialize};
 
 /// One line of a results file.
@@ -134,12 +136,24 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A rate per second as it were at the speed at which the saturation rate was found. By the speed just before, as the offered rate is: what a
-    /// server that keeps up answers is then the load times the saturation rate, however the machine was.
+    /// A rate per second as it were at the speed at which the saturation rate was found, by the speed just before, as the offered rate is.
     pub fn at_search_speed(&self, rate_per_s: f64) -> f64 {
         rate_per_s / self.speed_before.unwrap_or(1.0)
     }
+
+    /// Complete replies per second as they were at that speed. A server that keeps up answers what is offered, whatever its speed, and so by
+    /// [`Cell::at_search_speed`]; one that does not answers what it can, and so by the speed of the window itself.
+    pub fn goodput_at_search_speed(&self) -> f64 {
+        let CrowdSummary { goodput_per_s, offered_per_s, .. } = self.crowd;
+        match self.machine_speed {
+            Some(speed) if goodput_per_s < KEEPS_UP * offered_per_s => goodput_per_s / speed,
+            _ => self.at_search_speed(goodput_per_s),
+        }
+    }
 }
+
+/// Share of what is offered that a server answers which keeps up, as in the search for its saturation rate.
+pub const KEEPS_UP: f64 = 0.95;
 
 /// What went over the wire while a packet script was played.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -262,7 +276,7 @@ pub struct CrowdSummary {
     pub offered: u64,
     /// Cohort: attempts whose first SYN left.
     pub sent: u64,
-    /// Cohort: complete reply.
+    /// Cohort: complete reply, to each request of the connection.
     pub ok: u64,
     /// Cohort: RST in answer to a SYN.
     pub refused: u64,
@@ -272,6 +286,9 @@ pub struct CrowdSummary {
     pub timed_out_connect: u64,
     /// Cohort: the application's timeout after it.
     pub timed_out_response: u64,
+    /// Cohort: the user lost patience, and reloaded or gave up.
+    #[serde(default)]
+    pub aborted: u64,
     /// Cohort: the reply was not what HTTP allows, or ended early.
     pub malformed: u64,
     /// Cohort: never started, because the generator was stopped or had no room.
@@ -286,10 +303,22 @@ pub struct CrowdSummary {
     /// The same of complete replies only.
     #[serde(default)]
     pub answered_by_syns: Vec<u64>,
-    /// Response time of complete replies, from the intended start.
+    /// Attempts that users began in the window by reloading; they are part of `offered`.
+    #[serde(default)]
+    pub reloads: u64,
+    /// Users who began in the window and got no reply in the end: the last of their attempts was aborted or timed out.
+    #[serde(default)]
+    pub gave_up: u64,
+    /// How long users waited for a complete reply, the first on its connection, from their first attempt.
+    #[serde(default)]
+    pub user_ms: LatencySummary,
+    /// Response time of complete replies, from when the request should have been sent: of the first request of a connection, from the intended start.
     pub response_ms: LatencySummary,
     /// How long a refused client waited for its RST, from the intended start.
     pub refusal_ms: LatencySummary,
+    /// The histograms behind the times, so that runs can be added exactly; see [`merge()`].
+    #[serde(default)]
+    pub histograms: Histograms,
     /// What the generator says of itself.
     pub generator: GeneratorHealth,
 }
@@ -369,6 +398,17 @@ mod tests {
     fn empty_histogram_gives_zeros_not_nan() {
         let histogram = Histogram::<u64>::new(3).expect("3 digits is a valid precision");
         assert_eq!(LatencySummary::from_micros(&histogram), LatencySummary::default());
+    }
+
+    #[test]
+    fn goodput_is_at_the_speed_that_made_it() {
+        let goodput = |goodput_per_s| {
+            let crowd = CrowdSummary { offered_per_s: 100.0, goodput_per_s, ..CrowdSummary::default() };
+            Cell { crowd, machine_speed: Some(0.5), speed_before: Some(0.8), ..Cell::default() }
+                .goodput_at_search_speed()
+        };
+        assert_eq!(goodput(96.0), 120.0, "what was offered was for the speed before");
+        assert_eq!(goodput(40.0), 80.0, "what could be answered was by that of the window");
     }
 
     #[test]

@@ -130,7 +130,7 @@ struct Written<'a>(&'a Options);
 
 impl fmt::Display for Written<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Options { mss, window_scale, sack_permitted } = self.0;
+        let Options { mss, window_scale, sack_permitted, .. } = self.0;
         let words = [
             mss.map(|mss| format!("mss {mss}")),
             sack_permitted.then(|| "sackOK".to_owned()),

@@ -1,5 +1,6 @@
 //! One connection: what has been read, what is still to be sent, what it waits for.
 
+use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use nix::sys::socket::{Shutdown, shutdown};
 
 use crate::cpu;
-use crate::reply::{Kind, Replies, Reply};
+use crate::reply::{Kind, OfLength, Replies};
 use crate::request::{self, MAX_HEAD, Parsed, Request};
 use crate::server::Totals;
 use crate::sys;
@@ -54,9 +55,17 @@ pub(crate) enum Next {
 /// The part of a reply that the send buffer did not take.
 #[derive(Clone, Copy)]
 struct Unfinished {
-    kind: Kind,
-    sent: usize,
-    end: usize,
+    answer: Answer,
+    /// Bytes, head and body.
+    sent: u64,
+    end: u64,
+}
+
+/// What a reply is made of.
+#[derive(Clone, Copy)]
+enum Answer {
+    Prepared(Kind),
+    OfLength(OfLength),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,8 +103,7 @@ impl Connection {
 
     fn try_advance(&mut self, desk: &mut Desk, scratch: &mut Scratch) -> io::Result<Next> {
         if let Some(unfinished) = self.unfinished.take() {
-            let reply = desk.replies.get(unfinished.kind);
-            if !self.send(reply, unfinished)? {
+            if !self.send(&desk.replies, unfinished)? {
                 return Ok(Next::Write);
             }
             if self.phase != Phase::Open {
@@ -148,8 +156,7 @@ impl Connection {
                     desk.totals.refused += 1;
                     self.phase = Phase::Refusing;
                     bytes = &[];
-                    let reply = desk.replies.get(kind);
-                    self.send(reply, Unfinished::whole(kind, reply))?
+                    self.send(&desk.replies, Unfinished::prepared(kind, &desk.replies))?
                 }
             };
             if !sent {
@@ -171,25 +178,29 @@ impl Connection {
     fn answer(&mut self, request: &Request, desk: &mut Desk) -> io::Result<bool> {
         cpu::burn(desk.cpu_time);
         desk.totals.requests += 1;
-        let kind = if request.keep_alive {
-            Kind::Ok
-        } else {
+        let closes = !request.keep_alive;
+        if closes {
             self.phase = Phase::LastReply;
-            Kind::OkClose
-        };
-        let reply = desk.replies.get(kind);
-        let mut unfinished = Unfinished::whole(kind, reply);
-        if request.head_only {
-            unfinished.end = reply.head_len;
         }
-        self.send(reply, unfinished)
+        let unfinished = match request.reply_bytes {
+            Some(bytes) => Unfinished::of_length(OfLength { bytes, closes }, request.head_only),
+            None => {
+                let kind = if closes { Kind::OkClose } else { Kind::Ok };
+                let mut unfinished = Unfinished::prepared(kind, &desk.replies);
+                if request.head_only {
+                    unfinished.end = desk.replies.get(kind).head_len as u64;
+                }
+                unfinished
+            }
+        };
+        self.send(&desk.replies, unfinished)
     }
 
     /// Sends what is left of a reply; `false` if the send buffer is full before its end.
-    fn send(&mut self, reply: &Reply, mut unfinished: Unfinished) -> io::Result<bool> {
+    fn send(&mut self, replies: &Replies, mut unfinished: Unfinished) -> io::Result<bool> {
         while unfinished.sent < unfinished.end {
-            match sys::send(self.socket.as_fd(), &reply.bytes[unfinished.sent..unfinished.end]) {
-                Ok(sent) => unfinished.sent += sent,
+            match sys::send(self.socket.as_fd(), &unfinished.piece(replies)) {
+                Ok(sent) => unfinished.sent += sent as u64,
                 Err(error) if is_transient(&error) => {
                     self.unfinished = Some(unfinished);
                     return Ok(false);
@@ -234,8 +245,32 @@ impl AsFd for Connection {
 }
 
 impl Unfinished {
-    fn whole(kind: Kind, reply: &Reply) -> Self {
-        Self { kind, sent: 0, end: reply.bytes.len() }
+    fn prepared(kind: Kind, replies: &Replies) -> Self {
+        Self { answer: Answer::Prepared(kind), sent: 0, end: replies.get(kind).bytes.len() as u64 }
+    }
+
+    fn of_length(reply: OfLength, head_only: bool) -> Self {
+        let body = if head_only { 0 } else { reply.bytes };
+        Self {
+            answer: Answer::OfLength(reply),
+            sent: 0,
+            end: (reply.head().len() as u64).saturating_add(body),
+        }
+    }
+
+    /// What to send next.
+    fn piece<'a>(&self, replies: &'a Replies) -> Cow<'a, [u8]> {
+        let (from, end) = (self.sent as usize, self.end as usize);
+        match self.answer {
+            Answer::Prepared(kind) => replies.get(kind).bytes[from..end].into(),
+            Answer::OfLength(reply) => match replies.piece(reply, self.sent) {
+                Cow::Borrowed(piece) => piece[..piece.len().min(end - from)].into(),
+                Cow::Owned(mut piece) => {
+                    piece.truncate(end - from);
+                    piece.into()
+                }
+            },
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 //! is left (*Accept-INF*), and only then serves what it accepted. So the accept queue is short whenever the server
 //! runs, and a crowd that the server cannot serve waits in the kernel or, if admitted, inside the server.
 //!
-//! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, request bodies are read
-//! and thrown away, and an idle connection lives until its client closes it. What an idle connection costs here is one
+//! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, but for those of a workload, which name the reply's length
+//! (`/bytes/12345`, `/file_set/dir00000/class2_5`); request bodies are read and thrown away, and an idle connection lives until its client closes it. What an idle connection costs here is one
 //! descriptor and under a hundred bytes; a request that is still arriving costs at most 16 KiB more.
 //!
 //! ```

@@ -1,4 +1,11 @@
-//! The replies, made once at start: serving one is a single send of prepared bytes.
+//! The replies, made once at start: serving one is a single send of prepared bytes. But for those whose length the client's path names.
+
+use std::borrow::Cow;
+
+/// The body of a reply of any length is sent in pieces of so many bytes.
+const PIECE: usize = 64 * 1024;
+/// A line of every body, that a person can recognise in a packet dump.
+const LINE: &[u8] = b"tidegate serve\n";
 
 /// Which reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +24,34 @@ pub(crate) enum Kind {
 
 /// All replies of a server.
 #[derive(Debug)]
-pub(crate) struct Replies([Reply; 5]);
+pub(crate) struct Replies {
+    prepared: [Reply; 5],
+    /// Lines, from the beginning of one.
+    lines: Box<[u8]>,
+}
+
+/// A 200 with a body of so many bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct OfLength {
+    /// Length of the body.
+    pub(crate) bytes: u64,
+    /// The connection closes after it.
+    pub(crate) closes: bool,
+}
+
+impl OfLength {
+    /// Status line and fields.
+    pub(crate) fn head(&self) -> String {
+        let fields = if self.closes { CLOSE } else { "" };
+        head("200 OK", self.bytes, fields)
+    }
+}
+
+const CLOSE: &str = "Connection: close\r\n";
+
+fn head(status: &str, len: u64, fields: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len}\r\n{fields}\r\n")
+}
 
 /// One prepared reply.
 #[derive(Debug)]
@@ -32,44 +66,55 @@ impl Replies {
     /// Replies whose 200 carries a body of `body_len` bytes.
     pub(crate) fn new(body_len: usize) -> Self {
         let body = body(body_len);
-        Self([
+        let prepared = [
             Reply::new("200 OK", "", &body),
-            Reply::new("200 OK", "Connection: close\r\n", &body),
+            Reply::new("200 OK", CLOSE, &body),
             Reply::refusal("400 Bad Request", "no HTTP/1 request\n"),
             Reply::refusal("431 Request Header Fields Too Large", "request head above 8 KiB\n"),
             Reply::refusal("501 Not Implemented", "send Content-Length instead\n"),
-        ])
+        ];
+        Self { prepared, lines: self::body(PIECE + LINE.len()).into() }
+    }
+
+    /// Of a reply of some length, what comes after its first `sent` bytes: some of it, but all if it is short.
+    pub(crate) fn piece(&self, reply: OfLength, sent: u64) -> Cow<'_, [u8]> {
+        let head = reply.head();
+        let head_len = head.len() as u64;
+        let body_sent = sent.saturating_sub(head_len);
+        let len = (reply.bytes - body_sent).min(PIECE as u64) as usize;
+        let from = (body_sent % LINE.len() as u64) as usize;
+        let body = &self.lines[from..from + len];
+        match head.as_bytes().get(sent as usize..).filter(|rest| !rest.is_empty()) {
+            Some(rest) => [rest, body].concat().into(),
+            None => body.into(),
+        }
     }
 
     /// The reply of a kind.
     pub(crate) fn get(&self, kind: Kind) -> &Reply {
         match kind {
-            Kind::Ok => &self.0[0],
-            Kind::OkClose => &self.0[1],
-            Kind::BadRequest => &self.0[2],
-            Kind::TooLarge => &self.0[3],
-            Kind::NotImplemented => &self.0[4],
+            Kind::Ok => &self.prepared[0],
+            Kind::OkClose => &self.prepared[1],
+            Kind::BadRequest => &self.prepared[2],
+            Kind::TooLarge => &self.prepared[3],
+            Kind::NotImplemented => &self.prepared[4],
         }
     }
 }
 
 impl Reply {
     fn new(status: &str, fields: &str, body: &[u8]) -> Self {
-        let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n{fields}\r\n",
-            body.len()
-        );
+        let head = head(status, body.len() as u64, fields);
         Self { head_len: head.len(), bytes: [head.as_bytes(), body].concat().into() }
     }
 
     fn refusal(status: &str, body: &str) -> Self {
-        Self::new(status, "Connection: close\r\n", body.as_bytes())
+        Self::new(status, CLOSE, body.as_bytes())
     }
 }
 
-/// Lines that a person can recognise in a packet dump.
 fn body(len: usize) -> Vec<u8> {
-    b"tidegate serve\n".iter().copied().cycle().take(len).collect()
+    LINE.iter().copied().cycle().take(len).collect()
 }
 
 #[cfg(test)]

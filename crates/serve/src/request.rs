@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
     /// A HEAD request: answer without the body.
     pub(crate) head_only: bool,
+    /// Length of the reply's body, where the path names one ([`traffic::Object::path`]).
+    pub(crate) reply_bytes: Option<u64>,
 }
 
 /// Reads the request at the start of `bytes`.
@@ -64,6 +66,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
         body_len: body_len.unwrap_or(0),
         keep_alive,
         head_only: request.method == Some("HEAD"),
+        reply_bytes: request.path.and_then(traffic::Object::bytes_of_path),
     })
 }
 

@@ -24,6 +24,33 @@ fn reply_has_the_chosen_body_and_the_connection_closes_when_asked() {
 }
 
 #[test]
+fn path_of_a_workload_names_the_length_of_the_reply() {
+    with_server(&config(), |address| {
+        for (path, length) in [
+            ("/bytes/0", 0),
+            ("/bytes/1", 1),
+            ("/bytes/1000003", 1_000_003),
+            ("/file_set/dir00007/class2_5", 51_200),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: tide\r\nConnection: close\r\n\r\n");
+            let reply = exchange(address, request.as_bytes());
+            let (head, body) = split(&reply);
+            assert!(head.contains(&format!("\r\nContent-Length: {length}\r\n")), "{head}");
+            let lines = b"tidegate serve\n".iter().cycle();
+            assert!(
+                body.len() == length && body.iter().eq(lines.take(length)),
+                "{path}: {} bytes",
+                body.len()
+            );
+        }
+        let request = b"HEAD /bytes/70000 HTTP/1.1\r\nHost: tide\r\nConnection: close\r\n\r\n";
+        let reply = exchange(address, request);
+        let (head, body) = split(&reply);
+        assert!(head.contains("\r\nContent-Length: 70000\r\n") && body.is_empty(), "{head}");
+    });
+}
+
+#[test]
 fn request_in_single_bytes_is_served() {
     let totals = with_server(&config(), |address| {
         let mut client = connect(address);

@@ -3,13 +3,11 @@
 use std::fmt;
 
 use units::Nanos;
-use wire::{Flags, Options, Segment, SeqNumber};
+use wire::{Flags, Options, SackBlocks, Segment, SeqNumber, Timestamps};
 
 use crate::Stack;
-use crate::timer::RoundTrip;
-
-/// Segments that may be in flight at first (RFC 6928).
-const INITIAL_WINDOW: u32 = 10;
+use crate::early::Early;
+use crate::timer::{FIN_TIMEOUT, RoundTrip};
 
 /// Where a connection stands. Displays as RFC 9293 prints it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,54 +56,105 @@ pub enum Close {
 
 /// A client's end of one connection.
 ///
-/// The caller keeps the bytes to send and passes the same `stream` to every call that may send them.
+/// The caller keeps the bytes to send and passes the same `stream` to every call that may send them, until it begins another by
+/// [`Connection::next_stream`].
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) state: State,
     /// The application has closed: what still arrives is answered as Linux answers for a socket without an owner.
     pub(crate) orphaned: bool,
+    /// The application will send no more, but reads on: a FIN follows the stream.
+    half_closed: bool,
+    /// The handshake was completed.
+    pub(crate) connected: bool,
+    /// Both ends offered timestamps.
+    pub(crate) has_timestamps: bool,
+    /// Both ends offered selective acknowledgements.
+    pub(crate) has_sack: bool,
+    /// Both ends scale their windows; the peer by so many bits.
+    pub(crate) peer_scale: Option<u8>,
+    /// The next SYN is due because a RST answered the last, not because nothing did.
+    pub(crate) retries_after_reset: bool,
+    /// Data has been answered by data: ACKs wait for more of it (the kernel's pingpong mode).
+    pub(crate) is_interactive: bool,
     /// Data segments that arrived since our last ACK.
     pub(crate) unacked_segments: u8,
+    /// Data segments that are still to be acknowledged at once.
+    pub(crate) quick_acks: u8,
     /// SYNs sent, the first included.
     pub(crate) syns_sent: u8,
+    /// RSTs that answered a SYN and did not end the attempt.
+    pub(crate) resets: u8,
     /// Timeouts since the peer last acknowledged something new.
     pub(crate) timeouts: u8,
+    /// The tail was probed since then.
+    pub(crate) has_probed: bool,
     /// The peer's maximum segment size, bytes.
     pub(crate) peer_mss: u16,
     /// The peer's window, bytes.
-    pub(crate) peer_window: u16,
+    pub(crate) peer_window: u32,
     /// Bytes of the stream that were ever sent, and the FIN: `snd_max` of BSD.
     pub(crate) snd_max: SeqNumber,
-    pub(crate) iss: SeqNumber,
+    /// Sequence number of the stream's first byte; of the first stream one more than the SYN's.
+    pub(crate) stream_start: SeqNumber,
     pub(crate) snd_una: SeqNumber,
     pub(crate) snd_nxt: SeqNumber,
     pub(crate) rcv_nxt: SeqNumber,
+    /// Our clock at time zero, milliseconds.
+    clock_offset: u32,
+    /// The peer's clock, as its last segment in order showed it (RFC 7323, TS.Recent).
+    pub(crate) peer_clock: u32,
+    /// When data last arrived, milliseconds; wraps.
+    pub(crate) heard_at_ms: u32,
     pub(crate) round_trip: RoundTrip,
     /// When to retransmit, or to probe a closed window; [`Nanos::MAX`] when nothing is out and nothing waits.
     pub(crate) retransmit_at: Nanos,
     /// When the delayed ACK is due; [`Nanos::MAX`] when there is none.
     pub(crate) ack_at: Nanos,
+    /// What arrived before its turn. Mostly there is none.
+    pub(crate) early: Option<Box<Early>>,
 }
 
 impl Connection {
-    /// Opens a connection: sends the first SYN, with `iss` as initial sequence number.
-    pub fn connect(stack: &Stack, iss: SeqNumber, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Self {
+    /// Opens a connection: sends the first SYN, with `iss` as initial sequence number. `clock` is what timestamps show at time zero, milliseconds: the later
+    /// of two connections from one address should have the later clock.
+    pub fn connect(
+        stack: &Stack,
+        iss: SeqNumber,
+        clock: u32,
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) -> Self {
         let mut connection = Self {
             state: State::SynSent,
             orphaned: false,
+            half_closed: false,
+            connected: false,
+            has_timestamps: false,
+            has_sack: false,
+            peer_scale: None,
+            retries_after_reset: false,
+            is_interactive: false,
             unacked_segments: 0,
+            quick_acks: stack.quick_acks,
             syns_sent: 0,
+            resets: 0,
             timeouts: 0,
+            has_probed: false,
             peer_mss: 536, // RFC 9293 section 3.7.1, where the peer offers none
             peer_window: 0,
             snd_max: iss + 1,
-            iss,
+            stream_start: iss + 1,
             snd_una: iss,
             snd_nxt: iss + 1,
             rcv_nxt: SeqNumber(0),
+            clock_offset: clock,
+            peer_clock: 0,
+            heard_at_ms: 0,
             round_trip: RoundTrip::begin(now),
             retransmit_at: Nanos::MAX,
             ack_at: Nanos::MAX,
+            early: None,
         };
         connection.send_syn(stack, now, send);
         connection
@@ -123,7 +172,7 @@ impl Connection {
 
     /// Whether the handshake was ever completed.
     pub fn has_connected(&self) -> bool {
-        self.snd_una != self.iss
+        self.connected
     }
 
     /// When [`Connection::on_deadline`] wants to be called; [`Nanos::MAX`] for never.
@@ -142,55 +191,88 @@ impl Connection {
         if !matches!(self.state, State::Established | State::CloseWait) {
             return;
         }
-        let window = u32::from(self.peer_window).min(INITIAL_WINDOW * u32::from(self.peer_mss));
+        let mss = self.data_mss();
+        let window = self.peer_window.min(u32::from(stack.initial_window) * mss);
         loop {
-            let offset = (self.snd_nxt - (self.iss + 1)) as usize;
+            let offset = (self.snd_nxt - self.stream_start) as usize;
             let room = window.saturating_sub(self.snd_nxt - self.snd_una) as usize;
-            let len = stream.len().saturating_sub(offset).min(room).min(usize::from(self.peer_mss));
+            let len = stream.len().saturating_sub(offset).min(room).min(mss as usize);
             if len == 0 {
                 if offset < stream.len() {
                     self.wait_for_window(stack, now);
+                } else if self.half_closed {
+                    self.close_way(stack, now, send);
                 }
                 return;
             }
             let payload = &stream[offset..offset + len];
             let flags = if offset + len == stream.len() { Flags::ACK | Flags::PSH } else { Flags::ACK };
-            self.send(stack, flags, payload, send);
+            // What answers within the time that an ACK waits carries the ACK; so will the next (tcp_event_data_sent).
+            let since_heard = clock_ms(now).wrapping_sub(self.heard_at_ms);
+            self.is_interactive |=
+                self.heard_at_ms != 0 && u64::from(since_heard) < stack.delayed_ack.as_micros() / 1000;
+            self.send(stack, flags, payload, now, send);
             self.arm_retransmission(stack, now);
         }
+    }
+
+    /// The stream is over, and another begins with the next call that has one. Gives false, and does nothing, as long as the peer has
+    /// not acknowledged all that was sent.
+    pub fn next_stream(&mut self) -> bool {
+        let is_settled = self.snd_una == self.snd_max && !self.half_closed;
+        if is_settled {
+            self.stream_start = self.snd_max;
+        }
+        is_settled
+    }
+
+    /// shutdown(2) of our way: a FIN follows `stream`, now or when the peer has taken all of it. What arrives is still delivered.
+    pub fn half_close(
+        &mut self,
+        stack: &Stack,
+        stream: &[u8],
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) {
+        self.half_closed = true;
+        self.transmit(stack, stream, now, send);
     }
 
     /// Ends the connection for the application. What still arrives is not delivered.
     pub fn close(&mut self, stack: &Stack, how: Close, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         self.orphaned = true;
+        self.early = None;
         match (self.state, how) {
-            (State::Established, Close::Fin) => self.send_fin(stack, State::FinWait1, now, send),
-            (State::CloseWait, Close::Fin) => self.send_fin(stack, State::LastAck, now, send),
-            (State::Established | State::CloseWait, Close::Reset) => {
-                send(&self.segment(stack, Flags::RST | Flags::ACK, &[]));
-                self.end();
-            }
             // Nothing has been promised to a peer that never answered: close(2) on a connecting socket sends nothing.
             (State::SynSent, _) => self.end(),
-            _ => {}
+            (State::Closed, _) => {}
+            (_, Close::Reset) => {
+                send(&self.segment(stack, Flags::RST | Flags::ACK, &[], now));
+                self.end();
+            }
+            (State::Established | State::CloseWait, Close::Fin) => self.close_way(stack, now, send),
+            (State::FinWait2, Close::Fin) => self.retransmit_at = now + FIN_TIMEOUT,
+            (_, Close::Fin) => {}
         }
     }
 
-    fn send_fin(&mut self, stack: &Stack, next: State, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
-        self.state = next;
-        self.send(stack, Flags::FIN | Flags::ACK, &[], send);
+    /// Sends the FIN.
+    fn close_way(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
+        self.send(stack, Flags::FIN | Flags::ACK, &[], now, send);
         self.arm_retransmission(stack, now);
     }
 
     pub(crate) fn send_syn(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         self.syns_sent = self.syns_sent.saturating_add(1);
-        self.retransmit_at = now + stack.syn_timeout(self.syns_sent());
+        let timeout = stack.syn_timeout(self.timeouts).expect("an attempt ends with its last timeout");
+        self.retransmit_at = now + timeout;
         let syn = Segment {
-            seq: self.iss,
+            seq: SeqNumber(self.stream_start.0.wrapping_sub(1)),
             ack: SeqNumber(0),
             flags: Flags::SYN,
             window: stack.window,
-            options: Options::mss(stack.mss),
+            options: stack.syn_options(self.clock(now)),
             payload: &[],
         };
         send(&syn);
@@ -202,9 +284,10 @@ impl Connection {
         stack: &Stack,
         flags: Flags,
         payload: &[u8],
+        now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) {
-        let segment = self.segment(stack, flags, payload);
+        let segment = self.segment(stack, flags, payload, now);
         self.snd_nxt += segment.len();
         if self.snd_max < self.snd_nxt {
             self.snd_max = self.snd_nxt;
@@ -213,30 +296,98 @@ impl Connection {
         send(&segment);
     }
 
-    pub(crate) fn send_ack(&mut self, stack: &Stack, send: &mut impl FnMut(&Segment<'_>)) {
+    pub(crate) fn send_ack(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        self.send_ack_of(stack, None, now, send);
+    }
+
+    /// Acknowledges, and says what came twice (RFC 2883 section 4).
+    pub(crate) fn send_ack_of(
+        &mut self,
+        stack: &Stack,
+        twice: Option<(SeqNumber, SeqNumber)>,
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) {
         self.ack_sent();
-        send(&self.segment(stack, Flags::ACK, &[]));
+        let mut ack = self.segment(stack, Flags::ACK, &[], now);
+        if let Some((from, to)) = twice.filter(|_| self.has_sack) {
+            let others = std::mem::replace(&mut ack.options.sack, SackBlocks::NONE);
+            ack.options.sack.push(from, to);
+            let room = self.most_blocks() - 1;
+            others.as_slice().iter().take(room).for_each(|(from, to)| ack.options.sack.push(*from, *to));
+        }
+        send(&ack);
     }
 
     fn ack_sent(&mut self) {
+        self.quick_acks = self.quick_acks.saturating_sub(self.unacked_segments);
         self.unacked_segments = 0;
         self.ack_at = Nanos::MAX;
     }
 
-    pub(crate) fn segment<'a>(&self, stack: &Stack, flags: Flags, payload: &'a [u8]) -> Segment<'a> {
+    pub(crate) fn segment<'a>(
+        &self,
+        stack: &Stack,
+        flags: Flags,
+        payload: &'a [u8],
+        now: Nanos,
+    ) -> Segment<'a> {
         Segment {
             seq: self.snd_nxt,
             ack: self.rcv_nxt,
             flags,
-            window: stack.window,
-            options: Options::default(),
+            window: (self.receive_window(stack) >> self.scale(stack)) as u16,
+            options: self.options(now),
             payload,
         }
+    }
+
+    fn options(&self, now: Nanos) -> Options {
+        let timestamps =
+            self.has_timestamps.then(|| Timestamps { value: self.clock(now), echo: self.peer_clock });
+        let mut options = Options { timestamps, ..Options::NONE };
+        if let Some(early) = self.early.as_deref().filter(|_| self.has_sack) {
+            options.sack = early.blocks(self.most_blocks());
+        }
+        options
+    }
+
+    fn most_blocks(&self) -> usize {
+        if self.has_timestamps { SackBlocks::MOST - 1 } else { SackBlocks::MOST }
+    }
+
+    /// By how many bits our windows are shifted.
+    pub(crate) fn scale(&self, stack: &Stack) -> u8 {
+        stack.window_scale.filter(|_| self.peer_scale.is_some()).unwrap_or(0)
+    }
+
+    /// What we can still take in, bytes: rounded up to what a scaled window can say, as Linux does (`__tcp_select_window()`).
+    pub(crate) fn receive_window(&self, stack: &Stack) -> u32 {
+        u32::from(stack.window).next_multiple_of(1 << self.scale(stack))
+    }
+
+    /// Data that a segment may carry beside its options, bytes.
+    pub(crate) fn data_mss(&self) -> u32 {
+        u32::from(self.peer_mss) - if self.has_timestamps { TIMESTAMPS_LEN } else { 0 }
+    }
+
+    /// What timestamps show at `now`, milliseconds.
+    pub(crate) fn clock(&self, now: Nanos) -> u32 {
+        self.clock_offset.wrapping_add(clock_ms(now))
     }
 
     pub(crate) fn end(&mut self) {
         self.state = State::Closed;
         self.retransmit_at = Nanos::MAX;
         self.ack_at = Nanos::MAX;
+        self.early = None;
     }
+}
+
+/// The timestamps option and two NOPs, bytes.
+const TIMESTAMPS_LEN: u32 = 12;
+
+/// Milliseconds since time zero; wraps after 49 days.
+pub(crate) fn clock_ms(now: Nanos) -> u32 {
+    (now.as_micros() / 1000) as u32
 }

@@ -3,10 +3,13 @@
 use units::Nanos;
 use wire::{Flags, Segment, SeqNumber};
 
+use crate::stack::Rto;
 use crate::{Change, Connection, Stack, State};
 
 /// How long an orphaned connection waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`).
 pub(crate) const FIN_TIMEOUT: Nanos = Nanos::from_secs(60);
+/// RFC 6298 section 5.7.
+const FALLBACK_RTO: Nanos = Nanos::from_secs(3);
 
 /// Smoothed round-trip time and its variation (RFC 6298 section 2).
 #[derive(Debug, Clone, Copy)]
@@ -34,12 +37,20 @@ impl RoundTrip {
         self.timed_at = Nanos::MAX;
     }
 
-    pub(crate) fn sample(&mut self, now: Nanos) {
+    /// Ends the timing. Gives whether something was timed.
+    pub(crate) fn sample(&mut self, now: Nanos) -> bool {
         if self.timed_at == Nanos::MAX {
-            return;
+            return false;
         }
-        let sample = u32::try_from(now.since(self.timed_at).as_micros()).unwrap_or(u32::MAX).max(1);
+        let took = now.since(self.timed_at);
         self.timed_at = Nanos::MAX;
+        self.take(took);
+        true
+    }
+
+    /// Takes in a round trip.
+    pub(crate) fn take(&mut self, took: Nanos) {
+        let sample = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
         if self.smoothed_us == 0 {
             (self.smoothed_us, self.variation_us) = (sample, sample / 2);
         } else {
@@ -49,14 +60,14 @@ impl RoundTrip {
         }
     }
 
-    /// The timeout before back-off. Linux puts the floor under the variation term, not under the sum
-    /// (`__tcp_set_rto`, `tcp_rtt_estimator`, v6.18).
-    fn timeout(&self, stack: &Stack) -> Nanos {
+    /// The timeout before back-off. After a SYN that was sent twice and of which nobody knows when it was answered it is the old 3 s (RFC 6298 section 5.7).
+    fn timeout(&self, stack: &Stack, syns_sent: u8) -> Nanos {
+        let Rto { least_variation, slop, least, most } = stack.rto;
         if self.smoothed_us == 0 {
-            return stack.initial_rto;
+            return if syns_sent > 1 { stack.initial_rto.max(FALLBACK_RTO) } else { stack.initial_rto };
         }
-        let variation = Nanos::from_micros(4 * u64::from(self.variation_us)).max(stack.min_rto);
-        Nanos::from_micros(u64::from(self.smoothed_us)) + variation
+        let variation = Nanos::from_micros(4 * u64::from(self.variation_us)).max(least_variation);
+        (Nanos::from_micros(u64::from(self.smoothed_us)) + variation + slop).max(least).min(most)
     }
 }
 
@@ -72,7 +83,9 @@ impl Connection {
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Change {
         if self.ack_at <= now {
-            self.send_ack(stack, send);
+            // An answer that did not come in time: the next segment is not waited with (tcp_delack_timer_handler()).
+            self.is_interactive = false;
+            self.send_ack(stack, now, send);
         }
         if self.retransmit_at > now {
             return Change::None;
@@ -86,12 +99,23 @@ impl Connection {
     }
 
     fn syn_timed_out(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Change {
-        if self.syns_sent() > stack.syn_retries {
+        if self.retries_after_reset {
+            self.retries_after_reset = false;
+        } else {
+            self.timeouts += 1;
+        }
+        if stack.syn_timeout(self.timeouts).is_none() {
             return self.give_up();
         }
         self.round_trip.abandon();
         self.send_syn(stack, now, send);
         Change::None
+    }
+
+    /// The next SYN leaves then: not because the last was not answered, but because it was refused.
+    pub(crate) fn retry_syn_at(&mut self, moment: Nanos) {
+        self.retries_after_reset = true;
+        self.retransmit_at = moment;
     }
 
     /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN.
@@ -102,23 +126,27 @@ impl Connection {
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Change {
-        if u32::from(self.timeouts) >= stack.data_retries {
+        if self.timeouts >= stack.data_retries {
             return self.give_up();
         }
-        self.timeouts += 1;
+        if stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed {
+            self.has_probed = true;
+        } else {
+            self.timeouts += 1;
+        }
         self.round_trip.abandon();
-        let offset = (self.snd_una - (self.iss + 1)) as usize;
+        let offset = (self.snd_una - self.stream_start) as usize;
         let rest = stream.get(offset..).unwrap_or_default();
         let closing = matches!(self.state, State::FinWait1 | State::Closing | State::LastAck);
         self.snd_nxt = self.snd_una;
-        let payload = &rest[..rest.len().min(usize::from(self.peer_mss))];
+        let payload = &rest[..rest.len().min(self.data_mss() as usize)];
         let is_last = payload.len() == rest.len();
         let flags = match (is_last, closing, payload.is_empty()) {
             (true, true, _) => Flags::ACK | Flags::FIN,
             (true, false, false) => Flags::ACK | Flags::PSH,
             _ => Flags::ACK,
         };
-        self.send(stack, flags, payload, send);
+        self.send(stack, flags, payload, now, send);
         self.arm_retransmission(stack, now);
         Change::None
     }
@@ -133,12 +161,12 @@ impl Connection {
 
     /// As Linux asks: with an old sequence number and without data (`tcp_xmit_probe_skb`, v6.18).
     fn window_timed_out(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Change {
-        if u32::from(self.timeouts) >= stack.data_retries {
+        if self.timeouts >= stack.data_retries {
             return self.give_up();
         }
         self.timeouts += 1;
         let old = SeqNumber(self.snd_una.0.wrapping_sub(1));
-        send(&Segment { seq: old, ..self.segment(stack, Flags::ACK, &[]) });
+        send(&Segment { seq: old, ..self.segment(stack, Flags::ACK, &[], now) });
         self.arm(stack, now);
         Change::None
     }
@@ -161,14 +189,14 @@ impl Connection {
     }
 
     pub(crate) fn arm_retransmission(&mut self, stack: &Stack, now: Nanos) {
-        if self.timeouts == 0 {
+        if self.timeouts == 0 && !self.has_probed {
             self.round_trip.start(now);
         }
         self.arm(stack, now);
     }
 
-    fn arm(&mut self, stack: &Stack, now: Nanos) {
-        let timeout = self.round_trip.timeout(stack).0 << u32::from(self.timeouts).min(9);
-        self.retransmit_at = now + Nanos(timeout.min(Nanos::from_secs(120).0)); // TCP_RTO_MAX
+    pub(crate) fn arm(&mut self, stack: &Stack, now: Nanos) {
+        let timeout = self.round_trip.timeout(stack, self.syns_sent).0 << u32::from(self.timeouts).min(9);
+        self.retransmit_at = now + Nanos(timeout).min(stack.rto.most);
     }
 }

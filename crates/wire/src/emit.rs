@@ -3,11 +3,14 @@
 use std::net::SocketAddr;
 
 use crate::layout::{self, ETHERNET, IPV4, IPV6, TCP};
-use crate::{Ethernet, Flags, FourTuple, Options, Segment};
+use crate::{Ethernet, Flags, FourTuple, Options, Place, Segment};
 
 const MSS_OPTION_LEN: usize = 4;
 const SACK_PERMITTED_OPTION_LEN: usize = 2;
 const WINDOW_SCALE_OPTION_LEN: usize = 3;
+const TIMESTAMPS_OPTION_LEN: usize = 10;
+const SACK_OPTION_LEN: usize = 2;
+const SACK_BLOCK_LEN: usize = 8;
 /// Time to live and hop limit of every frame, as Linux has it (`net.ipv4.ip_default_ttl`).
 const HOPS: u8 = 64;
 
@@ -114,31 +117,101 @@ fn tcp_len(segment: &Segment<'_>) -> usize {
 
 /// Whole 32-bit words.
 fn options_len(options: &Options) -> usize {
-    let mss = if options.mss.is_some() { MSS_OPTION_LEN } else { 0 };
-    let sack = if options.sack_permitted { SACK_PERMITTED_OPTION_LEN } else { 0 };
-    let scale = if options.window_scale.is_some() { WINDOW_SCALE_OPTION_LEN } else { 0 };
-    (mss + sack + scale).next_multiple_of(4)
+    let len = if options.mss.is_some() {
+        options.layout.iter().map(|place| place_len(*place, options)).sum()
+    } else {
+        later_options_len(options)
+    };
+    len.next_multiple_of(4)
+}
+
+fn place_len(place: Place, options: &Options) -> usize {
+    let (is_there, len) = match place {
+        Place::Mss => (options.mss.is_some(), MSS_OPTION_LEN),
+        Place::WindowScale => (options.window_scale.is_some(), WINDOW_SCALE_OPTION_LEN),
+        Place::SackPermitted => (options.sack_permitted, SACK_PERMITTED_OPTION_LEN),
+        Place::Timestamps => (options.timestamps.is_some(), TIMESTAMPS_OPTION_LEN),
+        Place::Nop | Place::End => (true, 1),
+    };
+    if is_there { len } else { 0 }
+}
+
+/// Of a segment that is no SYN: each option begins a word, behind two NOPs, as every system has it (RFC 7323 appendix A).
+fn later_options_len(options: &Options) -> usize {
+    let handshake: usize =
+        [Place::SackPermitted, Place::WindowScale].iter().map(|place| place_len(*place, options)).sum();
+    let timestamps = if options.timestamps.is_some() { 2 + TIMESTAMPS_OPTION_LEN } else { 0 };
+    let blocks = options.sack.as_slice().len();
+    let sack = if blocks > 0 { 2 + SACK_OPTION_LEN + blocks * SACK_BLOCK_LEN } else { 0 };
+    timestamps + sack + handshake
 }
 
 /// Fills `to`, what is left over with NOPs.
 fn write_options(to: &mut [u8], options: &Options) {
-    let mut rest = to;
-    let mut put = |bytes: &[u8]| {
-        let (option, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+    let mut writer = Writer { rest: to };
+    if options.mss.is_none() {
+        if options.timestamps.is_some() {
+            writer.put(&[layout::OPTION_NOP; 2]);
+            writer.place(Place::Timestamps, options);
+        }
+        let blocks = options.sack.as_slice();
+        if !blocks.is_empty() {
+            let len = (SACK_OPTION_LEN + blocks.len() * SACK_BLOCK_LEN) as u8;
+            writer.put(&[layout::OPTION_NOP, layout::OPTION_NOP, layout::OPTION_SACK, len]);
+            for (from, to) in blocks {
+                writer.put(&from.0.to_be_bytes());
+                writer.put(&to.0.to_be_bytes());
+            }
+        }
+        writer.place(Place::SackPermitted, options);
+        writer.place(Place::WindowScale, options);
+    } else {
+        options.layout.iter().for_each(|place| writer.place(*place, options));
+    }
+    let is_ended = options.mss.is_some() && options.layout.last() == Some(&Place::End);
+    writer.rest.fill(if is_ended { layout::OPTION_END } else { layout::OPTION_NOP });
+}
+
+struct Writer<'a> {
+    rest: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let (option, after) = std::mem::take(&mut self.rest).split_at_mut(bytes.len());
         option.copy_from_slice(bytes);
-        rest = after;
-    };
-    if let Some(mss) = options.mss {
-        let [high, low] = mss.to_be_bytes();
-        put(&[layout::OPTION_MSS, MSS_OPTION_LEN as u8, high, low]);
+        self.rest = after;
     }
-    if options.sack_permitted {
-        put(&[layout::OPTION_SACK_PERMITTED, SACK_PERMITTED_OPTION_LEN as u8]);
+
+    fn place(&mut self, place: Place, options: &Options) {
+        match place {
+            Place::Mss => {
+                if let Some(mss) = options.mss {
+                    self.put(&[layout::OPTION_MSS, MSS_OPTION_LEN as u8]);
+                    self.put(&mss.to_be_bytes());
+                }
+            }
+            Place::WindowScale => {
+                if let Some(shift) = options.window_scale {
+                    self.put(&[layout::OPTION_WINDOW_SCALE, WINDOW_SCALE_OPTION_LEN as u8, shift]);
+                }
+            }
+            Place::SackPermitted => {
+                if options.sack_permitted {
+                    self.put(&[layout::OPTION_SACK_PERMITTED, SACK_PERMITTED_OPTION_LEN as u8]);
+                }
+            }
+            Place::Timestamps => {
+                if let Some(timestamps) = options.timestamps {
+                    self.put(&[layout::OPTION_TIMESTAMPS, TIMESTAMPS_OPTION_LEN as u8]);
+                    self.put(&timestamps.value.to_be_bytes());
+                    self.put(&timestamps.echo.to_be_bytes());
+                }
+            }
+            Place::Nop => self.put(&[layout::OPTION_NOP]),
+            Place::End => self.put(&[layout::OPTION_END]),
+        }
     }
-    if let Some(shift) = options.window_scale {
-        put(&[layout::OPTION_WINDOW_SCALE, WINDOW_SCALE_OPTION_LEN as u8, shift]);
-    }
-    rest.fill(layout::OPTION_NOP);
 }
 
 /// Sum of big-endian 16-bit words, the last padded with zero (RFC 1071). Fold it before use.
@@ -160,7 +233,7 @@ mod tests {
     use etherparse::{PacketHeaders, TransportHeader};
 
     use super::*;
-    use crate::{ParseError, SeqNumber, parse};
+    use crate::{ParseError, SackBlocks, SeqNumber, Timestamps, parse};
 
     const ETHERNET_ADDRESSES: Ethernet = Ethernet { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] };
 
@@ -217,11 +290,19 @@ mod tests {
 
     #[test]
     fn every_set_of_options_parses_back() {
-        for bits in 0..8 {
+        let mut blocks = SackBlocks::NONE;
+        blocks.push(SeqNumber(u32::MAX), SeqNumber(9));
+        blocks.push(SeqNumber(20), SeqNumber(30));
+        for bits in 0..32 {
+            let has = |bit: u32| bits & bit != 0;
             let options = Options {
-                mss: (bits & 1 != 0).then_some(1460),
-                window_scale: (bits & 2 != 0).then_some(7),
-                sack_permitted: bits & 4 != 0,
+                mss: has(1).then_some(1460),
+                window_scale: has(2).then_some(7),
+                sack_permitted: has(4),
+                timestamps: has(8).then_some(Timestamps { value: 1, echo: u32::MAX }),
+                // A SYN has none.
+                sack: if has(16) && !has(1) { blocks } else { SackBlocks::NONE },
+                layout: Options::LAYOUT,
             };
             let segment = Segment { options, ..segment(b"data") };
             let tuple = tuple("10.0.0.1:1000", "10.0.0.2:80");
@@ -230,6 +311,32 @@ mod tests {
             assert_eq!(parse(&buffer[..len]), Ok((tuple, segment)));
             assert_checksums(&buffer[..len]);
         }
+    }
+
+    #[test]
+    fn layout_says_where_the_options_of_a_syn_stand() {
+        let layout = &[
+            Place::Mss,
+            Place::Nop,
+            Place::WindowScale,
+            Place::Nop,
+            Place::Nop,
+            Place::SackPermitted,
+            Place::End,
+        ];
+        let options = Options { window_scale: Some(6), sack_permitted: true, layout, ..Options::mss(0x05b4) };
+        let mut bytes = [0xaa; 16];
+        write_options(&mut bytes[..options_len(&options)], &options);
+        assert_eq!(bytes, [2, 4, 5, 0xb4, 1, 3, 3, 6, 1, 1, 4, 2, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn timestamps_of_a_data_segment_stand_in_whole_words() {
+        let timestamps = Some(Timestamps { value: 0x0102_0304, echo: 5 });
+        let options = Options { timestamps, ..Options::NONE };
+        let mut bytes = [0xaa; 12];
+        write_options(&mut bytes[..options_len(&options)], &options);
+        assert_eq!(bytes, [1, 1, 8, 10, 1, 2, 3, 4, 0, 0, 0, 5]);
     }
 
     #[test]

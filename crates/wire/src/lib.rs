@@ -16,7 +16,7 @@ mod seq;
 
 pub use emit::{emit, frame_len};
 pub use parse::{ParseError, parse};
-pub use segment::{Ethernet, Flags, FourTuple, Options, Segment};
+pub use segment::{Ethernet, Flags, FourTuple, Options, Place, SackBlocks, Segment, Timestamps};
 pub use seq::SeqNumber;
 
 /// Offsets and lengths, bytes. Sources: IEEE 802.3, RFC 791, RFC 8200, RFC 9293.
@@ -33,4 +33,6 @@ mod layout {
     pub const OPTION_MSS: u8 = 2;
     pub const OPTION_WINDOW_SCALE: u8 = 3;
     pub const OPTION_SACK_PERMITTED: u8 = 4;
+    pub const OPTION_SACK: u8 = 5;
+    pub const OPTION_TIMESTAMPS: u8 = 8;
 }

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::layout::{self, ETHERNET, IPV4, IPV6, TCP};
-use crate::{Flags, FourTuple, Options, Segment, SeqNumber};
+use crate::{Flags, FourTuple, Options, SackBlocks, Segment, SeqNumber, Timestamps};
 
 /// Why a frame is not a segment of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +95,24 @@ fn segment(tcp: &[u8]) -> Result<(u16, u16, Segment<'_>), ParseError> {
     Ok((u16_at(0), u16_at(2), segment))
 }
 
+fn timestamps(bytes: &[u8]) -> Option<Timestamps> {
+    let (value, rest) = bytes.split_first_chunk()?;
+    let echo = rest.first_chunk()?;
+    Some(Timestamps { value: u32::from_be_bytes(*value), echo: u32::from_be_bytes(*echo) })
+}
+
+/// Whole blocks; what is left over is none.
+fn sack(bytes: &[u8]) -> SackBlocks {
+    let mut blocks = SackBlocks::NONE;
+    for block in bytes.chunks_exact(8) {
+        let at = |from: usize| {
+            SeqNumber(u32::from_be_bytes([block[from], block[from + 1], block[from + 2], block[from + 3]]))
+        };
+        blocks.push(at(0), at(4));
+    }
+    blocks
+}
+
 fn parse_options(mut bytes: &[u8]) -> Options {
     let mut options = Options::default();
     loop {
@@ -106,6 +124,10 @@ fn parse_options(mut bytes: &[u8]) -> Options {
             [layout::OPTION_MSS, 4, high, low, ..] => options.mss = Some(u16::from_be_bytes([high, low])),
             [layout::OPTION_WINDOW_SCALE, 3, shift, ..] => options.window_scale = Some(shift),
             [layout::OPTION_SACK_PERMITTED, 2, ..] => options.sack_permitted = true,
+            [layout::OPTION_TIMESTAMPS, 10, ref rest @ ..] => options.timestamps = timestamps(rest),
+            [layout::OPTION_SACK, len, ref rest @ ..] => {
+                options.sack = sack(rest.get(..usize::from(len).saturating_sub(2)).unwrap_or_default());
+            }
             [] | [layout::OPTION_END, ..] => return options,
             _ => {}
         }

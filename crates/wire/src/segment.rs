@@ -54,8 +54,8 @@ impl Segment<'_> {
     }
 }
 
-/// The options of a handshake. Others are skipped on the way in; none are a plain segment's.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// TCP options. Others are skipped on the way in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     /// Maximum segment size, bytes (RFC 9293 section 3.7.1).
     pub mss: Option<u16>,
@@ -63,12 +63,90 @@ pub struct Options {
     pub window_scale: Option<u8>,
     /// Whether the peer may send selective acknowledgements (RFC 2018 section 2).
     pub sack_permitted: bool,
+    /// Timestamps (RFC 7323 section 3).
+    pub timestamps: Option<Timestamps>,
+    /// What arrived beyond the acknowledgement number (RFC 2018 section 3).
+    pub sack: SackBlocks,
+    /// Where the options of a segment with a maximum segment size stand. What was parsed has [`Options::LAYOUT`], whatever it was.
+    pub layout: &'static [Place],
 }
 
 impl Options {
+    /// The order in which they are written unless a layout says otherwise.
+    pub const LAYOUT: &'static [Place] =
+        &[Place::Mss, Place::SackPermitted, Place::Timestamps, Place::WindowScale];
+    /// None at all.
+    pub const NONE: Self = Self {
+        mss: None,
+        window_scale: None,
+        sack_permitted: false,
+        timestamps: None,
+        sack: SackBlocks::NONE,
+        layout: Self::LAYOUT,
+    };
+
     /// Only a maximum segment size, bytes.
     pub const fn mss(mss: u16) -> Self {
-        Self { mss: Some(mss), window_scale: None, sack_permitted: false }
+        Self { mss: Some(mss), ..Self::NONE }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+/// A place in the options of a SYN. Systems differ in what is where, and are told apart by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// [`Options::mss`].
+    Mss,
+    /// [`Options::window_scale`].
+    WindowScale,
+    /// [`Options::sack_permitted`].
+    SackPermitted,
+    /// [`Options::timestamps`].
+    Timestamps,
+    /// One byte that says nothing.
+    Nop,
+    /// The end; zeros follow.
+    End,
+}
+
+/// The timestamps option (RFC 7323 section 3.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timestamps {
+    /// The sender's clock, TSval.
+    pub value: u32,
+    /// What it last heard of the receiver's, TSecr; 0 in a SYN.
+    pub echo: u32,
+}
+
+/// Blocks of a selective acknowledgement, the most recent first: from a sequence number up to, and not including, another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SackBlocks {
+    blocks: [(SeqNumber, SeqNumber); Self::MOST],
+    len: u8,
+}
+
+impl SackBlocks {
+    /// As many as there is room for: four, or three beside timestamps.
+    pub const MOST: usize = 4;
+    /// No block.
+    pub const NONE: Self = Self { blocks: [(SeqNumber(0), SeqNumber(0)); Self::MOST], len: 0 };
+
+    /// Adds a block, if there is room.
+    pub fn push(&mut self, from: SeqNumber, to: SeqNumber) {
+        if let Some(block) = self.blocks.get_mut(usize::from(self.len)) {
+            *block = (from, to);
+            self.len += 1;
+        }
+    }
+
+    /// The blocks.
+    pub fn as_slice(&self) -> &[(SeqNumber, SeqNumber)] {
+        &self.blocks[..usize::from(self.len)]
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
-use load::{Arrivals, Close, Config, Crowd, Mode};
+use load::{Arrivals, Close, Config, Crowd, Mode, Shard, Stacks, Workload};
 use nix::net::if_::if_nametoindex;
 use results::CrowdSummary;
 use xsk::echo::Echo;
@@ -99,11 +99,17 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         rate,
         arrivals: Arrivals::Fixed,
         bursts: None,
+        shape: None,
+        workload: Workload::default(),
+        replay: None,
+        abort: None,
+        shard: Shard::WHOLE,
         warmup: Duration::ZERO,
         duration: WINDOW,
         drain: Duration::from_secs(1),
         timeout: Duration::from_secs(1),
         close: Close::Reset,
+        stacks: Stacks::default(),
         clients: clients().into(),
         interface: CROWD_INTERFACE.to_owned(),
         mode: Mode::Generic, // at both ends: lossless, and all on this core
@@ -111,7 +117,7 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         seed: 1,
         flood: None,
     };
-    testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), |_| {}))?
+    testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut |_: &load::Progress<'_>| {}))?
 }
 
 /// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.

@@ -1,0 +1,252 @@
+//! `tidegate load` as a process, before `tidegate serve`.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use lab::{CROWD_INTERFACE, Layout, Testbed};
+use serde_json::Value;
+
+const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+const SYSTEMS: [&str; 11] = [
+    "linux",
+    "linux-6.4",
+    "linux-2.4",
+    "win-emu",
+    "windows-10",
+    "windows-xp",
+    "windows-nt",
+    "freebsd",
+    "freebsd-5.3",
+    "macos",
+    "macos-10.3",
+];
+
+/// One at a time: each has both of the machine's CPUs.
+static MACHINE: Mutex<()> = Mutex::new(());
+
+/// A server, and where the crowd comes from.
+struct World {
+    testbed: Testbed,
+    serve: Child,
+    _machine: MutexGuard<'static, ()>,
+}
+
+impl World {
+    fn create() -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
+        let clients = "10.77.0.0/16".parse().expect("a network");
+        let testbed = Testbed::create(&Layout::default(), clients).expect("a testbed");
+        let address = testbed.server_address().to_string();
+        let mut command = testbed.server.command(TIDEGATE).expect("a command");
+        command.args(["serve", "--json", "--listen", &address, "--backlog", "512"]).stdout(Stdio::piped());
+        let mut serve = command.spawn().expect("start the server");
+        let mut line = String::new();
+        let stdout = serve.stdout.as_mut().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        Some(Self { testbed, serve, _machine: machine })
+    }
+
+    fn load(&self, arguments: &[&str]) -> Output {
+        let mut command = self.testbed.crowd.command(TIDEGATE).expect("a command");
+        let url = format!("http://{}/", self.testbed.server_address());
+        command.args(["load", &url, "--json", "--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE]);
+        for default in [["--rate", "200"], ["--duration", "1s"], ["--timeout", "5s"]] {
+            let is_replay = arguments.contains(&"--replay") && default[0] == "--rate";
+            if !arguments.contains(&default[0]) && !is_replay {
+                command.args(default);
+            }
+        }
+        command.args(arguments).output().expect("run")
+    }
+
+    fn summary(&self, arguments: &[&str]) -> Value {
+        let output = self.load(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        last_line(&output)
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.serve.kill().ok();
+        self.serve.wait().ok();
+    }
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn last_line(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(text.lines().last().expect("a line")).expect("JSON")
+}
+
+fn count(summary: &Value, key: &str) -> u64 {
+    summary[key].as_u64().unwrap_or_else(|| panic!("{key} in {summary}"))
+}
+
+#[test]
+fn root_every_workload_is_answered_whole() {
+    let Some(world) = World::create() else { return };
+    for workload in ["one-packet", "specweb99", "specweb99-7.2", "world-cup-5", "nasa"] {
+        let summary = world.summary(&["--workload", workload]);
+        assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{workload}: {summary}");
+        let replies = summary["goodput_per_s"].as_f64().expect("a rate");
+        let per_attempt = replies / summary["offered_per_s"].as_f64().expect("a rate");
+        let expected = match workload {
+            "specweb99-7.2" => 5.5..9.0,
+            "world-cup-5" => 3.5..6.5,
+            _ => 0.8..1.1,
+        };
+        assert!(expected.contains(&per_attempt), "{workload}: {per_attempt} replies per connection");
+    }
+}
+
+#[test]
+fn root_clients_of_every_system_are_answered_and_each_attempt_has_its_line() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = folder.path().join("attempts.csv");
+    let csv = csv.to_str().expect("text");
+    let stacks: Vec<String> = SYSTEMS.iter().map(|name| format!("{name}:0.091")).collect();
+    let summary = world.summary(&["--stacks", &stacks.join(","), "--csv", csv, "--rate", "400"]);
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    let text = std::fs::read_to_string(csv).expect("the file");
+    let mut lines = text.lines();
+    let header = lines.next().expect("a header");
+    assert_eq!(header.split(',').nth(2), Some("stack"));
+    let mut attempts: BTreeMap<&str, u64> = BTreeMap::new();
+    for line in lines {
+        let fields: Vec<&str> = line.split(',').collect();
+        assert_eq!((fields.len(), fields[7]), (11, "ok"), "{line}");
+        *attempts.entry(fields[2]).or_default() += 1;
+    }
+    assert_eq!(attempts.values().sum::<u64>(), count(&summary, "offered"));
+    assert_eq!(attempts.len(), SYSTEMS.len(), "{attempts:?}");
+}
+
+#[test]
+fn root_parts_of_a_crowd_add_up_to_it() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let whole = world.summary(&[]);
+    let files = ["1/2", "2/2"].map(|shard| {
+        let file = folder.path().join(shard.replace('/', "-of-"));
+        let output = world.load(&["--shard", shard]);
+        std::fs::write(&file, &output.stdout).expect("write");
+        file
+    });
+    let merge = |arguments: &[&Path]| {
+        let mut command = std::process::Command::new(TIDEGATE);
+        command.args(["merge", "--json"]).args(arguments).output().expect("run")
+    };
+    let merged = last_line(&merge(&[&files[0], &files[1]]));
+    assert_eq!(count(&merged, "offered"), count(&whole, "offered"));
+    assert_eq!(count(&merged, "ok"), count(&whole, "offered"), "{merged}");
+    assert_eq!(merged["response_ms"]["count"], merged["ok"]);
+    let output = merge(&[Path::new("/dev/null")]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("/dev/null: there is no summary in it"), "{}", stderr(&output));
+}
+
+#[test]
+fn root_run_beyond_a_bound_fails_and_says_by_how_much() {
+    let Some(world) = World::create() else { return };
+    let output = world.load(&["--fail-if", "goodput<1", "--fail-if", "goodput<20k", "--fail-if", "ok<1%"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("failed by --fail-if goodput<20k: it is "), "{}", stderr(&output));
+    assert_eq!(last_line(&output)["event"], "summary", "the result is there all the same");
+    let output = world.load(&["--fail-if", "p99"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+#[test]
+fn root_histograms_of_each_second_are_kept_and_old_ones_too() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let log = folder.path().join("run.hlog");
+    let log = log.to_str().expect("text");
+    world.summary(&["--hdr-log", log, "--duration", "2s"]);
+    let text = std::fs::read_to_string(log).expect("the file");
+    assert!(text.lines().filter(|line| line.contains("HISTF")).count() >= 1, "{text}");
+    let output = world.load(&["--hdr-log", log]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("an old file is never written over"), "{}", stderr(&output));
+    assert_eq!(std::fs::read_to_string(log).expect("the file"), text);
+}
+
+#[test]
+fn root_log_is_repeated_with_its_times_and_sizes() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (log, csv) = (folder.path().join("access.log"), folder.path().join("attempts.csv"));
+    let lines: String = (0..40)
+        .map(|n| {
+            format!("h - - [01/Jul/1995:00:00:{:02} -0400] \"GET /{n} HTTP/1.0\" 200 {}\n", n / 10, 1000 * n)
+        })
+        .collect();
+    std::fs::write(&log, lines + "what is this?\n").expect("write");
+    let arguments = ["--replay", log.to_str().expect("text"), "--speed", "2", "--duration", "5s"];
+    let output = world.load(&[&arguments[..], &["--csv", csv.to_str().expect("text")]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains("40 requests in 2 s at this speed; 1 lines are none"),
+        "{}",
+        stderr(&output)
+    );
+    assert_eq!(count(&last_line(&output), "ok"), 40);
+    let text = std::fs::read_to_string(&csv).expect("the file");
+    let start =
+        |line: &str| line.split(',').nth(4).and_then(|start| start.parse::<f64>().ok()).expect("a start");
+    let mut starts: Vec<f64> = text.lines().skip(1).map(start).collect();
+    starts.sort_by(f64::total_cmp);
+    let expected = (0..40).map(|n| f64::from(n) / 20.0);
+    assert!(
+        starts.iter().zip(expected).all(|(start, expected)| (start - expected).abs() < 1e-6),
+        "{starts:?}"
+    );
+    std::fs::write(&log, "what is this?\n").expect("write");
+    let output = world.load(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        stderr(&output).contains("the first is line 1: there is no time in brackets"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A server that takes nothing: users come again, and give up at last.
+#[test]
+fn root_users_reload_and_give_up() {
+    let Some(world) = World::create() else { return };
+    let mut crowd = world.testbed.crowd.command(TIDEGATE).expect("a command");
+    // Nobody answers there: the route leads to the server, which has no such address.
+    world.testbed.server.ip(&["route", "add", "blackhole", "10.76.0.99/32"]).expect("a route");
+    let neighbour = world.testbed.crowd.ip(&[
+        "neigh",
+        "replace",
+        "10.76.0.99",
+        "lladdr",
+        "02:00:00:00:00:99",
+        "dev",
+        CROWD_INTERFACE,
+    ]);
+    neighbour.expect("a neighbour");
+    crowd.args(["load", "http://10.76.0.99/", "--json", "--clients", "10.77.0.0/16"]);
+    crowd.args(["--interface", CROWD_INTERFACE, "--rate", "50", "--duration", "2s", "--timeout", "5s"]);
+    let output = crowd.args(["--abort-after", "300ms", "--reloads", "2"]).output().expect("run");
+    let summary = last_line(&output);
+    assert_eq!(count(&summary, "aborted"), count(&summary, "offered"), "{summary}");
+    let (offered, reloads) = (count(&summary, "offered"), count(&summary, "reloads"));
+    assert!(reloads > offered / 2 && reloads < offered, "{reloads} of {offered} are reloads");
+    assert!(count(&summary, "gave_up") >= 50, "{summary}");
+    assert!(stderr(&output).contains("nothing came back at all"), "{}", stderr(&output));
+}

@@ -1,0 +1,107 @@
+//! Shapes and workloads as people write them, on a command line and in experiment files.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use traffic::{Piece, Shape, Table, Workload};
+use units::Nanos;
+
+/// Reads `w1` to `w10` of `[SH06]`, or pieces as `25s:0.2,25s:1.2`, a ramp as `60s:0.2-1.5`.
+///
+/// # Errors
+///
+/// One line: what is none, and what would be.
+pub fn parse_shape(text: &str) -> Result<Shape, String> {
+    if let Some(number) = text.strip_prefix(['w', 'W']).and_then(|number| number.parse().ok()) {
+        return Shape::of_paper(number).ok_or_else(|| format!("{text} is none of w1 to w10"));
+    }
+    let pieces = text.split(',').map(piece).collect::<Result<_, _>>()?;
+    Shape::new(pieces).ok_or_else(|| format!("{text:?}: there is no time in it, or no attempt"))
+}
+
+fn piece(text: &str) -> Result<Piece, String> {
+    let read = || {
+        let (span, loads) = text.split_once(':')?;
+        let (from, to) = loads.split_once('-').unwrap_or((loads, loads));
+        let load = |text: &str| text.parse().ok().filter(|load: &f64| *load >= 0.0 && load.is_finite());
+        let span = humantime::parse_duration(span).ok().filter(|span| !span.is_zero())?;
+        Some(Piece { span: Nanos::from(span), from: load(from)?, to: load(to)? })
+    };
+    read().ok_or_else(|| {
+        format!("{text:?} is no piece of a shape: w1 to w10, 25s:0.2,25s:1.2 or a ramp as 60s:0.2-1.5")
+    })
+}
+
+/// Reads the name of a workload, its table in one line as `{ kind = "specweb99", directories = 5 }`, or a TOML file with the table `[workload]`.
+///
+/// # Errors
+///
+/// One line: what is none, and what would be.
+pub fn parse_workload(text: &str) -> Result<Workload, String> {
+    #[derive(Deserialize)]
+    struct File {
+        workload: Table,
+    }
+    let said = |error: toml::de::Error| error.message().replace('\n', " ");
+    let table = if let Some((_, table)) = Workload::NAMES.into_iter().find(|(name, _)| *name == text) {
+        toml::from_str::<Table>(table).map_err(said)?
+    } else if text.starts_with('{') {
+        toml::from_str::<File>(&format!("workload = {text}")).map_err(said)?.workload
+    } else if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
+        let content = std::fs::read_to_string(text).map_err(|error| format!("read {text}: {error}"))?;
+        toml::from_str::<File>(&content).map_err(|error| format!("{text}: {}", said(error)))?.workload
+    } else {
+        let names: Vec<&str> = Workload::NAMES.into_iter().map(|(name, _)| name).collect();
+        return Err(format!(
+            "{text:?} is no workload: {}, a table as {{ kind = \"specweb99\", directories = 5 }}, or a TOML file with one",
+            names.join(", ")
+        ));
+    };
+    Workload::new(&table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_names_and_pieces() {
+        assert_eq!(parse_shape("w1"), parse_shape("25s:0.2,25s:1.2"));
+        let ramp = parse_shape("60s:0.2-1.5").expect("a ramp");
+        assert_eq!((ramp.peak(), ramp.cycle()), (1.5, Nanos::from_secs(60)));
+        for bad in
+            ["w0", "w11", "", "25s", "25s:", "25s:x", "0s:1", "25:1", "25s:-1", "25s:1,", "1s:nan", "5s:0"]
+        {
+            let error = parse_shape(bad).expect_err(bad);
+            assert!(!error.contains('\n') && !error.is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn workloads_are_names_and_tables() {
+        for (name, _) in Workload::NAMES {
+            parse_workload(name).expect(name);
+        }
+        parse_workload("{ kind = \"specweb99\", directories = 5 }").expect("a table");
+        for (bad, why) in [
+            ("specweb", "is no workload: one-packet, specweb99"),
+            ("{ kind = \"web\" }", "unknown variant"),
+            ("{ kind = \"nasa\", sizes = 5 }", "unknown field"),
+            ("{", ""),
+            ("none-of-these.toml", "read none-of-these.toml"),
+        ] {
+            let error = parse_workload(bad).expect_err(bad);
+            assert!(error.contains(why) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn workload_of_a_file_is_its_table() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("mine.toml");
+        std::fs::write(&path, "[workload]\nkind = \"world-cup\"\n").expect("write");
+        parse_workload(path.to_str().expect("text")).expect("a workload");
+        std::fs::write(&path, "[workload]\nkind = 5\n").expect("write");
+        assert!(parse_workload(path.to_str().expect("text")).expect_err("bad").contains("mine.toml"));
+    }
+}

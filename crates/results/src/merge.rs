@@ -1,0 +1,251 @@
+//! Several generators' summaries of one crowd, added exactly.
+
+use std::fmt;
+use std::io::Cursor;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use hdrhistogram::Histogram;
+use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use serde::{Deserialize, Serialize};
+
+use crate::{CrowdSummary, GeneratorHealth, LatencySummary};
+
+/// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histograms {
+    /// Behind [`CrowdSummary::response_ms`].
+    pub response_us: String,
+    /// Behind [`CrowdSummary::user_ms`].
+    pub user_us: String,
+    /// Behind [`CrowdSummary::refusal_ms`].
+    pub refusal_us: String,
+}
+
+impl Histograms {
+    /// Of response times, users' times and refusals, microseconds.
+    pub fn of(response: &Histogram<u64>, user: &Histogram<u64>, refusal: &Histogram<u64>) -> Self {
+        Self { response_us: encode(response), user_us: encode(user), refusal_us: encode(refusal) }
+    }
+}
+
+/// Why summaries cannot be added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeError {
+    /// There is none.
+    Nothing,
+    /// One has no histograms, or what it has is none.
+    Histogram(usize),
+    /// Their windows differ: they are not of one crowd.
+    Windows,
+}
+
+impl fmt::Display for MergeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("there is nothing to add"),
+            Self::Histogram(which) => {
+                write!(
+                    f,
+                    "summary {} has times and no histogram that can be read; it is of an older version, or cut",
+                    which + 1
+                )
+            }
+            Self::Windows => f.write_str("the measured windows differ; parts of one crowd have the same"),
+        }
+    }
+}
+
+impl std::error::Error for MergeError {}
+
+/// Adds the summaries of generators that sent parts of one crowd in one window. Counts and histograms are exact; the generator was
+/// the limit if one of them was.
+///
+/// # Errors
+///
+/// See [`MergeError`].
+pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
+    let first = parts.first().ok_or(MergeError::Nothing)?;
+    if parts.iter().any(|part| (part.window_s - first.window_s).abs() > 1e-3 * first.window_s.max(1e-3)) {
+        return Err(MergeError::Windows);
+    }
+    let sum = |value: fn(&CrowdSummary) -> u64| parts.iter().map(value).sum::<u64>();
+    let add = |value: fn(&CrowdSummary) -> f64| parts.iter().map(value).sum::<f64>();
+    let syns = add(|part| part.syns_per_s * part.window_s);
+    let starts = add(|part| {
+        if part.syns_per_attempt > 0.0 {
+            part.syns_per_s * part.window_s / part.syns_per_attempt
+        } else {
+            0.0
+        }
+    });
+    let response = add_histograms(parts, |part| (&part.histograms.response_us, part.response_ms.count))?;
+    let user = add_histograms(parts, |part| (&part.histograms.user_us, part.user_ms.count))?;
+    let refusal = add_histograms(parts, |part| (&part.histograms.refusal_us, part.refusal_ms.count))?;
+    Ok(CrowdSummary {
+        window_s: first.window_s,
+        offered_per_s: add(|part| part.offered_per_s),
+        goodput_per_s: add(|part| part.goodput_per_s),
+        syns_per_s: add(|part| part.syns_per_s),
+        offered: sum(|part| part.offered),
+        sent: sum(|part| part.sent),
+        ok: sum(|part| part.ok),
+        refused: sum(|part| part.refused),
+        reset: sum(|part| part.reset),
+        timed_out_connect: sum(|part| part.timed_out_connect),
+        timed_out_response: sum(|part| part.timed_out_response),
+        aborted: sum(|part| part.aborted),
+        malformed: sum(|part| part.malformed),
+        not_sent: sum(|part| part.not_sent),
+        unfinished: sum(|part| part.unfinished),
+        syns_per_attempt: if starts > 0.0 { syns / starts } else { 0.0 },
+        ended_by_syns: add_by_place(parts, |part| &part.ended_by_syns),
+        answered_by_syns: add_by_place(parts, |part| &part.answered_by_syns),
+        reloads: sum(|part| part.reloads),
+        gave_up: sum(|part| part.gave_up),
+        user_ms: LatencySummary::from_micros(&user),
+        response_ms: LatencySummary::from_micros(&response),
+        refusal_ms: LatencySummary::from_micros(&refusal),
+        histograms: Histograms::of(&response, &user, &refusal),
+        generator: merge_health(parts),
+    })
+}
+
+fn merge_health(parts: &[CrowdSummary]) -> GeneratorHealth {
+    let sum =
+        |value: fn(&GeneratorHealth) -> u64| parts.iter().map(|part| value(&part.generator)).sum::<u64>();
+    let most = |value: fn(&GeneratorHealth) -> f64| {
+        parts.iter().map(|part| value(&part.generator)).fold(0.0, f64::max)
+    };
+    let sent: u64 = parts.iter().map(|part| part.sent).sum();
+    let late: f64 = parts.iter().map(|part| part.generator.late_share * part.sent as f64).sum();
+    let mut modes: Vec<&str> = parts.iter().map(|part| part.generator.receive_mode.as_str()).collect();
+    modes.dedup();
+    GeneratorHealth {
+        limited: parts.iter().any(|part| part.generator.limited),
+        reasons: (1..)
+            .zip(parts)
+            .flat_map(|(which, part)| {
+                part.generator.reasons.iter().map(move |reason| format!("part {which}: {reason}"))
+            })
+            .collect(),
+        late_share: if sent > 0 { late / sent as f64 } else { 0.0 },
+        late_max_ms: most(|health| health.late_max_ms),
+        frames_lost: sum(|health| health.frames_lost),
+        frames_unsent: sum(|health| health.frames_unsent),
+        frames_sent: sum(|health| health.frames_sent),
+        frames_received: sum(|health| health.frames_received),
+        cpu_share: most(|health| health.cpu_share),
+        peak_connections: sum(|health| health.peak_connections),
+        bytes_per_connection: parts.iter().map(|part| part.generator.bytes_per_connection).max().unwrap_or(0),
+        receive_mode: modes.join(", "),
+    }
+}
+
+fn add_by_place(parts: &[CrowdSummary], counts: fn(&CrowdSummary) -> &Vec<u64>) -> Vec<u64> {
+    let mut sums = Vec::new();
+    for part in parts {
+        let counts = counts(part);
+        sums.resize(sums.len().max(counts.len()), 0);
+        sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+    }
+    sums
+}
+
+fn add_histograms(
+    parts: &[CrowdSummary],
+    of: fn(&CrowdSummary) -> (&String, u64),
+) -> Result<Histogram<u64>, MergeError> {
+    let mut sum = Histogram::new(3).expect("3 significant digits are supported");
+    for (which, part) in parts.iter().enumerate() {
+        let (text, count) = of(part);
+        if count == 0 {
+            continue;
+        }
+        let histogram = decode(text).filter(|histogram| histogram.len() == count);
+        let histogram = histogram.ok_or(MergeError::Histogram(which))?;
+        sum.add(&histogram).map_err(|_| MergeError::Histogram(which))?;
+    }
+    Ok(sum)
+}
+
+fn encode(histogram: &Histogram<u64>) -> String {
+    if histogram.is_empty() {
+        return String::new();
+    }
+    let mut bytes = Vec::new();
+    V2DeflateSerializer::new().serialize(histogram, &mut bytes).expect("a Vec takes all");
+    STANDARD.encode(bytes)
+}
+
+fn decode(text: &str) -> Option<Histogram<u64>> {
+    Deserializer::new().deserialize(&mut Cursor::new(STANDARD.decode(text).ok()?)).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Replies that took so many microseconds each.
+    fn part(times_us: &[u64], refused: u64) -> CrowdSummary {
+        let histogram = |times: &[u64]| {
+            let mut histogram = Histogram::new(3).expect("digits");
+            times.iter().for_each(|time| histogram.record(*time).expect("a time"));
+            histogram
+        };
+        let (response, none) = (histogram(times_us), histogram(&[]));
+        let ok = times_us.len() as u64;
+        CrowdSummary {
+            window_s: 10.0,
+            offered: ok + refused,
+            sent: ok + refused,
+            ok,
+            refused,
+            syns_per_s: (ok + 2 * refused) as f64 / 10.0,
+            syns_per_attempt: (ok + 2 * refused) as f64 / (ok + refused) as f64,
+            ended_by_syns: vec![ok, refused],
+            response_ms: LatencySummary::from_micros(&response),
+            histograms: Histograms::of(&response, &none, &none),
+            ..CrowdSummary::default()
+        }
+    }
+
+    #[test]
+    fn parts_add_up_to_the_whole() {
+        let (a, b) = (part(&[100, 200, 300], 1), part(&[400; 97], 0));
+        let merged = merge(&[a, b]).expect("parts of one crowd");
+        let times: Vec<u64> = [100, 200, 300].into_iter().chain([400; 97]).collect();
+        assert_eq!(merged, merge(&[part(&times, 1)]).expect("the whole"));
+        assert_eq!((merged.offered, merged.ok, merged.refused), (101, 100, 1));
+        assert_eq!(merged.response_ms.p50, 0.4);
+        assert_eq!(merged.ended_by_syns, [100, 1]);
+        assert!((merged.syns_per_attempt - 102.0 / 101.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn generator_was_the_limit_if_one_was() {
+        let mut slow = part(&[1], 0);
+        slow.generator = GeneratorHealth {
+            limited: true,
+            reasons: vec!["late".to_owned()],
+            late_share: 0.5,
+            ..GeneratorHealth::default()
+        };
+        let merged = merge(&[part(&[1], 0), slow]).expect("parts").generator;
+        assert_eq!((merged.limited, merged.late_share), (true, 0.25));
+        assert_eq!(merged.reasons, ["part 2: late"]);
+    }
+
+    #[test]
+    fn what_cannot_be_added_is_refused() {
+        assert_eq!(merge(&[]), Err(MergeError::Nothing));
+        let other = CrowdSummary { window_s: 11.0, ..part(&[1], 0) };
+        assert_eq!(merge(&[part(&[1], 0), other]), Err(MergeError::Windows));
+        let mut old = part(&[1], 0);
+        old.histograms = Histograms::default();
+        assert_eq!(merge(&[part(&[1], 0), old]), Err(MergeError::Histogram(1)));
+        let mut cut = part(&[1, 2, 3], 0);
+        cut.histograms.response_us.truncate(10);
+        assert_eq!(merge(&[cut]), Err(MergeError::Histogram(0)));
+    }
+}
