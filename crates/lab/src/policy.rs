@@ -1,14 +1,18 @@
 //! What protects the server, as the experiment file says it.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
+use load::Stacks;
 use serde::Deserialize;
 
-use crate::experiment::{Close, Crowd};
+use crate::experiment::{Abort, Close, Crowd};
 use crate::hold::Hold;
 
-/// What an nft rule or a guard's rate has where the server's saturation rate is meant, in whole requests/s.
-const SATURATION: &str = "{saturation}";
+/// Where an nft rule or a guard's rate has the server's saturation rate, up to the closing brace.
+const SATURATION: &str = "{saturation";
+/// Shares of it that a rule can mean.
+const SHARES: RangeInclusive<f64> = 0.001..=1000.0;
 
 /// What protects the server.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -16,7 +20,8 @@ const SATURATION: &str = "{saturation}";
 pub struct Policy {
     /// Name in tables.
     pub name: String,
-    /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the server's rate.
+    /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the server's rate,
+    /// `{saturation*0.8}` for that share of it.
     pub guard: Option<String>,
     /// Has the guard only count what it would do.
     #[serde(default)]
@@ -33,11 +38,15 @@ pub struct Policy {
 }
 
 /// What the clients of one policy do otherwise than those of the others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     /// How they close.
     pub close: Option<Close>,
+    /// Their systems.
+    pub stacks: Option<Stacks>,
+    /// When users stop waiting.
+    pub abort: Option<Abort>,
     /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
     /// sends beside the crowd.
     pub flood_per_s: Option<f64>,
@@ -79,6 +88,9 @@ impl Policy {
         if let Some(hold) = self.crowd.hold {
             hold.check().map_err(|what| format!("policy {:?}: {what}", self.name))?;
         }
+        for text in self.guard.iter().chain(&self.nft) {
+            fill(text, 1.0).map_err(|what| format!("policy {:?}: {what}", self.name))?;
+        }
         let guard = self.for_saturation(1.0).guard;
         if let Some(Err(error)) = guard.as_deref().map(str::parse::<verdict::Policy>) {
             return Err(format!("policy {:?}: guard: {error}", self.name));
@@ -91,17 +103,43 @@ impl Policy {
         }
     }
 
-    /// The policy with the server's saturation rate, requests/s, where it is meant.
+    /// The policy with the server's saturation rate, requests/s, where it is meant. What [`Policy::check`] would not have stays as it is.
     pub fn for_saturation(&self, rate_per_s: f64) -> Self {
-        let rate = format!("{:.0}", rate_per_s.max(1.0));
-        let filled = |text: &String| text.replace(SATURATION, &rate);
+        let filled = |text: &String| fill(text, rate_per_s).unwrap_or_else(|_| text.clone());
         Self { guard: self.guard.as_ref().map(filled), nft: self.nft.as_ref().map(filled), ..self.clone() }
     }
 
     /// The clients of this policy.
     pub fn crowd(&self, crowd: &Crowd) -> Crowd {
-        Crowd { close: self.crowd.close.unwrap_or(crowd.close), ..crowd.clone() }
+        let Change { close, stacks, .. } = &self.crowd;
+        Crowd {
+            close: close.unwrap_or(crowd.close),
+            stacks: stacks.as_ref().unwrap_or(&crowd.stacks).clone(),
+            ..crowd.clone()
+        }
     }
+}
+
+/// `text` with whole requests/s where the saturation rate, or a share of it, is meant.
+fn fill(text: &str, rate_per_s: f64) -> Result<String, String> {
+    let mut pieces = text.split(SATURATION);
+    let mut filled = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (share, rest) = piece
+            .split_once('}')
+            .and_then(|(share, rest)| match share.strip_prefix('*') {
+                Some(number) => Some((number.trim().parse().ok()?, rest)),
+                None => share.is_empty().then_some((1.0, rest)),
+            })
+            .filter(|(share, _)| SHARES.contains(share))
+            .ok_or_else(|| {
+                let place: String = piece.chars().take_while(|&c| c != '}').collect();
+                format!("{SATURATION}{place}}} is no rate: {{saturation}}, or a share as {{saturation*0.8}}")
+            })?;
+        filled.push_str(&format!("{:.0}", (share * rate_per_s).max(1.0)));
+        filled.push_str(rest);
+    }
+    Ok(filled)
 }
 
 fn is_flood(rate: f64) -> bool {
@@ -111,6 +149,7 @@ fn is_flood(rate: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::WorkloadText;
 
     fn policy(text: &str) -> Policy {
         toml::from_str(text).expect("a policy")
@@ -128,6 +167,25 @@ mod tests {
     }
 
     #[test]
+    fn share_of_saturation_is_filled_in_and_nonsense_is_named() {
+        let nft = |rate: &str| policy(&format!("name = \"x\"\nnft = \"a {rate} b {{saturation}}\""));
+        let filled = |rate| nft(rate).for_saturation(10_000.0).nft;
+        assert_eq!(filled("{saturation*0.8}").as_deref(), Some("a 8000 b 10000"));
+        assert_eq!(filled("{saturation* 1.25}").as_deref(), Some("a 12500 b 10000"));
+        for bad in [
+            "{saturation*}",
+            "{saturation*x}",
+            "{saturation*0}",
+            "{saturation*-1}",
+            "{saturation*nan}",
+            "{saturation/2}",
+        ] {
+            let error = nft(bad).check().expect_err(bad);
+            assert!(error.contains(bad) && error.contains("{saturation*0.8}"), "{error}");
+        }
+    }
+
+    #[test]
     fn clients_of_one_policy_may_close_otherwise() {
         let crowd = Crowd {
             clients: "10.0.0.0/24".parse().expect("a network"),
@@ -135,9 +193,14 @@ mod tests {
             close: Close::Fin,
             arrivals: crate::experiment::Arrivals::Poisson,
             bursts: None,
+            stacks: Stacks::default(),
+            workload: WorkloadText::default(),
+            abort: None,
         };
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Rst);
+        let windows = policy("name = \"x\"\ncrowd = { stacks = { windows-xp = 1 } }").crowd(&crowd).stacks;
+        assert_eq!(windows.to_string(), "windows-xp:1");
     }
 
     #[test]

@@ -6,15 +6,13 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail, ensure};
-use results::Saturation;
+use results::{KEEPS_UP, Saturation};
 
 use crate::cell::{self, Lab};
 use crate::crowd::Send;
 use crate::experiment::{Experiment, Search, Server};
 use crate::policy::Policy;
 
-/// A probe is answered when this share of what was offered in its window was also replied to in it.
-const ANSWERED: f64 = 0.95;
 /// How long a client of a probe waits: less than until it would send its SYN again.
 pub const ONE_SYN: Duration = Duration::from_millis(900);
 /// Rises before the search gives up.
@@ -41,13 +39,22 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
             Length::Long => (saturation.duration, saturation.confirm.unwrap_or(grid.duration)),
         };
         let timeout = ONE_SYN.min(crowd.timeout);
-        let send =
-            Send { rate, bursts: None, warmup, duration, timeout, seed: 1, flood_per_s: None, hold: None };
+        let send = Send {
+            rate,
+            bursts: None,
+            warmup,
+            duration,
+            timeout,
+            seed: 1,
+            flood_per_s: None,
+            hold: None,
+            abort: None,
+        };
         let measured = cell::run(lab, server, &stock, &send)?;
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
         probes.push((offered, goodput));
-        let is_answered = goodput >= ANSWERED * offered;
+        let is_answered = goodput >= KEEPS_UP * offered;
         if is_answered {
             round_trip_us = cell::micros(measured.round_trip);
         } else {
