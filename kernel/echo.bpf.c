@@ -3,7 +3,7 @@
  * The fastest web server that a veth can have: answers HTTP over TCP without a connection, a socket or a process.
  *
  *	SYN			-> SYN|ACK
- *	segment with data	-> PSH|ACK (FIN too, if it had one) and the fixed response
+ *	segment with data	-> PSH|ACK (FIN too, if it had one) and the fixed response, or a bare ACK, so that the client waits
  *	FIN			-> FIN|ACK
  *	other ACK, RST		-> nothing
  *
@@ -21,6 +21,8 @@
 
 /* The kernel's network byte order port to answer on, fixed at load. */
 const volatile __be16 port;
+/* A request is acknowledged and never answered, as by a server with something long to do. */
+const volatile bool is_silent;
 
 /* Replies sent, per CPU. */
 struct echo_counters {
@@ -40,7 +42,8 @@ struct {
 	__type(value, struct echo_counters);
 } counters SEC(".maps");
 
-#define RESPONSE "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nhello\n"
+/* Clients that keep connections would not open many. */
+#define RESPONSE "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 7\r\n\r\nhello!\n"
 #define RESPONSE_LEN (sizeof(RESPONSE) - 1)
 
 struct response {
@@ -119,8 +122,8 @@ static bool answer(const struct segment *segment, struct reply *reply, struct ec
 		return true;
 	}
 	if (segment->data_len) {
-		reply->flags = TCP_PSH | TCP_ACK | fin;
-		reply->has_response = true;
+		reply->flags = (is_silent ? 0 : TCP_PSH) | TCP_ACK | fin;
+		reply->has_response = !is_silent;
 		count->requests++;
 		return true;
 	}

@@ -1,6 +1,7 @@
 //! `tidegate guard`: protects a listening port until it is told to stop.
 
 mod lines;
+mod metrics;
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -15,6 +16,7 @@ use clap::builder::PossibleValuesParser;
 use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Succession};
 use ipnet::IpNet;
 
+use crate::exporter::Exporter;
 use crate::output::say;
 use crate::printer::{Printer, complain};
 use crate::signals;
@@ -112,7 +114,7 @@ pub struct Args {
     dry_run: bool,
 
     /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason and status 1 or 2
-    #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval"])]
+    #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval", "prometheus"])]
     check: bool,
 
     /// Between two lines for a listener, in whole seconds
@@ -123,6 +125,10 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
+    /// Show the counts to Prometheus at http://ADDR:PORT/metrics
+    #[arg(long, value_name = "ADDR:PORT")]
+    prometheus: Option<SocketAddr>,
+
     /// Stop after this time, as in 10s
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
@@ -130,14 +136,16 @@ pub struct Args {
 
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
+    // Where the guard was started, and not in the namespace that it guards.
+    let exporter = args.prometheus.map(Exporter::bind).transpose()?;
     match &args.netns {
-        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args))
+        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args, exporter.as_ref()))
             .with_context(|| format!("network namespace {name}"))?,
-        None => run_here(&args),
+        None => run_here(&args, exporter.as_ref()),
     }
 }
 
-fn run_here(args: &Args) -> Result<()> {
+fn run_here(args: &Args, exporter: Option<&Exporter>) -> Result<()> {
     if args.check {
         return check(args);
     }
@@ -148,7 +156,7 @@ fn run_here(args: &Args) -> Result<()> {
     for warning in guard.warnings() {
         printer.complain(format_args!("warning: {warning}"));
     }
-    watch(&mut guard, args, &signals, printer)
+    watch(&mut guard, args, exporter, &signals, printer)
 }
 
 fn check(args: &Args) -> Result<()> {
@@ -204,7 +212,13 @@ fn config(args: &Args) -> Result<Config> {
     })
 }
 
-fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) -> Result<()> {
+fn watch(
+    guard: &mut Guard,
+    args: &Args,
+    exporter: Option<&Exporter>,
+    signals: &Signals,
+    printer: Printer,
+) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
@@ -235,6 +249,9 @@ fn watch(guard: &mut Guard, args: &Args, signals: &Signals, printer: Printer) ->
             break; // nobody reads any more
         }
         let sample = guard.sample()?;
+        if let Some(exporter) = exporter {
+            exporter.publish(metrics::metrics(&sample));
+        }
         let hooks = lines::hooks_of(guard);
         guard.follow(&sample).iter().for_each(|note| lines.printer.complain(note));
         if lines::hooks_of(guard) != hooks {

@@ -1,6 +1,7 @@
 //! `tidegate load`: sends a crowd.
 
 mod fail_if;
+mod metrics;
 mod records;
 
 use std::fmt::Write as _;
@@ -16,13 +17,14 @@ use load::{
     Abort, Arrivals, Bursts, Close, Config, Ended, Flood, Log, Mode, Observer, Progress, Replay, Shape,
     Shard, Stacks, Totals, Workload,
 };
-use results::{CrowdSummary, LatencySummary};
-use serde_json::json;
+use results::{CrowdSummary, LatencySummary, LoadEvent, LoadProgress};
 
 use fail_if::FailIf;
+use metrics::Responses;
 use records::Records;
 use units::Nanos;
 
+use crate::exporter::Exporter;
 use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
@@ -149,6 +151,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
+    /// Show the counts to Prometheus at http://ADDR:PORT/metrics while the crowd comes
+    #[arg(long, value_name = "ADDR:PORT")]
+    prometheus: Option<SocketAddr>,
+
     /// Print one JSON object at the end, and one a second before it
     #[arg(long)]
     json: bool,
@@ -185,18 +191,23 @@ enum XdpArg {
     Native,
     /// After the kernel made a socket buffer
     Generic,
+    /// Not by XDP: a packet socket, which every kernel has; slower, and what auto falls back to
+    Off,
 }
 
 /// Sends the crowd and prints what it saw.
 pub fn run(args: Args) -> Result<()> {
     let stop = signals::stop_flag()?;
+    // Before it has a CPU, which the thread that answers would share.
+    let exporter = args.prometheus.map(Exporter::bind).transpose()?;
     if let Some(cpu) = args.cpu {
         netns::pin_to_cpu(cpu)?;
     }
     let config = config(&args)?;
     let json = args.json;
     let records = Records::create(args.csv.as_deref(), args.hdr_log.as_deref())?;
-    let mut watch = Watch { json, before: None, records, stop: &stop };
+    let mut watch =
+        Watch { json, before: None, records, exporter, responses: Responses::default(), stop: &stop };
     let result = load::run(&config, &stop, &mut watch);
     let context = || format!("load {}", args.url.authority);
     let summary = match result {
@@ -213,9 +224,7 @@ pub fn run(args: Args) -> Result<()> {
         }
     };
     if json {
-        let mut line = serde_json::to_value(&summary).context("write the summary as JSON")?;
-        line["event"] = json!("summary");
-        say(line)?;
+        say(json_line(&LoadEvent::Summary(Box::new(summary.clone())))?)?;
     } else {
         say(summary_text(&summary).trim_end())?;
     }
@@ -236,6 +245,8 @@ struct Watch<'a> {
     /// When the last line was printed, and what had been counted then.
     before: Option<(Nanos, Totals)>,
     records: Records,
+    exporter: Option<Exporter>,
+    responses: Responses,
     stop: &'a AtomicBool,
 }
 
@@ -245,7 +256,16 @@ impl Observer for Watch<'_> {
         if let Some((since, _)) = before {
             self.records.interval(since.into(), progress.elapsed.into(), progress.interval);
         }
-        let line = progress_line(progress, before, self.json);
+        if let Some(exporter) = &self.exporter {
+            self.responses.add(progress.interval);
+            exporter.publish(self.responses.metrics(progress));
+        }
+        let since = progress_since(before, progress);
+        let line = if self.json {
+            json_line(&since.map_or(LoadEvent::Started, LoadEvent::Progress)).ok()
+        } else {
+            since.as_ref().map(progress_text)
+        };
         if line.is_some_and(|line| say(line).is_err()) {
             self.stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
@@ -301,6 +321,7 @@ fn config(args: &Args) -> Result<Config> {
             XdpArg::Auto => Mode::Auto,
             XdpArg::Native => Mode::Native,
             XdpArg::Generic => Mode::Generic,
+            XdpArg::Off => Mode::Packet,
         },
         coalesce: args.coalesce,
         seed: args.seed,
@@ -336,53 +357,52 @@ fn resolve(authority: &str, clients: IpNet) -> Result<SocketAddr> {
     })
 }
 
-/// One line a second: what happened since the last. The first progress, at time zero, is only an event for scripts.
-fn progress_line(now: &Progress<'_>, before: Option<(Nanos, Totals)>, json: bool) -> Option<String> {
-    let Some((since, before)) = before else {
-        return json.then(|| json!({"event": "started"}).to_string());
-    };
+/// What happened since the last line; none before the first.
+fn progress_since(before: Option<(Nanos, Totals)>, now: &Progress<'_>) -> Option<LoadProgress> {
+    let (since, before) = before?;
     let span = now.elapsed.since(since).as_secs_f64();
     let per_s = |count: fn(&Totals) -> u64| (count(&now.totals) - count(&before)) as f64 / span;
-    let millis = |micros: f64| micros / 1e3;
-    let p99_ms = millis(now.interval.value_at_quantile(0.99) as f64);
-    let mean_ms = millis(now.interval.mean());
-    let offered = per_s(|totals| totals.offered);
-    let replies = per_s(|totals| totals.replies);
-    let refused = per_s(|totals| totals.refused);
-    let reset = per_s(|totals| totals.reset);
-    let timed_out = per_s(|totals| totals.timed_out);
-    let failed = per_s(|totals| totals.failed);
-    let syns = per_s(|totals| totals.syns);
-    let elapsed = now.elapsed.as_secs_f64();
-    let live = now.live;
-    if json {
-        let line = json!({
-            "event": "progress",
-            "elapsed_s": elapsed,
-            "offered_per_s": offered,
-            "replies_per_s": replies,
-            "refused_per_s": refused,
-            "reset_per_s": reset,
-            "timed_out_per_s": timed_out,
-            "failed_per_s": failed,
-            "syns_per_s": syns,
-            "mean_response_ms": mean_ms,
-            "p99_response_ms": p99_ms,
-            "live": live,
-        });
-        return Some(line.to_string());
+    Some(LoadProgress {
+        elapsed_s: now.elapsed.as_secs_f64(),
+        offered_per_s: per_s(|totals| totals.offered),
+        replies_per_s: per_s(|totals| totals.replies),
+        refused_per_s: per_s(|totals| totals.refused),
+        reset_per_s: per_s(|totals| totals.reset),
+        timed_out_per_s: per_s(|totals| totals.timed_out),
+        failed_per_s: per_s(|totals| totals.failed),
+        syns_per_s: per_s(|totals| totals.syns),
+        mean_response_ms: now.interval.mean() / 1e3,
+        p99_response_ms: now.interval.value_at_quantile(0.99) as f64 / 1e3,
+        live: now.live as u64,
+    })
+}
+
+/// One line a second for a person.
+fn progress_text(now: &LoadProgress) -> String {
+    let LoadProgress { elapsed_s, offered_per_s, replies_per_s, syns_per_s, .. } = now;
+    let mut line =
+        format!("{elapsed_s:>4.0} s  offered {offered_per_s:>7.0}/s  replies {replies_per_s:>7.0}/s");
+    let failures = [
+        ("refused", now.refused_per_s),
+        ("reset", now.reset_per_s),
+        ("timed out", now.timed_out_per_s),
+        ("failed otherwise", now.failed_per_s),
+    ];
+    for (what, rate) in failures.into_iter().filter(|(_, rate)| *rate > 0.0) {
+        write!(line, "  {what} {rate:.0}/s").expect("a String takes all");
     }
-    let mut line = format!("{elapsed:>4.0} s  offered {offered:>7.0}/s  replies {replies:>7.0}/s");
-    for (what, rate) in
-        [("refused", refused), ("reset", reset), ("timed out", timed_out), ("failed otherwise", failed)]
-    {
-        if rate > 0.0 {
-            write!(line, "  {what} {rate:.0}/s").expect("a String takes all");
-        }
-    }
-    write!(line, "  SYNs {syns:.0}/s  mean {mean_ms:.2}  p99 {p99_ms:.2} ms  open {live}")
-        .expect("a String takes all");
-    Some(line)
+    let LoadProgress { mean_response_ms, p99_response_ms, live, .. } = now;
+    write!(
+        line,
+        "  SYNs {syns_per_s:.0}/s  mean {mean_response_ms:.2}  p99 {p99_response_ms:.2} ms  open {live}"
+    )
+    .expect("a String takes all");
+    line
+}
+
+/// A line of `--json`.
+pub fn json_line(event: &LoadEvent) -> Result<String> {
+    serde_json::to_string(event).context("write a line as JSON")
 }
 
 /// The summary for a person.
@@ -429,6 +449,9 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
         generator.peak_connections,
         generator.bytes_per_connection,
     ));
+    if let Some(why) = &generator.receive_fallback {
+        line(format_args!("               by a packet socket, which is slower: {why}"));
+    }
     for reason in &generator.reasons {
         line(format_args!("GENERATOR-LIMITED: {reason}"));
     }

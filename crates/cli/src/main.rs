@@ -4,6 +4,7 @@
 
 mod bench;
 mod doctor;
+mod exporter;
 mod guard;
 mod lab;
 mod listeners;
@@ -11,6 +12,7 @@ mod load;
 mod merge;
 mod output;
 mod printer;
+mod schema;
 mod serve;
 mod signals;
 
@@ -29,7 +31,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Guard(guard::Args),
+    Guard(Box<guard::Args>),
     Listeners(listeners::Args),
     Load(Box<load::Args>),
     Merge(merge::Args),
@@ -37,6 +39,7 @@ enum Command {
     Lab(lab::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
+    Schema(schema::Args),
 }
 
 fn main() -> ExitCode {
@@ -45,7 +48,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let result = match cli.command {
-        Command::Guard(args) => guard::run(args),
+        Command::Guard(args) => guard::run(*args),
         Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(*args),
         Command::Merge(args) => merge::run(args),
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
+        Command::Schema(args) => schema::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,12 +1,14 @@
 //! `tidegate load` as a process, before `tidegate serve`.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lab::{CROWD_INTERFACE, Layout, Testbed};
+use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
 const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
@@ -23,6 +25,9 @@ const SYSTEMS: [&str; 11] = [
     "macos",
     "macos-10.3",
 ];
+
+/// Longest wait for what must happen; only a failing test waits so long.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// One at a time: each has both of the machine's CPUs.
 static MACHINE: Mutex<()> = Mutex::new(());
@@ -221,6 +226,141 @@ fn root_log_is_repeated_with_its_times_and_sizes() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn root_packet_socket_does_where_af_xdp_is_not_to_be_had() {
+    let Some(world) = World::create() else { return };
+    let summary = world.summary(&["--xdp", "off"]);
+    assert_eq!(summary["generator"]["receive_mode"], "af-packet");
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    assert_eq!(summary["generator"]["receive_fallback"], Value::Null, "it was asked for");
+    // Frames that AF_XDP has no room for.
+    world.testbed.server.ip(&["link", "set", SERVER_INTERFACE, "mtu", "9000"]).expect("a larger MTU");
+    world.testbed.crowd.ip(&["link", "set", CROWD_INTERFACE, "mtu", "9000"]).expect("a larger MTU");
+    let summary = world.summary(&[]);
+    let why = summary["generator"]["receive_fallback"].as_str().expect("a reason");
+    assert!(why.contains("MTU 9000 is too large"), "{why}");
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    let output = world.load(&["--xdp", "native"]);
+    assert_eq!(output.status.code(), Some(1), "what was asked for is not there: {}", stderr(&output));
+}
+
+#[test]
+fn root_ipv6_crowd_is_answered_like_any_other() {
+    let Some(world) = World::create() else { return };
+    let Testbed { server, crowd, .. } = &world.testbed;
+    server.ip(&["address", "add", "fd76::1/64", "dev", SERVER_INTERFACE, "nodad"]).expect("an address");
+    crowd.ip(&["address", "add", "fd76::2/64", "dev", CROWD_INTERFACE, "nodad"]).expect("an address");
+    server.ip(&["route", "add", "fd77::/112", "via", "fd76::2"]).expect("a route");
+    // As any traffic does, it finds the neighbours' addresses.
+    let mut serve = server.command(TIDEGATE).expect("a command");
+    let mut serve =
+        serve.args(["serve", "--listen", "[fd76::1]:80"]).stdout(Stdio::null()).spawn().expect("start");
+    let address = "[fd76::1]:80".parse().expect("an address");
+    let reach = || crowd.enter(|| TcpStream::connect_timeout(&address, PATIENCE)).expect("enter").is_ok();
+    let is_up = (0..100).any(|_| reach() || a_moment_later());
+    let mut load = crowd.command(TIDEGATE).expect("a command");
+    load.args([
+        "load",
+        "http://[fd76::1]/",
+        "--json",
+        "--clients",
+        "fd77::/112",
+        "--interface",
+        CROWD_INTERFACE,
+    ]);
+    let output = load.args(["--rate", "200", "--duration", "1s"]).output().expect("run");
+    serve.kill().ok();
+    serve.wait().ok();
+    assert!(is_up && output.status.success(), "{}", stderr(&output));
+    let summary = last_line(&output);
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+}
+
+#[test]
+fn root_prometheus_sees_the_counts_while_the_crowd_comes() {
+    let Some(world) = World::create() else { return };
+    let mut command = world.testbed.crowd.command(TIDEGATE).expect("a command");
+    let url = format!("http://{}/", world.testbed.server_address());
+    command.args(["load", &url, "--json", "--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE]);
+    command.args(["--rate", "200", "--duration", "60s", "--prometheus", "127.0.0.1:9464"]);
+    let mut load = command.stdout(Stdio::piped()).spawn().expect("start");
+    let mut lines =
+        BufReader::new(load.stdout.take().expect("piped")).lines().map(|line| line.expect("a line"));
+    let is_progress = |line: &String| line.contains("\"progress\"");
+    assert!(lines.by_ref().any(|line| is_progress(&line)), "a second has passed");
+    let page = |path| world.testbed.crowd.enter(|| get("127.0.0.1:9464", path)).expect("enter");
+    let metrics = page("/metrics");
+    let value = |name: &str| {
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        line.and_then(|value| value.parse::<f64>().ok()).unwrap_or_else(|| panic!("no {name} in {metrics}"))
+    };
+    assert!(value("tidegate_load_offered_total") > 100.0);
+    assert!(value("tidegate_load_response_seconds_count") > 100.0);
+    assert_eq!(
+        value("tidegate_load_response_seconds_bucket{le=\"+Inf\"}"),
+        value("tidegate_load_replies_total")
+    );
+    assert!(page("/").starts_with("HTTP/1.1 404"));
+    load.kill().ok();
+    load.wait().ok();
+}
+
+/// For conditions that are asked again.
+fn a_moment_later() -> bool {
+    std::thread::sleep(Duration::from_millis(50));
+    false
+}
+
+fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("ask");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    reply
+}
+
+/// The server's own record.
+#[test]
+fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
+    const NGINX: &str = "/usr/sbin/nginx";
+    if !Path::new(NGINX).exists() {
+        return eprintln!("skipped: no nginx here");
+    }
+    let Some(mut world) = World::create() else { return };
+    world.serve.kill().ok();
+    world.serve.wait().ok();
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+    let config = format!(
+        "pid {}; daemon off; worker_processes 1; error_log stderr crit; events {{ worker_connections 1024; }} \
+         http {{ access_log {}; server {{ listen 80 backlog=511; location / {{ return 200 ok; }} }} }}",
+        path("pid"),
+        path("access.log")
+    );
+    std::fs::write(path("nginx.conf"), config).expect("write");
+    let mut nginx = world.testbed.server.command(NGINX).expect("a command");
+    world.serve = nginx.args(["-c", &path("nginx.conf"), "-e", "stderr"]).spawn().expect("start");
+    let address = world.testbed.server_address();
+    let reach = || world.testbed.crowd.enter(|| TcpStream::connect(address)).expect("enter").is_ok();
+    assert!((0..100).any(|_| reach() || a_moment_later()));
+    let summary = world.summary(&["--rate", "1000", "--duration", "2s"]);
+    // It writes a line when it has answered, which may be a moment after the client has heard.
+    let logged = || {
+        let log = std::fs::read_to_string(path("access.log")).expect("a log");
+        log.lines().filter(|line| line.starts_with("10.77.") && line.contains("\" 200 ")).count() as u64
+    };
+    let ok = count(&summary, "ok");
+    let is_same = (0..100).any(|_| logged() == ok || a_moment_later());
+    assert!(is_same, "{} in the log: {summary}", logged());
+    // SIGKILL, by World's drop, would leave the worker.
+    nix::sys::signal::kill(
+        nix::unistd::Pid::from_raw(world.serve.id().cast_signed()),
+        nix::sys::signal::Signal::SIGTERM,
+    )
+    .ok();
+    world.serve.wait().ok();
 }
 
 /// A server that takes nothing: users come again, and give up at last.

@@ -143,6 +143,9 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         Receive::Softirq => {
             "in softirq, ahead of the server process (receive packet steering), as behind a NIC"
         }
+        Receive::Napi => {
+            "in a NAPI kernel thread of real-time priority, ahead of the server process, as in a NIC's driver"
+        }
         Receive::ThreadedNapi => "in a NAPI kernel thread of ordinary priority, beside the server process",
     };
     let mut deviations = vec![
@@ -165,8 +168,11 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         "Replies reach the crowd with unfinished checksums (veth leaves them to a device), so the crowd does not verify \
          them."
             .to_owned(),
-        "The crowd's TCP is not Linux's: it offers a maximum segment size and no other option, acknowledges a single \
-         segment after 40 ms, and after a retransmitted SYN waits 1 s before it resends a request.".to_owned(),
+        format!(
+            "The crowd's TCP is the generator's own, with the options, timers and manners of {} (docs/crowd.md), and no \
+             congestion window: a request is one segment.",
+            experiment.crowd.stacks
+        ),
         "Each window begins in a crowd that has been coming for the warm-up only: under overload the number of clients \
          who retry is still growing."
             .to_owned(),
@@ -175,7 +181,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
         let shared = match experiment.testbed.receive {
             Receive::Softirq => "both pairs share the backlog of the server's CPU",
-            Receive::ThreadedNapi => {
+            Receive::Napi | Receive::ThreadedNapi => {
                 "each pair has its thread on the server's CPU, so that the crowd does not share the flood's ring"
             }
         };

@@ -86,6 +86,8 @@ impl Default for Layout {
 pub enum Receive {
     /// In softirq, ahead of every process, as behind a NIC.
     Softirq,
+    /// In NAPI, ahead of every process, as in a NIC's driver: where native XDP is.
+    Napi,
     /// In a kernel thread of ordinary priority, beside the process.
     ThreadedNapi,
 }

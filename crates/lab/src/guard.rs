@@ -33,6 +33,9 @@ pub fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Optio
         command.args(["--interface", interface]);
     }
     command.args(["--listen", &testbed.server_address().to_string()]);
+    if let Some(hook) = &policy.attach {
+        command.args(["--attach", hook]);
+    }
     if policy.dry_run {
         command.arg("--dry-run");
     }

@@ -23,6 +23,8 @@ pub struct Policy {
     /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the server's rate,
     /// `{saturation*0.8}` for that share of it.
     pub guard: Option<String>,
+    /// Where the guard's programs go, as `tidegate guard --attach` has it.
+    pub attach: Option<String>,
     /// Has the guard only count what it would do.
     #[serde(default)]
     pub dry_run: bool,
@@ -60,6 +62,7 @@ impl Policy {
         Self {
             name: "stock".to_owned(),
             guard: None,
+            attach: None,
             dry_run: false,
             sysctls: BTreeMap::new(),
             nft: None,
@@ -78,6 +81,9 @@ impl Policy {
         }
         if self.dry_run && self.guard.is_none() {
             return Err(format!("policy {:?}: dry_run is of a guard, and there is none", self.name));
+        }
+        if let Some(hook) = &self.attach {
+            self.check_attach(hook)?;
         }
         if let Some(rate) = self.crowd.flood_per_s.filter(|rate| !is_flood(*rate)) {
             return Err(format!(
@@ -101,6 +107,17 @@ impl Policy {
             }
             None => Ok(()),
         }
+    }
+
+    fn check_attach(&self, hook: &str) -> Result<(), String> {
+        if self.guard.is_none() {
+            return Err(format!("policy {:?}: attach is of a guard, and there is none", self.name));
+        }
+        if guard::Attach::by_name(hook).is_none() {
+            let known = guard::Attach::NAMED.map(|(name, _)| name).join(", ");
+            return Err(format!("policy {:?}: attach = {hook:?} is none of {known}", self.name));
+        }
+        Ok(())
     }
 
     /// The policy with the server's saturation rate, requests/s, where it is meant. What [`Policy::check`] would not have stays as it is.
@@ -183,6 +200,16 @@ mod tests {
             let error = nft(bad).check().expect_err(bad);
             assert!(error.contains(bad) && error.contains("{saturation*0.8}"), "{error}");
         }
+    }
+
+    #[test]
+    fn hook_is_a_guards_and_has_a_name() {
+        let error = |text: &str| policy(&format!("name = \"x\"\n{text}")).check().expect_err("no policy");
+        assert!(error("attach = \"xdp\"").contains("there is none"));
+        assert!(
+            error("guard = \"rst-syn\"\nattach = \"clsact\"").contains("none of auto, tcx, xdp, xdp-generic")
+        );
+        assert_eq!(policy("name = \"x\"\nguard = \"rst-syn\"\nattach = \"xdp\"").check(), Ok(()));
     }
 
     #[test]

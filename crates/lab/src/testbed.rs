@@ -154,6 +154,9 @@ impl Testbed {
     fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
         match layout.receive {
             Receive::Softirq => receive_in_softirq(&self.server, interface, layout.server_cpu),
+            Receive::Napi => {
+                receive_in_thread(&self.server, interface, layout.server_cpu, Priority::RealTime)
+            }
             Receive::ThreadedNapi => {
                 receive_in_thread(&self.server, interface, layout.server_cpu, Priority::Ordinary)
             }

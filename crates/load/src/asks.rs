@@ -1,5 +1,6 @@
 //! The requests of a crowd, as bytes.
 
+use std::fmt::Display;
 use std::io::Write;
 
 use traffic::Workload;
@@ -35,12 +36,12 @@ impl Asks {
             return &self.page;
         };
         self.scratch.clear();
-        write_request(&mut self.scratch, &self.host, &path);
+        write_request(&mut self.scratch, &self.host, path);
         &self.scratch
     }
 }
 
-fn write_request(to: &mut Vec<u8>, host: &str, path: &str) {
+fn write_request(to: &mut Vec<u8>, host: &str, path: impl Display) {
     write!(to, "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate\r\n\r\n")
         .expect("a Vec takes all");
 }

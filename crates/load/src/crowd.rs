@@ -425,4 +425,6 @@ fn mix(seed: u64, n: u64) -> u64 {
 }
 
 #[cfg(test)]
+mod allocations;
+#[cfg(test)]
 mod tests;

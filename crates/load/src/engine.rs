@@ -1,4 +1,4 @@
-//! One thread that runs a crowd over an AF_XDP socket.
+//! One thread that runs a crowd over an interface.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tcp::Close;
 use traffic::{Arrivals, Bursts, Replay, Schedule, Shape, Workload};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
-use xsk::{Mode, Socket, Steer};
+use xsk::Steer;
 
 use crate::asks::Asks;
 use crate::attempt::{Abort, Ended};
@@ -23,6 +23,7 @@ use crate::clock::{Clock, thread_cpu_time};
 use crate::crowd::{Crowd, Manners, Shard};
 use crate::flood::{self, Flood};
 use crate::next_hop;
+use crate::port::{Mode, Port};
 use crate::stacks::Stacks;
 use crate::tally::{Totals, Window};
 
@@ -185,7 +186,7 @@ struct Engine {
     clients: Clients,
     server: SocketAddr,
     ethernet: Ethernet,
-    socket: Socket,
+    port: Port,
     flood: Option<Flood>,
     window: Window,
     frames_sent: u64,
@@ -219,14 +220,15 @@ impl Engine {
         let ethernet = next_hop::resolve(config.server, interface)?;
         let steer =
             Steer { server: config.server, clients: (config.clients.network(), config.clients.prefix_len()) };
-        let socket = Socket::open(&xsk::Config {
+        let rings = xsk::Config {
             ifindex,
             interface: interface.clone(),
-            mode: config.mode,
+            mode: xsk::Mode::Auto,
             rx_frames: DEFAULT_RX_FRAMES,
             tx_frames: TX_FRAMES,
             steer,
-        })?;
+        };
+        let port = Port::open(config.mode, rings)?;
         let flood =
             config.flood.as_ref().map(|flood| Flood::open(flood, config.server, config.seed)).transpose()?;
         let window =
@@ -241,7 +243,7 @@ impl Engine {
             clients,
             server,
             ethernet,
-            socket,
+            port,
             flood,
             window,
             frames_sent: 0,
@@ -260,8 +262,8 @@ impl Engine {
 
     /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
     fn turn(&mut self, clock: &Clock) -> Result<bool> {
-        let Self { crowd, clients, server, ethernet, socket, .. } = self;
-        let Socket { rx, tx, .. } = socket;
+        let Self { crowd, clients, server, ethernet, port, .. } = self;
+        let (mut rx, mut tx) = port.split();
         let (clients, server, ethernet) = (*clients, *server, *ethernet);
         // No more than there are buffers for: what the kernel has not taken yet makes starts late, which is counted,
         // and not frames lost.
@@ -279,7 +281,8 @@ impl Engine {
             let Ok((tuple, segment)) = wire::parse(frame) else {
                 return;
             };
-            let Some(client) = clients.index(tuple.dst.ip()) else {
+            // A packet socket gives us what is others', too.
+            let Some(client) = clients.index(tuple.dst.ip()).filter(|_| tuple.src == server) else {
                 return;
             };
             crowd.on_segment(Endpoint { client, port: tuple.dst.port() }, &segment, now, &mut send);
@@ -305,7 +308,7 @@ impl Engine {
         let tick = if self.crowd.live() > 0 { Nanos::from_millis(1) } else { MAX_WAIT };
         let timeout = next.since(now).min(tick);
         if timeout >= MIN_WAIT {
-            self.socket.rx.wait((timeout - MIN_WAIT).into()).context("wait for frames")?;
+            self.port.split().0.wait((timeout - MIN_WAIT).into()).context("wait for frames")?;
         }
         Ok(())
     }
@@ -324,19 +327,16 @@ impl Engine {
     }
 
     fn summary(&self, stopped: Nanos, cpu: Nanos) -> Result<CrowdSummary> {
-        let statistics = self.socket.statistics().context("read the socket's counters")?;
         let health = GeneratorHealth {
-            frames_lost: statistics.lost(),
+            frames_lost: self.port.lost().context("read the socket's counters")?,
             frames_unsent: self.frames_unsent,
             frames_sent: self.frames_sent,
             frames_received: self.frames_received,
             cpu_share: cpu.as_secs_f64() / stopped.as_secs_f64().max(1e-9),
             peak_connections: self.crowd.peak() as u64,
             bytes_per_connection: Crowd::BYTES_PER_CONNECTION as u64,
-            receive_mode: match self.socket.mode() {
-                Mode::Native => "xdp-native".to_owned(),
-                _ => "xdp-skb".to_owned(),
-            },
+            receive_mode: self.port.name().to_owned(),
+            receive_fallback: self.port.instead().map(ToString::to_string),
             ..GeneratorHealth::default()
         };
         Ok(self.crowd.tally().summary(stopped, health))
@@ -406,7 +406,7 @@ fn manners(config: &Config, window: Window) -> Manners {
         shard: config.shard,
         close: config.close,
         window,
-        stacks: config.stacks.clone(),
+        stacks: if config.server.is_ipv6() { config.stacks.over_ipv6() } else { config.stacks.clone() },
         clock: (micros_since_epoch() / 1000) as u32,
         seed: config.seed,
         first_endpoint: micros_since_epoch(),

@@ -78,6 +78,11 @@ impl Stacks {
         Ok(stacks)
     }
 
+    /// The same systems over IPv6.
+    pub(crate) fn over_ipv6(&self) -> Self {
+        Self { shares: self.shares.iter().map(|(stack, share)| (stack.over_ipv6(), *share)).collect() }
+    }
+
     /// The stack of a client, by a number that is evenly spread over all of 64 bits.
     pub(crate) fn pick(&self, random: u64) -> &'static Stack {
         // The low half: the sequence number is the high one.

@@ -7,7 +7,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use netns::{Lan, Tap};
-use tcp::{Change, Close, Connection, LINUX, State};
+use tcp::{Change, Close, Connection, LINUX, Stack, State};
 use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber, Timestamps};
 
@@ -41,6 +41,7 @@ struct Scenario {
     lost_syns: usize,
     /// It answers the SYN by a RST.
     refuses: bool,
+    is_ipv6: bool,
     /// Offers timestamps, window scale and selective acknowledgements.
     is_modern: bool,
     /// Transmissions of the first request that it does not hear.
@@ -61,6 +62,7 @@ impl Default for Scenario {
         Self {
             lost_syns: 0,
             refuses: false,
+            is_ipv6: false,
             is_modern: true,
             lost_requests: 0,
             lost_fins: 0,
@@ -69,6 +71,17 @@ impl Default for Scenario {
             pause: 0,
             ends: Ends::Fin,
         }
+    }
+}
+
+impl Scenario {
+    fn server(&self) -> SocketAddr {
+        let address = Lan::GHOST[usize::from(self.is_ipv6)];
+        SocketAddr::new(address.parse().expect("an address"), PORT)
+    }
+
+    fn stack(&self) -> &'static Stack {
+        if self.is_ipv6 { LINUX.over_ipv6() } else { &LINUX }
     }
 }
 
@@ -241,9 +254,10 @@ fn describe(segment: &Segment<'_>, options: &[u8], iss: SeqNumber, index: usize)
     format!("{:?} {seq}:{} ack {ack}{window} {options:?}", segment.flags, seq + segment.len())
 }
 
-/// Options of a frame of IPv4, as they are on the wire.
+/// Options of a frame, as they are on the wire.
 fn options_of(frame: &[u8]) -> &[u8] {
-    let tcp = &frame[14 + 20..];
+    let is_ipv6 = frame[12..14] == [0x86, 0xdd];
+    let tcp = &frame[14 + if is_ipv6 { 40 } else { 20 }..];
     &tcp[20..usize::from(tcp[12] >> 4) * 4]
 }
 
@@ -253,10 +267,9 @@ fn ours(scenario: &Scenario) -> Vec<Line> {
     let mut record = Record::default();
     let iss = SeqNumber(1_000_000);
     let mut out: VecDeque<Vec<u8>> = VecDeque::new();
-    let tuple = FourTuple {
-        src: "10.9.0.2:40000".parse().expect("an address"),
-        dst: SocketAddr::new(Lan::GHOST[0].parse().expect("an address"), PORT),
-    };
+    let stack = scenario.stack();
+    let src = if scenario.is_ipv6 { "[2001:db8::2]:40000" } else { "10.9.0.2:40000" };
+    let tuple = FourTuple { src: src.parse().expect("an address"), dst: scenario.server() };
     let ethernet = Ethernet { src: [2; 6], dst: [4; 6] };
     macro_rules! put {
         () => {
@@ -268,7 +281,7 @@ fn ours(scenario: &Scenario) -> Vec<Line> {
         };
     }
     let mut now = Nanos::ZERO;
-    let mut connection = Connection::connect(&LINUX, iss, 77, now, put!());
+    let mut connection = Connection::connect(stack, iss, 77, now, put!());
     let (mut read, mut asked) = (0, 0);
     let mut act_at = Nanos::MAX;
     let stream = [b'q'; REQUEST];
@@ -289,7 +302,7 @@ fn ours(scenario: &Scenario) -> Vec<Line> {
         for (segment, payload) in heard {
             let segment = Segment { payload: &payload, ..segment };
             record.server(now);
-            let told = connection.on_segment(&LINUX, &segment, now, put!());
+            let told = connection.on_segment(stack, &segment, now, put!());
             read += (told.data.len() + told.then.len()) as u32;
             let is_asked = asked > 0 && scenario.read.get(asked - 1).is_some_and(|until| *until <= read);
             if told.change == Change::Established {
@@ -303,17 +316,17 @@ fn ours(scenario: &Scenario) -> Vec<Line> {
             if asked < scenario.read.len() {
                 assert!(asked == 0 || connection.next_stream(), "the reply acknowledged the request");
                 asked += 1;
-                connection.transmit(&LINUX, &stream, now, put!());
+                connection.transmit(stack, &stream, now, put!());
                 if scenario.ends == Ends::HalfClose {
-                    connection.half_close(&LINUX, &stream, now, put!());
+                    connection.half_close(stack, &stream, now, put!());
                 }
             } else {
                 asked += 1;
                 let how = if scenario.ends == Ends::Reset { Close::Reset } else { Close::Fin };
-                connection.close(&LINUX, how, now, put!());
+                connection.close(stack, how, now, put!());
             }
         }
-        connection.on_deadline(&LINUX, &stream, now, put!());
+        connection.on_deadline(stack, &stream, now, put!());
     }
 }
 
@@ -323,8 +336,7 @@ fn kernels(scenario: &Scenario) -> Vec<Line> {
     // What window scale and window follow from; the default is another on every second kernel.
     lan.server.set_sysctl("net.ipv4.tcp_rmem", "4096 131072 33554432").expect("a sysctl");
     let tap = Tap::open(&lan.client, lan.c0.ifindex).expect("a packet socket");
-    let (address, ethernet) = (Lan::GHOST[0], Ethernet { src: lan.c0.mac, dst: lan.s0.mac });
-    let to: SocketAddr = format!("{address}:{PORT}").parse().expect("an address");
+    let (to, ethernet) = (scenario.server(), Ethernet { src: lan.c0.mac, dst: lan.s0.mac });
     std::thread::scope(|scope| {
         let lan = &lan;
         scope.spawn(move || lan.server.enter(|| application(scenario, to)).expect("enter a namespace"));
@@ -424,6 +436,18 @@ fn check(scenario: &Scenario) {
 #[test]
 fn reply_is_acknowledged_at_once_and_then_closed() {
     check(&Scenario::default());
+}
+
+#[test]
+fn ipv6_has_smaller_segments_and_the_same_manners() {
+    let reply = (0..6).map(|n| (2 + n, n as u32 * 1428, (n as u32 + 1) * 1428, false)).collect();
+    check(&Scenario {
+        is_ipv6: true,
+        lost_requests: 1,
+        replies: vec![reply],
+        read: vec![6 * 1428],
+        ..Scenario::default()
+    });
 }
 
 #[test]

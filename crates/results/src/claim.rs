@@ -1,9 +1,10 @@
 //! What a run says of the claims of its experiment.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A claim, the paper's number, ours, and whether it holds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClaimAnswer {
     /// Name of the experiment, as in its file.
     pub experiment: String,
@@ -33,7 +34,7 @@ pub struct ClaimAnswer {
 }
 
 /// What a number is of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// One number over another of its kind.
@@ -49,7 +50,7 @@ pub enum Unit {
 }
 
 /// A number that was measured a few times.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Estimate {
     /// Arithmetic mean of the repetitions; geometric of ratios.
     pub mean: f64,
@@ -62,7 +63,7 @@ pub struct Estimate {
 }
 
 /// Whether a claim holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The whole interval is within the bounds.

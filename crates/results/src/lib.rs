@@ -2,23 +2,26 @@
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
 //! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints a [`CrowdSummary`].
+//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s. `tidegate schema` has both as JSON Schema.
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
 //! What each number means is defined in `docs/measurement.md`.
 
 mod claim;
+mod event;
 mod merge;
 
 use std::collections::BTreeMap;
 
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
+pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
 pub use merge::{Histograms, MergeError, merge};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// One line of a results file.
-#[derive(Debug, Clone, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
     /// What was run, and where.
@@ -34,7 +37,7 @@ pub enum Record {
 }
 
 /// What was run, and where: enough to repeat it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Header {
     /// Name of the experiment, as in its file.
     pub experiment: String,
@@ -51,7 +54,7 @@ pub struct Header {
 }
 
 /// The machine and its software.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// `/proc/version`: release, compiler, build.
     pub kernel: String,
@@ -68,7 +71,7 @@ pub struct Environment {
 }
 
 /// The rate at which a server saturates, and how it was found.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {
     /// Name of the server, as in the experiment file.
     pub server: String,
@@ -86,7 +89,7 @@ pub struct Saturation {
 }
 
 /// One point of the grid: one server under one policy at one offered load.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Cell {
     /// Name of the server.
     pub server: String,
@@ -156,7 +159,7 @@ impl Cell {
 pub const KEEPS_UP: f64 = 0.95;
 
 /// What went over the wire while a packet script was played.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Trace {
     /// Path of the script in `tests/conformance/`, without its suffix.
     pub script: String,
@@ -171,7 +174,7 @@ pub struct Trace {
 }
 
 /// How a packet script ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TraceOutcome {
     /// Every line holds.
@@ -184,7 +187,7 @@ pub enum TraceOutcome {
 }
 
 /// A flood of spoofed SYNs in the measured window, as the server's end of its link counted it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Flood {
     /// SYNs that came, per second.
     pub syns_per_s: f64,
@@ -194,7 +197,7 @@ pub struct Flood {
 
 /// Connections of one kind that were opened before the crowd, and held to its end. As their client knows them: one that the server has closed
 /// behind data that is never read is still open.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Held {
     /// How many there should have been.
     pub asked: u64,
@@ -211,7 +214,7 @@ pub struct Held {
 }
 
 /// Kernel counters at one moment of a cell.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// Since the crowd's start, milliseconds.
     pub at_ms: f64,
@@ -223,7 +226,7 @@ pub struct Sample {
 
 /// Who waited at one moment of a cell, as the guard said. What it did not say is `None`: nothing listens, or its policy does not follow
 /// connections into the server.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardSample {
     /// Since the crowd's start, milliseconds.
     pub at_ms: f64,
@@ -244,7 +247,7 @@ pub struct GuardSample {
 }
 
 /// Shares of one CPU's time, each 0 to 1; they sum to at most 1.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CpuShares {
     /// In user space.
     pub user: f64,
@@ -262,7 +265,7 @@ pub struct CpuShares {
 ///
 /// The *cohort* is every attempt whose intended start lies in the measured window; each of them ends in exactly one
 /// cause, so that the causes sum to `offered`. Rates and response times are of *events* in the window.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdSummary {
     /// Length of the measured window, seconds.
     pub window_s: f64,
@@ -324,7 +327,7 @@ pub struct CrowdSummary {
 }
 
 /// What the generator says of itself.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GeneratorHealth {
     /// True when the generator, not the server, was the limit. Never hidden, in any output.
     pub limited: bool,
@@ -348,12 +351,15 @@ pub struct GeneratorHealth {
     pub peak_connections: u64,
     /// Memory per live connection, bytes: its slot, its timer and its table entry.
     pub bytes_per_connection: u64,
-    /// How frames were received: `xdp-native`, `xdp-skb`.
+    /// How frames were received: `xdp-native`, `xdp-skb`, `af-packet`.
     pub receive_mode: String,
+    /// Why not by AF_XDP, where that was tried and is not to be had.
+    #[serde(default)]
+    pub receive_fallback: Option<String>,
 }
 
 /// A distribution of times, in milliseconds.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LatencySummary {
     /// Number of samples. All else is 0 when this is.
     pub count: u64,

@@ -7,12 +7,13 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{CrowdSummary, GeneratorHealth, LatencySummary};
 
 /// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histograms {
     /// Behind [`CrowdSummary::response_ms`].
     pub response_us: String,
@@ -139,6 +140,7 @@ fn merge_health(parts: &[CrowdSummary]) -> GeneratorHealth {
         peak_connections: sum(|health| health.peak_connections),
         bytes_per_connection: parts.iter().map(|part| part.generator.bytes_per_connection).max().unwrap_or(0),
         receive_mode: modes.join(", "),
+        receive_fallback: parts.iter().find_map(|part| part.generator.receive_fallback.clone()),
     }
 }
 

@@ -10,7 +10,7 @@ pub struct Stack {
     pub name: &'static str,
     /// Whose it is, and from which source the numbers are.
     pub about: &'static str,
-    /// Maximum segment size that the SYN offers, bytes.
+    /// Maximum segment size that the SYN offers over IPv4 and Ethernet, bytes.
     pub mss: u16,
     /// Receive buffer, bytes: the window that the SYN offers.
     pub window: u16,
@@ -289,7 +289,38 @@ pub const STACKS: [&Stack; 11] = [
     &MACOS_10_3,
 ];
 
+/// The same over IPv6, in the same order.
+static OVER_IPV6: [Stack; STACKS.len()] = {
+    let mut stacks = [LINUX; STACKS.len()];
+    let mut at = 0;
+    while at < stacks.len() {
+        stacks[at] = STACKS[at].with_mss_of_ipv6();
+        at += 1;
+    }
+    stacks
+};
+
+/// Bytes by which IPv6's header is longer than IPv4's.
+const LONGER_HEADER: u16 = 20;
+
 impl Stack {
+    /// The same system over IPv6.
+    pub fn over_ipv6(&self) -> &'static Self {
+        OVER_IPV6.iter().find(|stack| stack.name == self.name).expect("each stack is in both tables")
+    }
+
+    /// A window that is whole segments stays so: as many, or as fill the field (`tcp_select_initial_window()`).
+    const fn with_mss_of_ipv6(&self) -> Self {
+        let mss = self.mss - LONGER_HEADER;
+        let segments = if self.window / self.mss == u16::MAX / self.mss {
+            u16::MAX / mss
+        } else {
+            self.window / self.mss
+        };
+        let window = if self.window.is_multiple_of(self.mss) { segments * mss } else { self.window };
+        Self { mss, window, ..*self }
+    }
+
     /// The stack with a name.
     pub fn by_name(name: &str) -> Option<&'static Self> {
         STACKS.into_iter().find(|stack| stack.name == name)
@@ -358,9 +389,19 @@ mod tests {
     }
 
     #[test]
+    fn windows_over_ipv6_are_whole_segments_where_they_were() {
+        let of =
+            |name: &str| Stack::by_name(name).map(Stack::over_ipv6).map(|stack| (stack.mss, stack.window));
+        assert_eq!(of("linux"), Some((1440, 64_800)));
+        assert_eq!(of("linux-2.4"), Some((1440, 5760)));
+        assert_eq!(of("macos"), Some((1440, 65_535)));
+    }
+
+    #[test]
     fn names_are_told_apart() {
         for stack in STACKS {
             assert_eq!(Stack::by_name(stack.name), Some(stack));
+            assert_eq!(stack.over_ipv6().name, stack.name);
         }
         assert_eq!(Stack::by_name("beos"), None);
     }

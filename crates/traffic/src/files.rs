@@ -1,5 +1,7 @@
 //! The files of SPECweb99, and who asks for which.
 
+use std::fmt;
+
 use rand::Rng;
 use rand::distr::Distribution;
 use rand::distr::weighted::WeightedIndex;
@@ -10,7 +12,7 @@ const CLASSES: [f64; 4] = [0.35, 0.5, 0.14, 0.01];
 /// Files of a class, the nth of n times 102.4 bytes in the smallest one. Their shares are a reading of the benchmark's integer table.
 const FILES: [f64; 9] = [3.93, 5.89, 8.84, 17.67, 35.35, 11.78, 7.07, 5.05, 4.42];
 
-/// One of the files of a directory.
+/// One of the files of a directory. Displays as its path below the document root, as the benchmark has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct File {
     /// Of the directory, from 0.
@@ -28,12 +30,7 @@ impl File {
         tenths / 10
     }
 
-    /// Its path below the document root, as the benchmark has it.
-    pub fn path(&self) -> String {
-        format!("/file_set/dir{:05}/class{}_{}", self.directory, self.class, self.number)
-    }
-
-    /// Of a path as [`File::path`] writes it.
+    /// Of a path as it displays.
     pub fn of_path(path: &str) -> Option<Self> {
         let (directory, file) = path.strip_prefix("/file_set/dir")?.split_once("/class")?;
         let (class, number) = file.split_once('_')?;
@@ -42,7 +39,13 @@ impl File {
             class: class.parse().ok()?,
             number: number.parse().ok()?,
         };
-        (file.path() == path && file.class < 4 && (1..=9).contains(&file.number)).then_some(file)
+        (file.to_string() == path && file.class < 4 && (1..=9).contains(&file.number)).then_some(file)
+    }
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/file_set/dir{:05}/class{}_{}", self.directory, self.class, self.number)
     }
 }
 
@@ -117,7 +120,7 @@ mod tests {
     #[test]
     fn path_names_one_file() {
         for file in SpecWeb::files_of(42) {
-            assert_eq!(File::of_path(&file.path()), Some(file));
+            assert_eq!(File::of_path(&file.to_string()), Some(file));
         }
         assert_eq!(SpecWeb::files_of(0).count(), 36);
         for bad in

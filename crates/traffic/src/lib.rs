@@ -24,7 +24,7 @@ pub use files::{File, SpecWeb};
 pub use log::{Entry, Replay, WORLD_CUP_RECORD};
 pub use shape::{Piece, Shape};
 pub use sizes::HeavyTail;
-pub use workload::{Kind, Object, Table, Workload};
+pub use workload::{Kind, Object, Path, Table, Workload};
 
 /// How attempts follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

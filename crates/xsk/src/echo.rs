@@ -23,7 +23,16 @@ mod skeleton {
 }
 
 /// The body of every response.
-pub const BODY: &[u8] = b"hello\n";
+pub const BODY: &[u8] = b"hello!\n";
+
+/// What a request gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requests {
+    /// The response, which says that the connection is to be closed.
+    Answered,
+    /// An acknowledgment and no more: connections live until the client gives up.
+    Acknowledged,
+}
 
 /// A responder on an interface, until this is dropped.
 pub struct Echo {
@@ -36,7 +45,7 @@ pub struct Echo {
 pub struct Counters {
     /// SYN, answered by SYN|ACK.
     pub syns: u64,
-    /// Segments with data, answered by the response.
+    /// Segments with data, answered by the response or acknowledged.
     pub requests: u64,
     /// FIN without data, answered by FIN|ACK.
     pub fins: u64,
@@ -47,17 +56,18 @@ pub struct Counters {
 }
 
 impl Echo {
-    /// Answers TCP to `port`, on any address, at the interface with index `ifindex` of the caller's namespace.
+    /// Answers TCP to `port` on any address, and its requests as told, at the interface with index `ifindex` of the caller's namespace.
     ///
     /// # Errors
     ///
     /// [`Error::Load`] and [`Error::Echo`].
-    pub fn attach(ifindex: u32, port: u16, hook: Hook) -> Result<Self, Error> {
+    pub fn attach(ifindex: u32, port: u16, requests: Requests, hook: Hook) -> Result<Self, Error> {
         let load_error = |error| Error::Load { program: "echo.bpf.c", error };
         let mut storage = MaybeUninit::uninit();
         let mut skeleton = skeleton::EchoSkelBuilder::default().open(&mut storage).map_err(load_error)?;
-        let rodata = skeleton.maps.rodata_data.as_mut();
-        rodata.expect("the program has constants").port = port.to_be();
+        let rodata = skeleton.maps.rodata_data.as_mut().expect("the program has constants");
+        rodata.port = port.to_be();
+        rodata.is_silent = requests == Requests::Acknowledged;
         let skeleton = skeleton.load().map_err(load_error)?;
         let link = Link::attach(skeleton.progs.echo.as_fd(), ifindex, hook).map_err(Error::Echo)?;
         Ok(Self { counters: MapHandle::try_from(&skeleton.maps.counters).map_err(Error::Map)?, _link: link })

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bpf::Hook;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use netns::{Namespace, VethEnd, VethPair, pin_to_cpu};
-use xsk::echo::{BODY, Echo};
+use xsk::echo::{BODY, Echo, Requests};
 use xsk::{Config, Error, Mode, Socket, Steer};
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
@@ -333,8 +333,11 @@ fn root_dropped_socket_leaves_no_program_behind() {
     for mode in [Mode::Generic, Mode::Native] {
         drop(link.crowd_socket(mode, 64));
         let hook = if mode == Mode::Generic { Hook::XdpNative } else { Hook::XdpGeneric };
-        let attach =
-            || link.crowd.enter(|| Echo::attach(link.pair.a.ifindex, 80, hook).map(drop)).expect("enter");
+        let attach = || {
+            link.crowd
+                .enter(|| Echo::attach(link.pair.a.ifindex, 80, Requests::Answered, hook).map(drop))
+                .expect("enter")
+        };
         // Another test's fork holds a copy of every descriptor until it executes its program.
         let is_free = (0..100).any(|_| attach().is_ok() || sleep_a_little());
         assert!(is_free, "{mode:?}: {:?}", attach());
@@ -348,7 +351,7 @@ fn root_echo_answers_handshake_request_and_close_with_right_checksums() {
         let link = Link::create();
         let echo = link
             .server
-            .enter(|| Echo::attach(link.pair.b.ifindex, 80, echo_hook))
+            .enter(|| Echo::attach(link.pair.b.ifindex, 80, Requests::Answered, echo_hook))
             .expect("enter")
             .expect("attach");
         let mut crowd = link.crowd_socket(crowd_mode, 256);

@@ -1,15 +1,17 @@
 //! What the crowd can send, against what a bare AF_XDP socket can.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
-use load::{Arrivals, Close, Config, Crowd, Mode, Shard, Stacks, Workload};
+use load::{Arrivals, Close, Config, Crowd, Mode, Progress, Shard, Stacks, Wheel, Workload};
 use nix::net::if_::if_nametoindex;
 use results::CrowdSummary;
-use xsk::echo::Echo;
+use units::Nanos;
+use xsk::echo::{Echo, Requests};
 use xsk::{Socket, Steer};
 
 use super::{Figure, REPETITIONS, clients};
@@ -26,16 +28,27 @@ const BELOW: f64 = 0.8;
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
 
-/// One repetition: what the crowd did, and the raw send rate just before.
+/// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
+const MILLION: f64 = 1e6;
+const HOLD_RATE: f64 = 60_000.0;
+const MIB_GOAL: f64 = 256.0;
+/// Of the timers that wait beside nobody's.
+const SYN_TIMEOUT: Nanos = Nanos::from_secs(2);
+
+/// One repetition: what the crowd did, and the raw send rate and wrk just before.
 struct Pair {
     crowd: CrowdSummary,
     raw_frames_per_s: f64,
+    wrk_per_s: Option<f64>,
 }
 
 pub fn figures() -> Result<Vec<Figure>> {
     let found = highest_kept(FROM, COARSE)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
-        .map(|_| Ok(Pair { raw_frames_per_s: raw_send_rate()?, crowd: highest_kept(found * BELOW, FINE)? }))
+        .map(|_| {
+            let (raw_frames_per_s, wrk_per_s) = (raw_send_rate()?, wrk_rate()?);
+            Ok(Pair { raw_frames_per_s, wrk_per_s, crowd: highest_kept(found * BELOW, FINE)? })
+        })
         .collect::<Result<_>>()?;
     let frames_per_s = |pair: &Pair| pair.crowd.generator.frames_sent as f64 / pair.crowd.window_s;
     let connections: Vec<(f64, f64)> = pairs
@@ -47,14 +60,29 @@ pub fn figures() -> Result<Vec<Figure>> {
         .collect();
     let frames: Vec<(f64, f64)> =
         pairs.iter().map(|pair| (frames_per_s(pair), pair.raw_frames_per_s)).collect();
+    let beside_wrk: Option<Vec<(f64, f64)>> =
+        pairs.iter().map(|pair| Some((pair.crowd.goodput_per_s, pair.wrk_per_s?))).collect();
+    let ticks: Vec<(f64, f64)> = (0..REPETITIONS).map(|_| (tick_ns(MILLION as u32), tick_ns(0))).collect();
+    let million = [(million_connections_mib()?, MIB_GOAL)];
     let bytes = [(Crowd::BYTES_PER_CONNECTION as f64, BYTES_GOAL)];
     let raw_for_frames = "raw AF_XDP send rate into a peer that drops, same core";
     let raw_for_connections = "raw AF_XDP send rate divided by the frames that a connection sends, same core";
-    Ok(vec![
+    let allowed = "the most that the project allows itself";
+    let mut figures = vec![
         Figure::new("load.connections_per_second", "connections/s", raw_for_connections, &connections),
         Figure::new("load.frames_per_second", "frames/s", raw_for_frames, &frames),
-        Figure::new("load.bytes_per_connection", "bytes", "the most that the project allows itself", &bytes),
-    ])
+        Figure::new("load.bytes_per_connection", "bytes", allowed, &bytes),
+        Figure::new("load.million_connections_mib", "MiB", allowed, &million),
+        Figure::new("load.timer_tick_ns", "ns", "the same without a timer", &ticks),
+    ];
+    match beside_wrk {
+        Some(pairs) => {
+            let reference = "wrk with 64 connections, each for one request, same core and server";
+            figures.push(Figure::new("load.vs_wrk", "connections/s", reference, &pairs));
+        }
+        None => eprintln!("load.vs_wrk is left out: there is no wrk here"),
+    }
+    Ok(figures)
 }
 
 /// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every attempt gets its reply.
@@ -85,14 +113,83 @@ fn is_kept(crowd: &CrowdSummary) -> bool {
     !crowd.generator.limited && crowd.ok == crowd.offered && in_time
 }
 
-/// A crowd against the fastest responder that can be put behind veth: an XDP program that answers without a connection,
-/// on the crowd's own core.
+/// A crowd against the fastest responder that can be put behind veth, on the crowd's own core.
 fn crowd(rate: f64) -> Result<CrowdSummary> {
+    let (testbed, _echo) = before_echo(Requests::Answered)?;
+    let config = one_packet(&testbed, rate);
+    testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut |_: &Progress<'_>| {}))?
+}
+
+/// A testbed with an XDP program for a server, which answers without a connection, on the CPU of whoever asks.
+fn before_echo(requests: Requests) -> Result<(Testbed, Echo)> {
     let testbed = Testbed::join(clients())?;
-    let _echo = testbed.server.enter(|| -> Result<Echo> {
-        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, Hook::XdpGeneric)?)
+    let echo = testbed.server.enter(|| -> Result<Echo> {
+        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, Hook::XdpGeneric)?)
     })??;
+    Ok((testbed, echo))
+}
+
+/// Resident memory of this process, MiB.
+fn resident_mib() -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("read /proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 =
+        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).context("VmRSS")?;
+    Ok(kib / 1024.0)
+}
+
+/// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.
+fn million_connections_mib() -> Result<f64> {
+    let (testbed, _echo) = before_echo(Requests::Acknowledged)?;
     let config = Config {
+        duration: Duration::from_secs_f64(MILLION / HOLD_RATE),
+        drain: Duration::ZERO,
+        timeout: Duration::from_secs(600),
+        ..one_packet(&testbed, HOLD_RATE)
+    };
+    let mut seen: Vec<(usize, f64)> = Vec::new();
+    let mut look = |progress: &Progress<'_>| seen.push((progress.live, resident_mib().unwrap_or(f64::NAN)));
+    let summary = testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut look))??;
+    let (_, before) = *seen.first().context("no progress")?;
+    let (live, full) = *seen.last().context("no progress")?;
+    let opened = summary.generator.peak_connections;
+    ensure!(opened as f64 >= 0.99 * MILLION, "{opened} connections were open at once, not a million");
+    // The last look is up to a second before the last attempt.
+    Ok((full - before) * opened as f64 / live as f64)
+}
+
+/// What it costs to pass a millisecond in which no timer fires, with so many that wait, ns.
+fn tick_ns(timers: u32) -> f64 {
+    let mut wheel = Wheel::with_capacity(timers as usize);
+    for id in 0..timers {
+        wheel.set(id, SYN_TIMEOUT + Nanos::from_micros(u64::from(id)));
+    }
+    let ticks = SYN_TIMEOUT.as_micros() / 1000 - 1;
+    let start = Instant::now();
+    for tick in 0..ticks {
+        assert_eq!(wheel.pop(Nanos::from_millis(tick)), None, "no timer is due");
+    }
+    start.elapsed().as_nanos() as f64 / ticks as f64
+}
+
+/// Connections/s of `wrk`, which opens one for each request where the server says that it will close; `None` where it is not installed.
+fn wrk_rate() -> Result<Option<f64>> {
+    let (testbed, _echo) = before_echo(Requests::Answered)?;
+    testbed.crowd.set_sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
+    let url = format!("http://{}/", testbed.server_address());
+    let mut command = testbed.crowd.command("wrk")?;
+    let output = match command.args(["-t1", "-c64", "-d1s", &url]).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        output => output.context("start wrk")?,
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    ensure!(!text.contains("Socket errors"), "wrk could not open its connections: {text}");
+    let rate = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
+    rate.map(Some).with_context(|| format!("wrk said no rate: {text}"))
+}
+
+fn one_packet(testbed: &Testbed, rate: f64) -> Config {
+    Config {
         server: testbed.server_address(),
         host: testbed.server_address().to_string(),
         path: "/".to_owned(),
@@ -116,22 +213,18 @@ fn crowd(rate: f64) -> Result<CrowdSummary> {
         coalesce: Duration::ZERO,
         seed: 1,
         flood: None,
-    };
-    testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut |_: &load::Progress<'_>| {}))?
+    }
 }
 
 /// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
 fn raw_send_rate() -> Result<f64> {
-    let testbed = Testbed::join(clients())?;
+    let (testbed, _echo) = before_echo(Requests::Answered)?;
     let server = testbed.server_address();
-    let _echo = testbed.server.enter(|| -> Result<Echo> {
-        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, Hook::XdpGeneric)?)
-    })??;
     testbed.crowd.enter(|| -> Result<f64> {
         let mut socket = Socket::open(&xsk::Config {
             ifindex: if_nametoindex(CROWD_INTERFACE)?,
             interface: CROWD_INTERFACE.to_owned(),
-            mode: Mode::Generic, // at both ends: lossless, and all on this core
+            mode: xsk::Mode::Generic, // at both ends: lossless, and all on this core
             rx_frames: 64,
             tx_frames: 4096,
             steer: Steer { server, clients: (server.ip(), 32) },

@@ -11,10 +11,13 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 14] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
+    "load.million_connections_mib",
+    "load.timer_tick_ns",
+    "load.vs_wrk",
     "bpf.admit_ns",
     "bpf.admit_unserved_ns",
     "bpf.refuse_tcx_ns",

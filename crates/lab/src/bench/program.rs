@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bpf::{Hook, Link};
 use guard::{Attach, Config, Guard, Listener, Policy};
-use load::Mode;
+
 use netns::Namespace;
 use nix::net::if_::if_nametoindex;
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, listen, socket};
@@ -264,7 +264,7 @@ fn frame_ns(testbed: &Testbed) -> Result<f64> {
         let mut socket = Socket::open(&xsk::Config {
             ifindex: if_nametoindex(CROWD_INTERFACE)?,
             interface: CROWD_INTERFACE.to_owned(),
-            mode: Mode::Generic,
+            mode: xsk::Mode::Generic,
             rx_frames: 64,
             tx_frames: 4096,
             steer: Steer { server, clients: (server.ip(), 32) },

@@ -1,0 +1,86 @@
+//! What a guard shows to Prometheus.
+
+use guard::{ListenerSample, Sample};
+use watch::Counter;
+
+use crate::exporter::{Labels, Metric, Values};
+
+/// All that there is to show, by listener.
+pub fn metrics(sample: &Sample) -> Vec<Metric> {
+    let guarded = || sample.listeners.iter().filter(|of| of.observed.is_none());
+    let all = || sample.listeners.iter();
+    let followed = || sample.listeners.iter().filter_map(|of| Some((of, of.service?)));
+    let counter = |name, help, values| Metric { name, help, values: Values::Counter(values) };
+    let gauge = |name, help, values| Metric { name, help, values: Values::Gauge(values) };
+    let syns = guarded().flat_map(|of| {
+        let stats = &of.stats;
+        let outcomes = [
+            ("admitted", stats.admitted),
+            ("dropped", stats.dropped),
+            ("reset", stats.reset),
+            ("cookie", stats.cookies),
+        ];
+        outcomes.map(|(outcome, count)| (labels(of, Some(("outcome", outcome))), count as f64))
+    });
+    let acks = guarded().flat_map(|of| {
+        let outcomes = [("dropped", of.stats.acks_dropped), ("reset", of.stats.acks_reset)];
+        outcomes.map(|(outcome, count)| (labels(of, Some(("outcome", outcome))), count as f64))
+    });
+    let queues = all().filter_map(|of| Some((of, of.load?))).flat_map(|(of, load)| {
+        let queues = [("accept", load.accept_qlen), ("syn", load.syn_qlen)];
+        queues.map(|(queue, length)| (labels(of, Some(("queue", queue))), f64::from(length)))
+    });
+    let limits = all().filter_map(|of| Some((of, of.load?))).flat_map(|(of, load)| {
+        let queues = [("accept", load.accept_limit), ("syn", load.syn_limit)];
+        queues.map(|(queue, limit)| (labels(of, Some(("queue", queue))), f64::from(limit)))
+    });
+    let observed = || sample.listeners.iter().filter_map(|of| Some((of, of.observed.as_ref()?)));
+    let kernels = observed().flat_map(|(of, observed)| {
+        let count = |counter: Counter| Some((counter.title(), observed.counters.get(counter)?));
+        let causes = Counter::ALL.into_iter().filter_map(count);
+        causes.map(|(cause, count)| (labels(of, Some(("counter", cause))), count as f64)).collect::<Vec<_>>()
+    });
+    vec![
+        counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
+        counter("guard_acks", "Ends of handshakes that were not let through", acks.collect()),
+        gauge("guard_queue_length", "Connections in a listener's queues", queues.collect()),
+        gauge("guard_queue_limit", "How many a listener's queues hold", limits.collect()),
+        gauge(
+            "guard_waiting",
+            "Connections that wait for the server",
+            followed().map(|(of, service)| (labels(of, None), service.waiting as f64)).collect(),
+        ),
+        gauge(
+            "guard_waiting_limit",
+            "How many may wait for the server",
+            followed()
+                .filter_map(|(of, service)| Some((labels(of, None), f64::from(service.limit?))))
+                .collect(),
+        ),
+        counter(
+            "guard_answered",
+            "Connections whose response has begun",
+            followed().map(|(of, service)| (labels(of, None), service.answered as f64)).collect(),
+        ),
+        counter(
+            "guard_answered_in_turn",
+            "Of these, those that were not overtaken by many who came later",
+            followed().map(|(of, service)| (labels(of, None), service.answered_in_turn as f64)).collect(),
+        ),
+        counter(
+            "guard_response_seconds",
+            "Sum of their times from the request to the beginning of the response",
+            followed().map(|(of, service)| (labels(of, None), service.response_time.as_secs_f64())).collect(),
+        ),
+        counter(
+            "kernel_events",
+            "What the kernel did with SYNs and handshakes of observed listeners",
+            kernels.collect(),
+        ),
+    ]
+}
+
+fn labels(of: &ListenerSample, other: Option<(&'static str, &str)>) -> Labels {
+    let listen = ("listen", of.listener.listen.to_string());
+    [listen].into_iter().chain(other.map(|(name, value)| (name, value.to_owned()))).collect()
+}

@@ -1,0 +1,45 @@
+//! `tidegate schema`: what the JSON says.
+
+use anyhow::{Context, Result};
+use results::{LoadEvent, Record};
+use schemars::schema_for;
+
+use crate::output::say;
+
+/// Print the JSON Schema of what another command writes, with what each field means
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Whose
+    #[arg(value_enum)]
+    of: Of,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Of {
+    /// A line of `load --json` and of `merge --json`
+    Load,
+    /// A line of results.jsonl, which `lab run` writes
+    Results,
+}
+
+/// Prints it.
+pub fn run(args: Args) -> Result<()> {
+    let schema = match args.of {
+        Of::Load => schema_for!(LoadEvent),
+        Of::Results => schema_for!(Record),
+    };
+    say(serde_json::to_string_pretty(&schema).context("write the schema as JSON")?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schemas_say_what_each_field_means() {
+        let text = |schema| serde_json::to_string(&schema).expect("JSON");
+        let (load, results) = (text(schema_for!(LoadEvent)), text(schema_for!(Record)));
+        assert!(load.contains("goodput_per_s") && load.contains("Complete replies, per second."), "{load}");
+        assert!(results.contains("saturation") && results.contains("RFC 3339"), "{results}");
+    }
+}
