@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use clap::builder::PossibleValuesParser;
 
 use crate::output::say;
+use crate::signals;
 
 /// Measure figures of this machine, each against its reference: one JSON line per figure
 #[derive(Debug, clap::Args)]
@@ -15,8 +16,10 @@ pub struct Args {
 
 /// Measures and prints.
 pub fn run(args: Args) -> Result<()> {
+    // What was made is taken away by whoever made it, so that a signal may not end the process.
+    let stop = signals::stop_flag()?;
     let mut printed = Ok(());
-    lab::bench::run(&args.names, |figure| {
+    lab::bench::run(&args.names, &stop, |figure| {
         let line = serde_json::to_string(figure).context("write a figure as JSON");
         printed = std::mem::replace(&mut printed, Ok(())).and_then(|()| say(line?));
     })?;

@@ -14,7 +14,9 @@ use units::Nanos;
 use xsk::echo::{Echo, Requests};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients};
+use super::{Figure, REPETITIONS, clients, go_on};
+use crate::child::Running;
+use crate::server::on_cpu;
 use crate::testbed::{CROWD_INTERFACE, PORT, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -32,22 +34,34 @@ const BYTES_GOAL: f64 = 256.0;
 const MILLION: f64 = 1e6;
 const HOLD_RATE: f64 = 60_000.0;
 const MIB_GOAL: f64 = 256.0;
+/// Of the comparison with httperf: attempts/s, half of what the server can do, and attempts.
+const HTTPERF_RATE: f64 = 100.0;
+const HTTPERF_CONNECTIONS: f64 = 200.0;
+/// Of a server that is not asked inline.
+const SERVER_CPU: usize = 0;
+/// How long it may take to listen, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the timers that wait beside nobody's.
 const SYN_TIMEOUT: Nanos = Nanos::from_secs(2);
 
-/// One repetition: what the crowd did, and the raw send rate and wrk just before.
+/// One repetition: what the crowd did, and the raw send rate and others just before.
 struct Pair {
     crowd: CrowdSummary,
     raw_frames_per_s: f64,
-    wrk_per_s: Option<f64>,
+    /// As [`PEERS`]; without those that are not installed.
+    peers_per_s: [Option<f64>; PEERS.len()],
 }
 
-pub fn figures() -> Result<Vec<Figure>> {
-    let found = highest_kept(FROM, COARSE)?.offered_per_s;
+pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+    let found = highest_kept(FROM, COARSE, stop)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
         .map(|_| {
-            let (raw_frames_per_s, wrk_per_s) = (raw_send_rate()?, wrk_rate()?);
-            Ok(Pair { raw_frames_per_s, wrk_per_s, crowd: highest_kept(found * BELOW, FINE)? })
+            let raw_frames_per_s = raw_send_rate()?;
+            let mut peers_per_s = [None; PEERS.len()];
+            for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
+                *rate = peers_rate(peer)?;
+            }
+            Ok(Pair { raw_frames_per_s, peers_per_s, crowd: highest_kept(found * BELOW, FINE, stop)? })
         })
         .collect::<Result<_>>()?;
     let frames_per_s = |pair: &Pair| pair.crowd.generator.frames_sent as f64 / pair.crowd.window_s;
@@ -60,10 +74,8 @@ pub fn figures() -> Result<Vec<Figure>> {
         .collect();
     let frames: Vec<(f64, f64)> =
         pairs.iter().map(|pair| (frames_per_s(pair), pair.raw_frames_per_s)).collect();
-    let beside_wrk: Option<Vec<(f64, f64)>> =
-        pairs.iter().map(|pair| Some((pair.crowd.goodput_per_s, pair.wrk_per_s?))).collect();
     let ticks: Vec<(f64, f64)> = (0..REPETITIONS).map(|_| (tick_ns(MILLION as u32), tick_ns(0))).collect();
-    let million = [(million_connections_mib()?, MIB_GOAL)];
+    let million = [(million_connections_mib(stop)?, MIB_GOAL)];
     let bytes = [(Crowd::BYTES_PER_CONNECTION as f64, BYTES_GOAL)];
     let raw_for_frames = "raw AF_XDP send rate into a peer that drops, same core";
     let raw_for_connections = "raw AF_XDP send rate divided by the frames that a connection sends, same core";
@@ -75,30 +87,44 @@ pub fn figures() -> Result<Vec<Figure>> {
         Figure::new("load.million_connections_mib", "MiB", allowed, &million),
         Figure::new("load.timer_tick_ns", "ns", "the same without a timer", &ticks),
     ];
-    match beside_wrk {
+    let beside_httperf: Option<Vec<(Seen, Seen)>> =
+        (0..REPETITIONS).map(|_| beside_httperf(stop)).collect::<Result<_>>()?;
+    match beside_httperf {
         Some(pairs) => {
-            let reference = "wrk with 64 connections, each for one request, same core and server";
-            figures.push(Figure::new("load.vs_wrk", "connections/s", reference, &pairs));
+            let reference = "httperf, before the same server at half its peak";
+            let of = |what: fn(&Seen) -> f64| {
+                pairs.iter().map(|(ours, theirs)| (what(ours), what(theirs))).collect::<Vec<_>>()
+            };
+            let (goodput, response) = (of(|seen| seen.replies_per_s), of(|seen| seen.response_ms));
+            figures.push(Figure::new("load.vs_httperf_goodput", "replies/s", reference, &goodput));
+            figures.push(Figure::new("load.vs_httperf_response_ms", "ms", reference, &response));
         }
-        None => eprintln!("load.vs_wrk is left out: there is no wrk here"),
+        None => eprintln!("load.vs_httperf_* are left out: there is no httperf here"),
+    }
+    for (which, Peer { figure, program, reference, .. }) in PEERS.iter().enumerate() {
+        let beside = |pair: &Pair| Some((pair.crowd.goodput_per_s, pair.peers_per_s[which]?));
+        match pairs.iter().map(beside).collect::<Option<Vec<_>>>() {
+            Some(pairs) => figures.push(Figure::new(figure, "connections/s", reference, &pairs)),
+            None => eprintln!("{figure} is left out: there is no {program} here"),
+        }
     }
     Ok(figures)
 }
 
 /// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every attempt gets its reply.
-fn highest_kept(mut rate: f64, factor: f64) -> Result<CrowdSummary> {
-    let mut kept = crowd(rate)?;
+fn highest_kept(mut rate: f64, factor: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
+    let mut kept = crowd(rate, stop)?;
     while !is_kept(&kept) {
         rate /= COARSE;
         ensure!(
             rate > 100.0,
             "this machine does not keep {rate:.0} connections/s; is it busy with something else?"
         );
-        kept = crowd(rate)?;
+        kept = crowd(rate, stop)?;
     }
     loop {
         rate *= factor;
-        let next = crowd(rate)?;
+        let next = crowd(rate, stop)?;
         if !is_kept(&next) {
             return Ok(kept);
         }
@@ -114,10 +140,12 @@ fn is_kept(crowd: &CrowdSummary) -> bool {
 }
 
 /// A crowd against the fastest responder that can be put behind veth, on the crowd's own core.
-fn crowd(rate: f64) -> Result<CrowdSummary> {
+fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
     let (testbed, _echo) = before_echo(Requests::Answered)?;
     let config = one_packet(&testbed, rate);
-    testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut |_: &Progress<'_>| {}))?
+    let summary = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
+    go_on(stop)?;
+    Ok(summary)
 }
 
 /// A testbed with an XDP program for a server, which answers without a connection, on the CPU of whoever asks.
@@ -139,7 +167,7 @@ fn resident_mib() -> Result<f64> {
 }
 
 /// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.
-fn million_connections_mib() -> Result<f64> {
+fn million_connections_mib(stop: &AtomicBool) -> Result<f64> {
     let (testbed, _echo) = before_echo(Requests::Acknowledged)?;
     let config = Config {
         duration: Duration::from_secs_f64(MILLION / HOLD_RATE),
@@ -149,7 +177,8 @@ fn million_connections_mib() -> Result<f64> {
     };
     let mut seen: Vec<(usize, f64)> = Vec::new();
     let mut look = |progress: &Progress<'_>| seen.push((progress.live, resident_mib().unwrap_or(f64::NAN)));
-    let summary = testbed.crowd.enter(|| load::run(&config, &AtomicBool::new(false), &mut look))??;
+    let summary = testbed.crowd.enter(|| load::run(&config, stop, &mut look))??;
+    go_on(stop)?;
     let (_, before) = *seen.first().context("no progress")?;
     let (live, full) = *seen.last().context("no progress")?;
     let opened = summary.generator.peak_connections;
@@ -172,20 +201,94 @@ fn tick_ns(timers: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / ticks as f64
 }
 
-/// Connections/s of `wrk`, which opens one for each request where the server says that it will close; `None` where it is not installed.
-fn wrk_rate() -> Result<Option<f64>> {
+/// Connections/s of another generator with a connection for each request, before the same server on the same core; `None` where it is not installed.
+fn peers_rate(peer: &Peer) -> Result<Option<f64>> {
     let (testbed, _echo) = before_echo(Requests::Answered)?;
     testbed.crowd.set_sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
     let url = format!("http://{}/", testbed.server_address());
-    let mut command = testbed.crowd.command("wrk")?;
-    let output = match command.args(["-t1", "-c64", "-d1s", &url]).output() {
+    let mut command = testbed.crowd.command(peer.program)?;
+    let output = match command.args(peer.arguments).arg(&url).output() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        output => output.context("start wrk")?,
+        output => output.with_context(|| format!("start {}", peer.program))?,
     };
     let text = String::from_utf8_lossy(&output.stdout);
-    ensure!(!text.contains("Socket errors"), "wrk could not open its connections: {text}");
-    let rate = text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok());
-    rate.map(Some).with_context(|| format!("wrk said no rate: {text}"))
+    let rate =
+        (peer.rate)(&text).filter(|_| !text.contains("Socket errors") && !text.contains(" 0 succeeded"));
+    rate.map(Some).with_context(|| format!("{} did not do what it was told: {text}", peer.program))
+}
+
+/// Another load generator.
+struct Peer {
+    figure: &'static str,
+    program: &'static str,
+    /// Before the URL.
+    arguments: &'static [&'static str],
+    /// Of what it prints.
+    rate: fn(&str) -> Option<f64>,
+    reference: &'static str,
+}
+
+/// Both open a connection for each request: wrk where the server says that it will close, h2load when it has as many clients as requests.
+const PEERS: [Peer; 2] = [
+    Peer {
+        figure: "load.vs_wrk",
+        program: "wrk",
+        arguments: &["-t1", "-c64", "-d1s"],
+        rate: |text| text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok()),
+        reference: "wrk with 64 connections, each for one request, same core and server",
+    },
+    Peer {
+        figure: "load.vs_h2load",
+        program: "h2load",
+        arguments: &["--h1", "-n5000", "-c5000"],
+        rate: |text| {
+            let line = text.lines().find(|line| line.starts_with("finished in"))?;
+            line.split(", ").nth(1)?.strip_suffix(" req/s")?.parse().ok()
+        },
+        reference: "h2load with 5,000 connections, each for one request, same core and server",
+    },
+];
+
+/// What a generator saw of a server that was below its peak.
+#[derive(Clone, Copy)]
+struct Seen {
+    replies_per_s: f64,
+    response_ms: f64,
+}
+
+/// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of its own, with requests that take long enough for httperf's tenths of a millisecond.
+/// `None` where httperf is not installed.
+fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
+    let testbed = Testbed::join(clients())?;
+    let address = testbed.server_address();
+    let mut command = testbed.server.command(std::env::current_exe().context("find this program")?)?;
+    command.args(["serve", "--json", "--listen", &address.to_string(), "--cpu-time", "5ms"]);
+    let mut server = Running::start("tidegate serve", on_cpu(&mut command, SERVER_CPU))?;
+    server.wait_for("listening", PATIENCE)?;
+    let config = Config {
+        duration: Duration::from_secs_f64(HTTPERF_CONNECTIONS / HTTPERF_RATE),
+        timeout: PATIENCE,
+        close: Close::Fin,
+        ..one_packet(&testbed, HTTPERF_RATE)
+    };
+    let ours = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
+    go_on(stop)?;
+    let mut httperf = testbed.crowd.command("httperf")?;
+    httperf.args(["--hog", "--uri", "/", "--timeout", "5", "--server", &address.ip().to_string()]);
+    httperf.args(["--port", &address.port().to_string(), "--rate", &HTTPERF_RATE.to_string()]);
+    let output = match httperf.args(["--num-conns", &HTTPERF_CONNECTIONS.to_string()]).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        output => output.context("start httperf")?,
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = |after: &str| text.split_once(after)?.1.split_whitespace().next()?.parse::<f64>().ok();
+    let seen = || {
+        let min = text.split_once("Connection time [ms]: min ")?.1;
+        let response_ms = min.split_once("avg ")?.1.split_whitespace().next()?.parse().ok()?;
+        Some(Seen { replies_per_s: number("Total: connections ")? / number("test-duration ")?, response_ms })
+    };
+    let theirs = seen().with_context(|| format!("httperf did not do what it was told: {text}"))?;
+    Ok(Some((Seen { replies_per_s: ours.goodput_per_s, response_ms: ours.response_ms.mean }, theirs)))
 }
 
 fn one_packet(testbed: &Testbed, rate: f64) -> Config {

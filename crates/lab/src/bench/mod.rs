@@ -5,19 +5,24 @@
 mod load;
 mod program;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use anyhow::{Result, ensure};
 use ipnet::Ipv4Net;
 use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 17] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
     "load.million_connections_mib",
     "load.timer_tick_ns",
     "load.vs_wrk",
+    "load.vs_h2load",
+    "load.vs_httperf_goodput",
+    "load.vs_httperf_response_ms",
     "bpf.admit_ns",
     "bpf.admit_unserved_ns",
     "bpf.refuse_tcx_ns",
@@ -72,20 +77,26 @@ impl Figure {
 ///
 /// # Errors
 ///
-/// No root; fewer than two CPUs; a machine that is too busy to measure.
-pub fn run(names: &[String], mut on_figure: impl FnMut(&Figure)) -> Result<()> {
+/// No root; fewer than two CPUs; a machine that is too busy to measure; `stop`, within seconds.
+pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figure)) -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),
         "the bench makes network namespaces, which needs root; run it with sudo"
     );
+    netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    for (group, measure) in [("load.", load::figures as fn() -> _), ("bpf.", program::figures)] {
+    for (group, measure) in [("load.", load::figures as fn(&_) -> _), ("bpf.", program::figures)] {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
-            let figures: Vec<Figure> = measure()?;
+            let figures: Vec<Figure> = measure(stop)?;
             figures.iter().filter(|figure| is_wanted(figure.name)).for_each(&mut on_figure);
         }
     }
+    Ok(())
+}
+
+fn go_on(stop: &AtomicBool) -> Result<()> {
+    ensure!(!stop.load(Ordering::Relaxed), "stopped");
     Ok(())
 }
 

@@ -7,6 +7,7 @@
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,7 +20,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStora
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients, median};
+use super::{Figure, REPETITIONS, clients, go_on, median};
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
@@ -44,12 +45,13 @@ struct Times {
     kernel_drop: f64,
 }
 
-pub fn figures() -> Result<Vec<Figure>> {
+pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let namespace = Namespace::create("bench")?;
     // Both kinds of cookies may be made.
     namespace.set_sysctl("net.ipv4.tcp_syncookies", "2")?;
     let times: Vec<Times> = (0..REPETITIONS)
         .map(|_| {
+            go_on(stop)?;
             let kernel_drop = kernel_drop_ns()?;
             namespace.enter(|| programs(kernel_drop))?
         })
