@@ -14,8 +14,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use ipnet::IpNet;
 use load::{
-    Abort, Arrivals, Bursts, Close, Config, Ended, Flood, Log, Mode, Observer, Progress, Replay, Shape,
-    Shard, Stacks, Totals, Workload,
+    Abort, Arrivals, Bursts, Close, Config, Ended, Flood, Log, Mode, Observer, Progress, Replay, Sessions,
+    Shape, Shard, Stacks, Totals, Workload,
 };
 use results::{CrowdSummary, LatencySummary, LoadEvent, LoadProgress};
 
@@ -88,10 +88,15 @@ pub struct Args {
     #[arg(long, value_name = "SHAPE", value_parser = load::parse_shape, conflicts_with = "bursts")]
     shape: Option<Shape>,
 
-    /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2, world-cup, world-cup-5, nasa, a
-    /// table as '{ kind = "specweb99", directories = 5 }', or a TOML file with one. `tidegate serve` answers all of them
+    /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2, world-cup, world-cup-5, nasa,
+    /// redfavor, a table as '{ kind = "specweb99", directories = 5 }', or a TOML file with one. `tidegate serve` answers all of them
     #[arg(long, value_name = "WORKLOAD", default_value = "one-packet", value_parser = load::parse_workload)]
     workload: Workload,
+
+    /// Users look at one page after another and think in between; --rate is that of users. redfavor is `[RF]` table I, or a table as
+    /// '{ pages = 10, objects = 3, think = "5s", between_objects = "100ms" }' has the means
+    #[arg(long, value_name = "SESSIONS", value_parser = load::parse_sessions, conflicts_with = "replay")]
+    sessions: Option<Sessions>,
 
     /// Repeat a log: its times and the sizes of its replies. Common Log Format, or the World Cup's of 1998; plain or gzip
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "bursts", "shape", "workload", "arrivals"])]
@@ -304,6 +309,7 @@ fn config(args: &Args) -> Result<Config> {
         bursts: args.bursts,
         shape: args.shape.clone(),
         workload: args.workload.clone(),
+        sessions: args.sessions,
         shard: args.shard,
         abort: args.abort_after.map(|after| Abort { after: after.into(), reloads: args.reloads }),
         warmup: args.warmup,

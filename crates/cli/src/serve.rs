@@ -26,6 +26,10 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
     cpu_time: Duration,
 
+    /// Another --cpu-time from so long after the start on, as 10s:1ms: a server that becomes slower, or faster
+    #[arg(long, value_name = "AFTER:D", value_parser = later)]
+    cpu_time_later: Option<(Duration, Duration)>,
+
     /// How much of the accept queue to take when the listener is ready
     #[arg(long, value_enum, default_value_t = AcceptArg::Inf)]
     accept: AcceptArg,
@@ -101,6 +105,7 @@ impl Args {
                 AcceptArg::One => Accept::One,
             },
             cpu_time: self.cpu_time,
+            later: self.cpu_time_later,
             reply_bytes: self.reply_bytes,
         }
     }
@@ -109,6 +114,14 @@ impl Args {
 fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
     let hint = "an address and a port are wanted, as in 127.0.0.1:8080 or [::1]:8080";
     text.parse().map_err(|_| hint)
+}
+
+fn later(text: &str) -> Result<(Duration, Duration), String> {
+    let read = || {
+        let (after, cpu_time) = text.split_once(':')?;
+        Some((humantime::parse_duration(after).ok()?, humantime::parse_duration(cpu_time).ok()?))
+    };
+    read().ok_or_else(|| "a time after the start and a CPU time, as in 10s:1ms".to_owned())
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {

@@ -315,6 +315,29 @@ fn root_guard_ends_with_its_totals_at_sigterm_and_sigint() {
 }
 
 #[test]
+fn root_prometheus_sees_a_guarded_listener_and_a_taken_address_is_refused() {
+    let Some(world) = World::create() else { return };
+    const METRICS: &str = "127.0.0.1:9464";
+    let (guard, _lines) = world.start(&["--prometheus", METRICS]);
+    let _waiting = world.fill();
+    let page = || world.server.enter(|| get(METRICS, "/metrics")).expect("enter");
+    let reset = format!("tidegate_guard_syns_total{{listen=\"{ADDRESS}\",outcome=\"reset\"}} 1.0");
+    let start = Instant::now();
+    while !page().contains(&reset) {
+        assert!(start.elapsed() < PATIENCE, "{}", page());
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(
+        page().contains(&format!("tidegate_guard_queue_limit{{listen=\"{ADDRESS}\",queue=\"accept\"}} 1.0"))
+    );
+    let output = world.guard(&["--prometheus", METRICS]).output().expect("run");
+    assert_eq!(output.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("--prometheus 127.0.0.1:9464: Address already in use"), "{error}");
+    ended_in_order(guard, Signal::SIGTERM);
+}
+
+#[test]
 fn root_guard_for_a_duration_ends_by_itself() {
     let Some(world) = World::create() else { return };
     let output = world.guard(&["--duration", "1200ms"]).output().expect("run");

@@ -1,17 +1,19 @@
 //! `tidegate load` as a process, before `tidegate serve`.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Read, Write};
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use common::{TIDEGATE, get};
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 const SYSTEMS: [&str; 11] = [
     "linux",
     "linux-6.4",
@@ -101,7 +103,7 @@ fn count(summary: &Value, key: &str) -> u64 {
 #[test]
 fn root_every_workload_is_answered_whole() {
     let Some(world) = World::create() else { return };
-    for workload in ["one-packet", "specweb99", "specweb99-7.2", "world-cup-5", "nasa"] {
+    for workload in ["one-packet", "specweb99", "specweb99-7.2", "world-cup-5", "nasa", "redfavor"] {
         let summary = world.summary(&["--workload", workload]);
         assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{workload}: {summary}");
         let replies = summary["goodput_per_s"].as_f64().expect("a rate");
@@ -113,6 +115,22 @@ fn root_every_workload_is_answered_whole() {
         };
         assert!(expected.contains(&per_attempt), "{workload}: {per_attempt} replies per connection");
     }
+}
+
+/// Means of two pages and two objects, rounded up: 6.5 objects for each user who has the time.
+#[test]
+fn root_users_of_sessions_ask_for_more_than_one_object() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = folder.path().join("attempts.csv");
+    let csv = csv.to_str().expect("text");
+    let sessions = "{ pages = 2, objects = 2, think = \"200ms\", between_objects = \"20ms\" }";
+    let summary = world.summary(&["--sessions", sessions, "--rate", "50", "--duration", "4s", "--csv", csv]);
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    let text = std::fs::read_to_string(csv).expect("the file");
+    let users: BTreeSet<&str> = text.lines().skip(1).filter_map(|line| line.split(',').next()).collect();
+    let per_user = count(&summary, "offered") as f64 / users.len() as f64;
+    assert!((3.5..7.0).contains(&per_user), "{per_user} attempts for each of {} users", users.len());
 }
 
 #[test]
@@ -311,14 +329,6 @@ fn root_prometheus_sees_the_counts_while_the_crowd_comes() {
 fn a_moment_later() -> bool {
     std::thread::sleep(Duration::from_millis(50));
     false
-}
-
-fn get(address: &str, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).expect("connect");
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("ask");
-    let mut reply = String::new();
-    stream.read_to_string(&mut reply).expect("a reply");
-    reply
 }
 
 /// The server's own record.

@@ -57,8 +57,9 @@ mod tests {
         let table = Table {
             kind: Kind::Specweb99,
             requests_per_connection: 1.0,
-            directories: 5,
+            directories: Some(5),
             least: None,
+            mean: None,
             median: None,
             p90: None,
             most: None,

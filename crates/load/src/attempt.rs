@@ -20,6 +20,10 @@ pub struct Attempt {
     pub user_start: Nanos,
     /// Number of its user, from 0: says what is asked for.
     pub user: u64,
+    /// The session that it belongs to, or [`NO_SESSION`].
+    pub session: u32,
+    /// Which object of that session, from 0.
+    pub object: u32,
     /// Reloads before it.
     pub reloads: u8,
     /// Requests of its connection, and which of them is under way, from 0.
@@ -39,7 +43,15 @@ pub struct Attempt {
     pub reply: Reply,
 }
 
+/// Of an attempt whose user asks for nothing else.
+pub const NO_SESSION: u32 = u32::MAX;
+
 impl Attempt {
+    /// Whose questions it asks: a number for each object of each user.
+    pub fn asker(&self) -> u64 {
+        self.user.wrapping_add(u64::from(self.object) << 40)
+    }
+
     /// When its user, or the application, has waited long enough for the reply.
     pub fn patience_ends(&self, manners: &Manners) -> Nanos {
         let patience = manners.abort.map_or(manners.timeout, |abort| abort.after.min(manners.timeout));

@@ -3,18 +3,21 @@
 use std::net::SocketAddr;
 
 use tcp::{Change, Close, Connection, State, reset_for};
-use traffic::Schedule;
+use traffic::{Schedule, Sessions};
 use units::Nanos;
 use wire::{Segment, SeqNumber};
 
 use crate::asks::Asks;
-use crate::attempt::{Abort, Attempt, Cause, Ended};
+use crate::attempt::{Abort, Attempt, Cause, Ended, NO_SESSION};
 use crate::clients::{Clients, Endpoint};
 use crate::reply::{Progress, Reply};
 use crate::stacks::Stacks;
 use crate::table::Table;
 use crate::tally::{Tally, Window};
 use crate::wheel::Wheel;
+use visits::{Ask, Visits};
+
+mod visits;
 
 /// What every attempt does.
 #[derive(Debug, Clone)]
@@ -23,6 +26,8 @@ pub struct Manners {
     pub timeout: Nanos,
     /// Users who stop waiting earlier, and reload.
     pub abort: Option<Abort>,
+    /// Users who go on to other pages; without, each asks once.
+    pub sessions: Option<Sessions>,
     /// Which of the users are this crowd's.
     pub shard: Shard,
     /// How the connection is closed once the reply is complete, or the user has lost patience.
@@ -65,6 +70,9 @@ impl Shard {
 /// Who tries.
 struct User {
     number: u64,
+    /// As [`Attempt::session`] and [`Attempt::object`].
+    session: u32,
+    object: u32,
     /// Of the first attempt.
     start: Nanos,
     /// Attempts before this one.
@@ -78,6 +86,7 @@ pub struct Crowd {
     asks: Asks,
     clients: Clients,
     schedule: Schedule,
+    visits: Option<Visits>,
     /// Users whose turn has come, sent or not.
     users: u64,
     /// Attempts, with the reloads.
@@ -100,6 +109,7 @@ impl Crowd {
     pub fn new(manners: Manners, asks: Asks, clients: Clients, schedule: Schedule, capacity: usize) -> Self {
         let mut crowd = Self {
             tally: Tally::new(manners.window),
+            visits: manners.sessions.map(|sessions| Visits::new(sessions, manners.seed)),
             manners,
             asks,
             clients,
@@ -119,7 +129,7 @@ impl Crowd {
     /// Goes on to the next user who is one of ours.
     fn pass_others(&mut self) {
         let Shard { index, count } = self.manners.shard;
-        while self.users % u64::from(count) != u64::from(index) && self.next_start().is_some() {
+        while self.users % u64::from(count) != u64::from(index) && self.next_user().is_some() {
             self.schedule.advance();
             self.users += 1;
         }
@@ -137,21 +147,54 @@ impl Crowd {
 
     /// When the next attempt should start; `None` when there are no more.
     pub fn next_start(&self) -> Option<Nanos> {
-        let next = self.schedule.intended_start();
-        (next < self.manners.window.end).then_some(next)
+        self.next_user().into_iter().chain(self.next_object()).min()
+    }
+
+    /// When the next user comes.
+    fn next_user(&self) -> Option<Nanos> {
+        Some(self.schedule.intended_start()).filter(|&next| next < self.manners.window.end)
+    }
+
+    /// When the next object of a session is asked for.
+    fn next_object(&self) -> Option<Nanos> {
+        self.visits.as_ref().and_then(Visits::next).filter(|&next| next < self.manners.window.end)
+    }
+
+    /// Who starts next. `None` when there are no more, and when it was one who has left.
+    fn take_next(&mut self) -> Option<User> {
+        let user = |ask: Ask| User {
+            number: ask.user,
+            session: ask.id,
+            object: ask.object,
+            start: ask.at,
+            reloads: 0,
+        };
+        let (next_user, next_object) = (self.next_user(), self.next_object());
+        let is_object = next_object.is_some_and(|at| next_user.is_none_or(|user| at < user));
+        if is_object {
+            return self.visits.as_mut().and_then(Visits::take_next).map(user);
+        }
+        let start = next_user?;
+        self.schedule.advance();
+        let number = self.users;
+        self.users += 1;
+        self.pass_others();
+        Some(match &mut self.visits {
+            Some(visits) => user(visits.begin(number, start)),
+            None => User { number, session: NO_SESSION, object: 0, start, reloads: 0 },
+        })
     }
 
     /// Starts the next attempt when its time has come. Gives whether it did.
     pub fn start_next(&mut self, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) -> bool {
-        let Some(intended_start) = self.next_start().filter(|&start| start <= now) else {
-            return false;
-        };
-        self.schedule.advance();
-        let user = self.users;
-        self.users += 1;
-        self.pass_others();
-        self.start(User { number: user, start: intended_start, reloads: 0 }, intended_start, now, send);
-        true
+        while self.next_start().is_some_and(|start| start <= now) {
+            if let Some(user) = self.take_next() {
+                let intended_start = user.start;
+                self.start(user, intended_start, now, send);
+                return true;
+            }
+        }
+        false
     }
 
     fn start(
@@ -169,19 +212,22 @@ impl Crowd {
         if self.table.find(endpoint).is_some() {
             self.tally.ended(Cause::NotSent, intended_start, 0, now);
             self.tally.gave_up(user.start);
+            self.left(user.session, false, now);
             return;
         }
         self.tally.started(intended_start, now);
         self.tally.syn(true, now);
         let clock = self.manners.clock;
         let connection = Connection::connect(stack, iss, clock, now, &mut |segment| send(endpoint, segment));
-        let id = self.table.insert(Attempt {
+        let mut attempt = Attempt {
             intended_start,
             asked_at: intended_start,
             user_start: user.start,
             user: user.number,
+            session: user.session,
+            object: user.object,
             reloads: user.reloads,
-            requests: self.asks.requests(user.number),
+            requests: 1,
             request: 0,
             is_between: false,
             stack,
@@ -189,7 +235,9 @@ impl Crowd {
             ended: false,
             connection,
             reply: Reply::default(),
-        });
+        };
+        attempt.requests = self.asks.requests(attempt.asker());
+        let id = self.table.insert(attempt);
         self.open += 1;
         self.peak = self.peak.max(self.table.len());
         self.set_deadline(id);
@@ -271,7 +319,7 @@ impl Crowd {
             attempt.is_between = false;
             attempt.request += 1;
         }
-        let request = self.asks.request(attempt.user, attempt.request);
+        let request = self.asks.request(attempt.asker(), attempt.request);
         attempt.connection.transmit(attempt.stack, request, now, send);
     }
 
@@ -287,7 +335,7 @@ impl Crowd {
         } else {
             let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
             let syns = attempt.connection.syns_sent();
-            let request = self.asks.request(attempt.user, attempt.request);
+            let request = self.asks.request(attempt.asker(), attempt.request);
             let change = attempt.connection.on_deadline(attempt.stack, request, now, send);
             if attempt.connection.syns_sent() > syns {
                 self.tally.syn(false, now);
@@ -305,14 +353,14 @@ impl Crowd {
     /// The application gives up, or the user, who may load the page again.
     fn lose_patience(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) {
         let attempt = self.table.get_mut(id);
-        let Attempt { endpoint, user, user_start, reloads, asked_at, .. } = *attempt;
+        let Attempt { endpoint, user, session, object, user_start, reloads, asked_at, .. } = *attempt;
         let abort = self.manners.abort.filter(|abort| asked_at + abort.after <= now);
         let cause = if abort.is_some() { Cause::Aborted } else { timed_out(attempt) };
         self.end(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
         match abort {
             Some(abort) if reloads < abort.reloads => {
                 self.tally.reloaded(now);
-                let user = User { number: user, start: user_start, reloads: reloads + 1 };
+                let user = User { number: user, session, object, start: user_start, reloads: reloads + 1 };
                 self.start(user, now, now, send);
             }
             _ => self.tally.gave_up(user_start),
@@ -352,11 +400,10 @@ impl Crowd {
                 ended.push(record(attempt, &self.clients, Cause::Unfinished, now));
             }
         }
-        while let Some(start) = self.next_start().filter(|&start| start + grace <= now) {
-            self.schedule.advance();
-            self.users += 1;
-            self.pass_others();
-            self.tally.ended(Cause::NotSent, start, 0, now);
+        while self.next_start().is_some_and(|start| start + grace <= now) {
+            if let Some(user) = self.take_next() {
+                self.tally.ended(Cause::NotSent, user.start, 0, now);
+            }
         }
     }
 
@@ -373,6 +420,18 @@ impl Crowd {
             ended.push(record(attempt, &self.clients, cause, now));
         }
         attempt.connection.close(attempt.stack, self.manners.close, now, send);
+        let (session, reloads) = (attempt.session, attempt.reloads);
+        let may_reload = self.manners.abort.is_some_and(|abort| reloads < abort.reloads);
+        if cause != Cause::Aborted || !may_reload {
+            self.left(session, cause == Cause::Ok, now);
+        }
+    }
+
+    /// An object of a session is there, or will not come.
+    fn left(&mut self, session: u32, is_there: bool, now: Nanos) {
+        if let Some(visits) = self.visits.as_mut().filter(|_| session != NO_SESSION) {
+            visits.ended(session, is_there, now);
+        }
     }
 
     /// Forgets an attempt whose connection is over; else sees to its next deadline.

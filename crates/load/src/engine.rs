@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use results::{CrowdSummary, GeneratorHealth};
 use tcp::Close;
-use traffic::{Arrivals, Bursts, Replay, Schedule, Shape, Workload};
+use traffic::{Arrivals, Bursts, Replay, Schedule, Sessions, Shape, Workload};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
 use xsk::Steer;
@@ -82,6 +82,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Users who stop waiting earlier, and reload.
     pub abort: Option<Abort>,
+    /// Users who go on to other pages; the rate is that of users then.
+    pub sessions: Option<Sessions>,
     /// Which part of the crowd this generator sends.
     pub shard: Shard,
     /// How connections are closed.
@@ -403,6 +405,7 @@ fn manners(config: &Config, window: Window) -> Manners {
     Manners {
         timeout: config.timeout.into(),
         abort: config.abort,
+        sessions: config.sessions,
         shard: config.shard,
         close: config.close,
         window,

@@ -34,6 +34,6 @@ pub use replay::{Log, read_log};
 pub use stacks::{Stacks, StacksError};
 pub use tally::Totals;
 pub use tcp::Close;
-pub use traffic::{Arrivals, Bursts, Replay, Shape, Workload};
+pub use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};
 pub use wheel::Wheel;
-pub use words::{parse_shape, parse_workload};
+pub use words::{parse_sessions, parse_shape, parse_workload};

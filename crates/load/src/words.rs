@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use traffic::{Piece, Shape, Table, Workload};
+use traffic::{Piece, Sessions, Shape, Table, Workload};
 use units::Nanos;
 
 /// Reads `w1` to `w10` of `[SH06]`, or pieces as `25s:0.2,25s:1.2`, a ramp as `60s:0.2-1.5`.
@@ -60,9 +60,59 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
     Workload::new(&table)
 }
 
+/// Reads the name of sessions, or their table in one line as `{ pages = 10, objects = 3, think = "5s", between_objects = "100ms" }`.
+///
+/// # Errors
+///
+/// One line: what is none, and what would be.
+pub fn parse_sessions(text: &str) -> Result<Sessions, String> {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Table {
+        pages: f64,
+        objects: f64,
+        think: String,
+        between_objects: String,
+    }
+    #[derive(Deserialize)]
+    struct Line {
+        sessions: Table,
+    }
+    const LIKE: &str =
+        "redfavor, or a table as { pages = 10, objects = 3, think = \"5s\", between_objects = \"100ms\" }";
+    if text == "redfavor" {
+        return Ok(Sessions::redfavor());
+    }
+    if !text.starts_with('{') {
+        return Err(format!("{text:?} is no session: {LIKE}"));
+    }
+    let Line { sessions: Table { pages, objects, think, between_objects } } =
+        toml::from_str(&format!("sessions = {text}"))
+            .map_err(|error| format!("{}; {LIKE}", error.message().replace('\n', " ")))?;
+    let span =
+        |text: &str| humantime::parse_duration(text).map_err(|_| format!("{text:?} is no time, as in 5s"));
+    Sessions::new(pages, objects, span(&think)?.into(), span(&between_objects)?.into())
+        .ok_or_else(|| format!("pages = {pages}, objects = {objects}: above 0, and up to a million"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sessions_are_a_name_or_a_table_of_means() {
+        let table = "{ pages = 240, objects = 3, think = \"5s\", between_objects = \"100ms\" }";
+        assert_eq!(parse_sessions(table), parse_sessions("redfavor"));
+        for (bad, wanted) in [
+            ("surge", "\"surge\" is no session: redfavor, or a table"),
+            ("{ pages = 1 }", "missing field `objects`"),
+            ("{ pages = 0, objects = 3, think = \"5s\", between_objects = \"1s\" }", "pages = 0"),
+            ("{ pages = 1, objects = 3, think = \"5\", between_objects = \"1s\" }", "\"5\" is no time"),
+        ] {
+            let error = parse_sessions(bad).expect_err(bad);
+            assert!(error.contains(wanted), "{bad}: {error}");
+        }
+    }
 
     #[test]
     fn shapes_are_names_and_pieces() {

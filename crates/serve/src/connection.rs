@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::sys::socket::{Shutdown, shutdown};
 
@@ -35,7 +35,16 @@ pub(crate) struct Connection {
 pub(crate) struct Desk {
     pub(crate) replies: Replies,
     pub(crate) cpu_time: Duration,
+    /// From when on it is another.
+    pub(crate) later: Option<(Instant, Duration)>,
     pub(crate) totals: Totals,
+}
+
+impl Desk {
+    /// What a request burns now.
+    fn cpu_time(&self) -> Duration {
+        self.later.filter(|(from, _)| *from <= Instant::now()).map_or(self.cpu_time, |(_, later)| later)
+    }
 }
 
 /// Where a read lands; shared by all connections, so that an idle one owns no buffer.
@@ -176,7 +185,7 @@ impl Connection {
     }
 
     fn answer(&mut self, request: &Request, desk: &mut Desk) -> io::Result<bool> {
-        cpu::burn(desk.cpu_time);
+        cpu::burn(desk.cpu_time());
         desk.totals.requests += 1;
         let closes = !request.keep_alive;
         if closes {

@@ -49,6 +49,8 @@ pub struct Config {
     pub accept: Accept,
     /// CPU time that each request burns before it is answered.
     pub cpu_time: Duration,
+    /// So long after the start the requests begin to burn that in its place: a server that becomes slower, or faster.
+    pub later: Option<(Duration, Duration)>,
     /// Length of the reply's body, bytes.
     pub reply_bytes: usize,
 }
@@ -70,6 +72,7 @@ impl Default for Config {
             backlog: 128,
             accept: Accept::Inf,
             cpu_time: Duration::ZERO,
+            later: None,
             reply_bytes: 512,
         }
     }

@@ -233,6 +233,17 @@ fn cpu_time_does_not_change_the_reply() {
 }
 
 #[test]
+fn requests_take_longer_from_a_moment_on() {
+    const LONGER: Duration = Duration::from_millis(20);
+    let config = Config { later: Some((Duration::ZERO, LONGER)), ..config() };
+    with_server(&config, |address| {
+        let start = std::time::Instant::now();
+        exchange(address, GET_CLOSE);
+        assert!(start.elapsed() >= LONGER);
+    });
+}
+
+#[test]
 fn backlog_is_what_the_kernel_has() {
     // Below every net.core.somaxconn: its default was 128 before Linux 5.4 and is 4096 since.
     for backlog in [0, 7, 128] {

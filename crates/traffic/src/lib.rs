@@ -6,6 +6,7 @@
 mod bursts;
 mod files;
 mod log;
+mod sessions;
 mod shape;
 mod sizes;
 #[cfg(test)]
@@ -22,8 +23,9 @@ use units::Nanos;
 pub use bursts::Bursts;
 pub use files::{File, SpecWeb};
 pub use log::{Entry, Replay, WORLD_CUP_RECORD};
+pub use sessions::Sessions;
 pub use shape::{Piece, Shape};
-pub use sizes::HeavyTail;
+pub use sizes::{HeavyTail, ParetoII};
 pub use workload::{Kind, Object, Path, Table, Workload};
 
 /// How attempts follow each other.

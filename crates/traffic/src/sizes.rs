@@ -69,6 +69,36 @@ impl HeavyTail {
     }
 }
 
+/// Pareto's second distribution (Lomax), between two bounds: many small ones, and a tail.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ParetoII {
+    least: f64,
+    scale: f64,
+    shape: f64,
+    most: f64,
+}
+
+impl ParetoII {
+    /// With a mean, as it would be without the bounds, and a shape, which must be above one for that. None where they are not in their order.
+    pub fn new(least: u64, mean: u64, most: u64, shape: f64) -> Option<Self> {
+        let is_ordered = 0 < least && least < mean && mean < most;
+        let (least, mean, most) = (least as f64, mean as f64, most as f64);
+        (is_ordered && shape > 1.0 && shape.is_finite()).then_some(Self {
+            least,
+            scale: mean * (shape - 1.0),
+            shape,
+            most,
+        })
+    }
+
+    /// One size, bytes.
+    pub fn sample(&self, random: &mut impl Rng) -> u64 {
+        let survival = 1.0 - random.random::<f64>();
+        let bytes = self.scale * (survival.powf(-1.0 / self.shape) - 1.0);
+        bytes.clamp(self.least, self.most).round() as u64
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rand::SeedableRng;
@@ -80,6 +110,23 @@ mod tests {
     fn statistics(sizes: HeavyTail) -> Statistics {
         let mut random = Pcg64Mcg::seed_from_u64(1);
         Statistics::of((0..1_000_000).map(|_| sizes.sample(&mut random) as f64).collect())
+    }
+
+    /// `[RF]` table I, where a packet has 1,000 bytes: the quantiles are those of the formula.
+    #[test]
+    fn pareto_ii_has_its_quantiles_and_bounds() {
+        let sizes = ParetoII::new(1000, 12_000, 10_000_000, 1.2).expect("sizes");
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let sizes = Statistics::of((0..1_000_000).map(|_| sizes.sample(&mut random) as f64).collect());
+        for share in [0.5, 0.9, 0.99] {
+            let quantile = 2_400.0 * ((1.0_f64 - share).powf(-1.0 / 1.2) - 1.0);
+            assert_near("quantile", sizes.at(share), quantile, 0.03);
+        }
+        assert_eq!(sizes.at(0.0), 1000.0);
+        for (least, mean, most, shape) in [(0, 5, 10, 1.2), (5, 5, 10, 1.2), (1, 5, 5, 1.2), (1, 5, 10, 1.0)]
+        {
+            assert_eq!(ParetoII::new(least, mean, most, shape), None);
+        }
     }
 
     /// `[SH06]` section 2.2.

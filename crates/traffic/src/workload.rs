@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::files::{File, SpecWeb};
 use crate::log::Replay;
-use crate::sizes::HeavyTail;
+use crate::sizes::{HeavyTail, ParetoII};
 
 /// Requests of a persistent connection: from 5 to 15, 10 on the mean (SPECweb99).
 const PERSISTENT: std::ops::RangeInclusive<u8> = 5..=15;
@@ -25,12 +25,13 @@ pub struct Table {
     /// SPECweb99, the others one.
     #[serde(default = "one")]
     pub requests_per_connection: f64,
-    /// Of `specweb99`: directories of 36 files.
-    #[serde(default = "default_directories")]
-    pub directories: u32,
-    /// Of `heavy-tail`: smallest size, bytes.
+    /// Of `specweb99`: directories of 36 files; 25 unless given.
+    pub directories: Option<u32>,
+    /// Of `heavy-tail` and `pareto-ii`: smallest size, bytes.
     pub least: Option<u64>,
-    /// Median.
+    /// Of `pareto-ii`: mean, bytes.
+    pub mean: Option<u64>,
+    /// Of `heavy-tail`: median.
     pub median: Option<u64>,
     /// Ninth decile, where a Pareto tail begins.
     pub p90: Option<u64>,
@@ -44,8 +45,25 @@ fn one() -> f64 {
     1.0
 }
 
-fn default_directories() -> u32 {
-    25
+const DIRECTORIES: u32 = 25;
+
+impl Table {
+    /// A key that has no meaning for this kind.
+    fn stray(&self) -> Option<&'static str> {
+        let is_heavy = self.kind == Kind::HeavyTail;
+        let is_bounded = is_heavy || self.kind == Kind::ParetoIi;
+        [
+            ("directories", self.directories.is_some() && self.kind != Kind::Specweb99),
+            ("least", self.least.is_some() && !is_bounded),
+            ("mean", self.mean.is_some() && self.kind != Kind::ParetoIi),
+            ("median", self.median.is_some() && !is_heavy),
+            ("p90", self.p90.is_some() && !is_heavy),
+            ("most", self.most.is_some() && !is_bounded),
+            ("shape", self.shape.is_some() && !is_bounded),
+        ]
+        .into_iter()
+        .find_map(|(key, is_stray)| is_stray.then_some(key))
+    }
 }
 
 /// What is asked for.
@@ -62,6 +80,8 @@ pub enum Kind {
     Nasa,
     /// Sizes as the table's other keys say.
     HeavyTail,
+    /// Sizes as [`ParetoII`].
+    ParetoIi,
 }
 
 /// What clients ask for: a function of a seed, the number of the attempt and that of the request on its connection, and of nothing else, so that the same
@@ -78,6 +98,7 @@ enum Objects {
     Page,
     Files(Box<SpecWeb>),
     Sizes(HeavyTail),
+    Pareto(ParetoII),
     Log(Arc<Replay>),
 }
 
@@ -137,7 +158,7 @@ impl Default for Workload {
 
 impl Workload {
     /// Workloads that have a name: the tables that they stand for.
-    pub const NAMES: [(&'static str, &'static str); 7] = [
+    pub const NAMES: [(&'static str, &'static str); 8] = [
         ("one-packet", "kind = \"one-packet\""),
         ("specweb99", "kind = \"specweb99\""),
         ("specweb99-2.62", "kind = \"specweb99\"\nrequests_per_connection = 2.62"),
@@ -145,6 +166,7 @@ impl Workload {
         ("world-cup", "kind = \"world-cup\""),
         ("world-cup-5", "kind = \"world-cup\"\nrequests_per_connection = 5"),
         ("nasa", "kind = \"nasa\""),
+        ("redfavor", "kind = \"pareto-ii\"\nleast = 1000\nmean = 12000\nmost = 10000000\nshape = 1.2"),
     ];
 
     /// From its table.
@@ -157,19 +179,21 @@ impl Workload {
         if !(1.0..=PERSISTENT_MEAN).contains(&mean) {
             return Err(format!("requests_per_connection = {mean}: from 1 to {PERSISTENT_MEAN}"));
         }
-        let own = [table.least, table.median, table.p90, table.most].iter().any(Option::is_some)
-            || table.shape.is_some();
-        if own && table.kind != Kind::HeavyTail {
-            return Err("least, median, p90, most and shape are those of kind = \"heavy-tail\"".to_owned());
+        if let Some(key) = table.stray() {
+            return Err(format!(
+                "{key} is no key of this kind; least, median, p90, most and shape are those of heavy-tail, least, mean, most and shape of pareto-ii, directories of specweb99"
+            ));
         }
         let objects = match table.kind {
             Kind::OnePacket => Objects::Page,
             Kind::Specweb99 => Objects::Files(Box::new(
-                SpecWeb::new(table.directories).ok_or("directories = 0: there must be one")?,
+                SpecWeb::new(table.directories.unwrap_or(DIRECTORIES))
+                    .ok_or("directories = 0: there must be one")?,
             )),
             Kind::WorldCup => Objects::Sizes(HeavyTail::world_cup()),
             Kind::Nasa => Objects::Sizes(HeavyTail::nasa()),
             Kind::HeavyTail => Objects::Sizes(heavy_tail(table)?),
+            Kind::ParetoIi => Objects::Pareto(pareto(table)?),
         };
         Ok(Self { objects, persistent: (mean - 1.0) / (PERSISTENT_MEAN - 1.0) })
     }
@@ -200,6 +224,7 @@ impl Workload {
             Objects::Page => Object::Page,
             Objects::Files(files) => Object::File(files.sample(&mut random())),
             Objects::Sizes(sizes) => Object::Bytes(sizes.sample(&mut random())),
+            Objects::Pareto(sizes) => Object::Bytes(sizes.sample(&mut random())),
             Objects::Log(replay) => replay.bytes(attempt).map_or(Object::Page, Object::Bytes),
         }
     }
@@ -225,8 +250,21 @@ fn heavy_tail(table: &Table) -> Result<HeavyTail, String> {
     })
 }
 
+fn pareto(table: &Table) -> Result<ParetoII, String> {
+    let Table { least: Some(least), mean: Some(mean), most: Some(most), shape: Some(shape), .. } = *table
+    else {
+        return Err("kind = \"pareto-ii\" needs least, mean, most (bytes) and shape".to_owned());
+    };
+    ParetoII::new(least, mean, most, shape).ok_or_else(|| {
+        format!(
+            "least = {least}, mean = {mean} and most = {most} must each be larger than the one before, least above 0, \
+             and shape = {shape} above 1"
+        )
+    })
+}
+
 /// Numbers of their own for each request, which depend on no other.
-fn random(seed: u64, attempt: u64, n: u64) -> Pcg64Mcg {
+pub(crate) fn random(seed: u64, attempt: u64, n: u64) -> Pcg64Mcg {
     let mixed = seed ^ attempt.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n.wrapping_mul(0xd1b5_4a32_d192_ed03);
     Pcg64Mcg::seed_from_u64(mixed)
 }
@@ -240,8 +278,9 @@ mod tests {
         Table {
             kind,
             requests_per_connection: 1.0,
-            directories: 25,
+            directories: None,
             least: None,
+            mean: None,
             median: None,
             p90: None,
             most: None,
@@ -295,10 +334,12 @@ mod tests {
     fn what_cannot_be_is_named() {
         let error = |table: Table| Workload::new(&table).expect_err("no workload");
         let sized = Table { median: Some(5), ..table(Kind::Nasa) };
-        assert!(error(sized).contains("those of kind = \"heavy-tail\""));
+        assert!(error(sized).contains("median is no key of this kind"));
+        let nasa = Table { directories: Some(5), ..table(Kind::Nasa) };
+        assert!(error(nasa).contains("directories is no key of this kind"));
         assert!(error(table(Kind::HeavyTail)).contains("needs least"));
         assert!(error(Table { requests_per_connection: 0.5, ..table(Kind::Nasa) }).contains("from 1 to 10"));
-        assert!(error(Table { directories: 0, ..table(Kind::Specweb99) }).contains("directories = 0"));
+        assert!(error(Table { directories: Some(0), ..table(Kind::Specweb99) }).contains("directories = 0"));
         let tail = Table {
             least: Some(9),
             median: Some(5),

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::io::{BufRead, BufReader, ErrorKind};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -105,4 +105,13 @@ pub fn link_details(namespace: &Namespace, interface: &str) -> String {
 pub fn ended_in_order(mut guard: Child, by: Signal) {
     signal(&guard, by);
     assert_eq!(guard.wait().expect("wait").code(), Some(0), "SIG{by}");
+}
+
+/// What an HTTP server answers, head and all.
+pub fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connect");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").expect("ask");
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).expect("a reply");
+    reply
 }

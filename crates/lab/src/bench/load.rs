@@ -1,6 +1,5 @@
 //! What the crowd can send, against what a bare AF_XDP socket can.
 
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -14,9 +13,8 @@ use units::Nanos;
 use xsk::echo::{Echo, Requests};
 use xsk::{Socket, Steer};
 
+use super::peers::{self, PEERS, Peer, Seen};
 use super::{Figure, REPETITIONS, clients, go_on};
-use crate::child::Running;
-use crate::server::on_cpu;
 use crate::testbed::{CROWD_INTERFACE, PORT, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -29,18 +27,10 @@ const FINE: f64 = 1.05;
 const BELOW: f64 = 0.8;
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
-
 /// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
 const MILLION: f64 = 1e6;
 const HOLD_RATE: f64 = 60_000.0;
 const MIB_GOAL: f64 = 256.0;
-/// Of the comparison with httperf: attempts/s, half of what the server can do, and attempts.
-const HTTPERF_RATE: f64 = 100.0;
-const HTTPERF_CONNECTIONS: f64 = 200.0;
-/// Of a server that is not asked inline.
-const SERVER_CPU: usize = 0;
-/// How long it may take to listen, and to answer.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Of the timers that wait beside nobody's.
 const SYN_TIMEOUT: Nanos = Nanos::from_secs(2);
 
@@ -59,7 +49,7 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
             let raw_frames_per_s = raw_send_rate()?;
             let mut peers_per_s = [None; PEERS.len()];
             for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
-                *rate = peers_rate(peer)?;
+                *rate = peer.connections_per_s()?;
             }
             Ok(Pair { raw_frames_per_s, peers_per_s, crowd: highest_kept(found * BELOW, FINE, stop)? })
         })
@@ -88,7 +78,7 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         Figure::new("load.timer_tick_ns", "ns", "the same without a timer", &ticks),
     ];
     let beside_httperf: Option<Vec<(Seen, Seen)>> =
-        (0..REPETITIONS).map(|_| beside_httperf(stop)).collect::<Result<_>>()?;
+        (0..REPETITIONS).map(|_| peers::beside_httperf(stop)).collect::<Result<_>>()?;
     match beside_httperf {
         Some(pairs) => {
             let reference = "httperf, before the same server at half its peak";
@@ -149,7 +139,7 @@ fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
 }
 
 /// A testbed with an XDP program for a server, which answers without a connection, on the CPU of whoever asks.
-fn before_echo(requests: Requests) -> Result<(Testbed, Echo)> {
+pub fn before_echo(requests: Requests) -> Result<(Testbed, Echo)> {
     let testbed = Testbed::join(clients())?;
     let echo = testbed.server.enter(|| -> Result<Echo> {
         Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, Hook::XdpGeneric)?)
@@ -201,97 +191,8 @@ fn tick_ns(timers: u32) -> f64 {
     start.elapsed().as_nanos() as f64 / ticks as f64
 }
 
-/// Connections/s of another generator with a connection for each request, before the same server on the same core; `None` where it is not installed.
-fn peers_rate(peer: &Peer) -> Result<Option<f64>> {
-    let (testbed, _echo) = before_echo(Requests::Answered)?;
-    testbed.crowd.set_sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
-    let url = format!("http://{}/", testbed.server_address());
-    let mut command = testbed.crowd.command(peer.program)?;
-    let output = match command.args(peer.arguments).arg(&url).output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        output => output.with_context(|| format!("start {}", peer.program))?,
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let rate =
-        (peer.rate)(&text).filter(|_| !text.contains("Socket errors") && !text.contains(" 0 succeeded"));
-    rate.map(Some).with_context(|| format!("{} did not do what it was told: {text}", peer.program))
-}
-
-/// Another load generator.
-struct Peer {
-    figure: &'static str,
-    program: &'static str,
-    /// Before the URL.
-    arguments: &'static [&'static str],
-    /// Of what it prints.
-    rate: fn(&str) -> Option<f64>,
-    reference: &'static str,
-}
-
-/// Both open a connection for each request: wrk where the server says that it will close, h2load when it has as many clients as requests.
-const PEERS: [Peer; 2] = [
-    Peer {
-        figure: "load.vs_wrk",
-        program: "wrk",
-        arguments: &["-t1", "-c64", "-d1s"],
-        rate: |text| text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok()),
-        reference: "wrk with 64 connections, each for one request, same core and server",
-    },
-    Peer {
-        figure: "load.vs_h2load",
-        program: "h2load",
-        arguments: &["--h1", "-n5000", "-c5000"],
-        rate: |text| {
-            let line = text.lines().find(|line| line.starts_with("finished in"))?;
-            line.split(", ").nth(1)?.strip_suffix(" req/s")?.parse().ok()
-        },
-        reference: "h2load with 5,000 connections, each for one request, same core and server",
-    },
-];
-
-/// What a generator saw of a server that was below its peak.
-#[derive(Clone, Copy)]
-struct Seen {
-    replies_per_s: f64,
-    response_ms: f64,
-}
-
-/// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of its own, with requests that take long enough for httperf's tenths of a millisecond.
-/// `None` where httperf is not installed.
-fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
-    let testbed = Testbed::join(clients())?;
-    let address = testbed.server_address();
-    let mut command = testbed.server.command(std::env::current_exe().context("find this program")?)?;
-    command.args(["serve", "--json", "--listen", &address.to_string(), "--cpu-time", "5ms"]);
-    let mut server = Running::start("tidegate serve", on_cpu(&mut command, SERVER_CPU))?;
-    server.wait_for("listening", PATIENCE)?;
-    let config = Config {
-        duration: Duration::from_secs_f64(HTTPERF_CONNECTIONS / HTTPERF_RATE),
-        timeout: PATIENCE,
-        close: Close::Fin,
-        ..one_packet(&testbed, HTTPERF_RATE)
-    };
-    let ours = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
-    go_on(stop)?;
-    let mut httperf = testbed.crowd.command("httperf")?;
-    httperf.args(["--hog", "--uri", "/", "--timeout", "5", "--server", &address.ip().to_string()]);
-    httperf.args(["--port", &address.port().to_string(), "--rate", &HTTPERF_RATE.to_string()]);
-    let output = match httperf.args(["--num-conns", &HTTPERF_CONNECTIONS.to_string()]).output() {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        output => output.context("start httperf")?,
-    };
-    let text = String::from_utf8_lossy(&output.stdout);
-    let number = |after: &str| text.split_once(after)?.1.split_whitespace().next()?.parse::<f64>().ok();
-    let seen = || {
-        let min = text.split_once("Connection time [ms]: min ")?.1;
-        let response_ms = min.split_once("avg ")?.1.split_whitespace().next()?.parse().ok()?;
-        Some(Seen { replies_per_s: number("Total: connections ")? / number("test-duration ")?, response_ms })
-    };
-    let theirs = seen().with_context(|| format!("httperf did not do what it was told: {text}"))?;
-    Ok(Some((Seen { replies_per_s: ours.goodput_per_s, response_ms: ours.response_ms.mean }, theirs)))
-}
-
-fn one_packet(testbed: &Testbed, rate: f64) -> Config {
+/// The smallest of crowds: one request of one segment on each connection, evenly.
+pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
     Config {
         server: testbed.server_address(),
         host: testbed.server_address().to_string(),
@@ -303,6 +204,7 @@ fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         workload: Workload::default(),
         replay: None,
         abort: None,
+        sessions: None,
         shard: Shard::WHOLE,
         warmup: Duration::ZERO,
         duration: WINDOW,

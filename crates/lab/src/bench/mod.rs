@@ -3,6 +3,7 @@
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
 mod load;
+mod peers;
 mod program;
 
 use std::sync::atomic::{AtomicBool, Ordering};

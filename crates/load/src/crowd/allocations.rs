@@ -39,6 +39,7 @@ fn crowd(workload: Workload, close: Close) -> Crowd {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        sessions: None,
         shard: Shard::WHOLE,
         close,
         window: Window { start: Nanos::ZERO, end: Nanos::from_secs(10) },

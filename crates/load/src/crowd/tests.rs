@@ -17,6 +17,7 @@ fn crowd_of(workload: Workload, change: impl FnOnce(&mut Manners)) -> Crowd {
     let mut manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,
         window: Window { start: Nanos::ZERO, end: Nanos::from_millis(100) },

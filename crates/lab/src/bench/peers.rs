@@ -1,0 +1,115 @@
+//! Other load generators, beside ours.
+
+use std::io::ErrorKind;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use load::{Close, Config, Progress};
+use xsk::echo::Requests;
+
+use super::load::{before_echo, one_packet};
+use super::{clients, go_on};
+use crate::child::Running;
+use crate::server::on_cpu;
+use crate::testbed::Testbed;
+
+/// Of the comparison with httperf: attempts/s, half of what the server can do, and attempts.
+const HTTPERF_RATE: f64 = 100.0;
+const HTTPERF_CONNECTIONS: f64 = 200.0;
+/// Of a server that is not asked inline.
+const SERVER_CPU: usize = 0;
+/// How long it may take to listen, and to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// One that opens as many connections as it can.
+pub struct Peer {
+    pub figure: &'static str,
+    pub program: &'static str,
+    /// Before the URL.
+    arguments: &'static [&'static str],
+    /// Of what it prints.
+    rate: fn(&str) -> Option<f64>,
+    pub reference: &'static str,
+}
+
+/// Both open a connection for each request: wrk where the server says that it will close, h2load when it has as many clients as requests.
+pub const PEERS: [Peer; 2] = [
+    Peer {
+        figure: "load.vs_wrk",
+        program: "wrk",
+        arguments: &["-t1", "-c64", "-d1s"],
+        rate: |text| text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok()),
+        reference: "wrk with 64 connections, each for one request, same core and server",
+    },
+    Peer {
+        figure: "load.vs_h2load",
+        program: "h2load",
+        arguments: &["--h1", "-n5000", "-c5000"],
+        rate: |text| {
+            let line = text.lines().find(|line| line.starts_with("finished in"))?;
+            line.split(", ").nth(1)?.strip_suffix(" req/s")?.parse().ok()
+        },
+        reference: "h2load with 5,000 connections, each for one request, same core and server",
+    },
+];
+
+impl Peer {
+    /// What it does before the XDP echo, on this core; `None` where it is not installed.
+    pub fn connections_per_s(&self) -> Result<Option<f64>> {
+        let (testbed, _echo) = before_echo(Requests::Answered)?;
+        testbed.crowd.set_sysctl("net.ipv4.ip_local_port_range", "1024 65535")?;
+        let url = format!("http://{}/", testbed.server_address());
+        let mut command = testbed.crowd.command(self.program)?;
+        let output = match command.args(self.arguments).arg(&url).output() {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            output => output.with_context(|| format!("start {}", self.program))?,
+        };
+        let text = String::from_utf8_lossy(&output.stdout);
+        let rate =
+            (self.rate)(&text).filter(|_| !text.contains("Socket errors") && !text.contains(" 0 succeeded"));
+        rate.map(Some).with_context(|| format!("{} did not do what it was told: {text}", self.program))
+    }
+}
+
+/// What a generator saw of a server that was below its peak.
+#[derive(Clone, Copy)]
+pub struct Seen {
+    pub replies_per_s: f64,
+    pub response_ms: f64,
+}
+
+/// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of its own, with requests that take long enough for httperf's tenths of a millisecond.
+/// `None` where httperf is not installed.
+pub fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
+    let testbed = Testbed::join(clients())?;
+    let address = testbed.server_address();
+    let mut command = testbed.server.command(std::env::current_exe().context("find this program")?)?;
+    command.args(["serve", "--json", "--listen", &address.to_string(), "--cpu-time", "5ms"]);
+    let mut server = Running::start("tidegate serve", on_cpu(&mut command, SERVER_CPU))?;
+    server.wait_for("listening", PATIENCE)?;
+    let config = Config {
+        duration: Duration::from_secs_f64(HTTPERF_CONNECTIONS / HTTPERF_RATE),
+        timeout: PATIENCE,
+        close: Close::Fin,
+        ..one_packet(&testbed, HTTPERF_RATE)
+    };
+    let ours = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
+    go_on(stop)?;
+    let mut httperf = testbed.crowd.command("httperf")?;
+    httperf.args(["--hog", "--uri", "/", "--timeout", "5", "--server", &address.ip().to_string()]);
+    httperf.args(["--port", &address.port().to_string(), "--rate", &HTTPERF_RATE.to_string()]);
+    let output = match httperf.args(["--num-conns", &HTTPERF_CONNECTIONS.to_string()]).output() {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        output => output.context("start httperf")?,
+    };
+    let text = String::from_utf8_lossy(&output.stdout);
+    let number = |after: &str| text.split_once(after)?.1.split_whitespace().next()?.parse::<f64>().ok();
+    let seen = || {
+        let min = text.split_once("Connection time [ms]: min ")?.1;
+        let response_ms = min.split_once("avg ")?.1.split_whitespace().next()?.parse().ok()?;
+        Some(Seen { replies_per_s: number("Total: connections ")? / number("test-duration ")?, response_ms })
+    };
+    let theirs = seen().with_context(|| format!("httperf did not do what it was told: {text}"))?;
+    Ok(Some((Seen { replies_per_s: ours.goodput_per_s, response_ms: ours.response_ms.mean }, theirs)))
+}
