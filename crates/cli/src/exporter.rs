@@ -1,9 +1,12 @@
 //! What was counted, for a Prometheus server that asks for it (OpenMetrics 1.0).
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 use prometheus_client::collector::Collector;
@@ -11,8 +14,13 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
-use tiny_http::{Header, Method, Response, Server};
 
+/// Of a request, bytes.
+const MAX_LINE: usize = 2048;
+/// How long a client may take.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two looks whether somebody asks.
+const NAP: Duration = Duration::from_millis(20);
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Names and values of a metric's labels.
@@ -49,11 +57,11 @@ pub enum Values {
 
 /// Metrics of one moment.
 #[derive(Debug)]
-struct Snapshot(Vec<Metric>);
+struct Snapshot(Arc<Vec<Metric>>);
 
 impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        for Metric { name, help, values } in &self.0 {
+        for Metric { name, help, values } in self.0.iter() {
             let kind = match values {
                 Values::Counter(_) => MetricType::Counter,
                 Values::Gauge(_) => MetricType::Gauge,
@@ -92,10 +100,19 @@ fn with(
 }
 
 /// Answers `GET /metrics` with what was published last, from a thread of its own, until it is dropped.
+///
+/// One client at a time, of whom no more is read than the first line, and for a second at most: whoever may connect may not stop or fill the process. That is why it is no
+/// HTTP library, of which the small ones read what a client announces.
 pub struct Exporter {
-    server: Arc<Server>,
-    page: Arc<Mutex<String>>,
+    shown: Arc<Shown>,
     thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shown {
+    /// Replaced as a whole: publishing must not wait for a page that is being written.
+    metrics: Mutex<Arc<Vec<Metric>>>,
+    is_over: AtomicBool,
 }
 
 impl Exporter {
@@ -105,43 +122,101 @@ impl Exporter {
     ///
     /// One line: who listens there already, or what else the system says.
     pub fn bind(address: SocketAddr) -> Result<Self> {
-        let server = Server::http(address)
+        let listener = listen(address)
             .map_err(|error| anyhow!("--prometheus {address}: {error}; name another address and port"))?;
-        let server = Arc::new(server);
-        let page = Arc::new(Mutex::new(text(Vec::new())));
-        let (asked, shown) = (Arc::clone(&server), Arc::clone(&page));
-        let thread = std::thread::spawn(move || answer(&asked, &shown));
-        Ok(Self { server, page, thread: Some(thread) })
+        Ok(Self::start(move |shown| answer_all(&listener, shown)))
+    }
+
+    /// Listens at an address once it is free: somebody whose place we take has it still.
+    pub fn bind_when_free(address: SocketAddr) -> Self {
+        Self::start(move |shown| {
+            while !shown.is_over.load(Ordering::Relaxed) {
+                match listen(address) {
+                    Ok(listener) => return answer_all(&listener, shown),
+                    Err(_) => sleep(NAP),
+                }
+            }
+        })
+    }
+
+    fn start(run: impl FnOnce(&Shown) + Send + 'static) -> Self {
+        let shown = Arc::new(Shown::default());
+        let of_thread = Arc::clone(&shown);
+        let thread = std::thread::spawn(move || run(&of_thread));
+        Self { shown, thread: Some(thread) }
     }
 
     /// Shows these metrics from now on.
     pub fn publish(&self, metrics: Vec<Metric>) {
-        *self.page.lock().unwrap_or_else(PoisonError::into_inner) = text(metrics);
+        *self.shown.metrics.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(metrics);
     }
 }
 
 impl Drop for Exporter {
     fn drop(&mut self) {
-        self.server.unblock();
+        self.shown.is_over.store(true, Ordering::Relaxed);
         self.thread.take().map(JoinHandle::join);
     }
 }
 
-fn answer(server: &Server, page: &Mutex<String>) {
-    let content_type = Header::from_bytes("Content-Type", CONTENT_TYPE).expect("a header field");
-    for request in server.incoming_requests() {
-        let is_ours = *request.method() == Method::Get && request.url() == "/metrics";
-        // Whoever asked may be gone.
-        let _ = if is_ours {
-            let page = page.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            request.respond(Response::from_string(page).with_header(content_type.clone()))
-        } else {
-            request.respond(Response::from_string("GET /metrics is all there is\n").with_status_code(404))
-        };
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn answer_all(listener: &TcpListener, shown: &Shown) {
+    while !shown.is_over.load(Ordering::Relaxed) {
+        match listener.accept() {
+            // Whoever asked may be gone.
+            Ok((client, _)) => drop(answer(client, shown)),
+            Err(_) => sleep(NAP), // nobody, or no descriptor just now
+        }
     }
 }
 
-fn text(metrics: Vec<Metric>) -> String {
+fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    client.set_nonblocking(false)?;
+    client.set_write_timeout(Some(PATIENCE))?;
+    let mut head = [0; MAX_LINE];
+    let mut len = 0;
+    let line = loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if len == head.len() || left.is_zero() {
+            return Ok(());
+        }
+        client.set_read_timeout(Some(left))?;
+        let got = client.read(&mut head[len..])?;
+        if got == 0 {
+            return Ok(());
+        }
+        len += got;
+        if let Some(end) = head[..len].windows(2).position(|pair| pair == b"\r\n") {
+            break &head[..end];
+        }
+    };
+    let is_ours = line.starts_with(b"GET /metrics ") || line.starts_with(b"GET /metrics?");
+    let (status, kind, page) = if is_ours {
+        let metrics = Arc::clone(&shown.metrics.lock().unwrap_or_else(PoisonError::into_inner));
+        ("200 OK", CONTENT_TYPE, text(metrics))
+    } else {
+        ("404 Not Found", "text/plain", "GET /metrics is all there is\n".to_owned())
+    };
+    let length = page.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
+    );
+    client.write_all(head.as_bytes())?;
+    client.write_all(page.as_bytes())?;
+    // What was not read would make the kernel reset the connection, before the page is there.
+    client.shutdown(Shutdown::Write)?;
+    let mut rest = [0; 1024];
+    while !deadline.saturating_duration_since(Instant::now()).is_zero() && client.read(&mut rest)? > 0 {}
+    Ok(())
+}
+
+fn text(metrics: Arc<Vec<Metric>>) -> String {
     let mut registry = Registry::with_prefix("tidegate");
     registry.register_collector(Box::new(Snapshot(metrics)));
     let mut text = String::new();
@@ -157,7 +232,7 @@ mod tests {
     fn metrics_are_openmetrics_text() {
         let one = |value| vec![(vec![("listen", "10.0.0.1:80".to_owned())], value)];
         let metric = |name, values| Metric { name, help: "Help", values };
-        let text = text(vec![
+        let text = text(Arc::new(vec![
             metric("syns", Values::Counter(one(3.0))),
             metric("limit", Values::Gauge(one(0.5))),
             metric("live", Values::Gauge(vec![(vec![], 7.0)])),
@@ -165,7 +240,7 @@ mod tests {
                 "seconds",
                 Values::Histogram { buckets: vec![(0.1, 2), (f64::MAX, 1)], count: 3, sum: 1.5 },
             ),
-        ]);
+        ]));
         for line in [
             "# TYPE tidegate_syns counter",
             "tidegate_syns_total{listen=\"10.0.0.1:80\"} 3.0",
@@ -178,5 +253,51 @@ mod tests {
         ] {
             assert!(text.lines().any(|of| of == line), "no {line} in:\n{text}");
         }
+    }
+    fn ask(address: SocketAddr, question: &str) -> String {
+        let mut client = TcpStream::connect(address).expect("connect");
+        client.write_all(question.as_bytes()).expect("ask");
+        let mut reply = String::new();
+        client.read_to_string(&mut reply).ok();
+        reply
+    }
+
+    /// A port that is free just now.
+    fn free() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+    }
+
+    #[test]
+    fn clients_that_announce_much_or_say_nothing_stop_nobody() {
+        let address = free();
+        let exporter = Exporter::bind(address).expect("bind");
+        exporter.publish(vec![Metric {
+            name: "live",
+            help: "Help",
+            values: Values::Gauge(vec![(vec![], 7.0)]),
+        }]);
+        let _silent = TcpStream::connect(address).expect("connect");
+        let huge =
+            "POST /metrics HTTP/1.1\r\nContent-Length: 18446744073709551615\r\nExpect: 100-continue\r\n\r\n";
+        assert!(ask(address, huge).starts_with("HTTP/1.1 404"));
+        assert_eq!(ask(address, &"x".repeat(100_000)), "", "no line");
+        assert!(ask(address, "GET /metrics HTTP/1.1\r\n\r\n").ends_with("tidegate_live 7.0\n# EOF\n"));
+        drop(exporter);
+        assert!(TcpStream::connect(address).is_err(), "nothing stays");
+    }
+
+    #[test]
+    fn successor_has_the_address_once_it_is_free() {
+        let address = free();
+        let first = Exporter::bind(address).expect("bind");
+        assert!(Exporter::bind(address).is_err());
+        let second = Exporter::bind_when_free(address);
+        drop(first);
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it never listens");
+            sleep(NAP);
+        }
+        drop(second);
     }
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::builder::PossibleValuesParser;
-use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Succession};
+use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Sample, Succession};
 use ipnet::IpNet;
 
 use crate::exporter::Exporter;
@@ -137,7 +137,10 @@ pub struct Args {
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
     // Where the guard was started, and not in the namespace that it guards.
-    let exporter = args.prometheus.map(Exporter::bind).transpose()?;
+    let exporter = match (args.prometheus, args.take_over) {
+        (Some(address), Some(_)) => Some(Exporter::bind_when_free(address)),
+        (address, _) => address.map(Exporter::bind).transpose()?,
+    };
     match &args.netns {
         Some(name) => netns::enter(&netns::open(name)?, || run_here(&args, exporter.as_ref()))
             .with_context(|| format!("network namespace {name}"))?,
@@ -224,6 +227,12 @@ fn watch(
     let end = args.duration.and_then(|duration| start.checked_add(duration));
     let mut lines = Lines::new(printer, args.json);
     let mut last = guard.sample()?;
+    let publish = |sample: &Sample| {
+        if let Some(exporter) = exporter {
+            exporter.publish(metrics::metrics(sample));
+        }
+    };
+    publish(&last);
     lines.attached(guard, &last);
     let mut last_at = start.elapsed();
     let mut unleased = last.path.unleased;
@@ -249,9 +258,7 @@ fn watch(
             break; // nobody reads any more
         }
         let sample = guard.sample()?;
-        if let Some(exporter) = exporter {
-            exporter.publish(metrics::metrics(&sample));
-        }
+        publish(&sample);
         let hooks = lines::hooks_of(guard);
         guard.follow(&sample).iter().for_each(|note| lines.printer.complain(note));
         if lines::hooks_of(guard) != hooks {

@@ -321,7 +321,8 @@ fn root_prometheus_sees_a_guarded_listener_and_a_taken_address_is_refused() {
     let (guard, _lines) = world.start(&["--prometheus", METRICS]);
     let _waiting = world.fill();
     let page = || world.server.enter(|| get(METRICS, "/metrics")).expect("enter");
-    let reset = format!("tidegate_guard_syns_total{{listen=\"{ADDRESS}\",outcome=\"reset\"}} 1.0");
+    let reset =
+        format!("tidegate_guard_syns_total{{listen=\"{ADDRESS}\",outcome=\"reset\",dry_run=\"false\"}} 1.0");
     let start = Instant::now();
     while !page().contains(&reset) {
         assert!(start.elapsed() < PATIENCE, "{}", page());

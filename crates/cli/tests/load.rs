@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::{TIDEGATE, get};
+use common::{Running, TIDEGATE, get};
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
@@ -37,7 +38,7 @@ static MACHINE: Mutex<()> = Mutex::new(());
 /// A server, and where the crowd comes from.
 struct World {
     testbed: Testbed,
-    serve: Child,
+    serve: Running,
     _machine: MutexGuard<'static, ()>,
 }
 
@@ -53,14 +54,22 @@ impl World {
         let address = testbed.server_address().to_string();
         let mut command = testbed.server.command(TIDEGATE).expect("a command");
         command.args(["serve", "--json", "--listen", &address, "--backlog", "512"]).stdout(Stdio::piped());
-        let mut serve = command.spawn().expect("start the server");
+        let mut serve = Running(command.spawn().expect("start the server"));
         let mut line = String::new();
-        let stdout = serve.stdout.as_mut().expect("piped");
+        let stdout = serve.0.stdout.as_mut().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
         Some(Self { testbed, serve, _machine: machine })
     }
 
     fn load(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("run")
+    }
+
+    fn start(&self, arguments: &[&str]) -> Child {
+        self.command(arguments).stdout(Stdio::piped()).spawn().expect("start")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.testbed.crowd.command(TIDEGATE).expect("a command");
         let url = format!("http://{}/", self.testbed.server_address());
         command.args(["load", &url, "--json", "--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE]);
@@ -70,20 +79,14 @@ impl World {
                 command.args(default);
             }
         }
-        command.args(arguments).output().expect("run")
+        command.args(arguments);
+        command
     }
 
     fn summary(&self, arguments: &[&str]) -> Value {
         let output = self.load(arguments);
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         last_line(&output)
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.serve.kill().ok();
-        self.serve.wait().ok();
     }
 }
 
@@ -253,6 +256,21 @@ fn root_packet_socket_does_where_af_xdp_is_not_to_be_had() {
     assert_eq!(summary["generator"]["receive_mode"], "af-packet");
     assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
     assert_eq!(summary["generator"]["receive_fallback"], Value::Null, "it was asked for");
+    // What goes on beside it is none of the crowd's.
+    let is_over = AtomicBool::new(false);
+    let summary = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let address = world.testbed.server_address();
+            while !is_over.load(Ordering::Relaxed) {
+                world.testbed.crowd.enter(|| TcpStream::connect(address).map(drop)).expect("enter").ok();
+            }
+        });
+        let summary = world.summary(&["--xdp", "off"]);
+        is_over.store(true, Ordering::Relaxed);
+        summary
+    });
+    let received = summary["generator"]["frames_received"].as_u64().expect("a count");
+    assert!(received <= 5 * count(&summary, "offered"), "{summary}");
     // Frames that AF_XDP has no room for.
     world.testbed.server.ip(&["link", "set", SERVER_INTERFACE, "mtu", "9000"]).expect("a larger MTU");
     world.testbed.crowd.ip(&["link", "set", CROWD_INTERFACE, "mtu", "9000"]).expect("a larger MTU");
@@ -273,41 +291,41 @@ fn root_ipv6_crowd_is_answered_like_any_other() {
     server.ip(&["route", "add", "fd77::/112", "via", "fd76::2"]).expect("a route");
     // As any traffic does, it finds the neighbours' addresses.
     let mut serve = server.command(TIDEGATE).expect("a command");
-    let mut serve =
-        serve.args(["serve", "--listen", "[fd76::1]:80"]).stdout(Stdio::null()).spawn().expect("start");
+    let serve = serve.args(["serve", "--listen", "[fd76::1]:80"]).stdout(Stdio::null()).spawn();
+    let _serve = Running(serve.expect("start"));
     let address = "[fd76::1]:80".parse().expect("an address");
     let reach = || crowd.enter(|| TcpStream::connect_timeout(&address, PATIENCE)).expect("enter").is_ok();
-    let is_up = (0..100).any(|_| reach() || a_moment_later());
-    let mut load = crowd.command(TIDEGATE).expect("a command");
-    load.args([
-        "load",
-        "http://[fd76::1]/",
-        "--json",
-        "--clients",
-        "fd77::/112",
-        "--interface",
-        CROWD_INTERFACE,
-    ]);
-    let output = load.args(["--rate", "200", "--duration", "1s"]).output().expect("run");
-    serve.kill().ok();
-    serve.wait().ok();
-    assert!(is_up && output.status.success(), "{}", stderr(&output));
-    let summary = last_line(&output);
-    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    assert!((0..100).any(|_| reach() || a_moment_later()), "the server never listens");
+    for receive in ["auto", "off"] {
+        let mut load = crowd.command(TIDEGATE).expect("a command");
+        load.args(["load", "http://[fd76::1]/", "--json", "--clients", "fd77::/112", "--xdp", receive]);
+        load.args(["--interface", CROWD_INTERFACE, "--rate", "200", "--duration", "1s"]);
+        let output = load.output().expect("run");
+        assert!(output.status.success(), "{receive}: {}", stderr(&output));
+        let summary = last_line(&output);
+        assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{receive}: {summary}");
+    }
+}
+
+#[test]
+fn root_second_crowd_on_an_interface_is_refused_and_the_first_goes_on() {
+    let Some(world) = World::create() else { return };
+    let mut first = Running(world.start(&["--duration", "60s"]));
+    let mut lines = progress_of(&mut first);
+    lines.next().expect("a second has passed");
+    let output = world.load(&[]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = stderr(&output);
+    assert!(error.contains("attach steer to interface tgc0") && error.lines().count() == 1, "{error}");
+    let line = lines.next().expect("another second has passed");
+    assert!(line["replies_per_s"].as_f64() > Some(100.0), "{line}");
 }
 
 #[test]
 fn root_prometheus_sees_the_counts_while_the_crowd_comes() {
     let Some(world) = World::create() else { return };
-    let mut command = world.testbed.crowd.command(TIDEGATE).expect("a command");
-    let url = format!("http://{}/", world.testbed.server_address());
-    command.args(["load", &url, "--json", "--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE]);
-    command.args(["--rate", "200", "--duration", "60s", "--prometheus", "127.0.0.1:9464"]);
-    let mut load = command.stdout(Stdio::piped()).spawn().expect("start");
-    let mut lines =
-        BufReader::new(load.stdout.take().expect("piped")).lines().map(|line| line.expect("a line"));
-    let is_progress = |line: &String| line.contains("\"progress\"");
-    assert!(lines.by_ref().any(|line| is_progress(&line)), "a second has passed");
+    let mut load = Running(world.start(&["--duration", "60s", "--prometheus", "127.0.0.1:9464"]));
+    progress_of(&mut load).next().expect("a second has passed");
     let page = |path| world.testbed.crowd.enter(|| get("127.0.0.1:9464", path)).expect("enter");
     let metrics = page("/metrics");
     let value = |name: &str| {
@@ -321,8 +339,13 @@ fn root_prometheus_sees_the_counts_while_the_crowd_comes() {
         value("tidegate_load_replies_total")
     );
     assert!(page("/").starts_with("HTTP/1.1 404"));
-    load.kill().ok();
-    load.wait().ok();
+}
+
+/// The lines of a crowd, once a second.
+fn progress_of(load: &mut Running) -> impl Iterator<Item = Value> {
+    let lines = BufReader::new(load.0.stdout.take().expect("piped")).lines();
+    let values = lines.map(|line| serde_json::from_str::<Value>(&line.expect("a line")).expect("JSON"));
+    values.filter(|value| value["event"] == "progress")
 }
 
 /// For conditions that are asked again.
@@ -339,8 +362,8 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
         return eprintln!("skipped: no nginx here");
     }
     let Some(mut world) = World::create() else { return };
-    world.serve.kill().ok();
-    world.serve.wait().ok();
+    world.serve.0.kill().ok();
+    world.serve.0.wait().ok();
     let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
     let config = format!(
@@ -351,7 +374,7 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
     );
     std::fs::write(path("nginx.conf"), config).expect("write");
     let mut nginx = world.testbed.server.command(NGINX).expect("a command");
-    world.serve = nginx.args(["-c", &path("nginx.conf"), "-e", "stderr"]).spawn().expect("start");
+    world.serve.0 = nginx.args(["-c", &path("nginx.conf"), "-e", "stderr"]).spawn().expect("start");
     let address = world.testbed.server_address();
     let reach = || world.testbed.crowd.enter(|| TcpStream::connect(address)).expect("enter").is_ok();
     assert!((0..100).any(|_| reach() || a_moment_later()));
@@ -364,13 +387,6 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
     let ok = count(&summary, "ok");
     let is_same = (0..100).any(|_| logged() == ok || a_moment_later());
     assert!(is_same, "{} in the log: {summary}", logged());
-    // SIGKILL, by World's drop, would leave the worker.
-    nix::sys::signal::kill(
-        nix::unistd::Pid::from_raw(world.serve.id().cast_signed()),
-        nix::sys::signal::Signal::SIGTERM,
-    )
-    .ok();
-    world.serve.wait().ok();
 }
 
 /// A server that takes nothing: users come again, and give up at last.

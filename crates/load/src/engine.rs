@@ -230,7 +230,7 @@ impl Engine {
             tx_frames: TX_FRAMES,
             steer,
         };
-        let port = Port::open(config.mode, rings)?;
+        let port = Port::open(config.mode, &rings, config.clients)?;
         let flood =
             config.flood.as_ref().map(|flood| Flood::open(flood, config.server, config.seed)).transpose()?;
         let window =

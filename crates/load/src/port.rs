@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ipnet::IpNet;
 
 use crate::packet;
 
@@ -16,7 +17,7 @@ pub enum Mode {
     Native,
     /// By AF_XDP after the kernel has made a socket buffer; see [`xsk::Mode::Generic`].
     Generic,
-    /// By a packet socket (packet(7)), which every kernel has: a system call for each frame. The kernel sees the frames as well.
+    /// By a packet socket (packet(7)), which every kernel since 4.20 has as it is wanted here: a system call for each frame. The kernel sees the frames as well.
     Packet,
 }
 
@@ -43,27 +44,34 @@ pub enum Tx<'a> {
 }
 
 impl Port {
-    /// Opens it as the mode says; the one of `config` counts where that is AF_XDP.
-    pub fn open(mode: Mode, config: xsk::Config) -> Result<Self> {
-        let by = |mode| xsk::Socket::open(&xsk::Config { mode, ..config.clone() });
+    /// Opens it as the mode says, whatever `rings` says of that.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`xsk::Socket::open`]; of a packet socket, no CAP_NET_RAW, and before it why there is no AF_XDP where that was tried.
+    pub fn open(mode: Mode, rings: &xsk::Config, clients: IpNet) -> Result<Self> {
+        let by = |mode| xsk::Socket::open(&xsk::Config { mode, ..rings.clone() });
         let xdp = match mode {
             Mode::Auto => by(xsk::Mode::Auto),
             Mode::Native => by(xsk::Mode::Native),
             Mode::Generic => by(xsk::Mode::Generic),
-            Mode::Packet => return Self::packet(&config, None),
+            Mode::Packet => return Self::packet(rings, clients, None),
         };
         match xdp {
             Ok(socket) => Ok(Self::Xdp(Box::new(socket))),
-            Err(error) if mode == Mode::Auto && is_lack(&error) => Self::packet(&config, Some(error)),
+            Err(error) if mode == Mode::Auto && error.is_lack() => Self::packet(rings, clients, Some(error)),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn packet(config: &xsk::Config, instead: Option<xsk::Error>) -> Result<Self> {
-        let socket =
-            packet::Socket::open(config.ifindex, config.steer.server.is_ipv4()).with_context(|| {
-                format!("open a packet socket on {}; this needs CAP_NET_RAW", config.interface)
-            })?;
+    fn packet(rings: &xsk::Config, clients: IpNet, instead: Option<xsk::Error>) -> Result<Self> {
+        let socket = packet::Socket::open(rings.ifindex, rings.steer.server, clients).with_context(|| {
+            let tried = instead.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
+            format!(
+                "{tried}open a packet socket on {}, which needs CAP_NET_RAW and Linux 4.20",
+                rings.interface
+            )
+        })?;
         Ok(Self::Packet { socket, instead })
     }
 
@@ -102,20 +110,6 @@ impl Port {
             Self::Packet { instead, .. } => instead.as_ref(),
         }
     }
-}
-
-/// Whether AF_XDP is not to be had, and not merely in use by another or wrongly asked for.
-fn is_lack(error: &xsk::Error) -> bool {
-    use xsk::Error;
-    matches!(
-        error,
-        Error::Open(_)
-            | Error::Load { .. }
-            | Error::Mtu { .. }
-            | Error::Bind { .. }
-            | Error::Attach { .. }
-            | Error::Memory { .. }
-    )
 }
 
 impl Rx<'_> {

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::program::is_unsupported;
 use crate::socket::MAX_RECEIVED;
 
 /// A socket could not be opened, or its benchmark peer not be attached.
@@ -109,4 +110,20 @@ pub enum Error {
     /// The program's maps could not be used.
     #[error("connect the socket to its program: {0}")]
     Map(libbpf_rs::Error),
+}
+
+impl Error {
+    /// Whether AF_XDP is not to be had here, in this kernel or on this interface; and not in use by another, not forbidden, and not wrongly
+    /// asked for.
+    pub fn is_lack(&self) -> bool {
+        let is_any =
+            |error: &io::Error, of: &[i32]| error.raw_os_error().is_some_and(|errno| of.contains(&errno));
+        match self {
+            Self::Open(error) => is_any(error, &[libc::EAFNOSUPPORT, libc::EPROTONOSUPPORT]),
+            Self::Mtu { .. } => true,
+            Self::Attach { error, .. } => is_unsupported(&error.error),
+            Self::Bind { error, .. } => is_any(error, &[libc::EOPNOTSUPP, libc::EINVAL, libc::ENXIO]),
+            _ => false,
+        }
+    }
 }

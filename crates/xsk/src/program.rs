@@ -103,7 +103,7 @@ fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook])
 
 /// EOPNOTSUPP and EINVAL: the driver has no XDP, or not with its present settings; ERANGE: the MTU is too large for it; ENOMEM:
 /// too few queues left for it (virtio-net).
-fn is_unsupported(error: &std::io::Error) -> bool {
+pub(crate) fn is_unsupported(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOMEM))
 }
 

@@ -12,6 +12,10 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
     let followed = || sample.listeners.iter().filter_map(|of| Some((of, of.service?)));
     let counter = |name, help, values| Metric { name, help, values: Values::Counter(values) };
     let gauge = |name, help, values| Metric { name, help, values: Values::Gauge(values) };
+    let decisions = |of: &ListenerSample, outcome| {
+        let dry_run = ("dry_run", of.listener.dry_run.to_string());
+        labels(of, Some(("outcome", outcome))).into_iter().chain([dry_run]).collect()
+    };
     let syns = guarded().flat_map(|of| {
         let stats = &of.stats;
         let outcomes = [
@@ -19,13 +23,15 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
             ("dropped", stats.dropped),
             ("reset", stats.reset),
             ("cookie", stats.cookies),
+            ("unsent", stats.unsent),
         ];
-        outcomes.map(|(outcome, count)| (labels(of, Some(("outcome", outcome))), count as f64))
+        outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
     });
     let acks = guarded().flat_map(|of| {
         let outcomes = [("dropped", of.stats.acks_dropped), ("reset", of.stats.acks_reset)];
-        outcomes.map(|(outcome, count)| (labels(of, Some(("outcome", outcome))), count as f64))
+        outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
     });
+    let fins = guarded().map(|of| (decisions(of, "reset"), of.stats.fins_reset as f64));
     let queues = all().filter_map(|of| Some((of, of.load?))).flat_map(|(of, load)| {
         let queues = [("accept", load.accept_qlen), ("syn", load.syn_qlen)];
         queues.map(|(queue, length)| (labels(of, Some(("queue", queue))), f64::from(length)))
@@ -43,6 +49,12 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
     vec![
         counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
         counter("guard_acks", "Ends of handshakes that were not let through", acks.collect()),
+        counter("guard_fins", "FINs whose connection was destroyed", fins.collect()),
+        counter(
+            "guard_unleased",
+            "SYNs that were left to the kernel because the guard did not run",
+            vec![(vec![], sample.path.unleased as f64)],
+        ),
         gauge("guard_queue_length", "Connections in a listener's queues", queues.collect()),
         gauge("guard_queue_limit", "How many a listener's queues hold", limits.collect()),
         gauge(

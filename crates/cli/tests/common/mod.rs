@@ -115,3 +115,13 @@ pub fn get(address: &str, path: &str) -> String {
     stream.read_to_string(&mut reply).expect("a reply");
     reply
 }
+
+/// A program that ends in order when this is dropped, also when a test fails.
+pub struct Running(pub Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        signal(&self.0, Signal::SIGTERM);
+        self.0.wait().ok();
+    }
+}
