@@ -27,7 +27,7 @@ pub fn run(args: Args) -> Result<()> {
     let parts = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let summary = results::merge(&parts).context("add these runs")?;
     if args.json {
-        return say(json_line(&LoadEvent::Summary(Box::new(summary)))?);
+        return say(json_line(&LoadEvent::Summary(Box::new(summary))));
     }
     say(summary_text(&summary).trim_end())
 }

@@ -152,7 +152,7 @@ fn root_clients_of_every_system_are_answered_and_each_attempt_has_its_line() {
     let mut attempts: BTreeMap<&str, u64> = BTreeMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
-        assert_eq!((fields.len(), fields[7]), (11, "ok"), "{line}");
+        assert_eq!((fields.len(), fields[7]), (12, "ok"), "{line}");
         *attempts.entry(fields[2]).or_default() += 1;
     }
     assert_eq!(attempts.values().sum::<u64>(), count(&summary, "offered"));
@@ -171,7 +171,7 @@ fn root_parts_of_a_crowd_add_up_to_it() {
         file
     });
     let merge = |arguments: &[&Path]| {
-        let mut command = std::process::Command::new(TIDEGATE);
+        let mut command = Command::new(TIDEGATE);
         command.args(["merge", "--json"]).args(arguments).output().expect("run")
     };
     let merged = last_line(&merge(&[&files[0], &files[1]]));
@@ -361,10 +361,10 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
     if !Path::new(NGINX).exists() {
         return eprintln!("skipped: no nginx here");
     }
+    let folder = tempfile::tempdir().expect("a folder"); // which goes after the server that writes there
     let Some(mut world) = World::create() else { return };
     world.serve.0.kill().ok();
     world.serve.0.wait().ok();
-    let folder = tempfile::tempdir().expect("a folder");
     let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
     let config = format!(
         "pid {}; daemon off; worker_processes 1; error_log stderr crit; events {{ worker_connections 1024; }} \

@@ -25,14 +25,14 @@ impl Asks {
         Self { workload, seed, host: host.to_owned(), page, scratch: Vec::new() }
     }
 
-    /// How many requests the connection of a user's attempt has.
-    pub fn requests(&self, user: u64) -> u8 {
-        self.workload.requests(self.seed, user)
+    /// How many requests the connection of an attempt has, by [`crate::attempt::Attempt::asker`].
+    pub fn requests(&self, asker: u64) -> u8 {
+        self.workload.requests(self.seed, asker)
     }
 
-    /// The `n`-th request, from 0, of a user's attempt, whole. The same each time.
-    pub fn request(&mut self, user: u64, n: u8) -> &[u8] {
-        let Some(path) = self.workload.object(self.seed, user, n).path() else {
+    /// The `n`-th request, from 0, of an attempt, whole. The same each time.
+    pub fn request(&mut self, asker: u64, n: u8) -> &[u8] {
+        let Some(path) = self.workload.object(self.seed, asker, n).path() else {
             return &self.page;
         };
         self.scratch.clear();

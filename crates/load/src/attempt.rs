@@ -82,6 +82,8 @@ pub struct Ended {
     pub replies: u8,
     /// See `replies`.
     pub requests: u8,
+    /// Which object of its user's session, from 0; 0 without sessions.
+    pub object: u32,
 }
 
 /// A user who does not wait any longer stops the page and loads it again (`[SH06]` section 5.3, H).

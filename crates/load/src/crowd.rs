@@ -15,7 +15,7 @@ use crate::stacks::Stacks;
 use crate::table::Table;
 use crate::tally::{Tally, Window};
 use crate::wheel::Wheel;
-use visits::{Ask, Visits};
+use visits::{Visits, Wish};
 
 mod visits;
 
@@ -38,7 +38,7 @@ pub struct Manners {
     pub stacks: Stacks,
     /// What the clients' timestamps show at time zero, milliseconds.
     pub clock: u32,
-    /// Seed of the initial sequence numbers, and of who has which system.
+    /// Seed of the initial sequence numbers, of who has which system, and of what users of sessions do.
     pub seed: u64,
     /// Number of the first endpoint: runs that follow each other should not begin at the same.
     pub first_endpoint: u64,
@@ -162,11 +162,11 @@ impl Crowd {
 
     /// Who starts next. `None` when there are no more, and when it was one who has left.
     fn take_next(&mut self) -> Option<User> {
-        let user = |ask: Ask| User {
-            number: ask.user,
-            session: ask.id,
-            object: ask.object,
-            start: ask.at,
+        let user = |wish: Wish| User {
+            number: wish.user,
+            session: wish.id,
+            object: wish.object,
+            start: wish.at,
             reloads: 0,
         };
         let (next_user, next_object) = (self.next_user(), self.next_object());
@@ -356,14 +356,14 @@ impl Crowd {
         let Attempt { endpoint, user, session, object, user_start, reloads, asked_at, .. } = *attempt;
         let abort = self.manners.abort.filter(|abort| asked_at + abort.after <= now);
         let cause = if abort.is_some() { Cause::Aborted } else { timed_out(attempt) };
-        self.end(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
-        match abort {
-            Some(abort) if reloads < abort.reloads => {
-                self.tally.reloaded(now);
-                let user = User { number: user, session, object, start: user_start, reloads: reloads + 1 };
-                self.start(user, now, now, send);
-            }
-            _ => self.tally.gave_up(user_start),
+        self.settle_cause(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
+        if abort.is_some_and(|abort| reloads < abort.reloads) {
+            self.tally.reloaded(now);
+            let user = User { number: user, session, object, start: user_start, reloads: reloads + 1 };
+            self.start(user, now, now, send);
+        } else {
+            self.tally.gave_up(user_start);
+            self.left(session, false, now);
         }
     }
 
@@ -403,16 +403,24 @@ impl Crowd {
         while self.next_start().is_some_and(|start| start + grace <= now) {
             if let Some(user) = self.take_next() {
                 self.tally.ended(Cause::NotSent, user.start, 0, now);
+                self.left(user.session, false, now);
             }
         }
     }
 
-    /// Settles the cause of an attempt, once, and closes its connection.
+    /// Settles the cause of an attempt, once, and closes its connection; what it was for is had, or not.
     fn end(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         let attempt = self.table.get_mut(id);
-        if attempt.ended {
-            return;
+        let session = attempt.session;
+        if !attempt.ended {
+            self.settle_cause(id, cause, now, send);
+            self.left(session, cause == Cause::Ok, now);
         }
+    }
+
+    /// The same of an attempt without a cause, whose user may try again.
+    fn settle_cause(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
         attempt.ended = true;
         self.open -= 1;
         self.tally.ended(cause, attempt.intended_start, attempt.connection.syns_sent(), now);
@@ -420,11 +428,6 @@ impl Crowd {
             ended.push(record(attempt, &self.clients, cause, now));
         }
         attempt.connection.close(attempt.stack, self.manners.close, now, send);
-        let (session, reloads) = (attempt.session, attempt.reloads);
-        let may_reload = self.manners.abort.is_some_and(|abort| reloads < abort.reloads);
-        if cause != Cause::Aborted || !may_reload {
-            self.left(session, cause == Cause::Ok, now);
-        }
     }
 
     /// An object of a session is there, or will not come.
@@ -468,6 +471,7 @@ fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> End
         syns: attempt.connection.syns_sent(),
         replies: attempt.request + u8::from(is_answered),
         requests: attempt.requests,
+        object: attempt.object,
     }
 }
 
@@ -485,5 +489,7 @@ fn mix(seed: u64, n: u64) -> u64 {
 
 #[cfg(test)]
 mod allocations;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

@@ -210,6 +210,10 @@ impl Engine {
             config.coalesce
         );
         ensure!(
+            config.sessions.is_none() || config.replay.is_none(),
+            "a log has its own users; leave out the sessions, or the log"
+        );
+        ensure!(
             config.clients.addr().is_ipv4() == config.server.is_ipv4(),
             "clients {} and server {} are of two address families; name a client network of the server's",
             config.clients,
@@ -236,7 +240,9 @@ impl Engine {
         let window =
             Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
         let clients = Clients::new(config.clients);
-        let own_rate = highest_rate / f64::from(config.shard.count());
+        // Every object of a session is an attempt.
+        let per_user = config.sessions.as_ref().map_or(1.0, Sessions::mean_objects);
+        let own_rate = highest_rate * per_user / f64::from(config.shard.count());
         let capacity = (own_rate * config.timeout.as_secs_f64()).min(MAX_RESERVED) as usize;
         let crowd = Crowd::new(manners(config, window), asks(config), clients, schedule(config), capacity);
         let server = config.server;

@@ -1,6 +1,7 @@
 //! Shapes and workloads as people write them, on a command line and in experiment files.
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde::Deserialize;
 use traffic::{Piece, Sessions, Shape, Table, Workload};
@@ -60,6 +61,9 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
     Workload::new(&table)
 }
 
+/// Of the times of a session, on the mean.
+const LONGEST: Duration = Duration::from_secs(86_400);
+
 /// Reads the name of sessions, or their table in one line as `{ pages = 10, objects = 3, think = "5s", between_objects = "100ms" }`.
 ///
 /// # Errors
@@ -89,9 +93,12 @@ pub fn parse_sessions(text: &str) -> Result<Sessions, String> {
     let Line { sessions: Table { pages, objects, think, between_objects } } =
         toml::from_str(&format!("sessions = {text}"))
             .map_err(|error| format!("{}; {LIKE}", error.message().replace('\n', " ")))?;
-    let span =
-        |text: &str| humantime::parse_duration(text).map_err(|_| format!("{text:?} is no time, as in 5s"));
-    Sessions::new(pages, objects, span(&think)?.into(), span(&between_objects)?.into())
+    let span = |key: &str, text: &str| {
+        let span = humantime::parse_duration(text).ok().filter(|span| *span <= LONGEST);
+        span.map(Nanos::from).ok_or_else(|| format!("{key} = {text:?} is no time up to a day, as in 5s"))
+    };
+    let (think, between_objects) = (span("think", &think)?, span("between_objects", &between_objects)?);
+    Sessions::new(pages, objects, think, between_objects)
         .ok_or_else(|| format!("pages = {pages}, objects = {objects}: above 0, and up to a million"))
 }
 
@@ -107,7 +114,10 @@ mod tests {
             ("surge", "\"surge\" is no session: redfavor, or a table"),
             ("{ pages = 1 }", "missing field `objects`"),
             ("{ pages = 0, objects = 3, think = \"5s\", between_objects = \"1s\" }", "pages = 0"),
-            ("{ pages = 1, objects = 3, think = \"5\", between_objects = \"1s\" }", "\"5\" is no time"),
+            (
+                "{ pages = 1, objects = 3, think = \"5\", between_objects = \"1s\" }",
+                "think = \"5\" is no time",
+            ),
         ] {
             let error = parse_sessions(bad).expect_err(bad);
             assert!(error.contains(wanted), "{bad}: {error}");

@@ -145,7 +145,9 @@ impl Server {
             desk: Desk {
                 replies: Replies::new(config.reply_bytes),
                 cpu_time: config.cpu_time,
-                later: config.later.map(|(after, cpu_time)| (Instant::now() + after, cpu_time)),
+                later: config
+                    .later
+                    .and_then(|(after, cpu_time)| Some((Instant::now().checked_add(after)?, cpu_time))),
                 totals: Totals::default(),
             },
             scratch: Box::new([0; MAX_HEAD]),

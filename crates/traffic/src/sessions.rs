@@ -26,7 +26,7 @@ enum Purpose {
 
 impl Sessions {
     /// With these means: pages of a session, objects of a page, time from the last reply of a page to the next page, time from one object's
-    /// request to the next one's. None where a count is not above zero, or not finite.
+    /// request to the next one's. None where a count is not above zero, or above a million.
     pub fn new(pages: f64, objects: f64, think: Nanos, between_objects: Nanos) -> Option<Self> {
         let is_count = |mean: f64| mean > 0.0 && mean <= MOST;
         (is_count(pages) && is_count(objects)).then_some(Self { pages, objects, think, between_objects })

@@ -123,6 +123,8 @@ mod tests {
             assert_near("quantile", sizes.at(share), quantile, 0.03);
         }
         assert_eq!(sizes.at(0.0), 1000.0);
+        // Of 12,000 without the bounds, of which the upper one takes a fifth.
+        assert_near("mean", sizes.mean, 9_930.0, 0.03);
         for (least, mean, most, shape) in [(0, 5, 10, 1.2), (5, 5, 10, 1.2), (1, 5, 5, 1.2), (1, 5, 10, 1.0)]
         {
             assert_eq!(ParetoII::new(least, mean, most, shape), None);

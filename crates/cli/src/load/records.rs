@@ -14,7 +14,7 @@ use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use load::Ended;
 
 /// Columns of the file with a line for each attempt; docs/crowd.md says what they mean.
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "user",
     "reloads",
     "stack",
@@ -26,6 +26,7 @@ const COLUMNS: [&str; 11] = [
     "syns",
     "replies",
     "requests",
+    "object",
 ];
 
 /// Files that are being written.
@@ -198,6 +199,7 @@ fn row(ended: &Ended) -> [String; COLUMNS.len()] {
         ended.syns.to_string(),
         ended.replies.to_string(),
         ended.requests.to_string(),
+        ended.object.to_string(),
     ]
 }
 

@@ -106,10 +106,15 @@ pub fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
     let text = String::from_utf8_lossy(&output.stdout);
     let number = |after: &str| text.split_once(after)?.1.split_whitespace().next()?.parse::<f64>().ok();
     let seen = || {
-        let min = text.split_once("Connection time [ms]: min ")?.1;
-        let response_ms = min.split_once("avg ")?.1.split_whitespace().next()?.parse().ok()?;
-        Some(Seen { replies_per_s: number("Total: connections ")? / number("test-duration ")?, response_ms })
+        // From connect(2) on; the handshake's end is in "connect".
+        let response_ms = number("Connection time [ms]: connect ")?
+            + number("Reply time [ms]: response ")?
+            + number(" transfer ")?;
+        Some(Seen { replies_per_s: number(" replies ")? / number("test-duration ")?, response_ms })
     };
-    let theirs = seen().with_context(|| format!("httperf did not do what it was told: {text}"))?;
+    let is_whole = number(" replies ") == Some(HTTPERF_CONNECTIONS) && number("Errors: total ") == Some(0.0);
+    let theirs = seen()
+        .filter(|_| is_whole)
+        .with_context(|| format!("httperf did not do what it was told: {text}"))?;
     Ok(Some((Seen { replies_per_s: ours.goodput_per_s, response_ms: ours.response_ms.mean }, theirs)))
 }

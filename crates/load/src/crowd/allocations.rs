@@ -1,39 +1,12 @@
-//! A crowd allocates when it is made, and no more: not for a packet, not for a connection, not for a request.
+//! Nothing is allocated for a packet, a connection or a request. What grows is not counted by them: histograms when a time is longer than all before, tables beyond what they were
+//! made for, and sessions.
 
 use traffic::{Arrivals, Workload};
-use wire::{Ethernet, Flags, FourTuple, Options};
 
+use super::testing::{Question, ask};
 use super::*;
 
-const REPLY: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi";
 const RATE: f64 = 5000.0;
-const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1)), 80);
-
-/// What the server is asked.
-struct Question {
-    endpoint: Endpoint,
-    seq: SeqNumber,
-    ack: SeqNumber,
-    flags: Flags,
-    len: u32,
-}
-
-impl Question {
-    /// As kernel/echo.bpf.c has it: without a connection.
-    fn answer(&self) -> Option<Segment<'static>> {
-        let answer = |seq, flags, payload| {
-            let options = Options::default();
-            Segment { seq, ack: self.seq + self.len, flags, window: 65_535, options, payload }
-        };
-        match self.flags {
-            flags if flags.has(Flags::RST) => None,
-            flags if flags.has(Flags::SYN) => Some(answer(SeqNumber(500), Flags::SYN | Flags::ACK, &[][..])),
-            flags if flags.has(Flags::FIN) => Some(answer(self.ack, Flags::FIN | Flags::ACK, &[])),
-            _ if self.len > 0 => Some(answer(self.ack, Flags::ACK | Flags::PSH, REPLY)),
-            _ => None,
-        }
-    }
-}
 
 fn crowd(workload: Workload, close: Close) -> Crowd {
     let manners = Manners {
@@ -51,16 +24,6 @@ fn crowd(workload: Workload, close: Close) -> Crowd {
     let clients = Clients::new("10.1.0.0/16".parse().expect("a network"));
     let asks = Asks::new(workload, 1, "test", "/");
     Crowd::new(manners, asks, clients, Schedule::new(Arrivals::Poisson, RATE, 1), 10_000)
-}
-
-/// Puts a segment into a frame, and what the server reads there among the questions.
-fn ask(questions: &mut Vec<Question>, endpoint: Endpoint, segment: &Segment<'_>) {
-    let mut frame = [0; 2048];
-    let tuple = FourTuple { src: SocketAddr::new([10, 1, 0, 1].into(), endpoint.port), dst: SERVER };
-    let len = wire::emit(&mut frame, &Ethernet { src: [2; 6], dst: [4; 6] }, &tuple, segment);
-    let (_, heard) = wire::parse(&frame[..len]).expect("a frame of ours");
-    let Segment { seq, ack, flags, .. } = heard;
-    questions.push(Question { endpoint, seq, ack, flags, len: heard.len() });
 }
 
 /// A second of a crowd before a server that answers at once.

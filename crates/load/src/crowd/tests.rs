@@ -1,8 +1,11 @@
 //! One crowd without a network: what it sends is heard here, and answered by hand.
 
-use traffic::{Arrivals, Workload};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use traffic::{Arrivals, Sessions, Workload};
 use wire::{Flags, Options};
 
+use super::testing::ask;
 use super::*;
 
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: test\r\nUser-Agent: tidegate\r\n\r\n";
@@ -207,6 +210,70 @@ fn user_who_is_answered_after_a_reload_waited_since_the_first_attempt() {
     let summary = crowd.tally().summary(Nanos::from_secs(10), results::GeneratorHealth::default());
     assert_eq!((summary.ok, summary.aborted, summary.reloads, summary.gave_up), (1, 1, 1, 0));
     assert!((summary.response_ms.mean - 500.0).abs() < 1.0 && (summary.user_ms.mean - 3500.0).abs() < 2.0);
+}
+
+/// Whatever the server does, and wherever the run is stopped.
+#[test]
+fn every_session_ends_and_every_attempt_has_its_cause() {
+    for seed in 0..60 {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let is_stopped = seed % 3 == 0;
+        let mut crowd = crowd_of(Workload::default(), |manners| {
+            let (think, between_objects) = (Nanos::from_millis(300), Nanos::from_millis(50));
+            manners.sessions = Sessions::new(2.0, 3.0, think, between_objects);
+            manners.shard = Shard::new(seed as u32 % 2, 2).expect("a part");
+            manners.abort = (seed % 5 > 1)
+                .then_some(Abort { after: Nanos::from_millis(700), reloads: (seed % 5) as u8 - 1 });
+            manners.timeout = Nanos::from_secs(2);
+            manners.window.end = Nanos::from_secs(10);
+            manners.seed = seed;
+        });
+        crowd.keep_ended();
+        let mut questions = Vec::new();
+        let end = if is_stopped { 900 } else { 4000 };
+        for step in 0..end {
+            let now = Nanos::from_millis(10 * step);
+            let mut send = |endpoint: Endpoint, segment: &Segment<'_>| ask(&mut questions, endpoint, segment);
+            while crowd.on_deadline(now, &mut send) {}
+            while crowd.start_next(now, &mut send) {}
+            while let Some(question) = questions.pop() {
+                let answer = match random.random_range(0..10) {
+                    0 => question.refusal(),
+                    1 => None,
+                    _ => question.answer(),
+                };
+                let Some(answer) = answer else { continue };
+                crowd.on_segment(question.endpoint, &answer, now, &mut |endpoint, segment| {
+                    ask(&mut questions, endpoint, segment);
+                });
+            }
+        }
+        if is_stopped {
+            crowd.stop(Nanos::from_secs(9), Nanos::ZERO);
+        } else {
+            assert!(crowd.is_over(), "seed {seed}");
+            assert!(crowd.visits.as_ref().expect("sessions").is_settled(), "seed {seed}: {:?}", crowd.visits);
+        }
+        let ended = crowd.take_ended().count() as u64;
+        let summary = crowd.tally().summary(Nanos::from_secs(10), results::GeneratorHealth::default());
+        let causes = [
+            summary.ok,
+            summary.refused,
+            summary.reset,
+            summary.timed_out_connect,
+            summary.timed_out_response,
+            summary.aborted,
+            summary.malformed,
+            summary.unfinished,
+        ];
+        assert_eq!(
+            causes.iter().sum::<u64>() + summary.not_sent,
+            summary.offered,
+            "seed {seed}: {summary:?}"
+        );
+        assert!(ended >= summary.offered - summary.not_sent, "seed {seed}: {ended} {summary:?}");
+        assert!(summary.ok > 0 && summary.refused > 0, "seed {seed}: {summary:?}");
+    }
 }
 
 #[test]

@@ -38,7 +38,7 @@ struct Visit {
 
 /// A user asks for an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct Wish {
     /// When.
     pub at: Nanos,
     /// Of the session.
@@ -56,7 +56,7 @@ impl Visits {
     }
 
     /// A user comes, and asks for the first object.
-    pub fn begin(&mut self, user: u64, at: Nanos) -> Ask {
+    pub fn begin(&mut self, user: u64, at: Nanos) -> Wish {
         let (pages, objects_left) =
             (self.sessions.pages(self.seed, user), self.sessions.objects(self.seed, user, 0));
         let visit = Visit {
@@ -79,7 +79,7 @@ impl Visits {
     }
 
     /// The one who does; `None` when he has left meanwhile.
-    pub fn take_next(&mut self) -> Option<Ask> {
+    pub fn take_next(&mut self) -> Option<Wish> {
         let Reverse((at, id)) = self.due.pop()?;
         let visit = &mut self.visits[id as usize];
         visit.is_due = false;
@@ -94,7 +94,7 @@ impl Visits {
         Some(self.ask(id, at))
     }
 
-    fn ask(&mut self, id: u32, at: Nanos) -> Ask {
+    fn ask(&mut self, id: u32, at: Nanos) -> Wish {
         let visit = &mut self.visits[id as usize];
         let (user, object) = (visit.user, visit.objects);
         visit.objects += 1;
@@ -105,7 +105,7 @@ impl Visits {
             let next = at + self.sessions.between_objects(self.seed, user, object);
             self.due.push(Reverse((next, id)));
         }
-        Ask { at, id, user, object }
+        Wish { at, id, user, object }
     }
 
     /// An object is there, or will not come: who does not get one leaves.
@@ -130,6 +130,12 @@ impl Visits {
         if visit.open == 0 && !visit.is_due {
             self.visits.remove(id as usize);
         }
+    }
+
+    /// Nothing is under way, and whoever is there still thinks about what to ask next.
+    #[cfg(test)]
+    pub fn is_settled(&self) -> bool {
+        self.visits.iter().all(|(_, visit)| visit.open == 0 && visit.is_due)
     }
 
     /// Sessions that are not over.
