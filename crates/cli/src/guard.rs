@@ -109,7 +109,8 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
 
-    /// Count what would be done, and leave every packet alone; with --config, at every listener
+    /// Count what would be done, and leave every packet alone; with --config, at every listener. As nobody is turned away, the server stays full, and this
+    /// counts far more than would be refused
     #[arg(long)]
     dry_run: bool,
 

@@ -143,8 +143,10 @@ pub struct Args {
     #[arg(long, value_name = "R", hide = true, requires = "flood", default_value = "inf", value_parser = parse_flood_rate)]
     flood_rate: f64,
 
-    /// Fail (exit status 1) if a result is beyond this bound, as p99>50ms, refused>1%, goodput<20k; may be given several times. There are mean, p50, p90,
-    /// p99, p99.9, max, ok, refused, reset, timed-out, aborted, malformed, failed, goodput and late
+    /// Fail (exit status 1) if a result is beyond this bound; may be given several times
+    ///
+    /// Times as p99>50ms (mean, p50, p90, p99, p99.9, max), shares of the attempts as refused>1% (ok, refused, reset, timed-out, aborted, malformed; failed
+    /// is all but ok, late is started more than 1 ms late), and goodput<20k. A generator that was the limit is no failure by itself: late>5% makes it one.
     #[arg(long, value_name = "BOUND")]
     fail_if: Vec<FailIf>,
 
@@ -152,7 +154,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<PathBuf>,
 
-    /// Write a new CSV file with a line for each attempt that ended
+    /// Write a new CSV file with a line for each attempt that was sent
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 
@@ -211,8 +213,15 @@ pub fn run(args: Args) -> Result<()> {
     let config = config(&args)?;
     let json = args.json;
     let records = Records::create(args.csv.as_deref(), args.hdr_log.as_deref())?;
-    let mut watch =
-        Watch { json, before: None, records, exporter, responses: Responses::default(), stop: &stop };
+    let mut watch = Watch {
+        json,
+        before: None,
+        records,
+        exporter,
+        responses: Responses::default(),
+        stop: &stop,
+        clients: Some(args.clients),
+    };
     let result = load::run(&config, &stop, &mut watch);
     let context = || format!("load {}", args.url.authority);
     let summary = match result {
@@ -235,8 +244,8 @@ pub fn run(args: Args) -> Result<()> {
     }
     ensure!(
         summary.generator.frames_received > 0 || summary.generator.frames_sent == 0,
-        "nothing came back at all; has the server a route to {0} that leads here (ip route add {0} via ...)?",
-        args.clients
+        "nothing came back at all; {}",
+        route_hint(args.clients)
     );
     let complaints: Vec<String> =
         args.fail_if.iter().filter_map(|fail_if| fail_if.complaint(&summary)).collect();
@@ -253,6 +262,24 @@ struct Watch<'a> {
     exporter: Option<Exporter>,
     responses: Responses,
     stop: &'a AtomicBool,
+    /// Of the network whose replies should come; until it was said that none do.
+    clients: Option<IpNet>,
+}
+
+impl Watch<'_> {
+    /// Says it early, once: a crowd of a minute that hears nothing is a minute lost.
+    fn complain_of_silence(&mut self, progress: &Progress<'_>) {
+        let is_silent = progress.frames_received == 0 && progress.elapsed >= Nanos::from_secs(2);
+        if is_silent && let Some(clients) = self.clients.take() {
+            complain(format_args!("nothing has come back so far; {}", route_hint(clients)));
+        }
+    }
+}
+
+fn route_hint(clients: IpNet) -> String {
+    format!(
+        "has the server a route to {clients} that leads here (ip route add {clients} via THIS_HOST, there)?"
+    )
 }
 
 impl Observer for Watch<'_> {
@@ -261,6 +288,7 @@ impl Observer for Watch<'_> {
         if let Some((since, _)) = before {
             self.records.interval(since.into(), progress.elapsed.into(), progress.interval);
         }
+        self.complain_of_silence(progress);
         if let Some(exporter) = &self.exporter {
             self.responses.add(progress.interval);
             exporter.publish(self.responses.metrics(progress));
@@ -398,11 +426,12 @@ fn progress_text(now: &LoadProgress) -> String {
         write!(line, "  {what} {rate:.0}/s").expect("a String takes all");
     }
     let LoadProgress { mean_response_ms, p99_response_ms, live, .. } = now;
-    write!(
-        line,
-        "  SYNs {syns_per_s:.0}/s  mean {mean_response_ms:.2}  p99 {p99_response_ms:.2} ms  open {live}"
-    )
-    .expect("a String takes all");
+    write!(line, "  SYNs {syns_per_s:.0}/s").expect("a String takes all");
+    if *replies_per_s > 0.0 {
+        write!(line, "  mean {mean_response_ms:.2}  p99 {p99_response_ms:.2} ms")
+            .expect("a String takes all");
+    }
+    write!(line, "  open {live}").expect("a String takes all");
     line
 }
 
@@ -418,7 +447,7 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
     let mut line =
         |text_of_line: std::fmt::Arguments<'_>| writeln!(text, "{text_of_line}").expect("a String takes all");
     line(format_args!(
-        "\noffered {:.0}/s for {:.1} s, answered {:.0}/s, {:.2} SYNs per attempt",
+        "\noffered {:.0}/s for {:.1} s, answered {:.0}/s, {:.2} SYNs per attempt within that time",
         summary.offered_per_s, summary.window_s, summary.goodput_per_s, summary.syns_per_attempt
     ));
     let causes = [
@@ -448,7 +477,7 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
     }
     let generator = &summary.generator;
     line(format_args!(
-        "generator      {} frames sent, {} received ({}), at most {} connections of {} bytes",
+        "generator      {} frames sent, {} received ({}), at most {} connections at once, {} bytes each",
         generator.frames_sent,
         generator.frames_received,
         generator.receive_mode,

@@ -32,8 +32,8 @@ pub fn root(what: &str) -> Result<PathBuf> {
     let root = watch::cgroup2_mounts()?.into_iter().find(|mount| mount.root == "/");
     root.map(|mount| mount.mount_point).with_context(|| {
         format!(
-            "{what}: no cgroup2 is mounted; mount -t cgroup2 none /sys/fs/cgroup (or --netns in place of ip netns exec, which hides the \
-             mount)"
+            "{what}: no cgroup2 is mounted here; under ip netns exec, which hides it, use --netns NAME instead, outside; else mount -t \
+             cgroup2 none /sys/fs/cgroup"
         )
     })
 }

@@ -61,6 +61,11 @@ impl Shard {
         (index < count).then_some(Self { index, count })
     }
 
+    /// As it is asked for, `2/3`; none of the whole.
+    pub fn name(self) -> Option<String> {
+        (self.count > 1).then(|| format!("{}/{}", self.index + 1, self.count))
+    }
+
     /// How many parts there are.
     pub fn count(self) -> u32 {
         self.count
@@ -365,6 +370,11 @@ impl Crowd {
             self.tally.gave_up(user_start);
             self.left(session, false, now);
         }
+    }
+
+    /// Which part this is.
+    pub fn shard(&self) -> Shard {
+        self.manners.shard
     }
 
     /// Live connections.

@@ -347,7 +347,8 @@ impl Engine {
             receive_fallback: self.port.instead().map(ToString::to_string),
             ..GeneratorHealth::default()
         };
-        Ok(self.crowd.tally().summary(stopped, health))
+        let shards = self.crowd.shard().name().into_iter().collect();
+        Ok(CrowdSummary { shards, ..self.crowd.tally().summary(stopped, health) })
     }
 }
 

@@ -235,6 +235,7 @@ impl Tally {
             histograms: Histograms::of(&self.response, &self.user, &self.refusal),
             response_ms: LatencySummary::from_micros(&self.response),
             refusal_ms: LatencySummary::from_micros(&self.refusal),
+            shards: Vec::new(),
             generator,
         }
     }

@@ -322,6 +322,9 @@ pub struct CrowdSummary {
     /// The histograms behind the times, so that runs can be added exactly; see [`merge()`].
     #[serde(default)]
     pub histograms: Histograms,
+    /// Which parts of a crowd it is, as `--shard` has them; none of a whole one.
+    #[serde(default)]
+    pub shards: Vec<String>,
     /// What the generator says of itself.
     pub generator: GeneratorHealth,
 }

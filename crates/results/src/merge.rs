@@ -39,6 +39,8 @@ pub enum MergeError {
     Histogram(usize),
     /// Their windows differ: they are not of one crowd.
     Windows,
+    /// This part is there twice.
+    Twice(String),
 }
 
 impl fmt::Display for MergeError {
@@ -52,6 +54,7 @@ impl fmt::Display for MergeError {
                     which + 1
                 )
             }
+            Self::Twice(shard) => write!(f, "part {shard} is there twice; name each once"),
             Self::Windows => f.write_str("the measured windows differ; parts of one crowd have the same"),
         }
     }
@@ -69,6 +72,11 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
     if parts.iter().any(|part| (part.window_s - first.window_s).abs() > 1e-3 * first.window_s.max(1e-3)) {
         return Err(MergeError::Windows);
+    }
+    let mut shards: Vec<String> = parts.iter().flat_map(|part| part.shards.iter().cloned()).collect();
+    shards.sort();
+    if let Some(pair) = shards.windows(2).find(|pair| pair[0] == pair[1]) {
+        return Err(MergeError::Twice(pair[0].clone()));
     }
     let sum = |value: fn(&CrowdSummary) -> u64| parts.iter().map(value).sum::<u64>();
     let add = |value: fn(&CrowdSummary) -> f64| parts.iter().map(value).sum::<f64>();
@@ -108,6 +116,7 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         response_ms: LatencySummary::from_micros(&response),
         refusal_ms: LatencySummary::from_micros(&refusal),
         histograms: Histograms::of(&response, &user, &refusal),
+        shards,
         generator: merge_health(parts),
     })
 }
@@ -243,6 +252,9 @@ mod tests {
         assert_eq!(merge(&[]), Err(MergeError::Nothing));
         let other = CrowdSummary { window_s: 11.0, ..part(&[1], 0) };
         assert_eq!(merge(&[part(&[1], 0), other]), Err(MergeError::Windows));
+        let shard = |shard: &str| CrowdSummary { shards: vec![shard.to_owned()], ..part(&[1], 0) };
+        assert_eq!(merge(&[shard("1/2"), shard("1/2")]), Err(MergeError::Twice("1/2".to_owned())));
+        assert_eq!(merge(&[shard("2/2"), shard("1/2")]).expect("both").shards, ["1/2", "2/2"]);
         let mut old = part(&[1], 0);
         old.histograms = Histograms::default();
         assert_eq!(merge(&[part(&[1], 0), old]), Err(MergeError::Histogram(1)));

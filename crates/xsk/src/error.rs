@@ -95,8 +95,8 @@ pub enum Error {
     },
     /// The steering program could not be attached; another program may be.
     #[error(
-        "attach steer to interface {interface}: {error}; see `ip link show {interface}` for a program that is in the way, or use \
-         the generic mode if the driver has no XDP"
+        "attach steer to interface {interface}: {error}; if it is busy, another crowd or XDP program has it (`ip link show {interface}`): one crowd for each interface; if the \
+         driver has no XDP, use the generic mode"
     )]
     Attach {
         /// Interface name.
