@@ -18,7 +18,7 @@ use prometheus_client::registry::Registry;
 /// Of a request, bytes.
 const MAX_LINE: usize = 2048;
 /// How long a client may take.
-const PATIENCE: Duration = Duration::from_secs(1);
+const PATIENCE: Duration = Duration::from_millis(200);
 /// Between two looks whether somebody asks.
 const NAP: Duration = Duration::from_millis(20);
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -122,21 +122,29 @@ impl Exporter {
     ///
     /// One line: who listens there already, or what else the system says.
     pub fn bind(address: SocketAddr) -> Result<Self> {
-        let listener = listen(address)
-            .map_err(|error| anyhow!("--prometheus {address}: {error}; name another address and port"))?;
+        let listener = listen(address).map_err(|error| cannot_listen(address, &error))?;
         Ok(Self::start(move |shown| answer_all(&listener, shown)))
     }
 
-    /// Listens at an address once it is free: somebody whose place we take has it still.
-    pub fn bind_when_free(address: SocketAddr) -> Self {
-        Self::start(move |shown| {
+    /// Listens at an address, or once it is free: somebody whose place we take may have it still.
+    ///
+    /// # Errors
+    ///
+    /// As [`Exporter::bind`], but for one that is in use.
+    pub fn bind_when_free(address: SocketAddr) -> Result<Self> {
+        match listen(address) {
+            Ok(listener) => return Ok(Self::start(move |shown| answer_all(&listener, shown))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(cannot_listen(address, &error)),
+        }
+        Ok(Self::start(move |shown| {
             while !shown.is_over.load(Ordering::Relaxed) {
                 match listen(address) {
                     Ok(listener) => return answer_all(&listener, shown),
                     Err(_) => sleep(NAP),
                 }
             }
-        })
+        }))
     }
 
     fn start(run: impl FnOnce(&Shown) + Send + 'static) -> Self {
@@ -159,7 +167,14 @@ impl Drop for Exporter {
     }
 }
 
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> anyhow::Error {
+    anyhow!("--prometheus {address}: {error}; name another address and port")
+}
+
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    if address.port() == 0 {
+        return Err(io::Error::other("nobody would know which port it is"));
+    }
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
@@ -291,7 +306,7 @@ mod tests {
         let address = free();
         let first = Exporter::bind(address).expect("bind");
         assert!(Exporter::bind(address).is_err());
-        let second = Exporter::bind_when_free(address);
+        let second = Exporter::bind_when_free(address).expect("it waits");
         drop(first);
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {

@@ -139,7 +139,7 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     // Where the guard was started, and not in the namespace that it guards.
     let exporter = match (args.prometheus, args.take_over) {
-        (Some(address), Some(_)) => Some(Exporter::bind_when_free(address)),
+        (Some(address), Some(_)) => Some(Exporter::bind_when_free(address)?),
         (address, _) => address.map(Exporter::bind).transpose()?,
     };
     match &args.netns {

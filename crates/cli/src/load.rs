@@ -219,12 +219,13 @@ pub fn run(args: Args) -> Result<()> {
         records,
         exporter,
         responses: Responses::default(),
+        has_bounds: !args.fail_if.is_empty(),
         stop: &stop,
         clients: Some(args.clients),
     };
     let result = load::run(&config, &stop, &mut watch);
     let context = || format!("load {}", args.url.authority);
-    let summary = match result {
+    let (summary, written) = match result {
         // Nothing was sent.
         Err(error) if watch.before.is_none() => {
             watch.records.discard();
@@ -232,25 +233,25 @@ pub fn run(args: Args) -> Result<()> {
         }
         result => {
             let written = watch.records.finish();
-            let summary = result.with_context(context)?;
-            written?;
-            summary
+            (result.with_context(context)?, written)
         }
     };
-    if json {
-        say(json_line(&LoadEvent::Summary(Box::new(summary.clone()))))?;
+    let said = if json {
+        say(json_line(&LoadEvent::Summary(Box::new(summary.clone()))))
     } else {
-        say(summary_text(&summary).trim_end())?;
-    }
+        say(summary_text(&summary).trim_end())
+    };
     ensure!(
         summary.generator.frames_received > 0 || summary.generator.frames_sent == 0,
         "nothing came back at all; {}",
         route_hint(args.clients)
     );
+    // Whether or not anybody read the result, and whether or not it could be kept.
     let complaints: Vec<String> =
         args.fail_if.iter().filter_map(|fail_if| fail_if.complaint(&summary)).collect();
     ensure!(complaints.is_empty(), "failed by --fail-if {}", complaints.join("; "));
-    Ok(())
+    written?;
+    said
 }
 
 /// Prints a line a second, and keeps records.
@@ -262,6 +263,8 @@ struct Watch<'a> {
     exporter: Option<Exporter>,
     responses: Responses,
     stop: &'a AtomicBool,
+    /// Somebody asks whether it failed.
+    has_bounds: bool,
     /// Of the network whose replies should come; until it was said that none do.
     clients: Option<IpNet>,
 }
@@ -299,8 +302,9 @@ impl Observer for Watch<'_> {
         } else {
             since.as_ref().map(progress_text)
         };
-        if line.is_some_and(|line| say(line).is_err()) {
-            self.stop.store(true, Ordering::Relaxed); // nobody reads any more
+        // Nobody reads any more, and nobody waits for how it ends.
+        if line.is_some_and(|line| say(line).is_err()) && !self.has_bounds {
+            self.stop.store(true, Ordering::Relaxed);
         }
     }
 
@@ -505,7 +509,8 @@ fn parse_url(text: &str) -> Result<Url, String> {
     let Some(rest) = text.strip_prefix("http://") else {
         return Err("a URL of the form http://ADDR:PORT/path; there is no TLS here".to_owned());
     };
-    let (host, path) = rest.find('/').map_or((rest, "/"), |at| rest.split_at(at));
+    let (host, path) = rest.find(['/', '?', '#']).map_or((rest, ""), |at| rest.split_at(at));
+    let path = if path.starts_with('/') { path.to_owned() } else { format!("/{path}") };
     let has_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.ends_with(']'));
     let authority = if has_port { host.to_owned() } else { format!("{host}:80") };
     if rest.bytes().any(|byte| byte <= b' ' || byte == 0x7f) {
@@ -515,7 +520,7 @@ fn parse_url(text: &str) -> Result<Url, String> {
     if host.is_empty() || !port.parse::<u16>().is_ok_and(|port| port > 0) {
         return Err(format!("{authority:?} is not a host and a port; as in http://192.0.2.1:8080/"));
     }
-    Ok(Url { authority, path: path.to_owned() })
+    Ok(Url { authority, path })
 }
 
 fn parse_speed(text: &str) -> Result<f64, String> {
@@ -581,6 +586,12 @@ mod tests {
         assert_eq!((url.authority.as_str(), url.path.as_str()), ("127.0.0.1:8080", "/a/b?c=d"));
         let url = parse_url("http://[::1]").expect("valid");
         assert_eq!((url.authority.as_str(), url.path.as_str()), ("[::1]:80", "/"));
+    }
+
+    #[test]
+    fn query_may_follow_the_host() {
+        let url = parse_url("http://127.0.0.1?q=1").expect("valid");
+        assert_eq!((url.authority.as_str(), url.path.as_str()), ("127.0.0.1:80", "/?q=1"));
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket.
 
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use ipnet::IpNet;
+use nix::ifaddrs::getifaddrs;
 
 use crate::packet;
 
@@ -65,6 +67,17 @@ impl Port {
     }
 
     fn packet(rings: &xsk::Config, clients: IpNet, instead: Option<xsk::Error>) -> Result<Self> {
+        let own = getifaddrs()?.filter_map(|of| of.address).find_map(|address| {
+            let ip = address.as_sockaddr_in().map(|of| of.ip().into());
+            let ip = ip.or_else(|| address.as_sockaddr_in6().map(|of| of.ip().into()));
+            ip.filter(|ip: &IpAddr| clients.contains(ip))
+        });
+        if let Some(own) = own {
+            bail!(
+                "{own} is among the clients {clients} and this host's own: its kernel sees what a packet socket receives, and would reset \
+                 the replies; name a network that it is not in"
+            );
+        }
         let socket = packet::Socket::open(rings.ifindex, rings.steer.server, clients).with_context(|| {
             let tried = instead.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
             format!(

@@ -32,8 +32,10 @@ enum Expected {
     Length(u64),
     /// A chunk's size line.
     ChunkSize,
-    /// Bytes of a chunk, its line end included.
+    /// Bytes of a chunk.
     Chunk(u64),
+    /// The line end behind it.
+    ChunkEnd,
     /// The fields after the last chunk.
     Trailer,
     /// Whatever comes until the server closes.
@@ -79,7 +81,8 @@ impl Reply {
                 Expected::Trailer => read_trailer(rest),
                 Expected::UntilClose => return (data.len(), Progress::Partial),
                 Expected::Length(left) => skip(rest, left, Expected::Length, Expected::Nothing),
-                Expected::Chunk(left) => skip(rest, left, Expected::Chunk, Expected::ChunkSize),
+                Expected::Chunk(left) => skip(rest, left, Expected::Chunk, Expected::ChunkEnd),
+                Expected::ChunkEnd => read_line_end(rest),
             };
             match step {
                 Step::Next(consumed, expected) => (at, self.expected) = (at + consumed, expected),
@@ -134,22 +137,32 @@ fn body(response: &httparse::Response<'_, '_>) -> Option<Expected> {
         let is_chunked = text.rsplit(',').next()?.trim().eq_ignore_ascii_case("chunked");
         return Some(if is_chunked { Expected::ChunkSize } else { Expected::UntilClose });
     }
-    let Some(length) = field("content-length") else {
+    let mut lengths =
+        response.headers.iter().filter(|header| header.name.eq_ignore_ascii_case("content-length"));
+    let Some(length) = lengths.next() else {
         return Some(Expected::UntilClose);
     };
-    let length: u64 = std::str::from_utf8(length.value).ok()?.trim().parse().ok()?;
-    Some(Expected::Length(length))
+    // Two that differ are none, nor is a number with a sign (RFC 9112 section 6.3).
+    let is_one = lengths.all(|other| other.value == length.value);
+    let digits = std::str::from_utf8(length.value).ok()?.trim();
+    let is_number = is_one && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| digits.parse().ok().map(Expected::Length)).flatten()
 }
 
 fn read_chunk_size(data: &[u8]) -> Step {
     match httparse::parse_chunk_size(data) {
         Ok(httparse::Status::Complete((len, 0))) => Step::Next(len, Expected::Trailer),
-        Ok(httparse::Status::Complete((len, size))) => match size.checked_add(2) {
-            Some(with_line_end) => Step::Next(len, Expected::Chunk(with_line_end)),
-            None => Step::Malformed,
-        },
+        Ok(httparse::Status::Complete((len, size))) => Step::Next(len, Expected::Chunk(size)),
         Ok(httparse::Status::Partial) => Step::Cut,
         Err(_) => Step::Malformed,
+    }
+}
+
+fn read_line_end(data: &[u8]) -> Step {
+    match data.get(..2) {
+        None => Step::Cut,
+        Some(b"\r\n") => Step::Next(2, Expected::ChunkSize),
+        Some(_) => Step::Malformed,
     }
 }
 
@@ -216,7 +229,13 @@ mod tests {
             }
         }
         assert_eq!(progress, Progress::Malformed);
-        let huge = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n";
-        assert_eq!(Reply::default().feed(huge), Progress::Malformed);
+        for bad in [
+            &b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n"[..],
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhelloXX0\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 50\r\n\r\nhello",
+            b"HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+        ] {
+            assert_eq!(Reply::default().feed(bad), Progress::Malformed, "{}", String::from_utf8_lossy(bad));
+        }
     }
 }

@@ -41,6 +41,8 @@ pub enum MergeError {
     Windows,
     /// This part is there twice.
     Twice(String),
+    /// The causes of one do not sum to what it offered, or a number is none.
+    Inconsistent(usize),
 }
 
 impl fmt::Display for MergeError {
@@ -54,6 +56,11 @@ impl fmt::Display for MergeError {
                     which + 1
                 )
             }
+            Self::Inconsistent(which) => write!(
+                f,
+                "summary {} contradicts itself: its causes do not sum to what was offered, or a rate is none",
+                which + 1
+            ),
             Self::Twice(shard) => write!(f, "part {shard} is there twice; name each once"),
             Self::Windows => f.write_str("the measured windows differ; parts of one crowd have the same"),
         }
@@ -77,6 +84,9 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     shards.sort();
     if let Some(pair) = shards.windows(2).find(|pair| pair[0] == pair[1]) {
         return Err(MergeError::Twice(pair[0].clone()));
+    }
+    if let Some(which) = parts.iter().position(|part| !is_consistent(part)) {
+        return Err(MergeError::Inconsistent(which));
     }
     let sum = |value: fn(&CrowdSummary) -> u64| parts.iter().map(value).sum::<u64>();
     let add = |value: fn(&CrowdSummary) -> f64| parts.iter().map(value).sum::<f64>();
@@ -119,6 +129,26 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         shards,
         generator: merge_health(parts),
     })
+}
+
+/// As every run leaves it: nothing that a sum could overflow by.
+fn is_consistent(part: &CrowdSummary) -> bool {
+    let causes = [
+        part.ok,
+        part.refused,
+        part.reset,
+        part.timed_out_connect,
+        part.timed_out_response,
+        part.aborted,
+        part.malformed,
+        part.not_sent,
+        part.unfinished,
+    ];
+    let sum = causes.iter().try_fold(0_u64, |sum, cause| sum.checked_add(*cause));
+    let rates =
+        [part.offered_per_s, part.goodput_per_s, part.syns_per_s, part.syns_per_attempt, part.window_s];
+    // A million runs of such a size fit.
+    sum == Some(part.offered) && part.offered < 1 << 44 && rates.iter().all(|rate| (0.0..1e12).contains(rate))
 }
 
 fn merge_health(parts: &[CrowdSummary]) -> GeneratorHealth {

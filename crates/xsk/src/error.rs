@@ -96,7 +96,7 @@ pub enum Error {
     /// The steering program could not be attached; another program may be.
     #[error(
         "attach steer to interface {interface}: {error}; if it is busy, another crowd or XDP program has it (`ip link show {interface}`): one crowd for each interface; if the \
-         driver has no XDP, use the generic mode"
+         driver has no XDP, use the generic mode, or no XDP at all"
     )]
     Attach {
         /// Interface name.

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
@@ -71,8 +71,17 @@ impl Records {
     ///
     /// One that is there already, or cannot be made.
     pub fn create(attempts: Option<&Path>, intervals: Option<&Path>) -> Result<Self> {
+        ensure!(
+            attempts.is_none() || attempts != intervals,
+            "--csv and --hdr-log are two files; {} cannot be both",
+            attempts.unwrap_or(Path::new("")).display()
+        );
         let attempts = attempts.map(NewFile::create).transpose()?;
-        let intervals = intervals.map(NewFile::create).transpose()?;
+        let intervals = intervals.map(NewFile::create).transpose().inspect_err(|_| {
+            if let Some(new) = &attempts {
+                std::fs::remove_file(&new.path).ok();
+            }
+        })?;
         let wants_ended = attempts.is_some();
         let paths: Vec<PathBuf> = attempts.iter().chain(&intervals).map(|new| new.path.clone()).collect();
         if paths.is_empty() {
@@ -165,6 +174,10 @@ fn write(attempts: Option<NewFile>, intervals: Option<NewFile>, messages: &Recei
                 }
             }
             Message::Interval { start, span, responses } => {
+                // What is there after a second is there also when the program is killed.
+                if let Some((path, rows)) = &mut rows {
+                    rows.flush().with_context(|| written(path))?;
+                }
                 let Some(log) = &mut log else { continue };
                 log.write_histogram(&responses, start, span, None)
                     .map_err(|error| anyhow!("{}: {error:?}", written(&log_path)))?;
