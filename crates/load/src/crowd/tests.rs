@@ -222,8 +222,9 @@ fn every_session_ends_and_every_attempt_has_its_cause() {
             let (think, between_objects) = (Nanos::from_millis(300), Nanos::from_millis(50));
             manners.sessions = Sessions::new(2.0, 3.0, think, between_objects);
             manners.shard = Shard::new(seed as u32 % 2, 2).expect("a part");
-            manners.abort = (seed % 5 > 1)
-                .then_some(Abort { after: Nanos::from_millis(700), reloads: (seed % 5) as u8 - 1 });
+            let reloads = (seed % 5) as u8;
+            manners.abort =
+                (reloads > 1).then(|| Abort { after: Nanos::from_millis(700), reloads: reloads - 1 });
             manners.timeout = Nanos::from_secs(2);
             manners.window.end = Nanos::from_secs(10);
             manners.seed = seed;
