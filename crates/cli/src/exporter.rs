@@ -271,7 +271,8 @@ mod tests {
     }
     fn ask(address: SocketAddr, question: &str) -> String {
         let mut client = TcpStream::connect(address).expect("connect");
-        client.write_all(question.as_bytes()).expect("ask");
+        // Who says too much may be cut off while he speaks.
+        client.write_all(question.as_bytes()).ok();
         let mut reply = String::new();
         client.read_to_string(&mut reply).ok();
         reply
