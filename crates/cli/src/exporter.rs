@@ -101,7 +101,7 @@ fn with(
 
 /// Answers `GET /metrics` with what was published last, from a thread of its own, until it is dropped.
 ///
-/// One client at a time, of whom no more is read than the first line, and for a second at most: whoever may connect may not stop or fill the process. That is why it is no
+/// One client at a time, who has a fifth of a second, and of whom no more is read than the first line: whoever may connect may not stop or fill the process. That is why it is no
 /// HTTP library, of which the small ones read what a client announces.
 pub struct Exporter {
     shown: Arc<Shown>,

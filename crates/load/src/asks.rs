@@ -48,24 +48,12 @@ fn write_request(to: &mut Vec<u8>, host: &str, path: impl Display) {
 
 #[cfg(test)]
 mod tests {
-    use traffic::{Kind, Table};
-
     use super::*;
 
     #[test]
     fn request_of_a_workload_names_its_object_and_the_same_again() {
-        let table = Table {
-            kind: Kind::Specweb99,
-            requests_per_connection: 1.0,
-            directories: Some(5),
-            least: None,
-            mean: None,
-            median: None,
-            p90: None,
-            most: None,
-            shape: None,
-        };
-        let mut asks = Asks::new(Workload::new(&table).expect("a workload"), 1, "host:80", "/page");
+        let workload = crate::parse_workload("{ kind = \"specweb99\", directories = 5 }");
+        let mut asks = Asks::new(workload.expect("a workload"), 1, "host:80", "/page");
         let first = asks.request(7, 0).to_vec();
         assert_eq!(asks.request(7, 0), first);
         let text = String::from_utf8(first).expect("text");

@@ -165,10 +165,12 @@ fn million_connections_mib(stop: &AtomicBool) -> Result<f64> {
         timeout: Duration::from_secs(600),
         ..one_packet(&testbed, HOLD_RATE)
     };
-    let mut seen: Vec<(usize, f64)> = Vec::new();
-    let mut look = |progress: &Progress<'_>| seen.push((progress.live, resident_mib().unwrap_or(f64::NAN)));
+    let mut seen: Vec<(usize, Result<f64>)> = Vec::new();
+    let mut look = |progress: &Progress<'_>| seen.push((progress.live, resident_mib()));
     let summary = testbed.crowd.enter(|| load::run(&config, stop, &mut look))??;
     go_on(stop)?;
+    let seen: Vec<(usize, f64)> =
+        seen.into_iter().map(|(live, resident)| Ok((live, resident?))).collect::<Result<_>>()?;
     let (_, before) = *seen.first().context("no progress")?;
     let (live, full) = *seen.last().context("no progress")?;
     let opened = summary.generator.peak_connections;

@@ -68,7 +68,8 @@ impl Peer {
         let text = String::from_utf8_lossy(&output.stdout);
         let rate =
             (self.rate)(&text).filter(|_| !text.contains("Socket errors") && !text.contains(" 0 succeeded"));
-        rate.map(Some).with_context(|| format!("{} did not do what it was told: {text}", self.program))
+        rate.map(Some)
+            .with_context(|| format!("{} did not do what it was told: {}", self.program, one_line(&text)))
     }
 }
 
@@ -115,6 +116,11 @@ pub fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
     let is_whole = number(" replies ") == Some(HTTPERF_CONNECTIONS) && number("Errors: total ") == Some(0.0);
     let theirs = seen()
         .filter(|_| is_whole)
-        .with_context(|| format!("httperf did not do what it was told: {text}"))?;
+        .with_context(|| format!("httperf did not do what it was told: {}", one_line(&text)))?;
     Ok(Some((Seen { replies_per_s: ours.goodput_per_s, response_ms: ours.response_ms.mean }, theirs)))
+}
+
+/// What a program printed, as the end of an error.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
