@@ -167,14 +167,17 @@ impl Drop for Exporter {
     }
 }
 
+/// Where to listen, as it is asked for.
+pub fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or("an address and a port above 0 are wanted, as in 127.0.0.1:9464 or [::1]:9464")
+}
+
 fn cannot_listen(address: SocketAddr, error: &io::Error) -> anyhow::Error {
     anyhow!("--prometheus {address}: {error}; name another address and port")
 }
 
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    if address.port() == 0 {
-        return Err(io::Error::other("nobody would know which port it is"));
-    }
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)

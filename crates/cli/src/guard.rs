@@ -16,7 +16,7 @@ use clap::builder::PossibleValuesParser;
 use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Sample, Succession};
 use ipnet::IpNet;
 
-use crate::exporter::Exporter;
+use crate::exporter::{self, Exporter};
 use crate::output::say;
 use crate::printer::{Printer, complain};
 use crate::signals;
@@ -127,7 +127,7 @@ pub struct Args {
     json: bool,
 
     /// Show the counts to Prometheus at http://ADDR:PORT/metrics
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = exporter::parse_address)]
     prometheus: Option<SocketAddr>,
 
     /// Stop after this time, as in 10s

@@ -1,0 +1,117 @@
+//! What `tidegate load` prints, for people or as JSON.
+
+use std::fmt::Write as _;
+
+use load::{Progress, Totals};
+use results::{CrowdSummary, LatencySummary, LoadEvent, LoadProgress};
+use units::Nanos;
+
+/// What happened since the last line; none before the first.
+pub fn progress_since(before: Option<(Nanos, Totals)>, now: &Progress<'_>) -> Option<LoadProgress> {
+    let (since, before) = before?;
+    let span = now.elapsed.since(since).as_secs_f64();
+    let per_s = |count: fn(&Totals) -> u64| (count(&now.totals) - count(&before)) as f64 / span;
+    Some(LoadProgress {
+        elapsed_s: now.elapsed.as_secs_f64(),
+        offered_per_s: per_s(|totals| totals.offered),
+        replies_per_s: per_s(|totals| totals.replies),
+        refused_per_s: per_s(|totals| totals.refused),
+        reset_per_s: per_s(|totals| totals.reset),
+        timed_out_per_s: per_s(|totals| totals.timed_out),
+        failed_per_s: per_s(|totals| totals.failed),
+        syns_per_s: per_s(|totals| totals.syns),
+        mean_response_ms: now.interval.mean() / 1e3,
+        p99_response_ms: now.interval.value_at_quantile(0.99) as f64 / 1e3,
+        live: now.live as u64,
+    })
+}
+
+/// One line a second for a person.
+pub fn progress_text(now: &LoadProgress) -> String {
+    let LoadProgress { elapsed_s, offered_per_s, replies_per_s, syns_per_s, .. } = now;
+    let mut line =
+        format!("{elapsed_s:>4.0} s  offered {offered_per_s:>7.0}/s  replies {replies_per_s:>7.0}/s");
+    let failures = [
+        ("refused", now.refused_per_s),
+        ("reset", now.reset_per_s),
+        ("timed out", now.timed_out_per_s),
+        ("failed otherwise", now.failed_per_s),
+    ];
+    for (what, rate) in failures.into_iter().filter(|(_, rate)| *rate > 0.0) {
+        write!(line, "  {what} {rate:.0}/s").expect("a String takes all");
+    }
+    let LoadProgress { mean_response_ms, p99_response_ms, live, .. } = now;
+    write!(line, "  SYNs {syns_per_s:.0}/s").expect("a String takes all");
+    if *replies_per_s > 0.0 {
+        write!(line, "  mean {mean_response_ms:.2}  p99 {p99_response_ms:.2} ms")
+            .expect("a String takes all");
+    }
+    write!(line, "  open {live}").expect("a String takes all");
+    line
+}
+
+/// A line of `--json`.
+pub fn json_line(event: &LoadEvent) -> String {
+    serde_json::to_string(event).expect("numbers and their names are JSON")
+}
+
+/// The summary for a person.
+pub fn summary_text(summary: &CrowdSummary) -> String {
+    let mut text = String::new();
+    let share = |count: u64| 100.0 * count as f64 / summary.offered.max(1) as f64;
+    let mut line =
+        |text_of_line: std::fmt::Arguments<'_>| writeln!(text, "{text_of_line}").expect("a String takes all");
+    line(format_args!(
+        "\noffered {:.0}/s for {:.1} s, answered {:.0}/s, {:.2} SYNs per attempt within that time",
+        summary.offered_per_s, summary.window_s, summary.goodput_per_s, summary.syns_per_attempt
+    ));
+    let causes = [
+        ("ok", summary.ok),
+        ("refused", summary.refused),
+        ("reset", summary.reset),
+        ("timed out connecting", summary.timed_out_connect),
+        ("timed out waiting", summary.timed_out_response),
+        ("aborted by the user", summary.aborted),
+        ("malformed reply", summary.malformed),
+        ("not sent", summary.not_sent),
+        ("unfinished", summary.unfinished),
+    ];
+    for (name, count) in causes.into_iter().filter(|&(_, count)| count > 0) {
+        line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
+    }
+    line(format_args!("response time  {}", latency_text(&summary.response_ms)));
+    if summary.aborted > 0 {
+        let LatencySummary { mean, p50, p99, .. } = summary.user_ms;
+        line(format_args!(
+            "users          mean {mean:.2}  p50 {p50:.2}  p99 {p99:.2} ms with {} reloads; {} gave up",
+            summary.reloads, summary.gave_up
+        ));
+    }
+    if summary.refusal_ms.count > 0 {
+        line(format_args!("refused after  {}", latency_text(&summary.refusal_ms)));
+    }
+    let generator = &summary.generator;
+    line(format_args!(
+        "generator      {} frames sent, {} received ({}), at most {} connections at once, {} bytes each",
+        generator.frames_sent,
+        generator.frames_received,
+        generator.receive_mode,
+        generator.peak_connections,
+        generator.bytes_per_connection,
+    ));
+    if let Some(why) = &generator.receive_fallback {
+        line(format_args!("               by a packet socket, which is slower: {why}"));
+    }
+    for reason in &generator.reasons {
+        line(format_args!("GENERATOR-LIMITED: {reason}"));
+    }
+    text
+}
+
+fn latency_text(latency: &LatencySummary) -> String {
+    if latency.count == 0 {
+        return "no replies".to_owned();
+    }
+    let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
+    format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
+}
