@@ -16,6 +16,7 @@
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
 #include "service.bpf.h"
+#include "returned.bpf.h"
 
 enum {
 	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
@@ -144,7 +145,9 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
 	}
-	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
+	verdict = count(&rule, &listener->load, verdict, is_by_server, stats);
+	stats->returned += is_return(segment, now, verdict == VERDICT_DROP || verdict == VERDICT_RESET);
+	switch (verdict) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:

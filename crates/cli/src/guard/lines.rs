@@ -82,7 +82,7 @@ impl Lines {
             let is_alone = sample.listeners.len() == 1;
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
             let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
-            let columns = refusals(sample);
+            let columns = columns(sample);
             let is_followed = sample.listeners.iter().any(|of| of.service.is_some());
             self.header(is_followed, &columns);
             let row = row(now, before, span, is_followed, &columns);
@@ -144,8 +144,8 @@ fn totals(elapsed: Duration, sample: &ListenerSample, refusals: &[Refusal]) -> S
     match observed {
         Some(_) => head,
         None => format!(
-            "{head}; {} found the accept queue full, {} the SYN queue",
-            stats.accept_full, stats.syn_full
+            "{head}; {} found the accept queue full, {} the SYN queue; {} had been refused before",
+            stats.accept_full, stats.syn_full, stats.returned
         ),
     }
 }
@@ -166,6 +166,17 @@ fn admitted(sample: &ListenerSample) -> Option<u64> {
         }
         None => Some(sample.stats.admitted),
     }
+}
+
+/// What is shown by the second: refusals, and SYNs of those who were refused before.
+fn columns(sample: &Sample) -> Vec<Refusal> {
+    let may_refuse = |of: &ListenerSample| {
+        let verdict = of.listener.policy.syn_when_full;
+        of.observed.is_none() && matches!(verdict, Verdict::Drop | Verdict::Reset)
+    };
+    let returned: Refusal = ("returned", |of| of_guarded(of, |stats| stats.returned));
+    let is_shown = sample.listeners.iter().any(may_refuse);
+    refusals(sample).into_iter().chain(is_shown.then_some(returned)).collect()
 }
 
 /// What the policies may do to SYNs, ends of handshakes and FINs, or the kernel where it is observed: a word, and its counter.
@@ -244,6 +255,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "dropped": stats.dropped,
         "reset": stats.reset,
         "cookies": stats.cookies,
+        "returned": stats.returned,
         "late": stats.late,
         "unsent": stats.unsent,
         "over_budget": stats.over_budget,

@@ -48,6 +48,11 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
     });
     vec![
         counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
+        counter(
+            "guard_returned",
+            "Of these SYNs, repetitions by clients that were refused before",
+            guarded().map(|of| (labels(of, None), of.stats.returned as f64)).collect(),
+        ),
         counter("guard_acks", "Ends of handshakes that were not let through", acks.collect()),
         counter("guard_fins", "FINs whose connection was destroyed", fins.collect()),
         counter(
