@@ -28,7 +28,7 @@ struct crowd_counters {
 
 _Static_assert(sizeof(struct crowd_counters) == 3 * sizeof(__u64), "no padding: user space copies raw bytes");
 
-#define MAX_QUEUES 64	/* only queue 0 gets a socket; the others are here to be found empty */
+#define MAX_QUEUES 64	/* as crates/xsk has it, which opens a socket for each; one without is found empty */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);

@@ -32,23 +32,27 @@ impl VethPair {
     /// Segmentation offload is switched off on both ends, so that frames on the pair are what a wire would carry: at
     /// most one MTU each. This is a deviation to report.
     pub fn create(a: &Namespace, a_name: &str, b: &Namespace, b_name: &str) -> Result<Self> {
+        Self::create_with(a, a_name, b, b_name, &[])
+    }
+
+    /// The same with so many queues to send with, and to receive with, at each end. What a socket sends goes to one by its hash.
+    pub fn create_with_queues(
+        a: &Namespace,
+        a_name: &str,
+        b: &Namespace,
+        b_name: &str,
+        queues: u32,
+    ) -> Result<Self> {
+        let queues = queues.to_string();
+        Self::create_with(a, a_name, b, b_name, &["numtxqueues", &queues, "numrxqueues", &queues])
+    }
+
+    fn create_with(a: &Namespace, a_name: &str, b: &Namespace, b_name: &str, each: &[&str]) -> Result<Self> {
         let (a_mac, b_mac) = ([0x02, 0, 0, 0, 0, 0x0a], [0x02, 0, 0, 0, 0, 0x0b]);
-        a.ip(&[
-            "link",
-            "add",
-            a_name,
-            "address",
-            &mac_text(a_mac),
-            "type",
-            "veth",
-            "peer",
-            "name",
-            b_name,
-            "address",
-            &mac_text(b_mac),
-            "netns",
-            b.name(),
-        ])?;
+        let (a_address, b_address) = (mac_text(a_mac), mac_text(b_mac));
+        let a_link = ["link", "add", a_name, "address", &a_address];
+        let b_link = ["type", "veth", "peer", "name", b_name, "address", &b_address];
+        a.ip(&[&a_link, each, &b_link, each, &["netns", b.name()]].concat())?;
         for (namespace, name) in [(a, a_name), (b, b_name)] {
             // No router solicitations, no duplicate address detection: every frame on the pair is the experiment's.
             namespace.set_sysctl(&format!("net.ipv6.conf.{name}.accept_dad"), "0").ok();

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+use crate::interface::{MAX_QUEUES, MAX_RECEIVED};
 use crate::program::is_unsupported;
-use crate::socket::MAX_RECEIVED;
 
 /// A socket could not be opened, or its benchmark peer not be attached.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +24,7 @@ pub enum Error {
     /// A ring needs a power of two.
     #[error("make the {ring} ring of {frames} frames: the number must be a power of two, 64 to 2^20")]
     RingSize {
-        /// `rx` or `tx`.
+        /// `rx` or `tx`, which may be none.
         ring: &'static str,
         /// The size asked for.
         frames: u32,
@@ -64,6 +64,25 @@ pub enum Error {
         /// What the kernel said.
         error: io::Error,
     },
+    /// How many queues there are is not to be had.
+    #[error("ask for the queues of interface {interface}: {error}; is it still there? `ip link` lists them")]
+    Queues {
+        /// Interface name.
+        interface: String,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// Replies on some of its queues would reach nobody.
+    #[error(
+        "receive from interface {interface}: it has {queues} receive queues, and {MAX_QUEUES} is the most; lower it: ethtool -L {interface} \
+         combined {MAX_QUEUES}"
+    )]
+    TooManyQueues {
+        /// Interface name.
+        interface: String,
+        /// How many it has.
+        queues: u32,
+    },
     /// Full-size frames would not fit into a buffer and be lost.
     #[error(
         "receive from interface {interface}: its MTU {mtu} is too large, frames of more than {MAX_RECEIVED} bytes would be lost; \
@@ -77,19 +96,23 @@ pub enum Error {
     },
     /// Another socket has the queue, and kept it.
     #[error(
-        "bind to queue 0 of interface {interface}: device or resource busy; another AF_XDP socket has it"
+        "bind to queue {queue} of interface {interface}: device or resource busy; another AF_XDP socket has it"
     )]
     Busy {
         /// Interface name.
         interface: String,
+        /// Of its queues, from 0.
+        queue: u32,
     },
-    /// The interface has no queue 0, is gone, or its driver cannot.
+    /// The interface has no such queue, is gone, or its driver cannot.
     #[error(
-        "bind to queue 0 of interface {interface}: {error}; is it up, and has it receive and transmit queues?"
+        "bind to queue {queue} of interface {interface}: {error}; is it up, and has it receive and transmit queues?"
     )]
     Bind {
         /// Interface name.
         interface: String,
+        /// Of its queues, from 0.
+        queue: u32,
         /// What the kernel said.
         error: io::Error,
     },

@@ -1,7 +1,8 @@
-//! AF_XDP rings behind a safe API: whole Ethernet frames in and out of one queue of an interface, without the kernel's
-//! stack, and the program that decides which received frames those are.
+//! AF_XDP rings behind a safe API: whole Ethernet frames in and out of the queues of an interface, without the kernel's
+//! stack, and the program that decides which received frames those are. An [`Interface`] has the program and gives a socket for each
+//! queue; [`Socket::open`] is both where there is one queue.
 //!
-//! It is not a general AF_XDP library: one socket, queue 0, its own memory, frames of at most one buffer ([`FRAME_SIZE`]; to
+//! It is not a general AF_XDP library: one socket for each queue, each with its own memory, frames of at most one buffer ([`FRAME_SIZE`]; to
 //! receive, [`MAX_RECEIVED`]), no shared memory between sockets, no metadata, no multi-buffer frames. It parses no frame and
 //! computes no checksum.
 //!
@@ -36,6 +37,7 @@
 
 pub mod echo;
 mod error;
+mod interface;
 mod program;
 mod rate;
 mod ring;
@@ -47,10 +49,11 @@ mod sys;
 mod tx;
 
 pub use error::Error;
+pub use interface::{Config, Interface, MAX_QUEUES, MAX_RECEIVED, Mode, Queues};
 pub use rate::{SendRate, raw_send_rate};
 pub use ring::FRAME_SIZE;
-pub use rx::Rx;
-pub use socket::{Config, MAX_RECEIVED, Mode, Socket};
+pub use rx::{Rx, wait_for_any};
+pub use socket::Socket;
 pub use statistics::Statistics;
 pub use steer::Steer;
 pub use tx::Tx;

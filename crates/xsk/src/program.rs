@@ -32,7 +32,7 @@ pub(crate) struct Counters {
 }
 
 impl Program {
-    /// Loads the program and attaches it at the first of `hooks` that can. Until [`Program::connect`] it drops the crowd's frames.
+    /// Loads the program and attaches it at the first of `hooks` that can. It drops the crowd's frames of a queue until [`Program::connect`].
     pub(crate) fn attach(steer: Steer, interface: (&str, u32), hooks: &[Hook]) -> Result<Self, Error> {
         let load_error = |error| Error::Load { program: "crowd.bpf.c", error };
         let mut storage = MaybeUninit::uninit();
@@ -49,11 +49,10 @@ impl Program {
         })
     }
 
-    /// From now on the crowd's frames of queue 0 go to `socket`.
-    pub(crate) fn connect(&self, socket: BorrowedFd<'_>) -> Result<(), Error> {
-        let queue = 0_u32.to_ne_bytes();
+    /// From now on the crowd's frames of this queue go to `socket`.
+    pub(crate) fn connect(&self, queue: u32, socket: BorrowedFd<'_>) -> Result<(), Error> {
         let socket = socket.as_raw_fd().to_ne_bytes();
-        self.sockets.update(&queue, &socket, MapFlags::ANY).map_err(Error::Map)
+        self.sockets.update(&queue.to_ne_bytes(), &socket, MapFlags::ANY).map_err(Error::Map)
     }
 
     pub(crate) fn mode(&self) -> Mode {

@@ -1,7 +1,7 @@
 //! Received frames.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,6 +59,23 @@ impl Rx {
     ///
     /// What ppoll(2) says; an interrupted wait is none.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
-        sys::wait_readable(self.fd.as_fd(), timeout)
+        wait_for_any([&*self], None, timeout)
     }
+}
+
+/// Waits until a frame arrives at one of them, or another descriptor is readable; until `timeout` passes or a signal comes. See [`Rx::wait`].
+///
+/// # Errors
+///
+/// What ppoll(2) says; an interrupted wait is none.
+///
+/// # Panics
+///
+/// When there are more than [`crate::MAX_QUEUES`].
+pub fn wait_for_any<'a>(
+    receivers: impl IntoIterator<Item = &'a Rx>,
+    other: Option<BorrowedFd<'a>>,
+    timeout: Duration,
+) -> io::Result<()> {
+    sys::wait_readable(receivers.into_iter().map(|rx| rx.fd.as_fd()).chain(other), timeout)
 }

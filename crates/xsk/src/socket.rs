@@ -1,4 +1,4 @@
-//! One AF_XDP socket with its memory and its program.
+//! One AF_XDP socket with its memory, and a hold on its program.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
@@ -6,58 +6,19 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use bpf::Hook;
-
+use crate::interface::{Config, Interface, Mode};
 use crate::program::Program;
 use crate::ring::{Consumer, FRAME_SIZE, Frames, Producer};
 use crate::sys::{self, Mapping, Offsets, UmemRegistration};
-use crate::{Error, Rx, Statistics, Steer, Tx};
-
-/// Longest frame that can be received, bytes with the Ethernet header: the kernel keeps 256 bytes of each buffer
-/// (`XDP_PACKET_HEADROOM`). Longer ones are lost and counted in [`Statistics::rx_dropped`].
-pub const MAX_RECEIVED: u32 = FRAME_SIZE - 256;
-
-const ETHERNET_HEADER: u32 = 14;
+use crate::{Error, Rx, Statistics, Tx};
 
 /// How long a closed socket may keep the queue: the kernel frees its memory after a grace period, in a work queue.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Where the steering program runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// Native if the driver can, else generic.
-    Auto,
-    /// In the driver.
-    ///
-    /// On veth this switches TSO off on the peer, which is the system under test, and receives through a ring of 256
-    /// frames that drops what does not fit (Linux 6.18 `drivers/net/veth.c`, `VETH_RING_SIZE`).
-    Native,
-    /// After the kernel has made a socket buffer: works on every interface.
-    ///
-    /// On veth it misses what the peer's namespace sent by a redirect at tc ingress, such as the guard's RSTs: the kernel
-    /// does not run generic XDP on a buffer that tc redirected (`netif_receive_generic_xdp`, v6.18), and these frames
-    /// reach its own stack instead.
-    Generic,
-}
+/// Entries of the rings of a socket that sends nothing: the kernel wants a completion ring of every socket.
+const LEAST_ENTRIES: u32 = 64;
 
-/// What socket to open.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// Interface index, in the caller's network namespace.
-    pub ifindex: u32,
-    /// Its name.
-    pub interface: String,
-    /// Where the steering program runs.
-    pub mode: Mode,
-    /// Buffers to receive into, a power of two. This is the longest burst that a reader can sleep through; 65,536 take 128 MiB.
-    pub rx_frames: u32,
-    /// Buffers to send from, a power of two.
-    pub tx_frames: u32,
-    /// Which received frames are ours.
-    pub steer: Steer,
-}
-
-/// An AF_XDP socket on queue 0 of an interface. Dropping it gives the interface back to the kernel.
+/// An AF_XDP socket on a queue of an interface. Dropping the last of an interface gives it back to the kernel.
 ///
 /// The halves are fields so that frames can be sent from within the handling of a received one:
 /// `let Socket { rx, tx, .. } = &mut socket;`.
@@ -66,18 +27,23 @@ pub struct Socket {
     pub rx: Rx,
     /// Sends.
     pub tx: Tx,
-    program: Program,
+    program: Arc<Program>,
     fd: Arc<OwnedFd>,
 }
 
 impl Socket {
-    /// Opens a socket and steers frames to it.
+    /// Opens a socket on queue 0 with all buffers, and steers that queue's frames to it: for an interface with one queue. What comes to
+    /// another is dropped.
     ///
     /// # Errors
     ///
     /// See [`Error`]; nothing is left behind.
     pub fn open(config: &Config) -> Result<Self, Error> {
-        check_config(config)?;
+        Interface::attach(config)?.open_with(0, config.rx_frames, config.tx_frames)
+    }
+
+    /// A socket that is bound to a queue and has its buffers there. The program, whose mode decides how to bind, does not know it yet.
+    pub(crate) fn bind(config: &Config, queue: u32, program: Arc<Program>) -> Result<Self, Error> {
         let fd = sys::socket().map_err(Error::Open)?;
         let (rx_frames, tx_frames) = register_memory(fd.as_fd(), config)?;
         let offsets = make_rings(fd.as_fd(), config).map_err(Error::Rings)?;
@@ -85,11 +51,8 @@ impl Socket {
         let mut rx = map_rx(&fd, &offsets, config, rx_frames).map_err(Error::Rings)?;
         let tx = map_tx(&fd, &offsets, config, tx_frames).map_err(Error::Rings)?;
         rx.fill_all();
-        // The program goes first: some drivers set their queues up anew for it, and its mode decides how to bind.
-        let program = Program::attach(config.steer, (&config.interface, config.ifindex), hooks(config))?;
-        bind(fd.as_fd(), config, program.mode())?;
+        bind(fd.as_fd(), config, queue, program.mode())?;
         sys::raise_transmit_budget(fd.as_fd(), config.tx_frames);
-        program.connect(fd.as_fd())?;
         Ok(Self { rx, tx, program, fd })
     }
 
@@ -131,21 +94,6 @@ impl AsFd for Socket {
     }
 }
 
-fn check_config(config: &Config) -> Result<(), Error> {
-    for (ring, frames) in [("rx", config.rx_frames), ("tx", config.tx_frames)] {
-        if !frames.is_power_of_two() || !(64..=1 << 20).contains(&frames) {
-            return Err(Error::RingSize { ring, frames });
-        }
-    }
-    config.steer.to_match()?;
-    let interface = config.interface.clone();
-    match sys::mtu(&interface) {
-        Ok(mtu) if mtu + ETHERNET_HEADER > MAX_RECEIVED => Err(Error::Mtu { interface, mtu }),
-        Ok(_) => Ok(()),
-        Err(error) => Err(Error::Interface { interface, error }),
-    }
-}
-
 fn register_memory(fd: BorrowedFd<'_>, config: &Config) -> Result<(Frames, Frames), Error> {
     let bytes = (config.rx_frames as usize + config.tx_frames as usize) * FRAME_SIZE as usize;
     let error = |error| Error::Memory { bytes, error };
@@ -169,9 +117,13 @@ fn register_memory(fd: BorrowedFd<'_>, config: &Config) -> Result<(Frames, Frame
 fn make_rings(fd: BorrowedFd<'_>, config: &Config) -> io::Result<Offsets> {
     sys::set_option(fd, libc::XDP_RX_RING, &config.rx_frames)?;
     sys::set_option(fd, libc::XDP_UMEM_FILL_RING, &(2 * config.rx_frames))?;
-    sys::set_option(fd, libc::XDP_TX_RING, &(2 * config.tx_frames))?;
-    sys::set_option(fd, libc::XDP_UMEM_COMPLETION_RING, &config.tx_frames)?;
+    sys::set_option(fd, libc::XDP_TX_RING, &(2 * tx_entries(config)))?;
+    sys::set_option(fd, libc::XDP_UMEM_COMPLETION_RING, &tx_entries(config))?;
     sys::option(fd, libc::XDP_MMAP_OFFSETS)
+}
+
+fn tx_entries(config: &Config) -> u32 {
+    config.tx_frames.max(LEAST_ENTRIES)
 }
 
 fn map_rx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames) -> io::Result<Rx> {
@@ -195,12 +147,12 @@ fn map_tx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames)
     // SAFETY: as in `map_rx`.
     let (ring, completion) = unsafe {
         (
-            Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, offsets.tx, 2 * config.tx_frames)?,
+            Producer::map(fd.as_fd(), libc::XDP_PGOFF_TX_RING, offsets.tx, 2 * tx_entries(config))?,
             Consumer::map(
                 fd.as_fd(),
                 libc::XDP_UMEM_PGOFF_COMPLETION_RING.cast_signed(),
                 offsets.completion,
-                config.tx_frames,
+                tx_entries(config),
             )?,
         )
     };
@@ -208,19 +160,19 @@ fn map_tx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames)
     Ok(Tx { ring, completion, frames, free, fd: Arc::clone(fd) })
 }
 
-fn bind(fd: BorrowedFd<'_>, config: &Config, mode: Mode) -> Result<(), Error> {
+fn bind(fd: BorrowedFd<'_>, config: &Config, queue: u32, mode: Mode) -> Result<(), Error> {
     let interface = config.interface.clone();
-    match bind_patiently(fd, config.ifindex, bind_flags(mode)) {
+    match bind_patiently(fd, (config.ifindex, queue), bind_flags(mode)) {
         Ok(()) => Ok(()),
-        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(Error::Busy { interface }),
-        Err(error) => Err(Error::Bind { interface, error }),
+        Err(error) if error.raw_os_error() == Some(libc::EBUSY) => Err(Error::Busy { interface, queue }),
+        Err(error) => Err(Error::Bind { interface, queue, error }),
     }
 }
 
-fn bind_patiently(fd: BorrowedFd<'_>, ifindex: u32, flags: u16) -> io::Result<()> {
+fn bind_patiently(fd: BorrowedFd<'_>, (ifindex, queue): (u32, u32), flags: u16) -> io::Result<()> {
     let start = Instant::now();
     loop {
-        match sys::bind(fd, ifindex, flags) {
+        match sys::bind(fd, ifindex, queue, flags) {
             Err(error) if error.raw_os_error() == Some(libc::EBUSY) && start.elapsed() < BUSY_PATIENCE => {
                 sleep(Duration::from_millis(1));
             }
@@ -234,13 +186,5 @@ fn bind_flags(mode: Mode) -> u16 {
     match mode {
         Mode::Generic => libc::XDP_COPY,
         Mode::Auto | Mode::Native => 0,
-    }
-}
-
-fn hooks(config: &Config) -> &'static [Hook] {
-    match config.mode {
-        Mode::Native => &[Hook::XdpNative],
-        Mode::Generic => &[Hook::XdpGeneric],
-        Mode::Auto => &[Hook::XdpNative, Hook::XdpGeneric],
     }
 }

@@ -1,13 +1,13 @@
 //! Where frames went, from the kernel's counters and our program's.
 
-/// Frames since the socket was opened.
+/// Frames since the socket was opened; of the program, since it was attached. The program's are those of all queues of the interface.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// The crowd's, handed to the socket. Those received are these less [`Statistics::lost`].
+    /// The crowd's, handed to a socket. Of a single socket, those received are these less [`Statistics::lost`].
     pub steered: u64,
     /// Not the crowd's, left to the kernel.
     pub passed: u64,
-    /// The crowd's, dropped because they came in on another queue than 0, or before the socket was ready.
+    /// The crowd's, dropped because they came in on a queue without a socket, or before that was ready.
     pub unclaimed: u64,
     /// Lost for want of a free buffer, or larger than one ([`crate::MAX_RECEIVED`]).
     pub rx_dropped: u64,
@@ -24,10 +24,16 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    /// The crowd's frames that reached the interface and were not received, whatever the cause.
+    /// The crowd's frames that reached the interface and were not received, whatever the cause. With several sockets on an interface these
+    /// are [`Statistics::dropped`] of all but one, and this of that one.
     ///
     /// Frames lost before the program sees them are not here: see the peer's and the interface's own counters.
     pub fn lost(&self) -> u64 {
-        self.rx_dropped + self.rx_ring_full + self.unclaimed
+        self.dropped() + self.unclaimed
+    }
+
+    /// Of these, those that this socket had no room for.
+    pub fn dropped(&self) -> u64 {
+        self.rx_dropped + self.rx_ring_full
     }
 }

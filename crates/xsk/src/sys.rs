@@ -7,8 +7,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::time::Duration;
 
+use crate::interface::MAX_QUEUES;
+
 /// Linux 6.17 and newer; libc has it not yet.
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
+/// `include/uapi/linux/ethtool.h`.
+const ETHTOOL_GCHANNELS: u32 = 0x0000_003c;
+/// Most descriptors that can be waited for together: one for each queue, and one more.
+pub(crate) const MAX_POLLED: usize = MAX_QUEUES as usize + 1;
 
 /// Plain values that the kernel may read and write as an AF_XDP socket option.
 ///
@@ -70,6 +76,21 @@ pub(crate) struct UmemRegistration {
     pub tx_metadata_len: u32,
 }
 
+/// `struct ethtool_channels`: what a driver can have of each kind of queue, and what it has.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default)]
+struct Channels {
+    cmd: u32,
+    max_rx: u32,
+    max_tx: u32,
+    max_other: u32,
+    max_combined: u32,
+    rx_count: u32,
+    tx_count: u32,
+    other_count: u32,
+    combined_count: u32,
+}
+
 /// An AF_XDP socket, not yet bound.
 pub(crate) fn socket() -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
@@ -110,13 +131,13 @@ pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, frames: u32) {
     let _ = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &frames);
 }
 
-/// Binds to queue 0 of an interface.
-pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, flags: u16) -> io::Result<()> {
+/// Binds to a queue of an interface.
+pub(crate) fn bind(fd: BorrowedFd<'_>, ifindex: u32, queue: u32, flags: u16) -> io::Result<()> {
     let address = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
         sxdp_ifindex: ifindex,
-        sxdp_queue_id: 0,
+        sxdp_queue_id: queue,
         sxdp_shared_umem_fd: 0,
     };
     // SAFETY: `address` is readable for the length given.
@@ -136,15 +157,29 @@ pub(crate) fn kick(fd: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until there is something to read or `timeout` passes, or a signal comes.
-pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout: Duration) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+/// Waits until one of them has something to read or `timeout` passes, or a signal comes.
+///
+/// # Panics
+///
+/// When there are more than [`MAX_POLLED`].
+pub(crate) fn wait_readable<'a>(
+    fds: impl Iterator<Item = BorrowedFd<'a>>,
+    timeout: Duration,
+) -> io::Result<()> {
+    let mut polls = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MAX_POLLED];
+    let mut count = 0;
+    for fd in fds {
+        polls[count].fd = fd.as_raw_fd();
+        count += 1;
+    }
     let timeout = libc::timespec {
         tv_sec: timeout.as_secs().try_into().unwrap_or(libc::time_t::MAX),
         tv_nsec: timeout.subsec_nanos().into(),
     };
-    // SAFETY: one pollfd, a timespec that outlives the call, no signal mask.
-    let result = unsafe { libc::ppoll(&raw mut poll, 1, &raw const timeout, std::ptr::null()) };
+    // SAFETY: so many pollfds and a timespec that outlive the call, no signal mask.
+    let result = unsafe {
+        libc::ppoll(polls.as_mut_ptr(), count as libc::nfds_t, &raw const timeout, std::ptr::null())
+    };
     match check(result) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
         result => result.map(drop),
@@ -157,6 +192,20 @@ pub(crate) fn mtu(interface: &str) -> io::Result<u32> {
     interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
     // SAFETY: SIOCGIFMTU filled in this member of the union.
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
+}
+
+/// How many queues the interface receives with, and sends with, as its driver says; one of each where it does not.
+pub(crate) fn queues(interface: &str) -> io::Result<(u32, u32)> {
+    let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
+    let mut request = interface_request(interface);
+    request.ifr_ifru.ifru_data = (&raw mut channels).cast();
+    match interface_ioctl(libc::SIOCETHTOOL, &mut request) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => return Ok((1, 1)),
+        Err(error) => return Err(error),
+    }
+    let count = |own: u32| own.saturating_add(channels.combined_count).max(1);
+    Ok((count(channels.rx_count), count(channels.tx_count)))
 }
 
 fn interface_request(interface: &str) -> libc::ifreq {
@@ -174,7 +223,7 @@ fn interface_ioctl(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Res
     let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: socket(2) gave a descriptor that nothing else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: `request`, and what it points to in our two uses, outlive the call and have the size that the command expects.
+    // SAFETY: `request`, and what it points to in our uses, outlive the call and have the size that the command expects.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), command, &raw mut *request) }).map(drop)
 }
 

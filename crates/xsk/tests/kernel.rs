@@ -7,7 +7,7 @@ use bpf::Hook;
 use etherparse::{PacketBuilder, SlicedPacket, TcpHeader, TransportSlice};
 use netns::{Namespace, VethEnd, VethPair, pin_to_cpu};
 use xsk::echo::{BODY, Echo, Requests};
-use xsk::{Config, Error, Mode, Socket, Steer};
+use xsk::{Config, Error, Interface, Mode, Queues, Socket, Steer, wait_for_any};
 
 const SERVER: [u8; 4] = [10, 0, 0, 1];
 const CLIENT: [u8; 4] = [10, 1, 0, 5];
@@ -22,9 +22,13 @@ struct Link {
 
 impl Link {
     fn create() -> Self {
+        Self::create_with_queues(1)
+    }
+
+    fn create_with_queues(queues: u32) -> Self {
         let crowd = Namespace::create("crowd").expect("namespace");
         let server = Namespace::create("server").expect("namespace");
-        let pair = VethPair::create(&crowd, "crowd0", &server, "server0").expect("veth");
+        let pair = VethPair::create_with_queues(&crowd, "crowd0", &server, "server0", queues).expect("veth");
         Self { pair, crowd, server }
     }
 
@@ -40,8 +44,12 @@ impl Link {
 
     /// A socket on the server's end, for what [`CLIENT`] sends.
     fn server_socket(&self, mode: Mode, rx_frames: u32) -> Socket {
+        open(&self.server, &self.server_config(mode, rx_frames)).expect("open the server's socket")
+    }
+
+    fn server_config(&self, mode: Mode, rx_frames: u32) -> Config {
         let steer = Steer { server: (CLIENT, CLIENT_PORT).into(), clients: (SERVER.into(), 32) };
-        open(&self.server, &config(&self.pair.b, mode, rx_frames, steer)).expect("open the server's socket")
+        config(&self.pair.b, mode, rx_frames, steer)
     }
 
     fn to_server(&self) -> etherparse::PacketBuilderStep<etherparse::Ethernet2Header> {
@@ -150,6 +158,49 @@ fn root_frames_arrive_byte_for_byte() {
         }
         let statistics = crowd.statistics().expect("statistics");
         assert_eq!((statistics.steered, statistics.lost(), statistics.tx_invalid), (6, 0, 0));
+    }
+}
+
+/// Frames leave by the queue of their socket, and veth receives them by the same; generic XDP sees all of them on the first.
+#[test]
+fn root_frames_of_each_queue_come_to_its_socket() {
+    need_root!();
+    let link = Link::create_with_queues(2);
+    let attach = |namespace: &Namespace, config: &Config| {
+        namespace.enter(|| Interface::attach(config)).expect("enter").expect("attach")
+    };
+    let crowd = attach(&link.crowd, &link.crowd_config(Mode::Native, 256));
+    let server = attach(&link.server, &link.server_config(Mode::Native, 256));
+    assert_eq!(crowd.queues(), Queues { receive: 2, transmit: 2 });
+    let open = |namespace: &Namespace, interface: &Interface, queue, sends| {
+        namespace.enter(|| interface.open(queue, sends)).expect("enter")
+    };
+    let mut from = [0, 1].map(|queue| open(&link.server, &server, queue, true).expect("open"));
+    let mut first = open(&link.crowd, &crowd, 0, true).expect("open");
+    send(&mut from[1], &link.reply(b"early"));
+    assert_eq!(receive(&mut first, 1).len(), 0, "it came to the other queue");
+    assert_eq!(first.statistics().expect("statistics").unclaimed, 1);
+    let mut second = open(&link.crowd, &crowd, 1, false).expect("open");
+    for (queue, data) in [(0, b"to queue 0"), (1, b"to queue 1")] {
+        send(&mut from[queue], &link.reply(data));
+    }
+    assert_eq!(receive_one(&mut first), link.reply(b"to queue 0"));
+    assert_eq!(receive_one(&mut second), link.reply(b"to queue 1"));
+    send(&mut from[1], &link.reply(b"woken"));
+    wait_for_any([&first.rx, &second.rx], None, Duration::from_secs(10)).expect("wait");
+    assert_eq!(receive_one(&mut second), link.reply(b"woken"));
+    assert!(!second.tx.transmit(|_| unreachable!()), "it has nothing to send from");
+    assert_eq!(second.tx.flush().expect("flush"), 0);
+    let statistics = [&first, &second].map(|socket| socket.statistics().expect("statistics"));
+    assert!(
+        statistics.iter().all(|counted| (counted.steered, counted.dropped()) == (3, 0)),
+        "{statistics:?}"
+    );
+    for (queue, why) in
+        [(1, "bind to queue 1 of interface crowd0: device"), (2, "bind to queue 2 of interface")]
+    {
+        let error = open(&link.crowd, &crowd, queue, false).err().expect("refused").to_string();
+        assert!(error.starts_with(why), "{error}");
     }
 }
 
