@@ -31,7 +31,7 @@ use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
 
-/// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core
+/// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core or several
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to ask for, as in http://192.0.2.1:8080/index.html
@@ -133,9 +133,13 @@ pub struct Args {
     #[arg(long, value_name = "I/N", value_parser = parse_shard, default_value = "1/1")]
     shard: Shard,
 
-    /// CPU to run on
-    #[arg(long, value_name = "N")]
-    cpu: Option<usize>,
+    /// Threads that send and receive, each with a queue of the interface of its own; 1 to 64
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = parse_workers)]
+    workers: usize,
+
+    /// CPUs to run on, one for each worker in their order, as 0, 1-4 or 0,2,4
+    #[arg(long, value_name = "LIST", value_parser = parse_cpus)]
+    cpu: Option<Cpus>,
 
     /// Send spoofed SYNs through this veth in what time the crowd leaves; for the lab
     #[arg(long, value_name = "IF", hide = true)]
@@ -168,6 +172,10 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// CPUs by their numbers, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Cpus(Vec<usize>);
 
 #[derive(Debug, Clone)]
 struct Url {
@@ -209,8 +217,9 @@ pub fn run(args: Args) -> Result<()> {
     let stop = signals::stop_flag()?;
     // Before it has a CPU, which the thread that answers would share.
     let exporter = args.prometheus.map(Exporter::bind).transpose()?;
-    if let Some(cpu) = args.cpu {
-        netns::pin_to_cpu(cpu)?;
+    // Several workers have each its own, and this thread any.
+    if let (1, Some(Cpus(cpus))) = (args.workers, &args.cpu) {
+        netns::pin_to_cpu(cpus[0])?;
     }
     let config = config(&args)?;
     let json = args.json;
@@ -363,6 +372,8 @@ fn config(args: &Args) -> Result<Config> {
             XdpArg::Generic => Mode::Generic,
             XdpArg::Off => Mode::Packet,
         },
+        workers: args.workers,
+        cpus: args.cpu.clone().map(|Cpus(cpus)| cpus).unwrap_or_default(),
         coalesce: args.coalesce,
         seed: args.seed,
         flood: args.flood.clone().map(|interface| Flood { interface, rate: args.flood_rate }),
@@ -428,6 +439,30 @@ fn parse_shard(text: &str) -> Result<Shard, String> {
         Shard::new(index.checked_sub(1)?, count)
     };
     read().ok_or_else(|| "a part of so many, from 1, as in 2/3".to_owned())
+}
+
+fn parse_workers(text: &str) -> Result<usize, String> {
+    let workers = text.parse().ok().filter(|workers| (1..=load::MAX_WORKERS).contains(workers));
+    workers.ok_or_else(|| format!("a number of threads, 1 to {}", load::MAX_WORKERS))
+}
+
+/// `1-4` or `0,2,4`, or of both.
+fn parse_cpus(text: &str) -> Result<Cpus, String> {
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        // As many as a kernel can have fit.
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then_some(usize::from(first)..=usize::from(last))
+    };
+    let ranges: Option<Vec<_>> = text.split(',').map(range).collect();
+    let cpus: Vec<usize> =
+        ranges.ok_or("CPUs by their numbers, as 0, 1-4 or 0,2,4")?.into_iter().flatten().collect();
+    let mut sorted = cpus.clone();
+    sorted.sort_unstable();
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!("CPU {} is there twice; each worker has its own", pair[0])),
+        None => Ok(Cpus(cpus)),
+    }
 }
 
 /// A time between bursts.
@@ -501,6 +536,23 @@ mod tests {
         assert_eq!(parse_rate("0.5"), Ok(0.5));
         for bad in ["0", "-1", "nan", "inf", "1e9", "1e306k", "fast", ""] {
             assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn cpus_are_a_list_of_numbers_and_ranges() {
+        for (text, cpus) in
+            [("1", vec![1]), ("1-4", vec![1, 2, 3, 4]), ("4,0,2", vec![4, 0, 2]), ("0-1,5", vec![0, 1, 5])]
+        {
+            assert_eq!(parse_cpus(text), Ok(Cpus(cpus)));
+        }
+        for bad in ["", "-1", "1-", "4-1", "one", "1,", "0-99999999999", "1 2", "1--2"] {
+            assert!(parse_cpus(bad).is_err_and(|why| why.starts_with("CPUs by their numbers")), "{bad}");
+        }
+        assert_eq!(parse_cpus("0-2,1"), Err("CPU 1 is there twice; each worker has its own".to_owned()));
+        assert_eq!(parse_workers("64"), Ok(64));
+        for bad in ["0", "65", "-1", "two"] {
+            assert_eq!(parse_workers(bad), Err("a number of threads, 1 to 64".to_owned()));
         }
     }
 

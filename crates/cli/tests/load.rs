@@ -294,6 +294,30 @@ fn root_packet_socket_does_where_af_xdp_is_not_to_be_had() {
     assert_eq!(output.status.code(), Some(1), "what was asked for is not there: {}", stderr(&output));
 }
 
+/// Over AF_XDP each worker has a queue, of which this interface has one; packet sockets need none. The threads' own tests are in crates/load.
+#[test]
+fn root_several_workers_are_one_crowd_in_every_output() {
+    let Some(world) = World::create() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let csv = folder.path().join("attempts.csv");
+    let csv = csv.to_str().expect("text");
+    let summary = world.summary(&["--xdp", "off", "--workers", "2", "--cpu", "0-1", "--csv", csv]);
+    assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
+    assert_eq!((&summary["generator"]["workers"], &summary["shards"]), (&2.into(), &Value::Array(vec![])));
+    assert_eq!(summary["response_ms"]["count"], summary["ok"]);
+    let lines = std::fs::read_to_string(csv).expect("the file").lines().count() as u64;
+    assert_eq!(lines, 1 + count(&summary, "offered"));
+    for (arguments, why) in [
+        (["--workers", "2", "--xdp", "generic"], "tgc0 has 1 receive queue, so at most 1 worker; "),
+        (["--workers", "2", "--cpu", "1"], "2 workers need as many CPUs, and the list has 1; "),
+    ] {
+        let output = world.load(&arguments);
+        let error = stderr(&output);
+        assert!(output.status.code() == Some(1) && error.contains(why), "{arguments:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
 #[test]
 fn root_ipv6_crowd_is_answered_like_any_other() {
     let Some(world) = World::create() else { return };

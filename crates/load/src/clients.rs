@@ -19,21 +19,33 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The addresses of a network that the crowd comes from: all but the first and last, where there are more than two.
+/// The addresses of a network that the crowd comes from: all but the first and last, where there are more than two. Of their endpoints
+/// those of one worker, or all.
+///
+/// Endpoints have numbers: every address once, then every address with the next port. Of so many workers each has those whose number
+/// leaves its own as the remainder, so that everybody can tell whose a segment is.
 #[derive(Debug, Clone, Copy)]
 pub struct Clients {
     first: IpAddr,
     count: u32,
+    worker: u32,
+    workers: u32,
 }
 
 impl Clients {
-    /// The clients of a network, at most 2^24 of them.
+    /// The clients of a network, at most 2^24 of them, with all their endpoints.
     pub fn new(network: IpNet) -> Self {
         let host_bits = u32::from(network.max_prefix_len() - network.prefix_len());
         let addresses = 1u128.checked_shl(host_bits).unwrap_or(u128::MAX);
         let skipped = if addresses > 2 { 1 } else { 0 };
         let count = (addresses - 2 * skipped).min(MAX_CLIENTS) as u32;
-        Self { first: offset(network.network(), skipped as u32), count }
+        Self { first: offset(network.network(), skipped as u32), count, worker: 0, workers: 1 }
+    }
+
+    /// The same clients with the endpoints of one worker of so many, from 0. There are thousands of each address, and so some for everybody.
+    pub fn of_worker(self, worker: u32, workers: u32) -> Self {
+        debug_assert!(worker < workers && u64::from(workers) <= PORTS, "{worker} of {workers}");
+        Self { worker, workers, ..self }
     }
 
     /// How many addresses there are.
@@ -41,11 +53,25 @@ impl Clients {
         self.count
     }
 
-    /// Endpoint of the `n`-th attempt: every address once, then every address with the next port. A tuple comes back
-    /// after addresses x 28,232 attempts.
+    /// Endpoint of the `n`-th attempt of the worker, in the order of their numbers. A tuple comes back after addresses x 28,232 attempts of
+    /// all workers together; the few whose numbers are left over when each has as many are nobody's, so that after a wrap remainders are the same.
     pub fn endpoint(&self, n: u64) -> Endpoint {
-        let count = u64::from(self.count);
-        Endpoint { client: (n % count) as u32, port: (FIRST_PORT + n / count % PORTS) as u16 }
+        let (count, workers) = (u64::from(self.count), u64::from(self.workers));
+        let of_each = count * PORTS / workers;
+        let number = n % of_each * workers + u64::from(self.worker);
+        Endpoint { client: (number % count) as u32, port: (FIRST_PORT + number / count) as u16 }
+    }
+
+    /// Which of the workers has an endpoint, from 0. One with a port that no client uses is somebody's, too.
+    pub fn owner(&self, endpoint: Endpoint) -> u32 {
+        let turn = endpoint.port.wrapping_sub(FIRST_PORT as u16);
+        let number = u64::from(turn) * u64::from(self.count) + u64::from(endpoint.client);
+        (number % u64::from(self.workers)) as u32
+    }
+
+    /// Whether an endpoint is this worker's.
+    pub fn has(&self, endpoint: Endpoint) -> bool {
+        self.workers == 1 || self.owner(endpoint) == self.worker
     }
 
     /// Address of a client.
@@ -75,7 +101,7 @@ fn offset(address: IpAddr, by: u32) -> IpAddr {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
 
     use super::*;
 
@@ -107,5 +133,40 @@ mod tests {
         let seen: HashSet<Endpoint> = (0..all).map(|n| clients.endpoint(n)).collect();
         assert_eq!(seen.len() as u64, all);
         assert_eq!(clients.endpoint(all), clients.endpoint(0));
+    }
+
+    /// Also when they were all used, and when their number is no multiple of the workers'.
+    #[test]
+    fn every_endpoint_of_a_worker_is_its_own_and_no_others() {
+        for (network, workers) in
+            [("10.0.0.0/29", 4), ("10.0.0.1/32", 3), ("10.0.0.0/30", 64), ("fd00::/127", 1)]
+        {
+            let whole = clients(network);
+            let all = u64::from(whole.count()) * PORTS;
+            let mut owners = HashMap::new();
+            for worker in 0..workers {
+                let own = whole.of_worker(worker, workers);
+                let of_each = all / u64::from(workers);
+                for n in 0..of_each + 10 {
+                    let endpoint = own.endpoint(n);
+                    assert!(own.has(endpoint), "{network}: {endpoint:?} of {worker} of {workers}");
+                    assert_eq!(*owners.entry(endpoint).or_insert(worker), worker, "{endpoint:?}");
+                }
+                assert_eq!(own.endpoint(of_each), own.endpoint(0), "it begins again");
+            }
+            assert_eq!(owners.len() as u64, all - all % u64::from(workers), "all are used but the last few");
+        }
+    }
+
+    #[test]
+    fn every_segment_has_one_owner_whatever_its_port() {
+        let whole = clients("10.0.0.0/24");
+        for port in [0, 80, 32_767, 32_768, 60_999, 61_000, u16::MAX] {
+            for client in [0, 1, 100, 253] {
+                let endpoint = Endpoint { client, port };
+                let owners = (0..3).filter(|worker| whole.of_worker(*worker, 3).has(endpoint));
+                assert_eq!(owners.count(), 1, "{endpoint:?}");
+            }
+        }
     }
 }

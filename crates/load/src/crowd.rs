@@ -56,9 +56,19 @@ impl Shard {
     /// All of the crowd.
     pub const WHOLE: Self = Self { index: 0, count: 1 };
 
+    /// Most parts: more than there are hosts.
+    pub const MOST: u32 = 1 << 20;
+
     /// Part `index` of `count`, from 0; none when there is no such part.
     pub fn new(index: u32, count: u32) -> Option<Self> {
-        (index < count).then_some(Self { index, count })
+        (index < count && count <= Self::MOST).then_some(Self { index, count })
+    }
+
+    /// What of this part one worker of so many sends, from 0: together they have its users, however many they are, so that other
+    /// parts may have other numbers of workers.
+    pub fn of_worker(self, worker: u32, workers: u32) -> Self {
+        debug_assert!(worker < workers, "{worker} of {workers}");
+        Self { index: self.index + self.count * worker, count: self.count * workers }
     }
 
     /// As it is asked for, `2/3`; none of the whole.

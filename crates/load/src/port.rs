@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use ipnet::IpNet;
 use nix::ifaddrs::getifaddrs;
 
@@ -23,50 +24,76 @@ pub enum Mode {
     Packet,
 }
 
-/// An interface's frames.
+/// An interface's frames, or one worker's part of them.
 pub enum Port {
-    Xdp(Box<xsk::Socket>),
+    Xdp(Queues),
     Packet {
         socket: packet::Socket,
         /// Why it is not AF_XDP, where that was tried.
-        instead: Option<xsk::Error>,
+        instead: Option<String>,
     },
 }
 
-/// Its receiving half.
+/// The sockets of some of an interface's queues.
+pub struct Queues {
+    /// The first is the one that sends.
+    sockets: Vec<xsk::Socket>,
+    /// Which is looked at first: each in turn, so that a busy queue does not keep the others waiting.
+    next: usize,
+    /// Of the counts of the interface as a whole, this is who has them.
+    has_program: bool,
+}
+
+/// The receiving half of a port.
 pub enum Rx<'a> {
-    Xdp(&'a mut xsk::Rx),
+    Xdp { first: &'a mut xsk::Rx, others: &'a mut [xsk::Socket], next: &'a mut usize },
     Packet(&'a mut packet::Rx),
 }
 
-/// Its sending half.
+/// The sending half.
 pub enum Tx<'a> {
     Xdp(&'a mut xsk::Tx),
     Packet(&'a mut packet::Tx),
 }
 
 impl Port {
-    /// Opens it as the mode says, whatever `rings` says of that.
+    /// Opens one for each of so many workers as the mode says, whatever `rings` says of that: by AF_XDP each has some of the queues,
+    /// and frames for others among what it receives; by packet sockets each has all frames.
     ///
     /// # Errors
     ///
-    /// Those of [`xsk::Socket::open`]; of a packet socket, no CAP_NET_RAW, and before it why there is no AF_XDP where that was tried.
-    pub fn open(mode: Mode, rings: &xsk::Config, clients: IpNet) -> Result<Self> {
-        let by = |mode| xsk::Socket::open(&xsk::Config { mode, ..rings.clone() });
-        let xdp = match mode {
-            Mode::Auto => by(xsk::Mode::Auto),
+    /// Those of [`xsk::Interface`]; more workers than queues; of a packet socket, no CAP_NET_RAW, and before it why there is no AF_XDP where
+    /// that was tried.
+    pub fn open(mode: Mode, rings: &xsk::Config, clients: IpNet, workers: u32) -> Result<Vec<Self>> {
+        let by = |mode| Self::xdp(&xsk::Config { mode, ..rings.clone() }, workers);
+        match mode {
             Mode::Native => by(xsk::Mode::Native),
             Mode::Generic => by(xsk::Mode::Generic),
-            Mode::Packet => return Self::packet(rings, clients, None),
-        };
-        match xdp {
-            Ok(socket) => Ok(Self::Xdp(Box::new(socket))),
-            Err(error) if mode == Mode::Auto && error.is_lack() => Self::packet(rings, clients, Some(error)),
-            Err(error) => Err(error.into()),
+            Mode::Packet => Self::packet(rings, clients, workers, None),
+            Mode::Auto => by(xsk::Mode::Auto).or_else(|error| match error.downcast::<xsk::Error>() {
+                Ok(error) if error.is_lack() => {
+                    Self::packet(rings, clients, workers, Some(&error.to_string()))
+                }
+                Ok(error) => Err(error.into()),
+                Err(error) => Err(error),
+            }),
         }
     }
 
-    fn packet(rings: &xsk::Config, clients: IpNet, instead: Option<xsk::Error>) -> Result<Self> {
+    fn xdp(rings: &xsk::Config, workers: u32) -> Result<Vec<Self>> {
+        let interface = xsk::Interface::attach(rings)?;
+        let queues = interface.queues();
+        ensure_enough(queues, workers, &rings.interface)?;
+        let open = |worker: u32| -> Result<Self, xsk::Error> {
+            let own = (worker..queues.receive).step_by(workers as usize);
+            let sockets =
+                own.map(|queue| interface.open(queue, queue == worker)).collect::<Result<_, _>>()?;
+            Ok(Self::Xdp(Queues { sockets, next: 0, has_program: worker == 0 }))
+        };
+        Ok((0..workers).map(open).collect::<Result<_, _>>()?)
+    }
+
+    fn packet(rings: &xsk::Config, clients: IpNet, workers: u32, instead: Option<&str>) -> Result<Vec<Self>> {
         let own = getifaddrs()?.filter_map(|of| of.address).find_map(|address| {
             let ip = address.as_sockaddr_in().map(|of| of.ip().into());
             let ip = ip.or_else(|| address.as_sockaddr_in6().map(|of| of.ip().into()));
@@ -78,31 +105,59 @@ impl Port {
                  the replies; name a network that it is not in"
             );
         }
-        let socket = packet::Socket::open(rings.ifindex, rings.steer.server, clients).with_context(|| {
-            let tried = instead.as_ref().map(|error| format!("{error}; ")).unwrap_or_default();
-            format!(
-                "{tried}open a packet socket on {}, which needs CAP_NET_RAW and Linux 4.20",
-                rings.interface
-            )
-        })?;
-        Ok(Self::Packet { socket, instead })
+        let open = || {
+            let socket = packet::Socket::open(rings.ifindex, rings.steer.server, clients);
+            let socket = socket.with_context(|| {
+                let tried = instead.map(|error| format!("{error}; ")).unwrap_or_default();
+                format!(
+                    "{tried}open a packet socket on {}, which needs CAP_NET_RAW and Linux 4.20",
+                    rings.interface
+                )
+            })?;
+            Ok(Self::Packet { socket, instead: instead.map(str::to_owned) })
+        };
+        (0..workers).map(|_| open()).collect()
     }
 
     /// Both halves at once, so that frames can be sent while one is read.
     pub fn split(&mut self) -> (Rx<'_>, Tx<'_>) {
         match self {
-            Self::Xdp(socket) => {
-                let xsk::Socket { rx, tx, .. } = &mut **socket;
-                (Rx::Xdp(rx), Tx::Xdp(tx))
+            Self::Xdp(Queues { sockets, next, .. }) => {
+                let (first, others) = sockets.split_first_mut().expect("everybody has a queue");
+                let xsk::Socket { rx, tx, .. } = first;
+                (Rx::Xdp { first: rx, others, next }, Tx::Xdp(tx))
             }
             Self::Packet { socket: packet::Socket { rx, tx }, .. } => (Rx::Packet(rx), Tx::Packet(tx)),
         }
     }
 
+    /// Waits until a frame arrives, `timeout` passes or a signal comes; by AF_XDP also until the other descriptor is readable.
+    pub fn wait(&mut self, other: Option<BorrowedFd<'_>>, timeout: Duration) -> io::Result<()> {
+        match self {
+            Self::Xdp(Queues { sockets, .. }) => {
+                xsk::wait_for_any(sockets.iter().map(|socket| &socket.rx), other, timeout)
+            }
+            Self::Packet { socket, .. } => socket.rx.wait(timeout),
+        }
+    }
+
+    /// Whether a frame for another worker comes to that one, too: then nobody needs to hand it over.
+    pub fn has_all_frames(&self) -> bool {
+        matches!(self, Self::Packet { .. })
+    }
+
     /// Frames for us that reached the interface and were not received.
     pub fn lost(&self) -> io::Result<u64> {
         match self {
-            Self::Xdp(socket) => Ok(socket.statistics()?.lost()),
+            Self::Xdp(Queues { sockets, has_program, .. }) => {
+                let mut lost = 0;
+                for (queue, socket) in sockets.iter().enumerate() {
+                    let statistics = socket.statistics()?;
+                    let is_for_all = *has_program && queue == 0;
+                    lost += if is_for_all { statistics.lost() } else { statistics.dropped() };
+                }
+                Ok(lost)
+            }
             Self::Packet { socket, .. } => socket.lost(),
         }
     }
@@ -110,35 +165,57 @@ impl Port {
     /// How frames are received, as results name it.
     pub fn name(&self) -> &'static str {
         match self {
-            Self::Xdp(socket) if socket.mode() == xsk::Mode::Native => "xdp-native",
+            Self::Xdp(Queues { sockets, .. }) if sockets[0].mode() == xsk::Mode::Native => "xdp-native",
             Self::Xdp(_) => "xdp-skb",
             Self::Packet { .. } => "af-packet",
         }
     }
 
     /// Why it is not AF_XDP, where that was tried.
-    pub fn instead(&self) -> Option<&xsk::Error> {
+    pub fn instead(&self) -> Option<&str> {
         match self {
             Self::Xdp(_) => None,
-            Self::Packet { instead, .. } => instead.as_ref(),
+            Self::Packet { instead, .. } => instead.as_deref(),
         }
     }
 }
 
-impl Rx<'_> {
-    /// See [`xsk::Rx::receive`].
-    pub fn receive(&mut self, max: u32, each: impl FnMut(&[u8])) -> u32 {
-        match self {
-            Self::Xdp(rx) => rx.receive(max, each),
-            Self::Packet(rx) => rx.receive(max, each),
-        }
-    }
+/// Each worker receives by a queue of its own, and sends by it.
+fn ensure_enough(queues: xsk::Queues, workers: u32, interface: &str) -> Result<()> {
+    let xsk::Queues { receive, transmit } = queues;
+    let what = if transmit < receive {
+        format!("{receive} receive and {transmit} transmit queues")
+    } else {
+        format!("{receive} receive queue{}", if receive == 1 { "" } else { "s" })
+    };
+    let most = receive.min(transmit);
+    ensure!(
+        workers <= most,
+        "{interface} has {what}, so at most {most} worker{}; take fewer, raise the queues (ethtool -L {interface} combined {workers}), or take \
+         packet sockets",
+        if most == 1 { "" } else { "s" }
+    );
+    Ok(())
+}
 
-    /// See [`xsk::Rx::wait`].
-    pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+impl Rx<'_> {
+    /// See [`xsk::Rx::receive`]; up to `max` from all queues together.
+    pub fn receive(&mut self, max: u32, mut each: impl FnMut(&[u8])) -> u32 {
         match self {
-            Self::Xdp(rx) => rx.wait(timeout),
-            Self::Packet(rx) => rx.wait(timeout),
+            Self::Xdp { first, others, next } => {
+                let queues = others.len() + 1;
+                let mut count = 0;
+                for queue in (**next..queues).chain(0..**next) {
+                    let rx = match queue.checked_sub(1) {
+                        Some(other) => &mut others[other].rx,
+                        None => &mut **first,
+                    };
+                    count += rx.receive(max - count, &mut each);
+                }
+                **next = (**next + 1) % queues;
+                count
+            }
+            Self::Packet(rx) => rx.receive(max, each),
         }
     }
 }
@@ -165,6 +242,28 @@ impl Tx<'_> {
         match self {
             Self::Xdp(tx) => tx.flush().map(drop),
             Self::Packet(tx) => tx.flush(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_workers_than_queues_are_refused_in_one_line() {
+        let error = |receive, transmit, workers| {
+            let result = ensure_enough(xsk::Queues { receive, transmit }, workers, "eth0");
+            result.err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        assert_eq!(error(4, 4, 4), "");
+        assert_eq!(error(1, 1, 1), "");
+        for (text, begins) in [
+            (error(4, 4, 5), "eth0 has 4 receive queues, so at most 4 workers; take fewer"),
+            (error(1, 1, 2), "eth0 has 1 receive queue, so at most 1 worker; take fewer"),
+            (error(4, 2, 3), "eth0 has 4 receive and 2 transmit queues, so at most 2 workers;"),
+        ] {
+            assert!(text.starts_with(begins) && !text.contains('\n'), "{text}");
         }
     }
 }

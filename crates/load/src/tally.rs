@@ -1,5 +1,7 @@
 //! What is counted, and what is made of it.
 
+use std::ops::AddAssign;
+
 use hdrhistogram::Histogram;
 use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary};
 use units::Nanos;
@@ -84,6 +86,22 @@ pub struct Totals {
     pub failed: u64,
     /// Sum of the response times of complete replies, microseconds.
     pub response_us: u64,
+}
+
+impl AddAssign for Totals {
+    fn add_assign(&mut self, other: Self) {
+        // Every field by its name: a new one is not forgotten.
+        let Self { offered, syns, ok, replies, refused, reset, timed_out, failed, response_us } = other;
+        self.offered += offered;
+        self.syns += syns;
+        self.ok += ok;
+        self.replies += replies;
+        self.refused += refused;
+        self.reset += reset;
+        self.timed_out += timed_out;
+        self.failed += failed;
+        self.response_us += response_us;
+    }
 }
 
 impl Tally {

@@ -340,7 +340,10 @@ pub struct GeneratorHealth {
     pub late_share: f64,
     /// The latest start, milliseconds after the intended one.
     pub late_max_ms: f64,
-    /// Frames lost in our own receive ring or for want of a buffer.
+    /// Threads that sent and received; 0 where an older version did not say.
+    #[serde(default)]
+    pub workers: u32,
+    /// Frames lost in our own receive ring or for want of a buffer, or between workers.
     pub frames_lost: u64,
     /// Frames that found no free buffer to be sent from.
     pub frames_unsent: u64,
@@ -348,7 +351,10 @@ pub struct GeneratorHealth {
     pub frames_sent: u64,
     /// Frames received.
     pub frames_received: u64,
-    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1.
+    /// Of these, those that came to another worker's queue than their connection's, and were handed over.
+    #[serde(default)]
+    pub frames_handed_over: u64,
+    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1; of several workers the largest.
     pub cpu_share: f64,
     /// Most connections alive at once.
     pub peak_connections: u64,

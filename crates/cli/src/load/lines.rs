@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use load::{Progress, Totals};
-use results::{CrowdSummary, LatencySummary, LoadEvent, LoadProgress};
+use results::{CrowdSummary, GeneratorHealth, LatencySummary, LoadEvent, LoadProgress};
 use units::Nanos;
 
 /// What happened since the last line; none before the first.
@@ -99,6 +99,12 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
         generator.peak_connections,
         generator.bytes_per_connection,
     ));
+    if generator.workers > 1 {
+        let GeneratorHealth { workers, frames_handed_over, .. } = generator;
+        line(format_args!(
+            "               {workers} workers; {frames_handed_over} frames came to another's queue, and were handed over"
+        ));
+    }
     if let Some(why) = &generator.receive_fallback {
         line(format_args!("               by a packet socket, which is slower: {why}"));
     }

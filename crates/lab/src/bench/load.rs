@@ -217,6 +217,8 @@ pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         clients: clients().into(),
         interface: CROWD_INTERFACE.to_owned(),
         mode: Mode::Generic, // at both ends: lossless, and all on this core
+        workers: 1,
+        cpus: vec![],
         coalesce: Duration::ZERO,
         seed: 1,
         flood: None,

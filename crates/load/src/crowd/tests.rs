@@ -300,6 +300,13 @@ fn parts_of_a_crowd_are_the_whole_one() {
     let parts: Vec<_> = (0..3).map(|index| starts_of(Shard::new(index, 3))).collect();
     assert_eq!(whole.len(), 30);
     assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), 30);
+    // However many workers send one of the parts.
+    for count in [2, 5] {
+        let worker = |worker| Shard::new(1, 3).map(|part| part.of_worker(worker, count));
+        let workers: Vec<_> = (0..count).map(|number| starts_of(worker(number))).collect();
+        assert_eq!(workers.iter().map(|of_worker| of_worker.len()).sum::<usize>(), parts[1].len());
+        assert_eq!(workers.into_iter().flatten().collect::<std::collections::BTreeSet<_>>(), parts[1]);
+    }
     assert_eq!(parts.into_iter().flatten().collect::<std::collections::BTreeSet<_>>(), whole);
     assert_eq!(Shard::new(3, 3), None);
 }
