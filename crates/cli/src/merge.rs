@@ -3,12 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use results::{CrowdSummary, LoadEvent};
 use serde_json::Value;
 
 use crate::load::{json_line, summary_text};
 use crate::output::say;
+use crate::printer::complain;
 
 /// Add the results of several `tidegate load --shard I/N --json`, exactly: counts, and the histograms behind percentiles
 #[derive(Debug, clap::Args)]
@@ -25,11 +26,28 @@ pub struct Args {
 /// Prints the sum.
 pub fn run(args: Args) -> Result<()> {
     let parts = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
-    let summary = results::merge(&parts).context("add these runs")?;
+    let name = |which: usize| args.files[which].display().to_string();
+    let summary =
+        results::merge(&parts).map_err(|error| anyhow!("add these runs: {}", error.said_of(name)))?;
+    if let Some(missing) = missing(&summary.shards) {
+        complain(format_args!("part {missing} of this crowd is missing; the sum is of the others"));
+    }
     if args.json {
         return say(json_line(&LoadEvent::Summary(Box::new(summary))));
     }
     say(summary_text(&summary).trim_end())
+}
+
+/// Parts that were not given, as `2/3`; of many the first few.
+fn missing(shards: &[String]) -> Option<String> {
+    const SHOWN: usize = 5;
+    let missing = results::missing_parts(shards);
+    let shown = missing[..missing.len().min(SHOWN)].join(", ");
+    match missing.len() {
+        0 => None,
+        count if count <= SHOWN => Some(shown),
+        count => Some(format!("{shown} and {} others", count - SHOWN)),
+    }
 }
 
 fn read(path: &Path) -> Result<CrowdSummary> {
@@ -43,4 +61,17 @@ fn read(path: &Path) -> Result<CrowdSummary> {
         )
     })?;
     serde_json::from_str(line).with_context(|| format!("{}: read its summary", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_that_are_missing_are_named_and_many_are_counted() {
+        let shards = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(missing(&shards(&["1/1"])), None);
+        assert_eq!(missing(&shards(&["1/3", "3/3"])), Some("2/3".to_owned()));
+        assert_eq!(missing(&shards(&["9/9"])), Some("1/9, 2/9, 3/9, 4/9, 5/9 and 3 others".to_owned()));
+    }
 }

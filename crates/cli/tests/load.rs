@@ -181,6 +181,13 @@ fn root_parts_of_a_crowd_add_up_to_it() {
     assert_eq!(count(&merged, "offered"), count(&whole, "offered"));
     assert_eq!(count(&merged, "ok"), count(&whole, "offered"), "{merged}");
     assert_eq!(merged["response_ms"]["count"], merged["ok"]);
+    let output = merge(&[&files[1]]);
+    assert!(output.status.success() && count(&last_line(&output), "ok") > 0, "{output:?}");
+    assert!(stderr(&output).contains("part 1/2 of this crowd is missing"), "{}", stderr(&output));
+    let output = merge(&[&files[1], &files[0], &files[1]]);
+    assert_eq!(output.status.code(), Some(1));
+    let named = format!("part 2/2 is there twice, in {0} and in {0}", files[1].display());
+    assert!(stderr(&output).contains(&named), "{}", stderr(&output));
     let output = merge(&[Path::new("/dev/null")]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains("/dev/null: there is no summary in it"), "{}", stderr(&output));

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
-pub use merge::{Histograms, MergeError, merge};
+pub use merge::{Histograms, MergeError, merge, missing_parts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

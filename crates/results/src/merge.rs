@@ -1,5 +1,6 @@
 //! Several generators' summaries of one crowd, added exactly.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Cursor;
 
@@ -37,33 +38,44 @@ pub enum MergeError {
     Nothing,
     /// One has no histograms, or what it has is none.
     Histogram(usize),
-    /// Their windows differ: they are not of one crowd.
-    Windows,
-    /// This part is there twice.
-    Twice(String),
+    /// The window of this one differs from the first's: they are not of one crowd.
+    Windows(usize),
+    /// This part is there twice, in these two, which may be one.
+    Twice(String, [usize; 2]),
     /// The causes of one do not sum to what it offered, or a number is none.
     Inconsistent(usize),
 }
 
+impl MergeError {
+    /// What is wrong, in one line, with each summary by the name that its place among them has, from 0.
+    pub fn said_of(&self, name: impl Fn(usize) -> String) -> String {
+        match self {
+            Self::Nothing => "there is nothing to add".to_owned(),
+            Self::Histogram(which) => format!(
+                "{} has times and no histogram that can be read; it is of an older version, or cut",
+                name(*which)
+            ),
+            Self::Inconsistent(which) => format!(
+                "{} contradicts itself: its causes do not sum to what was offered, or a rate is none",
+                name(*which)
+            ),
+            Self::Twice(shard, [first, second]) => format!(
+                "part {shard} is there twice, in {} and in {}; name each once",
+                name(*first),
+                name(*second)
+            ),
+            Self::Windows(which) => format!(
+                "the measured windows of {} and {} differ; parts of one crowd have the same",
+                name(0),
+                name(*which)
+            ),
+        }
+    }
+}
+
 impl fmt::Display for MergeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Nothing => f.write_str("there is nothing to add"),
-            Self::Histogram(which) => {
-                write!(
-                    f,
-                    "summary {} has times and no histogram that can be read; it is of an older version, or cut",
-                    which + 1
-                )
-            }
-            Self::Inconsistent(which) => write!(
-                f,
-                "summary {} contradicts itself: its causes do not sum to what was offered, or a rate is none",
-                which + 1
-            ),
-            Self::Twice(shard) => write!(f, "part {shard} is there twice; name each once"),
-            Self::Windows => f.write_str("the measured windows differ; parts of one crowd have the same"),
-        }
+        f.write_str(&self.said_of(|which| format!("summary {}", which + 1)))
     }
 }
 
@@ -77,14 +89,20 @@ impl std::error::Error for MergeError {}
 /// See [`MergeError`].
 pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
-    if parts.iter().any(|part| (part.window_s - first.window_s).abs() > 1e-3 * first.window_s.max(1e-3)) {
-        return Err(MergeError::Windows);
+    let is_other =
+        |part: &CrowdSummary| (part.window_s - first.window_s).abs() > 1e-3 * first.window_s.max(1e-3);
+    if let Some(which) = parts.iter().position(is_other) {
+        return Err(MergeError::Windows(which));
     }
-    let mut shards: Vec<String> = parts.iter().flat_map(|part| part.shards.iter().cloned()).collect();
+    let of_part = |(which, part): (usize, &CrowdSummary)| {
+        part.shards.iter().map(|shard| (shard.clone(), which)).collect::<Vec<_>>()
+    };
+    let mut shards: Vec<(String, usize)> = parts.iter().enumerate().flat_map(of_part).collect();
     shards.sort();
-    if let Some(pair) = shards.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(MergeError::Twice(pair[0].clone()));
+    if let Some(pair) = shards.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(MergeError::Twice(pair[0].0.clone(), [pair[0].1, pair[1].1]));
     }
+    let shards = shards.into_iter().map(|(shard, _)| shard).collect();
     if let Some(which) = parts.iter().position(|part| !is_consistent(part)) {
         return Err(MergeError::Inconsistent(which));
     }
@@ -130,6 +148,22 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         generator: merge_health(parts),
     })
 }
+
+/// Of the parts `i/n` of a crowd those that are not there, each as it would be named. None where there are no parts.
+pub fn missing_parts(shards: &[String]) -> Vec<String> {
+    let read = |shard: &String| {
+        let (index, count) = shard.split_once('/')?;
+        Some((count.parse::<u32>().ok()?, index.parse::<u32>().ok()?))
+    };
+    let parts: BTreeSet<(u32, u32)> = shards.iter().filter_map(read).collect();
+    let counts: BTreeSet<u32> = parts.iter().map(|(count, _)| *count).filter(|n| *n <= MOST_PARTS).collect();
+    let of_count = |count: u32| (1..=count).map(move |index| (count, index));
+    let missing = counts.into_iter().flat_map(of_count).filter(|part| !parts.contains(part));
+    missing.map(|(count, index)| format!("{index}/{count}")).collect()
+}
+
+/// More than there are hosts.
+const MOST_PARTS: u32 = 1 << 20;
 
 /// As every run leaves it: nothing that a sum could overflow by.
 fn is_consistent(part: &CrowdSummary) -> bool {
@@ -283,9 +317,18 @@ mod tests {
     fn what_cannot_be_added_is_refused() {
         assert_eq!(merge(&[]), Err(MergeError::Nothing));
         let other = CrowdSummary { window_s: 11.0, ..part(&[1], 0) };
-        assert_eq!(merge(&[part(&[1], 0), other]), Err(MergeError::Windows));
+        assert_eq!(merge(&[part(&[1], 0), other]), Err(MergeError::Windows(1)));
         let shard = |shard: &str| CrowdSummary { shards: vec![shard.to_owned()], ..part(&[1], 0) };
-        assert_eq!(merge(&[shard("1/2"), shard("1/2")]), Err(MergeError::Twice("1/2".to_owned())));
+        let twice = merge(&[shard("2/2"), shard("1/2"), shard("1/2")]).expect_err("twice");
+        assert_eq!(twice, MergeError::Twice("1/2".to_owned(), [1, 2]));
+        assert_eq!(
+            twice.to_string(),
+            "part 1/2 is there twice, in summary 2 and in summary 3; name each once"
+        );
+        assert_eq!(
+            MergeError::Windows(1).said_of(|which| format!("{which}.json")),
+            "the measured windows of 0.json and 1.json differ; parts of one crowd have the same"
+        );
         assert_eq!(merge(&[shard("2/2"), shard("1/2")]).expect("both").shards, ["1/2", "2/2"]);
         let mut old = part(&[1], 0);
         old.histograms = Histograms::default();
@@ -293,5 +336,16 @@ mod tests {
         let mut cut = part(&[1, 2, 3], 0);
         cut.histograms.response_us.truncate(10);
         assert_eq!(merge(&[cut]), Err(MergeError::Histogram(0)));
+    }
+
+    #[test]
+    fn parts_that_are_not_there_are_named() {
+        let missing =
+            |shards: &[&str]| missing_parts(&shards.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(missing(&[]), [""; 0]);
+        assert_eq!(missing(&["1/3", "2/3", "3/3"]), [""; 0]);
+        assert_eq!(missing(&["1/3", "3/3"]), ["2/3"]);
+        assert_eq!(missing(&["1/2", "1/3"]), ["2/2", "2/3", "3/3"], "of two crowds, it seems");
+        assert_eq!(missing(&["what", "1/4000000000"]), [""; 0], "written by nobody we know");
     }
 }
