@@ -103,7 +103,7 @@ impl FromStr for FailIf {
         })?;
         let wanted = match metric.unit {
             Unit::Time => "a time, as in 50ms",
-            Unit::Share => "a share of the attempts, as in 1%",
+            Unit::Share => "a share of the attempts from 0% to 100%, as in 1%",
             Unit::Rate => "a rate per second, as in 20k",
         };
         let value = match metric.unit {
@@ -118,6 +118,7 @@ impl FromStr for FailIf {
         };
         let bound = value
             .filter(|value| *value >= 0.0 && value.is_finite())
+            .filter(|value| metric.unit != Unit::Share || *value <= 1.0)
             .ok_or_else(|| format!("{bound:?} is not {wanted}"))?;
         Ok(Self { metric, is_above: text.as_bytes()[at] == b'>', bound, text: text.to_owned() })
     }
@@ -176,6 +177,8 @@ mod tests {
             ("refused>0.1", "is not a share"),
             ("goodput<fast", "is not a rate"),
             ("refused>-1%", "is not a share"),
+            ("ok>101%", "\"101%\" is not a share of the attempts from 0% to 100%, as in 1%"),
+            ("late<1e3%", "is not a share"),
             ("p99>", "\"\" is not a time"),
         ] {
             let error = text.parse::<FailIf>().expect_err(text);
