@@ -8,6 +8,8 @@ use anyhow::{Context, Result, bail, ensure};
 use flate2::bufread::MultiGzDecoder;
 use traffic::{Entry, Replay, WORLD_CUP_RECORD};
 
+/// Seconds.
+const YEAR: f64 = 366.0 * 86_400.0;
 /// What gzip files begin with.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Of the lines of a log, as many may be none as real logs have; more, and it is another format.
@@ -37,9 +39,25 @@ pub fn read_log(path: &Path, speed: f64) -> Result<Log> {
     let is_world_cup = start.first_chunk().is_some_and(|record| Entry::of_world_cup(record).is_some());
     let (entries, skipped) =
         if is_world_cup { world_cup(content) } else { common_log(content) }.with_context(what)?;
+    check_span(&entries, speed).with_context(|| format!("repeat the log {}", path.display()))?;
     let replay = Replay::new(entries, speed)
         .with_context(|| format!("{}: there is no request in it", path.display()))?;
     Ok(Log { replay, skipped })
+}
+
+/// Nobody waits for the end of one that lasts for years.
+fn check_span(entries: &[Entry], speed: f64) -> Result<()> {
+    let seconds = || entries.iter().map(|entry| entry.second);
+    let span = f64::from(seconds().max().unwrap_or(0) - seconds().min().unwrap_or(0));
+    let years = span / speed / YEAR;
+    // Written so that it holds for what is no number, too.
+    ensure!(
+        span == 0.0 || years <= 1.0,
+        "at a speed of {speed:?} it lasts {} years, and a year is the most; {:.1e} is the slowest",
+        if years < 1e6 { format!("{years:.1}") } else { format!("{years:.1e}") },
+        span / YEAR * 1.05
+    );
+    Ok(())
 }
 
 fn world_cup(mut content: impl Read) -> Result<(Vec<Entry>, u64)> {
@@ -144,6 +162,22 @@ mod tests {
         let file = written((lines(1) + "garbage\n").as_bytes());
         let error = format!("{:#}", read_log(file.path(), 1.0).expect_err("half of it is none"));
         assert!(error.contains("the first is line 2: there is no time in brackets"), "{error}");
+    }
+
+    #[test]
+    fn speed_that_makes_a_log_last_for_years_is_refused() {
+        let file = written(lines(10).as_bytes());
+        let error = |speed| format!("{:#}", read_log(file.path(), speed).expect_err("too slow"));
+        assert!(
+            error(1e-300).contains("it lasts 2.8e293 years, and a year is the most"),
+            "{}",
+            error(1e-300)
+        );
+        assert!(error(1e-7).contains("it lasts 2.8 years") && !error(1e-7).contains('\n'), "{}", error(1e-7));
+        assert!(error(1e-7).ends_with("3.0e-7 is the slowest"), "{}", error(1e-7));
+        assert_eq!(read_log(file.path(), 3e-7).expect("most of a year").replay.len(), 10);
+        let moment = written(lines(1).as_bytes());
+        assert_eq!(read_log(moment.path(), 1e-300).expect("it lasts no time").replay.span(), Nanos::ZERO);
     }
 
     #[test]
