@@ -14,6 +14,8 @@ const YEAR: f64 = 366.0 * 86_400.0;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Of the lines of a log, as many may be none as real logs have; more, and it is another format.
 const MOST_BAD_SHARE: f64 = 0.05;
+/// Bytes of a line: eight times what servers take of a request's head. A longer one is none, and is not kept in memory.
+const MOST_OF_LINE: u64 = 64 << 10;
 
 /// A log that was read.
 #[derive(Debug)]
@@ -80,11 +82,20 @@ fn common_log(mut content: impl BufRead) -> Result<(Vec<Entry>, u64)> {
     loop {
         line.clear();
         number += 1;
-        if content.read_until(b'\n', &mut line).with_context(|| format!("line {number}; is it cut?"))? == 0 {
+        let cut = || format!("line {number}; is it cut?");
+        let read = content.by_ref().take(MOST_OF_LINE).read_until(b'\n', &mut line).with_context(cut)?;
+        if read == 0 {
             break;
         }
-        // Old logs have bytes that are no UTF-8 in their paths.
-        match Entry::of_common_log(&String::from_utf8_lossy(&line)) {
+        let is_whole = read < MOST_OF_LINE as usize || line.ends_with(b"\n");
+        let entry = if is_whole {
+            // Old logs have bytes that are no UTF-8 in their paths.
+            Entry::of_common_log(&String::from_utf8_lossy(&line))
+        } else {
+            content.skip_until(b'\n').with_context(cut)?;
+            Err("it is longer than 64 KiB")
+        };
+        match entry {
             Ok(entry) => entries.push(entry),
             Err(why) => {
                 skipped += 1;
@@ -178,6 +189,22 @@ mod tests {
         assert_eq!(read_log(file.path(), 3e-7).expect("most of a year").replay.len(), 10);
         let moment = written(lines(1).as_bytes());
         assert_eq!(read_log(moment.path(), 1e-300).expect("it lasts no time").replay.span(), Nanos::ZERO);
+    }
+
+    /// Also one that never ends, and one that ends just where it may.
+    #[test]
+    fn line_that_is_too_long_is_none_and_the_next_is_read() {
+        let long = |bytes: usize| format!("{}\n", "x".repeat(bytes - 1));
+        for bytes in [65_536, 65_537, 1 << 20] {
+            let file = written((lines(30) + &long(bytes) + &lines(30)).as_bytes());
+            let read = read_log(file.path(), 1.0).expect("a log");
+            assert_eq!((read.replay.len(), read.skipped), (60, 1), "{bytes}");
+        }
+        let file = written((lines(30) + &"x".repeat(1 << 20)).as_bytes());
+        assert_eq!(read_log(file.path(), 1.0).expect("a log").skipped, 1);
+        let endless = written("x".repeat(1 << 20).as_bytes());
+        let error = format!("{:#}", read_log(endless.path(), 1.0).expect_err("no line"));
+        assert!(error.contains("the first is line 1: it is longer than 64 KiB"), "{error}");
     }
 
     #[test]
