@@ -23,7 +23,7 @@ pub struct Args {
     backlog: u32,
 
     /// CPU time that each request burns before its reply, as in 150us
-    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = cpu_time)]
     cpu_time: Duration,
 
     /// Another --cpu-time from so long after the start on, as 10s:1ms: a server that becomes slower, or faster
@@ -51,6 +51,8 @@ enum AcceptArg {
     One,
 }
 
+/// Most CPU time of a request: so long a signal may have to wait for the end of one.
+const MAX_CPU_TIME: Duration = Duration::from_secs(60);
 /// Longest reply body; replies are made in memory at start.
 const MAX_REPLY_BYTES: usize = 1 << 30;
 
@@ -116,12 +118,15 @@ fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| hint)
 }
 
+fn cpu_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok().filter(|time| *time <= MAX_CPU_TIME);
+    time.ok_or_else(|| format!("{text:?} is no CPU time up to {MAX_CPU_TIME:?}, as in 150us"))
+}
+
 fn later(text: &str) -> Result<(Duration, Duration), String> {
-    let read = || {
-        let (after, cpu_time) = text.split_once(':')?;
-        Some((humantime::parse_duration(after).ok()?, humantime::parse_duration(cpu_time).ok()?))
-    };
-    read().ok_or_else(|| "a time after the start and a CPU time, as in 10s:1ms".to_owned())
+    const LIKE: &str = "a time after the start and a CPU time, as in 10s:1ms";
+    let (after, time) = text.split_once(':').ok_or(LIKE)?;
+    Ok((humantime::parse_duration(after).map_err(|_| LIKE)?, cpu_time(time)?))
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {
@@ -130,4 +135,27 @@ fn reply_bytes(text: &str) -> Result<usize, String> {
         return Err(format!("at most {MAX_REPLY_BYTES} bytes"));
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_times_that_a_signal_would_wait_for_too_long_are_refused() {
+        assert_eq!(cpu_time("150us"), Ok(Duration::from_micros(150)));
+        assert_eq!(cpu_time("60s"), Ok(MAX_CPU_TIME));
+        assert_eq!(later("10s:1ms"), Ok((Duration::from_secs(10), Duration::from_millis(1))));
+        assert!(later("500y:1ms").is_ok(), "it is never later");
+        for (bad, why) in [
+            ("1s:500y", "\"500y\" is no CPU time up to 60s, as in 150us"),
+            ("1s:61s", "\"61s\" is no CPU time"),
+            ("1s", "a time after the start and a CPU time"),
+            ("soon:1ms", "a time after the start and a CPU time"),
+        ] {
+            let error = later(bad).expect_err(bad);
+            assert!(error.contains(why) && !error.contains('\n'), "{bad}: {error}");
+        }
+        assert!(cpu_time("500y").is_err() && cpu_time("much").is_err());
+    }
 }
