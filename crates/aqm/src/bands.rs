@@ -1,0 +1,88 @@
+//! Priority bands.
+
+use units::Nanos;
+
+use crate::config::{BandsConfig, ConfigError};
+use crate::fifo::Fifo;
+use crate::{Amount, Aqm, DropReason, Packet};
+
+/// Priority bands: band 0 is served until it is empty, then band 1, and so on; within a band first in, first out.
+///
+/// Packets of a band that there is not go to the last one. All bands share one limit. When that is reached, a packet pushes out the last one of the last
+/// band, if that is behind its own ([`BandsConfig::push_out`]), and is dropped itself otherwise. For SRPT a band is a range of bytes that a response still
+/// has to send (`[SH06]` section 2).
+#[derive(Debug, Clone)]
+pub struct Bands<P> {
+    limit: Amount,
+    push_out: bool,
+    bands: Vec<Fifo<P>>,
+    qlen_pkts: u32,
+    qlen_bytes: u64,
+}
+
+impl<P: Packet> Bands<P> {
+    /// Empty bands.
+    pub fn new(config: &BandsConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            limit: config.limit,
+            push_out: config.push_out,
+            bands: (0..config.bands).map(|_| Fifo::default()).collect(),
+            qlen_pkts: 0,
+            qlen_bytes: 0,
+        })
+    }
+
+    /// Packets that wait in a band; 0 for one that there is not.
+    pub fn band_qlen_pkts(&self, band: u8) -> u32 {
+        self.bands.get(usize::from(band)).map_or(0, Fifo::qlen_pkts)
+    }
+
+    /// The last packet behind that band, if all behind it are enough to make room.
+    fn push_out(&mut self, band: usize, bytes: u32) -> Option<P> {
+        let before = &self.bands[..=band];
+        let pkts = before.iter().map(Fifo::qlen_pkts).sum();
+        if !self.push_out || !self.limit.has_room(pkts, before.iter().map(Fifo::qlen_bytes).sum(), bytes) {
+            return None;
+        }
+        let packet = self.bands[band + 1..].iter_mut().rev().find_map(Fifo::pop_last)?;
+        self.forget(&packet);
+        Some(packet)
+    }
+
+    fn forget(&mut self, packet: &P) {
+        self.qlen_pkts -= 1;
+        self.qlen_bytes -= u64::from(packet.bytes());
+    }
+}
+
+impl<P: Packet> Aqm for Bands<P> {
+    type Packet = P;
+
+    fn enqueue(&mut self, _now: Nanos, packet: P, dropped: &mut impl FnMut(P, DropReason)) {
+        let (band, bytes) = (usize::from(packet.band()).min(self.bands.len() - 1), packet.bytes());
+        while !self.limit.has_room(self.qlen_pkts, self.qlen_bytes, bytes) {
+            match self.push_out(band, bytes) {
+                Some(last) => dropped(last, DropReason::PushedOut),
+                None => return dropped(packet, DropReason::Tail),
+            }
+        }
+        self.qlen_pkts += 1;
+        self.qlen_bytes += u64::from(bytes);
+        self.bands[band].push(packet);
+    }
+
+    fn dequeue(&mut self, _now: Nanos, _dropped: &mut impl FnMut(P, DropReason)) -> Option<P> {
+        let packet = self.bands.iter_mut().find_map(Fifo::pop)?;
+        self.forget(&packet);
+        Some(packet)
+    }
+
+    fn qlen_pkts(&self) -> u32 {
+        self.qlen_pkts
+    }
+
+    fn qlen_bytes(&self) -> u64 {
+        self.qlen_bytes
+    }
+}

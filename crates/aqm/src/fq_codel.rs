@@ -1,0 +1,295 @@
+//! Flow queues with CoDel.
+
+use units::Nanos;
+
+use crate::codel::{Control, Params, Queued, Source};
+use crate::config::{ConfigError, FqCodelConfig};
+use crate::{Aqm, DropReason, Packet};
+
+/// No packet, or no flow.
+const NONE: u32 = u32::MAX;
+
+/// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in turns by bytes; new ones first.
+///
+/// Source: RFC 8290. When all are too many, up to a batch is dropped from the head of the longest queue (section 4.1), and CoDel there is told. Memory is
+/// bounded by the limit of packets and the number of queues.
+#[derive(Debug, Clone)]
+pub struct FqCodel<P> {
+    limit_pkts: u32,
+    memory_bytes: u64,
+    batch: u32,
+    quantum: i64,
+    params: Params,
+    flows: Vec<Flow>,
+    /// Bytes that wait in each, apart: they are looked through for the longest.
+    backlogs: Vec<u64>,
+    new: Turns,
+    old: Turns,
+    arena: Arena<P>,
+    qlen_pkts: u32,
+    qlen_bytes: u64,
+}
+
+/// A queue, and its place among the others.
+#[derive(Debug, Clone)]
+struct Flow {
+    /// Index into the arena.
+    first: u32,
+    last: u32,
+    /// The flow that has its turn after this one.
+    next: u32,
+    /// In one of the two lists of turns.
+    is_active: bool,
+    /// Bytes that it may still send in this turn.
+    deficit: i64,
+    control: Control,
+}
+
+const IDLE: Flow =
+    Flow { first: NONE, last: NONE, next: NONE, is_active: false, deficit: 0, control: Control::NEW };
+
+impl<P: Packet> FqCodel<P> {
+    /// Empty queues.
+    pub fn new(config: &FqCodelConfig) -> Result<Self, ConfigError> {
+        config.check()?;
+        Ok(Self {
+            limit_pkts: config.codel.limit.number(),
+            memory_bytes: config.memory_bytes.into(),
+            batch: config.batch,
+            quantum: config.quantum_bytes.into(),
+            params: Params::new(&config.codel),
+            flows: vec![IDLE; config.flows as usize],
+            backlogs: vec![0; config.flows as usize],
+            new: Turns::EMPTY,
+            old: Turns::EMPTY,
+            arena: Arena::default(),
+            qlen_pkts: 0,
+            qlen_bytes: 0,
+        })
+    }
+
+    /// Flow queues that have something to send, or had until their turn comes.
+    pub fn active_flows(&self) -> usize {
+        self.flows.iter().filter(|flow| flow.is_active).count()
+    }
+
+    /// As reciprocal_scale() of Linux.
+    fn flow_of(&self, packet: &P) -> u32 {
+        ((u64::from(packet.flow()) * self.flows.len() as u64) >> 32) as u32
+    }
+
+    fn push(&mut self, index: u32, queued: Queued<P>) {
+        let bytes = u64::from(queued.packet.bytes());
+        self.backlogs[index as usize] += bytes;
+        self.qlen_bytes += bytes;
+        self.qlen_pkts += 1;
+        let node = self.arena.put(queued);
+        let flow = &mut self.flows[index as usize];
+        match flow.last {
+            NONE => flow.first = node,
+            last => self.arena.set_next(last, node),
+        }
+        flow.last = node;
+        if !flow.is_active {
+            flow.is_active = true;
+            flow.deficit = self.quantum;
+            self.new.push(&mut self.flows, index);
+        }
+    }
+
+    fn pop(&mut self, index: u32) -> Option<Queued<P>> {
+        let flow = &mut self.flows[index as usize];
+        let (queued, next) = self.arena.take(flow.first)?;
+        flow.first = next;
+        if next == NONE {
+            flow.last = NONE;
+        }
+        let bytes = u64::from(queued.packet.bytes());
+        self.backlogs[index as usize] -= bytes;
+        self.qlen_bytes -= bytes;
+        self.qlen_pkts -= 1;
+        Some(queued)
+    }
+
+    /// Half of the longest queue, but no more than a batch.
+    fn drop_from_longest(&mut self, dropped: &mut impl FnMut(P, DropReason)) {
+        let mut longest = 0;
+        for (index, backlog) in self.backlogs.iter().enumerate() {
+            if *backlog > self.backlogs[longest] {
+                longest = index;
+            }
+        }
+        let half = self.backlogs[longest] / 2;
+        let (mut drops, mut bytes) = (0, 0);
+        while drops == 0 || drops < self.batch && bytes < half {
+            let Some(Queued { packet, .. }) = self.pop(longest as u32) else { break };
+            bytes += u64::from(packet.bytes());
+            drops += 1;
+            dropped(packet, DropReason::Overlimit);
+        }
+        let control = &mut self.flows[longest].control;
+        control.count = control.count.saturating_add(drops);
+    }
+
+    /// What the flow sends, if it still has something.
+    fn dequeue_flow(&mut self, index: u32, now: Nanos, dropped: &mut impl FnMut(P, DropReason)) -> Option<P> {
+        // Taken out meanwhile, as it takes packets from where it stands.
+        let mut control = std::mem::replace(&mut self.flows[index as usize].control, Control::NEW);
+        let params = self.params.clone();
+        let packet = control.dequeue(&params, now, &mut OfFlow { queue: self, index }, dropped);
+        self.flows[index as usize].control = control;
+        packet
+    }
+}
+
+impl<P: Packet> Aqm for FqCodel<P> {
+    type Packet = P;
+
+    fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut impl FnMut(P, DropReason)) {
+        let index = self.flow_of(&packet);
+        self.push(index, Queued { packet, since: now });
+        while self.qlen_pkts > self.limit_pkts || self.qlen_bytes > self.memory_bytes {
+            self.drop_from_longest(dropped);
+        }
+    }
+
+    fn dequeue(&mut self, now: Nanos, dropped: &mut impl FnMut(P, DropReason)) -> Option<P> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let turns = if is_new { &mut self.new } else { &mut self.old };
+            let index = turns.pop(&mut self.flows)?;
+            let flow = &mut self.flows[index as usize];
+            if flow.deficit <= 0 {
+                flow.deficit += self.quantum;
+                self.old.push(&mut self.flows, index);
+                continue;
+            }
+            if let Some(packet) = self.dequeue_flow(index, now, dropped) {
+                self.flows[index as usize].deficit -= i64::from(packet.bytes());
+                let turns = if is_new { &mut self.new } else { &mut self.old };
+                turns.push_first(&mut self.flows, index);
+                return Some(packet);
+            }
+            // A new flow goes through the old ones once, or it could come back as a new one at once and starve them.
+            if is_new {
+                self.old.push(&mut self.flows, index);
+            } else {
+                self.flows[index as usize].is_active = false;
+            }
+        }
+    }
+
+    fn qlen_pkts(&self) -> u32 {
+        self.qlen_pkts
+    }
+
+    fn qlen_bytes(&self) -> u64 {
+        self.qlen_bytes
+    }
+}
+
+/// One flow's packets.
+struct OfFlow<'a, P> {
+    queue: &'a mut FqCodel<P>,
+    index: u32,
+}
+
+impl<P: Packet> Source<P> for OfFlow<'_, P> {
+    fn pop(&mut self) -> Option<Queued<P>> {
+        self.queue.pop(self.index)
+    }
+
+    fn qlen_bytes(&self) -> u64 {
+        self.queue.backlogs[self.index as usize]
+    }
+}
+
+/// Flows in the order of their turns, linked through [`Flow::next`].
+#[derive(Debug, Clone)]
+struct Turns {
+    first: u32,
+    last: u32,
+}
+
+impl Turns {
+    const EMPTY: Self = Self { first: NONE, last: NONE };
+
+    fn is_empty(&self) -> bool {
+        self.first == NONE
+    }
+
+    fn push(&mut self, flows: &mut [Flow], index: u32) {
+        flows[index as usize].next = NONE;
+        match self.last {
+            NONE => self.first = index,
+            last => flows[last as usize].next = index,
+        }
+        self.last = index;
+    }
+
+    fn push_first(&mut self, flows: &mut [Flow], index: u32) {
+        flows[index as usize].next = self.first;
+        if self.first == NONE {
+            self.last = index;
+        }
+        self.first = index;
+    }
+
+    fn pop(&mut self, flows: &mut [Flow]) -> Option<u32> {
+        let index = self.first;
+        if index == NONE {
+            return None;
+        }
+        self.first = flows[index as usize].next;
+        if self.first == NONE {
+            self.last = NONE;
+        }
+        Some(index)
+    }
+}
+
+/// Packets of all flows, linked by index; places that are free again are used again.
+#[derive(Debug, Clone)]
+struct Arena<P> {
+    nodes: Vec<Node<P>>,
+    free: u32,
+}
+
+#[derive(Debug, Clone)]
+struct Node<P> {
+    queued: Option<Queued<P>>,
+    next: u32,
+}
+
+impl<P> Default for Arena<P> {
+    fn default() -> Self {
+        Self { nodes: Vec::new(), free: NONE }
+    }
+}
+
+impl<P> Arena<P> {
+    fn put(&mut self, queued: Queued<P>) -> u32 {
+        let node = Node { queued: Some(queued), next: NONE };
+        if self.free == NONE {
+            self.nodes.push(node);
+            return self.nodes.len() as u32 - 1;
+        }
+        let index = self.free;
+        self.free = std::mem::replace(&mut self.nodes[index as usize], node).next;
+        index
+    }
+
+    fn set_next(&mut self, index: u32, next: u32) {
+        self.nodes[index as usize].next = next;
+    }
+
+    /// What is there, and the index of what follows it.
+    fn take(&mut self, index: u32) -> Option<(Queued<P>, u32)> {
+        let free = self.free;
+        let node = self.nodes.get_mut(index as usize)?;
+        let queued = node.queued.take()?;
+        let next = std::mem::replace(&mut node.next, free);
+        self.free = index;
+        Some((queued, next))
+    }
+}

@@ -1,0 +1,101 @@
+//! Queue disciplines of a bottleneck: which packet waits, which goes next, and which is dropped, with the reason.
+//!
+//! [`Aqm`] is what they have in common, [`Queue`] is any of them, built from a [`Config`] (`red:limit=180,min=30,max=90`). The arithmetic of RED and
+//! of REDFavor's guard is `kernel/red.h`, compiled for the host: with the same packets at the same times a qdisc that includes it decides the same.
+//!
+//! What this is not: a link (it knows no rate, but for RED's idle time), a parser of frames ([`Packet`] is what it needs to know of one), a
+//! classifier. No ECN: what would be marked is dropped. No clock, no socket, no thread, and no allocation for each packet once a queue was at its
+//! longest.
+//!
+//! ```
+//! use aqm::{Aqm, Config, DropReason, Packet, Queue};
+//! use units::Nanos;
+//!
+//! struct Frame(u32);
+//! impl Packet for Frame {
+//!     fn bytes(&self) -> u32 {
+//!         self.0
+//!     }
+//!     fn flow(&self) -> u32 {
+//!         0
+//!     }
+//! }
+//!
+//! let config: Config = "droptail:limit=1".parse()?;
+//! let mut queue = Queue::new(&config, 1)?;
+//! let mut drops = Vec::new();
+//! for bytes in [1500, 40] {
+//!     queue.enqueue(Nanos::ZERO, Frame(bytes), &mut |packet, reason| drops.push((packet.0, reason)));
+//! }
+//! assert_eq!(drops, [(40, DropReason::Tail)]);
+//! # Ok::<(), aqm::ConfigError>(())
+//! ```
+
+mod amount;
+mod arithmetic;
+mod bands;
+mod choke;
+mod codel;
+mod config;
+mod droptail;
+mod fifo;
+mod fq_codel;
+mod packet;
+mod queue;
+mod reason;
+mod red;
+mod redfavor;
+mod words;
+
+use units::Nanos;
+
+pub use amount::{Amount, Rate};
+pub use arithmetic::{RandomNumbers, base_probability, probability};
+pub use bands::Bands;
+pub use choke::Choke;
+pub use codel::Codel;
+pub use config::{
+    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RedConfig,
+    RedFavorConfig,
+};
+pub use droptail::DropTail;
+pub use fq_codel::FqCodel;
+pub use packet::{Packet, PacketKind, ProtectedSet};
+pub use queue::Queue;
+pub use reason::{DropCounts, DropReason};
+pub use red::Red;
+pub use redfavor::RedFavor;
+
+/// A queue discipline.
+///
+/// Moments must not step back from call to call. A packet that was enqueued comes out exactly once: from [`Aqm::dequeue`], or through `dropped`.
+pub trait Aqm {
+    /// What waits.
+    type Packet: Packet;
+
+    /// Takes a packet, or drops it; others may be dropped for it, or with it.
+    fn enqueue(
+        &mut self,
+        now: Nanos,
+        packet: Self::Packet,
+        dropped: &mut impl FnMut(Self::Packet, DropReason),
+    );
+
+    /// The packet that goes next; several may be dropped before one is found, or none is.
+    fn dequeue(
+        &mut self,
+        now: Nanos,
+        dropped: &mut impl FnMut(Self::Packet, DropReason),
+    ) -> Option<Self::Packet>;
+
+    /// Packets that wait.
+    fn qlen_pkts(&self) -> u32;
+
+    /// Bytes that wait.
+    fn qlen_bytes(&self) -> u64;
+
+    /// Whether nothing waits.
+    fn is_empty(&self) -> bool {
+        self.qlen_pkts() == 0
+    }
+}

@@ -1,0 +1,155 @@
+//! What a queue must know of a packet.
+
+use std::fmt;
+
+/// A packet, or a handle of one.
+pub trait Packet {
+    /// Length, above 0, as the link counts it.
+    fn bytes(&self) -> u32;
+
+    /// Keyed hash of addresses, ports and protocol: the same for all packets of a flow and evenly spread over all 32 bits. CHOKe and FQ-CoDel ask.
+    fn flow(&self) -> u32;
+
+    /// What it is for its connection. REDFavor asks.
+    fn kind(&self) -> PacketKind {
+        PacketKind::Other
+    }
+
+    /// Priority class, 0 is served first. Priority bands ask.
+    fn band(&self) -> u8 {
+        0
+    }
+}
+
+/// The packets that open a connection, and all others.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum PacketKind {
+    /// Opens nothing, or is not known.
+    #[default]
+    Other = 0,
+    /// TCP, SYN without ACK.
+    Syn = 1,
+    /// TCP, SYN with ACK.
+    SynAck = 2,
+    /// SCTP (RFC 9260).
+    SctpInit = 3,
+    /// SCTP.
+    SctpInitAck = 4,
+    /// DCCP (RFC 4340).
+    DccpRequest = 5,
+    /// DCCP.
+    DccpResponse = 6,
+}
+
+impl PacketKind {
+    /// All that can be protected, by name.
+    const NAMES: [(&'static str, Self); 6] = [
+        ("syn", Self::Syn),
+        ("syn-ack", Self::SynAck),
+        ("sctp-init", Self::SctpInit),
+        ("sctp-init-ack", Self::SctpInitAck),
+        ("dccp-request", Self::DccpRequest),
+        ("dccp-response", Self::DccpResponse),
+    ];
+
+    /// Of a TCP segment, by the flags in the 14th byte of its header.
+    pub const fn of_tcp(flags: u8) -> Self {
+        const SYN: u8 = 0x02;
+        const ACK: u8 = 0x10;
+        match (flags & SYN != 0, flags & ACK != 0) {
+            (false, _) => Self::Other,
+            (true, false) => Self::Syn,
+            (true, true) => Self::SynAck,
+        }
+    }
+}
+
+/// Which packets REDFavor protects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ProtectedSet(u8);
+
+impl ProtectedSet {
+    /// None: REDFavor is RED then.
+    pub const NONE: Self = Self(0);
+    /// SYN and SYN/ACK: `[RF]`, "the TCP segments with the SYN flag set".
+    pub const TCP: Self = Self::NONE.with(PacketKind::Syn).with(PacketKind::SynAck);
+    /// INIT and INIT ACK.
+    pub const SCTP: Self = Self::NONE.with(PacketKind::SctpInit).with(PacketKind::SctpInitAck);
+    /// Request and Response.
+    pub const DCCP: Self = Self::NONE.with(PacketKind::DccpRequest).with(PacketKind::DccpResponse);
+
+    /// These, and another. [`PacketKind::Other`] cannot be protected.
+    pub const fn with(self, kind: PacketKind) -> Self {
+        match kind {
+            PacketKind::Other => self,
+            kind => Self(self.0 | 1 << kind as u8),
+        }
+    }
+
+    /// Whether packets of that kind are protected.
+    pub const fn contains(self, kind: PacketKind) -> bool {
+        self.0 & 1 << kind as u8 != 0
+    }
+
+    /// `tcp`, `sctp`, `dccp`, or single kinds, joined by `+`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        text.split('+').try_fold(Self::NONE, |set, name| {
+            let group = match name {
+                "tcp" => Self::TCP,
+                "sctp" => Self::SCTP,
+                "dccp" => Self::DCCP,
+                _ => {
+                    let (_, kind) = PacketKind::NAMES.iter().find(|(known, _)| *known == name)?;
+                    Self::NONE.with(*kind)
+                }
+            };
+            Some(Self(set.0 | group.0))
+        })
+    }
+}
+
+impl fmt::Display for ProtectedSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = *self;
+        let mut names = Vec::new();
+        for (name, group) in [("tcp", Self::TCP), ("sctp", Self::SCTP), ("dccp", Self::DCCP)] {
+            if rest.0 & group.0 == group.0 {
+                names.push(name);
+                rest = Self(rest.0 & !group.0);
+            }
+        }
+        names
+            .extend(PacketKind::NAMES.iter().filter(|(_, kind)| rest.contains(*kind)).map(|(name, _)| *name));
+        f.write_str(&names.join("+"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kind_of_a_segment_is_told_by_syn_and_ack() {
+        assert_eq!(PacketKind::of_tcp(0x02), PacketKind::Syn);
+        assert_eq!(PacketKind::of_tcp(0x12), PacketKind::SynAck);
+        assert_eq!(PacketKind::of_tcp(0xc2), PacketKind::Syn, "with ECE and CWR, as RFC 3168 has it");
+        assert_eq!(PacketKind::of_tcp(0x10), PacketKind::Other);
+        assert_eq!(PacketKind::of_tcp(0x14), PacketKind::Other, "RST");
+    }
+
+    #[test]
+    fn set_is_known_by_its_name() {
+        assert_eq!(ProtectedSet::parse("tcp"), Some(ProtectedSet::TCP));
+        assert_eq!(ProtectedSet::parse("syn+syn-ack"), Some(ProtectedSet::TCP));
+        for name in ["tcp", "tcp+sctp+dccp", "syn", "tcp+dccp-request"] {
+            let set = ProtectedSet::parse(name).unwrap_or_else(|| panic!("{name}"));
+            assert_eq!(set.to_string(), name);
+        }
+        assert!(!ProtectedSet::TCP.contains(PacketKind::Other));
+        assert!(!ProtectedSet::TCP.contains(PacketKind::SctpInit));
+        for wrong in ["", "udp", "tcp+", "other", "SYN"] {
+            assert_eq!(ProtectedSet::parse(wrong), None, "{wrong}");
+        }
+    }
+}
