@@ -7,6 +7,8 @@ use wire::{Flags, Options, SackBlocks, Segment, SeqNumber, Timestamps};
 
 use crate::Stack;
 use crate::early::Early;
+use crate::recovery::Sender;
+use crate::stream::Stream;
 use crate::timer::{FIN_TIMEOUT, RoundTrip};
 
 /// Where a connection stands. Displays as RFC 9293 prints it.
@@ -64,7 +66,7 @@ pub struct Connection {
     /// The application has closed: what still arrives is answered as Linux answers for a socket without an owner.
     pub(crate) orphaned: bool,
     /// The application will send no more, but reads on: a FIN follows the stream.
-    half_closed: bool,
+    pub(crate) half_closed: bool,
     /// The handshake was completed.
     pub(crate) connected: bool,
     /// Both ends offered timestamps.
@@ -89,6 +91,8 @@ pub struct Connection {
     pub(crate) timeouts: u8,
     /// The tail was probed since then.
     pub(crate) has_probed: bool,
+    /// The handshake was lost more than once: a controlled sender begins with a window of one segment.
+    pub(crate) begins_small: bool,
     /// The peer's maximum segment size, bytes.
     pub(crate) peer_mss: u16,
     /// The peer's window, bytes.
@@ -113,6 +117,8 @@ pub struct Connection {
     pub(crate) ack_at: Nanos,
     /// What arrived before its turn. Mostly there is none.
     pub(crate) early: Option<Box<Early>>,
+    /// Congestion control and loss recovery of a sender that has them.
+    pub(crate) sender: Option<Box<Sender>>,
 }
 
 impl Connection {
@@ -125,7 +131,14 @@ impl Connection {
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Self {
-        let mut connection = Self {
+        let mut connection = Self::begin(stack, iss, clock, now);
+        connection.send_syn(stack, now, send);
+        connection
+    }
+
+    /// Nothing was sent yet; a SYN with `iss` is timed from now on.
+    pub(crate) fn begin(stack: &Stack, iss: SeqNumber, clock: u32, now: Nanos) -> Self {
+        Self {
             state: State::SynSent,
             orphaned: false,
             half_closed: false,
@@ -141,6 +154,7 @@ impl Connection {
             resets: 0,
             timeouts: 0,
             has_probed: false,
+            begins_small: false,
             peer_mss: 536, // RFC 9293 section 3.7.1, where the peer offers none
             peer_window: 0,
             snd_max: iss + 1,
@@ -155,9 +169,8 @@ impl Connection {
             retransmit_at: Nanos::MAX,
             ack_at: Nanos::MAX,
             early: None,
-        };
-        connection.send_syn(stack, now, send);
-        connection
+            sender: None,
+        }
     }
 
     /// Where the connection stands.
@@ -180,40 +193,54 @@ impl Connection {
         self.retransmit_at.min(self.ack_at)
     }
 
-    /// Sends what of `stream` is unsent and fits the peer's window and the initial congestion window.
+    /// Sends what of `stream` is unsent and fits the peer's window and the initial congestion window; of a controlled sender what its congestion window lets,
+    /// and what was lost ([`Connection::control`]).
     pub fn transmit(
         &mut self,
         stack: &Stack,
-        stream: &[u8],
+        stream: &(impl Stream + ?Sized),
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) {
-        if !matches!(self.state, State::Established | State::CloseWait) {
+        if self.sender.is_some() {
+            return self.transmit_controlled(stack, stream, now, send);
+        }
+        if !self.is_open() {
             return;
         }
         let mss = self.data_mss();
         let window = self.peer_window.min(u32::from(stack.initial_window) * mss);
         loop {
-            let offset = (self.snd_nxt - self.stream_start) as usize;
-            let room = window.saturating_sub(self.snd_nxt - self.snd_una) as usize;
-            let len = stream.len().saturating_sub(offset).min(room).min(mss as usize);
+            let offset = self.offset(self.snd_nxt);
+            let room = window.saturating_sub(self.snd_nxt - self.snd_una);
+            let len = stream.length().saturating_sub(offset).min(u64::from(room.min(mss))) as usize;
             if len == 0 {
-                if offset < stream.len() {
+                if offset < stream.length() {
                     self.wait_for_window(stack, now);
                 } else if self.half_closed {
                     self.close_way(stack, now, send);
                 }
                 return;
             }
-            let payload = &stream[offset..offset + len];
-            let flags = if offset + len == stream.len() { Flags::ACK | Flags::PSH } else { Flags::ACK };
-            // What answers within the time that an ACK waits carries the ACK; so will the next (tcp_event_data_sent).
-            let since_heard = clock_ms(now).wrapping_sub(self.heard_at_ms);
-            self.is_interactive |=
-                self.heard_at_ms != 0 && u64::from(since_heard) < stack.delayed_ack.as_micros() / 1000;
+            let payload = stream.bytes(offset, len);
+            let is_last = offset + len as u64 == stream.length();
+            let flags = if is_last { Flags::ACK | Flags::PSH } else { Flags::ACK };
+            self.note_answer(stack, now);
             self.send(stack, flags, payload, now, send);
             self.arm_retransmission(stack, now);
         }
+    }
+
+    /// Data leave: what answers within the time that an ACK waits carries the ACK; so will the next (`tcp_event_data_sent()`).
+    pub(crate) fn note_answer(&mut self, stack: &Stack, now: Nanos) {
+        let since_heard = clock_ms(now).wrapping_sub(self.heard_at_ms);
+        self.is_interactive |=
+            self.heard_at_ms != 0 && u64::from(since_heard) < stack.delayed_ack.as_micros() / 1000;
+    }
+
+    /// Our way is open for data.
+    pub(crate) fn is_open(&self) -> bool {
+        matches!(self.state, State::Established | State::CloseWait)
     }
 
     /// The stream is over, and another begins with the next call that has one. Gives false, and does nothing, as long as the peer has
@@ -222,6 +249,9 @@ impl Connection {
         let is_settled = self.snd_una == self.snd_max && !self.half_closed;
         if is_settled {
             self.stream_start = self.snd_max;
+            if let Some(sender) = &mut self.sender {
+                sender.acknowledged = 0;
+            }
         }
         is_settled
     }
@@ -230,7 +260,7 @@ impl Connection {
     pub fn half_close(
         &mut self,
         stack: &Stack,
-        stream: &[u8],
+        stream: &(impl Stream + ?Sized),
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) {
@@ -257,10 +287,15 @@ impl Connection {
     }
 
     /// Sends the FIN.
-    fn close_way(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
-        self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
+    pub(crate) fn close_way(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        self.leave_open();
         self.send(stack, Flags::FIN | Flags::ACK, &[], now, send);
         self.arm_retransmission(stack, now);
+    }
+
+    /// The FIN leaves.
+    pub(crate) fn leave_open(&mut self) {
+        self.state = if self.state == State::CloseWait { State::LastAck } else { State::FinWait1 };
     }
 
     pub(crate) fn send_syn(&mut self, stack: &Stack, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
@@ -319,7 +354,7 @@ impl Connection {
         send(&ack);
     }
 
-    fn ack_sent(&mut self) {
+    pub(crate) fn ack_sent(&mut self) {
         self.quick_acks = self.quick_acks.saturating_sub(self.unacked_segments);
         self.unacked_segments = 0;
         self.ack_at = Nanos::MAX;
@@ -352,7 +387,7 @@ impl Connection {
         options
     }
 
-    fn most_blocks(&self) -> usize {
+    pub(crate) fn most_blocks(&self) -> usize {
         if self.has_timestamps { SackBlocks::MOST - 1 } else { SackBlocks::MOST }
     }
 
@@ -363,7 +398,9 @@ impl Connection {
 
     /// What we can still take in, bytes: rounded up to what a scaled window can say, as Linux does (`__tcp_select_window()`).
     pub(crate) fn receive_window(&self, stack: &Stack) -> u32 {
-        u32::from(stack.window).next_multiple_of(1 << self.scale(stack))
+        let scale = self.scale(stack);
+        let buffer = stack.receive_buffer.unwrap_or(u32::from(stack.window));
+        buffer.next_multiple_of(1 << scale).min(u32::from(u16::MAX) << scale)
     }
 
     /// Data that a segment may carry beside its options, bytes.

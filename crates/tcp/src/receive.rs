@@ -97,6 +97,7 @@ impl Connection {
         self.timeouts = 0;
         self.retransmit_at = Nanos::MAX;
         self.connected = true;
+        self.begins_small = self.syns_sent > 2;
         self.state = State::Established;
         self.send_ack(stack, now, send);
         Change::Established
@@ -118,7 +119,7 @@ impl Connection {
         Change::None
     }
 
-    fn take_options(&mut self, stack: &Stack, options: &Options) {
+    pub(crate) fn take_options(&mut self, stack: &Stack, options: &Options) {
         self.peer_mss = options.mss.unwrap_or(self.peer_mss).clamp(LEAST_MSS, stack.mss);
         self.peer_scale = options.window_scale.filter(|_| stack.window_scale.is_some()).map(|by| by.min(14));
         self.has_sack = stack.sack && options.sack_permitted;
@@ -218,24 +219,35 @@ impl Connection {
 
     /// By the segment that was timed, or by what the peer echoes of our clock, which is right for what was sent twice, too.
     fn sample_round_trip(&mut self, segment: &Segment<'_>, now: Nanos) {
-        if self.round_trip.sample(now) {
-            return;
+        if self.is_timed_acknowledged() && self.round_trip.sample(now) {
+            return self.end_backoff();
+        }
+        if self.round_trip.is_timing() && self.backoff() == 0 {
+            return; // a segment later than what is acknowledged
         }
         if let Some(timestamps) = segment.options.timestamps.filter(|_| self.has_timestamps) {
             let millis = self.clock(now).wrapping_sub(timestamps.echo);
             if millis < MOST_ECHO_MS {
                 self.round_trip.take(Nanos::from_millis(u64::from(millis)));
+                self.end_backoff();
             }
         }
     }
 
     /// Moves `snd_una` on. Gives the change of state when that completes a close.
     fn take_ack(&mut self, stack: &Stack, segment: &Segment<'_>, now: Nanos) -> Change {
-        self.peer_window = u32::from(segment.window) << self.peer_scale.unwrap_or(0);
+        let window = u32::from(segment.window) << self.peer_scale.unwrap_or(0);
+        let is_window_new = self.peer_window != window;
+        if self.sender.is_none() || self.snd_una <= segment.ack {
+            self.peer_window = window; // an older segment that was overtaken says an older one (RFC 9293 section 3.10.7.4)
+        }
         if segment.ack <= self.snd_una {
+            let is_again = segment.ack == self.snd_una && segment.is_empty() && !is_window_new;
             self.end_probing();
+            self.control_ack(segment, 0, is_again, now);
             return Change::None;
         }
+        let acked = segment.ack - self.snd_una;
         self.snd_una = segment.ack;
         if self.snd_nxt < self.snd_una {
             self.snd_nxt = self.snd_una; // what we sent before going back has arrived
@@ -243,6 +255,7 @@ impl Connection {
         self.timeouts = 0;
         self.has_probed = false;
         self.sample_round_trip(segment, now);
+        self.control_ack(segment, acked, false, now);
         if self.snd_una < self.snd_max {
             self.arm(stack, now); // and times nothing: nothing is sent
             return Change::None;
@@ -285,7 +298,7 @@ impl Connection {
             return Heard::only(Change::Closed);
         }
         if self.rcv_nxt < seq {
-            self.keep(seq, data, has_fin);
+            self.keep(stack, seq, data, has_fin);
             self.send_ack(stack, now, send);
             return Heard::only(acknowledged);
         }
@@ -312,9 +325,10 @@ impl Connection {
         Heard { data, then, change }
     }
 
-    fn keep(&mut self, seq: SeqNumber, data: &[u8], has_fin: bool) {
+    fn keep(&mut self, stack: &Stack, seq: SeqNumber, data: &[u8], has_fin: bool) {
+        let window = self.receive_window(stack);
         let early = self.early.get_or_insert_default();
-        early.insert(seq, data);
+        early.insert(seq, data, window);
         if has_fin {
             early.insert_fin(seq + data.len() as u32);
         }

@@ -14,6 +14,9 @@ pub struct Stack {
     pub mss: u16,
     /// Receive buffer, bytes: the window that the SYN offers.
     pub window: u16,
+    /// Receive buffer of an open connection, bytes, where it is another; no more than a scaled window can say. None of [`STACKS`] has one: what they send must
+    /// not depend on how much a crowd could take. A receiver of large streams wants the product of bandwidth and delay.
+    pub receive_buffer: Option<u32>,
     /// Left shift of later windows, when the peer has one, too (RFC 7323 section 2).
     pub window_scale: Option<u8>,
     /// Offers selective acknowledgements (RFC 2018).
@@ -93,6 +96,7 @@ pub const LINUX: Stack = Stack {
     about: "Linux since 6.5; checked against the running kernel",
     mss: 1460,
     window: 64_240,
+    receive_buffer: None,
     window_scale: Some(10),
     sack: true,
     timestamps: true,
@@ -153,6 +157,7 @@ const WINDOWS_XP: Stack = Stack {
     about: "Windows 2000 and XP [Shu05] table 4.3; sends its SYN again after a RST, twice",
     mss: 1460,
     window: 65_535,
+    receive_buffer: None,
     window_scale: None,
     sack: true,
     timestamps: false,
@@ -206,6 +211,7 @@ const FREEBSD: Stack = Stack {
     about: "FreeBSD of today (from its source)",
     mss: 1460,
     window: 65_535,
+    receive_buffer: None,
     window_scale: Some(6),
     sack: true,
     timestamps: true,

@@ -4,6 +4,7 @@ use units::Nanos;
 use wire::{Flags, Segment, SeqNumber};
 
 use crate::stack::Rto;
+use crate::stream::Stream;
 use crate::{Change, Connection, Stack, State};
 
 /// How long an orphaned connection waits for the peer's FIN (`net.ipv4.tcp_fin_timeout`).
@@ -37,6 +38,16 @@ impl RoundTrip {
         self.timed_at = Nanos::MAX;
     }
 
+    /// Whether a segment is being timed.
+    pub(crate) fn is_timing(&self) -> bool {
+        self.timed_at != Nanos::MAX
+    }
+
+    /// Smoothed round-trip time; zero before the first sample.
+    pub(crate) fn smoothed(&self) -> Nanos {
+        Nanos::from_micros(u64::from(self.smoothed_us))
+    }
+
     /// Ends the timing. Gives whether something was timed.
     pub(crate) fn sample(&mut self, now: Nanos) -> bool {
         if self.timed_at == Nanos::MAX {
@@ -61,7 +72,7 @@ impl RoundTrip {
     }
 
     /// The timeout before back-off. After a SYN that was sent twice and of which nobody knows when it was answered it is the old 3 s (RFC 6298 section 5.7).
-    fn timeout(&self, stack: &Stack, syns_sent: u8) -> Nanos {
+    pub(crate) fn timeout(&self, stack: &Stack, syns_sent: u8) -> Nanos {
         let Rto { least_variation, slop, least, most } = stack.rto;
         if self.smoothed_us == 0 {
             return if syns_sent > 1 { stack.initial_rto.max(FALLBACK_RTO) } else { stack.initial_rto };
@@ -78,7 +89,7 @@ impl Connection {
     pub fn on_deadline(
         &mut self,
         stack: &Stack,
-        stream: &[u8],
+        stream: &(impl Stream + ?Sized),
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Change {
@@ -118,30 +129,37 @@ impl Connection {
         self.retransmit_at = moment;
     }
 
-    /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN.
+    /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN. A controlled sender keeps its place, and knows what to send
+    /// after that.
     fn data_timed_out(
         &mut self,
         stack: &Stack,
-        stream: &[u8],
+        stream: &(impl Stream + ?Sized),
         now: Nanos,
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Change {
         if self.timeouts >= stack.data_retries {
             return self.give_up();
         }
-        if stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed {
+        let is_probe = stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed;
+        if is_probe && self.is_single() {
             self.has_probed = true;
         } else {
+            self.lose_all();
             self.timeouts += 1;
         }
         self.round_trip.abandon();
-        let offset = (self.snd_una - self.stream_start) as usize;
-        let rest = stream.get(offset..).unwrap_or_default();
-        let closing = matches!(self.state, State::FinWait1 | State::Closing | State::LastAck);
+        if self.sender.is_some() {
+            self.send_first_again(stack, stream, now, send);
+            self.arm(stack, now);
+            return Change::None;
+        }
+        let offset = self.offset(self.snd_una);
+        let rest = stream.length().saturating_sub(offset);
+        let len = rest.min(u64::from(self.data_mss())) as usize;
+        let payload = if len == 0 { &[] } else { stream.bytes(offset, len) };
         self.snd_nxt = self.snd_una;
-        let payload = &rest[..rest.len().min(self.data_mss() as usize)];
-        let is_last = payload.len() == rest.len();
-        let flags = match (is_last, closing, payload.is_empty()) {
+        let flags = match (len as u64 == rest, self.is_closing(), len == 0) {
             (true, true, _) => Flags::ACK | Flags::FIN,
             (true, false, false) => Flags::ACK | Flags::PSH,
             _ => Flags::ACK,
@@ -149,6 +167,11 @@ impl Connection {
         self.send(stack, flags, payload, now, send);
         self.arm_retransmission(stack, now);
         Change::None
+    }
+
+    /// Our FIN is out, or acknowledged.
+    pub(crate) fn is_closing(&self) -> bool {
+        matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
     }
 
     /// Data waits, nothing is out, and the peer takes nothing: asks again after a while (RFC 9293 section 3.8.6.1). A SYN
@@ -179,7 +202,7 @@ impl Connection {
     }
 
     /// Open for our data, and none is out.
-    fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait) && self.snd_una == self.snd_max
     }
 
@@ -188,7 +211,11 @@ impl Connection {
         Change::GaveUp
     }
 
+    /// Something was sent that wants to be acknowledged.
     pub(crate) fn arm_retransmission(&mut self, stack: &Stack, now: Nanos) {
+        if self.sender.is_some() {
+            return self.start_timer(stack, now);
+        }
         if self.timeouts == 0 && !self.has_probed {
             self.round_trip.start(now);
         }
@@ -196,7 +223,8 @@ impl Connection {
     }
 
     pub(crate) fn arm(&mut self, stack: &Stack, now: Nanos) {
-        let timeout = self.round_trip.timeout(stack, self.syns_sent).0 << u32::from(self.timeouts).min(9);
+        let doublings = self.timeouts.max(self.backoff());
+        let timeout = self.round_trip.timeout(stack, self.syns_sent).0 << u32::from(doublings).min(9);
         self.retransmit_at = now + Nanos(timeout).min(stack.rto.most);
     }
 }

@@ -1,0 +1,305 @@
+//! The controlled sender against the kernel that runs here: both send a stream to the same receiver, which loses the same segments, and what they put on the
+//! wire is held side by side, segment by segment.
+//!
+//! The kernel is without what this crate has not, and can be without: probes of tails, F-RTO, and segments that the device would cut. RACK it has always, since
+//! 6.17 (commit 1c120191dcec); where a path keeps the order that sends what this crate does.
+
+use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use netns::{Lan, Offload, Tap};
+use nix::sys::socket::sockopt::TcpCongestion;
+use tcp::{Algorithm, Close, Connection, Control, Handshake, LINUX, Stack, Zeros};
+use units::Nanos;
+use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
+
+const PORT: u16 = 80;
+/// How late the receiver hears: the round trip.
+const DELAY: Nanos = Nanos::from_millis(20);
+/// A machine that does something else delivers acknowledgments late: one run that agrees is as good as many.
+const RUNS: usize = 4;
+const CLIENT_ISS: SeqNumber = SeqNumber(u32::MAX - 10);
+
+/// Of a stream, bytes: so few that a packet socket holds all that is under way at once.
+const LEN: u64 = 200_000;
+
+struct Case {
+    algorithm: Algorithm,
+    sack: bool,
+    /// Bytes of the stream.
+    len: u64,
+    /// Data segments that the receiver does not hear, counted from 0 as they come.
+    lost: Vec<usize>,
+}
+
+/// A segment without its borrow.
+struct Owned {
+    seq: SeqNumber,
+    ack: SeqNumber,
+    flags: Flags,
+    window: u16,
+    options: Options,
+    payload: Vec<u8>,
+}
+
+/// What takes in a stream, and what it saw on the wire: where in the stream each data segment began, and its length.
+struct Receiver<'a> {
+    case: &'a Case,
+    stack: Stack,
+    connection: Connection,
+    inbox: VecDeque<(Nanos, Owned)>,
+    irs: SeqNumber,
+    seen: Vec<(u32, usize)>,
+    heard: u64,
+}
+
+impl<'a> Receiver<'a> {
+    fn connect(case: &'a Case, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) -> Self {
+        let stack = Stack { sack: case.sack, receive_buffer: Some(1 << 20), ..LINUX };
+        let connection = Connection::connect(&stack, CLIENT_ISS, 77, now, send);
+        Self {
+            case,
+            stack,
+            connection,
+            inbox: VecDeque::new(),
+            irs: SeqNumber(0),
+            seen: Vec::new(),
+            heard: 0,
+        }
+    }
+
+    fn on_wire(&mut self, segment: &Segment<'_>, now: Nanos) {
+        let Segment { seq, ack, flags, window, options, payload } = *segment;
+        if flags.has(Flags::SYN) {
+            self.irs = seq;
+        }
+        if !payload.is_empty() {
+            self.seen.push((seq - (self.irs + 1), payload.len()));
+            if self.case.lost.contains(&(self.seen.len() - 1)) {
+                return;
+            }
+        }
+        let owned = Owned { seq, ack, flags, window, options, payload: payload.to_vec() };
+        self.inbox.push_back((now + DELAY, owned));
+    }
+
+    fn next_due(&self) -> Nanos {
+        self.inbox.front().map_or(Nanos::MAX, |(at, _)| *at).min(self.connection.deadline())
+    }
+
+    fn act(&mut self, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        while self.inbox.front().is_some_and(|(at, _)| *at <= now) {
+            let (_, owned) = self.inbox.pop_front().expect("one was there");
+            let Owned { seq, ack, flags, window, options, payload } = &owned;
+            let segment =
+                Segment { seq: *seq, ack: *ack, flags: *flags, window: *window, options: *options, payload };
+            let heard = self.connection.on_segment(&self.stack, &segment, now, send);
+            self.heard += (heard.data.len() + heard.then.len()) as u64;
+        }
+        self.connection.on_deadline(&self.stack, &Zeros(0), now, send);
+    }
+
+    fn is_over(&self) -> bool {
+        self.heard >= self.case.len
+    }
+}
+
+/// Ours, in virtual time.
+fn ours(case: &Case) -> Vec<(u32, usize)> {
+    let stack = Stack { tail_loss_probe: false, ..LINUX };
+    let stream = Zeros(case.len);
+    let mut now = Nanos::ZERO;
+    let mut acks: VecDeque<Owned> = VecDeque::new();
+    macro_rules! put {
+        () => {
+            &mut |segment: &Segment<'_>| {
+                let Segment { seq, ack, flags, window, options, payload } = *segment;
+                acks.push_back(Owned { seq, ack, flags, window, options, payload: payload.to_vec() });
+            }
+        };
+    }
+    let mut receiver = Receiver::connect(case, now, put!());
+    let mut handshake = None;
+    let mut server: Option<Connection> = None;
+    while !receiver.is_over() {
+        while let Some(owned) = acks.pop_front() {
+            let Owned { seq, ack, flags, window, options, payload } = &owned;
+            let segment =
+                Segment { seq: *seq, ack: *ack, flags: *flags, window: *window, options: *options, payload };
+            if flags.has(Flags::SYN) {
+                let begun = Handshake::begin(&segment, SeqNumber(u32::MAX - 90_000), now);
+                receiver.on_wire(&begun.syn_ack(&stack, 0, now), now);
+                handshake = Some(begun);
+                continue;
+            }
+            let server = server.get_or_insert_with(|| {
+                let mut server = handshake.expect("a SYN came first").established(&stack, 0, now);
+                server.control(Control { algorithm: case.algorithm, waits_for_more: true });
+                server
+            });
+            let mut send = |segment: &Segment<'_>| receiver.on_wire(segment, now);
+            server.on_segment(&stack, &segment, now, &mut send);
+            server.transmit(&stack, &stream, now, &mut send);
+        }
+        let deadline = server.as_ref().map_or(Nanos::MAX, Connection::deadline);
+        now = receiver.next_due().min(deadline);
+        assert!(now < Nanos::from_secs(60), "it comes to an end");
+        if let Some(server) = server.as_mut().filter(|_| deadline <= now) {
+            server.on_deadline(&stack, &stream, now, &mut |segment| receiver.on_wire(segment, now));
+        }
+        receiver.act(now, put!());
+    }
+    receiver.seen
+}
+
+/// The running kernel's.
+fn kernels(case: &Case) -> Vec<(u32, usize)> {
+    let lan = Lan::create().expect("root can make namespaces");
+    for (sysctl, value) in [
+        ("tcp_recovery", "0"),
+        ("tcp_early_retrans", "0"),
+        ("tcp_frto", "0"),
+        ("tcp_no_metrics_save", "1"),
+        ("tcp_wmem", "4096 4194304 8388608"),
+    ] {
+        lan.server.set_sysctl(&format!("net.ipv4.{sysctl}"), value).expect("a sysctl");
+    }
+    for offload in [Offload::TcpSegmentation, Offload::GenericSegmentation] {
+        netns::set_offload(&lan.server, &lan.s0.name, offload, false).expect("an offload");
+    }
+    lan.server.ip(&["link", "set", "dev", &lan.s0.name, "gso_max_segs", "1"]).expect("a limit");
+    let tap = Tap::open(&lan.client, lan.c0.ifindex).expect("a packet socket");
+    let ethernet = Ethernet { src: lan.c0.mac, dst: lan.s0.mac };
+    let [src, dst] = [Lan::GHOST[0], Lan::SERVER[0]]
+        .map(|address| SocketAddr::new(address.parse().expect("an address"), PORT));
+    let tuple = FourTuple { src, dst };
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::scope(|scope| {
+        let (lan, len) = (&lan, case.len as usize);
+        let name = if case.algorithm == Algorithm::Cubic { "cubic" } else { "reno" };
+        scope.spawn(move || lan.server.enter(|| serve(dst, name, len, &ready)).expect("enter a namespace"));
+        is_ready.recv().expect("it listens");
+        let mut put = |segment: &Segment<'_>| {
+            let mut frame = vec![0; wire::frame_len(&tuple, segment)];
+            wire::emit(&mut frame, &ethernet, &tuple, segment);
+            tap.send(&frame).expect("send");
+        };
+        let start = Instant::now();
+        let now = || Nanos::from(start.elapsed());
+        let mut receiver = Receiver::connect(case, now(), &mut put);
+        while !receiver.is_over() && start.elapsed() < Duration::from_secs(60) {
+            let wait = Duration::from(receiver.next_due().since(now())).min(Duration::from_millis(5));
+            if let Some(frame) = tap.receive(wait).expect("receive")
+                && let Ok((from, segment)) = wire::parse(&frame.bytes)
+                && (from.src, from.dst) == (dst, src)
+            {
+                receiver.on_wire(&segment, now());
+            }
+            receiver.act(now(), &mut put);
+        }
+        let stack = receiver.stack;
+        receiver.connection.close(&stack, Close::Reset, now(), &mut put);
+        receiver.seen
+    })
+}
+
+fn serve(address: SocketAddr, algorithm: &str, len: usize, ready: &mpsc::Sender<()>) {
+    let listener = TcpListener::bind(address).expect("listen");
+    nix::sys::socket::setsockopt(&listener, TcpCongestion, &algorithm.into()).expect("the kernel has it");
+    ready.send(()).expect("somebody waits");
+    let (mut socket, _) = listener.accept().expect("accept");
+    // A receiver that has all resets the connection.
+    let _ = socket.write_all(&vec![0; len]).and_then(|()| socket.read(&mut [0]));
+}
+
+#[track_caller]
+fn check(case: &Case) {
+    if let Err(reason) = netns::root_or_reason() {
+        eprintln!("skipped: {reason}");
+        return;
+    }
+    let ours = ours(case);
+    let mut shown = String::new();
+    for _ in 0..RUNS {
+        let kernels = kernels(case);
+        let same = ours.iter().zip(&kernels).take_while(|(ours, kernels)| ours == kernels).count();
+        if same == ours.len() && same == kernels.len() {
+            return;
+        }
+        let after = |seen: &[(u32, usize)]| {
+            seen[same.saturating_sub(3)..]
+                .iter()
+                .take(20)
+                .map(|(at, len)| format!(" {at}+{len}"))
+                .collect::<String>()
+        };
+        shown = format!(
+            "{same} of {} and {} are the same, then\nours:    {}\nkernel's:{}",
+            ours.len(),
+            kernels.len(),
+            after(&ours),
+            after(&kernels)
+        );
+    }
+    panic!("not what the kernel sends, in {RUNS} runs: {shown}");
+}
+
+fn reno(sack: bool, lost: &[usize]) -> Case {
+    Case { algorithm: Algorithm::NewReno, sack, len: LEN, lost: lost.to_vec() }
+}
+
+#[test]
+fn root_stream_without_loss_leaves_as_the_kernels() {
+    check(&reno(true, &[]));
+}
+
+#[test]
+fn root_single_loss_is_recovered_from_as_the_kernel_does() {
+    check(&reno(true, &[40]));
+}
+
+#[test]
+fn root_several_losses_of_a_window_are_recovered_from_as_the_kernel_does() {
+    check(&reno(true, &[60, 62, 64, 65, 66, 80]));
+}
+
+#[test]
+fn root_single_loss_without_selective_acknowledgements_is_recovered_from_as_the_kernel_does() {
+    check(&reno(false, &[40]));
+}
+
+#[test]
+fn root_several_losses_without_selective_acknowledgements_are_recovered_from_as_the_kernel_does() {
+    check(&reno(false, &[60, 66, 80]));
+}
+
+#[test]
+fn root_timeout_is_recovered_from_as_the_kernel_does() {
+    // The whole first window, and what is sent after the timer went off first.
+    check(&reno(true, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]));
+}
+
+#[test]
+fn root_losses_in_several_windows_are_recovered_from_as_the_kernel_does() {
+    check(&reno(true, &[40, 60, 61, 110]));
+}
+
+#[test]
+fn root_segment_that_is_lost_again_is_sent_again_as_the_kernels() {
+    let first = ours(&reno(true, &[40]));
+    let again = (41..first.len()).find(|at| first[*at].0 == first[40].0).expect("it is sent again");
+    check(&reno(true, &[40, again]));
+}
+
+#[test]
+fn root_lost_tail_is_sent_again_as_the_kernels() {
+    check(&reno(true, &[LEN as usize / 1448]));
+}
+
+#[test]
+fn root_cubic_recovers_as_the_kernels() {
+    check(&Case { algorithm: Algorithm::Cubic, sack: true, len: LEN, lost: vec![20] });
+}
