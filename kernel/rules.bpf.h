@@ -59,6 +59,7 @@ struct listener_stats {
 	__u64 unsent;			/* to be answered, but the kernel refused to rewrite the frame: passed or lost */
 	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
 	__u64 late;			/* beside seen: dropped when the kernel came to them, as the last place was promised by then */
+	__u64 deferred;			/* of dropped: by a policy that would reset, as a burst leaves time for them to come back */
 	__u64 returned;			/* of seen: repeated by a client that we refused before */
 	__u64 accept_full;		/* of seen: found the accept queue full */
 	__u64 syn_full;			/* of seen: found the SYN queue full */
@@ -72,7 +73,7 @@ struct listener_stats {
 	__u64 fins_reset;		/* both ends */
 };
 
-_Static_assert(sizeof(struct listener_stats) == 19 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct listener_stats) == 20 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* Every frame, and for those that were passed before a decision, why. */
 struct path_stats {

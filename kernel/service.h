@@ -458,4 +458,13 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + pace->answer_ns);
 }
 
+/*
+ * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: the burst is over, and what he
+ * cost can be spent on the next one. One who comes back too early is refused, and a crowd so uses up what there was.
+ */
+static __always_inline void repay(struct service *service, const struct pace *pace)
+{
+	__sync_fetch_and_sub(&service->spent_ns, pace->answer_ns);
+}
+
 #endif

@@ -145,8 +145,16 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
 	}
+	if (verdict == VERDICT_RESET && !is_by_server && is_limit_found(&rule.policy) && may_defer(rule.service, now)) {
+		verdict = VERDICT_DROP;
+		stats->deferred++;
+	}
 	verdict = count(&rule, &listener->load, verdict, is_by_server, stats);
-	stats->returned += is_return(segment, now, verdict == VERDICT_DROP || verdict == VERDICT_RESET);
+	if (is_return(segment, now, verdict == VERDICT_DROP || verdict == VERDICT_RESET)) {
+		stats->returned++;
+		if (verdict == VERDICT_ADMIT && is_limit_found(&rule.policy))
+			repay_service(rule.service);
+	}
 	switch (verdict) {
 	case VERDICT_RESET:
 		return refuse(ctx, hook, segment, now, listener->net, stats);

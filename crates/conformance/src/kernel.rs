@@ -227,7 +227,7 @@ impl System for Kernel {
             };
         }
         named!(stats: seen admitted dropped reset cookies unsent over_budget accept_full syn_full server_full);
-        named!(stats: returned late acks_full acks_implied acks_dropped acks_reset cookies_back fins fins_reset);
+        named!(stats: returned deferred late acks_full acks_implied acks_dropped acks_reset cookies_back fins fins_reset);
         named!(path: known not_syn martian other_host no_listener unleased);
         if let Some(service) = &sample.listeners[0].service {
             let sums = [

@@ -255,6 +255,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "dropped": stats.dropped,
         "reset": stats.reset,
         "cookies": stats.cookies,
+        "deferred": stats.deferred,
         "returned": stats.returned,
         "late": stats.late,
         "unsent": stats.unsent,
