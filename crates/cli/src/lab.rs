@@ -36,11 +36,26 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
+
+    /// Measure what work costs on this machine, and print it as a profile for tidegate sim; takes a minute
+    Calibrate {
+        /// Attempts per second, fewer than the server can answer
+        #[arg(long, value_name = "R", default_value_t = 10_000.0, value_parser = parse_rate)]
+        rate: f64,
+    },
+}
+
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate| (100.0..=1e6).contains(rate));
+    rate.ok_or_else(|| "a rate per second from 100 to 1000000".to_owned())
 }
 
 /// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
-    let Command::Run { files, results, quick } = args.command;
+    let (files, results, quick) = match args.command {
+        Command::Run { files, results, quick } => (files, results, quick),
+        Command::Calibrate { rate } => return calibrate(rate),
+    };
     let mut plans = files.iter().map(|file| Plan::read(file)).collect::<Result<Vec<_>, _>>()?;
     if quick {
         plans.iter_mut().for_each(Plan::quicken);
@@ -68,6 +83,15 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
+fn calibrate(rate: f64) -> Result<()> {
+    let stop = signals::stop_flag()?;
+    let program = std::env::current_exe().context("find the path of tidegate itself")?;
+    let profile = lab::calibrate::calibrate(&program, rate, &stop, |what, us| {
+        complain(format_args!("{what}: {us:.2} us in softirq for each SYN"));
+    })?;
+    say(profile.to_toml().trim_end())
+}
+
 fn run_one(plan: &Plan, options: &Options, stop: &AtomicBool) -> Result<Run> {
     say(format_args!("{}: {}", plan.name(), plan.title()))?;
     let outcome = lab::run(plan, options, stop, |event| {
@@ -75,6 +99,11 @@ fn run_one(plan: &Plan, options: &Options, stop: &AtomicBool) -> Result<Run> {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
     })?;
+    show(outcome)
+}
+
+/// Prints what came of an experiment, and where its results are.
+pub fn show(outcome: Outcome) -> Result<Run> {
     let Outcome { run, lines, page, stopped } = outcome;
     say(format_args!("\n{}\n{}\n", report::table(&run), report::finding(&run)))?;
     if !run.claims.is_empty() {
@@ -86,7 +115,8 @@ fn run_one(plan: &Plan, options: &Options, stop: &AtomicBool) -> Result<Run> {
     Ok(run)
 }
 
-fn event_text(event: &Event<'_>) -> String {
+/// What happened, in a line.
+pub fn event_text(event: &Event<'_>) -> String {
     match event {
         Event::Note(text) => format!("note: {text}"),
         Event::Probe(server, offered, goodput) => {

@@ -15,6 +15,7 @@ mod printer;
 mod schema;
 mod serve;
 mod signals;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -37,6 +38,7 @@ enum Command {
     Merge(merge::Args),
     Serve(serve::Args),
     Lab(lab::Args),
+    Sim(sim::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
     Schema(schema::Args),
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Command::Merge(args) => merge::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Sim(args) => sim::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Schema(args) => schema::run(args),

@@ -23,7 +23,6 @@ mod file;
 mod interface;
 mod listener;
 mod observe;
-mod pacer;
 mod prepared;
 mod program;
 mod rules;
@@ -42,6 +41,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use bpf::Hook;
 use ipnet::IpNet;
+use units::Nanos;
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
@@ -54,7 +54,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdi
 use advice::Advice;
 use attach::Plan;
 use observe::Observer;
-use pacer::{Demand, Look, Pacer};
+use pacer::{Asked, Demand, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
@@ -394,14 +394,17 @@ impl Guard {
         let mut demands = BTreeMap::<u32, Demand>::new();
         for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
-                demands.entry(server).or_default().add(listener, &self.programs.stats(index)?);
+                let ListenerStats { seen, admitted, accept_full, server_full, .. } =
+                    self.programs.stats(index)?;
+                let asked = Asked { seen, admitted, accept_full, server_full };
+                demands.entry(server).or_default().add(&listener.policy, listener.dry_run, asked);
             }
         }
         self.pacers.retain(|server, _| demands.contains_key(server));
         let is_reloaded = std::mem::take(&mut self.is_reloaded);
         for (server, demand) in demands {
             let counts = self.programs.service(server)?;
-            let look = Look { at: Instant::now(), clock_ns: program::now_ns()?, counts, demand };
+            let look = Look { at: Nanos(program::now_ns()?), counts, demand };
             let pacer = self.pacers.entry(server);
             let go_on =
                 |pacer: &mut Pacer| if is_reloaded { pacer.look_anew(look) } else { pacer.tick(look) };

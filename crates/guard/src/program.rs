@@ -1,7 +1,7 @@
 //! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::MaybeUninit;
+use std::mem::{MaybeUninit, offset_of};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,6 +15,7 @@ use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use pacer::{Pace, Service};
 use verdict::{ListenerLoad, Policy};
 
 #[allow(
@@ -33,24 +34,14 @@ use skel::types;
 
 /// SYNs of a listener by what became of them, from `struct listener_stats` of rules.bpf.h.
 pub use skel::types::listener_stats as ListenerStats;
-/// What was found out about a server, from `struct pace` of service.h.
-pub use skel::types::pace as Pace;
 /// Frames by why they were passed, from `struct path_stats` of rules.bpf.h.
 pub use skel::types::path_stats as PathStats;
-/// Who waits for a server, from `struct service` of service.h.
-pub use skel::types::service as Service;
-/// One that does, from `struct wait` of service.h.
-#[cfg(test)]
-pub use skel::types::wait as Wait;
-
 /// The kernel's own types; without them no program that reads kernel structs can load.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Of a map with one row; also a value that means nothing.
 const INDEX: u32 = 0;
 /// include/uapi/asm-generic/socket.h; libc has it not for every target.
 const SO_NETNS_COOKIE: i32 = 71;
-/// The first epoch of a server, as in service.h.
-pub const EPOCHS: u64 = 4;
 /// As in rules.bpf.h.
 pub const MAX_LISTENERS: usize = 64;
 /// Interfaces of one guard (`MAX_GUARDED_INTERFACES`).
@@ -363,9 +354,9 @@ impl Programs {
             .update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
             .context("clear the listener's counters")?;
         let generation = self.service(index)?.generation.wrapping_add(1);
-        let service = Service { generation, epoch: EPOCHS, ..Service::default() };
+        let service = Service::of_generation(generation);
         self.services
-            .update(&index.to_ne_bytes(), bytes_of(&service), MapFlags::LOCK)
+            .update(&index.to_ne_bytes(), bytes_of(&Raw(service)), MapFlags::LOCK)
             .context("clear who waits for the server")?;
         self.schedules
             .update(&index.to_ne_bytes(), &[0; 8], MapFlags::ANY)
@@ -378,13 +369,13 @@ impl Programs {
             .services
             .lookup(&index.to_ne_bytes(), MapFlags::LOCK)
             .context("read who waits for the server")?;
-        Ok(from_bytes(&value.expect("an array map has every index")))
+        Ok(from_bytes::<Raw<Service>>(&value.expect("an array map has every index")).0)
     }
 
     /// Sets what was found out about it.
     pub fn set_pace(&self, index: u32, pace: &Pace) -> Result<()> {
         self.paces
-            .update(&index.to_ne_bytes(), bytes_of(pace), MapFlags::ANY)
+            .update(&index.to_ne_bytes(), bytes_of(&Raw(*pace)), MapFlags::ANY)
             .context("write how the server does")
     }
 
@@ -605,10 +596,29 @@ unsafe impl Plain for types::listener_query {}
 unsafe impl Plain for ListenerStats {}
 // SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for PathStats {}
+/// A struct of crates/pacer.
+#[derive(Clone, Copy)]
+#[repr(transparent)]
+struct Raw<T>(T);
 // SAFETY: words only, without padding, asserted in service.h.
-unsafe impl Plain for Service {}
+unsafe impl Plain for Raw<Service> {}
 // SAFETY: words only, without padding, asserted in service.h.
-unsafe impl Plain for Pace {}
+unsafe impl Plain for Raw<Pace> {}
+
+/// The fields of a struct of crates/pacer are where those of the kernel's are.
+macro_rules! is_same {
+    ($ours:ty, $kernels:ty: $($field:ident)+) => {
+        const _: () = {
+            assert!(size_of::<$ours>() == size_of::<$kernels>());
+            $(assert!(offset_of!($ours, $field) == offset_of!($kernels, $field));)+
+        };
+    };
+}
+is_same!(Pace, types::pace: epoch_ns overtaken_at limit slot_shift completed_ppm served_meanwhile counts_silent answers_per_s answer_ns
+    patience_ns handshake_ns trickle_ns);
+is_same!(Service, types::service: epoch epoch_ends_ns overtaken overtaken_before established answered answered_in_turn answered_silent ended idle_ns
+    idle_since_ns busy_since_ns answered_ns sojourn_ns response_ns responses_us overtakes handshakes_us trickled_ns spent_ns slots expected never_came
+    in_stage recent count generation lock);
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

@@ -4,33 +4,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
+use pacer::FIRST_PACE;
 use verdict::ListenerLoad;
 
-use crate::program::{Keys, MAX_OWN_ADDRESSES, Pace, Programs};
+use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
 use crate::slots::{canonical, indexed};
 use crate::{Listener, interface, listener};
-
-/// Until it is known, ns: a hundred may come at once.
-const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
-/// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
-const PATIENCE_NS: u64 = 1_000_000_000;
-
-/// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
-pub const FIRST_PACE: Pace = Pace {
-    epoch_ns: 100_000_000,
-    overtaken_at: 4,
-    limit: 0,
-    slot_shift: 20,
-    completed_ppm: 1_000_000,
-    served_meanwhile: 0,
-    counts_silent: 0,
-    answers_per_s: 0,
-    zero: 0,
-    answer_ns: UNKNOWN_ANSWER_NS,
-    patience_ns: PATIENCE_NS,
-    handshake_ns: 0,
-    trickle_ns: 20_000_000,
-};
 
 /// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
 pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use watch::Histogram;
+use pacer::{Pace, Service as Counts};
+use verdict::Histogram;
 
 use crate::Trigger;
-use crate::program::{Pace, Service as Counts};
 
 /// Of `enum stage` of service.h.
 const SILENT: usize = 0;

@@ -68,6 +68,30 @@ pub fn of_traces(traces: &Traces) -> Header {
     }
 }
 
+/// The header of a run without a machine of its own that starts now; its environment and deviations are still to be said.
+pub fn plain(experiment: &Experiment) -> Header {
+    Header {
+        experiment: experiment.name.clone(),
+        title: experiment.title.clone(),
+        source: experiment.source.clone(),
+        started: now(),
+        environment: machine(),
+        deviations: Vec::new(),
+    }
+}
+
+/// A machine that is simulated.
+pub fn simulated(profile: &str) -> Environment {
+    Environment {
+        kernel: "a model of Linux, in virtual time".to_owned(),
+        cpu: format!("the profile {profile}"),
+        cpus: 1,
+        memory_mib: 0,
+        versions: [("tidegate".to_owned(), version().to_owned())].into(),
+        sysctls: BTreeMap::new(),
+    }
+}
+
 fn now() -> String {
     jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
 }

@@ -51,7 +51,7 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies is here; see the notes above");
     try_policies(&policies)?;
-    let mut writer = Writer::create(options, &experiment.name)?;
+    let mut writer = Writer::create(&options.results, &experiment.name)?;
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
@@ -151,7 +151,7 @@ fn measure_all(
 }
 
 /// Says of each claim what has been measured by now.
-fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
+pub fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
     let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).cloned().collect();
     let mut servers: Vec<&str> = Vec::new();
     for cell in &cells {

@@ -5,12 +5,15 @@
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
 //! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show.
 //!
-//! What it is not: no virtual time (that is the simulator's), no remote machines, no statistics beyond what the crowd
+//! The same files run in virtual time, too ([`simulate`]).
+//!
+//! What it is not: no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.
 
 mod apache;
 pub mod bench;
 mod bursts;
+pub mod calibrate;
 mod cell;
 mod child;
 mod crowd;
@@ -28,6 +31,7 @@ mod policy;
 mod probe;
 mod saturation;
 mod server;
+pub mod simulate;
 mod testbed;
 mod traces;
 

@@ -40,11 +40,11 @@ pub struct Writer {
 
 impl Writer {
     /// Makes the folder, named by the experiment and the time.
-    pub fn create(options: &Options, experiment: &str) -> Result<Self> {
+    pub fn create(results: &Path, experiment: &str) -> Result<Self> {
         let moment = jiff::Zoned::now().strftime("%Y%m%d-%H%M%S-%3f");
-        let folder = options.results.join(format!("{experiment}-{moment}"));
+        let folder = results.join(format!("{experiment}-{moment}"));
         // Two runs that begin at the same moment must not share a folder.
-        fs::create_dir_all(&options.results)
+        fs::create_dir_all(results)
             .and_then(|()| fs::create_dir(&folder))
             .with_context(|| format!("make the results folder {}", folder.display()))?;
         let path = folder.join("results.jsonl");

@@ -30,14 +30,11 @@ const MAX_STEPS_DOWN: i32 = 28;
 ///
 /// See [`search`]; and when a crowd cannot be sent.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
-    let Experiment { grid, crowd, saturation, .. } = lab.experiment;
+    let Experiment { crowd, saturation, .. } = lab.experiment;
     let stock = Policy::stock();
     let (mut probes, mut marks, mut round_trip_us) = (Vec::new(), Vec::new(), 0.0);
     let probe = |rate: f64, length: Length| {
-        let (warmup, duration) = match length {
-            Length::Short => (saturation.duration / 2, saturation.duration),
-            Length::Long => (saturation.duration, saturation.confirm.unwrap_or(grid.duration)),
-        };
+        let (warmup, duration) = lengths(lab.experiment, length);
         let timeout = ONE_SYN.min(crowd.timeout);
         let send = Send {
             rate,
@@ -71,11 +68,20 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
 
 /// How long a probe is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Length {
+pub enum Length {
     /// As the search says.
     Short,
     /// As a cell of the grid, or as the experiment says.
     Long,
+}
+
+/// Warm-up and window of a probe.
+pub fn lengths(experiment: &Experiment, length: Length) -> (Duration, Duration) {
+    let search = &experiment.saturation;
+    match length {
+        Length::Short => (search.duration / 2, search.duration),
+        Length::Long => (search.duration, search.confirm.unwrap_or(experiment.grid.duration)),
+    }
 }
 
 /// Offers rising rates in short probes until the server no longer answers all, narrows the last interval down, and then
@@ -89,7 +95,7 @@ enum Length {
 /// # Errors
 ///
 /// When not even the first rate is answered, no rate is too high, or what short probes found cannot be held.
-fn search(
+pub fn search(
     search: Search,
     server: &str,
     mut probe: impl FnMut(f64, Length) -> Result<Option<f64>>,

@@ -86,7 +86,7 @@ impl Traces {
         stop: &AtomicBool,
         mut on_event: impl FnMut(&Event<'_>),
     ) -> Result<Outcome> {
-        let mut writer = Writer::create(options, &self.name)?;
+        let mut writer = Writer::create(&options.results, &self.name)?;
         writer.write(Record::Header(Box::new(environment::of_traces(self))))?;
         let mut claims = Vec::new();
         for file in &self.traces {

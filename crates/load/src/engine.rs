@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use crowd::{Abort, Ended, Shard, Stacks, Totals};
 use hdrhistogram::Histogram;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
@@ -15,14 +16,10 @@ use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};
 use units::Nanos;
 use xsk::Steer;
 
-use crate::attempt::{Abort, Ended};
-use crate::crowd::Shard;
 use crate::flood::{self, Flood};
 use crate::handover::Handover;
 use crate::next_hop;
 use crate::port::{Mode, Port};
-use crate::stacks::Stacks;
-use crate::tally::Totals;
 use crate::worker::{Place, TX_FRAMES, Worker};
 use crate::workers;
 

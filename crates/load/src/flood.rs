@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use crowd::Clients;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use rand::{RngExt as _, SeedableRng as _};
@@ -13,7 +14,6 @@ use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
 use xsk::{Mode, Socket, Steer};
 
-use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::next_hop;
 

@@ -5,20 +5,17 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
+use crowd::{Asks, Clients, Crowd, Endpoint, Manners, Window};
 use results::{CrowdSummary, GeneratorHealth};
 use traffic::{Schedule, Sessions, Workload};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
 
-use crate::asks::Asks;
-use crate::clients::{Clients, Endpoint};
 use crate::clock::{Clock, thread_cpu_time};
-use crate::crowd::{Crowd, Manners};
 use crate::engine::{Config, Observer, Progress};
 use crate::flood::{self, Flood};
 use crate::handover::Handover;
 use crate::port::Port;
-use crate::tally::Window;
 use crate::workers::Run;
 
 /// Frames taken from the queues, and from other workers, deadlines handled and attempts started in one turn, each: small enough that a turn

@@ -6,14 +6,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, scope};
 
 use anyhow::{Context, Result};
+use crowd::{Ended, Totals};
 use hdrhistogram::Histogram;
 use results::{CrowdSummary, GeneratorHealth};
 use units::Nanos;
 
-use crate::attempt::Ended;
 use crate::clock::Clock;
 use crate::engine::{Observer, Progress};
-use crate::tally::Totals;
 use crate::worker::Worker;
 
 /// Runs them to their end, a single one on this thread.

@@ -11,12 +11,14 @@
 //! ```
 
 pub mod cookie;
+mod histogram;
 mod name;
 
 use std::num::NonZeroU32;
 
 use units::Nanos;
 
+pub use histogram::{BUCKETS, Histogram};
 pub use name::PolicyError;
 
 /// What to do with a segment. The numbers are those of `enum verdict`.
@@ -209,6 +211,16 @@ impl Policy {
         })
     }
 
+    /// Whether nothing but the server is in the way of an attempt that was refused.
+    pub fn is_refused_by_server_alone(&self, load: &ListenerLoad, is_reserved: bool) -> bool {
+        let (policy, load) = (self.numbers(), load.numbers());
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        let is = unsafe {
+            tidegate_is_refused_by_server_alone(policy.as_ptr(), load.as_ptr(), is_reserved.into())
+        };
+        is != 0
+    }
+
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
     pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
         let Full::Rate { per_s, burst } = self.full else {
@@ -274,6 +286,32 @@ impl ListenerLoad {
             self.answers_per_s,
         ]
     }
+
+    /// From its fields in that order.
+    pub fn of(numbers: [u32; 9]) -> Self {
+        let [
+            accept_qlen,
+            accept_limit,
+            syn_qlen,
+            syn_limit,
+            unserved,
+            unserved_limit,
+            promised,
+            sojourn_us,
+            answers_per_s,
+        ] = numbers;
+        Self {
+            accept_qlen,
+            accept_limit,
+            syn_qlen,
+            syn_limit,
+            unserved,
+            unserved_limit,
+            promised,
+            sojourn_us,
+            answers_per_s,
+        }
+    }
 }
 
 fn verdict(number: u32) -> Verdict {
@@ -296,6 +334,7 @@ unsafe extern "C" {
         hash: u32,
         is_reserved: u32,
     ) -> u32;
+    fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;
     fn tidegate_admit_ack(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_admit_fin(

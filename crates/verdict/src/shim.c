@@ -54,6 +54,14 @@ uint32_t tidegate_admit_syn(const uint32_t policy[11], const uint32_t load[9], u
 	return admit_syn(&its_policy, &its_load, &attempt);
 }
 
+uint32_t tidegate_is_refused_by_server_alone(const uint32_t policy[11], const uint32_t load[9], uint32_t is_reserved)
+{
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return is_refused_by_server_alone(&its_policy, &its_load, is_reserved);
+}
+
 uint64_t tidegate_next_schedule(uint32_t per_s, uint32_t burst, uint64_t now_ns, uint64_t schedule_ns)
 {
 	const struct rate rate = { .per_s = per_s, .burst = burst };

@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(without(Hook::Syn).get(Counter::ListenQOverflow), Some(0));
         assert_eq!(without(Hook::Request).all_syns(), None);
         assert_eq!(without(Hook::Enqueue).sojourns_us(), None);
-        assert_eq!(without(Hook::Accept).lengths(), Some(Histogram([0; crate::histogram::BUCKETS])));
+        assert_eq!(without(Hook::Accept).lengths(), Some(Histogram([0; verdict::BUCKETS])));
         assert_eq!(without(Hook::EndV6).get(Counter::ListenQOverflow), None, "it has an IPv6 address");
         assert_eq!(none.plus(&without(Hook::Syn)).get(Counter::Syns), None, "a sum needs all its parts");
     }

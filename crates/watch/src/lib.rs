@@ -16,7 +16,6 @@
 
 mod cgroup;
 mod counters;
-mod histogram;
 mod hook;
 mod host;
 mod inventory;
@@ -26,10 +25,10 @@ mod program;
 
 pub use cgroup::{Cgroups, cgroup2_mounts};
 pub use counters::{Counter, Counters};
-pub use histogram::Histogram;
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};
 pub use owner::{Owners, Process};
 pub use procfs::own_listeners;
 pub use program::{Watch, Watched};
+pub use verdict::Histogram;

@@ -5,6 +5,7 @@
 mod load;
 mod peers;
 mod program;
+mod sim;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +15,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 17] = [
+pub const NAMES: [&str; 19] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -32,10 +33,12 @@ pub const NAMES: [&str; 17] = [
     "bpf.ack_armed_ns",
     "bpf.cookie_ns",
     "bpf.rst_fin_ns",
+    "sim.events_per_second",
+    "sim.event_cost_growth",
 ];
 
 /// What the names begin with, for all figures of a group.
-pub const GROUPS: [&str; 2] = ["load", "bpf"];
+pub const GROUPS: [&str; 3] = ["load", "bpf", "sim"];
 
 /// CPU of all that a figure causes: a peer receives and answers inline.
 const CPU: usize = 1;
@@ -87,14 +90,19 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
     netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    for (group, measure) in [("load.", load::figures as fn(&_) -> _), ("bpf.", program::figures)] {
+    let groups: [(&str, Measure); 3] =
+        [("load.", load::figures), ("bpf.", program::figures), ("sim.", sim::figures)];
+    for (group, measure) in groups {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
-            let figures: Vec<Figure> = measure(stop)?;
+            let figures = measure(stop)?;
             figures.iter().filter(|figure| is_wanted(figure.name)).for_each(&mut on_figure);
         }
     }
     Ok(())
 }
+
+/// Measures the figures of a group.
+type Measure = fn(&AtomicBool) -> Result<Vec<Figure>>;
 
 fn go_on(stop: &AtomicBool) -> Result<()> {
     ensure!(!stop.load(Ordering::Relaxed), "stopped");

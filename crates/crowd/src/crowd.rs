@@ -1,0 +1,515 @@
+//! The crowd: every attempt from its start to its cause. Told the time and handed segments, without I/O.
+
+use std::net::SocketAddr;
+
+use tcp::{Change, Close, Connection, State, reset_for};
+use traffic::{Schedule, Sessions};
+use units::Nanos;
+use wire::{Segment, SeqNumber};
+
+use crate::asks::Asks;
+use crate::attempt::{Abort, Attempt, Cause, Ended, NO_SESSION};
+use crate::clients::{Clients, Endpoint};
+use crate::reply::{Progress, Reply};
+use crate::stacks::Stacks;
+use crate::table::Table;
+use crate::tally::{Tally, Window};
+use crate::wheel::Wheel;
+use visits::{Visits, Wish};
+
+mod visits;
+
+/// What every attempt does.
+#[derive(Debug, Clone)]
+pub struct Manners {
+    /// How long the application waits for a complete reply, from when the request should have been sent.
+    pub timeout: Nanos,
+    /// Users who stop waiting earlier, and reload.
+    pub abort: Option<Abort>,
+    /// Users who go on to other pages; without, each asks once.
+    pub sessions: Option<Sessions>,
+    /// Which of the users are this crowd's.
+    pub shard: Shard,
+    /// How the connection is closed once the reply is complete, or the user has lost patience.
+    pub close: Close,
+    /// Attempts start from time zero to the end of this window; its start ends the warm-up.
+    pub window: Window,
+    /// The clients' systems.
+    pub stacks: Stacks,
+    /// What the clients' timestamps show at time zero, milliseconds.
+    pub clock: u32,
+    /// Seed of the initial sequence numbers, of who has which system, and of what users of sessions do.
+    pub seed: u64,
+    /// Number of the first endpoint: runs that follow each other should not begin at the same.
+    pub first_endpoint: u64,
+}
+
+/// A part of a crowd that several generators send together: of so many parts this one, from 0. The users of all parts are those of the
+/// whole crowd, each with his own time, system and questions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    index: u32,
+    count: u32,
+}
+
+impl Shard {
+    /// All of the crowd.
+    pub const WHOLE: Self = Self { index: 0, count: 1 };
+
+    /// Most parts: more than there are hosts.
+    pub const MOST: u32 = 1 << 20;
+
+    /// Part `index` of `count`, from 0; none when there is no such part.
+    pub fn new(index: u32, count: u32) -> Option<Self> {
+        (index < count && count <= Self::MOST).then_some(Self { index, count })
+    }
+
+    /// What of this part one worker of so many sends, from 0: together they have its users, however many they are, so that other
+    /// parts may have other numbers of workers.
+    pub fn of_worker(self, worker: u32, workers: u32) -> Self {
+        debug_assert!(worker < workers, "{worker} of {workers}");
+        Self { index: self.index + self.count * worker, count: self.count * workers }
+    }
+
+    /// As it is asked for, `2/3`; none of the whole.
+    pub fn name(self) -> Option<String> {
+        (self.count > 1).then(|| format!("{}/{}", self.index + 1, self.count))
+    }
+
+    /// How many parts there are.
+    pub fn count(self) -> u32 {
+        self.count
+    }
+}
+
+/// Who tries.
+struct User {
+    number: u64,
+    /// As [`Attempt::session`] and [`Attempt::object`].
+    session: u32,
+    object: u32,
+    /// Of the first attempt.
+    start: Nanos,
+    /// Attempts before this one.
+    reloads: u8,
+}
+
+/// The crowd.
+#[derive(Debug)]
+pub struct Crowd {
+    manners: Manners,
+    asks: Asks,
+    clients: Clients,
+    schedule: Schedule,
+    visits: Option<Visits>,
+    /// Users whose turn has come, sent or not.
+    users: u64,
+    /// Attempts, with the reloads.
+    started: u64,
+    table: Table,
+    wheel: Wheel,
+    tally: Tally,
+    /// What has ended since [`Crowd::take_ended`], if that is wanted.
+    ended: Option<Vec<Ended>>,
+    /// Attempts without a cause yet.
+    open: usize,
+    peak: usize,
+}
+
+impl Crowd {
+    /// Memory for one live connection, bytes: its slot, its index entry, its timer.
+    pub const BYTES_PER_CONNECTION: usize = Table::BYTES_PER_ATTEMPT + Wheel::BYTES_PER_ID;
+
+    /// A crowd that has not started. `capacity` live connections fit without growing.
+    pub fn new(manners: Manners, asks: Asks, clients: Clients, schedule: Schedule, capacity: usize) -> Self {
+        let mut crowd = Self {
+            tally: Tally::new(manners.window),
+            visits: manners.sessions.map(|sessions| Visits::new(sessions, manners.seed)),
+            manners,
+            asks,
+            clients,
+            schedule,
+            users: 0,
+            started: 0,
+            table: Table::with_capacity(capacity),
+            wheel: Wheel::with_capacity(capacity),
+            ended: None,
+            open: 0,
+            peak: 0,
+        };
+        crowd.pass_others();
+        crowd
+    }
+
+    /// Goes on to the next user who is one of ours.
+    fn pass_others(&mut self) {
+        let Shard { index, count } = self.manners.shard;
+        while self.users % u64::from(count) != u64::from(index) && self.next_user().is_some() {
+            self.schedule.advance();
+            self.users += 1;
+        }
+    }
+
+    /// From now on it keeps a record of each attempt that ends, until it is taken.
+    pub fn keep_ended(&mut self) {
+        self.ended = Some(Vec::new());
+    }
+
+    /// The attempts that have ended since the last call. Of those that never left there is none.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = Ended> + '_ {
+        self.ended.iter_mut().flat_map(|ended| ended.drain(..))
+    }
+
+    /// When the next attempt should start; `None` when there are no more.
+    pub fn next_start(&self) -> Option<Nanos> {
+        self.next_user().into_iter().chain(self.next_object()).min()
+    }
+
+    /// When the next user comes.
+    fn next_user(&self) -> Option<Nanos> {
+        Some(self.schedule.intended_start()).filter(|&next| next < self.manners.window.end)
+    }
+
+    /// When the next object of a session is asked for.
+    fn next_object(&self) -> Option<Nanos> {
+        self.visits.as_ref().and_then(Visits::next).filter(|&next| next < self.manners.window.end)
+    }
+
+    /// Who starts next. `None` when there are no more, and when it was one who has left.
+    fn take_next(&mut self) -> Option<User> {
+        let user = |wish: Wish| User {
+            number: wish.user,
+            session: wish.id,
+            object: wish.object,
+            start: wish.at,
+            reloads: 0,
+        };
+        let (next_user, next_object) = (self.next_user(), self.next_object());
+        let is_object = next_object.is_some_and(|at| next_user.is_none_or(|user| at < user));
+        if is_object {
+            return self.visits.as_mut().and_then(Visits::take_next).map(user);
+        }
+        let start = next_user?;
+        self.schedule.advance();
+        let number = self.users;
+        self.users += 1;
+        self.pass_others();
+        Some(match &mut self.visits {
+            Some(visits) => user(visits.begin(number, start)),
+            None => User { number, session: NO_SESSION, object: 0, start, reloads: 0 },
+        })
+    }
+
+    /// Starts the next attempt when its time has come. Gives whether it did.
+    pub fn start_next(&mut self, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) -> bool {
+        while self.next_start().is_some_and(|start| start <= now) {
+            if let Some(user) = self.take_next() {
+                let intended_start = user.start;
+                self.start(user, intended_start, now, send);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn start(
+        &mut self,
+        user: User,
+        intended_start: Nanos,
+        now: Nanos,
+        send: &mut impl FnMut(Endpoint, &Segment<'_>),
+    ) {
+        let endpoint = self.clients.endpoint(self.manners.first_endpoint.wrapping_add(self.started));
+        // A user's system is the same after a reload.
+        let stack = self.manners.stacks.pick(mix(self.manners.seed, user.number));
+        let iss = SeqNumber((mix(!self.manners.seed, self.started) >> 32) as u32);
+        self.started += 1;
+        if self.table.find(endpoint).is_some() {
+            self.tally.ended(Cause::NotSent, intended_start, 0, now);
+            self.tally.gave_up(user.start);
+            self.left(user.session, false, now);
+            return;
+        }
+        self.tally.started(intended_start, now);
+        self.tally.syn(true, now);
+        let clock = self.manners.clock;
+        let connection = Connection::connect(stack, iss, clock, now, &mut |segment| send(endpoint, segment));
+        let mut attempt = Attempt {
+            intended_start,
+            asked_at: intended_start,
+            user_start: user.start,
+            user: user.number,
+            session: user.session,
+            object: user.object,
+            reloads: user.reloads,
+            requests: 1,
+            request: 0,
+            is_between: false,
+            stack,
+            endpoint,
+            ended: false,
+            connection,
+            reply: Reply::default(),
+        };
+        attempt.requests = self.asks.requests(attempt.asker());
+        let id = self.table.insert(attempt);
+        self.open += 1;
+        self.peak = self.peak.max(self.table.len());
+        self.set_deadline(id);
+    }
+
+    /// Takes in a segment for one of our endpoints.
+    pub fn on_segment(
+        &mut self,
+        endpoint: Endpoint,
+        segment: &Segment<'_>,
+        now: Nanos,
+        send: &mut impl FnMut(Endpoint, &Segment<'_>),
+    ) {
+        let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
+        let Some(id) = self.table.find(endpoint) else {
+            // A port that is closed by now: the client's kernel would answer so.
+            if let Some(reset) = reset_for(segment) {
+                send(&reset);
+            }
+            return;
+        };
+        let attempt = self.table.get_mut(id);
+        let stack = attempt.stack;
+        let syns = attempt.connection.syns_sent();
+        let heard = attempt.connection.on_segment(stack, segment, now, send);
+        if attempt.connection.syns_sent() > syns {
+            self.tally.syn(false, now);
+        }
+        let pieces = [heard.data, &heard.then];
+        let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
+        let is_unasked = attempt.is_between && pieces.peek().is_some();
+        let read =
+            pieces.map(|piece| attempt.reply.feed(piece)).find(|progress| *progress != Progress::Partial);
+        let ended = match (read, heard.change) {
+            (None, Change::PeerClosed | Change::Closed) => Some(attempt.reply.end()),
+            (read, _) => read,
+        };
+        let is_closed = matches!(heard.change, Change::PeerClosed | Change::Closed);
+        let cause = match (ended, heard.change) {
+            _ if is_unasked => Some(Cause::Malformed),
+            // Other requests were to follow.
+            (Some(Progress::Complete), _) => self.replied(id, now).or(is_closed.then_some(Cause::Malformed)),
+            (Some(Progress::Malformed), _) => Some(Cause::Malformed),
+            (_, Change::Refused) => Some(Cause::Refused),
+            (_, Change::Reset) => Some(Cause::Reset),
+            _ => None,
+        };
+        if let Some(cause) = cause {
+            self.end(id, cause, now, send);
+        } else {
+            self.ask(id, now, send);
+        }
+        self.settle(id);
+    }
+
+    /// A reply is complete. Gives the attempt's cause when it was the last.
+    fn replied(&mut self, id: u32, now: Nanos) -> Option<Cause> {
+        let attempt = self.table.get_mut(id);
+        if attempt.ended {
+            return None;
+        }
+        self.tally.replied(attempt.asked_at, (attempt.request == 0).then_some(attempt.user_start), now);
+        if attempt.request + 1 == attempt.requests {
+            return Some(Cause::Ok);
+        }
+        attempt.reply = Reply::default();
+        attempt.is_between = true;
+        attempt.asked_at = now;
+        None
+    }
+
+    /// Sends what of the request is unsent; of the next one, once the last was acknowledged.
+    fn ask(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        if attempt.ended {
+            return;
+        }
+        if attempt.is_between && attempt.connection.next_stream() {
+            attempt.is_between = false;
+            attempt.request += 1;
+        }
+        let request = self.asks.request(attempt.asker(), attempt.request);
+        attempt.connection.transmit(attempt.stack, request, now, send);
+    }
+
+    /// Does what one passed deadline asks for. Gives false when none has passed.
+    pub fn on_deadline(&mut self, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) -> bool {
+        let Some(id) = self.wheel.pop(now) else {
+            return false;
+        };
+        let attempt = self.table.get_mut(id);
+        let endpoint = attempt.endpoint;
+        if !attempt.ended && attempt.patience_ends(&self.manners) <= now {
+            self.lose_patience(id, now, send);
+        } else {
+            let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
+            let syns = attempt.connection.syns_sent();
+            let request = self.asks.request(attempt.asker(), attempt.request);
+            let change = attempt.connection.on_deadline(attempt.stack, request, now, send);
+            if attempt.connection.syns_sent() > syns {
+                self.tally.syn(false, now);
+            }
+            if change == Change::GaveUp && !attempt.ended {
+                let (cause, user_start) = (timed_out(attempt), attempt.user_start);
+                self.end(id, cause, now, send);
+                self.tally.gave_up(user_start);
+            }
+        }
+        self.settle(id);
+        true
+    }
+
+    /// The application gives up, or the user, who may load the page again.
+    fn lose_patience(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        let Attempt { endpoint, user, session, object, user_start, reloads, asked_at, .. } = *attempt;
+        let abort = self.manners.abort.filter(|abort| asked_at + abort.after <= now);
+        let cause = if abort.is_some() { Cause::Aborted } else { timed_out(attempt) };
+        self.settle_cause(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
+        if abort.is_some_and(|abort| reloads < abort.reloads) {
+            self.tally.reloaded(now);
+            let user = User { number: user, session, object, start: user_start, reloads: reloads + 1 };
+            self.start(user, now, now, send);
+        } else {
+            self.tally.gave_up(user_start);
+            self.left(session, false, now);
+        }
+    }
+
+    /// Which part this is.
+    pub fn shard(&self) -> Shard {
+        self.manners.shard
+    }
+
+    /// Live connections.
+    pub fn live(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Most connections that were alive at once.
+    pub fn peak(&self) -> usize {
+        self.peak
+    }
+
+    /// Begins another interval of response times.
+    pub fn begin_interval(&mut self) {
+        self.tally.begin_interval();
+    }
+
+    /// What was counted so far.
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    /// Whether every attempt has its cause and no more will start.
+    pub fn is_over(&self) -> bool {
+        self.next_start().is_none() && self.open == 0
+    }
+
+    /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not sent.
+    pub fn stop(&mut self, now: Nanos, grace: Nanos) {
+        for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
+            self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.connection.syns_sent(), now);
+            if let Some(ended) = &mut self.ended {
+                ended.push(record(attempt, &self.clients, Cause::Unfinished, now));
+            }
+        }
+        while self.next_start().is_some_and(|start| start + grace <= now) {
+            if let Some(user) = self.take_next() {
+                self.tally.ended(Cause::NotSent, user.start, 0, now);
+                self.left(user.session, false, now);
+            }
+        }
+    }
+
+    /// Settles the cause of an attempt, once, and closes its connection; what it was for is had, or not.
+    fn end(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        let session = attempt.session;
+        if !attempt.ended {
+            self.settle_cause(id, cause, now, send);
+            self.left(session, cause == Cause::Ok, now);
+        }
+    }
+
+    /// The same of an attempt without a cause, whose user may try again.
+    fn settle_cause(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        attempt.ended = true;
+        self.open -= 1;
+        self.tally.ended(cause, attempt.intended_start, attempt.connection.syns_sent(), now);
+        if let Some(ended) = &mut self.ended {
+            ended.push(record(attempt, &self.clients, cause, now));
+        }
+        attempt.connection.close(attempt.stack, self.manners.close, now, send);
+    }
+
+    /// An object of a session is there, or will not come.
+    fn left(&mut self, session: u32, is_there: bool, now: Nanos) {
+        if let Some(visits) = self.visits.as_mut().filter(|_| session != NO_SESSION) {
+            visits.ended(session, is_there, now);
+        }
+    }
+
+    /// Forgets an attempt whose connection is over; else sees to its next deadline.
+    fn settle(&mut self, id: u32) {
+        if self.table.get_mut(id).connection.state() == State::Closed {
+            self.wheel.remove(id);
+            self.table.remove(id);
+        } else {
+            self.set_deadline(id);
+        }
+    }
+
+    fn set_deadline(&mut self, id: u32) {
+        let attempt = self.table.get_mut(id);
+        let mut deadline = attempt.connection.deadline();
+        if !attempt.ended {
+            deadline = deadline.min(attempt.patience_ends(&self.manners));
+        }
+        self.wheel.set(id, deadline);
+    }
+}
+
+fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> Ended {
+    // Between two requests the last is answered already, and the last of all is when the attempt is ok.
+    let is_answered = attempt.is_between || cause == Cause::Ok;
+    Ended {
+        user: attempt.user,
+        reloads: attempt.reloads,
+        stack: attempt.stack,
+        client: SocketAddr::new(clients.address(attempt.endpoint.client), attempt.endpoint.port),
+        intended_start: attempt.intended_start,
+        ended: now,
+        cause,
+        syns: attempt.connection.syns_sent(),
+        replies: attempt.request + u8::from(is_answered),
+        requests: attempt.requests,
+        object: attempt.object,
+    }
+}
+
+fn timed_out(attempt: &Attempt) -> Cause {
+    if attempt.connection.has_connected() { Cause::TimedOutResponse } else { Cause::TimedOutConnect }
+}
+
+/// Spread over the whole space, so that a forged segment cannot guess what follows from it (splitmix64's finalizer).
+fn mix(seed: u64, n: u64) -> u64 {
+    let mut mixed = seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
+}
+
+#[cfg(test)]
+mod allocations;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! How fast the simulator is.
+
+use std::hint::black_box;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
+use load::{Arrivals, Close, Workload};
+use sim::{Accept, Config, EventQueue, Profile, Service, Setup, World};
+use traffic::Schedule;
+use units::Nanos;
+use verdict::Policy;
+
+use super::{Figure, REPETITIONS, clients, go_on};
+
+/// A server that answers some 25,000 connections a second, and a crowd of twice as many.
+const PROFILE: &str = include_str!("sim.toml");
+const RATE: f64 = 50_000.0;
+const WINDOW: Nanos = Nanos::from_secs(10);
+/// Events that wait, and how many are taken out and put back to see what one costs.
+const FEW: u64 = 10_000;
+const MANY: u64 = 10_000_000;
+const HELD: u64 = 3_000_000;
+/// When an event may happen, from when it is put there.
+const SPREAD_NS: u64 = 10_000_000_000;
+
+/// All figures.
+pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+    let mut overloads = Vec::new();
+    let mut costs = Vec::new();
+    for _ in 0..REPETITIONS {
+        go_on(stop)?;
+        let few = event_ns(FEW);
+        overloads.push((overload_per_s()?, 1e9 / few));
+        costs.push((event_ns(MANY), few));
+    }
+    let queue = "the event queue alone, with 10,000 events waiting, same core";
+    Ok(vec![
+        Figure::new("sim.events_per_second", "events/s", queue, &overloads),
+        Figure::new("sim.event_cost_growth", "ns with 10 million waiting", "ns with 10,000 waiting", &costs),
+    ])
+}
+
+/// Events per second of a stock server before a crowd of one-packet requests at twice what it can do.
+fn overload_per_s() -> Result<f64> {
+    let manners = Manners {
+        timeout: Nanos::from_secs(10),
+        abort: None,
+        sessions: None,
+        shard: Shard::WHOLE,
+        close: Close::Fin,
+        window: Window { start: Nanos::ZERO, end: WINDOW },
+        stacks: Stacks::default(),
+        clock: 0,
+        seed: 1,
+        first_endpoint: 0,
+    };
+    let asks = Asks::new(Workload::default(), 1, "server", "/");
+    let schedule = Schedule::new(Arrivals::Poisson, RATE, 1);
+    let crowd = Crowd::new(manners, asks, Clients::new(clients().into()), schedule, 1 << 20);
+    let setup = Setup {
+        kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
+        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
+        profile: Profile::parse(PROFILE).map_err(anyhow::Error::msg).context("the bench's profile")?,
+        delay: Nanos::from_micros(50),
+    };
+    let mut world = World::new(setup, crowd);
+    let start = Instant::now();
+    world.run_until(WINDOW);
+    Ok(black_box(&world).happened() as f64 / start.elapsed().as_secs_f64())
+}
+
+/// What it costs to take out an event and to put in another, with so many waiting.
+fn event_ns(waiting: u64) -> f64 {
+    let mut random = 1u64;
+    // A linear congruential generator (Knuth's MMIX) costs next to nothing.
+    let mut gap = || {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        Nanos((random >> 30) % SPREAD_NS)
+    };
+    let mut queue = EventQueue::new();
+    for event in 0..waiting {
+        queue.push(gap(), event);
+    }
+    let start = Instant::now();
+    for _ in 0..HELD {
+        let (now, event) = queue.pop_until(Nanos::MAX).expect("as many as before");
+        queue.push(now + gap(), event);
+    }
+    let took = start.elapsed();
+    black_box(&queue);
+    took.as_nanos() as f64 / HELD as f64
+}

@@ -1,0 +1,447 @@
+//! An experiment in virtual time: the same file, the same results, on a machine that a profile describes (`tidegate sim`).
+//!
+//! Every cell is a world of its own ([`sim::World`]), so that they run on as many threads as there are CPUs and come out the same on any number of them. What
+//! the simulator has not is left out, with a word: rules of nft, floods, held connections, and sysctls that it does not know.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use load::{Abort, Stacks, Workload};
+use results::{
+    Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, Record, Sample, Saturation,
+};
+use sim::{Accept, Config, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World};
+use traffic::Schedule;
+use units::Nanos;
+
+use crate::environment;
+use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
+use crate::grid::{Event, answer};
+use crate::outcome::{Outcome, Writer};
+use crate::policy::Policy;
+use crate::saturation::{self, Length, ONE_SYN};
+
+/// Time between samples of the counters.
+const SAMPLE_EVERY: Nanos = Nanos::from_millis(250);
+/// Of the wire, each way: a switch and two NICs.
+const DELAY: Nanos = Nanos::from_micros(50);
+/// The page of `tidegate serve`.
+const REPLY_BYTES: u64 = 512;
+
+/// How to simulate an experiment.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Folder in which the run makes its own.
+    pub results: &'a Path,
+    /// The machine.
+    pub profile: Profile,
+    /// Threads, one at least.
+    pub threads: usize,
+}
+
+/// Runs an experiment in virtual time. When `stop` is set it ends with what was complete by then.
+///
+/// # Errors
+///
+/// When nothing of it can be simulated, or the results cannot be written.
+pub fn run(
+    experiment: &Experiment,
+    options: &Options<'_>,
+    stop: &AtomicBool,
+    mut on_event: impl FnMut(&Event<'_>),
+) -> Result<Outcome> {
+    let (servers, mut notes) = servers(experiment);
+    let (policies, left_out) = policies(experiment);
+    notes.extend(left_out);
+    for note in &notes {
+        on_event(&Event::Note(note));
+    }
+    ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
+    ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
+    let mut writer = Writer::create(options.results, &experiment.name)?;
+    writer.write(Record::Header(Box::new(header(experiment, &options.profile, notes))))?;
+    let result = measure_all(experiment, options, (&servers, &policies), &mut writer, (stop, &mut on_event));
+    answer(experiment, &mut writer)?;
+    let stopped = stop.load(Ordering::Relaxed);
+    let folder = writer.folder().to_owned();
+    let outcome = writer.finish(stopped)?;
+    result.with_context(|| format!("incomplete results are in {}", folder.display()))?;
+    Ok(outcome)
+}
+
+/// Which can be simulated, and a word about each that cannot.
+fn servers(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
+    let (there, missing): (Vec<&Server>, Vec<&Server>) =
+        experiment.servers.iter().partition(|server| server.kind == ServerKind::BuiltIn);
+    let note =
+        |server: &Server| format!("{} is left out: only kind = \"built-in\" is simulated", server.name);
+    (there, missing.into_iter().map(note).collect())
+}
+
+/// The same of policies.
+fn policies(experiment: &Experiment) -> (Vec<&Policy>, Vec<String>) {
+    let (mut there, mut notes) = (Vec::new(), Vec::new());
+    for policy in &experiment.policies {
+        match lack(policy) {
+            Some(lack) => notes.push(format!("{} is left out: {lack} is not simulated", policy.name)),
+            None => there.push(policy),
+        }
+    }
+    (there, notes)
+}
+
+/// What a policy asks for that is not simulated.
+fn lack(policy: &Policy) -> Option<String> {
+    if policy.nft.is_some() {
+        return Some("nft".to_owned());
+    }
+    if policy.crowd.flood_per_s.is_some() || policy.crowd.hold.is_some() {
+        return Some("a flood, or connections that are held,".to_owned());
+    }
+    let mut config = Config::default();
+    policy.sysctls.iter().find_map(|(name, value)| set_sysctl(&mut config, name, value).err())
+}
+
+fn set_sysctl(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
+    let number = value.trim().parse::<u32>().map_err(|_| format!("sysctl {name} = {value}"))?;
+    match name {
+        "net.ipv4.tcp_syncookies" => config.syncookies = number.min(2) as u8,
+        "net.ipv4.tcp_abort_on_overflow" => config.abort_on_overflow = number != 0,
+        "net.ipv4.tcp_max_syn_backlog" => config.max_syn_backlog = number,
+        "net.ipv4.tcp_synack_retries" => config.synack_retries = number.min(255) as u8,
+        _ => return Err(format!("sysctl {name}")),
+    }
+    Ok(())
+}
+
+fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Header {
+    let mut deviations = vec![
+        format!(
+            "In virtual time: no kernel ran. The server is a model of Linux with one CPU, the machine is the profile {:?} ({}).",
+            profile.name, profile.about
+        ),
+        format!(
+            "The wire between crowd and server takes {DELAY} each way, and has no rate of its own; clients' machines cost nothing."
+        ),
+        format!(
+            "The crowd is that of tidegate load: its TCP has the options, timers and manners of {} (docs/crowd.md).",
+            experiment.crowd.stacks
+        ),
+    ];
+    deviations.extend(notes);
+    Header {
+        environment: environment::simulated(&profile.name),
+        deviations,
+        ..environment::plain(experiment)
+    }
+}
+
+/// What is simulated once.
+#[derive(Debug, Clone)]
+struct Job<'a> {
+    experiment: &'a Experiment,
+    server: &'a Server,
+    policy: Policy,
+    profile: &'a Profile,
+    rate: f64,
+    warmup: Duration,
+    window: Duration,
+    timeout: Duration,
+    has_bursts: bool,
+    seed: u64,
+}
+
+/// What came of it.
+#[derive(Debug)]
+struct Done {
+    crowd: CrowdSummary,
+    /// At the beginning of the window, and at its end.
+    before: ServerCounts,
+    after: ServerCounts,
+    samples: Vec<Sample>,
+    guard_samples: Vec<GuardSample>,
+}
+
+fn measure_all(
+    experiment: &Experiment,
+    options: &Options<'_>,
+    (servers, policies): (&[&Server], &[&Policy]),
+    writer: &mut Writer,
+    (stop, on_event): (&AtomicBool, &mut impl FnMut(&Event<'_>)),
+) -> Result<()> {
+    let mut rates = Vec::new();
+    for server in servers {
+        let found = saturate(experiment, server, &options.profile, stop, &mut *on_event)
+            .with_context(|| format!("find the saturation rate of {}", server.name))?;
+        on_event(&Event::Saturated(&found));
+        rates.push(found.rate_per_s);
+        writer.write(Record::Saturation(found))?;
+    }
+    let grid = &experiment.grid;
+    let mut cells = Vec::new();
+    for (server, rate) in servers.iter().zip(rates) {
+        for repetition in 0..grid.repetitions {
+            for &load in &grid.loads {
+                for policy in policies {
+                    let job = Job {
+                        experiment,
+                        server,
+                        policy: policy.for_saturation(rate),
+                        profile: &options.profile,
+                        rate: load * rate,
+                        warmup: grid.warmup,
+                        window: experiment.window(server),
+                        timeout: experiment.crowd.timeout,
+                        has_bursts: true,
+                        seed: u64::from(repetition) + 1,
+                    };
+                    cells.push((job, load, repetition));
+                }
+            }
+        }
+    }
+    in_order(
+        &cells,
+        options.threads,
+        stop,
+        |(job, load, repetition)| cell(job, *load, *repetition),
+        |cell, done| {
+            on_event(&Event::Cell(&cell, done, cells.len()));
+            writer.write(Record::Cell(Box::new(cell)))
+        },
+    )
+}
+
+/// Does all jobs on so many threads, and hands over what came of them in the order of the jobs. Ends early when `stop` is set.
+fn in_order<J: Sync, D: Send>(
+    jobs: &[J],
+    threads: usize,
+    stop: &AtomicBool,
+    run: impl Fn(&J) -> Result<D> + Sync,
+    mut take: impl FnMut(D, usize) -> Result<()>,
+) -> Result<()> {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        let (sender, receiver) = channel();
+        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
+            let (sender, next, run) = (sender.clone(), &next, &run);
+            scope.spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(job) = jobs.get(index) else { return };
+                    // Nobody listens any more when a result could not be written.
+                    if sender.send((index, run(job))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut done = 0;
+        for (index, result) in receiver {
+            early.insert(index, result);
+            while let Some(result) = early.remove(&done) {
+                done += 1;
+                take(result?, done)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// The rate at which a server saturates, as the lab finds it.
+fn saturate(
+    experiment: &Experiment,
+    server: &Server,
+    profile: &Profile,
+    stop: &AtomicBool,
+    on_event: &mut impl FnMut(&Event<'_>),
+) -> Result<Saturation> {
+    let search = experiment.saturation;
+    let mut probes = Vec::new();
+    let probe = |rate: f64, length: Length| {
+        if stop.load(Ordering::Relaxed) {
+            bail!("stopped");
+        }
+        let (warmup, window) = saturation::lengths(experiment, length);
+        let timeout = ONE_SYN.min(experiment.crowd.timeout);
+        let policy = Policy::stock();
+        let has_bursts = false;
+        let job =
+            Job { experiment, server, policy, profile, rate, warmup, window, timeout, has_bursts, seed: 1 };
+        let crowd = simulate(&job)?.crowd;
+        let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s);
+        on_event(&Event::Probe(server, offered, goodput));
+        probes.push((offered, goodput));
+        Ok((goodput >= results::KEEPS_UP * offered).then_some(goodput.min(offered)))
+    };
+    let rate_per_s = saturation::search(search, &server.name, probe)?;
+    Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us: 0.0, probes, marks: Vec::new() })
+}
+
+fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {
+    let Done { crowd, before, after, samples, guard_samples } = simulate(job)?;
+    let window_s = job.window.as_secs_f64();
+    let guard_after = guard_counts(&after.guard);
+    let has_guard = job.policy.guard.is_some();
+    let guard_per_s = guard_counts(&before.guard)
+        .into_iter()
+        .map(|(name, count)| {
+            let grown = guard_after[&name] - count;
+            (name, grown as f64 / window_s)
+        })
+        .collect();
+    let share = |from: Nanos, to: Nanos| (to - from).as_secs_f64() / window_s;
+    let (softirq, user) = (share(before.softirq, after.softirq), share(before.program, after.program));
+    let idle = (1.0 - softirq - user).max(0.0);
+    Ok(Cell {
+        server: job.server.name.clone(),
+        policy: job.policy.name.clone(),
+        load,
+        repetition,
+        crowd,
+        kernel: grown(&before, &after),
+        samples,
+        server_cpu: CpuShares { user, softirq, idle, ..CpuShares::default() },
+        guard: has_guard.then_some(guard_after),
+        guard_per_s: if has_guard { guard_per_s } else { BTreeMap::new() },
+        guard_samples: if has_guard { guard_samples } else { Vec::new() },
+        lost_before_server: after.frames_lost - before.frames_lost,
+        ..Cell::default()
+    })
+}
+
+fn grown(before: &ServerCounts, after: &ServerCounts) -> BTreeMap<String, u64> {
+    let pairs = after.kernel.named().into_iter().zip(before.kernel.named());
+    let grown = pairs.map(|((name, after), (_, before))| (name.to_owned(), after - before));
+    grown.filter(|(_, by)| *by > 0).collect()
+}
+
+fn guard_counts(stats: &GuardStats) -> BTreeMap<String, u64> {
+    let counts = [
+        ("syns.seen", stats.seen),
+        ("syns.admitted", stats.admitted),
+        ("syns.dropped", stats.dropped),
+        ("syns.reset", stats.reset),
+        ("syns.cookies", stats.cookies),
+        ("syns.deferred", stats.deferred),
+        ("syns.returned", stats.returned),
+        ("syns.accept_full", stats.accept_full),
+        ("syns.syn_full", stats.syn_full),
+        ("syns.server_full", stats.server_full),
+        ("acks.full", stats.acks_full),
+        ("acks.implied", stats.acks_implied),
+        ("acks.dropped", stats.acks_dropped),
+        ("acks.reset", stats.acks_reset),
+        ("acks.cookies_back", stats.cookies_back),
+        ("fins.seen", stats.fins),
+        ("fins.reset", stats.fins_reset),
+        ("passed.known", stats.known),
+    ];
+    counts.map(|(name, count)| (name.to_owned(), count)).into()
+}
+
+/// Simulates a crowd before a server, from the warm-up to the window's end.
+fn simulate(job: &Job<'_>) -> Result<Done> {
+    let mut world = World::new(setup(job)?, crowd(job)?);
+    let start = Nanos::from(job.warmup);
+    let end = start + job.window.into();
+    let (mut samples, mut guard_samples) = (Vec::new(), Vec::new());
+    let mut before = ServerCounts::default();
+    let mut now = Nanos::ZERO;
+    while now < end {
+        let next = (now + SAMPLE_EVERY).min(if now < start { start } else { end });
+        world.run_until(next);
+        now = next;
+        if now == start {
+            before = world.server();
+        }
+        let (at_ms, load) = (now.as_millis_f64(), world.load());
+        let accept_qlen = Some(u64::from(load.accept_qlen));
+        let kernel = grown(&ServerCounts::default(), &world.server());
+        samples.push(Sample { at_ms, kernel, accept_qlen });
+        let syn_qlen = Some(u64::from(load.syn_qlen));
+        let waiting = world.waiting();
+        let of = |count: fn(&Waiting) -> u64| waiting.as_ref().map(count);
+        guard_samples.push(GuardSample {
+            at_ms,
+            accept_qlen,
+            syn_qlen,
+            silent: of(|waiting| waiting.silent.into()),
+            waiting: of(|waiting| waiting.waiting.into()),
+            counted: of(|waiting| waiting.counted.into()),
+            limit: waiting.and_then(|waiting| waiting.limit).map(u64::from),
+            answered: of(|waiting| waiting.answered),
+        });
+    }
+    world.stop(end);
+    let health = GeneratorHealth {
+        receive_mode: "virtual".to_owned(),
+        peak_connections: world.crowd().peak() as u64,
+        ..GeneratorHealth::default()
+    };
+    let crowd = world.crowd().tally().summary(end, health);
+    Ok(Done { crowd, before, after: world.server(), samples, guard_samples })
+}
+
+fn setup(job: &Job<'_>) -> Result<Setup> {
+    let mut kernel = Config {
+        backlog: job.server.backlog,
+        policy: match &job.policy.guard {
+            Some(name) => name.parse()?,
+            None => verdict::Policy::DEFAULT,
+        },
+        dry_run: job.policy.dry_run,
+        seed: job.seed,
+        ..Config::default()
+    };
+    for (name, value) in &job.policy.sysctls {
+        set_sysctl(&mut kernel, name, value).map_err(anyhow::Error::msg)?;
+    }
+    let cpu_time = job.server.cpu_time.into();
+    let service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES };
+    Ok(Setup { kernel, service, profile: job.profile.clone(), delay: DELAY })
+}
+
+fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
+    let clients = job.policy.crowd(&job.experiment.crowd);
+    let start = Nanos::from(job.warmup);
+    let abort = job.policy.crowd.abort.or(clients.abort).filter(|_| job.has_bursts);
+    let stacks: Stacks = clients.stacks.clone();
+    let manners = crowd::Manners {
+        timeout: job.timeout.into(),
+        abort: abort.map(|abort| Abort { after: abort.after.into(), reloads: abort.reloads }),
+        sessions: None,
+        shard: load::Shard::WHOLE,
+        close: match clients.close {
+            Close::Fin => load::Close::Fin,
+            Close::Rst => load::Close::Reset,
+        },
+        window: crowd::Window { start, end: start + job.window.into() },
+        stacks,
+        clock: 0,
+        seed: job.seed,
+        first_endpoint: 0,
+    };
+    let arrivals = match clients.arrivals {
+        Arrivals::Poisson => load::Arrivals::Poisson,
+        Arrivals::Fixed => load::Arrivals::Fixed,
+    };
+    let workload: Workload = load::parse_workload(&clients.workload.0).map_err(anyhow::Error::msg)?;
+    let bursts = job.experiment.bursts(job.server).filter(|_| job.has_bursts);
+    let schedule = match bursts {
+        Some(bursts) => {
+            let bursts =
+                load::Bursts::new(bursts.on.into(), bursts.off.into()).context("bursts that cannot be")?;
+            Schedule::in_bursts(arrivals, job.rate, bursts, job.seed)
+        }
+        None => Schedule::new(arrivals, job.rate, job.seed),
+    };
+    let asks = crowd::Asks::new(workload, job.seed, "server", "/");
+    Ok(crowd::Crowd::new(manners, asks, crowd::Clients::new(clients.clients.into()), schedule, 0))
+}

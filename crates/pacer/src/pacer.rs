@@ -1,0 +1,480 @@
+//! What the agent finds out about a server while it runs, several times a second.
+
+use limit::{Limit, Tick};
+use units::Nanos;
+use verdict::{Histogram, Policy, Trigger, WaitsFrom};
+
+use crate::{Pace, Service as Counts};
+
+/// Until it is known, ns: a hundred may come at once.
+const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
+/// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
+pub const FIRST_PACE: Pace = Pace {
+    epoch_ns: 100_000_000,
+    overtaken_at: 4,
+    limit: 0,
+    slot_shift: 20,
+    completed_ppm: 1_000_000,
+    served_meanwhile: 0,
+    counts_silent: 0,
+    answers_per_s: 0,
+    zero: 0,
+    answer_ns: UNKNOWN_ANSWER_NS,
+    patience_ns: PATIENCE_NS,
+    handshake_ns: 0,
+    trickle_ns: 20_000_000,
+};
+
+/// Counts that a share is taken of; of fewer only after so long.
+const ENOUGH: u64 = 32;
+const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
+/// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs, and then a limit keeps nobody from anything.
+const LONGEST_STALL: Nanos = Nanos::from_secs(5);
+/// By time, an epoch lasts for so many usual responses.
+const RESPONSES_PER_EPOCH: u64 = 8;
+const SHORTEST_EPOCH_NS: u64 = 50_000_000;
+const LONGEST_EPOCH_NS: u64 = 2_000_000_000;
+/// Time without an answer after which one more is admitted, whoever waits: so many usual responses.
+const RESPONSES_PER_TRICKLE: u64 = 2;
+const SHORTEST_TRICKLE_NS: u64 = 20_000_000;
+/// How fast what the server could do is forgotten while nobody shows what it can.
+const FORGET_S: f64 = 10.0;
+const FORGET_HANDSHAKES_S: f64 = 1.0;
+/// Connections that may be under way beyond the limit, as they will be served by then: so many times the limit.
+const MOST_MEANWHILE: u32 = 4;
+/// A connection is overtaken by so many times as many as the usual one, and by so many at least.
+const OVERTAKES: u64 = 4;
+const FEWEST_OVERTAKES: u64 = 4;
+const MOST_OVERTAKES: u64 = 1_000_000;
+/// A handshake that takes longer is not waited for: clients can make it last.
+const LONGEST_HANDSHAKE_NS: u64 = 250_000_000;
+/// Handshakes are waited for by slots of time, each of twice what all but one in a hundred take.
+const LATE: f64 = 0.99;
+const SLOTS_PER_HANDSHAKE: u64 = 2;
+/// Slots from 131 us on: what a network interface and its interrupt gather into one batch.
+const SLOT_SHIFT: std::ops::RangeInclusive<u32> = 17..=30;
+/// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
+const SILENT_FROM: f64 = 0.5;
+const SILENT_UNTIL: f64 = 0.25;
+
+/// What a listener has counted of the SYNs that came to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// All.
+    pub seen: u64,
+    /// Let through.
+    pub admitted: u64,
+    /// Found the accept queue full.
+    pub accept_full: u64,
+    /// Refused since as many waited for the server as may, or as long.
+    pub server_full: u64,
+}
+
+/// What the listeners of one server ask for, and have counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// SYNs that found the accept queue full.
+    pub accept_full: u64,
+    /// By the limit that is found.
+    pub refused: u64,
+    /// By a full queue, where that limit is wanted.
+    pub refused_by_queue: u64,
+    /// By any limit of the server.
+    pub bound: u64,
+    /// Whether one wants such a limit.
+    pub is_found: bool,
+    /// The largest that one names.
+    pub named: u32,
+    /// From when on they wait; where two say it, the earlier.
+    pub waits_from: WaitsFrom,
+    /// The longest time that one names, ns.
+    pub target_ns: u64,
+}
+
+impl Demand {
+    /// Adds one listener's.
+    pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
+        let Asked { seen, admitted, accept_full, server_full } = asked;
+        self.accept_full += accept_full;
+        // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
+        let (refused, refused_by_queue) = if dry_run {
+            (0, 0)
+        } else {
+            (server_full, seen.saturating_sub(admitted).saturating_sub(server_full))
+        };
+        self.bound += refused;
+        if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
+            self.waits_from = policy.waits_from;
+        }
+        match policy.trigger {
+            Trigger::Unserved(Some(limit)) => self.named = self.named.max(limit.get()),
+            Trigger::Unserved(None) => {
+                self.is_found = true;
+                self.refused += refused;
+                self.refused_by_queue += refused_by_queue;
+            }
+            Trigger::Sojourn(target_us) => {
+                self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
+            }
+            Trigger::Queue => {}
+        }
+    }
+}
+
+/// Follows one server.
+#[derive(Debug)]
+pub struct Pacer {
+    limit: Limit,
+    pace: Pace,
+    last: Look,
+    /// When shares were taken last.
+    shared: Look,
+    handshakes: Handshakes,
+    /// Answers/s that it is known to be able to give.
+    capacity: f64,
+    response_ns: u64,
+    handshake_ns: u64,
+    /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
+    is_blind: bool,
+    /// Whether most are answered before we see a byte of a request.
+    is_silent: bool,
+}
+
+/// What was there at a moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Look {
+    /// By the clock that the counts have their times of.
+    pub at: Nanos,
+    /// Who waits, and sums.
+    pub counts: Counts,
+    /// What the listeners ask for.
+    pub demand: Demand,
+}
+
+impl Look {
+    /// With what goes on at that moment.
+    fn idle_ns(&self) -> u64 {
+        match self.counts.idle_since_ns {
+            0 => self.counts.idle_ns,
+            since => self.counts.idle_ns + self.at.0.saturating_sub(since),
+        }
+    }
+
+    /// What was counted since an earlier one.
+    fn since(&self, earlier: &Self, of: fn(&Counts) -> u64) -> u64 {
+        of(&self.counts).saturating_sub(of(&earlier.counts))
+    }
+}
+
+/// The end of the bucket that this share of those is below that were counted between two looks.
+fn share_of(now: &[u64; 32], before: &[u64; 32], share: f64) -> Option<u64> {
+    let mut counts = *now;
+    counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(*before));
+    Histogram(counts).below(share)
+}
+
+fn median(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
+    share_of(now, before, 0.5)
+}
+
+/// Of microseconds, the middle of that bucket.
+fn median_ns(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
+    Some(median(now, before)?.saturating_mul(750))
+}
+
+impl Pacer {
+    /// From now on.
+    pub fn new(look: Look) -> Self {
+        let limit = Limit::default();
+        let mut pacer = Self {
+            pace: FIRST_PACE,
+            limit,
+            last: look,
+            shared: look,
+            handshakes: Handshakes::default(),
+            capacity: 0.0,
+            response_ns: 0,
+            handshake_ns: 0,
+            is_blind: false,
+            is_silent: false,
+        };
+        pacer.set_limit();
+        pacer
+    }
+
+    /// What the kernel should have.
+    pub fn pace(&self) -> &Pace {
+        &self.pace
+    }
+
+    /// Goes on from here: what was counted since the last time is not what the same listeners asked for. What was learnt stays.
+    pub fn look_anew(&mut self, look: Look) {
+        if look.counts.generation != self.last.counts.generation {
+            *self = Self::new(look);
+            return;
+        }
+        (self.last, self.shared, self.is_blind) = (look, look, false);
+        self.set_limit();
+    }
+
+    /// Goes on by what is there now.
+    pub fn tick(&mut self, look: Look) {
+        // The index is another server's.
+        if look.counts.generation != self.last.counts.generation {
+            *self = Self::new(look);
+            return;
+        }
+        let elapsed = look.at.since(self.last.at);
+        self.limit.tick(Tick {
+            elapsed,
+            answered: look.since(&self.last, |counts| counts.answered),
+            idle: Nanos(look.idle_ns().saturating_sub(self.last.idle_ns())),
+            refused: look.demand.refused.saturating_sub(self.last.demand.refused),
+            refused_by_queue: look.demand.refused_by_queue.saturating_sub(self.last.demand.refused_by_queue),
+            echo: Nanos(self.response_ns + self.handshake_ns),
+        });
+        let before = std::mem::replace(&mut self.last, look);
+        self.share();
+        self.complete(&before);
+        self.set_limit();
+    }
+
+    fn set_limit(&mut self) {
+        let demand = &self.last.demand;
+        self.pace.limit = if self.is_blind { 0 } else { self.limit.now() };
+        self.pace.counts_silent = u32::from(match demand.waits_from {
+            WaitsFrom::Found => self.is_silent,
+            WaitsFrom::Request => false,
+            WaitsFrom::Handshake => true,
+        });
+        let found = if demand.is_found { self.pace.limit } else { 0 };
+        let trickle_ns =
+            (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
+        // A server that may take so long has not stalled before.
+        self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
+        let meanwhile = (self.capacity * self.handshake_ns as f64 / 1e9) as u32;
+        self.pace.served_meanwhile = match found.max(demand.named) {
+            0 => meanwhile,
+            limit => meanwhile.min(limit.saturating_mul(MOST_MEANWHILE)),
+        };
+        self.pace.answers_per_s = self.capacity as u32;
+        // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
+        let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
+        self.pace.answer_ns = ((1e9 / self.capacity.max(1.0)) as u64).clamp(1, longest);
+    }
+
+    fn share(&mut self) {
+        let elapsed = self.last.at.since(self.shared.at);
+        let since = |of| self.last.since(&self.shared, of);
+        let answered = since(|counts| counts.answered);
+        self.is_blind = answered == 0
+            && (self.is_blind || (elapsed >= LONGEST_STALL && since(|counts| counts.established) >= ENOUGH));
+        if answered == 0 || (answered < ENOUGH && elapsed < LONGEST_SHARE) {
+            return;
+        }
+        let silent = since(|counts| counts.answered_silent) as f64 / answered as f64;
+        let before = std::mem::replace(&mut self.shared, self.last);
+        let (now, pace) = (&self.last, &mut self.pace);
+        if let Some(response_ns) = median_ns(&now.counts.responses_us, &before.counts.responses_us) {
+            self.response_ns = response_ns;
+        }
+        if let Some(handshake_ns) = median_ns(&now.counts.handshakes_us, &before.counts.handshakes_us) {
+            self.handshake_ns = handshake_ns.min(LONGEST_HANDSHAKE_NS);
+            pace.handshake_ns = self.handshake_ns;
+        }
+        pace.epoch_ns = (RESPONSES_PER_EPOCH * self.response_ns).clamp(SHORTEST_EPOCH_NS, LONGEST_EPOCH_NS);
+        if let Some(overtakes) = median(&now.counts.overtakes, &before.counts.overtakes) {
+            let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
+            pace.overtaken_at = u32::try_from(overtaken_at).expect("it is at most a million");
+        }
+        if silent >= SILENT_FROM {
+            self.is_silent = true;
+        } else if silent < SILENT_UNTIL {
+            self.is_silent = false;
+        }
+        if let Some(late_us) = share_of(&now.counts.handshakes_us, &before.counts.handshakes_us, LATE) {
+            let slot_ns = SLOTS_PER_HANDSHAKE * late_us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
+            pace.slot_shift =
+                slot_ns.next_power_of_two().ilog2().clamp(*SLOT_SHIFT.start(), *SLOT_SHIFT.end());
+        }
+        // While nobody is refused it is what was asked for, and may be less than it can do.
+        let per_s = answered as f64 / elapsed.as_secs_f64().max(1e-9);
+        let is_bound = now.demand.bound > before.demand.bound;
+        let remembered = self.capacity * (-elapsed.as_secs_f64() / FORGET_S).exp();
+        self.capacity = if is_bound { per_s } else { remembered.max(per_s) };
+    }
+
+    /// How many of those that were admitted come back. Of a full accept queue the kernel drops them, and that they did not come back is its
+    /// doing: to promise fewer places then would fill it again.
+    fn complete(&mut self, before: &Look) {
+        let since = |of| self.last.since(before, of) as f64;
+        let expected = since(|counts| counts.expected);
+        let completed = expected - since(|counts| counts.never_came).min(expected);
+        let was_full = self.last.demand.accept_full > before.demand.accept_full;
+        if was_full && completed < self.handshakes.share() * expected {
+            return;
+        }
+        let elapsed = self.last.at.since(before.at);
+        self.handshakes.add(elapsed.as_secs_f64(), expected, completed);
+        self.pace.completed_ppm = (1e6 * self.handshakes.share()) as u32;
+    }
+}
+
+/// Those of the last moments. In a flood of forged SYNs they are few among many, so that a share of fewer would be noise.
+#[derive(Debug, Clone, Copy)]
+struct Handshakes {
+    expected: f64,
+    completed: f64,
+}
+
+impl Default for Handshakes {
+    /// As good as nothing, and all of it.
+    fn default() -> Self {
+        Self { expected: 1.0, completed: 1.0 }
+    }
+}
+
+impl Handshakes {
+    fn add(&mut self, seconds: f64, expected: f64, completed: f64) {
+        // Not without end, so that the share stays where nobody comes.
+        let remembered = if expected > 0.0 { (-seconds / FORGET_HANDSHAKES_S).exp() } else { 1.0 };
+        self.expected = remembered * self.expected + expected;
+        self.completed = remembered * self.completed + completed;
+    }
+
+    fn share(&self) -> f64 {
+        self.completed / self.expected
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as many SYNs that were admitted.
+    fn look(start: Nanos, number: u64, answered: u64) -> Look {
+        let mut counts = Counts {
+            answered,
+            answered_silent: answered / 8,
+            established: 2 * answered,
+            expected: 4 * answered,
+            never_came: 2 * answered,
+            ..Counts::default()
+        };
+        counts.responses_us[13] = answered;
+        counts.handshakes_us[16] = 2 * answered;
+        let demand = Demand { is_found: true, ..Demand::default() };
+        Look { at: start + Nanos::from_millis(50 * number), counts, demand }
+    }
+
+    #[test]
+    fn shares_are_of_what_came_since_the_last() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 1000));
+        pacer.tick(look(start, 1, 1016));
+        assert_eq!(pacer.pace().epoch_ns, FIRST_PACE.epoch_ns, "sixteen answers are not enough");
+        pacer.tick(look(start, 2, 1100));
+        let pace = *pacer.pace();
+        assert_eq!(
+            pace.trickle_ns, SHORTEST_TRICKLE_NS,
+            "twice 6.144 ms, three quarters of the bucket's end, is less"
+        );
+        assert_eq!(pace.epoch_ns, SHORTEST_EPOCH_NS, "eight of them, too");
+        assert_eq!(pace.completed_ppm, 501_137, "200 of 400, and all of one before them");
+        assert_eq!(pace.counts_silent, 0);
+        assert_eq!(
+            pace.slot_shift, 27,
+            "134 ms: the next power of two above twice 65.536 ms, the bucket's end"
+        );
+        assert_eq!(pace.served_meanwhile, 4 * pace.limit, "100 in 100 ms, for 49.152 ms, are more");
+        assert_eq!(pace.answers_per_s, 1000);
+    }
+
+    #[test]
+    fn server_that_answers_silent_clients_counts_them_until_that_is_rare() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        let mut silent = 0;
+        for (number, (share, counts_silent)) in (1..).zip([(60, 1), (30, 1), (20, 0), (30, 0)]) {
+            silent += share;
+            let mut look = look(start, number, 100 * number);
+            look.counts.answered_silent = silent;
+            pacer.tick(look);
+            assert_eq!(pacer.pace().counts_silent, counts_silent, "{share} of 100");
+        }
+    }
+
+    #[test]
+    fn what_a_listener_says_goes_before_what_is_found() {
+        let start = Nanos::from_secs(1);
+        for (waits_from, counts_silent) in
+            [(WaitsFrom::Found, 1), (WaitsFrom::Request, 0), (WaitsFrom::Handshake, 1)]
+        {
+            let mut look = look(start, 1, 100);
+            look.counts.answered_silent = 100;
+            look.demand.waits_from = waits_from;
+            let mut pacer = Pacer::new(Look { at: start, counts: Counts::default(), ..look });
+            pacer.tick(look);
+            assert_eq!(pacer.pace().counts_silent, counts_silent, "{waits_from:?}");
+        }
+    }
+
+    #[test]
+    fn server_whose_answers_are_not_seen_has_no_limit_until_one_is() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        for (number, established, limit) in [(90, 100, 4), (100, 100, 0), (110, 100, 0)] {
+            let mut look = look(start, number, 0);
+            look.counts.established = established;
+            pacer.tick(look);
+            assert_eq!(pacer.pace().limit, limit, "after {number} looks");
+        }
+        pacer.tick(look(start, 111, 100));
+        assert_eq!(pacer.pace().limit, 4);
+    }
+
+    #[test]
+    fn what_other_policies_have_refused_is_nothing_to_learn_from() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        pacer.tick(look(start, 1, 100));
+        let before = *pacer.pace();
+        let mut after = look(start, 2, 100);
+        (after.demand.refused, after.demand.bound) = (1_000_000, 1_000_000);
+        pacer.look_anew(after);
+        assert_eq!(pacer.pace().limit, before.limit);
+        (3..20).for_each(|number| pacer.tick(Look { at: look(start, number, 0).at, ..after }));
+        assert_eq!(pacer.pace().limit, before.limit, "nobody was refused since");
+    }
+
+    #[test]
+    fn connection_is_overtaken_by_four_times_as_many_as_the_usual_one() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        for (number, (bucket, overtaken_at)) in (1..).zip([(0, 4), (4, 64), (1, 8), (31, 1_000_000)]) {
+            let mut look = look(start, number, 100 * number);
+            look.counts.overtakes = pacer.last.counts.overtakes;
+            look.counts.overtakes[bucket] += 100;
+            pacer.tick(look);
+            assert_eq!(pacer.pace().overtaken_at, overtaken_at, "bucket {bucket}");
+        }
+    }
+
+    #[test]
+    fn of_what_two_listeners_say_the_earlier_counts() {
+        let words = ["rst-syn+unserved", "rst-syn+unserved+request", "rst-syn+unserved+first-byte"];
+        let mut demand = Demand::default();
+        for (word, waits_from) in [
+            (0, WaitsFrom::Found),
+            (1, WaitsFrom::Request),
+            (2, WaitsFrom::Handshake),
+            (1, WaitsFrom::Handshake),
+        ] {
+            demand.add(&words[word].parse().expect("policy"), false, Asked::default());
+            assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
+        }
+    }
+}

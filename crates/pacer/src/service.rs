@@ -1,0 +1,168 @@
+//! `kernel/service.h`, called on the host: the very code that the BPF programs run, with one CPU and no lock.
+
+use units::Nanos;
+use verdict::{BUCKETS, ListenerLoad};
+
+const STAGES: usize = 2;
+const EPOCHS: usize = 4;
+const SLOTS: usize = 4;
+
+/// What the agent finds out about a server while it runs: `struct pace`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
+pub struct Pace {
+    pub epoch_ns: u64,
+    pub overtaken_at: u32,
+    pub limit: u32,
+    pub slot_shift: u32,
+    pub completed_ppm: u32,
+    pub served_meanwhile: u32,
+    pub counts_silent: u32,
+    pub answers_per_s: u32,
+    pub zero: u32,
+    pub answer_ns: u64,
+    pub patience_ns: u64,
+    pub handshake_ns: u64,
+    pub trickle_ns: u64,
+}
+
+/// Of one server, on all CPUs together: `struct service`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
+pub struct Service {
+    pub epoch: u64,
+    pub epoch_ends_ns: u64,
+    pub overtaken: [u64; EPOCHS],
+    pub overtaken_before: u64,
+    pub established: u64,
+    pub answered: u64,
+    pub answered_in_turn: u64,
+    pub answered_silent: u64,
+    pub ended: u64,
+    pub idle_ns: u64,
+    pub idle_since_ns: u64,
+    pub busy_since_ns: u64,
+    pub answered_ns: u64,
+    pub sojourn_ns: u64,
+    pub response_ns: u64,
+    pub responses_us: [u64; BUCKETS],
+    pub overtakes: [u64; BUCKETS],
+    pub handshakes_us: [u64; BUCKETS],
+    pub trickled_ns: u64,
+    pub spent_ns: u64,
+    pub slots: [u64; SLOTS],
+    pub expected: u64,
+    pub never_came: u64,
+    pub in_stage: [u32; STAGES],
+    pub recent: [u32; STAGES],
+    pub count: [[u32; EPOCHS]; STAGES],
+    pub generation: u32,
+    /// The kernel's; nobody has it here.
+    pub lock: u32,
+}
+
+/// Of one connection, from the handshake's end to the beginning of the response: `struct wait`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
+pub struct Wait {
+    pub since_ns: u64,
+    pub epoch: u64,
+    pub received: u64,
+    pub index: u32,
+    pub generation: u32,
+    pub stage: u16,
+    pub turns: u16,
+    pub calls: u32,
+}
+
+impl Service {
+    /// Nobody has come yet, of a server with this generation.
+    pub fn of_generation(generation: u32) -> Self {
+        Self { epoch: EPOCHS as u64, generation, ..Self::default() }
+    }
+
+    /// Whether anybody waits, and the rest that a SYN is decided by, into the load of a listener of the server.
+    pub fn read(&mut self, pace: &Pace, now: Nanos, load: &mut ListenerLoad) {
+        let mut numbers = load.numbers();
+        // SAFETY: the structs are as the header has them, the array has as many numbers as are written, and nothing is kept.
+        unsafe { tidegate_read_service(self, pace, now.0, numbers.as_mut_ptr()) };
+        *load = ListenerLoad::of(numbers);
+    }
+
+    /// Whether one that the limit keeps out gets in all the same; a burst only past a limit that was found.
+    pub fn may_exceed(&mut self, pace: &Pace, now: Nanos, is_found: bool) -> bool {
+        // SAFETY: as above.
+        unsafe { tidegate_may_exceed(self, pace, now.0, is_found) }
+    }
+
+    /// Whether one that finds no place in the accept queue is better left unanswered, as in a burst.
+    pub fn may_defer(&mut self, pace: &Pace, now: Nanos) -> bool {
+        // SAFETY: as above.
+        unsafe { tidegate_may_queue(self, pace, now.0) }
+    }
+
+    /// One that was has come back, and gets in.
+    pub fn repay(&mut self, pace: &Pace) {
+        // SAFETY: as above.
+        unsafe { tidegate_repay(self, pace) }
+    }
+
+    /// A SYN was admitted.
+    pub fn expect(&mut self, pace: &Pace, now: Nanos) {
+        // SAFETY: as above.
+        unsafe { tidegate_expect(self, pace, now.0) }
+    }
+
+    /// A handshake has ended, after so many microseconds; 0 if the kernel could not measure it, as after a SYN cookie.
+    pub fn begin(&mut self, pace: &Pace, handshake_us: u32, now: Nanos) -> Wait {
+        let mut wait = Wait::default();
+        // SAFETY: as above.
+        unsafe { tidegate_begin(self, pace, &raw mut wait, handshake_us, now.0) };
+        wait
+    }
+
+    /// More of a request has come.
+    pub fn go_on(&mut self, pace: &Pace, wait: &mut Wait, now: Nanos) {
+        // SAFETY: as above.
+        unsafe { tidegate_go_on(self, pace, wait, now.0) }
+    }
+
+    /// The response begins, or never will.
+    pub fn end(&mut self, pace: &Pace, wait: &Wait, is_answered: bool, now: Nanos) {
+        // SAFETY: as above.
+        unsafe { tidegate_end(self, pace, wait, is_answered, now.0) }
+    }
+}
+
+unsafe extern "C" {
+    fn tidegate_read_service(service: *mut Service, pace: *const Pace, now: u64, load: *mut u32);
+    fn tidegate_may_exceed(service: *mut Service, pace: *const Pace, now: u64, is_found: bool) -> bool;
+    fn tidegate_may_queue(service: *mut Service, pace: *const Pace, now: u64) -> bool;
+    fn tidegate_repay(service: *mut Service, pace: *const Pace);
+    fn tidegate_expect(service: *mut Service, pace: *const Pace, now: u64);
+    fn tidegate_begin(service: *mut Service, pace: *const Pace, wait: *mut Wait, handshake_us: u32, now: u64);
+    fn tidegate_go_on(service: *mut Service, pace: *const Pace, wait: *mut Wait, now: u64);
+    fn tidegate_end(service: *mut Service, pace: *const Pace, wait: *const Wait, is_answered: bool, now: u64);
+    #[cfg(test)]
+    fn tidegate_size_of_service() -> usize;
+    #[cfg(test)]
+    fn tidegate_size_of_pace() -> usize;
+    #[cfg(test)]
+    fn tidegate_size_of_wait() -> usize;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of each field, crates/guard holds them against the kernel's own types.
+    #[test]
+    fn structs_are_as_long_as_the_headers() {
+        // SAFETY: no arguments.
+        let sizes = unsafe { [tidegate_size_of_service(), tidegate_size_of_pace(), tidegate_size_of_wait()] };
+        assert_eq!(sizes, [size_of::<Service>(), size_of::<Pace>(), size_of::<Wait>()]);
+    }
+}

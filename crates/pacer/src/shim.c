@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel/service.h for the host, as kernel/follow.bpf.h and kernel/syn_stage.bpf.h use it; there is one CPU, and no lock. */
+#include <linux/types.h>
+#include <stdbool.h>
+#include <sys/cdefs.h>
+
+struct bpf_spin_lock {
+	__u32 val;
+};
+
+#include "service.h"
+
+void tidegate_begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
+{
+	arrive(service, pace, handshake_us, now);
+	begin(service, pace, wait, handshake_us, now);
+}
+
+void tidegate_go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
+{
+	go_on(service, pace, wait, now);
+}
+
+void tidegate_end(struct service *service, const struct pace *pace, const struct wait *wait, bool is_answered, __u64 now)
+{
+	end(service, pace, wait, is_answered, bucket_of((now - wait->since_ns) / NS_PER_US), now);
+}
+
+/* What the SYN stage reads, into the fields of struct listener_load in their order. */
+void tidegate_read_service(struct service *service, const struct pace *pace, __u64 now, __u32 load[9])
+{
+	struct listener_load its_load = {
+		.accept_qlen = load[0],
+		.accept_limit = load[1],
+		.syn_qlen = load[2],
+		.syn_limit = load[3],
+	};
+
+	if (now >= service->epoch_ends_ns)
+		turn_epochs(service, pace, now);
+	begin_slot(service, pace, now);
+	read_unserved(service, pace, now, &its_load);
+	load[4] = its_load.unserved;
+	load[5] = its_load.unserved_limit;
+	load[6] = its_load.promised;
+	load[7] = its_load.sojourn_us;
+	load[8] = its_load.answers_per_s;
+}
+
+bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, bool is_found)
+{
+	return may_pass(service, pace, now) || (is_found && may_queue(service, pace, now));
+}
+
+bool tidegate_may_queue(struct service *service, const struct pace *pace, __u64 now)
+{
+	return may_queue(service, pace, now);
+}
+
+void tidegate_repay(struct service *service, const struct pace *pace)
+{
+	repay(service, pace);
+}
+
+void tidegate_expect(struct service *service, const struct pace *pace, __u64 now)
+{
+	expect(service, pace, now);
+}
+
+__SIZE_TYPE__ tidegate_size_of_service(void)
+{
+	return sizeof(struct service);
+}
+
+__SIZE_TYPE__ tidegate_size_of_pace(void)
+{
+	return sizeof(struct pace);
+}
+
+__SIZE_TYPE__ tidegate_size_of_wait(void)
+{
+	return sizeof(struct wait);
+}

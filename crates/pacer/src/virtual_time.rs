@@ -1,0 +1,449 @@
+//! Servers before crowds in virtual time: the agent's own pacer, and the kernel's own counts (kernel/service.h, compiled for the host).
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::{Distribution, Exp1};
+use rand_pcg::Pcg64Mcg;
+
+use units::Nanos;
+use verdict::{Attempt, ListenerLoad, Policy, Trigger, Verdict};
+
+use crate::{Demand, Look, Pacer, Service, Wait};
+
+/// What decides.
+const POLICY: Policy = Policy { trigger: Trigger::Unserved(None), ..Policy::RST_SYN };
+const US: u64 = 1_000;
+const MS: u64 = 1_000_000;
+const S: u64 = 1_000_000_000;
+const TICK: u64 = 50 * MS;
+
+/// What a client wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Client {
+    /// An answer.
+    Asks,
+    /// To be in the way: it sends half a request, and gives up after ten seconds.
+    Holds,
+    /// To be told of an event, which comes after thirty seconds: a long poll.
+    Polls,
+    /// Nothing: its SYN is forged, and nobody answers the SYN/ACK.
+    Spoofs,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Attempt(Client),
+    /// The handshake ends, after so many us, and the request comes along; 0 after a SYN cookie, which the kernel does not measure.
+    Request(Client, u32),
+    /// A worker is done with this connection.
+    Done(usize),
+    /// This connection ends without a worker's doing: answered, or not.
+    End(usize, bool),
+}
+
+#[derive(Debug, Clone, Copy)]
+struct World {
+    workers: usize,
+    /// Whether connections wait in the accept queue for a worker, and not inside the server.
+    is_pool: bool,
+    work_ns: u64,
+    /// Whether that is the mean of an exponential distribution.
+    is_exponential: bool,
+    backlog: u32,
+    handshake_ns: u64,
+    /// Per second.
+    asks: f64,
+    holds: f64,
+    polls: f64,
+    spoofs: f64,
+}
+
+impl Default for World {
+    fn default() -> Self {
+        Self {
+            workers: 1,
+            is_pool: false,
+            work_ns: 100 * US,
+            is_exponential: false,
+            backlog: 128,
+            handshake_ns: 50 * US,
+            asks: 0.0,
+            holds: 0.0,
+            polls: 0.0,
+            spoofs: 0.0,
+        }
+    }
+}
+
+/// What became of those that ask.
+#[derive(Debug, Clone, Copy, Default)]
+struct Seen {
+    asked: u64,
+    answered: u64,
+    refused: u64,
+    response_ns: u64,
+}
+
+impl Seen {
+    fn share(&self) -> f64 {
+        self.answered as f64 / self.asked.max(1) as f64
+    }
+
+    fn mean_ms(&self) -> f64 {
+        self.response_ns as f64 / self.answered.max(1) as f64 / 1e6
+    }
+}
+
+struct Run {
+    world: World,
+    random: Pcg64Mcg,
+    now: u64,
+    next_tick: u64,
+    events: BinaryHeap<Reverse<(u64, u64, Event)>>,
+    number: u64,
+    service: Box<Service>,
+    pacer: Pacer,
+    waits: Vec<Wait>,
+    queue: VecDeque<usize>,
+    busy: usize,
+    syn_qlen: u32,
+    forged_qlen: u32,
+    demand: Demand,
+    seen: Seen,
+}
+
+impl Run {
+    fn new(world: World) -> Self {
+        let service = Box::new(Service::of_generation(0));
+        let demand = Demand { is_found: true, ..Demand::default() };
+        let pacer = Pacer::new(Look { at: Nanos(1), counts: *service, demand });
+        let mut run = Self {
+            world,
+            random: Pcg64Mcg::seed_from_u64(1),
+            now: S,
+            next_tick: S + TICK,
+            events: BinaryHeap::new(),
+            number: 0,
+            service,
+            pacer,
+            waits: Vec::new(),
+            queue: VecDeque::new(),
+            busy: 0,
+            syn_qlen: 0,
+            forged_qlen: 0,
+            demand,
+            seen: Seen::default(),
+        };
+        [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs]
+            .into_iter()
+            .for_each(|client| run.expect(client));
+        run
+    }
+
+    fn at(&mut self, at: u64, event: Event) {
+        self.number += 1;
+        self.events.push(Reverse((at, self.number, event)));
+    }
+
+    fn exponential(&mut self, mean_ns: f64) -> u64 {
+        let unit: f64 = Exp1.sample(&mut self.random);
+        (unit * mean_ns) as u64
+    }
+
+    fn rate(&self, client: Client) -> f64 {
+        match client {
+            Client::Asks => self.world.asks,
+            Client::Holds => self.world.holds,
+            Client::Polls => self.world.polls,
+            Client::Spoofs => self.world.spoofs,
+        }
+    }
+
+    /// The next attempt of this kind, if there is one within a second.
+    fn expect(&mut self, client: Client) {
+        let per_s = self.rate(client);
+        // Looked at again later, as the rate may change.
+        let gap = if per_s > 0.0 { self.exponential(1e9 / per_s) } else { S };
+        self.at(self.now + gap, Event::Attempt(client));
+    }
+
+    /// So many more that ask within 50 ms, beyond those that come anyway.
+    fn burst(&mut self, count: u64) -> Seen {
+        let mut sum = Seen::default();
+        for _ in 0..count {
+            self.seen = Seen::default();
+            self.attempt(Client::Asks);
+            sum.asked += self.seen.asked;
+            sum.refused += self.seen.refused;
+            self.run(Duration::from_millis(50) / count as u32);
+        }
+        sum
+    }
+
+    /// Goes on for so long, and tells what happened in it.
+    fn run(&mut self, span: Duration) -> Seen {
+        let end = self.now + span.as_nanos() as u64;
+        self.seen = Seen::default();
+        while self.now < end {
+            let event_at = self.events.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+            if event_at.min(self.next_tick) >= end {
+                self.now = end;
+            } else if self.next_tick <= event_at {
+                self.now = self.next_tick;
+                self.next_tick += TICK;
+                let look = Look { at: Nanos(self.now), counts: *self.service, demand: self.demand };
+                self.pacer.tick(look);
+            } else {
+                let Reverse((at, _, event)) = self.events.pop().expect("it was peeked at");
+                self.now = at;
+                self.happen(event);
+            }
+        }
+        self.seen
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.now;
+        match event {
+            Event::Attempt(client) => {
+                self.expect(client);
+                if self.rate(client) > 0.0 {
+                    self.attempt(client);
+                }
+            }
+            Event::Request(client, handshake_us) => self.request(client, handshake_us),
+            Event::Done(connection) => {
+                self.busy -= 1;
+                self.seen.answered += 1;
+                self.seen.response_ns += now - self.waits[connection].since_ns;
+                self.end(connection, true);
+            }
+            Event::End(connection, is_answered) => self.end(connection, is_answered),
+        }
+        while self.busy < self.world.workers
+            && let Some(connection) = self.queue.pop_front()
+        {
+            self.busy += 1;
+            let mean = self.world.work_ns;
+            let work = if self.world.is_exponential { self.exponential(mean as f64) } else { mean };
+            self.at(now + work, Event::Done(connection));
+        }
+    }
+
+    fn accept_qlen(&self) -> u32 {
+        if self.world.is_pool { self.queue.len() as u32 } else { 0 }
+    }
+
+    fn attempt(&mut self, client: Client) {
+        let (qlen, backlog, now) = (self.accept_qlen(), self.world.backlog, Nanos(self.now));
+        let pace = *self.pacer.pace();
+        let mut load = ListenerLoad {
+            accept_qlen: qlen,
+            accept_limit: backlog,
+            syn_qlen: self.syn_qlen + self.forged_qlen,
+            syn_limit: backlog,
+            ..ListenerLoad::default()
+        };
+        self.service.read(&pace, now, &mut load);
+        let attempt = Attempt { now, ..Attempt::default() };
+        let mut is_admitted = POLICY.admit_syn(&load, &attempt) == Verdict::Admit;
+        let mut is_server_full = !is_admitted && POLICY.is_refused_by_server_alone(&load, false);
+        if is_server_full && self.service.may_exceed(&pace, now, true) {
+            (is_server_full, is_admitted) = (false, true);
+        }
+        if is_admitted {
+            self.service.expect(&pace, now);
+        }
+        self.seen.asked += u64::from(client == Client::Asks);
+        if !is_admitted {
+            self.demand.refused += u64::from(is_server_full);
+            self.demand.refused_by_queue += u64::from(!is_server_full);
+            self.demand.accept_full += u64::from(qlen > backlog);
+            self.demand.bound += u64::from(is_server_full);
+            self.seen.refused += u64::from(client == Client::Asks);
+            return;
+        }
+        // Of forged ones the kernel keeps as many as the queue holds, for a minute, and answers the others with cookies.
+        if client == Client::Spoofs {
+            self.forged_qlen = (self.forged_qlen + 1).min(backlog);
+            return;
+        }
+        let is_cookie = self.syn_qlen + self.forged_qlen >= backlog;
+        self.syn_qlen += u32::from(!is_cookie);
+        let factor = 0.7 + 0.6 * self.random.random::<f64>();
+        // Some are far away.
+        let tail = if self.random.random::<f64>() < 0.03 { 10.0 } else { 1.0 };
+        let after = (self.world.handshake_ns as f64 * factor * tail) as u64;
+        self.at(self.now + after, Event::Request(client, if is_cookie { 0 } else { (after / US) as u32 }));
+    }
+
+    fn request(&mut self, client: Client, handshake_us: u32) {
+        self.syn_qlen -= u32::from(handshake_us > 0);
+        if self.accept_qlen() > self.world.backlog {
+            return; // the kernel drops the ACK, and the client gives up
+        }
+        let connection = self.waits.len();
+        let (pace, now) = (*self.pacer.pace(), Nanos(self.now));
+        let mut wait = self.service.begin(&pace, handshake_us, now);
+        self.service.go_on(&pace, &mut wait, now);
+        self.waits.push(wait);
+        match client {
+            Client::Asks => self.queue.push_back(connection),
+            Client::Holds => self.at(self.now + 10 * S, Event::End(connection, false)),
+            Client::Polls => self.at(self.now + 30 * S, Event::End(connection, true)),
+            Client::Spoofs => unreachable!("nobody answers the SYN/ACK"),
+        }
+    }
+
+    fn end(&mut self, connection: usize, is_answered: bool) {
+        self.service.end(self.pacer.pace(), &self.waits[connection], is_answered, Nanos(self.now));
+    }
+
+    /// Prints what happened, for whoever looks.
+    fn say(&self, what: &str, seen: Seen) {
+        let pace = self.pacer.pace();
+        println!(
+            "{what}: {:.1}% of {} answered, {:.2} ms, limit {}, overtaken at {}, counted {:?} of {:?}",
+            100.0 * seen.share(),
+            seen.asked,
+            seen.mean_ms(),
+            pace.limit,
+            pace.overtaken_at,
+            self.service.recent,
+            self.service.in_stage,
+        );
+    }
+}
+
+const SETTLE: Duration = Duration::from_secs(3);
+const WINDOW: Duration = Duration::from_secs(4);
+
+fn settled(what: &str, world: World) -> Seen {
+    let mut run = Run::new(world);
+    run.run(SETTLE);
+    let seen = run.run(WINDOW);
+    run.say(what, seen);
+    seen
+}
+
+#[test]
+fn server_before_a_crowd_answers_what_it_can_and_soon() {
+    for (work_ns, is_exponential, longest_ms) in
+        [(30 * US, false, 0.5), (100 * US, true, 2.0), (MS, false, 10.0), (10 * MS, false, 100.0)]
+    {
+        let can = 1e9 / work_ns as f64;
+        for times in [2.0, 6.0] {
+            let world = World { work_ns, is_exponential, asks: times * can, ..World::default() };
+            let seen = settled(&format!("{work_ns} ns, {times} times"), world);
+            let share = seen.answered as f64 / (can * WINDOW.as_secs_f64());
+            assert!(share > 0.96, "{share} of what it can");
+            assert!(seen.mean_ms() < longest_ms, "{} ms", seen.mean_ms());
+        }
+    }
+}
+
+#[test]
+fn pool_of_processes_before_a_crowd_answers_what_it_can() {
+    let world = World { workers: 50, is_pool: true, work_ns: 10 * MS, ..World::default() };
+    for is_exponential in [false, true] {
+        let seen = settled("fifty", World { is_exponential, asks: 15_000.0, ..world });
+        let share = seen.answered as f64 / (5_000.0 * WINDOW.as_secs_f64());
+        assert!(share > 0.95, "{share} of what it can");
+        assert!(seen.mean_ms() < 30.0, "{} ms", seen.mean_ms());
+    }
+}
+
+#[test]
+fn nobody_is_in_the_way_of_those_that_ask() {
+    let calm = World { asks: 1_000.0, ..World::default() };
+    for (what, world, least) in [
+        ("none", calm, 0.999),
+        ("few halves", World { holds: 100.0, ..calm }, 0.98),
+        ("halves", World { holds: 1_000.0, ..calm }, 0.95),
+        ("many halves", World { holds: 5_000.0, ..calm }, 0.9),
+        ("long polls", World { polls: 1_000.0, ..calm }, 0.95),
+        ("halves, busy", World { asks: 8_000.0, holds: 2_000.0, ..calm }, 0.9),
+        ("forged", World { spoofs: 20_000.0, ..calm }, 0.99),
+        ("forged, and busy", World { asks: 8_000.0, spoofs: 300_000.0, handshake_ns: MS, ..calm }, 0.97),
+        ("forged, and 20 ms away", World { spoofs: 20_000.0, handshake_ns: 20 * MS, ..calm }, 0.99),
+    ] {
+        let seen = settled(what, world);
+        assert!(seen.share() > least, "{what}: {}", seen.share());
+    }
+    // Beyond what it can, with as many halves.
+    for holds in [1_000.0, 20_000.0] {
+        let world = World { asks: 20_000.0, holds, ..calm };
+        let seen = settled(&format!("crowd and {holds} halves"), world);
+        let share = seen.answered as f64 / (10_000.0 * WINDOW.as_secs_f64());
+        assert!(share > 0.9, "{share} of what it can");
+    }
+}
+
+#[test]
+fn server_that_becomes_slower_or_faster_is_followed() {
+    let mut run = Run::new(World { asks: 40_000.0, ..World::default() });
+    run.run(SETTLE);
+    for work_ns in [MS, 100 * US] {
+        run.world.work_ns = work_ns;
+        let can = 1e9 / work_ns as f64;
+        let jump = run.run(Duration::from_secs(2));
+        run.say("after the jump", jump);
+        assert!(jump.answered as f64 > 0.8 * 2.0 * can, "{jump:?}");
+        let seen = run.run(WINDOW);
+        run.say("later", seen);
+        assert!(seen.answered as f64 > 0.95 * WINDOW.as_secs_f64() * can, "{seen:?}");
+    }
+}
+
+#[test]
+fn crowd_that_comes_and_goes_does_not_mislead() {
+    let mut run = Run::new(World::default());
+    for turn in 0..8 {
+        run.world.asks = 40_000.0;
+        let seen = run.run(Duration::from_secs(1));
+        run.say("crowd", seen);
+        if turn > 2 {
+            assert!(seen.answered > 9_000, "{seen:?}");
+            assert!(seen.mean_ms() < 1000.0, "{seen:?}");
+        }
+        run.world.asks = 100.0;
+        let seen = run.run(Duration::from_secs(2));
+        assert!(seen.share() > 0.97, "{seen:?}");
+    }
+}
+
+#[test]
+fn burst_that_is_soon_answered_is_not_refused() {
+    for (work_ns, burst) in [(30 * US, 10_000), (100 * US, 2_000), (10 * MS, 40)] {
+        let mut run = Run::new(World { work_ns, asks: 20.0, ..World::default() });
+        for _ in 0..4 {
+            run.run(SETTLE);
+            let seen = run.burst(burst);
+            run.say("burst", seen);
+            assert_eq!(seen.refused, 0, "of {burst} at {work_ns} ns");
+        }
+        // What takes longer than a client waits is refused as it comes.
+        let times = 20;
+        let taken = (times * burst - run.burst(times * burst).refused) * work_ns;
+        assert!(taken < 3 * S, "{taken} ns of work");
+    }
+}
+
+#[test]
+fn server_that_has_time_refuses_as_good_as_nobody() {
+    let core = World::default();
+    let pool = World { workers: 50, is_pool: true, work_ns: 10 * MS, ..World::default() };
+    for (what, world, can) in [("one core", core, 10_000.0), ("a pool", pool, 5_000.0)] {
+        for (load, most) in [(0.5, 1e-3), (0.9, 1e-3), (0.97, 0.01), (1.0, 0.03)] {
+            for is_exponential in [false, true] {
+                let what = format!("{what} at {load}, exponential: {is_exponential}");
+                let seen = settled(&what, World { is_exponential, asks: load * can, ..world });
+                let refused = seen.refused as f64 / seen.asked as f64;
+                assert!(refused <= most, "{refused} before {what}");
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Whose turn it is on the server's one CPU: softirq before programs, and both in turns once the softirq has had it for too long.
+//!
+//! Sources: Linux 6.18 `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which is scheduled like a program) and
+//! `net/core/dev.c`; receive livelock is Mogul and Ramakrishnan, 1997. What it is not: no interrupts of its own, no caches, one CPU.
+
+use units::Nanos;
+
+/// What the CPU does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Doing {
+    Nothing,
+    Softirq,
+    Program,
+}
+
+/// What it does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// A frame out of the ring.
+    Frame,
+    /// The program goes on with what it was about, which takes this much more.
+    Resume(Nanos),
+    /// The program's next step, if it has one.
+    Step,
+    /// Nothing waits.
+    Idle,
+}
+
+/// One CPU.
+#[derive(Debug)]
+pub(crate) struct Cpu {
+    doing: Doing,
+    /// When what it does is done.
+    done_at: Nanos,
+    /// What the program's step still takes that was interrupted.
+    left: Option<Nanos>,
+    /// Told apart from what was interrupted.
+    run: u64,
+    /// Longest time in softirq, and turns.
+    turns: Option<(Nanos, Nanos)>,
+    /// When softirq began that has not ended since.
+    softirq_since: Option<Nanos>,
+    /// Both have turns, this one until then; ended when no frame waits.
+    shared: Option<(Doing, Nanos)>,
+    /// Time in softirq, and in programs.
+    pub(crate) softirq: Nanos,
+    pub(crate) program: Nanos,
+}
+
+impl Cpu {
+    pub(crate) fn new(turns: Option<(Nanos, Nanos)>) -> Self {
+        Self {
+            doing: Doing::Nothing,
+            done_at: Nanos::ZERO,
+            left: None,
+            run: 0,
+            turns,
+            softirq_since: None,
+            shared: None,
+            softirq: Nanos::ZERO,
+            program: Nanos::ZERO,
+        }
+    }
+
+    /// A frame has come. Whether the CPU is to look what is next: it was idle, or leaves the program for it.
+    pub(crate) fn on_frame(&mut self, now: Nanos) -> bool {
+        match self.doing {
+            Doing::Nothing => true,
+            Doing::Program if self.shared.is_none() => {
+                let left = self.done_at.since(now);
+                self.program = Nanos(self.program.0 - left.0);
+                self.left = Some(left);
+                self.doing = Doing::Nothing;
+                self.run += 1;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.doing == Doing::Nothing
+    }
+
+    /// What comes next, with `frames` in the ring.
+    pub(crate) fn next(&mut self, has_frames: bool, has_steps: bool, now: Nanos) -> Next {
+        let has_program = self.left.is_some() || has_steps;
+        if !has_frames {
+            self.softirq_since = None;
+            self.shared = None;
+            return self.program_or_idle(has_steps);
+        }
+        if !has_program {
+            return Next::Frame;
+        }
+        if let Some((whose, until)) = self.shared {
+            let (_, turn) = self.turns.expect("turns are taken only where there are some");
+            let whose = match whose {
+                whose if now < until => whose,
+                Doing::Program => Doing::Softirq,
+                _ => Doing::Program,
+            };
+            if now >= until {
+                self.shared = Some((whose, now + turn));
+            }
+            return if whose == Doing::Program { self.program_or_idle(has_steps) } else { Next::Frame };
+        }
+        let since = *self.softirq_since.get_or_insert(now);
+        match self.turns {
+            Some((longest, turn)) if now.since(since) >= longest => {
+                self.shared = Some((Doing::Program, now + turn));
+                self.program_or_idle(has_steps)
+            }
+            _ => Next::Frame,
+        }
+    }
+
+    fn program_or_idle(&mut self, has_steps: bool) -> Next {
+        match self.left.take() {
+            Some(left) => Next::Resume(left),
+            None if has_steps => Next::Step,
+            None => Next::Idle,
+        }
+    }
+
+    /// Does a frame's work. Gives when it is done, and by which name.
+    pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+        self.softirq += cost;
+        self.begin(Doing::Softirq, cost, now)
+    }
+
+    /// Does a step of the program.
+    pub(crate) fn begin_step(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+        self.program += cost;
+        self.begin(Doing::Program, cost, now)
+    }
+
+    fn begin(&mut self, doing: Doing, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+        self.doing = doing;
+        self.done_at = now + cost;
+        self.run += 1;
+        (self.done_at, self.run)
+    }
+
+    /// What was begun by this name is done, and whether it was a step; `None` if it was interrupted.
+    pub(crate) fn done(&mut self, run: u64) -> Option<bool> {
+        if run != self.run {
+            return None;
+        }
+        let was_step = self.doing == Doing::Program;
+        self.doing = Doing::Nothing;
+        Some(was_step)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TURNS: Option<(Nanos, Nanos)> = Some((Nanos(2000), Nanos(3000)));
+
+    #[test]
+    fn frame_interrupts_the_program_which_goes_on_after_it() {
+        let mut cpu = Cpu::new(None);
+        assert_eq!(cpu.next(false, true, Nanos(0)), Next::Step);
+        let (done, step) = cpu.begin_step(Nanos(100), Nanos(0));
+        assert_eq!(done, Nanos(100));
+        assert!(cpu.on_frame(Nanos(30)));
+        assert_eq!(cpu.next(true, false, Nanos(30)), Next::Frame);
+        let (done, frame) = cpu.begin_frame(Nanos(10), Nanos(30));
+        assert_eq!((done, cpu.done(step)), (Nanos(40), None));
+        assert_eq!(cpu.done(frame), Some(false));
+        assert_eq!(cpu.next(false, false, Nanos(40)), Next::Resume(Nanos(70)));
+        cpu.begin_step(Nanos(70), Nanos(40));
+        assert_eq!((cpu.program, cpu.softirq), (Nanos(100), Nanos(10)));
+    }
+
+    /// Frames without end, of 100 ns each, and a program that always has something to do: who had the CPU, in the end.
+    fn share_of_program(turns: Option<(Nanos, Nanos)>) -> f64 {
+        let mut cpu = Cpu::new(turns);
+        let mut now = Nanos(0);
+        while now < Nanos(1_000_000) {
+            let (done, run) = match cpu.next(true, true, now) {
+                Next::Frame => cpu.begin_frame(Nanos(100), now),
+                Next::Step => cpu.begin_step(Nanos(100), now),
+                other => panic!("{other:?}"),
+            };
+            assert!(cpu.done(run).is_some());
+            now = done;
+        }
+        cpu.program.0 as f64 / now.0 as f64
+    }
+
+    #[test]
+    fn program_starves_under_frames_without_end_unless_both_have_turns() {
+        assert_eq!(share_of_program(None), 0.0);
+        let share = share_of_program(TURNS);
+        assert!((0.45..0.55).contains(&share), "{share}");
+    }
+}

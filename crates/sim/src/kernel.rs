@@ -1,0 +1,367 @@
+//! The server's kernel: one listener, its two queues, what became of its clients, and the guard before them. Told the time, handed segments and
+//! system calls; it costs nothing here (`cpu.rs` says what its work costs).
+//!
+//! The rules are those of [`Generation`], each with its source. What it is not: no routing, no memory limits, no urgent data, one listener.
+
+mod cookies;
+mod counters;
+mod follow;
+mod guard;
+mod request;
+mod socket;
+
+use std::collections::VecDeque;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use slotmap::{SlotMap, new_key_type};
+use tcp::{LINUX, Stack, reset_for};
+use units::Nanos;
+use verdict::{ListenerLoad, Policy, Verdict};
+use wire::{Flags, Segment, SeqNumber};
+
+use cookies::Cookies;
+pub use counters::Counters;
+use follow::Followed;
+pub use follow::Waiting;
+use guard::Guard;
+pub use guard::GuardStats;
+use request::Request;
+use socket::Socket;
+pub use socket::{Read, SocketState, WriteError};
+
+/// A client's address and port, whatever they are where it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Peer(pub u64);
+
+new_key_type! {
+    /// A connection that the server's program may accept, or has.
+    pub struct SocketId;
+    /// A handshake under way.
+    pub struct RequestId;
+}
+
+/// Whose time has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timer {
+    /// SYN/ACK again, or the end of a handshake.
+    Request(RequestId),
+    /// A delayed ACK, a retransmission, or the end of a connection.
+    Socket(SocketId),
+    /// The agent looks who waits for the server.
+    Agent,
+}
+
+/// What the kernel does to the rest of the world.
+pub trait Outside {
+    /// A segment leaves for a client.
+    fn send(&mut self, to: Peer, segment: &Segment<'_>);
+    /// [`Kernel::on_timer`] is to be called then.
+    fn wake(&mut self, at: Nanos, timer: Timer);
+    /// There is something for the server's program.
+    fn tell(&mut self, news: News);
+}
+
+/// What a server's program waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum News {
+    /// A connection can be accepted.
+    Acceptable,
+    /// Data, an end or an error can be read.
+    Readable(SocketId),
+}
+
+/// What a segment made the kernel do: what it costs depends on that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Work {
+    /// A SYN, answered by SYN/ACK, with a request socket or a cookie.
+    SynAnswered,
+    /// A SYN that the kernel dropped.
+    SynDropped,
+    /// A SYN that the guard answered by RST.
+    SynReset,
+    /// A SYN that the guard dropped.
+    SynHeld,
+    /// The end of a handshake that became a connection.
+    Established,
+    /// The end of a handshake that was dropped.
+    EndDropped,
+    /// The end of a handshake that was reset.
+    EndReset,
+    /// Data of a connection.
+    Data,
+    /// A FIN of a connection.
+    Fin,
+    /// An acknowledgment of a connection.
+    Ack,
+    /// A RST of a client.
+    Reset,
+    /// A segment of no connection.
+    Stray,
+}
+
+/// Whose rules.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Generation {
+    /// Linux 2.4, that of the papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20 `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
+    Linux24,
+    /// Since 4.10: `tcp_conn_request()`, `reqsk_timer_handler()` (6.18 `net/ipv4/tcp_input.c`, `inet_connection_sock.c`).
+    Linux410,
+}
+
+/// A server's listener and its kernel's settings.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Whose rules.
+    pub generation: Generation,
+    /// `min(backlog, somaxconn)`: one connection more fills the accept queue.
+    pub backlog: u32,
+    /// `net.ipv4.tcp_max_syn_backlog`.
+    pub max_syn_backlog: u32,
+    /// `net.ipv4.tcp_syncookies`.
+    pub syncookies: u8,
+    /// `net.ipv4.tcp_abort_on_overflow`.
+    pub abort_on_overflow: bool,
+    /// `net.ipv4.tcp_synack_retries`.
+    pub synack_retries: u8,
+    /// The TCP of its connections.
+    pub stack: &'static Stack,
+    /// What the guard does; [`Policy::DEFAULT`] is nothing.
+    pub policy: Policy,
+    /// The guard only counts.
+    pub dry_run: bool,
+    /// Of sequence numbers and secrets.
+    pub seed: u64,
+}
+
+impl Default for Config {
+    /// Linux as it comes, with a backlog of 128.
+    fn default() -> Self {
+        Self {
+            generation: Generation::Linux410,
+            backlog: 128,
+            max_syn_backlog: 4096,
+            syncookies: 1,
+            abort_on_overflow: false,
+            synack_retries: 5,
+            stack: &LINUX,
+            policy: Policy::DEFAULT,
+            dry_run: false,
+            seed: 1,
+        }
+    }
+}
+
+/// What the kernel has of a client.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Request(RequestId),
+    Socket(SocketId),
+    /// Both have closed, the server first; until then.
+    TimeWait {
+        until: Nanos,
+        snd_nxt: SeqNumber,
+        rcv_nxt: SeqNumber,
+    },
+}
+
+/// `TCP_TIMEWAIT_LEN` (Linux 6.18 `include/net/tcp.h`).
+const TIME_WAIT: Nanos = Nanos::from_secs(60);
+
+/// The server's kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    config: Config,
+    ends: HashMap<Peer, End, FixedState>,
+    requests: SlotMap<RequestId, Request>,
+    /// Of these, those whose SYN/ACK was sent once.
+    young: u32,
+    sockets: SlotMap<SocketId, Socket>,
+    /// Waits for accept(2).
+    accept_queue: VecDeque<SocketId>,
+    cookies: Cookies,
+    guard: Guard,
+    /// Who waits for the server, where the policy asks.
+    followed: Option<Followed>,
+    counters: Counters,
+    handshakes: u64,
+}
+
+impl Kernel {
+    /// It listens.
+    pub fn new(config: Config) -> Self {
+        Self {
+            guard: Guard::new(config.policy, config.dry_run, config.seed),
+            cookies: Cookies::new(config.seed),
+            followed: Followed::of(&config.policy),
+            config,
+            ends: HashMap::with_hasher(FixedState::default()),
+            requests: SlotMap::with_key(),
+            young: 0,
+            sockets: SlotMap::with_key(),
+            accept_queue: VecDeque::new(),
+            counters: Counters::default(),
+            handshakes: 0,
+        }
+    }
+
+    /// From now on its agent looks at the server several times a second, if the policy asks who waits for it.
+    pub fn start(&mut self, now: Nanos, out: &mut impl Outside) {
+        if self.followed.is_some() {
+            self.agent_looks(now, out);
+        }
+    }
+
+    /// The listener's queues.
+    pub fn load(&self) -> ListenerLoad {
+        ListenerLoad {
+            accept_qlen: self.accept_queue.len() as u32,
+            accept_limit: self.config.backlog,
+            syn_qlen: self.requests.len() as u32,
+            syn_limit: self.syn_limit(),
+            ..ListenerLoad::default()
+        }
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What the guard has counted.
+    pub fn guard(&self) -> &GuardStats {
+        &self.guard.stats
+    }
+
+    /// Connections and handshakes that it keeps, and those in TIME-WAIT.
+    pub fn kept(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// State of its end of a client's connection.
+    pub fn state(&self, peer: Peer, now: Nanos) -> SocketState {
+        match self.ends.get(&peer) {
+            None => SocketState::Gone,
+            Some(End::TimeWait { until, .. }) if *until <= now => SocketState::Gone,
+            Some(End::TimeWait { .. }) => SocketState::TimeWait,
+            Some(End::Request(_)) => SocketState::SynRecv,
+            Some(End::Socket(id)) => self.sockets[*id].state(),
+        }
+    }
+
+    /// A segment has come from a client.
+    pub fn receive(&mut self, from: Peer, segment: &Segment<'_>, now: Nanos, out: &mut impl Outside) -> Work {
+        match self.ends.get(&from).copied() {
+            None => self.receive_at_listener(from, segment, now, out),
+            Some(End::Request(id)) => {
+                self.guard.known(segment);
+                self.receive_for_request(id, segment, now, out)
+            }
+            Some(End::Socket(id)) => {
+                self.guard.known(segment);
+                self.receive_for_socket(id, segment, now, out)
+            }
+            Some(End::TimeWait { until, .. }) if until <= now => {
+                self.ends.remove(&from);
+                self.receive_at_listener(from, segment, now, out)
+            }
+            Some(End::TimeWait { snd_nxt, rcv_nxt, .. }) => {
+                self.receive_in_time_wait(from, (snd_nxt, rcv_nxt), segment, now, out)
+            }
+        }
+    }
+
+    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, and
+    /// what is sent again is acknowledged again.
+    fn receive_in_time_wait(
+        &mut self,
+        from: Peer,
+        (snd_nxt, rcv_nxt): (SeqNumber, SeqNumber),
+        segment: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        if segment.flags.has(Flags::RST) {
+            if segment.seq == rcv_nxt {
+                self.ends.remove(&from);
+            }
+            return Work::Reset;
+        }
+        if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && rcv_nxt < segment.seq {
+            self.ends.remove(&from);
+            return self.receive_at_listener(from, segment, now, out);
+        }
+        if !segment.is_empty() {
+            let until = now + TIME_WAIT;
+            self.ends.insert(from, End::TimeWait { until, snd_nxt, rcv_nxt });
+            let options = wire::Options::NONE;
+            let ack =
+                Segment { seq: snd_nxt, ack: rcv_nxt, flags: Flags::ACK, window: 0, options, payload: &[] };
+            out.send(from, &ack);
+        }
+        Work::Ack
+    }
+
+    /// A segment of a client of whom nothing is known.
+    fn receive_at_listener(
+        &mut self,
+        from: Peer,
+        segment: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let flags = segment.flags;
+        if flags.has(Flags::RST) {
+            return Work::Reset;
+        }
+        if flags.has(Flags::ACK) {
+            return self.receive_end_by_cookie(from, segment, now, out);
+        }
+        if !flags.has(Flags::SYN) {
+            return Work::Stray; // tcp_rcv_state_process(), TCP_LISTEN: discarded
+        }
+        let mut load = self.load();
+        if let Some(followed) = &mut self.followed {
+            followed.read(now, &mut load);
+        }
+        match self.guard.on_syn(from, segment, &load, now, &mut self.followed) {
+            Verdict::Admit => {
+                if let Some(followed) = &mut self.followed {
+                    followed.expect(now);
+                }
+                self.request(from, segment, now, out)
+            }
+            Verdict::Drop => Work::SynHeld,
+            Verdict::Reset => {
+                let reset = reset_for(segment).expect("a SYN is no RST");
+                out.send(from, &reset);
+                Work::SynReset
+            }
+            Verdict::Cookie => {
+                let iss = self.cookies.make_own(from, segment, now);
+                self.send_cookie(from, segment, iss, now, out)
+            }
+            Verdict::KernelCookie => {
+                let iss = self.cookies.make(from, segment.seq, now);
+                self.send_cookie(from, segment, iss, now, out)
+            }
+        }
+    }
+
+    /// A RST of the kernel's own.
+    fn send_reset(&mut self, to: Peer, segment: &Segment<'_>, out: &mut impl Outside) {
+        if let Some(reset) = reset_for(segment) {
+            self.counters.out_rsts += 1;
+            out.send(to, &reset);
+        }
+    }
+
+    /// A timer has come up.
+    pub fn on_timer(&mut self, timer: Timer, now: Nanos, out: &mut impl Outside) {
+        match timer {
+            Timer::Request(id) => self.request_timed_out(id, now, out),
+            Timer::Socket(id) => self.socket_timed_out(id, now, out),
+            Timer::Agent => self.agent_looks(now, out),
+        }
+    }
+}

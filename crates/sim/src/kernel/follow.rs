@@ -1,0 +1,161 @@
+//! Who waits for the server, by `kernel/service.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
+//! the sockets, the sockets of the simulator tell here.
+
+use pacer::{Asked, Demand, Look, Pacer, Service, Wait};
+use units::Nanos;
+use verdict::{ListenerLoad, Policy, Trigger};
+
+use super::guard::GuardStats;
+use super::socket::Socket;
+use super::{Kernel, Outside, Timer};
+
+/// How often the agent looks.
+const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+/// The service's clock must not show 0, which is never.
+const CLOCK: Nanos = Nanos::from_secs(1);
+
+/// The listener's server.
+#[derive(Debug)]
+pub(super) struct Followed {
+    service: Box<Service>,
+    pacer: Pacer,
+    trigger: Trigger,
+}
+
+fn clock(now: Nanos) -> Nanos {
+    now + CLOCK
+}
+
+impl Followed {
+    /// One that a policy asks for.
+    pub(super) fn of(policy: &Policy) -> Option<Self> {
+        if policy.trigger == Trigger::Queue {
+            return None;
+        }
+        let service = Box::new(Service::of_generation(0));
+        let look = Look {
+            at: clock(Nanos::ZERO),
+            counts: *service,
+            demand: demand(policy, false, &GuardStats::default()),
+        };
+        Some(Self { service, pacer: Pacer::new(look), trigger: policy.trigger })
+    }
+
+    /// What a SYN is decided by.
+    pub(super) fn read(&mut self, now: Nanos, load: &mut ListenerLoad) {
+        self.service.read(self.pacer.pace(), clock(now), load);
+    }
+
+    pub(super) fn may_exceed(&mut self, now: Nanos) -> bool {
+        let is_found = self.trigger == Trigger::Unserved(None);
+        self.service.may_exceed(self.pacer.pace(), clock(now), is_found)
+    }
+
+    pub(super) fn may_defer(&mut self, now: Nanos) -> bool {
+        self.trigger == Trigger::Unserved(None) && self.service.may_defer(self.pacer.pace(), clock(now))
+    }
+
+    pub(super) fn repay(&mut self) {
+        if self.trigger == Trigger::Unserved(None) {
+            self.service.repay(self.pacer.pace());
+        }
+    }
+
+    pub(super) fn expect(&mut self, now: Nanos) {
+        self.service.expect(self.pacer.pace(), clock(now));
+    }
+
+    pub(super) fn begin(&mut self, handshake: Nanos, now: Nanos) -> Wait {
+        let handshake_us = u32::try_from(handshake.as_micros()).unwrap_or(u32::MAX);
+        self.service.begin(self.pacer.pace(), handshake_us, clock(now))
+    }
+
+    fn go_on(&mut self, wait: &mut Wait, now: Nanos) {
+        self.service.go_on(self.pacer.pace(), wait, clock(now));
+    }
+
+    fn end(&mut self, wait: &Wait, is_answered: bool, now: Nanos) {
+        self.service.end(self.pacer.pace(), wait, is_answered, clock(now));
+    }
+
+    /// How many may wait; `None` where that is not what is limited, or not found yet.
+    fn limit(&self) -> Option<u32> {
+        match self.trigger {
+            Trigger::Unserved(Some(named)) => Some(named.get()),
+            Trigger::Unserved(None) => Some(self.pacer.pace().limit).filter(|limit| *limit > 0),
+            Trigger::Sojourn(_) | Trigger::Queue => None,
+        }
+    }
+}
+
+fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
+    let GuardStats { seen, admitted, accept_full, server_full, .. } = *stats;
+    let mut demand = Demand::default();
+    demand.add(policy, dry_run, Asked { seen, admitted, accept_full, server_full });
+    demand
+}
+
+/// Who waits for the server, and sums since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Now, and no byte of a request was seen.
+    pub silent: u32,
+    /// Now, with a request, and the response has not begun.
+    pub waiting: u32,
+    /// Of these, those that wait for the server and not for something else.
+    pub counted: u32,
+    /// How many may.
+    pub limit: Option<u32>,
+    /// Handshakes that ended.
+    pub established: u64,
+    /// Responses that began.
+    pub answered: u64,
+    /// Of these, before a byte of a request was seen.
+    pub answered_silent: u64,
+    /// Connections that ended without.
+    pub ended: u64,
+}
+
+impl Kernel {
+    /// Who waits for the server, where the policy asks.
+    pub fn waiting(&self) -> Option<Waiting> {
+        let followed = self.followed.as_ref()?;
+        let Service { in_stage, recent, established, answered, answered_silent, ended, .. } =
+            *followed.service;
+        let counts_silent = followed.pacer.pace().counts_silent != 0;
+        Some(Waiting {
+            silent: in_stage[0],
+            waiting: in_stage[1],
+            counted: recent[1] + if counts_silent { recent[0] } else { 0 },
+            limit: followed.limit(),
+            established,
+            answered,
+            answered_silent,
+            ended,
+        })
+    }
+
+    pub(super) fn agent_looks(&mut self, now: Nanos, out: &mut impl Outside) {
+        let demand = demand(&self.config.policy, self.config.dry_run, &self.guard.stats);
+        if let Some(followed) = &mut self.followed {
+            followed.pacer.tick(Look { at: clock(now), counts: *followed.service, demand });
+            out.wake(now + LOOK_EVERY, Timer::Agent);
+        }
+    }
+}
+
+impl Socket {
+    /// More of a request has come.
+    pub(super) fn waits_on(&mut self, followed: &mut Option<Followed>, now: Nanos) {
+        if let (Some(followed), Some(wait)) = (followed, &mut self.wait) {
+            followed.go_on(wait, now);
+        }
+    }
+
+    /// The response begins, or never will.
+    pub(super) fn waits_no_more(&mut self, followed: &mut Option<Followed>, is_answered: bool, now: Nanos) {
+        if let (Some(followed), Some(wait)) = (followed, self.wait.take()) {
+            followed.end(&wait, is_answered, now);
+        }
+    }
+}

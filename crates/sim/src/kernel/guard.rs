@@ -1,0 +1,169 @@
+//! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/rules.bpf.h`.
+
+use units::Nanos;
+use verdict::{Attempt, Fin, ListenerLoad, OnFin, Policy, Verdict};
+use wire::{Flags, Segment};
+
+use super::Peer;
+use super::cookies::mix;
+use super::follow::Followed;
+
+/// As in `kernel/returned.bpf.h`.
+const REFUSED_SHIFT: u32 = 17;
+
+/// What the guard has counted: `struct listener_stats` of `kernel/rules.bpf.h`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each has its comment there")]
+pub struct GuardStats {
+    pub seen: u64,
+    pub admitted: u64,
+    pub dropped: u64,
+    pub reset: u64,
+    pub cookies: u64,
+    pub deferred: u64,
+    pub returned: u64,
+    pub accept_full: u64,
+    pub syn_full: u64,
+    pub server_full: u64,
+    pub acks_full: u64,
+    pub acks_implied: u64,
+    pub acks_dropped: u64,
+    pub acks_reset: u64,
+    pub cookies_back: u64,
+    pub fins: u64,
+    pub fins_reset: u64,
+    pub known: u64,
+}
+
+/// Before the listener.
+#[derive(Debug)]
+pub(super) struct Guard {
+    policy: Policy,
+    dry_run: bool,
+    seed: u64,
+    /// Of the token bucket.
+    schedule: Nanos,
+    /// SYNs that were refused last, by hash; empty until one was.
+    refused: Vec<u64>,
+    pub(super) stats: GuardStats,
+}
+
+impl Guard {
+    pub(super) fn new(policy: Policy, dry_run: bool, seed: u64) -> Self {
+        let stats = GuardStats::default();
+        Self { policy, dry_run, seed: mix(seed, 4), schedule: Nanos::ZERO, refused: Vec::new(), stats }
+    }
+
+    /// A segment of a client that the kernel knows.
+    pub(super) fn known(&mut self, segment: &Segment<'_>) {
+        self.stats.known += u64::from(segment.flags == Flags::SYN);
+    }
+
+    /// A SYN of one that it does not.
+    pub(super) fn on_syn(
+        &mut self,
+        from: Peer,
+        syn: &Segment<'_>,
+        load: &ListenerLoad,
+        now: Nanos,
+        followed: &mut Option<Followed>,
+    ) -> Verdict {
+        let hash = mix(self.seed, from.0) as u32;
+        let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false };
+        let mut verdict = self.policy.admit_syn(load, &attempt);
+        let mut is_by_server =
+            verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
+        if let Some(followed) = followed {
+            if is_by_server && followed.may_exceed(now) {
+                (is_by_server, verdict) = (false, Verdict::Admit);
+            }
+            if verdict == Verdict::Reset && !is_by_server && followed.may_defer(now) {
+                verdict = Verdict::Drop;
+                self.stats.deferred += 1;
+            }
+        }
+        self.stats.server_full += u64::from(is_by_server);
+        if verdict == Verdict::Admit
+            && let Some(schedule) = self.policy.next_schedule(&attempt)
+        {
+            self.schedule = schedule;
+        }
+        self.count_syn(verdict, load);
+        let verdict = if self.dry_run { Verdict::Admit } else { verdict };
+        let is_refused = matches!(verdict, Verdict::Drop | Verdict::Reset);
+        if self.is_return(hash, syn.seq.0, is_refused) {
+            self.stats.returned += 1;
+            if let (Some(followed), Verdict::Admit) = (followed, verdict) {
+                followed.repay();
+            }
+        }
+        verdict
+    }
+
+    fn count_syn(&mut self, verdict: Verdict, load: &ListenerLoad) {
+        let stats = &mut self.stats;
+        stats.seen += 1;
+        stats.accept_full += u64::from(load.accept_qlen > load.accept_limit);
+        stats.syn_full += u64::from(load.syn_qlen >= load.syn_limit);
+        match verdict {
+            Verdict::Admit => stats.admitted += 1,
+            Verdict::Drop => stats.dropped += 1,
+            Verdict::Reset => stats.reset += 1,
+            Verdict::Cookie | Verdict::KernelCookie => stats.cookies += 1,
+        }
+    }
+
+    /// `see_return()` of `kernel/returned.bpf.h`.
+    fn is_return(&mut self, hash: u32, seq: u32, is_refused: bool) -> bool {
+        if self.refused.is_empty() {
+            if !is_refused {
+                return false;
+            }
+            self.refused = vec![0; 1 << REFUSED_SHIFT];
+        }
+        let place = &mut self.refused[(hash >> (u32::BITS - REFUSED_SHIFT)) as usize];
+        let attempt = u64::from(hash) << 32 | u64::from(seq);
+        let is_back = *place == attempt;
+        if is_refused {
+            *place = attempt;
+        }
+        is_back
+    }
+
+    /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`.
+    pub(super) fn on_end(&mut self, segment: &Segment<'_>, load: &ListenerLoad) -> Verdict {
+        let has_stage = self.policy.ack_when_full != Verdict::Admit || self.policy.reserved_slots > 0;
+        if !has_stage {
+            return Verdict::Admit;
+        }
+        let verdict = self.policy.admit_ack(load, false);
+        if load.accept_qlen <= load.accept_limit && verdict == Verdict::Admit {
+            return Verdict::Admit;
+        }
+        self.stats.acks_full += 1;
+        self.stats.acks_implied += u64::from(!segment.payload.is_empty() || segment.flags.has(Flags::FIN));
+        match verdict {
+            Verdict::Drop => self.stats.acks_dropped += 1,
+            Verdict::Reset => self.stats.acks_reset += 1,
+            _ => {}
+        }
+        // What would have been dropped is, in a dry run, the kernel's.
+        if self.dry_run { Verdict::Admit } else { verdict }
+    }
+
+    /// A cookie of the guard's came back, and there is a place.
+    pub(super) fn took_cookie(&mut self) {
+        self.stats.cookies_back += 1;
+    }
+
+    /// A FIN of an established connection. Whether both ends are reset.
+    pub(super) fn on_fin(&mut self, fin: &Fin) -> bool {
+        if self.policy.on_fin == OnFin::Keep {
+            return false;
+        }
+        self.stats.fins += 1;
+        let is_reset = self.policy.admit_fin(fin) == Verdict::Reset;
+        self.stats.fins_reset += u64::from(is_reset);
+        is_reset && !self.dry_run
+    }
+}

@@ -1,0 +1,297 @@
+//! A SYN that the guard let through: the kernel's own answer, and what follows until the handshake has ended.
+
+use tcp::Handshake;
+use units::Nanos;
+use verdict::Verdict;
+use wire::{Flags, Segment, SeqNumber};
+
+use super::cookies::{Whose, mix};
+use super::{End, Generation, Kernel, News, Outside, Peer, RequestId, Timer, Work};
+
+/// First wait for the end of a handshake: RFC 6298 since 3.1 (`TCP_TIMEOUT_INIT`), RFC 1122 before.
+const TIMEOUT: Nanos = Nanos::from_secs(1);
+const TIMEOUT_24: Nanos = Nanos::from_secs(3);
+/// `TCP_RTO_MAX`.
+const LONGEST_TIMEOUT: Nanos = Nanos::from_secs(120);
+/// Sent as often whatever the queue looks like (`reqsk_timer_handler()`, `tcp_synack_timer()`).
+const FEWEST_RETRIES: u8 = 2;
+
+/// A handshake under way.
+#[derive(Debug)]
+pub(super) struct Request {
+    pub(super) peer: Peer,
+    pub(super) handshake: Handshake,
+    /// Times that its timer came up.
+    timeouts: u8,
+    /// When it will come up next.
+    due: Nanos,
+}
+
+impl Kernel {
+    /// Where the SYN queue counts as full, connections.
+    pub(super) fn syn_limit(&self) -> u32 {
+        match self.config.generation {
+            // `max_qlen_log`: the next power of two (2.4.20 `tcp_listen_start()`).
+            Generation::Linux24 => self.config.max_syn_backlog.next_power_of_two(),
+            Generation::Linux410 => self.config.backlog,
+        }
+    }
+
+    pub(super) fn is_accept_queue_full(&self) -> bool {
+        self.accept_queue.len() > self.config.backlog as usize
+    }
+
+    /// Since 3479c7549fb1 (Linux 6.14) one more fits than the limit. Differs: 4.10 to 6.13 take the limit itself for full, as 2.4 does.
+    fn is_syn_queue_full(&self) -> bool {
+        let length = self.requests.len() as u32;
+        match self.config.generation {
+            Generation::Linux24 => length >= self.syn_limit(),
+            Generation::Linux410 => length > self.syn_limit(),
+        }
+    }
+
+    /// `tcp_conn_request()`; 2.4 asks after the cookie whether the accept queue is full, and answers all the same while at most one handshake is young.
+    pub(super) fn request(
+        &mut self,
+        from: Peer,
+        syn: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let mut by_cookie = self.config.syncookies == 2;
+        if !by_cookie && self.is_syn_queue_full() {
+            if self.config.syncookies == 0 {
+                self.counters.reqq_full_drop += 1;
+                return self.drop_syn();
+            }
+            self.counters.reqq_full_do_cookies += 1;
+            by_cookie = true;
+        }
+        let is_spared = self.config.generation == Generation::Linux24 && self.young <= 1;
+        if self.is_accept_queue_full() && !is_spared {
+            self.counters.listen_overflows += 1;
+            return self.drop_syn();
+        }
+        let most = self.config.max_syn_backlog;
+        // The last quarter is kept for hosts that were heard of before, of which there are none here.
+        if self.config.syncookies == 0 && most.saturating_sub(self.requests.len() as u32) < most >> 2 {
+            return self.drop_syn();
+        }
+        if by_cookie {
+            self.counters.syncookies_sent += 1;
+            let iss = self.cookies.make(from, syn.seq, now);
+            return self.send_cookie(from, syn, iss, now, out);
+        }
+        let handshake = Handshake::begin(syn, self.next_iss(), now);
+        let due = now + self.timeout_after(0);
+        let id = self.requests.insert(Request { peer: from, handshake, timeouts: 0, due });
+        self.ends.insert(from, End::Request(id));
+        self.young += 1;
+        out.wake(due, Timer::Request(id));
+        self.send_syn_ack(from, &handshake, now, out);
+        Work::SynAnswered
+    }
+
+    fn drop_syn(&mut self) -> Work {
+        self.counters.listen_drops += 1;
+        Work::SynDropped
+    }
+
+    fn next_iss(&mut self) -> SeqNumber {
+        self.handshakes += 1;
+        SeqNumber(mix(self.config.seed, self.handshakes << 8) as u32)
+    }
+
+    fn timeout_after(&self, timeouts: u8) -> Nanos {
+        let first = match self.config.generation {
+            Generation::Linux24 => TIMEOUT_24,
+            Generation::Linux410 => TIMEOUT,
+        };
+        Nanos(first.0 << timeouts.min(10)).min(LONGEST_TIMEOUT)
+    }
+
+    fn send_syn_ack(&mut self, to: Peer, handshake: &Handshake, now: Nanos, out: &mut impl Outside) {
+        self.counters.syn_acks += 1;
+        out.send(to, &handshake.syn_ack(self.config.stack, 0, now));
+    }
+
+    /// Nothing is kept.
+    pub(super) fn send_cookie(
+        &mut self,
+        to: Peer,
+        syn: &Segment<'_>,
+        iss: SeqNumber,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        self.send_syn_ack(to, &Handshake::begin(syn, iss, now), now, out);
+        Work::SynAnswered
+    }
+
+    /// `reqsk_timer_handler()`: SYN/ACK again, unless it was sent often enough. When the queue is half full, handshakes that were never answered get
+    /// fewer, the more of them are old.
+    pub(super) fn request_timed_out(&mut self, id: RequestId, now: Nanos, out: &mut impl Outside) {
+        let most = self.most_retries();
+        let Some(request) = self.requests.get_mut(id).filter(|request| request.due <= now) else {
+            return; // it has ended
+        };
+        if request.timeouts >= most {
+            self.forget_request(id);
+            return;
+        }
+        self.young -= u32::from(request.timeouts == 0);
+        request.timeouts += 1;
+        request.handshake.sent_again = request.handshake.sent_again.saturating_add(1);
+        let (peer, handshake, timeouts) = (request.peer, request.handshake, request.timeouts);
+        let due = now + self.timeout_after(timeouts);
+        self.requests[id].due = due;
+        out.wake(due, Timer::Request(id));
+        self.send_syn_ack(peer, &handshake, now, out);
+    }
+
+    fn most_retries(&self) -> u8 {
+        let length = self.requests.len() as u32;
+        let mut most = self.config.synack_retries;
+        let is_half_full = match self.config.generation {
+            Generation::Linux24 => length > self.syn_limit() / 2,
+            Generation::Linux410 => 2 * length > self.config.backlog.max(8),
+        };
+        let mut young = 2 * self.young;
+        while is_half_full && most > FEWEST_RETRIES && length >= young {
+            most -= 1;
+            young *= 2;
+            if young == 0 {
+                most = FEWEST_RETRIES;
+            }
+        }
+        most
+    }
+
+    fn forget_request(&mut self, id: RequestId) {
+        if let Some(request) = self.requests.remove(id) {
+            self.young -= u32::from(request.timeouts == 0);
+            self.ends.remove(&request.peer);
+        }
+    }
+
+    /// `tcp_check_req()`.
+    pub(super) fn receive_for_request(
+        &mut self,
+        id: RequestId,
+        segment: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let Request { peer, handshake, .. } = self.requests[id];
+        let flags = segment.flags;
+        if flags.has(Flags::RST) {
+            if segment.seq == handshake.irs + 1 {
+                self.counters.embryonic_rsts += 1;
+                self.forget_request(id);
+            }
+            return Work::Reset;
+        }
+        if flags.has(Flags::SYN) {
+            if flags == Flags::SYN && segment.seq == handshake.irs {
+                self.requests[id].handshake.sent_again += 1;
+                self.send_syn_ack(peer, &handshake, now, out);
+            }
+            return Work::SynAnswered;
+        }
+        if !flags.has(Flags::ACK) {
+            return Work::Stray;
+        }
+        if !handshake.is_acknowledged_by(segment) {
+            self.send_reset(peer, segment, out);
+            return Work::Stray;
+        }
+        let load = self.load();
+        match self.guard.on_end(segment, &load) {
+            Verdict::Reset => self.reset_request(id, segment, out),
+            Verdict::Drop => Work::EndDropped,
+            _ if self.is_accept_queue_full() => {
+                self.counters.listen_overflows += 1;
+                if self.config.abort_on_overflow {
+                    return self.reset_request(id, segment, out);
+                }
+                self.counters.listen_drops += 1;
+                Work::EndDropped
+            }
+            _ => {
+                self.forget_request(id);
+                self.establish(peer, &handshake, segment, now, out)
+            }
+        }
+    }
+
+    /// `embryonic_reset`: both ends know.
+    fn reset_request(&mut self, id: RequestId, segment: &Segment<'_>, out: &mut impl Outside) -> Work {
+        let peer = self.requests[id].peer;
+        self.counters.embryonic_rsts += 1;
+        self.forget_request(id);
+        self.send_reset(peer, segment, out);
+        Work::EndReset
+    }
+
+    /// A segment with ACK of a client of whom nothing is known: the end of a handshake by cookie (`cookie_v4_check()`, and
+    /// `end_by_cookie()` of `kernel/later_stages.bpf.h`), or none.
+    pub(super) fn receive_end_by_cookie(
+        &mut self,
+        from: Peer,
+        segment: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let cookie = if segment.flags.has(Flags::SYN) { None } else { self.cookies.open(from, segment, now) };
+        let Some((whose, offered)) = cookie else {
+            self.send_reset(from, segment, out);
+            return Work::Stray;
+        };
+        let load = self.load();
+        match self.guard.on_end(segment, &load) {
+            Verdict::Reset => {
+                self.send_reset(from, segment, out);
+                return Work::EndReset;
+            }
+            Verdict::Drop => return Work::EndDropped,
+            _ => {}
+        }
+        if self.is_accept_queue_full() {
+            self.counters.listen_overflows += 1;
+            self.counters.listen_drops += 1;
+            return Work::EndDropped;
+        }
+        match whose {
+            Whose::Kernels => self.counters.syncookies_recv += 1,
+            Whose::Guards => self.guard.took_cookie(),
+        }
+        let irs = SeqNumber(segment.seq.0.wrapping_sub(1));
+        let iss = SeqNumber(segment.ack.0.wrapping_sub(1));
+        let handshake = Handshake { irs, iss, offered, sent_at: now, sent_again: 1 };
+        self.establish(from, &handshake, segment, now, out)
+    }
+
+    /// The connection is there, and waits for accept(2).
+    fn establish(
+        &mut self,
+        peer: Peer,
+        handshake: &Handshake,
+        segment: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let connection = handshake.established(self.config.stack, 0, now);
+        let mut socket = super::Socket::new(peer, connection);
+        // After a cookie nobody knows how long it took.
+        let took = if handshake.sent_again == 0 { now.since(handshake.sent_at) } else { Nanos::ZERO };
+        socket.wait = self.followed.as_mut().map(|followed| followed.begin(took, now));
+        let id = self.sockets.insert(socket);
+        self.ends.insert(peer, End::Socket(id));
+        self.accept_queue.push_back(id);
+        self.counters.established += 1;
+        out.tell(News::Acceptable);
+        // What comes with it.
+        self.receive_for_socket(id, segment, now, out);
+        Work::Established
+    }
+}

@@ -1,0 +1,20 @@
+//! A server, its clients and the network between them in virtual time.
+//!
+//! [`EventQueue`] orders what is to happen, and [`Kernel`] is the server's: the decisions of `kernel/verdict.h` and the rules of Linux, played by packet scripts
+//! against the running kernel (`tests/scripts.rs`).
+
+mod cpu;
+mod kernel;
+pub mod profile;
+mod queue;
+mod server;
+mod world;
+
+pub use kernel::{
+    Config, Counters, Generation, GuardStats, Kernel, News, Outside, Peer, Read, RequestId, SocketId,
+    SocketState, Timer, Waiting, Work, WriteError,
+};
+pub use profile::Profile;
+pub use queue::EventQueue;
+pub use server::{Accept, Service};
+pub use world::{ServerCounts, Setup, World};

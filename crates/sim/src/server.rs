@@ -1,0 +1,250 @@
+//! The server's program: event-driven, one thread, as `tidegate serve` and the servers of `[Shu05]` section 3.1.1.
+//!
+//! A step is what it does between two looks at the CPU's clock: what it costs is known when it begins, and its system calls are made when it ends. It answers
+//! requests for a page, and for what a workload names (`traffic::Object`). What it is not: no HTTP errors, no request bodies.
+
+use std::collections::VecDeque;
+
+use slotmap::SecondaryMap;
+use traffic::Object;
+use units::Nanos;
+
+use crate::kernel::{Kernel, News, Outside, Read, SocketId};
+use crate::profile::Steps;
+
+/// How much of the accept queue is taken at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// All of it, before anything is served: *Accept-INF*.
+    Inf,
+    /// One connection, which is served before the next is taken: *Accept-1*.
+    One,
+}
+
+/// How a server serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Service {
+    /// How much of the accept queue is taken at a time.
+    pub accept: Accept,
+    /// CPU time that each request takes beside what it costs on the machine.
+    pub cpu_time: Nanos,
+    /// Length of a page, bytes.
+    pub reply_bytes: u64,
+}
+
+/// Longest reply, bytes: bodies are slices of one.
+const LONGEST: usize = 64 << 20;
+
+/// What it is about to do.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Learn what is ready.
+    Poll,
+    Accept,
+    /// A request is answered by so many bytes of body.
+    Answer {
+        to: SocketId,
+        bytes: u64,
+        closes: bool,
+    },
+    Close(SocketId),
+}
+
+/// The program.
+#[derive(Debug)]
+pub(crate) struct Server {
+    service: Service,
+    costs: Steps,
+    /// A connection waits, as far as the program was told.
+    is_acceptable: bool,
+    /// Something came, in this order.
+    ready: VecDeque<SocketId>,
+    /// Of the look that it has had: it accepts, then serves so many.
+    accepts: bool,
+    serves: usize,
+    /// Part of a request that came alone.
+    partial: SecondaryMap<SocketId, Vec<u8>>,
+    /// Sockets in `ready`.
+    waiting: SecondaryMap<SocketId, ()>,
+    doing: Option<Step>,
+    scratch: Vec<u8>,
+    reply: Vec<u8>,
+    /// Requests that were answered, and errors that it met.
+    pub(crate) answered: u64,
+    pub(crate) errors: u64,
+}
+
+impl Server {
+    pub(crate) fn new(service: Service, costs: Steps) -> Self {
+        Self {
+            service,
+            costs,
+            is_acceptable: false,
+            ready: VecDeque::new(),
+            accepts: false,
+            serves: 0,
+            partial: SecondaryMap::new(),
+            waiting: SecondaryMap::new(),
+            doing: None,
+            scratch: Vec::new(),
+            reply: Vec::new(),
+            answered: 0,
+            errors: 0,
+        }
+    }
+
+    /// The kernel has something for it.
+    pub(crate) fn hear(&mut self, news: News) {
+        match news {
+            News::Acceptable => self.is_acceptable = true,
+            News::Readable(id) => {
+                if self.waiting.insert(id, ()).is_none() {
+                    self.ready.push_back(id);
+                }
+            }
+        }
+    }
+
+    /// Whether it would do something, had it the CPU.
+    pub(crate) fn has_steps(&self) -> bool {
+        self.accepts || self.serves > 0 || self.is_acceptable || !self.ready.is_empty()
+    }
+
+    /// Begins its next step, and gives what that costs.
+    pub(crate) fn begin(&mut self, kernel: &mut Kernel) -> Nanos {
+        let (step, cost) = self.choose(kernel);
+        self.doing = Some(step);
+        cost
+    }
+
+    fn choose(&mut self, kernel: &mut Kernel) -> (Step, Nanos) {
+        if self.accepts {
+            let has_one = kernel.load().accept_qlen > 0;
+            return (Step::Accept, if has_one { self.costs.accept } else { self.costs.accept_nothing });
+        }
+        while self.serves > 0 {
+            self.serves -= 1;
+            let Some(id) = self.ready.pop_front() else {
+                self.serves = 0;
+                break;
+            };
+            self.waiting.remove(id);
+            if let Some(step) = self.read(id, kernel) {
+                return step;
+            }
+        }
+        (Step::Poll, self.costs.poll)
+    }
+
+    /// What a connection has for it; `None` when nothing is to be done.
+    fn read(&mut self, id: SocketId, kernel: &mut Kernel) -> Option<(Step, Nanos)> {
+        self.scratch.clear();
+        if let Some(part) = self.partial.remove(id) {
+            self.scratch.extend_from_slice(&part);
+        }
+        let got = kernel.read(id, usize::MAX, &mut self.scratch);
+        match got {
+            // Of what came before there may be a request left.
+            Read::Bytes(_) | Read::Nothing => {}
+            Read::Eof => return Some((Step::Close(id), self.costs.close)),
+            Read::Reset => {
+                self.errors += 1;
+                return Some((Step::Close(id), self.costs.error));
+            }
+        }
+        let Some(request) = Request::parse(&self.scratch) else {
+            if !self.scratch.is_empty() {
+                self.partial.insert(id, self.scratch.clone());
+            }
+            return (got != Read::Nothing).then_some((Step::Poll, self.costs.request));
+        };
+        let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(LONGEST as u64);
+        let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
+        if request.len < self.scratch.len() {
+            self.partial.insert(id, self.scratch[request.len..].to_vec());
+            self.hear(News::Readable(id));
+        }
+        Some((Step::Answer { to: id, bytes, closes: request.closes }, cost))
+    }
+
+    /// The step is done: its system calls are made.
+    pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
+        match self.doing.take().expect("a step was begun") {
+            Step::Poll => {
+                self.accepts = std::mem::take(&mut self.is_acceptable);
+                self.serves = self.ready.len();
+            }
+            Step::Accept => {
+                let accepted = kernel.accept();
+                if let Some((id, _)) = accepted {
+                    // The request may be there already.
+                    self.hear(News::Readable(id));
+                }
+                self.accepts = accepted.is_some() && self.service.accept == Accept::Inf;
+                self.serves = self.ready.len();
+                if self.service.accept == Accept::One {
+                    self.is_acceptable = kernel.load().accept_qlen > 0;
+                }
+            }
+            Step::Answer { to, bytes, closes } => self.answer(to, bytes, closes, kernel, now, out),
+            Step::Close(id) => self.close(id, kernel, now, out),
+        }
+    }
+
+    fn answer(
+        &mut self,
+        to: SocketId,
+        bytes: u64,
+        closes: bool,
+        kernel: &mut Kernel,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) {
+        use std::io::Write;
+        self.reply.clear();
+        write!(self.reply, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n")
+            .expect("a Vec takes all");
+        let len = self.reply.len() + bytes as usize;
+        self.reply.resize(len, b'.');
+        match kernel.write(to, &self.reply, now, out) {
+            Ok(()) => {
+                self.answered += 1;
+                if closes {
+                    self.close(to, kernel, now, out);
+                }
+            }
+            // The reset can be read, too.
+            Err(_) => self.errors += 1,
+        }
+    }
+
+    fn close(&mut self, id: SocketId, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
+        self.partial.remove(id);
+        if self.waiting.remove(id).is_some() {
+            self.ready.retain(|other| *other != id);
+            self.serves = self.serves.min(self.ready.len());
+        }
+        kernel.close(id, now, out);
+    }
+}
+
+/// What the server needs to know of a request.
+struct Request {
+    /// Of its head, bytes.
+    len: usize,
+    /// Length of the body that it names, if it does.
+    bytes: Option<u64>,
+    /// The connection ends with the reply.
+    closes: bool,
+}
+
+impl Request {
+    /// The one at the start of some bytes, if its head is whole.
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let len = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
+        let head = &bytes[..len];
+        let path = head.split(|byte| *byte == b' ').nth(1).and_then(|path| str::from_utf8(path).ok());
+        let closes = head.windows(19).any(|field| field.eq_ignore_ascii_case(b"\r\nConnection: close"));
+        Some(Self { len, bytes: path.and_then(Object::bytes_of_path), closes })
+    }
+}

@@ -1,0 +1,427 @@
+//! A crowd, a server with one CPU, and the wire between them.
+//!
+//! ```text
+//!   crowd -- delay --> receive ring -> softirq -> kernel -> program
+//!         <-- delay --------------------------------'----------'
+//! ```
+//!
+//! The clients' machines cost nothing. Frames take as long as the wire's delay; the wire has no rate of its own here.
+
+use std::collections::VecDeque;
+
+use crowd::{Crowd, Endpoint};
+use units::Nanos;
+use verdict::ListenerLoad;
+use wire::{Flags, Options, Segment, SeqNumber};
+
+use crate::cpu::{Cpu, Next};
+use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting};
+use crate::profile::Profile;
+use crate::queue::EventQueue;
+use crate::server::{Server, Service};
+
+/// The crowd looks at its deadlines this often, as its wheel ticks.
+const TICK: Nanos = Nanos::from_millis(1);
+
+/// What is simulated, beside the crowd.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The server's kernel, listener and guard.
+    pub kernel: kernel::Config,
+    /// Its program.
+    pub service: Service,
+    /// What its work costs.
+    pub profile: Profile,
+    /// Of the wire, each way.
+    pub delay: Nanos,
+}
+
+/// What happened at the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct ServerCounts {
+    /// Of its kernel.
+    pub kernel: kernel::Counters,
+    /// Of its guard.
+    pub guard: GuardStats,
+    /// Frames that found the receive ring full.
+    pub frames_lost: u64,
+    /// Frames that were received.
+    pub frames: u64,
+    /// Requests that its program answered.
+    pub answered: u64,
+    /// Connections that it found reset.
+    pub errors: u64,
+    /// Its CPU's time in softirq, and in the program.
+    pub softirq: Nanos,
+    /// The same of the program.
+    pub program: Nanos,
+}
+
+/// A segment under way.
+#[derive(Debug)]
+struct Packet {
+    endpoint: Endpoint,
+    seq: SeqNumber,
+    ack: SeqNumber,
+    flags: Flags,
+    window: u16,
+    options: Options,
+    payload: Vec<u8>,
+}
+
+impl Packet {
+    fn segment(&self) -> Segment<'_> {
+        let Self { seq, ack, flags, window, options, .. } = *self;
+        Segment { seq, ack, flags, window, options, payload: &self.payload }
+    }
+}
+
+/// Payloads that are free again.
+#[derive(Debug, Default)]
+struct Pool(Vec<Vec<u8>>);
+
+impl Pool {
+    fn packet(&mut self, endpoint: Endpoint, segment: &Segment<'_>) -> Packet {
+        let Segment { seq, ack, flags, window, options, payload: bytes } = *segment;
+        let mut payload = Vec::new();
+        if !bytes.is_empty() {
+            payload = self.0.pop().unwrap_or_default();
+            payload.clear();
+            payload.extend_from_slice(bytes);
+        }
+        Packet { endpoint, seq, ack, flags, window, options, payload }
+    }
+
+    fn take_back(&mut self, packet: Packet) {
+        if packet.payload.capacity() > 0 {
+            self.0.push(packet.payload);
+        }
+    }
+}
+
+/// A wire: what leaves later arrives later.
+#[derive(Debug, Default)]
+struct Pipe {
+    packets: VecDeque<(Nanos, Packet)>,
+}
+
+impl Pipe {
+    /// Whether the pipe was empty, so that somebody must look when this arrives.
+    fn put(&mut self, arrives: Nanos, packet: Packet) -> bool {
+        debug_assert!(
+            self.packets.back().is_none_or(|(before, _)| *before <= arrives),
+            "no packet overtakes another"
+        );
+        self.packets.push_back((arrives, packet));
+        self.packets.len() == 1
+    }
+
+    fn take(&mut self, now: Nanos) -> Option<Packet> {
+        let is_there = self.next().is_some_and(|arrives| arrives <= now);
+        if is_there { self.packets.pop_front().map(|(_, packet)| packet) } else { None }
+    }
+
+    fn next(&self) -> Option<Nanos> {
+        self.packets.front().map(|(arrives, _)| *arrives)
+    }
+}
+
+/// What happens.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    /// The first packet of a pipe arrives.
+    AtServer,
+    AtClients,
+    /// The CPU is done with what it began by this name.
+    Cpu(u64),
+    Timer(Timer),
+    /// The crowd has something to do.
+    Crowd,
+}
+
+/// What waits for the softirq.
+#[derive(Debug)]
+enum Pending {
+    Packet(Packet),
+    Timer(Timer),
+}
+
+/// What the kernel said while it worked.
+#[derive(Debug, Default)]
+struct Said {
+    packets: Vec<Packet>,
+    timers: Vec<(Nanos, Timer)>,
+    news: Vec<News>,
+    pool: Pool,
+}
+
+impl Outside for Said {
+    fn send(&mut self, to: Peer, segment: &Segment<'_>) {
+        let endpoint = Endpoint { client: (to.0 >> 16) as u32, port: to.0 as u16 };
+        let packet = self.pool.packet(endpoint, segment);
+        self.packets.push(packet);
+    }
+
+    fn wake(&mut self, at: Nanos, timer: Timer) {
+        self.timers.push((at, timer));
+    }
+
+    fn tell(&mut self, news: News) {
+        self.news.push(news);
+    }
+}
+
+fn peer(endpoint: Endpoint) -> Peer {
+    Peer(u64::from(endpoint.client) << 16 | u64::from(endpoint.port))
+}
+
+/// All of it.
+#[derive(Debug)]
+pub struct World {
+    crowd: Crowd,
+    kernel: Kernel,
+    server: Server,
+    cpu: Cpu,
+    profile: Profile,
+    delay: Nanos,
+    events: EventQueue<Event>,
+    to_server: Pipe,
+    to_clients: Pipe,
+    ring: VecDeque<Pending>,
+    /// Of these, frames.
+    frames_waiting: u32,
+    said: Said,
+    /// When the crowd is looked at next.
+    crowd_at: Nanos,
+    frames: u64,
+    frames_lost: u64,
+    /// Events so far.
+    happened: u64,
+}
+
+impl World {
+    /// Nothing has happened yet.
+    pub fn new(setup: Setup, crowd: Crowd) -> Self {
+        let mut world = Self {
+            crowd,
+            kernel: Kernel::new(setup.kernel),
+            server: Server::new(setup.service, setup.profile.steps()),
+            cpu: Cpu::new(setup.profile.turns()),
+            profile: setup.profile,
+            delay: setup.delay,
+            events: EventQueue::new(),
+            to_server: Pipe::default(),
+            to_clients: Pipe::default(),
+            ring: VecDeque::new(),
+            frames_waiting: 0,
+            said: Said::default(),
+            crowd_at: Nanos::MAX,
+            frames: 0,
+            frames_lost: 0,
+            happened: 0,
+        };
+        world.kernel.start(Nanos::ZERO, &mut world.said);
+        world.let_out(Nanos::ZERO, Nanos::ZERO);
+        world.look_at_crowd(Nanos::ZERO);
+        world
+    }
+
+    /// The crowd.
+    pub fn crowd(&self) -> &Crowd {
+        &self.crowd
+    }
+
+    /// The listener's queues.
+    pub fn load(&self) -> ListenerLoad {
+        self.kernel.load()
+    }
+
+    /// Who waits for the server, where the policy asks.
+    pub fn waiting(&self) -> Option<Waiting> {
+        self.kernel.waiting()
+    }
+
+    /// Events so far.
+    pub fn happened(&self) -> u64 {
+        self.happened
+    }
+
+    /// What happened at the server so far.
+    pub fn server(&self) -> ServerCounts {
+        ServerCounts {
+            kernel: *self.kernel.counters(),
+            guard: *self.kernel.guard(),
+            frames_lost: self.frames_lost,
+            frames: self.frames,
+            answered: self.server.answered,
+            errors: self.server.errors,
+            softirq: self.cpu.softirq,
+            program: self.cpu.program,
+        }
+    }
+
+    /// Lets time pass until a moment, or until nobody has anything to do any more. Whether the crowd is through.
+    pub fn run_until(&mut self, until: Nanos) -> bool {
+        while let Some((now, event)) = self.events.pop_until(until) {
+            self.happened += 1;
+            match event {
+                Event::AtServer => self.arrive_at_server(now),
+                Event::AtClients => self.arrive_at_clients(now),
+                Event::Cpu(run) => self.cpu_done(run, now),
+                Event::Timer(timer) => {
+                    self.ring.push_back(Pending::Timer(timer));
+                    self.wake_cpu(now);
+                }
+                Event::Crowd => self.run_crowd(now),
+            }
+        }
+        self.crowd.is_over()
+    }
+
+    /// Ends it: what is open is unfinished.
+    pub fn stop(&mut self, now: Nanos) {
+        self.crowd.stop(now, Nanos::ZERO);
+    }
+
+    fn arrive_at_server(&mut self, now: Nanos) {
+        while let Some(packet) = self.to_server.take(now) {
+            if self.frames_waiting >= self.profile.receive.ring {
+                self.frames_lost += 1;
+                self.said.pool.take_back(packet);
+                continue;
+            }
+            self.frames += 1;
+            self.frames_waiting += 1;
+            self.ring.push_back(Pending::Packet(packet));
+            self.wake_cpu(now);
+        }
+        if let Some(next) = self.to_server.next() {
+            self.events.push(next, Event::AtServer);
+        }
+    }
+
+    fn wake_cpu(&mut self, now: Nanos) {
+        if self.cpu.on_frame(now) {
+            self.go_on(now);
+        }
+    }
+
+    fn cpu_done(&mut self, run: u64, now: Nanos) {
+        let Some(was_step) = self.cpu.done(run) else {
+            return;
+        };
+        if was_step {
+            self.server.end(&mut self.kernel, now, &mut self.said);
+            self.let_out(now, now);
+        }
+        self.go_on(now);
+    }
+
+    /// The CPU takes up what is next.
+    fn go_on(&mut self, now: Nanos) {
+        debug_assert!(self.cpu.is_idle(), "one thing at a time");
+        let next = self.cpu.next(!self.ring.is_empty(), self.server.has_steps(), now);
+        let (done, run) = match next {
+            Next::Idle => return,
+            Next::Resume(left) => self.cpu.begin_step(left, now),
+            Next::Step => {
+                let cost = self.server.begin(&mut self.kernel);
+                self.cpu.begin_step(cost, now)
+            }
+            Next::Frame => {
+                let cost = self.receive_next(now);
+                let begun = self.cpu.begin_frame(cost, now);
+                // What it causes leaves when it is done.
+                self.let_out(begun.0, now);
+                begun
+            }
+        };
+        self.events.push(done, Event::Cpu(run));
+    }
+
+    /// The first that waits for the softirq, and what it costs.
+    fn receive_next(&mut self, now: Nanos) -> Nanos {
+        match self.ring.pop_front().expect("something waits") {
+            Pending::Packet(packet) => {
+                self.frames_waiting -= 1;
+                let work = self.kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut self.said);
+                self.said.pool.take_back(packet);
+                self.profile.segment(work)
+            }
+            Pending::Timer(timer) => {
+                self.kernel.on_timer(timer, now, &mut self.said);
+                if self.said.packets.is_empty() { Nanos::ZERO } else { self.profile.timer() }
+            }
+        }
+    }
+
+    /// What the kernel said goes its ways.
+    fn let_out(&mut self, leaves: Nanos, now: Nanos) {
+        for (at, timer) in self.said.timers.drain(..) {
+            self.events.push(at.max(now), Event::Timer(timer));
+        }
+        for news in self.said.news.drain(..) {
+            self.server.hear(news);
+        }
+        let arrives = leaves + self.delay;
+        for packet in self.said.packets.drain(..) {
+            if self.to_clients.put(arrives, packet) {
+                self.events.push(arrives, Event::AtClients);
+            }
+        }
+    }
+
+    fn arrive_at_clients(&mut self, now: Nanos) {
+        while let Some(packet) = self.to_clients.take(now) {
+            {
+                let Self { crowd, to_server, events, said, delay, .. } = self;
+                let mut send = sender(to_server, events, &mut said.pool, now + *delay);
+                crowd.on_segment(packet.endpoint, &packet.segment(), now, &mut send);
+            }
+            self.said.pool.take_back(packet);
+        }
+        if let Some(next) = self.to_clients.next() {
+            self.events.push(next, Event::AtClients);
+        }
+        self.look_at_crowd(now);
+    }
+
+    fn run_crowd(&mut self, now: Nanos) {
+        if now < self.crowd_at {
+            return;
+        }
+        self.crowd_at = Nanos::MAX;
+        {
+            let Self { crowd, to_server, events, said, delay, .. } = self;
+            let mut send = sender(to_server, events, &mut said.pool, now + *delay);
+            while crowd.on_deadline(now, &mut send) {}
+            while crowd.start_next(now, &mut send) {}
+        }
+        self.look_at_crowd(now);
+    }
+
+    /// Sees to it that the crowd is looked at when it has something to do.
+    fn look_at_crowd(&mut self, now: Nanos) {
+        let tick = if self.crowd.live() > 0 { Nanos((now.0 / TICK.0 + 1) * TICK.0) } else { Nanos::MAX };
+        let next = self.crowd.next_start().unwrap_or(Nanos::MAX).max(now).min(tick);
+        if next < self.crowd_at {
+            self.crowd_at = next;
+            self.events.push(next, Event::Crowd);
+        }
+    }
+}
+
+/// Puts what clients send on the wire.
+fn sender<'a>(
+    pipe: &'a mut Pipe,
+    events: &'a mut EventQueue<Event>,
+    pool: &'a mut Pool,
+    arrives: Nanos,
+) -> impl FnMut(Endpoint, &Segment<'_>) + 'a {
+    move |endpoint, segment| {
+        let packet = pool.packet(endpoint, segment);
+        if pipe.put(arrives, packet) {
+            events.push(arrives, Event::AtServer);
+        }
+    }
+}

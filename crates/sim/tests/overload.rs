@@ -1,0 +1,160 @@
+//! A crowd before a simulated server: what happens below saturation and beyond, and that it happens again.
+
+use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
+use results::{CrowdSummary, GeneratorHealth};
+use sim::{Accept, Config, Profile, ServerCounts, Service, Setup, World};
+use tcp::Close;
+use traffic::{Arrivals, Bursts, Schedule, Workload};
+use units::Nanos;
+use verdict::Policy;
+
+/// A machine whose server answers 25,000 connections a second: 40 us for each.
+const MACHINE: &str = r#"
+name = "test"
+about = "round numbers"
+[softirq]
+syn_answered = 7.0
+syn_dropped = 3.0
+syn_reset = 3.0
+syn_held = 2.0
+established = 5.0
+end_dropped = 3.0
+end_reset = 3.0
+data = 4.0
+fin = 3.0
+ack = 1.5
+reset = 2.0
+stray = 3.0
+sent_again = 3.0
+[server]
+poll = 1.0
+accept = 6.0
+accept_nothing = 0.5
+request = 10.0
+kib = 0.5
+close = 4.0
+error = 4.0
+[receive]
+ring = 256
+longest = 0.0
+turn = 0.0
+"#;
+const WARMUP: Nanos = Nanos::from_secs(2);
+const END: Nanos = Nanos::from_secs(4);
+
+fn machine() -> Profile {
+    Profile::parse(MACHINE).expect("a profile")
+}
+
+fn crowd(rate: f64, seed: u64) -> Crowd {
+    crowd_of(Schedule::new(Arrivals::Poisson, rate, seed), seed, END)
+}
+
+fn crowd_of(schedule: Schedule, seed: u64, end: Nanos) -> Crowd {
+    let manners = Manners {
+        timeout: Nanos::from_secs(10),
+        abort: None,
+        sessions: None,
+        shard: Shard::WHOLE,
+        close: Close::Fin,
+        window: Window { start: WARMUP, end },
+        stacks: Stacks::default(),
+        clock: 0,
+        seed,
+        first_endpoint: 0,
+    };
+    let asks = Asks::new(Workload::default(), seed, "server", "/");
+    let clients = Clients::new("10.77.0.0/16".parse().expect("a network"));
+    Crowd::new(manners, asks, clients, schedule, 0)
+}
+
+fn setup(policy: &str) -> Setup {
+    let policy: Policy = policy.parse().expect("a policy");
+    Setup {
+        kernel: Config { policy, ..Config::default() },
+        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
+        profile: machine(),
+        delay: Nanos::from_micros(50),
+    }
+}
+
+/// Two seconds of a crowd after two of warm-up.
+fn run(setup: Setup, rate: f64, seed: u64) -> (CrowdSummary, ServerCounts) {
+    let mut world = World::new(setup, crowd(rate, seed));
+    world.run_until(END);
+    world.stop(END);
+    (world.crowd().tally().summary(END, GeneratorHealth::default()), world.server())
+}
+
+#[test]
+fn server_below_saturation_answers_everybody_soon() {
+    let (crowd, server) = run(setup("default"), 15_000.0, 1);
+    assert!(crowd.goodput_per_s > 0.99 * crowd.offered_per_s, "{crowd:?}");
+    assert!(crowd.response_ms.mean < 1.0, "{:?}", crowd.response_ms);
+    assert_eq!((server.kernel.listen_overflows, server.frames_lost, server.errors), (0, 0, 0));
+    let busy = (server.softirq.0 + server.program.0) as f64 / END.0 as f64;
+    assert!((0.4..0.8).contains(&busy), "{busy} of the CPU at 15,000/s");
+}
+
+#[test]
+fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
+    let (stock, server) = run(setup("default"), 40_000.0, 1);
+    let (told, _) = run(setup("abort+rst-syn"), 40_000.0, 1);
+    assert!(server.kernel.listen_overflows > 1000, "{server:?}");
+    assert!(stock.goodput_per_s < 0.8 * 25_000.0, "{}", stock.goodput_per_s);
+    assert!(stock.response_ms.mean > 300.0, "{:?}", stock.response_ms);
+    assert!(
+        told.goodput_per_s > stock.goodput_per_s,
+        "{} against {}",
+        told.goodput_per_s,
+        stock.goodput_per_s
+    );
+    assert!(told.response_ms.mean < 0.1 * stock.response_ms.mean, "{:?}", told.response_ms);
+    assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
+}
+
+#[test]
+fn same_seed_gives_the_same_and_another_another() {
+    let once = run(setup("abort"), 40_000.0, 7);
+    assert_eq!(once, run(setup("abort"), 40_000.0, 7));
+    assert_ne!(once.0, run(setup("abort"), 40_000.0, 8).0);
+}
+
+#[test]
+fn every_attempt_ends_in_one_cause() {
+    for policy in ["default", "reserv+rst-syn", "no-syn-drop", "rst-fin+abort"] {
+        let (crowd, server) = run(setup(policy), 50_000.0, 3);
+        let causes =
+            crowd.ok + crowd.refused + crowd.reset + crowd.timed_out_connect + crowd.timed_out_response;
+        assert_eq!(causes + crowd.malformed + crowd.not_sent + crowd.unfinished, crowd.offered, "{policy}");
+        assert_eq!((crowd.malformed, crowd.not_sent), (0, 0), "{policy}");
+        assert!(server.answered > 0, "{policy}");
+    }
+}
+
+/// Bursts of so many seconds with gaps of so many, whose mean is a rate: what is answered, as a share of what is asked, the mean, ms, and what was deferred.
+fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64, u64) {
+    let bursts = Bursts::new(Nanos::from_secs(on), Nanos::from_secs(off)).expect("bursts");
+    let end = WARMUP + Nanos::from_secs(4 * (on + off));
+    let schedule = Schedule::in_bursts(Arrivals::Poisson, mean, bursts, 1);
+    let mut world = World::new(setup(policy), crowd_of(schedule, 1, end));
+    world.run_until(end);
+    world.stop(end);
+    let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
+    (crowd.goodput_per_s / crowd.offered_per_s, crowd.response_ms.mean, world.server().guard.deferred)
+}
+
+#[test]
+fn short_burst_is_better_left_unanswered_than_refused_and_a_crowd_is_not() {
+    let [short, refused] =
+        ["abort+rst-syn+unserved", "rst-syn"].map(|policy| in_bursts(policy, 1, 1, 20_000.0));
+    assert!(
+        short.0 > 1.2 * refused.0 && short.2 > 0,
+        "{short:?}, and {refused:?} where all are refused at once"
+    );
+    let [long, refused] =
+        ["abort+rst-syn+unserved", "rst-syn"].map(|policy| in_bursts(policy, 10, 5, 20_000.0));
+    let stock = in_bursts("default", 10, 5, 20_000.0);
+    assert!(long.0 > 0.97 * refused.0 && long.0 > stock.0, "{long:?}, {refused:?}, {stock:?}");
+    assert!(long.1 < 0.1 * stock.1, "{long:?}, {stock:?}");
+}

@@ -1,0 +1,53 @@
+//! Counts in buckets that double: `kernel/histogram.h`.
+
+/// As in histogram.h.
+pub const BUCKETS: usize = 32;
+
+/// How often a value was in `[0, 1)`, `[1, 2)`, `[2, 4)` and so on; the last bucket has no end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Histogram(pub [u64; BUCKETS]);
+
+impl Histogram {
+    /// All values.
+    pub fn count(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// A value that `share` (0 to 1) of all values are below: the end of the bucket where that is reached, so that it errs to
+    /// the large side, by less than a factor of two. `None` of nothing.
+    pub fn below(&self, share: f64) -> Option<u64> {
+        let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
+        let mut seen = 0;
+        let bucket = self.0.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        })?;
+        Some(1 << bucket)
+    }
+
+    /// Buckets up to the last that is not empty, each with the smallest value that it takes.
+    pub fn buckets(&self) -> Vec<(u64, u64)> {
+        let used = self.0.iter().rposition(|&count| count > 0).map_or(0, |last| last + 1);
+        let start = |bucket: usize| if bucket == 0 { 0 } else { 1 << (bucket - 1) };
+        self.0[..used].iter().enumerate().map(|(bucket, &count)| (start(bucket), count)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share_is_the_end_of_its_bucket() {
+        let mut buckets = [0; BUCKETS];
+        (buckets[0], buckets[3]) = (98, 2);
+        let histogram = Histogram(buckets);
+        assert_eq!(
+            (histogram.below(0.5), histogram.below(0.98), histogram.below(0.99)),
+            (Some(1), Some(1), Some(8))
+        );
+        assert_eq!(histogram.buckets(), [(0, 98), (1, 0), (2, 0), (4, 2)]);
+        assert_eq!(Histogram([0; BUCKETS]).below(0.5), None);
+        assert!(Histogram([0; BUCKETS]).buckets().is_empty());
+    }
+}
