@@ -4,7 +4,8 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use guard::{
-    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Service, Verdict,
+    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Service, Trigger,
+    Verdict,
 };
 use serde_json::{Value, json};
 use watch::Counter;
@@ -189,11 +190,15 @@ fn refusals(sample: &Sample) -> Vec<Refusal> {
     let cookies = any(|policy| matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie));
     let is_held_back = any(|policy| policy.reserved_slots > 0);
     let is_guarded = guarded().next().is_some();
-    let all: [(bool, Refusal); 12] = [
+    let all: [(bool, Refusal); 13] = [
         (drops || is_held_back, ("dropped", |of| of_guarded(of, |stats| stats.dropped))),
         (
             resets || (is_guarded && !(drops || cookies || is_held_back)),
             ("reset", |of| of_guarded(of, |stats| stats.reset)),
+        ),
+        (
+            any(|policy| policy.trigger == Trigger::Unserved(None)),
+            ("deferred", |of| of_guarded(of, |stats| stats.deferred)),
         ),
         (cookies, ("cookie", |of| of_guarded(of, |stats| stats.cookies))),
         (is_held_back, ("ack-dropped", |of| of_guarded(of, |stats| stats.acks_dropped))),
