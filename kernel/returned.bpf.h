@@ -29,11 +29,11 @@ struct {
 /* Until when one may come back, ns of bpf_ktime_get_ns(): a server that refuses nobody is spared the look. */
 __u64 returns_until_ns = 0;
 
-/* Whether this attempt was refused before; if it is refused now, the next one will have been. By words: stack is short where SYNs are decided. */
-static __noinline int see_return(__u32 hash, __u32 seq, __u64 now, __u32 is_refused)
+/* Whether this attempt was refused before; if it is refused now, the next one will have been. Not inline: stack is short where SYNs are decided. */
+static __noinline int see_return(const struct segment *segment, __u64 now, __u32 is_refused)
 {
-	__u32 place = hash >> (32 - REFUSED_SHIFT);
-	__u64 attempt = (__u64)hash << 32 | seq, *remembered;
+	__u32 hash = hash_flow(segment), place = hash >> (32 - REFUSED_SHIFT);
+	__u64 attempt = (__u64)hash << 32 | segment->seq, *remembered;
 	bool is_back;
 
 	remembered = bpf_map_lookup_elem(&refused_syns, &place);
@@ -50,11 +50,10 @@ static __noinline int see_return(__u32 hash, __u32 seq, __u64 now, __u32 is_refu
 	return is_back;
 }
 
-static __always_inline bool is_return(const struct segment *segment, __u64 now, bool is_refused)
+/* Whether any may come back now. */
+static __always_inline bool may_be_return(__u64 now)
 {
-	if (!is_refused && now >= *(volatile __u64 *)&returns_until_ns)
-		return false;
-	return see_return(hash_flow(segment), segment->seq, now, is_refused);
+	return now < *(volatile __u64 *)&returns_until_ns;
 }
 
 #endif

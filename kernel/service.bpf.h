@@ -70,21 +70,21 @@ static __noinline int may_exceed(__u32 index, __u64 now, __u32 is_found)
  * A SYN that finds no place in the accept queue, before a server whose limit is found: whether it is better left unanswered, as in a burst. Its client
  * sends it again within the time that a burst may take.
  */
-static __noinline int may_defer(__u32 index, __u64 now)
+static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	return find_service(index, &service, &pace) && may_queue(service, pace, now);
+	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && may_queue(service, pace, now);
 }
 
 /* One that was has come back, and gets in. */
-static __noinline int repay_service(__u32 index)
+static __noinline int repay_service(const struct listener_rule *rule)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (find_service(index, &service, &pace))
+	if (is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace))
 		repay(service, pace);
 	return 0;
 }

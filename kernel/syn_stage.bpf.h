@@ -145,25 +145,25 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
 	}
-	if (verdict == VERDICT_RESET && !is_by_server && is_limit_found(&rule.policy) && may_defer(rule.service, now)) {
+	if (verdict == VERDICT_RESET && !is_by_server && may_defer(&rule, now)) {
 		verdict = VERDICT_DROP;
 		stats->deferred++;
 	}
-	verdict = count(&rule, &listener->load, verdict, is_by_server, stats);
-	if (is_return(segment, now, verdict == VERDICT_DROP || verdict == VERDICT_RESET)) {
-		stats->returned++;
-		if (verdict == VERDICT_ADMIT && is_limit_found(&rule.policy))
-			repay_service(rule.service);
-	}
-	switch (verdict) {
+	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
+		stats->returned += see_return(segment, now, true);
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
 		return answer_with_cookie(ctx, hook, segment, now, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
+		stats->returned += see_return(segment, now, true);
 		return ACTION_DROP;
 	default:
+		if (may_be_return(now) && see_return(segment, now, false)) {
+			stats->returned++;
+			repay_service(&rule);
+		}
 		if (rule.policy.trigger != TRIGGER_QUEUE)
 			expect_service(rule.service, now);
 		return ACTION_PASS;
