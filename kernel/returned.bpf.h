@@ -40,8 +40,12 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 	if (!remembered)
 		return 0;
 	is_back = *remembered == attempt;
-	if (!is_refused)
+	if (!is_refused) {
+		/* Once: one that was let in may repeat its SYN, too. */
+		if (is_back)
+			*remembered = 0;
 		return is_back;
+	}
 	if (!is_back)
 		*remembered = attempt;
 	/* All CPUs share it: write only when it matters. */

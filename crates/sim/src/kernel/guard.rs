@@ -126,6 +126,8 @@ impl Guard {
         let is_back = *place == attempt;
         if is_refused {
             *place = attempt;
+        } else if is_back {
+            *place = 0;
         }
         is_back
     }
