@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/src/bench/sim.toml");
+const PROFILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/profiles/round-numbers.toml");
 
 fn sim(args: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));

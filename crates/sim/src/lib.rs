@@ -1,7 +1,7 @@
 //! A server, its clients and the network between them in virtual time.
 //!
-//! [`EventQueue`] orders what is to happen, and [`Kernel`] is the server's: the decisions of `kernel/verdict.h` and the rules of Linux, played by packet scripts
-//! against the running kernel (`tests/scripts.rs`).
+//! [`EventQueue`] orders what is to happen, and [`Kernel`] is the server's: the decisions of `kernel/verdict.h` and the rules of Linux. The packet scripts that the
+//! running kernel passes are played to it (`tests/scripts.rs`). A [`World`] is a crowd before such a server.
 
 mod cpu;
 mod kernel;

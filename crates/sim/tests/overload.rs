@@ -9,36 +9,7 @@ use units::Nanos;
 use verdict::Policy;
 
 /// A machine whose server answers 25,000 connections a second: 40 us for each.
-const MACHINE: &str = r#"
-name = "test"
-about = "round numbers"
-[softirq]
-syn_answered = 7.0
-syn_dropped = 3.0
-syn_reset = 3.0
-syn_held = 2.0
-established = 5.0
-end_dropped = 3.0
-end_reset = 3.0
-data = 4.0
-fin = 3.0
-ack = 1.5
-reset = 2.0
-stray = 3.0
-sent_again = 3.0
-[server]
-poll = 1.0
-accept = 6.0
-accept_nothing = 0.5
-request = 10.0
-kib = 0.5
-close = 4.0
-error = 4.0
-[receive]
-ring = 256
-longest = 0.0
-turn = 0.0
-"#;
+const MACHINE: &str = include_str!("../profiles/round-numbers.toml");
 const WARMUP: Nanos = Nanos::from_secs(2);
 const END: Nanos = Nanos::from_secs(4);
 

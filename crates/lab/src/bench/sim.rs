@@ -15,7 +15,7 @@ use verdict::Policy;
 use super::{Figure, REPETITIONS, clients, go_on};
 
 /// A server that answers some 25,000 connections a second, and a crowd of twice as many.
-const PROFILE: &str = include_str!("sim.toml");
+const PROFILE: &str = include_str!("../../../sim/profiles/round-numbers.toml");
 const RATE: f64 = 50_000.0;
 const WINDOW: Nanos = Nanos::from_secs(10);
 /// Events that wait, and how many are taken out and put back to see what one costs.
