@@ -7,6 +7,7 @@ use std::path::Path;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use nix::errno::Errno;
+use procfs::process::Process;
 use serde::Serialize;
 
 use crate::{hook, tiny};
@@ -52,6 +53,7 @@ pub(crate) mod name {
     pub(crate) const RAW_COOKIE: &str = "SYN cookie without a listener";
     pub(crate) const ASSIGN_REQUEST: &str = "request socket from a cookie";
     pub(crate) const LSM: &str = "BPF LSM";
+    pub(crate) const CGROUP2: &str = "cgroup2, all of it, mounted";
     pub(crate) const SOCKETS: &str = "cgroup sockops hook";
     pub(crate) const SOCKOPT: &str = "cgroup sockopt hook";
     pub(crate) const FENTRY: &str = "fentry";
@@ -95,11 +97,8 @@ pub(crate) fn all() -> Vec<Probe> {
             "no-syn-drop, with the client's TCP options",
         ),
         probe(name::LSM, lsm(), "reserv, exact for every SYN of a batch"),
-        probe(
-            name::SOCKETS,
-            tiny::sockets(),
-            "guard without --policy: unserved, and sojourn; they need cgroup2 mounted, too",
-        ),
+        probe(name::CGROUP2, cgroup2(), "guard without --policy, and --sockopt: where their programs hang"),
+        probe(name::SOCKETS, tiny::sockets(), "guard without --policy: unserved, and sojourn"),
         probe(name::SOCKOPT, tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself"),
         probe(
             name::FENTRY,
@@ -139,6 +138,20 @@ fn af_xdp() -> Answer {
         }
         Err(Errno::EPERM) => Answer::Unknown("needs CAP_NET_RAW".to_owned()),
         Err(errno) => Answer::No(errno.desc().to_lowercase()),
+    }
+}
+
+/// `ip netns exec` hides it, and a container has a part of it.
+fn cgroup2() -> Answer {
+    let mounts = match Process::myself().and_then(|process| process.mountinfo()) {
+        Ok(mounts) => mounts,
+        Err(error) => return Answer::Unknown(error.to_string()),
+    };
+    let mut roots = mounts.into_iter().filter(|mount| mount.fs_type == "cgroup2").map(|mount| mount.root);
+    match roots.next() {
+        None => Answer::No("none is mounted here; mount -t cgroup2 none /sys/fs/cgroup".to_owned()),
+        Some(root) if root == "/" || roots.any(|root| root == "/") => Answer::Yes,
+        Some(root) => Answer::No(format!("only {root} of it is mounted here")),
     }
 }
 

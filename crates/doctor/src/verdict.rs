@@ -12,11 +12,12 @@ const GUARD: &str = "admit.bpf.c";
 /// Of these, those without which it works, but not all of it.
 const OPTIONAL_PROGRAMS: [&str; 1] = ["admit_request"];
 /// Probes without which it works, but not all of it.
-const OPTIONAL: [&str; 7] = [
+const OPTIONAL: [&str; 8] = [
     name::TCX,
     name::RAW_COOKIE,
     name::ASSIGN_REQUEST,
     name::LSM,
+    name::CGROUP2,
     name::SOCKETS,
     name::SOCKOPT,
     name::FENTRY,
