@@ -55,15 +55,15 @@ static __noinline int read_service(__u32 index, __u64 now, struct listener_load 
 	return 0;
 }
 
-/* Past the limit of a policy; a burst, only past one that was found. */
-static __noinline int may_exceed(__u32 index, __u64 now, __u32 is_found)
+/* Past the limit of a policy; a burst, only so many past one that was found, which is 0 for any other. */
+static __noinline int may_exceed(__u32 index, __u64 now, __u32 past)
 {
 	const struct pace *pace;
 	struct service *service;
 
 	if (!find_service(index, &service, &pace))
 		return 0;
-	return may_pass(service, pace, now) || (is_found && may_queue(service, pace, now));
+	return may_pass(service, pace, now) || (past && may_queue(service, pace, past, now));
 }
 
 /*
@@ -75,7 +75,7 @@ static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
 	const struct pace *pace;
 	struct service *service;
 
-	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && may_queue(service, pace, now);
+	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && spend(service, pace, 1, now);
 }
 
 /* One that was has come back, and gets in. */

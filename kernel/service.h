@@ -89,6 +89,8 @@ struct service {
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, as the kernel measured them */
 	__u64 trickled_ns;		/* when one was admitted past the limit; not under the lock */
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
+	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
+	__u64 paid_ns;
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
 	__u64 never_came;		/* of `expected`; nor this */
@@ -445,17 +447,43 @@ static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
 
 /*
  * A burst that the server will have answered soon is better served than refused, and a crowd is not. A crowd leaves a server no time in which nobody
- * waits, and a burst comes after some: that time, up to patience_ns of it, is what may be spent on those who come beyond the limit, each for as long
- * as he keeps the others waiting.
+ * waits, and a burst comes after some: that time, up to patience_ns of it, is what may be spent on those who come beyond what the server answers
+ * meanwhile, each for as long as he keeps the others waiting. Here: one who is left unanswered.
  */
-static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 now)
+static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
-	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, kept;
+	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns, kept;
 
-	if ((__s64)(idle - spent) < (__s64)pace->answer_ns || !pace->answer_ns)
+	if ((__s64)(idle - spent) < (__s64)price || !price)
 		return false;
 	kept = idle - spent > pace->patience_ns ? idle - pace->patience_ns : spent;
-	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + pace->answer_ns);
+	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + price);
+}
+
+/* How many would be past a limit that was found, with one more; 0 before any other, past which no burst goes. */
+static __always_inline __u32 count_past(const struct listener_load *load, bool is_found)
+{
+	return is_found ? load->unserved + 1 - load->unserved_limit : 0;
+}
+
+/*
+ * One who would be so many past the limit. He takes the place of one who was answered, unless more wait than before: only what the queue grows by is
+ * paid for, and again each patience_ns that it stays. When nothing is left, nobody is past the limit for free either: then it is a crowd.
+ */
+static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 past, __u64 now)
+{
+	__u64 since = *(volatile __u64 *)&service->paid_ns, paid = *(volatile __u64 *)&service->paid;
+
+	if (now - since > pace->patience_ns) {
+		service->paid_ns = now;
+		service->paid = paid = 0;
+	}
+	if (past <= paid)
+		return (__s64)(read_idle_ns(service, now) - *(volatile __u64 *)&service->spent_ns) >= (__s64)pace->answer_ns;
+	if (!spend(service, pace, past - paid, now))
+		return false;
+	service->paid = past;
+	return true;
 }
 
 /*

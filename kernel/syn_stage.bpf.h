@@ -141,7 +141,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
 	if (verdict != VERDICT_ADMIT)
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
-	if (is_by_server && may_exceed(rule.service, now, is_limit_found(&rule.policy))) {
+	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)))) {
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
 	}

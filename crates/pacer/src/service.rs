@@ -52,6 +52,8 @@ pub struct Service {
     pub handshakes_us: [u64; BUCKETS],
     pub trickled_ns: u64,
     pub spent_ns: u64,
+    pub paid: u64,
+    pub paid_ns: u64,
     pub slots: [u64; SLOTS],
     pub expected: u64,
     pub never_came: u64,
@@ -93,15 +95,16 @@ impl Service {
     }
 
     /// Whether one that the limit keeps out gets in all the same; a burst only past a limit that was found.
-    pub fn may_exceed(&mut self, pace: &Pace, now: Nanos, is_found: bool) -> bool {
+    pub fn may_exceed(&mut self, pace: &Pace, now: Nanos, load: &ListenerLoad, is_found: bool) -> bool {
+        let load = load.numbers();
         // SAFETY: as above.
-        unsafe { tidegate_may_exceed(self, pace, now.0, is_found) }
+        unsafe { tidegate_may_exceed(self, pace, now.0, load.as_ptr(), is_found) }
     }
 
     /// Whether one that finds no place in the accept queue is better left unanswered, as in a burst.
     pub fn may_defer(&mut self, pace: &Pace, now: Nanos) -> bool {
         // SAFETY: as above.
-        unsafe { tidegate_may_queue(self, pace, now.0) }
+        unsafe { tidegate_may_defer(self, pace, now.0) }
     }
 
     /// One that was has come back, and gets in.
@@ -139,8 +142,14 @@ impl Service {
 
 unsafe extern "C" {
     fn tidegate_read_service(service: *mut Service, pace: *const Pace, now: u64, load: *mut u32);
-    fn tidegate_may_exceed(service: *mut Service, pace: *const Pace, now: u64, is_found: bool) -> bool;
-    fn tidegate_may_queue(service: *mut Service, pace: *const Pace, now: u64) -> bool;
+    fn tidegate_may_exceed(
+        service: *mut Service,
+        pace: *const Pace,
+        now: u64,
+        load: *const u32,
+        is_found: bool,
+    ) -> bool;
+    fn tidegate_may_defer(service: *mut Service, pace: *const Pace, now: u64) -> bool;
     fn tidegate_repay(service: *mut Service, pace: *const Pace);
     fn tidegate_expect(service: *mut Service, pace: *const Pace, now: u64);
     fn tidegate_begin(service: *mut Service, pace: *const Pace, wait: *mut Wait, handshake_us: u32, now: u64);

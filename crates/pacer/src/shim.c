@@ -47,14 +47,17 @@ void tidegate_read_service(struct service *service, const struct pace *pace, __u
 	load[8] = its_load.answers_per_s;
 }
 
-bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, bool is_found)
+bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, const __u32 load[9], bool is_found)
 {
-	return may_pass(service, pace, now) || (is_found && may_queue(service, pace, now));
+	const struct listener_load its_load = { .unserved = load[4], .unserved_limit = load[5] };
+	__u32 past = count_past(&its_load, is_found);
+
+	return may_pass(service, pace, now) || (past && may_queue(service, pace, past, now));
 }
 
-bool tidegate_may_queue(struct service *service, const struct pace *pace, __u64 now)
+bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 now)
 {
-	return may_queue(service, pace, now);
+	return spend(service, pace, 1, now);
 }
 
 void tidegate_repay(struct service *service, const struct pace *pace)

@@ -46,9 +46,9 @@ impl Followed {
         self.service.read(self.pacer.pace(), clock(now), load);
     }
 
-    pub(super) fn may_exceed(&mut self, now: Nanos) -> bool {
+    pub(super) fn may_exceed(&mut self, load: &ListenerLoad, now: Nanos) -> bool {
         let is_found = self.trigger == Trigger::Unserved(None);
-        self.service.may_exceed(self.pacer.pace(), clock(now), is_found)
+        self.service.may_exceed(self.pacer.pace(), clock(now), load, is_found)
     }
 
     pub(super) fn may_defer(&mut self, now: Nanos) -> bool {

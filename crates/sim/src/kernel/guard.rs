@@ -74,7 +74,7 @@ impl Guard {
         let mut is_by_server =
             verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
         if let Some(followed) = followed {
-            if is_by_server && followed.may_exceed(now) {
+            if is_by_server && followed.may_exceed(load, now) {
                 (is_by_server, verdict) = (false, Verdict::Admit);
             }
             if verdict == Verdict::Reset && !is_by_server && followed.may_defer(now) {
