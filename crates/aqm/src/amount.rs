@@ -37,8 +37,8 @@ impl Amount {
         }
     }
 
-    /// A plain number is packets.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// `180`, or bytes with their unit as in `180kB`. A plain number is packets.
+    pub fn parse(text: &str) -> Option<Self> {
         match text.parse() {
             Ok(packets) => (packets <= MOST).then_some(Self::Packets(packets)),
             Err(_) => bytes_with_unit(text).map(Self::Bytes),
@@ -102,7 +102,7 @@ impl Rate {
     }
 
     /// `10Mbit` or `10Mbit/s`. What has no unit or another one is none: `10Mbps` is bits to some and bytes to tc.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split_unit(text)?;
         let factor = match unit.strip_suffix("/s").unwrap_or(unit) {
             "bit" => 1.0,

@@ -65,6 +65,7 @@ pub use queue::Queue;
 pub use reason::{DropCounts, DropReason};
 pub use red::Red;
 pub use redfavor::RedFavor;
+pub use words::fraction;
 
 /// A queue discipline.
 ///

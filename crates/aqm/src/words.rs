@@ -219,8 +219,8 @@ impl Words {
     }
 }
 
-/// Without bounds: what is too much is said by [`Config::check`].
-fn fraction(text: &str) -> Option<f64> {
+/// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who asked, as by [`Config::check`].
+pub fn fraction(text: &str) -> Option<f64> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,
         None => text.parse().ok()?,
