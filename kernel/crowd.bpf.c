@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * Gives the crowd its frames: TCP from the server under test to one of the crowd's addresses goes to the AF_XDP socket
- * of the queue it came in on, everything else goes on to the kernel.
+ * of the queue it came in on, everything else goes on to the kernel. To a bridge it gives every frame.
  *
  * A crowd's frame that no socket takes is dropped and counted, never passed: the kernel, were it to own the address,
  * would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension headers and fragments are not the crowd's: its
@@ -13,6 +13,7 @@
 #include "headers.h"
 
 /* Fixed at load. Addresses in network byte order; an IPv4 address is in word 0. */
+const volatile bool every_frame;	/* whatever is in it; the rest is not looked at then */
 const volatile bool ipv6;
 const volatile __be32 server_address[4];
 const volatile __be16 server_port;
@@ -110,7 +111,7 @@ int steer(struct xdp_md *ctx)
 
 	if (!count)	/* cannot be: the array has the entry; the verifier does not know */
 		return XDP_PASS;
-	if (is_crowd(ctx))
+	if (every_frame || is_crowd(ctx))
 		return give_to_socket(ctx, count);
 	count->passed++;
 	return XDP_PASS;

@@ -10,6 +10,7 @@ use crowd::{Abort, Ended, Shard, Stacks, Totals};
 use hdrhistogram::Histogram;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
+use port::{Mode, Port};
 use results::CrowdSummary;
 use tcp::Close;
 use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};
@@ -19,7 +20,6 @@ use xsk::Steer;
 use crate::flood::{self, Flood};
 use crate::handover::Handover;
 use crate::next_hop;
-use crate::port::{Mode, Port};
 use crate::worker::{Place, TX_FRAMES, Worker};
 use crate::workers;
 
@@ -186,7 +186,7 @@ pub fn open(config: &Config) -> Result<Vec<Worker>> {
             clients: (config.clients.network(), config.clients.prefix_len()),
         },
     };
-    let ports = Port::open(config.mode, &rings, config.clients, workers as u32)?;
+    let ports = Port::open(config.mode, &rings, workers as u32)?;
     let needs_rings = workers > 1 && !ports[0].has_all_frames();
     let rings = if needs_rings { Handover::between(workers) } else { Ok(Vec::new()) };
     let mut handovers = rings.context("make the rings between the workers")?.into_iter();

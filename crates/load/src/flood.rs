@@ -7,6 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crowd::Clients;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
+use port::Clock;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
 use tcp::LINUX;
@@ -14,7 +15,6 @@ use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
 use xsk::{Mode, Socket, Steer};
 
-use crate::clock::Clock;
 use crate::next_hop;
 
 /// SYNs between two looks at the clock: some 20 microseconds.

@@ -8,22 +8,19 @@
 //! What it is not: no TLS, no HTTP/2, no pipelining, one server. It has no socket of the kernel's TCP
 //! and needs no address of its own on the interface beyond what finds the server's Ethernet address.
 
-mod clock;
 mod engine;
 mod flood;
 mod handover;
 mod next_hop;
-mod packet;
-mod port;
 mod replay;
 mod words;
 mod worker;
 mod workers;
 
+pub use ::port::Mode;
 pub use crowd::{Abort, Cause, Crowd, Ended, Shard, Stacks, StacksError, Totals, Wheel};
 pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, MAX_WORKERS, Observer, Progress, run};
 pub use flood::Config as Flood;
-pub use port::Mode;
 pub use replay::{Log, read_log};
 pub use tcp::Close;
 pub use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};

@@ -6,16 +6,15 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use crowd::{Asks, Clients, Crowd, Endpoint, Manners, Window};
+use port::{Clock, Port, thread_cpu_time};
 use results::{CrowdSummary, GeneratorHealth};
 use traffic::{Schedule, Sessions, Workload};
 use units::Nanos;
 use wire::{Ethernet, FourTuple, Segment};
 
-use crate::clock::{Clock, thread_cpu_time};
 use crate::engine::{Config, Observer, Progress};
 use crate::flood::{self, Flood};
 use crate::handover::Handover;
-use crate::port::Port;
 use crate::workers::Run;
 
 /// Frames taken from the queues, and from other workers, deadlines handled and attempts started in one turn, each: small enough that a turn

@@ -8,10 +8,10 @@ use std::thread::{Builder, scope};
 use anyhow::{Context, Result};
 use crowd::{Ended, Totals};
 use hdrhistogram::Histogram;
+use port::Clock;
 use results::{CrowdSummary, GeneratorHealth};
 use units::Nanos;
 
-use crate::clock::Clock;
 use crate::engine::{Observer, Progress};
 use crate::worker::Worker;
 

@@ -77,6 +77,7 @@ pub(crate) fn sum_per_cpu<const N: usize>(map: &impl MapCore) -> libbpf_rs::Resu
 }
 
 fn set_match(rodata: &mut skeleton::types::rodata, steer: &Match) {
+    rodata.every_frame = steer.every_frame;
     rodata.ipv6 = steer.ipv6;
     rodata.server_address = steer.server;
     rodata.server_port = steer.port;

@@ -1,6 +1,6 @@
 //! Which received frames are the crowd's.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use crate::Error;
 
@@ -16,6 +16,7 @@ pub struct Steer {
 /// A [`Steer`] as the program compares it: network byte order, an IPv4 address in word 0.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Match {
+    pub every_frame: bool,
     pub ipv6: bool,
     pub server: [u32; 4],
     pub port: u16,
@@ -24,6 +25,12 @@ pub(crate) struct Match {
 }
 
 impl Steer {
+    /// Every frame, whatever is in it: for bridges. No server has port 0.
+    pub const EVERY_FRAME: Self = Self {
+        server: SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)),
+        clients: (IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    };
+
     pub(crate) fn to_match(self) -> Result<Match, Error> {
         let (address, prefix) = self.clients;
         let refuse = |reason| Error::Steer { server: self.server, address, prefix, reason };
@@ -37,6 +44,7 @@ impl Steer {
         let mask = mask(prefix);
         let address = words(address);
         Ok(Match {
+            every_frame: self == Self::EVERY_FRAME,
             ipv6: self.server.is_ipv6(),
             server: words(self.server.ip()),
             port: self.server.port().to_be(),

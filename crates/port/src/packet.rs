@@ -14,6 +14,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::socket::{MsgFlags, recv, send};
 use nix::sys::time::TimeSpec;
 
+const ETH_P_ALL: u16 = 0x0003;
 const ETH_P_IP: u16 = 0x0800;
 const ETH_P_IPV6: u16 = 0x86dd;
 /// Longest frame, bytes: the kernel may have joined some before we get them.
@@ -22,13 +23,13 @@ const MAX_FRAME: usize = 65_536 + 14;
 const RECEIVE_BUFFER: i32 = 64 << 20;
 
 /// A packet socket.
-pub struct Socket {
-    pub rx: Rx,
-    pub tx: Tx,
+pub(crate) struct Socket {
+    pub(crate) rx: Rx,
+    pub(crate) tx: Tx,
 }
 
 /// What it receives.
-pub struct Rx {
+pub(crate) struct Rx {
     fd: Arc<OwnedFd>,
     buffer: Box<[u8]>,
     /// Of what was lost, what the kernel has told us.
@@ -36,28 +37,34 @@ pub struct Rx {
 }
 
 /// What it sends.
-pub struct Tx {
+pub(crate) struct Tx {
     fd: Arc<OwnedFd>,
     buffer: Box<[u8]>,
     error: Option<Errno>,
 }
 
 impl Socket {
-    /// On the interface with this index of the caller's namespace, for TCP from the server to these clients.
+    /// On the interface with this index of the caller's namespace, for TCP from the server to these clients, or for every frame.
     ///
     /// # Errors
     ///
     /// EPERM without CAP_NET_RAW, ENODEV for another index, ENOPROTOOPT before Linux 4.20.
-    pub fn open(ifindex: u32, server: SocketAddr, clients: IpNet) -> io::Result<Self> {
+    pub fn open(ifindex: u32, of: Option<(SocketAddr, IpNet)>) -> io::Result<Self> {
         let fd = socket()?;
-        // Before it is bound, so that nothing else is ever counted.
-        attach_filter(&fd, &filter(server, clients))?;
+        let protocol = match of {
+            None => ETH_P_ALL,
+            Some((server, clients)) => {
+                // Before it is bound, so that nothing else is ever counted.
+                attach_filter(&fd, &filter(server, clients))?;
+                if server.is_ipv4() { ETH_P_IP } else { ETH_P_IPV6 }
+            }
+        };
         set(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         set(&fd, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
         // Beyond net.core.rmem_max with CAP_NET_ADMIN only.
         set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
             .or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
-        bind(&fd, ifindex, if server.is_ipv4() { ETH_P_IP } else { ETH_P_IPV6 })?;
+        bind(&fd, ifindex, protocol)?;
         let fd = Arc::new(fd);
         let buffer = || vec![0; MAX_FRAME].into_boxed_slice();
         let rx = Rx { fd: Arc::clone(&fd), buffer: buffer(), lost: Cell::new(0) };
@@ -110,6 +117,34 @@ impl Tx {
     /// What went wrong since the last call.
     pub fn flush(&mut self) -> io::Result<()> {
         self.error.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+}
+
+/// An interface that takes frames to every address, as long as this lives: the kernel counts who wants that, and forgets us however we end.
+pub struct Promiscuous {
+    _fd: OwnedFd,
+}
+
+impl Promiscuous {
+    /// Of the interface with this index of the caller's namespace.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_NET_RAW, ENODEV for another index.
+    pub fn set(ifindex: u32) -> io::Result<Self> {
+        let fd = socket()?;
+        // SAFETY: zeros are a valid request.
+        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+        request.mr_ifindex = ifindex.cast_signed();
+        request.mr_type = libc::PACKET_MR_PROMISC as u16;
+        let size = size_of_val(&request) as u32;
+        let option = libc::PACKET_ADD_MEMBERSHIP;
+        // SAFETY: the kernel only reads the request, which outlives the call.
+        let result = unsafe {
+            libc::setsockopt(fd.as_raw_fd(), libc::SOL_PACKET, option, (&raw const request).cast(), size)
+        };
+        Errno::result(result)?;
+        Ok(Self { _fd: fd })
     }
 }
 

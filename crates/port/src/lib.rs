@@ -1,15 +1,23 @@
-//! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket.
+//! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket. And the clock of who moves them.
+//!
+//! [`Port::open`] gives the crowd's generator the frames of the crowd, and a bridge every frame, as [`xsk::Steer`] says. What it is not: a parser of frames;
+//! it joins and splits none.
+
+mod clock;
+mod packet;
 
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use ipnet::IpNet;
 use nix::ifaddrs::getifaddrs;
+use xsk::Steer;
 
-use crate::packet;
+pub use clock::{Clock, thread_cpu_time};
+pub use packet::Promiscuous;
 
 /// How frames are received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +33,9 @@ pub enum Mode {
 }
 
 /// An interface's frames, or one worker's part of them.
-pub enum Port {
+pub struct Port(PortOf);
+
+enum PortOf {
     Xdp(Queues),
     Packet {
         socket: packet::Socket,
@@ -35,7 +45,7 @@ pub enum Port {
 }
 
 /// The sockets of some of an interface's queues.
-pub struct Queues {
+struct Queues {
     /// The first is the one that sends.
     sockets: Vec<xsk::Socket>,
     /// Which is looked at first: each in turn, so that a busy queue does not keep the others waiting.
@@ -45,13 +55,17 @@ pub struct Queues {
 }
 
 /// The receiving half of a port.
-pub enum Rx<'a> {
+pub struct Rx<'a>(RxOf<'a>);
+
+enum RxOf<'a> {
     Xdp { first: &'a mut xsk::Rx, others: &'a mut [xsk::Socket], next: &'a mut usize },
     Packet(&'a mut packet::Rx),
 }
 
 /// The sending half.
-pub enum Tx<'a> {
+pub struct Tx<'a>(TxOf<'a>);
+
+enum TxOf<'a> {
     Xdp(&'a mut xsk::Tx),
     Packet(&'a mut packet::Tx),
 }
@@ -64,16 +78,14 @@ impl Port {
     ///
     /// Those of [`xsk::Interface`]; more workers than queues; of a packet socket, no CAP_NET_RAW, and before it why there is no AF_XDP where
     /// that was tried.
-    pub fn open(mode: Mode, rings: &xsk::Config, clients: IpNet, workers: u32) -> Result<Vec<Self>> {
+    pub fn open(mode: Mode, rings: &xsk::Config, workers: u32) -> Result<Vec<Self>> {
         let by = |mode| Self::xdp(&xsk::Config { mode, ..rings.clone() }, workers);
         match mode {
             Mode::Native => by(xsk::Mode::Native),
             Mode::Generic => by(xsk::Mode::Generic),
-            Mode::Packet => Self::packet(rings, clients, workers, None),
+            Mode::Packet => Self::packet(rings, workers, None),
             Mode::Auto => by(xsk::Mode::Auto).or_else(|error| match error.downcast::<xsk::Error>() {
-                Ok(error) if error.is_lack() => {
-                    Self::packet(rings, clients, workers, Some(&error.to_string()))
-                }
+                Ok(error) if error.is_lack() => Self::packet(rings, workers, Some(&error.to_string())),
                 Ok(error) => Err(error.into()),
                 Err(error) => Err(error),
             }),
@@ -88,25 +100,15 @@ impl Port {
             let own = (worker..queues.receive).step_by(workers as usize);
             let sockets =
                 own.map(|queue| interface.open(queue, queue == worker)).collect::<Result<_, _>>()?;
-            Ok(Self::Xdp(Queues { sockets, next: 0, has_program: worker == 0 }))
+            Ok(Self(PortOf::Xdp(Queues { sockets, next: 0, has_program: worker == 0 })))
         };
         Ok((0..workers).map(open).collect::<Result<_, _>>()?)
     }
 
-    fn packet(rings: &xsk::Config, clients: IpNet, workers: u32, instead: Option<&str>) -> Result<Vec<Self>> {
-        let own = getifaddrs()?.filter_map(|of| of.address).find_map(|address| {
-            let ip = address.as_sockaddr_in().map(|of| of.ip().into());
-            let ip = ip.or_else(|| address.as_sockaddr_in6().map(|of| of.ip().into()));
-            ip.filter(|ip: &IpAddr| clients.contains(ip))
-        });
-        if let Some(own) = own {
-            bail!(
-                "{own} is among the clients {clients} and this host's own: its kernel sees what a packet socket receives, and would reset \
-                 the replies; name a network that it is not in"
-            );
-        }
+    fn packet(rings: &xsk::Config, workers: u32, instead: Option<&str>) -> Result<Vec<Self>> {
+        let filter = packet_filter(rings.steer)?;
         let open = || {
-            let socket = packet::Socket::open(rings.ifindex, rings.steer.server, clients);
+            let socket = packet::Socket::open(rings.ifindex, filter);
             let socket = socket.with_context(|| {
                 let tried = instead.map(|error| format!("{error}; ")).unwrap_or_default();
                 format!(
@@ -114,42 +116,44 @@ impl Port {
                     rings.interface
                 )
             })?;
-            Ok(Self::Packet { socket, instead: instead.map(str::to_owned) })
+            Ok(Self(PortOf::Packet { socket, instead: instead.map(str::to_owned) }))
         };
         (0..workers).map(|_| open()).collect()
     }
 
     /// Both halves at once, so that frames can be sent while one is read.
     pub fn split(&mut self) -> (Rx<'_>, Tx<'_>) {
-        match self {
-            Self::Xdp(Queues { sockets, next, .. }) => {
+        match &mut self.0 {
+            PortOf::Xdp(Queues { sockets, next, .. }) => {
                 let (first, others) = sockets.split_first_mut().expect("everybody has a queue");
                 let xsk::Socket { rx, tx, .. } = first;
-                (Rx::Xdp { first: rx, others, next }, Tx::Xdp(tx))
+                (Rx(RxOf::Xdp { first: rx, others, next }), Tx(TxOf::Xdp(tx)))
             }
-            Self::Packet { socket: packet::Socket { rx, tx }, .. } => (Rx::Packet(rx), Tx::Packet(tx)),
+            PortOf::Packet { socket: packet::Socket { rx, tx }, .. } => {
+                (Rx(RxOf::Packet(rx)), Tx(TxOf::Packet(tx)))
+            }
         }
     }
 
     /// Waits until a frame arrives, `timeout` passes or a signal comes; by AF_XDP also until the other descriptor is readable.
     pub fn wait(&mut self, other: Option<BorrowedFd<'_>>, timeout: Duration) -> io::Result<()> {
-        match self {
-            Self::Xdp(Queues { sockets, .. }) => {
+        match &mut self.0 {
+            PortOf::Xdp(Queues { sockets, .. }) => {
                 xsk::wait_for_any(sockets.iter().map(|socket| &socket.rx), other, timeout)
             }
-            Self::Packet { socket, .. } => socket.rx.wait(timeout),
+            PortOf::Packet { socket, .. } => socket.rx.wait(timeout),
         }
     }
 
     /// Whether a frame for another worker comes to that one, too: then nobody needs to hand it over.
     pub fn has_all_frames(&self) -> bool {
-        matches!(self, Self::Packet { .. })
+        matches!(self.0, PortOf::Packet { .. })
     }
 
     /// Frames for us that reached the interface and were not received.
     pub fn lost(&self) -> io::Result<u64> {
-        match self {
-            Self::Xdp(Queues { sockets, has_program, .. }) => {
+        match &self.0 {
+            PortOf::Xdp(Queues { sockets, has_program, .. }) => {
                 let mut lost = 0;
                 for (queue, socket) in sockets.iter().enumerate() {
                     let statistics = socket.statistics()?;
@@ -158,26 +162,47 @@ impl Port {
                 }
                 Ok(lost)
             }
-            Self::Packet { socket, .. } => socket.lost(),
+            PortOf::Packet { socket, .. } => socket.lost(),
         }
     }
 
     /// How frames are received, as results name it.
     pub fn name(&self) -> &'static str {
-        match self {
-            Self::Xdp(Queues { sockets, .. }) if sockets[0].mode() == xsk::Mode::Native => "xdp-native",
-            Self::Xdp(_) => "xdp-skb",
-            Self::Packet { .. } => "af-packet",
+        match &self.0 {
+            PortOf::Xdp(Queues { sockets, .. }) if sockets[0].mode() == xsk::Mode::Native => "xdp-native",
+            PortOf::Xdp(_) => "xdp-skb",
+            PortOf::Packet { .. } => "af-packet",
         }
     }
 
     /// Why it is not AF_XDP, where that was tried.
     pub fn instead(&self) -> Option<&str> {
-        match self {
-            Self::Xdp(_) => None,
-            Self::Packet { instead, .. } => instead.as_deref(),
+        match &self.0 {
+            PortOf::Xdp(_) => None,
+            PortOf::Packet { instead, .. } => instead.as_deref(),
         }
     }
+}
+
+/// What a packet socket is to receive: of the crowd only what its kernel will not answer as well.
+fn packet_filter(steer: Steer) -> Result<Option<(SocketAddr, IpNet)>> {
+    if steer == Steer::EVERY_FRAME {
+        return Ok(None);
+    }
+    let Steer { server, clients: (address, prefix) } = steer;
+    let clients = IpNet::new(address, prefix)?.trunc();
+    let own = getifaddrs()?.filter_map(|of| of.address).find_map(|address| {
+        let ip = address.as_sockaddr_in().map(|of| of.ip().into());
+        let ip = ip.or_else(|| address.as_sockaddr_in6().map(|of| of.ip().into()));
+        ip.filter(|ip: &IpAddr| clients.contains(ip))
+    });
+    if let Some(own) = own {
+        bail!(
+            "{own} is among the clients {clients} and this host's own: its kernel sees what a packet socket receives, and would reset \
+             the replies; name a network that it is not in"
+        );
+    }
+    Ok(Some((server, clients)))
 }
 
 /// Each worker receives by a queue of its own, and sends by it.
@@ -201,8 +226,8 @@ fn ensure_enough(queues: xsk::Queues, workers: u32, interface: &str) -> Result<(
 impl Rx<'_> {
     /// See [`xsk::Rx::receive`]; up to `max` from all queues together.
     pub fn receive(&mut self, max: u32, mut each: impl FnMut(&[u8])) -> u32 {
-        match self {
-            Self::Xdp { first, others, next } => {
+        match &mut self.0 {
+            RxOf::Xdp { first, others, next } => {
                 let queues = others.len() + 1;
                 let mut count = 0;
                 for queue in (**next..queues).chain(0..**next) {
@@ -215,7 +240,7 @@ impl Rx<'_> {
                 **next = (**next + 1) % queues;
                 count
             }
-            Self::Packet(rx) => rx.receive(max, each),
+            RxOf::Packet(rx) => rx.receive(max, each),
         }
     }
 }
@@ -223,25 +248,25 @@ impl Rx<'_> {
 impl Tx<'_> {
     /// How many more frames can be queued now.
     pub fn transmit_room(&mut self) -> u32 {
-        match self {
-            Self::Xdp(tx) => tx.transmit_room(),
-            Self::Packet(_) => u32::MAX,
+        match &mut self.0 {
+            TxOf::Xdp(tx) => tx.transmit_room(),
+            TxOf::Packet(_) => u32::MAX,
         }
     }
 
     /// See [`xsk::Tx::transmit`].
     pub fn transmit(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        match self {
-            Self::Xdp(tx) => tx.transmit(fill),
-            Self::Packet(tx) => tx.transmit(fill),
+        match &mut self.0 {
+            TxOf::Xdp(tx) => tx.transmit(fill),
+            TxOf::Packet(tx) => tx.transmit(fill),
         }
     }
 
     /// See [`xsk::Tx::flush`].
     pub fn flush(&mut self) -> io::Result<()> {
-        match self {
-            Self::Xdp(tx) => tx.flush().map(drop),
-            Self::Packet(tx) => tx.flush(),
+        match &mut self.0 {
+            TxOf::Xdp(tx) => tx.flush().map(drop),
+            TxOf::Packet(tx) => tx.flush(),
         }
     }
 }
