@@ -111,7 +111,9 @@ int steer(struct xdp_md *ctx)
 
 	if (!count)	/* cannot be: the array has the entry; the verifier does not know */
 		return XDP_PASS;
-	if (every_frame || is_crowd(ctx))
+	if (every_frame)	/* apart from the crowd's: in one condition with it, clang's code costs the verifier 10 more */
+		return give_to_socket(ctx, count);
+	if (is_crowd(ctx))
 		return give_to_socket(ctx, count);
 	count->passed++;
 	return XDP_PASS;

@@ -201,7 +201,7 @@ enum ArrivalsArg {
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
-enum XdpArg {
+pub enum XdpArg {
     /// Native if the driver can, else generic, and where there is no AF_XDP off
     Auto,
     /// In the driver
@@ -210,6 +210,18 @@ enum XdpArg {
     Generic,
     /// Not by XDP: a packet socket, which every kernel has; slower
     Off,
+}
+
+impl XdpArg {
+    /// As the tools name it.
+    pub fn mode(self) -> Mode {
+        match self {
+            Self::Auto => Mode::Auto,
+            Self::Native => Mode::Native,
+            Self::Generic => Mode::Generic,
+            Self::Off => Mode::Packet,
+        }
+    }
 }
 
 /// Sends the crowd and prints what it saw.
@@ -366,12 +378,7 @@ fn config(args: &Args) -> Result<Config> {
         stacks: args.stacks.clone(),
         clients: args.clients,
         interface: args.interface.clone(),
-        mode: match args.xdp {
-            XdpArg::Auto => Mode::Auto,
-            XdpArg::Native => Mode::Native,
-            XdpArg::Generic => Mode::Generic,
-            XdpArg::Off => Mode::Packet,
-        },
+        mode: args.xdp.mode(),
         workers: args.workers,
         cpus: args.cpu.clone().map(|Cpus(cpus)| cpus).unwrap_or_default(),
         coalesce: args.coalesce,

@@ -7,6 +7,7 @@ mod doctor;
 mod exporter;
 mod guard;
 mod lab;
+mod link;
 mod listeners;
 mod load;
 mod merge;
@@ -35,6 +36,7 @@ enum Command {
     Guard(Box<guard::Args>),
     Listeners(listeners::Args),
     Load(Box<load::Args>),
+    Link(Box<link::Args>),
     Merge(merge::Args),
     Serve(serve::Args),
     Lab(lab::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Guard(args) => guard::run(*args),
         Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(*args),
+        Command::Link(args) => link::run(*args),
         Command::Merge(args) => merge::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
         Err(error) => {
             printer::complain(format_args!("{error:#}"));
             let is_usage = error.is::<::guard::ConfigError>()
+                || error.is::<path::ConfigError>()
                 || error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }

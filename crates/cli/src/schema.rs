@@ -1,7 +1,7 @@
 //! `tidegate schema`: what the JSON says.
 
 use anyhow::{Context, Result};
-use results::{LoadEvent, Record};
+use results::{LinkSummary, LoadEvent, Record};
 use schemars::schema_for;
 
 use crate::output::say;
@@ -18,6 +18,8 @@ pub struct Args {
 enum Of {
     /// A line of `load --json` and of `merge --json`
     Load,
+    /// What `link --json` writes
+    Link,
     /// A line of results.jsonl, which `lab run` writes
     Results,
 }
@@ -26,6 +28,7 @@ enum Of {
 pub fn run(args: Args) -> Result<()> {
     let schema = match args.of {
         Of::Load => schema_for!(LoadEvent),
+        Of::Link => schema_for!(LinkSummary),
         Of::Results => schema_for!(Record),
     };
     say(serde_json::to_string_pretty(&schema).context("write the schema as JSON")?)

@@ -8,7 +8,7 @@ mod packet;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -143,6 +143,15 @@ impl Port {
             }
             PortOf::Packet { socket, .. } => socket.rx.wait(timeout),
         }
+    }
+
+    /// Its descriptors, readable when a frame is there: for [`xsk::wait_readable`].
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let (sockets, packet) = match &self.0 {
+            PortOf::Xdp(Queues { sockets, .. }) => (sockets.as_slice(), None),
+            PortOf::Packet { socket, .. } => (&[][..], Some(socket.rx.fd())),
+        };
+        sockets.iter().map(AsFd::as_fd).chain(packet)
     }
 
     /// Whether a frame for another worker comes to that one, too: then nobody needs to hand it over.

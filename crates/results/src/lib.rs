@@ -2,13 +2,15 @@
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
 //! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s. `tidegate schema` has both as JSON Schema.
+//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate
+//! link --json` writes a [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
 //! What each number means is defined in `docs/measurement.md`.
 
 mod claim;
 mod event;
+mod link;
 mod merge;
 
 use std::collections::BTreeMap;
@@ -16,6 +18,7 @@ use std::collections::BTreeMap;
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
+pub use link::{LinkDirection, LinkSummary, LinkTimes, PacketCount};
 pub use merge::{Histograms, MergeError, merge, missing_parts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

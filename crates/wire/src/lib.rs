@@ -10,11 +10,13 @@
 //! [`parse`] never panics, whatever the bytes. [`emit`] panics only when the buffer is shorter than [`frame_len`].
 
 mod emit;
+mod finish;
 mod parse;
 mod segment;
 mod seq;
 
 pub use emit::{emit, frame_len};
+pub use finish::finish_checksum;
 pub use parse::{ParseError, parse};
 pub use segment::{Ethernet, Flags, FourTuple, Options, Place, SackBlocks, Segment, Timestamps};
 pub use seq::SeqNumber;

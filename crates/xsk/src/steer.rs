@@ -98,6 +98,13 @@ mod tests {
     }
 
     #[test]
+    fn only_every_frame_is_every_frame() {
+        assert!(Steer::EVERY_FRAME.to_match().expect("match").every_frame);
+        let any_client = steer("0.0.0.0:80", "0.0.0.0", 0).to_match().expect("match");
+        assert!(!any_client.every_frame, "TCP from port 80 only");
+    }
+
+    #[test]
     fn prefix_of_zero_matches_every_address_and_a_full_one_a_single_address() {
         assert_eq!(mask(0), [0; 4]);
         assert_eq!(mask(32), [u32::MAX, 0, 0, 0]);

@@ -13,8 +13,8 @@ use crate::interface::MAX_QUEUES;
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 /// `include/uapi/linux/ethtool.h`.
 const ETHTOOL_GCHANNELS: u32 = 0x0000_003c;
-/// Most descriptors that can be waited for together: one for each queue, and one more.
-pub(crate) const MAX_POLLED: usize = MAX_QUEUES as usize + 1;
+/// Most descriptors that can be waited for together: one for each queue of two interfaces, and one more.
+pub const MAX_POLLED: usize = 2 * MAX_QUEUES as usize + 1;
 
 /// Plain values that the kernel may read and write as an AF_XDP socket option.
 ///
@@ -159,13 +159,14 @@ pub(crate) fn kick(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until one of them has something to read or `timeout` passes, or a signal comes.
 ///
+/// # Errors
+///
+/// What ppoll(2) says; an interrupted wait is none.
+///
 /// # Panics
 ///
 /// When there are more than [`MAX_POLLED`].
-pub(crate) fn wait_readable<'a>(
-    fds: impl Iterator<Item = BorrowedFd<'a>>,
-    timeout: Duration,
-) -> io::Result<()> {
+pub fn wait_readable<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, timeout: Duration) -> io::Result<()> {
     let mut polls = [libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 }; MAX_POLLED];
     let mut count = 0;
     for fd in fds {
@@ -186,8 +187,12 @@ pub(crate) fn wait_readable<'a>(
     }
 }
 
-/// Largest packet that the interface sends, bytes without the Ethernet header.
-pub(crate) fn mtu(interface: &str) -> io::Result<u32> {
+/// Largest packet that the interface of that name sends, bytes without the Ethernet header.
+///
+/// # Errors
+///
+/// What netdevice(7) says: ENODEV where there is none of that name.
+pub fn mtu(interface: &str) -> io::Result<u32> {
     let mut request = interface_request(interface);
     interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
     // SAFETY: SIOCGIFMTU filled in this member of the union.

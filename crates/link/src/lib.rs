@@ -1,0 +1,48 @@
+//! `tidegate link`: a bottleneck between two interfaces. Every frame that comes in at one leaves at the other, through a [`path::Path`] for each
+//! direction: queue discipline, rate, delay, jitter, loss and reordering.
+//!
+//! One thread does all of it, on AF_XDP or, where that is not to be had, on packet sockets. Nothing stays behind however it ends: programs, sockets and promiscuous
+//! mode are the process's.
+//!
+//! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no addresses, no TTL), no segmentation of frames that are longer than the
+//! other side's MTU, no VLAN tag that the driver takes off. It sees what the host's kernel sends on the interfaces only if the other end reflects it.
+//!
+//! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `classify.rs` what a queue discipline wants to know of a frame.
+
+mod bridge;
+mod classify;
+mod direction;
+mod interface;
+mod pool;
+
+use std::time::Duration;
+
+pub use bridge::{Link, Progress};
+pub use direction::{Direction, Failures};
+pub use port::Mode;
+
+/// Buffers for frames, over both directions, unless told: at 100 Mb/s and 1500 bytes, what is under way for 8 s.
+pub const DEFAULT_BUFFERS: u32 = 65_536;
+/// Most buffers: 8 GiB with an MTU of 1500.
+pub const MAX_BUFFERS: u32 = 1 << 22;
+
+/// A bottleneck between two interfaces.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// The two, in the caller's network namespace.
+    pub interfaces: [String; 2],
+    /// From the first to the second, and back.
+    pub paths: [path::Config; 2],
+    /// How frames are received.
+    pub mode: Mode,
+    /// The CPU of its thread, where the kernel is not to choose.
+    pub cpu: Option<usize>,
+    /// Never sleep: more precise, for all of a CPU.
+    pub busy_poll: bool,
+    /// Frames that can be inside, over both directions: 1 to [`MAX_BUFFERS`].
+    pub buffers: u32,
+    /// Of all that happens by chance.
+    pub seed: u64,
+    /// For how long; until it is stopped, if not told.
+    pub duration: Option<Duration>,
+}

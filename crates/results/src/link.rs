@@ -1,0 +1,79 @@
+//! What an emulated bottleneck saw.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What `tidegate link` saw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkSummary {
+    /// How long it ran, seconds.
+    pub elapsed_s: f64,
+    /// CPU time of its thread over that, 0 to 1.
+    pub cpu_share: f64,
+    /// From the first interface to the second, and back.
+    pub directions: Vec<LinkDirection>,
+}
+
+/// One direction of a bottleneck. Packets that arrived were delivered, dropped or not sent, or are still inside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkDirection {
+    /// Interface whose frames it takes.
+    pub from: String,
+    /// Interface that it sends them to.
+    pub to: String,
+    /// What it was told to be, in the words of `--forward`.
+    pub path: String,
+    /// How frames are received: xdp-native, xdp-skb or af-packet.
+    pub receive_mode: String,
+    /// Why not by AF_XDP, where that was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_fallback: Option<String>,
+    /// Came to its queue.
+    pub arrived: PacketCount,
+    /// Left it in time.
+    pub delivered: PacketCount,
+    /// Dropped by the queue discipline or lost by the wire, as told, by cause; causes without a drop are left out.
+    pub drops: BTreeMap<String, u64>,
+    /// Went ahead of those before them, as told.
+    pub reordered: u64,
+    /// Still in the queue or on the wire at the end.
+    pub inside: u64,
+    /// The tool's own failures: lost before it received them.
+    pub lost: u64,
+    /// Longer than the other interface's MTU allows: not taken.
+    pub too_long: u64,
+    /// Not taken as all buffers were in use.
+    pub no_buffer: u64,
+    /// Delivered, and not taken by the kernel.
+    pub unsent: u64,
+    /// Frames whose checksum the sender had left to its device, and was written here.
+    pub checksums_finished: u64,
+    /// Time in the queue.
+    pub sojourn: LinkTimes,
+    /// How much later than meant frames left.
+    pub late: LinkTimes,
+}
+
+/// Packets, and their bytes with Ethernet header and without FCS.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PacketCount {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes.
+    pub bytes: u64,
+}
+
+/// A distribution of times, to within 1%.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LinkTimes {
+    /// Mean.
+    pub mean_ms: f64,
+    /// Median.
+    pub p50_ms: f64,
+    /// 99th percentile.
+    pub p99_ms: f64,
+    /// Longest.
+    pub max_ms: f64,
+}
