@@ -2,6 +2,7 @@
 //!
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
+mod link;
 mod load;
 mod peers;
 mod program;
@@ -15,7 +16,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 19] = [
+pub const NAMES: [&str; 21] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -35,10 +36,12 @@ pub const NAMES: [&str; 19] = [
     "bpf.rst_fin_ns",
     "sim.events_per_second",
     "sim.event_cost_growth",
+    "link.packets_per_second",
+    "link.delay_error_us",
 ];
 
 /// What the names begin with, for all figures of a group.
-pub const GROUPS: [&str; 3] = ["load", "bpf", "sim"];
+pub const GROUPS: [&str; 4] = ["load", "bpf", "sim", "link"];
 
 /// CPU of all that a figure causes: a peer receives and answers inline.
 const CPU: usize = 1;
@@ -90,8 +93,12 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
     netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    let groups: [(&str, Measure); 3] =
-        [("load.", load::figures), ("bpf.", program::figures), ("sim.", sim::figures)];
+    let groups: [(&str, Measure); 4] = [
+        ("load.", load::figures),
+        ("bpf.", program::figures),
+        ("sim.", sim::figures),
+        ("link.", link::figures),
+    ];
     for (group, measure) in groups {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
             let figures = measure(stop)?;
