@@ -5,7 +5,7 @@
 //! mode are the process's.
 //!
 //! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no addresses, no TTL), no segmentation of frames that are longer than the
-//! other side's MTU, no VLAN tag that the driver takes off. It sees what the host's kernel sends on the interfaces only if the other end reflects it.
+//! other side's MTU, no VLAN tag that the driver takes off. What the host's own kernel sends on the interfaces goes out beside it.
 //!
 //! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `classify.rs` what a queue discipline wants to know of a frame.
 
