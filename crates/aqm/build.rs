@@ -1,7 +1,8 @@
-//! Compiles kernel/red.h for the host, through src/shim.c.
+//! Compiles kernel/red.h and kernel/protected.h for the host, through src/shim.c.
 
 fn main() {
     println!("cargo::rerun-if-changed=../../kernel/red.h");
+    println!("cargo::rerun-if-changed=../../kernel/protected.h");
     println!("cargo::rerun-if-changed=src/shim.c");
     cc::Build::new()
         .file("src/shim.c")

@@ -4,7 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use units::Nanos;
 
-use crate::config::{Guard, RedConfig};
+use crate::config::{Guard, RedConfig, RedFavorConfig};
 use crate::{Amount, DropReason};
 
 /// `RED_ONE`: a weight or probability of 1.
@@ -86,7 +86,7 @@ impl Red {
 
     /// In packets or bytes.
     pub(crate) fn average(&self) -> f64 {
-        self.state[0] as f64 / ONE
+        FixedPoint::average(self.state[0])
     }
 }
 
@@ -136,6 +136,38 @@ pub(crate) enum Room {
     DropShare,
 }
 
+/// A configuration of REDFavor as `kernel/red.h` has it, for the qdisc.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FixedPoint {
+    /// The fields of `struct red_params`, in its order.
+    pub red: [u64; 8],
+    /// The fields of `struct redfavor_guard`, in its order; all 0 without a guard.
+    pub guard: [u64; 3],
+}
+
+impl FixedPoint {
+    /// The configuration must be one that [`crate::RedFavor::new`] takes.
+    pub fn of(config: &RedFavorConfig) -> Self {
+        Self { red: params(&config.red), guard: guard(config.guard, config.red.mean_packet_bytes) }
+    }
+
+    /// An average of `struct red_state`, in packets or bytes.
+    pub fn average(average: u64) -> f64 {
+        average as f64 / ONE
+    }
+}
+
+fn guard(guard: Option<Guard>, mean_packet_bytes: u32) -> [u64; 3] {
+    guard.map_or([0; 3], |guard| {
+        let burst = match guard.places {
+            Amount::Packets(packets) => u64::from(packets) * u64::from(mean_packet_bytes),
+            Amount::Bytes(bytes) => bytes.into(),
+        };
+        let share = (guard.share * SHARE_ONE).round().max(1.0) as u64;
+        [guard.places.number().into(), share, burst.max(LEAST_BURST)]
+    })
+}
+
 /// REDFavor's guard, and what it has to spend.
 #[derive(Debug, Clone)]
 pub(crate) struct Favor {
@@ -148,14 +180,7 @@ pub(crate) struct Favor {
 impl Favor {
     /// The configuration must have been checked; `mean_packet_bytes` is RED's.
     pub(crate) fn new(guard: Option<Guard>, mean_packet_bytes: u32) -> Self {
-        let guard = guard.map_or([0; 3], |guard| {
-            let burst = match guard.places {
-                Amount::Packets(packets) => u64::from(packets) * u64::from(mean_packet_bytes),
-                Amount::Bytes(bytes) => bytes.into(),
-            };
-            let share = (guard.share * SHARE_ONE).round().max(1.0) as u64;
-            [guard.places.number().into(), share, burst.max(LEAST_BURST)]
-        });
+        let guard = self::guard(guard, mean_packet_bytes);
         // SAFETY: reads as many numbers as the array has.
         let credit = unsafe { tidegate_redfavor_begin(guard.as_ptr()) };
         Self { guard, credit }

@@ -50,7 +50,7 @@ mod words;
 use units::Nanos;
 
 pub use amount::{Amount, Rate};
-pub use arithmetic::{RandomNumbers, base_probability, probability};
+pub use arithmetic::{FixedPoint, RandomNumbers, base_probability, probability};
 pub use bands::Bands;
 pub use choke::Choke;
 pub use codel::Codel;

@@ -43,6 +43,17 @@ pub enum PacketKind {
 }
 
 impl PacketKind {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 7] = [
+        Self::Other,
+        Self::Syn,
+        Self::SynAck,
+        Self::SctpInit,
+        Self::SctpInitAck,
+        Self::DccpRequest,
+        Self::DccpResponse,
+    ];
+
     /// All that can be protected, by name.
     const NAMES: [(&'static str, Self); 6] = [
         ("syn", Self::Syn),
@@ -52,6 +63,13 @@ impl PacketKind {
         ("dccp-request", Self::DccpRequest),
         ("dccp-response", Self::DccpResponse),
     ];
+
+    /// By the protocol's number in the IP header and the first bytes of the transport's: `kernel/protected.h`, as the qdisc calls it.
+    pub fn of_transport(protocol: u8, header: &[u8; 14]) -> Self {
+        // SAFETY: reads no more bytes than the array has.
+        let number = unsafe { tidegate_packet_kind(protocol, header.as_ptr()) };
+        Self::ALL[number as usize]
+    }
 
     /// Of a TCP segment, by the flags in the 14th byte of its header.
     pub const fn of_tcp(flags: u8) -> Self {
@@ -63,6 +81,10 @@ impl PacketKind {
             (true, true) => Self::SynAck,
         }
     }
+}
+
+unsafe extern "C" {
+    fn tidegate_packet_kind(protocol: u8, header: *const u8) -> u32;
 }
 
 /// Which packets REDFavor protects.
@@ -90,6 +112,11 @@ impl ProtectedSet {
     /// Whether packets of that kind are protected.
     pub const fn contains(self, kind: PacketKind) -> bool {
         self.0 & 1 << kind as u8 != 0
+    }
+
+    /// The set as the qdisc has it: bit n stands for the kind with number n.
+    pub const fn bits(self) -> u32 {
+        self.0 as u32
     }
 
     /// `tcp`, `sctp`, `dccp`, or single kinds, joined by `+`.
@@ -136,6 +163,41 @@ mod tests {
         assert_eq!(PacketKind::of_tcp(0xc2), PacketKind::Syn, "with ECE and CWR, as RFC 3168 has it");
         assert_eq!(PacketKind::of_tcp(0x10), PacketKind::Other);
         assert_eq!(PacketKind::of_tcp(0x14), PacketKind::Other, "RST");
+    }
+
+    #[test]
+    fn kernel_and_simulator_tell_every_segment_the_same() {
+        const TCP: u8 = 6;
+        for flags in 0..=u8::MAX {
+            let mut header = [0xff; 14];
+            header[13] = flags;
+            assert_eq!(PacketKind::of_transport(TCP, &header), PacketKind::of_tcp(flags), "{flags:#x}");
+        }
+    }
+
+    #[test]
+    fn packets_that_open_are_told_by_the_transport() {
+        let with = |at: usize, byte| {
+            let mut header = [0; 14];
+            header[at] = byte;
+            header
+        };
+        // RFC 9260: the chunk's type; RFC 4340: three reserved bits, four of the type, and whether sequence numbers are long.
+        assert_eq!(PacketKind::of_transport(132, &with(12, 1)), PacketKind::SctpInit);
+        assert_eq!(PacketKind::of_transport(132, &with(12, 2)), PacketKind::SctpInitAck);
+        assert_eq!(PacketKind::of_transport(132, &with(12, 0)), PacketKind::Other, "data");
+        assert_eq!(PacketKind::of_transport(33, &with(8, 0x01)), PacketKind::DccpRequest);
+        assert_eq!(PacketKind::of_transport(33, &with(8, 0x03)), PacketKind::DccpResponse);
+        assert_eq!(PacketKind::of_transport(33, &with(8, 0x05)), PacketKind::Other, "data");
+        assert_eq!(PacketKind::of_transport(17, &with(13, 0x02)), PacketKind::Other, "UDP");
+    }
+
+    #[test]
+    fn numbers_are_those_of_the_kernel_side() {
+        for (number, kind) in PacketKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, number);
+            assert_eq!(ProtectedSet::NONE.with(kind).bits(), if number == 0 { 0 } else { 1 << number });
+        }
     }
 
     #[test]

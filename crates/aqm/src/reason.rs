@@ -69,6 +69,11 @@ impl DropCounts {
         self.0[reason as usize] += 1;
     }
 
+    /// Counts several.
+    pub fn add(&mut self, reason: DropReason, count: u64) {
+        self.0[reason as usize] += count;
+    }
+
     /// All drops.
     pub fn total(&self) -> u64 {
         self.0.iter().sum()

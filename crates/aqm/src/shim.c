@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel/red.h with numbers for arguments, so that no struct layout is written down a second time: the fields of its structs, in their order.
+ * kernel/red.h and kernel/protected.h with numbers for arguments, so that no struct layout is written down a second time: the fields of its structs, in their order.
  */
 #include <linux/types.h>
 #include <stdint.h>
+#include "protected.h"
 #include "red.h"
 
 static struct red_params params_of(const uint64_t numbers[8])
@@ -118,4 +119,9 @@ int tidegate_redfavor_sends_protected(const uint64_t guard[3], uint64_t *credit,
 
 	*credit = state.credit;
 	return is_protected;
+}
+
+uint32_t tidegate_packet_kind(uint8_t protocol, const uint8_t header[OPENING_BYTES])
+{
+	return packet_kind(protocol, header);
 }
