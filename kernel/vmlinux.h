@@ -114,6 +114,23 @@ struct bpf_spin_lock {
 	__u32 val;
 };
 
+/* Their content is the kernel's own. */
+struct bpf_list_head {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_list_node {
+	__u64 opaque[3];
+} __attribute__((aligned(8)));
+
+struct bpf_dynptr {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_iter_num {
+	__u64 opaque[1];
+} __attribute__((aligned(8)));
+
 struct bpf_sock_ops {
 	__u32 op;
 	__u32 args[4];
@@ -378,6 +395,8 @@ struct net_device {			/* include/linux/netdevice.h */
 	const unsigned char *dev_addr;	/* read by xdp_is_for_host() */
 	unsigned int mtu;		/* read by own_mss() */
 	struct inet6_dev *ip6_ptr;	/* read by answer_hop_limit(); absent without CONFIG_IPV6 */
+	int ifindex;			/* this and the next: read by is_own_device() */
+	possible_net_t nd_net;
 };
 
 struct sk_buff {			/* include/linux/skbuff.h */
@@ -390,6 +409,31 @@ struct sk_buff {			/* include/linux/skbuff.h */
 	__u32 len;			/* bytes from `data` */
 	unsigned char *head;
 	unsigned char *data;
+	char cb[48];			/* read by packet_bytes() */
+};
+
+struct qdisc_skb_cb {			/* include/net/sch_generic.h; read by packet_bytes(): what `cb` is in a queue */
+	unsigned int pkt_len;
+};
+
+struct netdev_queue {			/* include/linux/netdevice.h; leads to net_device */
+	struct net_device *dev;
+};
+
+struct qdisc_skb_head {			/* include/net/sch_generic.h; written by redfavor.bpf.c, as the next two */
+	__u32 qlen;			/* packets */
+};
+
+struct gnet_stats_queue {		/* include/uapi/linux/gen_stats.h */
+	__u32 backlog;			/* bytes */
+	__u32 drops;
+};
+
+struct Qdisc {				/* include/net/sch_generic.h */
+	__u32 handle;			/* read by init() and destroy(), as the next */
+	struct netdev_queue *dev_queue;
+	struct qdisc_skb_head q;
+	struct gnet_stats_queue qstats;
 };
 
 struct seq_file;
@@ -412,5 +456,17 @@ struct xdp_buff {			/* include/net/xdp.h; leads to net_device */
 };
 
 #pragma clang attribute pop
+
+struct nlattr;
+struct netlink_ext_ack;
+
+struct Qdisc_ops {			/* include/net/sch_generic.h; libbpf puts the fields where the kernel has them */
+	char id[16];			/* by which tc finds it; unique in the kernel */
+	int (*enqueue)(struct sk_buff *, struct Qdisc *, struct sk_buff **);
+	struct sk_buff *(*dequeue)(struct Qdisc *);
+	int (*init)(struct Qdisc *, struct nlattr *, struct netlink_ext_ack *);
+	void (*reset)(struct Qdisc *);
+	void (*destroy)(struct Qdisc *);
+};
 
 #endif

@@ -108,7 +108,7 @@ pub(crate) fn all() -> Vec<Probe> {
         probe(
             "BPF qdisc",
             named::<Struct>(&btf, "bpf_struct_ops_Qdisc_ops"),
-            "nothing yet: queue disciplines of our own",
+            "qdisc: REDFavor as an interface's queue discipline",
         ),
     ]);
     probes

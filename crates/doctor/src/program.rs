@@ -52,7 +52,8 @@ fn of_object(source: &'static str, object: &[u8]) -> Vec<Program> {
     names.into_iter().map(verify).collect()
 }
 
-/// Alone, so that one that this kernel refuses does not hide the others. Constants are what they are in the source.
+/// Alone, so that one that this kernel refuses does not hide the others. Constants are what they are in the source. Programs of one `struct Qdisc_ops`
+/// come all together, as libbpf has it: refused is then each for what is wrong with any.
 fn verify(object: &[u8], name: &str) -> Verification {
     if let Err(why) = privilege::to_load() {
         return Verification::Unknown(why);

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of net/sched/bpf_qdisc.c and its kfuncs, and linked lists
+ * of packets (kernel/bpf/helpers.c). Checked on v7.2.
+ *
+ * The includer provides vmlinux.h, bpf_helpers.h and bpf_core_read.h.
+ */
+#ifndef TIDEGATE_QDISC_BPF_H
+#define TIDEGATE_QDISC_BPF_H
+
+/* Of include/linux/netdevice.h. What enqueue gives back. */
+enum {
+	NET_XMIT_SUCCESS = 0,
+	NET_XMIT_DROP = 1,			/* a local TCP takes it as not sent, and tries again */
+	NET_XMIT_CN = 2,			/* a local TCP takes it as sent, and lost on the way */
+};
+
+/* net/sched/bpf_qdisc.c. Where enqueue puts what it drops; the kernel frees it once the lock is released. */
+struct bpf_sk_buff_ptr {
+	struct sk_buff *skb;
+};
+
+void bpf_qdisc_skb_drop(struct sk_buff *skb, struct bpf_sk_buff_ptr *to_free) __ksym;
+void bpf_qdisc_watchdog_schedule(struct Qdisc *sch, __u64 expire, __u64 delta_ns) __ksym;
+void bpf_qdisc_bstats_update(struct Qdisc *sch, const struct sk_buff *skb) __ksym;
+void bpf_kfree_skb(struct sk_buff *skb) __ksym;
+
+int bpf_dynptr_from_skb(struct __sk_buff *skb, __u64 flags, struct bpf_dynptr *dynptr) __ksym;
+void *bpf_dynptr_slice(const struct bpf_dynptr *dynptr, __u64 offset, void *buffer, __u64 buffer__szk) __ksym;
+
+void *bpf_obj_new_impl(__u64 local_type_id, void *meta) __ksym;
+void bpf_obj_drop_impl(void *object, void *meta) __ksym;
+int bpf_list_push_back_impl(struct bpf_list_head *head, struct bpf_list_node *node, void *meta, __u64 offset) __ksym;
+struct bpf_list_node *bpf_list_pop_front(struct bpf_list_head *head) __ksym;
+struct bpf_list_node *bpf_list_pop_back(struct bpf_list_head *head) __ksym;
+struct bpf_list_node *bpf_list_front(struct bpf_list_head *head) __ksym;
+struct bpf_list_node *bpf_list_back(struct bpf_list_head *head) __ksym;
+
+/* Says to the verifier what is in a list: struct `name`, linked by its field `node`. */
+#define __contains(name, node) __attribute__((btf_decl_tag("contains:" #name ":" #node)))
+
+#define obj_new(type) ((type *)bpf_obj_new_impl(bpf_core_type_id_local(type), NULL))
+
+/* Length as queue disciplines count it: with the Ethernet header, and for a large buffer with the headers of all its segments. */
+static __always_inline __u32 packet_bytes(const struct sk_buff *skb)
+{
+	return ((const struct qdisc_skb_cb *)skb->cb)->pkt_len;
+}
+
+#endif

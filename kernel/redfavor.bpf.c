@@ -1,0 +1,593 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * REDFavor [RF] as a queue discipline of Linux 6.16 and newer, the root of one interface. The decisions are red.h's, in the order of
+ * crates/aqm/src/redfavor.rs: with the same packets, times and random numbers both drop, push out and send the same.
+ *
+ * Each interface has programs and maps of its own, so that two never share state. Calls of enqueue, dequeue and reset come under the qdisc's lock, so
+ * plain counters will do; the lists have a lock only because the verifier asks for one.
+ *
+ * No ECN: such a program may not write to a packet.
+ */
+/* Arguments of the kernel's functions stand in their order, also those that we do not read; of the headers we need a part. */
+#pragma clang diagnostic ignored "-Wunused-parameter"
+#pragma clang diagnostic ignored "-Wunused-function"
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_tracing.h>
+#include "headers.h"
+#include "protected.h"
+#include "red.h"
+#include "qdisc.bpf.h"
+#include "kind.bpf.h"
+
+enum {
+	MAX_DRAINED = 1 << 23,			/* packets at once: as far as bpf_for() goes */
+	WORDS_BYTES = 512,			/* with a zero at the end; what is longer is cut */
+	EINVAL = 22,
+	EBUSY = 16,
+};
+
+#define BIT_NS_PER_BYTE_S 8000000000ull		/* 8 bits in a byte, 10^9 ns in a second */
+#define MAX_LATE_NS 1000000ull			/* so late a timer may be without a loss of bandwidth */
+
+/* Why a packet was dropped. The numbers are those of DropReason in crates/aqm. */
+enum drop_reason {
+	DROP_TAIL = 0,
+	DROP_EARLY = 1,
+	DROP_FORCED = 2,
+	DROP_PUSHED_OUT = 4,
+	DROP_PROTECTED_SHARE = 6,
+	DROP_REASONS = 8,
+	NO_DROP = DROP_REASONS,
+};
+
+/* Set before the qdisc is made, and fixed from then on. */
+struct redfavor_config {
+	struct red_params red;
+	struct redfavor_guard guard;
+	__u64 bits_per_s;			/* sent at most; 0: as fast as the interface takes it */
+	__u32 limit;				/* of what waits */
+	__u32 limit_is_bytes;			/* or else packets */
+	__u32 protected_kinds;			/* 1 << enum packet_kind, each */
+	__u32 is_replayed;			/* random numbers come from `random_numbers`, and `trace` is kept */
+	__u32 ifindex;
+	__u32 netns_inode;			/* that the interface is in */
+	char words[WORDS_BYTES];		/* for people: the configuration, and what tc said of the qdisc before */
+	char replaced[WORDS_BYTES];
+};
+
+/* What waits. */
+struct redfavor_length {
+	__u64 bytes;
+	__u64 pkts;
+};
+
+/* arrived = sent + all of `dropped` + unallocated + thrown_away + waiting, in packets. */
+struct redfavor_queue {
+	struct red_state red;
+	struct redfavor_state favor;
+	struct redfavor_length protected;
+	struct redfavor_length standard;
+	__u64 arrived_pkts;
+	__u64 arrived_bytes;
+	__u64 arrived_protected;		/* of these packets; so for what was sent and dropped */
+	__u64 sent_pkts;
+	__u64 sent_bytes;
+	__u64 sent_protected;
+	__u64 dropped[DROP_REASONS];
+	__u64 dropped_protected;
+	__u64 unallocated;			/* dropped, as there was no memory to queue it */
+	__u64 thrown_away;			/* waited when the interface went down or the qdisc went */
+	__u64 next_send_ns;			/* where a rate is set: not before */
+	__u64 traced;				/* events, also beyond what `trace` holds */
+	__u32 handle;				/* of the qdisc */
+	__u32 is_attached;			/* from init to destroy: nobody else may use these maps */
+};
+
+enum traced {
+	TRACED_ARRIVED = 0,
+	TRACED_SENT = 1,
+	TRACED_DROPPED = 2,
+};
+
+struct redfavor_event {
+	__u64 time_ns;				/* that the decision was told */
+	__u32 packet;				/* its number, by arrival, from 0 */
+	__u32 bytes;
+	__u32 what;				/* enum traced */
+	__u32 detail;				/* arrived: enum packet_kind; dropped: enum drop_reason */
+};
+
+_Static_assert(sizeof(struct redfavor_queue) % sizeof(__u64) == 0, "user space reads raw words");
+_Static_assert(sizeof(struct redfavor_event) == 24, "no padding: user space copies raw bytes");
+
+/* A packet that waits. */
+struct waiting {
+	struct bpf_list_node node;
+	struct sk_buff __kptr *skb;
+	__u32 bytes;
+	__u32 number;				/* by arrival */
+};
+
+struct waiting_lists {
+	struct bpf_spin_lock lock;
+	struct bpf_list_head protected __contains(waiting, node);
+	struct bpf_list_head standard __contains(waiting, node);
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct redfavor_config);
+} configs SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct redfavor_queue);
+} queues SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct waiting_lists);
+} lists SEC(".maps");
+
+/* Both are as large as whoever wants a replay says. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u32);
+} random_numbers SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct redfavor_event);
+} trace SEC(".maps");
+
+/* A packet as the decision sees it. */
+struct arrival {
+	__u64 now_ns;
+	__u32 bytes;
+	__u32 number;
+	__u32 random;
+	enum packet_kind kind;
+	int is_protected;
+};
+
+/* All of one qdisc. */
+struct own {
+	const struct redfavor_config *config;
+	struct redfavor_queue *queue;
+	struct waiting_lists *lists;
+};
+
+static __always_inline bool find_own(struct own *own)
+{
+	__u32 only = 0;
+
+	own->config = bpf_map_lookup_elem(&configs, &only);
+	own->queue = bpf_map_lookup_elem(&queues, &only);
+	own->lists = bpf_map_lookup_elem(&lists, &only);
+	return own->config && own->queue && own->lists;
+}
+
+static __always_inline void note(const struct own *own, __u64 now_ns, enum traced what, __u32 packet, __u32 bytes, __u32 detail)
+{
+	struct redfavor_event *event;
+	__u32 index;
+
+	if (!own->config->is_replayed)
+		return;
+	index = own->queue->traced++;
+	event = bpf_map_lookup_elem(&trace, &index);
+	if (event)
+		*event = (struct redfavor_event){
+			.time_ns = now_ns, .packet = packet, .bytes = bytes, .what = what, .detail = detail,
+		};
+}
+
+static __always_inline __u32 random_number(const struct own *own)
+{
+	__u32 index = own->queue->arrived_pkts;
+	const __u32 *number;
+
+	if (!own->config->is_replayed)
+		return bpf_get_prandom_u32();
+	number = bpf_map_lookup_elem(&random_numbers, &index);
+	return number ? *number : 0;
+}
+
+/* ---- What becomes of it. ---- */
+
+static __always_inline void add(struct redfavor_length *length, __u32 bytes)
+{
+	length->pkts++;
+	length->bytes += bytes;
+}
+
+static __always_inline void take(struct redfavor_length *length, __u32 bytes)
+{
+	length->pkts--;
+	length->bytes -= bytes;
+}
+
+static __always_inline struct redfavor_length length_of_all(const struct redfavor_queue *queue)
+{
+	return (struct redfavor_length){
+		.bytes = queue->protected.bytes + queue->standard.bytes,
+		.pkts = queue->protected.pkts + queue->standard.pkts,
+	};
+}
+
+/* RED's measure. */
+static __always_inline __u32 red_length(const struct redfavor_config *config, const struct redfavor_length *length)
+{
+	__u64 qlen = config->red.unit > 1 ? length->bytes : length->pkts;
+
+	return qlen < RED_MOST ? qlen : RED_MOST;
+}
+
+static __always_inline bool has_room(const struct redfavor_config *config, const struct redfavor_length *length, __u32 bytes)
+{
+	return config->limit_is_bytes ? length->bytes + bytes <= config->limit : length->pkts < config->limit;
+}
+
+static __always_inline bool has_room_beside_all(const struct own *own, __u32 bytes)
+{
+	struct redfavor_length all = length_of_all(own->queue);
+
+	return has_room(own->config, &all, bytes);
+}
+
+static __always_inline enum drop_reason decide_early(const struct own *own, const struct arrival *arrival)
+{
+	struct redfavor_length all = length_of_all(own->queue);
+
+	red_update(&own->config->red, &own->queue->red, red_length(own->config, &all), arrival->now_ns);
+	switch (red_decide(&own->config->red, &own->queue->red, arrival->bytes, arrival->random)) {
+	case RED_DROP_EARLY:
+		return DROP_EARLY;
+	case RED_DROP_FORCED:
+		return DROP_FORCED;
+	case RED_TAKE:
+		break;
+	}
+	return NO_DROP;
+}
+
+static __always_inline __u32 last_standard_bytes(const struct own *own)
+{
+	struct bpf_list_node *node;
+	__u32 bytes = 0;
+
+	bpf_spin_lock(&own->lists->lock);
+	node = bpf_list_back(&own->lists->standard);
+	if (node)
+		bytes = container_of(node, struct waiting, node)->bytes;
+	bpf_spin_unlock(&own->lists->lock);
+	return bytes;
+}
+
+static __always_inline void count_drop(const struct own *own, struct Qdisc *sch, enum drop_reason reason)
+{
+	if (reason < DROP_REASONS)
+		own->queue->dropped[reason]++;
+	sch->qstats.drops++;
+}
+
+static __always_inline void push_out(const struct own *own, __u64 now_ns, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
+{
+	struct bpf_list_node *node;
+	struct waiting *waiting;
+	struct sk_buff *skb;
+	__u32 bytes, number;
+
+	bpf_spin_lock(&own->lists->lock);
+	node = bpf_list_pop_back(&own->lists->standard);
+	bpf_spin_unlock(&own->lists->lock);
+	if (!node)
+		return;
+	waiting = container_of(node, struct waiting, node);
+	bytes = waiting->bytes;
+	number = waiting->number;
+	skb = bpf_kptr_xchg(&waiting->skb, NULL);
+	bpf_obj_drop_impl(waiting, NULL);
+	if (skb)
+		bpf_qdisc_skb_drop(skb, to_free);
+	take(&own->queue->standard, bytes);
+	sch->q.qlen--;
+	sch->qstats.backlog -= bytes;
+	count_drop(own, sch, DROP_PUSHED_OUT);
+	note(own, now_ns, TRACED_DROPPED, number, bytes, DROP_PUSHED_OUT);
+}
+
+static __always_inline enum drop_reason decide_standard(const struct own *own, const struct arrival *arrival)
+{
+	enum drop_reason early = decide_early(own, arrival);
+
+	if (early != NO_DROP)
+		return early;
+	return has_room_beside_all(own, arrival->bytes) ? NO_DROP : DROP_TAIL;
+}
+
+static __always_inline enum drop_reason decide_protected(const struct own *own, const struct arrival *arrival, struct Qdisc *sch,
+							 struct bpf_sk_buff_ptr *to_free)
+{
+	struct redfavor_queue *queue = own->queue;
+	__u32 size = own->config->red.unit > 1 ? arrival->bytes : 1;
+	enum drop_reason early, why;
+	int needs_room, i;
+
+	if (!redfavor_has_place(&own->config->guard, red_length(own->config, &queue->protected), size))
+		return DROP_PROTECTED_SHARE;
+	early = decide_early(own, arrival);
+	why = early != NO_DROP ? early : DROP_TAIL;
+	/* Of bytes there may be too few even so; of packets, this is a queue of protected ones only. */
+	if (!has_room(own->config, &queue->protected, arrival->bytes))
+		return why;
+	needs_room = early != NO_DROP;
+	bpf_for(i, 0, MAX_DRAINED) {
+		if (!has_room_beside_all(own, arrival->bytes))
+			needs_room = 1;
+		switch (redfavor_make_room(&own->config->guard, &queue->favor, needs_room, last_standard_bytes(own))) {
+		case REDFAVOR_TAKE:
+			return NO_DROP;
+		case REDFAVOR_PUSH_OUT:
+			push_out(own, arrival->now_ns, sch, to_free);
+			break;
+		case REDFAVOR_DROP:
+			return why;
+		case REDFAVOR_DROP_SHARE:
+			return DROP_PROTECTED_SHARE;
+		}
+		needs_room = 0;
+	}
+	return why;
+}
+
+static __always_inline void count_arrival(const struct own *own, const struct arrival *arrival)
+{
+	own->queue->arrived_pkts++;
+	own->queue->arrived_bytes += arrival->bytes;
+	own->queue->arrived_protected += arrival->is_protected;
+	note(own, arrival->now_ns, TRACED_ARRIVED, arrival->number, arrival->bytes, arrival->kind);
+}
+
+SEC("struct_ops")
+int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
+{
+	enum drop_reason reason;
+	struct arrival arrival;
+	struct waiting *waiting;
+	struct own own;
+
+	if (!find_own(&own)) {
+		bpf_qdisc_skb_drop(skb, to_free);
+		return NET_XMIT_DROP;
+	}
+	arrival.now_ns = bpf_ktime_get_ns();
+	arrival.bytes = packet_bytes(skb);
+	arrival.number = own.queue->arrived_pkts;
+	arrival.random = random_number(&own);
+	arrival.kind = kind_of(skb);
+	arrival.is_protected = is_protected(own.config->protected_kinds, arrival.kind);
+	count_arrival(&own, &arrival);
+
+	if (arrival.is_protected)
+		reason = decide_protected(&own, &arrival, sch, to_free);
+	else
+		reason = decide_standard(&own, &arrival);
+	if (reason != NO_DROP) {
+		own.queue->dropped_protected += arrival.is_protected;
+		count_drop(&own, sch, reason);
+		note(&own, arrival.now_ns, TRACED_DROPPED, arrival.number, arrival.bytes, reason);
+		bpf_qdisc_skb_drop(skb, to_free);
+		/* As sch_red.c has it: a local sender sees the loss as the network's. */
+		return reason == DROP_TAIL ? NET_XMIT_DROP : NET_XMIT_CN;
+	}
+
+	waiting = obj_new(struct waiting);
+	if (!waiting) {
+		own.queue->unallocated++;
+		sch->qstats.drops++;
+		bpf_qdisc_skb_drop(skb, to_free);
+		return NET_XMIT_DROP;
+	}
+	waiting->bytes = arrival.bytes;
+	waiting->number = arrival.number;
+	/* There was none in it; the verifier wants to see it dropped all the same. */
+	skb = bpf_kptr_xchg(&waiting->skb, skb);
+	if (skb)
+		bpf_qdisc_skb_drop(skb, to_free);
+	bpf_spin_lock(&own.lists->lock);
+	if (arrival.is_protected)
+		bpf_list_push_back_impl(&own.lists->protected, &waiting->node, NULL, 0);
+	else
+		bpf_list_push_back_impl(&own.lists->standard, &waiting->node, NULL, 0);
+	bpf_spin_unlock(&own.lists->lock);
+	add(arrival.is_protected ? &own.queue->protected : &own.queue->standard, arrival.bytes);
+	sch->q.qlen++;
+	sch->qstats.backlog += arrival.bytes;
+	return NET_XMIT_SUCCESS;
+}
+
+/* Whether the rate lets a packet go now; if not, the kernel asks again when it does. */
+static __always_inline bool may_send(const struct own *own, struct Qdisc *sch, __u64 now_ns)
+{
+	if (!own->config->bits_per_s || now_ns >= own->queue->next_send_ns)
+		return true;
+	bpf_qdisc_watchdog_schedule(sch, own->queue->next_send_ns, 0);
+	return false;
+}
+
+static __always_inline void spend_time(const struct own *own, __u32 bytes, __u64 now_ns)
+{
+	__u64 begin_ns = own->queue->next_send_ns;
+
+	if (!own->config->bits_per_s)
+		return;
+	if (begin_ns + MAX_LATE_NS < now_ns)
+		begin_ns = now_ns - MAX_LATE_NS;
+	own->queue->next_send_ns = begin_ns + bytes * BIT_NS_PER_BYTE_S / own->config->bits_per_s;
+}
+
+/* Whether a protected packet goes next; one waits at least. */
+static __always_inline bool protected_goes(const struct own *own)
+{
+	__u32 protected_bytes = 0, standard_bytes = 0;
+	struct bpf_list_node *node;
+
+	bpf_spin_lock(&own->lists->lock);
+	node = bpf_list_front(&own->lists->protected);
+	if (node)
+		protected_bytes = container_of(node, struct waiting, node)->bytes;
+	node = bpf_list_front(&own->lists->standard);
+	if (node)
+		standard_bytes = container_of(node, struct waiting, node)->bytes;
+	bpf_spin_unlock(&own->lists->lock);
+	return redfavor_sends_protected(&own->config->guard, &own->queue->favor, protected_bytes, standard_bytes);
+}
+
+SEC("struct_ops")
+struct sk_buff *BPF_PROG(dequeue, struct Qdisc *sch)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct bpf_list_node *node;
+	struct waiting *waiting;
+	struct sk_buff *skb;
+	__u32 bytes, number;
+	bool is_protected;
+	struct own own;
+
+	if (!find_own(&own) || !length_of_all(own.queue).pkts || !may_send(&own, sch, now_ns))
+		return NULL;
+	is_protected = protected_goes(&own);
+	bpf_spin_lock(&own.lists->lock);
+	if (is_protected)
+		node = bpf_list_pop_front(&own.lists->protected);
+	else
+		node = bpf_list_pop_front(&own.lists->standard);
+	bpf_spin_unlock(&own.lists->lock);
+	if (!node)
+		return NULL;
+	waiting = container_of(node, struct waiting, node);
+	bytes = waiting->bytes;
+	number = waiting->number;
+	skb = bpf_kptr_xchg(&waiting->skb, NULL);
+	bpf_obj_drop_impl(waiting, NULL);
+
+	take(is_protected ? &own.queue->protected : &own.queue->standard, bytes);
+	sch->q.qlen--;
+	sch->qstats.backlog -= bytes;
+	if (!length_of_all(own.queue).pkts)
+		red_left_empty(&own.queue->red, now_ns);
+	spend_time(&own, bytes, now_ns);
+	own.queue->sent_pkts++;
+	own.queue->sent_bytes += bytes;
+	own.queue->sent_protected += is_protected;
+	note(&own, now_ns, TRACED_SENT, number, bytes, 0);
+	if (skb)
+		bpf_qdisc_bstats_update(sch, skb);
+	return skb;
+}
+
+/* ---- Its life. ---- */
+
+/* Others must not make a second qdisc while this one is being made: it would share the maps. */
+static __always_inline bool is_own_device(const struct own *own, const struct Qdisc *sch)
+{
+	const struct net_device *device = sch->dev_queue->dev;
+
+	return (__u32)device->ifindex == own->config->ifindex && device->nd_net.net->ns.inum == own->config->netns_inode;
+}
+
+SEC("struct_ops")
+int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
+{
+	struct own own;
+
+	if (!find_own(&own))
+		return -EINVAL;
+	if (own.queue->is_attached || !is_own_device(&own, sch))
+		return -EBUSY;
+	redfavor_begin(&own.config->guard, &own.queue->favor);
+	own.queue->handle = sch->handle;
+	own.queue->is_attached = 1;
+	return 0;
+}
+
+/* Whether there was a packet in the list. */
+static __always_inline bool throw_away_first(struct waiting_lists *lists, struct bpf_list_head *list)
+{
+	struct bpf_list_node *node;
+	struct waiting *waiting;
+	struct sk_buff *skb;
+
+	bpf_spin_lock(&lists->lock);
+	node = bpf_list_pop_front(list);
+	bpf_spin_unlock(&lists->lock);
+	if (!node)
+		return false;
+	waiting = container_of(node, struct waiting, node);
+	skb = bpf_kptr_xchg(&waiting->skb, NULL);
+	bpf_obj_drop_impl(waiting, NULL);
+	if (skb)
+		bpf_kfree_skb(skb);
+	return true;
+}
+
+SEC("struct_ops")
+void BPF_PROG(reset, struct Qdisc *sch)
+{
+	struct own own;
+	int i;
+
+	if (!find_own(&own))
+		return;
+	bpf_for(i, 0, MAX_DRAINED)
+		if (!throw_away_first(own.lists, &own.lists->protected))
+			break;
+	bpf_for(i, 0, MAX_DRAINED)
+		if (!throw_away_first(own.lists, &own.lists->standard))
+			break;
+	if (length_of_all(own.queue).pkts)
+		red_left_empty(&own.queue->red, bpf_ktime_get_ns());
+	own.queue->thrown_away += length_of_all(own.queue).pkts;
+	own.queue->protected = (struct redfavor_length){};
+	own.queue->standard = (struct redfavor_length){};
+	own.queue->next_send_ns = 0;
+	sch->q.qlen = 0;
+	sch->qstats.backlog = 0;
+}
+
+/* Also called for one that init refused, which has another handle or another interface. */
+SEC("struct_ops")
+void BPF_PROG(destroy, struct Qdisc *sch)
+{
+	struct own own;
+
+	if (find_own(&own) && is_own_device(&own, sch) && own.queue->handle == sch->handle)
+		own.queue->is_attached = 0;
+}
+
+SEC(".struct_ops.link")
+struct Qdisc_ops redfavor = {
+	.id = "redfavor",
+	.enqueue = (void *)enqueue,
+	.dequeue = (void *)dequeue,
+	.init = (void *)init,
+	.reset = (void *)reset,
+	.destroy = (void *)destroy,
+};
+
+char LICENSE[] SEC("license") = "GPL";
