@@ -1,0 +1,41 @@
+//! An interface of this network namespace.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+use anyhow::{Context, Result, anyhow};
+use nix::net::if_::{if_nameindex, if_nametoindex};
+
+/// What an interface is known by in the whole kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Device {
+    pub(crate) name: String,
+    pub(crate) ifindex: u32,
+    /// Inode number of its network namespace.
+    pub(crate) netns_inode: u32,
+}
+
+impl Device {
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        let ifindex = if_nametoindex(name)
+            .map_err(|_| anyhow!("no interface {name:?} in this network namespace; `ip link` lists them"))?;
+        Ok(Self { name: name.to_owned(), ifindex, netns_inode: netns_inode()? })
+    }
+
+    pub(crate) fn all() -> Result<Vec<Self>> {
+        let netns_inode = netns_inode()?;
+        let interfaces = if_nameindex().context("list the interfaces")?;
+        let device = |interface: &nix::net::if_::Interface| Self {
+            name: interface.name().to_string_lossy().into_owned(),
+            ifindex: interface.index(),
+            netns_inode,
+        };
+        Ok(interfaces.iter().map(device).collect())
+    }
+}
+
+fn netns_inode() -> Result<u32> {
+    const OWN: &str = "/proc/thread-self/ns/net";
+    let inode = fs::metadata(OWN).with_context(|| format!("read {OWN}"))?.ino();
+    u32::try_from(inode).context("a namespace has a number of 32 bits")
+}

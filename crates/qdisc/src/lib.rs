@@ -1,0 +1,138 @@
+//! REDFavor as the queue discipline (qdisc) of an interface: `kernel/redfavor.bpf.c`, Linux 6.16 and newer.
+//!
+//! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us, until [`del`] or the interface goes. What it counts is
+//! found again in maps that are pinned in the BPF file system, for each interface of each network namespace ([`show`], [`all`]).
+//!
+//! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the root of an interface (or below mq), so a rate, if
+//! one is wanted, is its own ([`Setup::is_shaped`]), and delay must come from another interface. No ECN: such a program may not write to packets.
+//!
+//! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and a BPF file system that may be written.
+
+mod device;
+mod pins;
+mod program;
+mod status;
+mod tc;
+mod trace;
+
+use anyhow::{Context, Error, Result, anyhow, bail};
+use aqm::RedFavorConfig;
+
+pub use status::{Status, Traffic};
+pub use trace::{Event, Replay};
+
+use device::Device;
+use pins::Pins;
+
+/// The name by which tc shows the qdisc; `id` in `kernel/redfavor.bpf.c`.
+const KIND: &str = "redfavor";
+
+/// A qdisc that is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Setup {
+    /// What it decides by. In the kernel a large buffer that the interface will cut (GSO) is one packet of all its bytes.
+    pub config: RedFavorConfig,
+    /// Send no faster than `config.red.rate`, so that the queue is here, and not in what comes after. Otherwise as fast as the interface takes it.
+    pub is_shaped: bool,
+    /// Replace a root qdisc that somebody else made. One that the kernel made by itself is always replaced.
+    pub is_replacing: bool,
+    /// For tests: its random numbers are a generator's, and it keeps all it decides.
+    pub replay: Option<Replay>,
+}
+
+/// Whether this kernel takes such a qdisc.
+///
+/// # Errors
+///
+/// One line: why not.
+pub fn support() -> Result<()> {
+    program::require_support()
+}
+
+/// Makes REDFavor the root qdisc of an interface, and gives what it counts from now on.
+///
+/// # Errors
+///
+/// One line: no such interface, a qdisc that is there already, a kernel without BPF qdiscs, missing privileges. The interface has then what it had.
+pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
+    let device = Device::find(interface)?;
+    support()?;
+    let mut pins = Pins::lock()?;
+    pins.sweep();
+    let root = tc::root(interface)?;
+    if let Some(root) = root.iter().find(|root| root.kind == KIND) {
+        bail!(
+            "{interface} has {KIND} already ({}); change it with: tidegate qdisc del {interface}, then add",
+            root.handle
+        );
+    }
+    let theirs = root.filter(|root| !root.is_default());
+    if let Some(root) = theirs.as_ref().filter(|_| !setup.is_replacing) {
+        bail!("{interface} has a queue discipline already: {}; --replace replaces it", root.text);
+    }
+    let replaced = theirs.map(|root| root.text);
+    // Maps that may be here are of an interface that had this number before.
+    pins.forget(&device);
+    program::start(&device, setup, replaced.as_deref(), &mut pins)?;
+    show(interface)
+}
+
+/// What the qdisc of an interface does.
+///
+/// # Errors
+///
+/// One line: no such interface, or none of ours on it.
+pub fn show(interface: &str) -> Result<Status> {
+    let device = Device::find(interface)?;
+    Pins::open(&device)?.ok_or_else(|| none(interface))?.status(&device)
+}
+
+/// All of ours in this network namespace, by name of the interface.
+///
+/// # Errors
+///
+/// When they cannot be read.
+pub fn all() -> Result<Vec<Status>> {
+    let mut all = Vec::new();
+    for device in Device::all()? {
+        if let Some(maps) = Pins::open(&device)? {
+            all.push(maps.status(&device)?);
+        }
+    }
+    all.sort_by(|one: &Status, other| one.interface.cmp(&other.interface));
+    Ok(all)
+}
+
+/// Removes the qdisc; the kernel puts its default there. Gives what it had done until then.
+///
+/// What it replaced is not made again, as nobody can tell all that belonged to it (classes, filters): [`Status::replaced`] is what tc said of it.
+///
+/// # Errors
+///
+/// One line: no such interface, or none of ours on it.
+pub fn del(interface: &str) -> Result<Status> {
+    let device = Device::find(interface)?;
+    if tc::root(interface)?.is_none_or(|root| root.kind != KIND) {
+        return Err(none(interface));
+    }
+    let mut pins = Pins::lock()?;
+    let status = show(interface);
+    tc::delete_root(interface)?;
+    pins.forget(&device);
+    status.with_context(|| format!("{interface} has no {KIND} any more, but what it had done cannot be told"))
+}
+
+fn none(interface: &str) -> Error {
+    anyhow!("{interface} has no queue discipline of ours; tidegate qdisc add {interface} {KIND} makes one")
+}
+
+/// For tests: what the qdisc with [`Setup::replay`] decided so far, in order, and how many events there were, kept or not.
+///
+/// # Errors
+///
+/// As [`show`].
+pub fn trace(interface: &str) -> Result<(Vec<Event>, u64)> {
+    let device = Device::find(interface)?;
+    let maps = Pins::open(&device)?.ok_or_else(|| none(interface))?;
+    maps.trace()
+}

@@ -1,0 +1,105 @@
+//! Where the maps of our qdiscs are found again: `/sys/fs/bpf/tidegate/qdisc-NAMESPACE-INTERFACE/`, by their numbers.
+//!
+//! A qdisc may go without us, with its interface or by tc. Its maps then say so, and are swept away the next time one is made.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use libbpf_rs::MapHandle;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+use crate::device::Device;
+use crate::program::Maps;
+
+const BPF_FS: &str = "/sys/fs/bpf";
+const OURS: &str = "/sys/fs/bpf/tidegate";
+const PREFIX: &str = "qdisc-";
+const CONFIG: &str = "config";
+const QUEUE: &str = "queue";
+const TRACE: &str = "trace";
+
+/// The right to change what is pinned; others wait until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Pins {
+    _lock: Flock<File>,
+}
+
+impl Pins {
+    pub(crate) fn lock() -> Result<Self> {
+        let kind = statfs(BPF_FS).with_context(|| format!("look at {BPF_FS}"))?.filesystem_type();
+        if kind != BPF_FS_MAGIC {
+            return Err(anyhow!(
+                "{BPF_FS} is no BPF file system, so nothing can be kept there: mount -t bpf bpf {BPF_FS}; `ip netns exec` hides it, use --netns"
+            ));
+        }
+        fs::create_dir_all(OURS).with_context(|| format!("make {OURS}; run as root"))?;
+        let folder = File::open(OURS).with_context(|| format!("open {OURS}"))?;
+        let lock = Flock::lock(folder, FlockArg::LockExclusive)
+            .map_err(|(_, errno)| anyhow!("lock {OURS}: {}", errno.desc().to_lowercase()))?;
+        Ok(Self { _lock: lock })
+    }
+
+    /// Removes what belongs to qdiscs that are gone.
+    pub(crate) fn sweep(&self) {
+        for entry in fs::read_dir(OURS).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            // One that another version made may be in use.
+            let is_gone =
+                || open(&path).and_then(|maps| maps.is_attached()).is_ok_and(|is_attached| !is_attached);
+            if is_ours && is_gone() {
+                remove(&path);
+            }
+        }
+    }
+
+    /// Pins the maps of a qdisc that is about to be made.
+    pub(crate) fn keep(&mut self, device: &Device, maps: &mut Maps) -> Result<()> {
+        let path = path(device);
+        let keep = |map: &mut MapHandle, name: &str| map.pin(path.join(name));
+        let kept = fs::create_dir(&path).map_err(Into::into).and_then(|()| {
+            keep(&mut maps.config, CONFIG)?;
+            keep(&mut maps.queue, QUEUE)?;
+            keep(&mut maps.trace, TRACE)
+        });
+        kept.with_context(|| format!("pin the maps in {}", path.display()))
+    }
+
+    /// Whatever is kept for an interface.
+    pub(crate) fn forget(&mut self, device: &Device) {
+        remove(&path(device));
+    }
+
+    /// Those of an interface that has a qdisc of ours.
+    pub(crate) fn open(device: &Device) -> Result<Option<Maps>> {
+        let path = path(device);
+        if !path.join(QUEUE).try_exists().with_context(|| format!("look into {OURS}; run as root"))? {
+            return Ok(None);
+        }
+        let maps = open(&path)?;
+        Ok(maps.is_attached()?.then_some(maps))
+    }
+}
+
+fn path(device: &Device) -> PathBuf {
+    Path::new(OURS).join(format!("{PREFIX}{}-{}", device.netns_inode, device.ifindex))
+}
+
+fn open(path: &Path) -> Result<Maps> {
+    let map = |name: &str| {
+        let path = path.join(name);
+        MapHandle::from_pinned_path(&path)
+            .with_context(|| format!("open the map {}; run as root", path.display()))
+    };
+    Ok(Maps { config: map(CONFIG)?, queue: map(QUEUE)?, trace: map(TRACE)? })
+}
+
+/// What cannot be removed now is seen again by the next sweep.
+fn remove(path: &Path) {
+    for name in [CONFIG, QUEUE, TRACE] {
+        fs::remove_file(path.join(name)).ok();
+    }
+    fs::remove_dir(path).ok();
+}

@@ -1,0 +1,85 @@
+//! Root qdiscs, by iproute2's `tc`: what it did can be read back and repeated by hand.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+
+/// The qdisc that an interface sends by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) kind: String,
+    /// `8001:`.
+    pub(crate) handle: String,
+    /// tc's line on it.
+    pub(crate) text: String,
+}
+
+impl Root {
+    /// Made by the kernel, and not by anybody: these have no handle.
+    pub(crate) fn is_default(&self) -> bool {
+        self.handle == "0:"
+    }
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    kind: String,
+    handle: String,
+    #[serde(default)]
+    root: bool,
+}
+
+/// `None` for an interface that sends without one.
+pub(crate) fn root(interface: &str) -> Result<Option<Root>> {
+    let listed = tc(&["-j", "qdisc", "show", "dev", interface])?;
+    let lines = tc(&["qdisc", "show", "dev", interface])?;
+    find_root(&listed, &lines).with_context(|| format!("read what tc says of {interface}"))
+}
+
+fn find_root(listed: &str, lines: &str) -> Result<Option<Root>> {
+    let listed: Vec<Listed> = serde_json::from_str(listed)?;
+    Ok(listed.into_iter().find(|one| one.root).map(|Listed { kind, handle, .. }| {
+        let start = format!("qdisc {kind} {handle} root");
+        let text = lines.lines().map(str::trim).find(|line| line.starts_with(&start));
+        Root { text: text.unwrap_or(&start).to_owned(), kind, handle }
+    }))
+}
+
+/// Puts a qdisc in the place of any other at once; if the kernel refuses it, the other one stays.
+pub(crate) fn replace_root(interface: &str, kind: &str) -> Result<()> {
+    tc(&["qdisc", "replace", "dev", interface, "root", kind]).map(drop)
+}
+
+pub(crate) fn delete_root(interface: &str) -> Result<()> {
+    tc(&["qdisc", "del", "dev", interface, "root"]).map(drop)
+}
+
+fn tc(arguments: &[&str]) -> Result<String> {
+    let output = Command::new("tc").args(arguments).output().context("start tc; is iproute2 installed?")?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        bail!("tc {}: {}", arguments.join(" "), said.join("; "));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_found_among_what_tc_lists() {
+        let listed = r#"[{"kind":"ingress","handle":"ffff:","parent":"ffff:fff1","options":{}},
+            {"kind":"fq_codel","handle":"8001:","root":true,"refcnt":2,"options":{"limit":10240}}]"#;
+        let lines = "qdisc ingress ffff: parent ffff:fff1 ----------------\n\
+                     qdisc fq_codel 8001: root refcnt 2 limit 10240p flows 1024\n";
+        let root = find_root(listed, lines).expect("well formed").expect("there is one");
+        assert_eq!(root.text, "qdisc fq_codel 8001: root refcnt 2 limit 10240p flows 1024");
+        assert!(!root.is_default());
+        let default = r#"[{"kind":"noqueue","handle":"0:","root":true,"refcnt":2,"options":{}}]"#;
+        assert!(find_root(default, "").expect("well formed").expect("there is one").is_default());
+        assert_eq!(find_root("[]", "").expect("well formed"), None);
+    }
+}

@@ -1,0 +1,200 @@
+//! The qdisc in the running kernel: it carries traffic, loses nothing untold, and comes and goes cleanly.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use aqm::DropReason;
+use common::{add, drained, is_conserved, lan, segment, send, sender, setup, shaped, show};
+use netns::{Lan, Namespace};
+
+const SYN: u8 = 0x02;
+const ACK: u8 = 0x10;
+
+/// What tc says of the root qdisc of `c0`.
+fn root(lan: &Lan) -> String {
+    let output = lan.client.command("tc").expect("command").args(["qdisc", "show", "dev", "c0"]).output();
+    String::from_utf8_lossy(&output.expect("tc").stdout).trim().to_owned()
+}
+
+fn del(lan: &Lan) -> anyhow::Result<qdisc::Status> {
+    lan.client.enter(|| qdisc::del("c0")).expect("enter")
+}
+
+fn transfer(lan: &Lan, bytes: usize) {
+    let address = (Lan::SERVER[0], 8080);
+    let listener = lan.server.enter(|| TcpListener::bind(address)).expect("enter").expect("bind");
+    let data: Vec<u8> = (0..bytes).map(|at| (at % 251) as u8).collect();
+    let received = std::thread::scope(|scope| {
+        let server = scope.spawn(|| {
+            let mut received = Vec::new();
+            listener.accept().expect("accept").0.read_to_end(&mut received).expect("read");
+            received
+        });
+        let mut client = lan.client.enter(|| TcpStream::connect(address)).expect("enter").expect("connect");
+        client.write_all(&data).expect("write");
+        drop(client);
+        server.join().expect("the server")
+    });
+    assert!(received == data, "{} bytes of {bytes} came, or others", received.len());
+}
+
+#[test]
+fn root_ten_mebibytes_come_through_as_they_were_sent() {
+    let Some(lan) = lan() else { return };
+    const BYTES: usize = 10 << 20;
+    for setup in [setup("redfavor"), shaped("redfavor:rate=100Mbit")] {
+        add(&lan, &setup).expect("add");
+        transfer(&lan, BYTES);
+        let status = drained(&lan);
+        assert!(status.sent.bytes > BYTES as u64, "they went through this queue: {status:?}");
+        assert!(status.arrived.protected_pkts > 0, "the SYN was seen: {status:?}");
+        assert!(is_conserved(&status), "{status:?}");
+        del(&lan).expect("del");
+    }
+}
+
+#[test]
+fn root_flood_is_conserved() {
+    let Some(lan) = lan() else { return };
+    const FRAMES: u64 = 4000;
+    add(&lan, &shaped("redfavor:limit=100,min=5,max=15,w=0.02,rate=20Mbit")).expect("add");
+    let before = netns::link_counters(&lan.server, "s0").expect("counters").received;
+    let idle = show(&lan);
+    let tap = sender(&lan);
+    for number in 0..FRAMES {
+        let is_syn = number % 4 == 0;
+        send(&tap, &segment(&lan, if is_syn { 60 } else { 1000 }, if is_syn { SYN } else { ACK }));
+    }
+    let status = drained(&lan);
+    let received = netns::link_counters(&lan.server, "s0").expect("counters").received - before;
+    assert!(status.arrived.pkts - idle.arrived.pkts >= FRAMES, "{status:?}");
+    assert_eq!(status.arrived.protected_pkts, FRAMES / 4);
+    assert!(is_conserved(&status), "{status:?}");
+    assert_eq!(received, status.sent.pkts - idle.sent.pkts, "what was sent came");
+    assert!(status.dropped[DropReason::PushedOut] > 0, "{status:?}");
+    let standard = status.arrived.pkts - status.arrived.protected_pkts;
+    let share = |dropped: u64, all: u64| dropped as f64 / all as f64;
+    let dropped_standard = status.dropped.total() - status.dropped_protected;
+    assert!(
+        share(status.dropped_protected, FRAMES / 4) < share(dropped_standard, standard),
+        "SYNs were protected: {status:?}"
+    );
+}
+
+#[test]
+fn root_syn_pushes_out_the_last_packet_of_a_full_queue_and_goes_first() {
+    let Some(lan) = lan() else { return };
+    // As good as no RED, and so slow that nothing leaves meanwhile but the first.
+    add(&lan, &shaped("redfavor:limit=4,min=1,max=4,w=0.0000001,rate=1kbit,guard=off")).expect("add");
+    let tap = sender(&lan);
+    for bytes in [1000, 1001, 1002, 1003, 1004, 1005] {
+        send(&tap, &segment(&lan, bytes, ACK));
+    }
+    send(&tap, &segment(&lan, 60, SYN));
+    let status = show(&lan);
+    assert_eq!((status.dropped[DropReason::PushedOut], status.dropped_protected), (1, 0), "{status:?}");
+    assert_eq!((status.qlen_pkts, status.protected_qlen_pkts), (4, 1), "{status:?}");
+    assert!(status.dropped[DropReason::Tail] >= 1, "{status:?}");
+    assert!(is_conserved(&status), "{status:?}");
+    lan.client.ip(&["link", "set", "c0", "down"]).expect("down");
+    let status = show(&lan);
+    assert_eq!((status.qlen_pkts, status.thrown_away), (0, 4), "{status:?}");
+    assert!(is_conserved(&status), "{status:?}");
+}
+
+#[test]
+fn root_qdisc_is_there_until_it_is_removed_and_leaves_nothing() {
+    let Some(lan) = lan() else { return };
+    let before = root(&lan);
+    let added = add(&lan, &setup("redfavor:limit=100,min=5,max=15")).expect("add");
+    assert!(added.config.starts_with("redfavor:limit=100,min=5,max=15,"), "{}", added.config);
+    assert!(root(&lan).starts_with("qdisc redfavor "), "{}", root(&lan));
+    let names = |lan: &Lan| -> Vec<String> {
+        let all = lan.client.enter(qdisc::all).expect("enter").expect("all");
+        all.into_iter().map(|status| status.interface).collect()
+    };
+    assert_eq!(names(&lan), ["c0"]);
+    assert_eq!(lan.server.enter(qdisc::all).expect("enter").expect("all").len(), 0, "of this namespace only");
+    let again = add(&lan, &setup("redfavor")).expect_err("there is one").to_string();
+    assert!(again.starts_with("c0 has redfavor already"), "{again}");
+    // The name is not known any more, so that nobody makes a second one with the same maps.
+    let by_tc = lan.client.tc(&["qdisc", "replace", "dev", "lo", "root", "redfavor"]);
+    assert!(by_tc.is_err(), "{by_tc:?}");
+    del(&lan).expect("del");
+    assert_eq!(root(&lan), before, "the kernel's default again");
+    assert_eq!(names(&lan), Vec::<String>::new());
+    let error = del(&lan).expect_err("there is none").to_string();
+    assert!(error.starts_with("c0 has no queue discipline of ours"), "{error}");
+}
+
+#[test]
+fn root_qdisc_of_others_is_replaced_only_if_asked() {
+    let Some(lan) = lan() else { return };
+    lan.client.tc(&["qdisc", "add", "dev", "c0", "root", "pfifo", "limit", "77"]).expect("pfifo");
+    let refused = add(&lan, &setup("redfavor")).expect_err("there is another").to_string();
+    assert!(refused.contains("pfifo") && refused.contains("--replace"), "{refused}");
+    assert!(root(&lan).contains("limit 77p"), "it is still there: {}", root(&lan));
+    let status = add(&lan, &qdisc::Setup { is_replacing: true, ..setup("redfavor") }).expect("add");
+    assert!(status.replaced.as_deref().is_some_and(|text| text.contains("limit 77p")), "{status:?}");
+    assert_eq!(del(&lan).expect("del").replaced, status.replaced, "and says so at the end");
+}
+
+#[test]
+fn root_interface_that_goes_takes_the_qdisc_with_it() {
+    let Some(lan) = lan() else { return };
+    add(&lan, &setup("redfavor")).expect("add");
+    lan.client.ip(&["link", "del", "c0"]).expect("delete");
+    let error = lan.client.enter(|| qdisc::show("c0")).expect("enter").expect_err("it is gone").to_string();
+    assert!(error.starts_with("no interface \"c0\""), "{error}");
+    // Another one with its number is not taken for it, and what was kept is swept away.
+    let index = lan.c0.ifindex.to_string();
+    lan.client
+        .ip(&["link", "add", "c0", "index", &index, "type", "veth", "peer", "name", "c1"])
+        .expect("add");
+    assert_eq!(lan.client.enter(qdisc::all).expect("enter").expect("all").len(), 0);
+    lan.client.enter(|| qdisc::add("c0", &setup("redfavor"))).expect("enter").expect("add");
+    lan.client.enter(|| qdisc::del("c0")).expect("enter").expect("del");
+}
+
+#[test]
+fn root_two_interfaces_have_a_queue_each() {
+    let Some(lan) = lan() else { return };
+    add(&lan, &shaped("redfavor:rate=1Mbit")).expect("add");
+    let there = lan.server.enter(|| qdisc::add("s0", &setup("redfavor:min=7"))).expect("enter").expect("add");
+    assert!(there.config.contains("min=7,"), "{there:?}");
+    let before = there.arrived.pkts;
+    send(&sender(&lan), &segment(&lan, 60, SYN));
+    assert_eq!(drained(&lan).arrived.protected_pkts, 1);
+    let there = lan.server.enter(|| qdisc::show("s0")).expect("enter").expect("there is one");
+    assert_eq!(there.arrived.protected_pkts, 0, "{before} before: {there:?}");
+}
+
+#[test]
+fn root_kernel_without_bpf_qdiscs_is_said_in_a_line_and_nothing_is_changed() {
+    if let Err(reason) = netns::root_or_reason() {
+        return eprintln!("{reason}");
+    }
+    if qdisc::support().is_ok() {
+        return;
+    }
+    let here = Namespace::create("here").expect("create");
+    let error =
+        here.enter(|| qdisc::add("lo", &setup("redfavor"))).expect("enter").expect_err("there are none");
+    let text = format!("{error:#}");
+    assert!(text.starts_with("this kernel has no BPF queue disciplines (Linux 6.16"), "{text}");
+    assert!(!text.contains('\n'), "{text}");
+    let shown =
+        here.command("tc").expect("command").args(["qdisc", "show", "dev", "lo"]).output().expect("tc");
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("noqueue"), "{shown:?}");
+}
+
+#[test]
+fn interface_that_is_not_there_is_said() {
+    for act in [qdisc::show as fn(&str) -> anyhow::Result<qdisc::Status>, qdisc::del] {
+        let error = act("no-such-if").expect_err("it is not there").to_string();
+        assert_eq!(error, "no interface \"no-such-if\" in this network namespace; `ip link` lists them");
+    }
+    assert!(qdisc::add("no-such-if", &setup("redfavor")).is_err());
+}
