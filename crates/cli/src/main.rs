@@ -13,6 +13,7 @@ mod load;
 mod merge;
 mod output;
 mod printer;
+mod qdisc;
 mod schema;
 mod serve;
 mod signals;
@@ -41,6 +42,7 @@ enum Command {
     Serve(serve::Args),
     Lab(lab::Args),
     Sim(sim::Args),
+    Qdisc(qdisc::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
     Schema(schema::Args),
@@ -60,6 +62,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Qdisc(args) => qdisc::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Schema(args) => schema::run(args),
@@ -72,6 +75,7 @@ fn main() -> ExitCode {
             printer::complain(format_args!("{error:#}"));
             let is_usage = error.is::<::guard::ConfigError>()
                 || error.is::<path::ConfigError>()
+                || error.is::<aqm::ConfigError>()
                 || error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
             if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
