@@ -45,7 +45,7 @@ fn send_all(lan: &Lan, syn_percent: u32) {
     let mut random = RandomNumbers::new(7);
     for number in 0..FRAMES {
         let frame = if random.next_u32() % 100 < syn_percent {
-            segment(lan, 60, if random.next_u32() % 2 == 0 { SYN } else { SYN_ACK })
+            segment(lan, 60, if random.next_u32().is_multiple_of(2) { SYN } else { SYN_ACK })
         } else {
             segment(lan, 60 + random.next_u32() as usize % 1400, ACK)
         };
