@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use sim::Profile;
-use sim::profile::{Receive, Server as Program, Softirq};
+use sim::profile::{Receive, Server as Program, Softirq, System};
 
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
@@ -147,7 +147,9 @@ pub fn calibrate(
             close: 2.0 * call,
             error: 2.0 * call,
         },
+        in_kernel: None,
         receive: Receive { ring: BACKLOG, longest: LONGEST, turn: TURN },
+        system: System::default(),
     })
 }
 

@@ -14,6 +14,7 @@ use std::collections::VecDeque;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use serde::{Deserialize, Serialize};
 use slotmap::{SlotMap, new_key_type};
 use tcp::{LINUX, Stack, reset_for};
 use units::Nanos;
@@ -101,11 +102,13 @@ pub enum Work {
 }
 
 /// Whose rules.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Generation {
     /// Linux 2.4, that of the papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20 `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
+    #[serde(rename = "2.4")]
     Linux24,
     /// Since 4.10: `tcp_conn_request()`, `reqsk_timer_handler()` (6.18 `net/ipv4/tcp_input.c`, `inet_connection_sock.c`).
+    #[serde(rename = "4.10")]
     Linux410,
 }
 
@@ -323,6 +326,9 @@ impl Kernel {
         let mut load = self.load();
         if let Some(followed) = &mut self.followed {
             followed.read(now, &mut load);
+        }
+        if self.is_spared() && self.guard.follows_the_kernel() {
+            load.accept_qlen = load.accept_qlen.min(load.accept_limit);
         }
         match self.guard.on_syn(from, segment, &load, now, &mut self.followed) {
             Verdict::Admit => {

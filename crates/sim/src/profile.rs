@@ -1,9 +1,10 @@
 //! What things cost on a machine, CPU time.
 
 use serde::{Deserialize, Serialize};
+use tcp::Stack;
 use units::Nanos;
 
-use crate::kernel::Work;
+use crate::kernel::{Config, Generation, Work};
 
 /// A machine: what each kind of work costs its CPU. TOML with times as numbers of microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -17,8 +18,52 @@ pub struct Profile {
     pub softirq: Softirq,
     /// The server's program and its system calls.
     pub server: Server,
+    /// The same of a server in the kernel, where the machine had one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub in_kernel: Option<Server>,
     /// How packets wait.
     pub receive: Receive,
+    /// Whose rules; those of today where the profile says nothing.
+    #[serde(default)]
+    pub system: System,
+}
+
+/// What runs on the machine, and before it: rules, not costs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct System {
+    /// The server's kernel: `"2.4"`, or `"4.10"` for all since.
+    pub linux: Generation,
+    /// Its `net.ipv4.tcp_max_syn_backlog`, unless a policy says otherwise.
+    pub syn_backlog: u32,
+    /// Its `net.ipv4.tcp_syncookies`, in the same way.
+    pub syncookies: u8,
+    /// The clients' system by the names of `tidegate load --stacks`, where an experiment names none.
+    pub clients: Option<String>,
+}
+
+impl Default for System {
+    fn default() -> Self {
+        let Config { generation, max_syn_backlog, syncookies, .. } = Config::default();
+        Self { linux: generation, syn_backlog: max_syn_backlog, syncookies, clients: None }
+    }
+}
+
+impl System {
+    /// The server's kernel as it comes.
+    pub fn config(&self) -> Config {
+        let usual = Config::default();
+        Config {
+            generation: self.linux,
+            max_syn_backlog: self.syn_backlog,
+            syncookies: self.syncookies,
+            stack: match self.linux {
+                Generation::Linux24 => Stack::by_name("linux-2.4").expect("the table has it"),
+                Generation::Linux410 => usual.stack,
+            },
+            ..usual
+        }
+    }
 }
 
 /// Work in softirq, microseconds for each segment that comes; answers at once are part of it.
@@ -73,6 +118,20 @@ pub struct Server {
     pub error: f64,
 }
 
+impl Server {
+    fn costs(&self) -> [(&'static str, f64); 7] {
+        [
+            ("poll", self.poll),
+            ("accept", self.accept),
+            ("accept_nothing", self.accept_nothing),
+            ("request", self.request),
+            ("kib", self.kib),
+            ("close", self.close),
+            ("error", self.error),
+        ]
+    }
+}
+
 /// Between the wire and the kernel's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,18 +151,39 @@ fn micros(cost: f64) -> Nanos {
 /// A cost above a second is a slip of the pen.
 const MOST: f64 = 1e6;
 
+/// Profiles that come along, by their names.
+const SHIPPED: [(&str, &str); 3] = [
+    ("xeon-2005", include_str!("../profiles/xeon-2005.toml")),
+    ("itanium-2005", include_str!("../profiles/itanium-2005.toml")),
+    ("round-numbers", include_str!("../profiles/round-numbers.toml")),
+];
+
 impl Profile {
+    /// The profile of this name that comes along; `None` when none has it.
+    pub fn shipped(name: &str) -> Option<Self> {
+        let (_, text) = SHIPPED.iter().find(|(own, _)| *own == name)?;
+        Some(Self::parse(text).expect("the tests read every profile that comes along"))
+    }
+
+    /// Names of the profiles that come along.
+    pub fn shipped_names() -> impl Iterator<Item = &'static str> {
+        SHIPPED.iter().map(|(name, _)| *name)
+    }
+
     /// Reads a profile as TOML.
     ///
     /// # Errors
     ///
-    /// One line: an unknown or missing key, a cost below zero or above a second, a ring that holds nothing.
+    /// One line: an unknown or missing key, a cost below zero or above a second, a ring that holds nothing, clients of no known system.
     pub fn parse(text: &str) -> Result<Self, String> {
         let profile: Self = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
         for (name, cost) in profile.costs() {
             if !(0.0..=MOST).contains(&cost) {
                 return Err(format!("{name} = {cost} us is no cost; 0 to {MOST} us"));
             }
+        }
+        if let Some(name) = profile.system.clients.as_deref().filter(|name| Stack::by_name(name).is_none()) {
+            return Err(format!("system.clients = {name:?} is no client stack; linux-2.4 is one"));
         }
         if profile.receive.ring == 0 {
             return Err("receive.ring = 0 holds no frame; 256 is usual".to_owned());
@@ -122,9 +202,9 @@ impl Profile {
         toml::to_string(self).expect("numbers and names")
     }
 
-    fn costs(&self) -> [(&'static str, f64); 22] {
-        let Self { softirq, server, receive, .. } = self;
-        [
+    fn costs(&self) -> Vec<(String, f64)> {
+        let Self { softirq, receive, .. } = self;
+        let softirq = [
             ("softirq.syn_answered", softirq.syn_answered),
             ("softirq.syn_dropped", softirq.syn_dropped),
             ("softirq.syn_reset", softirq.syn_reset),
@@ -138,16 +218,14 @@ impl Profile {
             ("softirq.reset", softirq.reset),
             ("softirq.stray", softirq.stray),
             ("softirq.sent_again", softirq.sent_again),
-            ("server.poll", server.poll),
-            ("server.accept", server.accept),
-            ("server.accept_nothing", server.accept_nothing),
-            ("server.request", server.request),
-            ("server.kib", server.kib),
-            ("server.close", server.close),
-            ("server.error", server.error),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
-        ]
+        ];
+        let servers = [("server", Some(&self.server)), ("in_kernel", self.in_kernel.as_ref())];
+        let servers = servers.into_iter().filter_map(|(table, server)| Some((table, server?)));
+        let of_servers = servers
+            .flat_map(|(table, server)| server.costs().map(|(name, cost)| (format!("{table}.{name}"), cost)));
+        softirq.into_iter().map(|(name, cost)| (name.to_owned(), cost)).chain(of_servers).collect()
     }
 
     /// What a segment costs that made the kernel do this.
@@ -204,4 +282,60 @@ pub(crate) struct Steps {
     pub(crate) kib: Nanos,
     pub(crate) close: Nanos,
     pub(crate) error: Nanos,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_that_comes_along_is_read_and_has_its_name() {
+        for (name, _) in SHIPPED {
+            assert_eq!(Profile::shipped(name).expect("shipped").name, name);
+        }
+        assert_eq!(Profile::shipped("no-such-machine"), None);
+    }
+
+    #[test]
+    fn profile_without_a_system_is_of_todays_linux() {
+        let profile = Profile::shipped("round-numbers").expect("shipped");
+        assert_eq!(profile.system, System::default());
+        assert_eq!(profile.system.linux, Generation::Linux410);
+        assert_eq!(Profile::parse(&profile.to_toml()).as_ref(), Ok(&profile));
+    }
+
+    #[test]
+    fn machine_of_the_thesis_has_its_kernel_and_its_clients() {
+        let profile = Profile::shipped("xeon-2005").expect("shipped");
+        let System { linux, syn_backlog, syncookies, clients } = &profile.system;
+        assert_eq!((*linux, *syn_backlog, *syncookies), (Generation::Linux24, 1024, 0));
+        assert_eq!(clients.as_deref(), Some("linux-2.4"));
+        assert_eq!(Profile::parse(&profile.to_toml()).as_ref(), Ok(&profile));
+    }
+
+    #[test]
+    fn itanium_is_the_xeon_slowed_down() {
+        let [xeon, itanium] = ["xeon-2005", "itanium-2005"].map(|name| Profile::shipped(name).expect(name));
+        for ((name, fast), (_, slow)) in xeon.costs().into_iter().zip(itanium.costs()) {
+            let is_turn = name.starts_with("receive.");
+            let factor = if is_turn { 1.0 } else { 1.0 / 0.62 };
+            assert!((slow - fast * factor).abs() < 0.01, "{name}: {slow} for {fast}");
+        }
+    }
+
+    #[test]
+    fn what_no_machine_can_have_is_refused_by_name() {
+        let text = Profile::shipped("xeon-2005").expect("shipped").to_toml();
+        let refused = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from} is not in it: {text}");
+            Profile::parse(&text.replacen(from, to, 1)).expect_err(to)
+        };
+        assert!(refused("linux = \"2.4\"", "linux = \"2.2\"").contains("2.2"));
+        assert!(
+            refused("clients = \"linux-2.4\"", "clients = \"beos\"").contains("\"beos\" is no client stack")
+        );
+        assert!(
+            refused("[in_kernel]\npoll = 0.0", "[in_kernel]\npoll = -1.0").contains("in_kernel.poll = -1 us")
+        );
+    }
 }

@@ -2,7 +2,7 @@
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use results::{CrowdSummary, GeneratorHealth};
-use sim::{Accept, Config, Profile, ServerCounts, Service, Setup, World};
+use sim::{Accept, Config, Generation, Profile, ServerCounts, Service, Setup, World};
 use tcp::Close;
 use traffic::{Arrivals, Bursts, Schedule, Workload};
 use units::Nanos;
@@ -82,6 +82,48 @@ fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     );
     assert!(told.response_ms.mean < 0.1 * stock.response_ms.mean, "{:?}", told.response_ms);
     assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
+}
+
+/// The machine of `[Shu05]` with its kernel, or the same machine with today's.
+fn thesis(policy: &str, linux: Generation) -> Setup {
+    let profile = Profile::shipped("xeon-2005").expect("shipped");
+    let kernel = Config { generation: linux, ..profile.system.config() };
+    let policy: Policy = policy.parse().expect("a policy");
+    Setup { kernel: Config { policy, ..kernel }, profile, ..setup("default") }
+}
+
+#[test]
+fn linux_2_4_answers_some_syns_into_a_full_queue_and_rst_syn_refuses_only_the_others() {
+    let [then, now] = [Generation::Linux24, Generation::Linux410]
+        .map(|linux| run(thesis("abort+rst-syn", linux), 30_000.0, 1).1.guard);
+    assert!(then.reset > 0 && now.reset > 0, "{then:?}, {now:?}");
+    assert!(then.acks_reset > 1000, "handshakes that 2.4 begins end at a full queue: {then:?}");
+    assert!(now.acks_reset < then.acks_reset / 10, "today's kernel begins none: {now:?}");
+    let (_, reserv) = run(thesis("reserv+rst-syn", Generation::Linux24), 30_000.0, 1);
+    assert_eq!(reserv.kernel.listen_overflows, 0, "reserv asks before the kernel: {reserv:?}");
+}
+
+#[test]
+fn server_that_takes_one_at_a_time_touches_no_connection_before_accept() {
+    let mut setup = setup("abort");
+    setup.service.accept = Accept::One;
+    let (crowd, server) = run(setup, 30_000.0, 1);
+    assert!(crowd.goodput_per_s > 10_000.0, "{crowd:?}");
+    assert!(server.answered > 0 && crowd.malformed == 0, "{server:?}");
+}
+
+#[test]
+fn machine_of_the_thesis_has_its_peaks() {
+    let mut in_kernel = thesis("default", Generation::Linux24);
+    in_kernel.profile.server = in_kernel.profile.in_kernel.expect("costs");
+    in_kernel.service.accept = Accept::One;
+    in_kernel.kernel.backlog = 2048;
+    for (setup, peak) in [(thesis("default", Generation::Linux24), 19_000.0), (in_kernel, 22_000.0)] {
+        let (crowd, _) = run(setup.clone(), 0.97 * peak, 1);
+        assert!(crowd.goodput_per_s > 0.97 * crowd.offered_per_s, "{} of {peak}", crowd.goodput_per_s);
+        let (crowd, _) = run(setup, 1.1 * peak, 1);
+        assert!(crowd.goodput_per_s < 1.03 * peak, "{} of {peak}", crowd.goodput_per_s);
+    }
 }
 
 #[test]

@@ -21,6 +21,8 @@ pub struct Counters {
     pub out_rsts: u64,
     /// Connections that came into the accept queue.
     pub established: u64,
+    /// Of `listen_drops`, SYNs, for whatever cause.
+    pub syns_dropped: u64,
     /// SYN/ACKs, the first ones and those sent again.
     pub syn_acks: u64,
 }

@@ -1,7 +1,7 @@
 //! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/rules.bpf.h`.
 
 use units::Nanos;
-use verdict::{Attempt, Fin, ListenerLoad, OnFin, Policy, Verdict};
+use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict};
 use wire::{Flags, Segment};
 
 use super::Peer;
@@ -52,6 +52,12 @@ impl Guard {
     pub(super) fn new(policy: Policy, dry_run: bool, seed: u64) -> Self {
         let stats = GuardStats::default();
         Self { policy, dry_run, seed: mix(seed, 4), schedule: Nanos::ZERO, refused: Vec::new(), stats }
+    }
+
+    /// Whether its SYN stage takes a queue for full where the kernel does, as the patches of `[Shu05]` sections 4.1.2 and 4.1.5 do, which are at the place where 2.4 drops a SYN. *reserv* and
+    /// *early-syn-drop* (section 5.4) ask before it.
+    pub(super) fn follows_the_kernel(&self) -> bool {
+        self.policy.full == Full::AcceptQueue && self.policy.syn_when_full != Verdict::Drop
     }
 
     /// A segment of a client that the kernel knows.

@@ -50,6 +50,11 @@ impl Kernel {
         }
     }
 
+    /// A SYN that 2.4 answers although the accept queue is full: at most one handshake is young.
+    pub(super) fn is_spared(&self) -> bool {
+        self.config.generation == Generation::Linux24 && self.young <= 1
+    }
+
     /// `tcp_conn_request()`; 2.4 asks after the cookie whether the accept queue is full, and answers all the same while at most one handshake is young.
     pub(super) fn request(
         &mut self,
@@ -67,8 +72,7 @@ impl Kernel {
             self.counters.reqq_full_do_cookies += 1;
             by_cookie = true;
         }
-        let is_spared = self.config.generation == Generation::Linux24 && self.young <= 1;
-        if self.is_accept_queue_full() && !is_spared {
+        if self.is_accept_queue_full() && !self.is_spared() {
             self.counters.listen_overflows += 1;
             return self.drop_syn();
         }
@@ -94,6 +98,7 @@ impl Kernel {
 
     fn drop_syn(&mut self) -> Work {
         self.counters.listen_drops += 1;
+        self.counters.syns_dropped += 1;
         Work::SynDropped
     }
 

@@ -24,6 +24,8 @@ pub(super) struct Socket {
     is_over: bool,
     /// It was reset, or its client does not answer any more.
     is_reset: bool,
+    /// The program has it: until then it hears nothing of it.
+    is_accepted: bool,
     is_closed: bool,
     /// When its timer will come up; [`Nanos::MAX`] is never.
     wakes_at: Nanos,
@@ -82,6 +84,7 @@ impl Socket {
             read: 0,
             is_over: false,
             is_reset: false,
+            is_accepted: false,
             is_closed: false,
             wakes_at: Nanos::MAX,
             wait: None,
@@ -98,6 +101,11 @@ impl Socket {
             State::Closing => SocketState::Closing,
             State::LastAck => SocketState::LastAck,
         }
+    }
+
+    /// Accepted, and not closed: whatever comes can be read.
+    fn is_open(&self) -> bool {
+        self.is_accepted && !self.is_closed
     }
 
     fn unread(&self) -> usize {
@@ -143,7 +151,7 @@ impl Kernel {
             socket.waits_on(&mut self.followed, now);
         }
         let has_news = !heard.data.is_empty() || heard.change != Change::None;
-        if has_news && !socket.is_closed {
+        if has_news && socket.is_open() {
             out.tell(News::Readable(id));
         }
         if socket.connection.state() == State::Closed {
@@ -183,7 +191,9 @@ impl Kernel {
         }
         socket.connection.forget();
         socket.is_reset = true;
-        out.tell(News::Readable(id));
+        if socket.is_open() {
+            out.tell(News::Readable(id));
+        }
     }
 
     /// Sees to it that its timer comes up in time. One that comes up too early looks again.
@@ -212,7 +222,7 @@ impl Kernel {
             self.schedule(id, out);
         } else if before != State::Closed {
             socket.is_reset |= change == Change::GaveUp;
-            if !socket.is_closed {
+            if socket.is_open() {
                 out.tell(News::Readable(id));
             }
             self.gone(id, before, change, now);
@@ -222,7 +232,9 @@ impl Kernel {
     /// accept(2): the next connection and its client, or `None` when none waits.
     pub fn accept(&mut self) -> Option<(SocketId, Peer)> {
         let id = self.accept_queue.pop_front()?;
-        Some((id, self.sockets[id].peer))
+        let socket = &mut self.sockets[id];
+        socket.is_accepted = true;
+        Some((id, socket.peer))
     }
 
     /// read(2) of at most `max` bytes into the end of `to`.
