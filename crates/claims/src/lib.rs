@@ -43,6 +43,8 @@ pub struct Claim {
     pub paper: Option<f64>,
     /// When the claim holds.
     pub holds: Bounds,
+    /// Why it does not hold in virtual time, on the machine of its paper; see [`Claim::why_not`].
+    pub why: Option<String>,
 }
 
 /// Bounds, both included; at least one is given.
@@ -136,8 +138,14 @@ impl Claim {
                 Ok(_) => self.marks(&cells),
                 Err(reason) => vec![reason.clone()],
             },
+            why: None,
             ours: ours.ok(),
         }
+    }
+
+    /// What the file says of an answer that is not *holds*: why. It is of a simulated run; a real machine may have other reasons.
+    pub fn why_not(&self, answer: Answer) -> Option<String> {
+        self.why.clone().filter(|_| matches!(answer, Answer::Fails | Answer::Undecided))
     }
 
     /// What is computed, in words.

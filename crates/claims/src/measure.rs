@@ -21,6 +21,8 @@ pub enum Measure {
     ErrorShare,
     /// SYNs sent per attempt started.
     SynsPerAttempt,
+    /// Complete replies per SYN sent.
+    RepliesPerSyn,
     /// Share of the attempts that ended after one SYN.
     #[serde(rename = "syns_1_share")]
     OneSynShare,
@@ -37,6 +39,10 @@ pub enum Measure {
     AckDropInflation,
     /// The kernel's own ListenOverflows, per attempt.
     OverflowsPerAttempt,
+    /// Softirq's share of the server's CPU.
+    SoftirqShare,
+    /// The server program's share of its CPU, its system calls included.
+    ProgramShare,
 }
 
 impl Measure {
@@ -51,6 +57,9 @@ impl Measure {
             Self::P99 => times.map(|times| times.p99),
             Self::ErrorShare => Some((1.0 - per_attempt(cell, crowd.goodput_per_s)?).max(0.0)),
             Self::SynsPerAttempt => Some(crowd.syns_per_attempt),
+            Self::RepliesPerSyn => (crowd.syns_per_s > 0.0).then(|| crowd.goodput_per_s / crowd.syns_per_s),
+            Self::SoftirqShare => Some(cell.server_cpu.softirq),
+            Self::ProgramShare => Some(cell.server_cpu.user + cell.server_cpu.system),
             Self::OneSynShare => share_by_syns(&crowd.ended_by_syns, 0..1),
             Self::ThreeSynsShare => share_by_syns(&crowd.ended_by_syns, 2..usize::MAX),
             Self::SynDropsPerAttempt => per_attempt(cell, syn_drops_per_s(cell)?),
@@ -72,10 +81,13 @@ impl Measure {
         match self {
             Self::Goodput => Unit::PerSecond,
             Self::Mean | Self::P50 | Self::P99 => Unit::Milliseconds,
-            Self::ErrorShare | Self::OneSynShare | Self::ThreeSynsShare | Self::AckShareOfDrops => {
-                Unit::Share
-            }
-            Self::AckDropInflation => Unit::Ratio,
+            Self::ErrorShare
+            | Self::OneSynShare
+            | Self::ThreeSynsShare
+            | Self::AckShareOfDrops
+            | Self::SoftirqShare
+            | Self::ProgramShare => Unit::Share,
+            Self::AckDropInflation | Self::RepliesPerSyn => Unit::Ratio,
             Self::SynsPerAttempt
             | Self::SynDropsPerAttempt
             | Self::AckDropsPerAttempt
@@ -105,6 +117,7 @@ impl fmt::Display for Measure {
             Self::P99 => "99th percentile of response time",
             Self::ErrorShare => "share without a reply",
             Self::SynsPerAttempt => "SYNs per attempt",
+            Self::RepliesPerSyn => "replies per SYN",
             Self::OneSynShare => "share that ended after one SYN",
             Self::ThreeSynsShare => "share that ended after three SYNs or more",
             Self::SynDropsPerAttempt => "SYNs dropped per attempt",
@@ -112,6 +125,8 @@ impl fmt::Display for Measure {
             Self::AckShareOfDrops => "share of the ACK stage in what is dropped",
             Self::AckDropInflation => "drops at the ACK stage over ACKs among them",
             Self::OverflowsPerAttempt => "ListenOverflows per attempt",
+            Self::SoftirqShare => "softirq's share of the CPU",
+            Self::ProgramShare => "the server program's share of the CPU",
         })
     }
 }
@@ -126,11 +141,14 @@ fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
 }
 
 /// What the guard refuses, and of what reserv lets pass the kernel's last look; if it refuses nothing, the kernel drops each SYN that
-/// finds the queue full. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
+/// finds the queue full; a simulated one says how many it dropped, as that of 2.4 drops for other reasons, too. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
 fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
     let late = guard_per_s(cell, "syns.late").unwrap_or(0.0);
     let refused = guard_per_s(cell, "syns.dropped")? + guard_per_s(cell, "syns.reset")? + late;
-    if refused > 0.0 { Some(refused) } else { guard_per_s(cell, "syns.accept_full") }
+    if refused > 0.0 {
+        return Some(refused);
+    }
+    guard_per_s(cell, "syns.kernel_dropped").or_else(|| guard_per_s(cell, "syns.accept_full"))
 }
 
 /// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no other handshake.

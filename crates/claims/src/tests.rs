@@ -231,3 +231,38 @@ fn claim_may_be_of_one_server_that_is_measured() {
     let of_none = changed("policy = \"abort", "server = \"c\"\n    policy = \"abort");
     assert_eq!(of_none.check(&SCOPE), Err("no [[server]] is called \"c\"; there are a, b".to_owned()));
 }
+
+#[test]
+fn reason_is_given_for_what_does_not_hold_and_for_nothing_else() {
+    let claim = changed("paper = 1.27", "why = \"the server is spared too little\"");
+    for answer in [Answer::Fails, Answer::Undecided] {
+        assert_eq!(claim.why_not(answer).as_deref(), Some("the server is spared too little"));
+    }
+    for answer in [Answer::Holds, Answer::NotMeasured] {
+        assert_eq!(claim.why_not(answer), None, "{answer:?}");
+    }
+}
+
+#[test]
+fn shares_of_the_cpu_and_replies_per_syn_are_those_of_the_cell() {
+    let mut cell = cell("stock", 1.0, 0, 50.0);
+    cell.crowd.syns_per_s = 200.0;
+    cell.server_cpu = results::CpuShares { user: 0.2, system: 0.1, softirq: 0.5, ..Default::default() };
+    assert_eq!(Measure::RepliesPerSyn.of(&cell), Some(0.25));
+    assert_eq!(Measure::SoftirqShare.of(&cell), Some(0.5));
+    assert!((Measure::ProgramShare.of(&cell).expect("a share") - 0.3).abs() < 1e-9);
+    cell.crowd.syns_per_s = 0.0;
+    assert_eq!(Measure::RepliesPerSyn.of(&cell), None, "nothing was sent");
+}
+
+#[test]
+fn syns_that_a_simulated_kernel_dropped_count_where_the_guard_refused_none() {
+    let mut cell = cell("abort", 1.0, 0, 50.0);
+    let counts = [("syns.dropped", 0.0), ("syns.reset", 0.0), ("syns.accept_full", 30.0)];
+    cell.guard_per_s = counts.map(|(name, per_s)| (name.to_owned(), per_s)).into();
+    assert_eq!(Measure::SynDropsPerAttempt.of(&cell), Some(0.3));
+    cell.guard_per_s.insert("syns.kernel_dropped".to_owned(), 80.0);
+    assert_eq!(Measure::SynDropsPerAttempt.of(&cell), Some(0.8));
+    cell.guard_per_s.insert("syns.reset".to_owned(), 20.0);
+    assert_eq!(Measure::SynDropsPerAttempt.of(&cell), Some(0.2));
+}

@@ -1,15 +1,17 @@
 //! `tidegate sim`: experiments in virtual time.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use lab::simulate::{self, Options};
 use lab::{Experiment, Plan};
+use report::Run;
 use sim::Profile;
 
 use crate::lab::{event_text, show};
 use crate::output::say;
+use crate::printer::complain;
 use crate::signals;
 
 /// Run an experiment in virtual time: the lab's files and results, on a machine that a profile describes
@@ -19,9 +21,13 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// What the machine's work costs: a TOML file
+    /// The machine, for experiments that do not name theirs: a TOML file, or xeon-2005, itanium-2005, round-numbers
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<PathBuf>,
+
+    /// Write all runs as one HTML page, too: a book of figures
     #[arg(long, value_name = "FILE")]
-    profile: PathBuf,
+    book: Option<PathBuf>,
 
     /// Folder in which each run makes its own
     #[arg(long, value_name = "DIR", default_value = "results")]
@@ -40,27 +46,67 @@ fn threads() -> u16 {
     std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(1024) as u16)
 }
 
-/// Runs the experiments and prints their tables.
+/// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
     let mut plans = args.files.iter().map(|file| Plan::read(file)).collect::<Result<Vec<_>, _>>()?;
     if args.quick {
         plans.iter_mut().for_each(Plan::quicken);
     }
     let experiments = plans.iter().map(grid).collect::<Result<Vec<_>>>()?;
-    let profile = read_profile(&args.profile)?;
+    let profile = args.profile.as_deref().map(read_profile).transpose()?;
     let stop = signals::stop_flag()?;
-    for experiment in experiments {
-        say(format_args!("{}: {}", experiment.name, experiment.title))?;
-        let options =
-            Options { results: &args.results, profile: profile.clone(), threads: args.threads.into() };
-        let outcome = simulate::run(experiment, &options, &stop, |event| {
-            if say(event_text(event)).is_err() {
-                stop.store(true, Ordering::Relaxed); // nobody reads any more
+    let options = Options { results: &args.results, profile, threads: args.threads.into() };
+    let (mut runs, mut failed) = (Vec::new(), Vec::new());
+    let mut end = Ok(());
+    for experiment in &experiments {
+        match run_one(experiment, &options, &stop) {
+            Ok(run) => runs.push(run),
+            // One that cannot be simulated must not cost the others.
+            Err(error) if experiments.len() > 1 && !stop.load(Ordering::Relaxed) => {
+                complain(format_args!("{error:#}"));
+                failed.push(experiment.name.as_str());
             }
-        })?;
-        show(outcome)?;
+            Err(error) => {
+                end = Err(error);
+                break;
+            }
+        }
     }
+    if runs.len() > 1 {
+        let claims: Vec<_> = runs.iter().flat_map(|run| run.claims.clone()).collect();
+        say(format_args!("\n{}", report::claims_table(&claims).trim_end()))?;
+    }
+    // Of a run that was stopped the book has what was complete.
+    if let Some(path) = args.book.as_ref().filter(|_| end.is_ok() || !runs.is_empty()) {
+        write_book(path, &runs)?;
+        say(format_args!("book     {}", path.display()))?;
+    }
+    end?;
+    ensure!(failed.is_empty(), "failed: {}; their own messages are above", failed.join(", "));
     Ok(())
+}
+
+fn run_one(experiment: &Experiment, options: &Options<'_>, stop: &AtomicBool) -> Result<Run> {
+    say(format_args!("{}: {}", experiment.name, experiment.title))?;
+    let outcome = simulate::run(experiment, options, stop, |event| {
+        if say(event_text(event)).is_err() {
+            stop.store(true, Ordering::Relaxed); // nobody reads any more
+        }
+    })?;
+    show(outcome)
+}
+
+/// The whole book or none: a full disk leaves no part of it under its name.
+fn write_book(path: &Path, runs: &[Run]) -> Result<()> {
+    let context = || format!("write the book {}", path.display());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let part = folder.join(format!(".book-{}.part", std::process::id()));
+    let written =
+        std::fs::write(&part, report::book("Figures", runs)).and_then(|()| std::fs::rename(&part, path));
+    if written.is_err() {
+        std::fs::remove_file(&part).ok();
+    }
+    written.with_context(context)
 }
 
 fn grid(plan: &Plan) -> Result<&Experiment> {
@@ -72,8 +118,22 @@ fn grid(plan: &Plan) -> Result<&Experiment> {
     }
 }
 
+/// One that comes along, or a file.
 fn read_profile(path: &Path) -> Result<Profile> {
-    let context = || format!("profile {}", path.display());
+    if let Some(profile) = path.to_str().and_then(Profile::shipped) {
+        return Ok(profile);
+    }
+    let context = || match path.exists() {
+        true => format!("profile {}", path.display()),
+        false => {
+            let known: Vec<&str> = Profile::shipped_names().collect();
+            format!(
+                "profile {}: no file, and none of those that come along: {}",
+                path.display(),
+                known.join(", ")
+            )
+        }
+    };
     let text = std::fs::read_to_string(path).with_context(context)?;
     Profile::parse(&text).map_err(anyhow::Error::msg).with_context(context)
 }

@@ -103,6 +103,99 @@ fn what_cannot_be_simulated_is_one_line() {
         assert!(said.contains(why) && said.trim_end().lines().count() == 1, "{said}");
     }
     let output = sim(&[file, "--profile", "/nowhere.toml"], folder.path());
-    assert!(String::from_utf8_lossy(&output.stderr).contains("profile /nowhere.toml"), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        said.contains(
+            "profile /nowhere.toml: no file, and none of those that come along: xeon-2005, itanium-2005"
+        ),
+        "{said}"
+    );
+    let output = sim(&[file], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("small names no profile: give --profile a name or a file"), "{said}");
     assert!(!folder.path().join("results").exists(), "nothing is left behind");
+}
+
+/// The experiment with another server, machine or claim.
+fn changed(folder: &Path, from: &str, to: &str, name: &str) -> String {
+    let text = fs::read_to_string(experiment(folder)).expect("an experiment");
+    assert!(text.contains(from), "{from} is not in it");
+    let path = folder.join(name);
+    fs::write(&path, text.replacen(from, to, 1)).expect("write");
+    path.to_str().expect("text").to_owned()
+}
+
+#[test]
+fn book_has_every_run_and_says_why_a_claim_does_not_hold() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let bounds = "holds = { at_least = 1.0 }";
+    let never = "holds = { at_least = 99.0 }\nwhy = \"nothing answers a hundred times as much\"";
+    let files = [
+        changed(
+            folder.path(),
+            bounds,
+            "holds = { at_least = 0.0 }\nwhy = \"this is not said\"",
+            "holds.toml",
+        ),
+        changed(folder.path(), bounds, never, "fails.toml"),
+    ];
+    let book = folder.path().join("book.html");
+    let book = book.to_str().expect("text");
+    let output = sim(&[&files[0], &files[1], "--profile", "xeon-2005", "--book", book], folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let page = fs::read_to_string(book).expect("a book");
+    assert!(page.contains("Of 2 claims 1 hold, 1 fail."), "the claims are summed up");
+    assert!(page.contains("Why not: nothing answers a hundred times as much"));
+    assert!(!page.contains("Why not: this is not said"), "a claim that holds has no reason not to");
+    assert!(page.contains("id=\"chapter-2\"") && !page.contains("id=\"chapter-3\""));
+}
+
+#[test]
+fn book_that_cannot_be_written_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = experiment(folder.path());
+    let book = folder.path().join("no-such-folder").join("book.html");
+    let book = book.to_str().expect("text");
+    let output = sim(
+        &[file.to_str().expect("text"), "--profile", "round-numbers", "--quick", "--book", book],
+        folder.path(),
+    );
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("write the book") && said.contains("book.html"), "{said}");
+}
+
+#[test]
+fn experiment_that_names_its_machine_runs_on_it_whatever_the_command_line_says() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let title = "title = \"Does the same come out again?\"";
+    let rate = |profile: &str| {
+        let file = changed(folder.path(), title, &format!("{title}\n{profile}"), "machine.toml");
+        let output = sim(&[&file, "--profile", "xeon-2005", "--quick"], folder.path());
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let line = said.lines().find(|line| line.contains("saturates at")).expect("a saturation").to_owned();
+        line.split_whitespace().nth(3).expect("a rate").parse::<f64>().expect("a number")
+    };
+    let (xeon, itanium) = (rate(""), rate("profile = \"itanium-2005\""));
+    assert!((0.55..0.7).contains(&(itanium / xeon)), "{itanium} against {xeon}");
+    let file = changed(folder.path(), title, &format!("{title}\nprofile = \"z80\""), "machine.toml");
+    let output = sim(&[&file], folder.path());
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("profile = \"z80\" does not come along"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn server_in_the_kernel_runs_where_the_profile_has_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = changed(folder.path(), "kind = \"built-in\"", "kind = \"in-kernel\"", "in-kernel.toml");
+    let output = sim(&[&file, "--profile", "xeon-2005", "--quick"], folder.path());
+    assert!(output.status.success(), "{output:?}");
+    let output = sim(&[&file, "--profile", "round-numbers", "--quick"], folder.path());
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success());
+    assert!(said.contains("round-numbers has no costs of a server in the kernel"), "{said}");
 }

@@ -87,7 +87,7 @@ pub fn measure(
         bursts: experiment.bursts(server),
         warmup: experiment.grid.warmup,
         duration: experiment.window(server),
-        timeout: experiment.crowd.timeout,
+        timeout: experiment.clients(server).timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
         hold: policy.crowd.hold,
@@ -155,7 +155,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         bursts: None,
         warmup: moment,
         duration: moment,
-        timeout: saturation::ONE_SYN.min(lab.experiment.crowd.timeout),
+        timeout: saturation::ONE_SYN.min(lab.experiment.clients(server).timeout),
         seed: 1,
         flood_per_s: None,
         hold: None,
@@ -192,7 +192,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
     let guard = guard::start(policy, &testbed, program)?;
     let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
-    let crowd = crowd::start(send, &policy.crowd(&experiment.crowd), &testbed, program, layout)?;
+    let crowd = crowd::start(send, &policy.crowd(&experiment.clients(server)), &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;

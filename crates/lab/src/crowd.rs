@@ -59,7 +59,7 @@ pub fn start(
         ("--clients", crowd.clients.to_string()),
         ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
-        ("--stacks", crowd.stacks.to_string()),
+        ("--stacks", crowd.stacks.clone().unwrap_or_default().to_string()),
         ("--workload", crowd.workload.0.clone()),
         ("--interface", CROWD_INTERFACE.to_owned()),
         ("--xdp", "native".to_owned()),

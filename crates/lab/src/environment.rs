@@ -195,7 +195,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         format!(
             "The crowd's TCP is the generator's own, with the options, timers and manners of {} (docs/crowd.md), and no \
              congestion window: a request is one segment.",
-            experiment.crowd.stacks
+            experiment.crowd.stacks.clone().unwrap_or_default()
         ),
         "Each window begins in a crowd that has been coming for the warm-up only: under overload the number of clients \
          who retry is still growing."

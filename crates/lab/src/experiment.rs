@@ -1,6 +1,7 @@
 //! The experiment file.
 
 mod clients;
+mod servers;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -9,14 +10,14 @@ use std::time::Duration;
 use claims::{Claim, Scope};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
+use sim::Profile;
 
 use crate::bursts::Bursts;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
-#[cfg(test)]
-pub use clients::WorkloadText;
-pub use clients::{Abort, Arrivals, Close, Crowd};
+pub use clients::{Abort, Arrivals, Close, Crowd, WorkloadText};
+pub use servers::{Change, Server, ServerKind};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -34,6 +35,8 @@ pub struct Experiment {
     /// How the two ends are joined.
     #[serde(default)]
     pub testbed: Layout,
+    /// The machine in virtual time, whatever the command line says: the name of a profile that comes along. The lab's is the one that it runs on.
+    pub profile: Option<String>,
     /// What the clients do.
     pub crowd: Crowd,
     /// The grid, and how each point is measured.
@@ -133,62 +136,6 @@ impl Default for Search {
     }
 }
 
-/// A server under test.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Server {
-    /// Name in tables.
-    pub name: String,
-    /// Which program.
-    pub kind: ServerKind,
-    /// The listen(2) argument.
-    pub backlog: u32,
-    /// CPU time per request; built-in server only.
-    #[serde(default, deserialize_with = "duration")]
-    pub cpu_time: Duration,
-    /// What the clients do otherwise.
-    #[serde(default)]
-    pub crowd: Change,
-    /// The measured window, if not that of the grid.
-    #[serde(default, deserialize_with = "some_duration")]
-    pub duration: Option<Duration>,
-}
-
-impl Server {
-    /// Whether both are the same program with the same settings, whatever they are called and whoever comes.
-    pub fn is_as(&self, other: &Self) -> bool {
-        let program = |server: &Self| Self {
-            name: String::new(),
-            crowd: Change::default(),
-            duration: None,
-            ..server.clone()
-        };
-        program(self) == program(other)
-    }
-}
-
-/// What the clients of one server do otherwise than those of the others.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Change {
-    /// In which bursts they come.
-    pub bursts: Option<Bursts>,
-}
-
-/// Which program serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ServerKind {
-    /// `tidegate serve`.
-    BuiltIn,
-    /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
-    /// where it is not installed.
-    Nginx,
-    /// The distribution's Apache with its own configuration, but as a pool of 150 processes, and the backlog. Left out in the same
-    /// way.
-    Apache,
-}
-
 /// The experiment file cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
@@ -255,6 +202,16 @@ impl Experiment {
         server.crowd.bursts.or(self.crowd.bursts)
     }
 
+    /// The clients before a server.
+    pub fn clients(&self, server: &Server) -> Crowd {
+        let Change { timeout, workload, .. } = &server.crowd;
+        Crowd {
+            timeout: timeout.unwrap_or(self.crowd.timeout),
+            workload: workload.as_ref().unwrap_or(&self.crowd.workload).clone(),
+            ..self.crowd.clone()
+        }
+    }
+
     /// The measured window before a server.
     pub fn window(&self, server: &Server) -> Duration {
         server.duration.unwrap_or(self.grid.duration)
@@ -294,7 +251,8 @@ impl Experiment {
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
         check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
-        if self.grid.warmup > LONGEST || self.crowd.timeout > LONGEST {
+        let longest_wait = self.servers.iter().map(|server| self.clients(server).timeout).max();
+        if self.grid.warmup > LONGEST || longest_wait > Some(LONGEST) || self.crowd.timeout > LONGEST {
             return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
         }
         if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
@@ -325,7 +283,13 @@ impl Experiment {
         {
             return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
         }
-        if self.crowd.timeout.is_zero() {
+        if let Some(name) = self.profile.as_deref().filter(|name| Profile::shipped(name).is_none()) {
+            let known: Vec<&str> = Profile::shipped_names().collect();
+            return Err(format!("profile = {name:?} does not come along; there are {}", known.join(", ")));
+        }
+        if self.crowd.timeout.is_zero()
+            || self.servers.iter().any(|server| self.clients(server).timeout.is_zero())
+        {
             return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
         }
         self.policies.iter().try_for_each(Policy::check)?;
@@ -637,6 +601,31 @@ mod tests {
             ("backlog = 128", &OF_SERVER.replace("50s", "40s")),
             "server \"built-in\": duration = 40s does not hold a whole number of bursts of 20s and gaps of 5s; 25s or 50s would do",
         );
+    }
+
+    #[test]
+    fn clients_of_a_server_may_wait_otherwise_and_ask_for_something_else() {
+        let of_server = "backlog = 128\ncrowd = { timeout = \"4s\", workload = \"specweb99-7.2\" }";
+        let experiment = read(&GOOD.replace("backlog = 128", of_server)).expect("good");
+        let server = &experiment.servers[0];
+        let clients = experiment.clients(server);
+        assert_eq!((clients.timeout, clients.workload.0.as_str()), (Duration::from_secs(4), "specweb99-7.2"));
+        assert_eq!(clients.close, experiment.crowd.close);
+        let one_packet =
+            Server { crowd: Change { workload: None, ..server.crowd.clone() }, ..server.clone() };
+        assert!(!server.is_as(&one_packet), "it saturates at another rate");
+        let patient = Change { timeout: None, ..server.crowd.clone() };
+        assert!(server.is_as(&Server { crowd: patient, ..server.clone() }));
+        assert_refused(("backlog = 128", &of_server.replace("4s", "0s")), "crowd.timeout is zero");
+        assert_refused(("backlog = 128", &of_server.replace("7.2", "99")), "specweb99-99");
+    }
+
+    #[test]
+    fn machine_is_one_that_comes_along() {
+        let with = |name: &str| GOOD.replace("[crowd]", &format!("profile = \"{name}\"\n[crowd]"));
+        assert_eq!(read(&with("itanium-2005")).expect("good").profile.as_deref(), Some("itanium-2005"));
+        let error = read(&with("z80")).expect_err("no such machine");
+        assert!(error.contains("profile = \"z80\" does not come along; there are xeon-2005"), "{error}");
     }
 
     #[test]

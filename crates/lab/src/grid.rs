@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
+use claims::Claim;
 use netns::Namespace;
-use results::{Cell, Record, Saturation, Trace};
+use results::{Answer, Cell, Record, Saturation, Trace};
 
 use crate::cell::{self, Lab};
 use crate::environment;
-use crate::experiment::{Experiment, Server};
+use crate::experiment::{Experiment, Server, ServerKind};
 use crate::outcome::{Options, Outcome, Writer};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
@@ -43,6 +44,7 @@ pub fn run(
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);
     notes.extend(missing);
+    notes.extend(stand_ins(experiment));
     notes.extend(busy(experiment)?);
     notes.extend(quick(experiment));
     for note in &notes {
@@ -55,7 +57,7 @@ pub fn run(
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
-    answer(experiment, &mut writer)?;
+    answer(experiment, &mut writer, |_, _| None)?;
     let folder = writer.folder().to_owned();
     let stopped = stop.load(Ordering::Relaxed);
     let outcome = writer.finish(stopped)?;
@@ -92,12 +94,27 @@ fn busy(experiment: &Experiment) -> Result<Option<String>> {
 fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
     for server in &experiment.servers {
-        match server::missing(server.kind) {
+        match server::missing(server.kind).or_else(|| several_requests(experiment, server)) {
             Some(note) => notes.push(note),
             None => servers.push(server),
         }
     }
     (servers, notes)
+}
+
+/// A word about a server whose clients have several requests on a connection: the lab compares replies with attempts.
+fn several_requests(experiment: &Experiment, server: &Server) -> Option<String> {
+    let is_one = experiment.clients(server).workload.workload().is_one_request();
+    (!is_one)
+        .then(|| format!("{} is left out: several requests on a connection are simulated only", server.name))
+}
+
+/// A word about each server that another stands for.
+fn stand_ins(experiment: &Experiment) -> impl Iterator<Item = String> {
+    let in_kernel = experiment.servers.iter().filter(|server| server.kind == ServerKind::InKernel);
+    in_kernel.map(|server| {
+        format!("{}: there is no server in the kernel; tidegate serve, which takes one connection at a time, stands for it", server.name)
+    })
 }
 
 /// The policies that this machine has, and a word about each that it has not.
@@ -150,8 +167,12 @@ fn measure_all(
     Ok(())
 }
 
-/// Says of each claim what has been measured by now.
-pub fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
+/// Says of each claim what has been measured by now, and `why` it does not hold.
+pub fn answer(
+    experiment: &Experiment,
+    writer: &mut Writer,
+    why: impl Fn(&Claim, Answer) -> Option<String>,
+) -> Result<()> {
     let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).cloned().collect();
     let mut servers: Vec<&str> = Vec::new();
     for cell in &cells {
@@ -163,6 +184,7 @@ pub fn answer(experiment: &Experiment, writer: &mut Writer) -> Result<()> {
         for claim in experiment.claims.iter().filter(|claim| claim.is_of(server)) {
             let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
             answer.marks.extend(quick(experiment));
+            answer.why = why(claim, answer.answer);
             writer.write(Record::Claim(Box::new(answer)))?;
         }
     }

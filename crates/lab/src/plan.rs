@@ -98,4 +98,19 @@ mod tests {
             Plan::read(file.path()).unwrap_or_else(|error| panic!("{error}: {text}"));
         }
     }
+
+    #[test]
+    fn every_experiment_that_comes_along_can_be_read() {
+        let all = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let folders =
+            std::fs::read_dir(all).expect("experiments").map(|entry| entry.expect("an entry").path());
+        let files = folders.filter(|path| path.is_dir()).flat_map(|folder| {
+            std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path())
+        });
+        let files: Vec<_> = files.collect();
+        assert!(files.len() > 20, "{files:?}");
+        for file in files {
+            Plan::read(&file).unwrap_or_else(|error| panic!("{error}"));
+        }
+    }
 }

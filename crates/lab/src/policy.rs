@@ -131,7 +131,7 @@ impl Policy {
         let Change { close, stacks, .. } = &self.crowd;
         Crowd {
             close: close.unwrap_or(crowd.close),
-            stacks: stacks.as_ref().unwrap_or(&crowd.stacks).clone(),
+            stacks: stacks.as_ref().or(crowd.stacks.as_ref()).cloned(),
             ..crowd.clone()
         }
     }
@@ -220,14 +220,14 @@ mod tests {
             close: Close::Fin,
             arrivals: crate::experiment::Arrivals::Poisson,
             bursts: None,
-            stacks: Stacks::default(),
+            stacks: None,
             workload: WorkloadText::default(),
             abort: None,
         };
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Rst);
         let windows = policy("name = \"x\"\ncrowd = { stacks = { windows-xp = 1 } }").crowd(&crowd).stacks;
-        assert_eq!(windows.to_string(), "windows-xp:1");
+        assert_eq!(windows.map(|stacks| stacks.to_string()).as_deref(), Some("windows-xp:1"));
     }
 
     #[test]

@@ -30,12 +30,12 @@ const MAX_STEPS_DOWN: i32 = 28;
 ///
 /// See [`search`]; and when a crowd cannot be sent.
 pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
-    let Experiment { crowd, saturation, .. } = lab.experiment;
+    let saturation = &lab.experiment.saturation;
+    let timeout = ONE_SYN.min(lab.experiment.clients(server).timeout);
     let stock = Policy::stock();
     let (mut probes, mut marks, mut round_trip_us) = (Vec::new(), Vec::new(), 0.0);
     let probe = |rate: f64, length: Length| {
         let (warmup, duration) = lengths(lab.experiment, length);
-        let timeout = ONE_SYN.min(crowd.timeout);
         let send = Send {
             rate,
             bursts: None,

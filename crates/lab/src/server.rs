@@ -26,11 +26,14 @@ pub fn start(
     room: Option<u64>,
 ) -> Result<Running> {
     match server.kind {
-        ServerKind::BuiltIn => {
+        ServerKind::BuiltIn | ServerKind::InKernel => {
             let mut command = testbed.server.command(program)?;
             command.args(["serve", "--json", "--listen", &testbed.server_address().to_string()]);
             command.args(["--backlog", &server.backlog.to_string()]);
             command.args(["--cpu-time", &format!("{}us", server.cpu_time.as_micros())]);
+            if server.kind == ServerKind::InKernel {
+                command.args(["--accept", "one"]);
+            }
             let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
             running.wait_for("listening", PATIENCE)?;
             Ok(running)
@@ -55,7 +58,7 @@ pub fn start(
 /// Whether this machine has such a server; if not, why not.
 pub fn missing(kind: ServerKind) -> Option<String> {
     match kind {
-        ServerKind::BuiltIn => None,
+        ServerKind::BuiltIn | ServerKind::InKernel => None,
         ServerKind::Nginx => nginx::missing(),
         ServerKind::Apache => apache::missing(),
     }
@@ -64,7 +67,7 @@ pub fn missing(kind: ServerKind) -> Option<String> {
 /// Name and version of a program that is not ours.
 pub fn version(kind: ServerKind) -> Option<(String, String)> {
     let (name, version) = match kind {
-        ServerKind::BuiltIn => return None,
+        ServerKind::BuiltIn | ServerKind::InKernel => return None,
         ServerKind::Nginx => ("nginx", nginx::version()?),
         ServerKind::Apache => ("apache2", apache::version()?),
     };

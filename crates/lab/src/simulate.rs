@@ -10,11 +10,11 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use load::{Abort, Stacks, Workload};
+use load::{Abort, Stacks};
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, Record, Sample, Saturation,
 };
-use sim::{Accept, Config, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World};
+use sim::{Accept, Config, Generation, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World};
 use traffic::Schedule;
 use units::Nanos;
 
@@ -37,8 +37,8 @@ const REPLY_BYTES: u64 = 512;
 pub struct Options<'a> {
     /// Folder in which the run makes its own.
     pub results: &'a Path,
-    /// The machine.
-    pub profile: Profile,
+    /// The machine, for experiments that do not name theirs.
+    pub profile: Option<Profile>,
     /// Threads, one at least.
     pub threads: usize,
 }
@@ -54,7 +54,14 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    let (servers, mut notes) = servers(experiment);
+    let own = experiment.profile.as_deref().and_then(Profile::shipped);
+    let profile = own.as_ref().or(options.profile.as_ref()).with_context(|| {
+        format!(
+            "{} names no profile: give --profile a name or a file, as --profile xeon-2005",
+            experiment.name
+        )
+    })?;
+    let (servers, mut notes) = servers(experiment, profile);
     let (policies, left_out) = policies(experiment);
     notes.extend(left_out);
     for note in &notes {
@@ -63,9 +70,12 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     let mut writer = Writer::create(options.results, &experiment.name)?;
-    writer.write(Record::Header(Box::new(header(experiment, &options.profile, notes))))?;
-    let result = measure_all(experiment, options, (&servers, &policies), &mut writer, (stop, &mut on_event));
-    answer(experiment, &mut writer)?;
+    writer.write(Record::Header(Box::new(header(experiment, profile, notes))))?;
+    let machine = Machine { experiment, profile, threads: options.threads };
+    let result = measure_all(machine, (&servers, &policies), &mut writer, (stop, &mut on_event));
+    // The reasons in the file are of whole runs on the papers' machines.
+    let has_reasons = !experiment.is_quick && profile.system.linux == Generation::Linux24;
+    answer(experiment, &mut writer, |claim, of| claim.why_not(of).filter(|_| has_reasons))?;
     let stopped = stop.load(Ordering::Relaxed);
     let folder = writer.folder().to_owned();
     let outcome = writer.finish(stopped)?;
@@ -74,12 +84,25 @@ pub fn run(
 }
 
 /// Which can be simulated, and a word about each that cannot.
-fn servers(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
+fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server>, Vec<String>) {
     let (there, missing): (Vec<&Server>, Vec<&Server>) =
-        experiment.servers.iter().partition(|server| server.kind == ServerKind::BuiltIn);
-    let note =
-        |server: &Server| format!("{} is left out: only kind = \"built-in\" is simulated", server.name);
-    (there, missing.into_iter().map(note).collect())
+        experiment.servers.iter().partition(|server| lacks(server, profile).is_none());
+    let note = |server: &Server| Some(format!("{} is left out: {}", server.name, lacks(server, profile)?));
+    (there, missing.into_iter().filter_map(note).collect())
+}
+
+/// Why a server cannot be simulated.
+fn lacks(server: &Server, profile: &Profile) -> Option<String> {
+    match server.kind {
+        ServerKind::BuiltIn => None,
+        ServerKind::InKernel if profile.in_kernel.is_some() => None,
+        ServerKind::InKernel => {
+            Some(format!("the profile {} has no costs of a server in the kernel", profile.name))
+        }
+        ServerKind::Nginx | ServerKind::Apache => {
+            Some("only kind = \"built-in\" and kind = \"in-kernel\" are simulated".to_owned())
+        }
+    }
 }
 
 /// The same of policies.
@@ -129,7 +152,7 @@ fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Hea
         ),
         format!(
             "The crowd is that of tidegate load: its TCP has the options, timers and manners of {} (docs/crowd.md).",
-            experiment.crowd.stacks
+            experiment.crowd.stacks.clone().unwrap_or_else(|| usual_stacks(profile))
         ),
     ];
     deviations.extend(notes);
@@ -138,6 +161,14 @@ fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Hea
         deviations,
         ..environment::plain(experiment)
     }
+}
+
+/// What all that is simulated in a run shares.
+#[derive(Debug, Clone, Copy)]
+struct Machine<'a> {
+    experiment: &'a Experiment,
+    profile: &'a Profile,
+    threads: usize,
 }
 
 /// What is simulated once.
@@ -167,23 +198,26 @@ struct Done {
 }
 
 fn measure_all(
-    experiment: &Experiment,
-    options: &Options<'_>,
+    machine: Machine<'_>,
     (servers, policies): (&[&Server], &[&Policy]),
     writer: &mut Writer,
     (stop, on_event): (&AtomicBool, &mut impl FnMut(&Event<'_>)),
 ) -> Result<()> {
-    let mut rates = Vec::new();
+    let Machine { experiment, profile, threads } = machine;
+    let mut all_found: Vec<(&Server, Saturation)> = Vec::new();
     for server in servers {
-        let found = saturate(experiment, server, &options.profile, stop, &mut *on_event)
-            .with_context(|| format!("find the saturation rate of {}", server.name))?;
+        let found = match all_found.iter().find(|(other, _)| other.is_as(server)) {
+            Some((_, found)) => Saturation { server: server.name.clone(), ..found.clone() },
+            None => saturate(experiment, server, profile, stop, &mut *on_event)
+                .with_context(|| format!("find the saturation rate of {}", server.name))?,
+        };
         on_event(&Event::Saturated(&found));
-        rates.push(found.rate_per_s);
-        writer.write(Record::Saturation(found))?;
+        writer.write(Record::Saturation(found.clone()))?;
+        all_found.push((server, found));
     }
     let grid = &experiment.grid;
     let mut cells = Vec::new();
-    for (server, rate) in servers.iter().zip(rates) {
+    for (server, rate) in all_found.iter().map(|(server, found)| (*server, found.rate_per_s)) {
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
                 for policy in policies {
@@ -191,11 +225,11 @@ fn measure_all(
                         experiment,
                         server,
                         policy: policy.for_saturation(rate),
-                        profile: &options.profile,
+                        profile,
                         rate: load * rate,
                         warmup: grid.warmup,
                         window: experiment.window(server),
-                        timeout: experiment.crowd.timeout,
+                        timeout: experiment.clients(server).timeout,
                         has_bursts: true,
                         seed: u64::from(repetition) + 1,
                     };
@@ -206,7 +240,7 @@ fn measure_all(
     }
     in_order(
         &cells,
-        options.threads,
+        threads,
         stop,
         |(job, load, repetition)| cell(job, *load, *repetition),
         |cell, done| {
@@ -264,18 +298,20 @@ fn saturate(
 ) -> Result<Saturation> {
     let search = experiment.saturation;
     let mut probes = Vec::new();
+    // A rate is of connections, with one request or several.
+    let requests = experiment.clients(server).workload.workload().mean_requests();
     let probe = |rate: f64, length: Length| {
         if stop.load(Ordering::Relaxed) {
             bail!("stopped");
         }
         let (warmup, window) = saturation::lengths(experiment, length);
-        let timeout = ONE_SYN.min(experiment.crowd.timeout);
+        let timeout = ONE_SYN.min(experiment.clients(server).timeout);
         let policy = Policy::stock();
         let has_bursts = false;
         let job =
             Job { experiment, server, policy, profile, rate, warmup, window, timeout, has_bursts, seed: 1 };
         let crowd = simulate(&job)?.crowd;
-        let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s);
+        let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s / requests);
         on_event(&Event::Probe(server, offered, goodput));
         probes.push((offered, goodput));
         Ok((goodput >= results::KEEPS_UP * offered).then_some(goodput.min(offered)))
@@ -289,13 +325,15 @@ fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {
     let window_s = job.window.as_secs_f64();
     let guard_after = guard_counts(&after.guard);
     let has_guard = job.policy.guard.is_some();
-    let guard_per_s = guard_counts(&before.guard)
+    let mut guard_per_s: BTreeMap<String, f64> = guard_counts(&before.guard)
         .into_iter()
         .map(|(name, count)| {
             let grown = guard_after[&name] - count;
             (name, grown as f64 / window_s)
         })
         .collect();
+    let dropped = after.kernel.syns_dropped - before.kernel.syns_dropped;
+    guard_per_s.insert("syns.kernel_dropped".to_owned(), dropped as f64 / window_s);
     let share = |from: Nanos, to: Nanos| (to - from).as_secs_f64() / window_s;
     let (softirq, user) = (share(before.softirq, after.softirq), share(before.program, after.program));
     let idle = (1.0 - softirq - user).max(0.0);
@@ -390,6 +428,7 @@ fn simulate(job: &Job<'_>) -> Result<Done> {
 }
 
 fn setup(job: &Job<'_>) -> Result<Setup> {
+    let mut profile = job.profile.clone();
     let mut kernel = Config {
         backlog: job.server.backlog,
         policy: match &job.policy.guard {
@@ -398,21 +437,31 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         },
         dry_run: job.policy.dry_run,
         seed: job.seed,
-        ..Config::default()
+        ..profile.system.config()
     };
     for (name, value) in &job.policy.sysctls {
         set_sysctl(&mut kernel, name, value).map_err(anyhow::Error::msg)?;
     }
     let cpu_time = job.server.cpu_time.into();
-    let service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES };
-    Ok(Setup { kernel, service, profile: job.profile.clone(), delay: DELAY })
+    let mut service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES };
+    if job.server.kind == ServerKind::InKernel {
+        profile.server = profile.in_kernel.context("costs of a server in the kernel")?;
+        service.accept = Accept::One;
+    }
+    Ok(Setup { kernel, service, profile, delay: DELAY })
+}
+
+/// The clients' system, where an experiment names none.
+fn usual_stacks(profile: &Profile) -> Stacks {
+    let name = profile.system.clients.as_deref();
+    name.map_or_else(Stacks::default, |name| name.parse().expect("checked when the profile was read"))
 }
 
 fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
-    let clients = job.policy.crowd(&job.experiment.crowd);
+    let clients = job.policy.crowd(&job.experiment.clients(job.server));
     let start = Nanos::from(job.warmup);
     let abort = job.policy.crowd.abort.or(clients.abort).filter(|_| job.has_bursts);
-    let stacks: Stacks = clients.stacks.clone();
+    let stacks = clients.stacks.unwrap_or_else(|| usual_stacks(job.profile));
     let manners = crowd::Manners {
         timeout: job.timeout.into(),
         abort: abort.map(|abort| Abort { after: abort.after.into(), reloads: abort.reloads }),
@@ -432,7 +481,6 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         Arrivals::Poisson => load::Arrivals::Poisson,
         Arrivals::Fixed => load::Arrivals::Fixed,
     };
-    let workload: Workload = load::parse_workload(&clients.workload.0).map_err(anyhow::Error::msg)?;
     let bursts = job.experiment.bursts(job.server).filter(|_| job.has_bursts);
     let schedule = match bursts {
         Some(bursts) => {
@@ -442,6 +490,6 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         }
         None => Schedule::new(arrivals, job.rate, job.seed),
     };
-    let asks = crowd::Asks::new(workload, job.seed, "server", "/");
+    let asks = crowd::Asks::new(clients.workload.workload(), job.seed, "server", "/");
     Ok(crowd::Crowd::new(manners, asks, crowd::Clients::new(clients.clients.into()), schedule, 0))
 }

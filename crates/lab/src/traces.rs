@@ -200,6 +200,7 @@ fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reache
             ours: (held + failed > 0).then_some(Estimate { mean: share, low: share, high: share, count: 1 }),
             answer,
             marks: Vec::new(),
+            why: None,
         }
     };
     script.claims.iter().enumerate().map(answer).collect()

@@ -43,11 +43,11 @@ fn group_table(claims: &[ClaimAnswer]) -> String {
     text
 }
 
-/// Each mark once, with the numbers of its claims.
+/// Each mark, and each reason for what does not hold, once, with the numbers of its claims.
 fn footnotes(claims: &[ClaimAnswer]) -> Vec<(&str, Vec<String>)> {
     let mut footnotes: Vec<(&str, Vec<String>)> = Vec::new();
     for (number, claim) in (1..).zip(claims) {
-        for mark in &claim.marks {
+        for mark in claim.marks.iter().chain(&claim.why) {
             let number = format!("{number}");
             match footnotes.iter_mut().find(|(text, _)| text == mark) {
                 Some((_, numbers)) => numbers.push(number),
@@ -59,7 +59,7 @@ fn footnotes(claims: &[ClaimAnswer]) -> Vec<(&str, Vec<String>)> {
 }
 
 /// `7 hold, 2 fail, 1 is undecided`.
-fn sum(claims: &[ClaimAnswer]) -> String {
+pub(crate) fn sum(claims: &[ClaimAnswer]) -> String {
     let count = |answer| claims.iter().filter(|claim| claim.answer == answer).count();
     let words = [
         (count(Answer::Holds), "hold"),
@@ -97,6 +97,7 @@ fn row(claim: &ClaimAnswer) -> Markup {
                 (claim.text)
                 small { (claim.source) "; " (claim.server) ": " (claim.measured) }
                 @for mark in &claim.marks { small { (mark) } }
+                @if let Some(why) = &claim.why { small.why { "Why not: " (why) } }
             }
             td { (paper(claim)) }
             td { (bounds(claim)) }

@@ -1,7 +1,7 @@
 //! The results as one HTML page that needs nothing else.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use results::{Environment, Header};
+use results::{Cell, Environment, Header};
 
 use crate::claims::claims_section;
 use crate::finding::finding;
@@ -59,7 +59,7 @@ pub fn page(run: &Run) -> String {
     let html = html! {
         (DOCTYPE)
         html lang="en" {
-            (head(&run.header))
+            (head(&run.header.experiment))
             body {
                 (theme_choice())
                 main {
@@ -69,7 +69,7 @@ pub fn page(run: &Run) -> String {
                     @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
                     @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
                     (circumstances(&run.header))
-                    (glossary(run))
+                    (glossary(run.cells.iter()))
                 }
             }
         }
@@ -77,21 +77,21 @@ pub fn page(run: &Run) -> String {
     html.into_string()
 }
 
-fn head(header: &Header) -> Markup {
+pub(crate) fn head(title: &str) -> Markup {
     html! {
         head {
             meta charset="utf-8";
             meta http-equiv="Content-Security-Policy" content=(CONTENT_SECURITY_POLICY);
             meta name="viewport" content="width=device-width, initial-scale=1";
             meta name="color-scheme" content="light dark";
-            title { (header.experiment) " – Tidegate" }
+            title { (title) " – Tidegate" }
             style { (PreEscaped(include_str!("style.css"))) }
         }
     }
 }
 
 /// Three radio buttons that the style sheet reads; no script.
-fn theme_choice() -> Markup {
+pub(crate) fn theme_choice() -> Markup {
     html! {
         fieldset.theme {
             legend { "Theme" }
@@ -112,7 +112,7 @@ fn opening(run: &Run) -> Markup {
     }
 }
 
-fn circumstances(header: &Header) -> Markup {
+pub(crate) fn circumstances(header: &Header) -> Markup {
     html! {
         section {
             h2 { "Circumstances" }
@@ -144,12 +144,12 @@ fn environment(environment: &Environment) -> Markup {
     }
 }
 
-fn glossary(run: &Run) -> Markup {
+pub(crate) fn glossary<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Markup {
     html! {
         section {
             h2 { "What the words mean" }
             dl.glossary {
-                @for metric in columns(run.cells.iter()) { dt { (metric.heading) } dd { (metric.definition) } }
+                @for metric in columns(cells) { dt { (metric.heading) } dd { (metric.definition) } }
                 @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) } }
             }
         }

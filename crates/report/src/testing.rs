@@ -71,6 +71,7 @@ pub(crate) fn claims() -> Vec<ClaimAnswer> {
         ours: Some(Estimate { mean, low: mean - half, high: mean + half, count: 3 }),
         answer,
         marks: Vec::new(),
+        why: None,
     };
     vec![
         claim("after the peak it answers more", 1.34, 0.02, Answer::Holds),

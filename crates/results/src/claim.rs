@@ -31,6 +31,9 @@ pub struct ClaimAnswer {
     /// Why the answer should be read with care, or why there is none; empty when there is no reason.
     #[serde(default)]
     pub marks: Vec<String>,
+    /// Why the claim does not hold, where somebody has looked into it.
+    #[serde(default)]
+    pub why: Option<String>,
 }
 
 /// What a number is of.

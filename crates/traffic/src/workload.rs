@@ -203,6 +203,11 @@ impl Workload {
         self.persistent == 0.0
     }
 
+    /// Mean number of requests on a connection.
+    pub fn mean_requests(&self) -> f64 {
+        1.0 + self.persistent * (PERSISTENT_MEAN - 1.0)
+    }
+
     /// What a log has: of each attempt the size of its request's reply.
     pub fn of_log(replay: Arc<Replay>) -> Self {
         Self { objects: Objects::Log(replay), persistent: 0.0 }

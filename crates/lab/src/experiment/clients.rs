@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ipnet::Ipv4Net;
-use load::Stacks;
+use load::{Stacks, Workload};
 use serde::Deserialize;
 
 use super::duration;
@@ -25,9 +25,8 @@ pub struct Crowd {
     pub arrivals: Arrivals,
     /// In bursts with gaps between them, the first with the warm-up; else evenly.
     pub bursts: Option<Bursts>,
-    /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out.
-    #[serde(default)]
-    pub stacks: Stacks,
+    /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time what the profile says.
+    pub stacks: Option<Stacks>,
     /// What they ask for: a workload's name or table; the server's page if left out.
     #[serde(default)]
     pub workload: WorkloadText,
@@ -57,6 +56,13 @@ impl Default for WorkloadText {
     }
 }
 
+impl WorkloadText {
+    /// What it means.
+    pub fn workload(&self) -> Workload {
+        load::parse_workload(&self.0).expect("checked when the experiment was read")
+    }
+}
+
 impl TryFrom<toml::Value> for WorkloadText {
     type Error = String;
 
@@ -65,11 +71,7 @@ impl TryFrom<toml::Value> for WorkloadText {
             toml::Value::String(name) => name,
             table => table.to_string(),
         };
-        if !load::parse_workload(&text)?.is_one_request() {
-            return Err(format!(
-                "workload {text}: the lab compares replies with attempts, and so takes one request per connection; tidegate load takes more"
-            ));
-        }
+        load::parse_workload(&text)?;
         Ok(Self(text))
     }
 }
