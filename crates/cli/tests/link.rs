@@ -60,17 +60,15 @@ impl World {
         let path = json.path().to_str().expect("text").to_owned();
         let mut command = self.command(&["m0", "m1", "--json", &path]);
         command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("start tidegate");
-        let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-        let mut begin = Vec::new();
+        let mut running = Running::of(command.spawn().expect("start tidegate"), json);
         loop {
             let mut line = String::new();
-            lines.read_line(&mut line).expect("a line");
-            assert!(!line.is_empty(), "it ended: {}", complaint(&mut child));
+            running.lines.read_line(&mut line).expect("a line");
+            assert!(!line.is_empty(), "it ended: {}", complaint(&mut running.child));
             if line.trim_end() == "running" {
-                return Running { child, lines, json, begin };
+                return running;
             }
-            begin.push(line);
+            running.begin.push(line);
         }
     }
 
@@ -94,6 +92,11 @@ impl World {
 }
 
 impl Running {
+    fn of(mut child: Child, json: NamedTempFile) -> Self {
+        let lines = BufReader::new(child.stdout.take().expect("piped"));
+        Self { child, lines, json, begin: Vec::new() }
+    }
+
     /// Ends it, and gives what it wrote and what it said.
     fn end(mut self) -> (Value, String) {
         signal(&self.child, Signal::SIGTERM);
