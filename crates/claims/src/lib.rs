@@ -24,9 +24,11 @@ pub struct Claim {
     pub text: String,
     /// What is compared.
     pub measure: Measure,
-    /// Of which server; of every one, unless given.
+    /// Of which server, or scenario of a dumbbell; of every one, unless given.
+    #[serde(alias = "scenario")]
     pub server: Option<String>,
-    /// Of which policy.
+    /// Of which policy, or queue discipline.
+    #[serde(alias = "aqm")]
     pub policy: String,
     /// Divided by the same of this policy; without it, and without `against_loads`, the measure itself.
     pub against: Option<String>,

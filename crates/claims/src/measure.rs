@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{Cell, Unit};
+use results::{BottleneckSummary, Cell, Unit};
 use serde::Deserialize;
 
 /// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
@@ -43,6 +43,29 @@ pub enum Measure {
     SoftirqShare,
     /// The server program's share of its CPU, its system calls included.
     ProgramShare,
+    /// Packets that the bottleneck's queue dropped.
+    Drops,
+    /// Those, as a share of the packets that came to it.
+    DropShare,
+    /// SYNs and SYN/ACKs that it dropped.
+    SynDrops,
+    /// Share of the bottleneck's time that something was sent.
+    Utilisation,
+    /// Mean length of its queue, packets.
+    QueuePackets,
+    /// Share of the objects that took the initial retransmission timeout, or up to a sixth of it more, less the share that took up to a sixth less: the step that
+    /// a lost SYN makes in the distribution.
+    RtoStep,
+    /// Mean time of objects of fewer than 10 packets, ms.
+    ShortMean,
+    /// Mean time of objects of 100 packets and more, ms.
+    LongMean,
+    /// Drops of objects' data packets 1 to 9.
+    DropsBelow10,
+    /// Drops of objects' data packets from the 10th on.
+    DropsFrom10,
+    /// What all bulk flows' receivers got, bytes/s.
+    BulkRate,
 }
 
 impl Measure {
@@ -73,14 +96,58 @@ impl Measure {
                 let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
                 per_attempt(cell, overflows as f64 / crowd.window_s)
             }
+            _ => self.of_link(cell.link.as_deref()?),
         }
+    }
+
+    fn of_link(self, link: &BottleneckSummary) -> Option<f64> {
+        let rto_ms = link.initial_rto_ms;
+        match self {
+            Self::Drops => Some(link.drops as f64),
+            Self::DropShare => link.drop_share(),
+            Self::SynDrops => Some(link.opening_drops as f64),
+            Self::Utilisation => Some(link.utilisation),
+            Self::QueuePackets => Some(link.queue_pkts),
+            Self::RtoStep => {
+                let after = link.share_between(rto_ms, rto_ms * 7.0 / 6.0)?;
+                Some(after - link.share_between(rto_ms * 5.0 / 6.0, rto_ms)?)
+            }
+            Self::ShortMean => link.mean_between(1, 10),
+            Self::LongMean => link.mean_between(100, u32::MAX),
+            Self::DropsBelow10 => Some(link.drops_between(1, 10) as f64),
+            Self::DropsFrom10 => Some(link.drops_between(10, u32::MAX) as f64),
+            Self::BulkRate => Some(link.bulk_bytes_per_s.iter().sum()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of a bottleneck, and of no server.
+    pub fn is_of_link(self) -> bool {
+        matches!(
+            self,
+            Self::Drops
+                | Self::DropShare
+                | Self::SynDrops
+                | Self::Utilisation
+                | Self::QueuePackets
+                | Self::RtoStep
+                | Self::ShortMean
+                | Self::LongMean
+                | Self::DropsBelow10
+                | Self::DropsFrom10
+                | Self::BulkRate
+        )
     }
 
     /// Of the value.
     pub fn unit(self) -> Unit {
         match self {
-            Self::Goodput => Unit::PerSecond,
-            Self::Mean | Self::P50 | Self::P99 => Unit::Milliseconds,
+            Self::Goodput | Self::BulkRate => Unit::PerSecond,
+            Self::Mean | Self::P50 | Self::P99 | Self::ShortMean | Self::LongMean => Unit::Milliseconds,
+            Self::Drops | Self::SynDrops | Self::QueuePackets | Self::DropsBelow10 | Self::DropsFrom10 => {
+                Unit::Count
+            }
+            Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
             Self::ErrorShare
             | Self::OneSynShare
             | Self::ThreeSynsShare
@@ -127,6 +194,17 @@ impl fmt::Display for Measure {
             Self::OverflowsPerAttempt => "ListenOverflows per attempt",
             Self::SoftirqShare => "softirq's share of the CPU",
             Self::ProgramShare => "the server program's share of the CPU",
+            Self::Drops => "drops",
+            Self::DropShare => "share of packets dropped",
+            Self::SynDrops => "SYNs and SYN/ACKs dropped",
+            Self::Utilisation => "use of the link",
+            Self::QueuePackets => "mean queue",
+            Self::RtoStep => "step at the initial timeout",
+            Self::ShortMean => "mean time of objects below 10 packets",
+            Self::LongMean => "mean time of objects from 100 packets on",
+            Self::DropsBelow10 => "drops of data packets 1 to 9",
+            Self::DropsFrom10 => "drops of data packets from the 10th on",
+            Self::BulkRate => "bytes of bulk flows",
         })
     }
 }

@@ -135,6 +135,12 @@ pub fn event_text(event: &Event<'_>) -> String {
         }
         Event::Cell(cell, done, all) => {
             let marked = if cell.marks.is_empty() { "" } else { "  (marked)" };
+            if let Some(link) = &cell.link {
+                return format!(
+                    "  [{done}/{all}] {} at {:.1} x, {}: {} drops, {} of SYNs and SYN/ACKs",
+                    cell.server, cell.load, cell.policy, link.drops, link.opening_drops
+                );
+            }
             format!(
                 "  [{done}/{all}] {} at {:.1} x, {}: {:.0}/s after {:.1} ms{marked}",
                 cell.server, cell.load, cell.policy, cell.crowd.goodput_per_s, cell.crowd.response_ms.mean

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use lab::simulate::{self, Options};
-use lab::{Experiment, Plan};
+use lab::{Event, Plan, dumbbell};
 use report::Run;
 use sim::Profile;
 
@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// The machine, for experiments that do not name theirs: a TOML file, or xeon-2005, itanium-2005, round-numbers
+    /// The machine, for experiments that have one and do not name it: a TOML file, or xeon-2005, itanium-2005, round-numbers
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<PathBuf>,
 
@@ -52,19 +52,19 @@ pub fn run(args: Args) -> Result<()> {
     if args.quick {
         plans.iter_mut().for_each(Plan::quicken);
     }
-    let experiments = plans.iter().map(grid).collect::<Result<Vec<_>>>()?;
+    plans.iter().try_for_each(check)?;
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
     let stop = signals::stop_flag()?;
     let options = Options { results: &args.results, profile, threads: args.threads.into() };
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     let mut end = Ok(());
-    for experiment in &experiments {
-        match run_one(experiment, &options, &stop) {
+    for plan in &plans {
+        match run_one(plan, &options, &stop) {
             Ok(run) => runs.push(run),
             // One that cannot be simulated must not cost the others.
-            Err(error) if experiments.len() > 1 && !stop.load(Ordering::Relaxed) => {
+            Err(error) if plans.len() > 1 && !stop.load(Ordering::Relaxed) => {
                 complain(format_args!("{error:#}"));
-                failed.push(experiment.name.as_str());
+                failed.push(plan.name());
             }
             Err(error) => {
                 end = Err(error);
@@ -86,13 +86,20 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn run_one(experiment: &Experiment, options: &Options<'_>, stop: &AtomicBool) -> Result<Run> {
-    say(format_args!("{}: {}", experiment.name, experiment.title))?;
-    let outcome = simulate::run(experiment, options, stop, |event| {
+fn run_one(plan: &Plan, options: &Options<'_>, stop: &AtomicBool) -> Result<Run> {
+    say(format_args!("{}: {}", plan.name(), plan.title()))?;
+    let on_event = |event: &Event<'_>| {
         if say(event_text(event)).is_err() {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }
-    })?;
+    };
+    let outcome = match plan {
+        Plan::Grid(experiment) => simulate::run(experiment, options, stop, on_event)?,
+        Plan::Dumbbell(dumbbell) => {
+            dumbbell::run(dumbbell, (options.results, options.threads), stop, on_event)?
+        }
+        Plan::Traces(_) => return Err(are_scripts(plan)),
+    };
     show(outcome)
 }
 
@@ -109,13 +116,16 @@ fn write_book(path: &Path, runs: &[Run]) -> Result<()> {
     written.with_context(context)
 }
 
-fn grid(plan: &Plan) -> Result<&Experiment> {
+/// Whether it can be simulated.
+fn check(plan: &Plan) -> Result<()> {
     match plan {
-        Plan::Grid(experiment) => Ok(experiment),
-        Plan::Traces(traces) => {
-            bail!("{} is packet scripts; they are played by tidegate lab run", traces.name)
-        }
+        Plan::Traces(_) => Err(are_scripts(plan)),
+        Plan::Grid(_) | Plan::Dumbbell(_) => Ok(()),
     }
+}
+
+fn are_scripts(plan: &Plan) -> anyhow::Error {
+    anyhow!("{} is packet scripts; they are played by tidegate lab run", plan.name())
 }
 
 /// One that comes along, or a file.

@@ -80,6 +80,58 @@ fn same_comes_out_on_any_number_of_threads() {
     assert_eq!(one, run("2"));
 }
 
+/// It needs no profile: there is no server's kernel in it.
+#[test]
+fn dumbbell_comes_out_the_same_on_any_number_of_threads() {
+    let text = r#"
+name = "pipe"
+title = "Which queue?"
+topology = "dumbbell"
+[network]
+hosts = 3
+link = "rate 2mbit delay 5ms"
+access_mbit = 100
+round_trips = ["20ms", "40ms"]
+[tcp]
+stack = "linux"
+algorithm = "reno"
+mss = 1000
+[grid]
+warmup = "2s"
+duration = "10s"
+repetitions = 2
+[[scenario]]
+name = "users"
+bulk = 3
+sessions = 20
+[[aqm]]
+name = "droptail"
+queue = "droptail:limit=50"
+[[aqm]]
+name = "redfavor"
+queue = "redfavor:limit=50,min=5,max=15"
+[[claim]]
+source = "nobody"
+text = "the link is used"
+measure = "utilisation"
+aqm = "droptail"
+holds = { at_least = 0.9 }
+"#;
+    let run = |threads: &str| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("pipe.toml");
+        fs::write(&file, text).expect("write");
+        let output = sim(&[file.to_str().expect("text"), "--threads", threads], folder.path());
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{output:?}");
+        assert!(said.contains("users: median of 2 seeds") && said.contains("holds"), "{said}");
+        records(folder.path())
+    };
+    let one = run("1");
+    assert_eq!(one.len(), 4 + 1, "two disciplines and seeds, and a claim");
+    assert_eq!(one, run("2"));
+}
+
 #[test]
 fn what_cannot_be_simulated_is_one_line() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -129,6 +129,7 @@ pub fn measure(
         speed_before: Some(look.speed),
         lost_before_server: difference.lost_before_server,
         lost_replies,
+        link: None,
     })
 }
 

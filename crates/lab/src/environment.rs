@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use results::{Environment, Header};
 
+use crate::dumbbell::Dumbbell;
 use crate::experiment::{Experiment, Receive, Server};
 use crate::testbed::{CROWD_POLL, Testbed};
 use crate::traces::Traces;
@@ -77,6 +78,18 @@ pub fn plain(experiment: &Experiment) -> Header {
         started: now(),
         environment: machine(),
         deviations: Vec::new(),
+    }
+}
+
+/// The header of a dumbbell's run that starts now.
+pub fn of_dumbbell(dumbbell: &Dumbbell, deviations: Vec<String>) -> Header {
+    Header {
+        experiment: dumbbell.name.clone(),
+        title: dumbbell.title.clone(),
+        source: dumbbell.source.clone(),
+        started: now(),
+        environment: Environment { cpu: "none".to_owned(), cpus: 0, ..simulated("") },
+        deviations,
     }
 }
 

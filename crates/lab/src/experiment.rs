@@ -314,8 +314,13 @@ impl Experiment {
             self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
         let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
-        let check =
-            |claim: &Claim| claim.check(&scope).map_err(|why| format!("claim {:?}: {why}", claim.text));
+        let check = |claim: &Claim| {
+            let why = match claim.measure.is_of_link() {
+                true => Err(format!("{} is of a dumbbell's bottleneck; here is none", claim.measure)),
+                false => claim.check(&scope),
+            };
+            why.map_err(|why| format!("claim {:?}: {why}", claim.text))
+        };
         self.claims.iter().try_for_each(check)
     }
 }
@@ -380,7 +385,7 @@ fn check_loads(loads: &[f64]) -> Result<(), String> {
 }
 
 /// A window between 10 ms, which has a few samples, and [`LONGEST`].
-fn check_window(key: &str, window: Duration) -> Result<(), String> {
+pub fn check_window(key: &str, window: Duration) -> Result<(), String> {
     if window < Duration::from_millis(10) || window > LONGEST {
         return Err(format!("{key} = {window:?} cannot be measured: from 10ms to 1h; 4s is usual"));
     }
@@ -398,7 +403,8 @@ pub fn is_plain(name: &str) -> bool {
     all_plain && (1..=40).contains(&name.len()) && !name.starts_with('.')
 }
 
-fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
+/// Names that are given once.
+pub fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
     let mut seen = std::collections::BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
@@ -415,7 +421,7 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
         .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
 }
 
-fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+pub fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
 }
 

@@ -5,7 +5,7 @@
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
 //! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show.
 //!
-//! The same files run in virtual time, too ([`simulate`]).
+//! The same files run in virtual time, too ([`simulate`]), and some only there: flows over a bottleneck ([`dumbbell`]).
 //!
 //! What it is not: no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.
@@ -17,6 +17,7 @@ pub mod calibrate;
 mod cell;
 mod child;
 mod crowd;
+pub mod dumbbell;
 mod environment;
 mod experiment;
 mod gauge;

@@ -1,10 +1,11 @@
-//! What an experiment file asks for: a grid, or packet scripts.
+//! What an experiment file asks for: a grid, packet scripts, or a dumbbell.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
+use crate::dumbbell::Dumbbell;
 use crate::experiment::{Experiment, ExperimentError};
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
@@ -17,6 +18,8 @@ pub enum Plan {
     Grid(Box<Experiment>),
     /// Packet scripts, and the claims in them: a file with `[[trace]]`.
     Traces(Traces),
+    /// Flows over a bottleneck, in virtual time: a file with `topology`.
+    Dumbbell(Box<Dumbbell>),
 }
 
 impl Plan {
@@ -28,17 +31,22 @@ impl Plan {
     pub fn read(path: &Path) -> Result<Self, ExperimentError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
-        let has_traces = toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("trace"));
-        if has_traces {
+        let table = toml::from_str::<toml::Table>(&text).unwrap_or_default();
+        if table.contains_key("trace") {
             return Traces::parse(path, text).map(Self::Traces);
+        }
+        if table.contains_key("topology") {
+            return Dumbbell::parse(path, text).map(|dumbbell| Self::Dumbbell(Box::new(dumbbell)));
         }
         Experiment::parse(path, text).map(|experiment| Self::Grid(Box::new(experiment)))
     }
 
     /// Makes a run short: see [`Experiment::quicken`]. Scripts take as long as their lines say.
     pub fn quicken(&mut self) {
-        if let Self::Grid(experiment) = self {
-            experiment.quicken();
+        match self {
+            Self::Grid(experiment) => experiment.quicken(),
+            Self::Dumbbell(dumbbell) => dumbbell.quicken(),
+            Self::Traces(_) => {}
         }
     }
 
@@ -47,6 +55,7 @@ impl Plan {
         match self {
             Self::Grid(experiment) => &experiment.name,
             Self::Traces(traces) => &traces.name,
+            Self::Dumbbell(dumbbell) => &dumbbell.name,
         }
     }
 
@@ -55,6 +64,7 @@ impl Plan {
         match self {
             Self::Grid(experiment) => &experiment.title,
             Self::Traces(traces) => &traces.title,
+            Self::Dumbbell(dumbbell) => &dumbbell.title,
         }
     }
 }
@@ -70,6 +80,9 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
+    if let Plan::Dumbbell(dumbbell) = plan {
+        return Err(not_of_kernels(dumbbell));
+    }
     if !nix::unistd::geteuid().is_root() {
         bail!("run experiment {}: network namespaces need root; run it with sudo", plan.name());
     }
@@ -79,7 +92,15 @@ pub fn run(
     match plan {
         Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
         Plan::Traces(traces) => traces.run(options, stop, on_event),
+        Plan::Dumbbell(dumbbell) => Err(not_of_kernels(dumbbell)),
     }
+}
+
+fn not_of_kernels(dumbbell: &Dumbbell) -> anyhow::Error {
+    anyhow!(
+        "run experiment {}: a dumbbell is not made of real kernels; run it by tidegate sim",
+        dumbbell.name
+    )
 }
 
 #[cfg(test)]

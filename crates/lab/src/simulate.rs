@@ -251,7 +251,7 @@ fn measure_all(
 }
 
 /// Does all jobs on so many threads, and hands over what came of them in the order of the jobs. Ends early when `stop` is set.
-fn in_order<J: Sync, D: Send>(
+pub(crate) fn in_order<J: Sync, D: Send>(
     jobs: &[J],
     threads: usize,
     stop: &AtomicBool,

@@ -158,7 +158,7 @@ fn show(unit: Unit, value: f64) -> String {
         Unit::Share => format::percent(value),
         Unit::PerSecond => format::number(value) + "/s",
         Unit::Milliseconds => format::millis(value),
-        Unit::PerAttempt => format::number(value),
+        Unit::PerAttempt | Unit::Count => format::number(value),
     }
 }
 

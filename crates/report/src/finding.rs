@@ -1,6 +1,7 @@
 //! The one sentence that says what a run shows.
 
 use crate::format;
+use crate::link;
 use crate::marks;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::run::{Point, Run, STOCK};
@@ -20,6 +21,9 @@ const SAME_WITHIN: f64 = 0.05;
 pub fn finding(run: &Run) -> String {
     if !run.traces.is_empty() {
         return traces::finding(&run.traces);
+    }
+    if let Some(finding) = link::finding(run) {
+        return finding;
     }
     let Some((server, points)) = first_measured(run) else {
         return "The run measured no cells, so it shows nothing yet.".to_owned();

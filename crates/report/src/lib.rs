@@ -15,6 +15,7 @@ mod cpu;
 mod finding;
 mod format;
 mod growth;
+mod link;
 mod marks;
 mod metric;
 mod page;

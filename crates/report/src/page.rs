@@ -5,6 +5,7 @@ use results::{Cell, Environment, Header};
 
 use crate::claims::claims_section;
 use crate::finding::finding;
+use crate::link::{is_link, link_section};
 use crate::metric::columns;
 use crate::policy::Policies;
 use crate::run::Run;
@@ -67,7 +68,13 @@ pub fn page(run: &Run) -> String {
                     (claims_section(&run.claims))
                     (traces_section(&run.traces))
                     @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
-                    @for (number, server) in (1..).zip(servers) { (section(run, server, &policies, number)) }
+                    @for (number, server) in (1..).zip(servers) {
+                        @if is_link(&run.cells, server) {
+                            (link_section(run, server, &policies))
+                        } @else {
+                            (section(run, server, &policies, number))
+                        }
+                    }
                     (circumstances(&run.header))
                     (glossary(run.cells.iter()))
                 }
@@ -145,11 +152,12 @@ fn environment(environment: &Environment) -> Markup {
 }
 
 pub(crate) fn glossary<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Markup {
+    let of_servers = cells.filter(|cell| cell.link.is_none());
     html! {
         section {
             h2 { "What the words mean" }
             dl.glossary {
-                @for metric in columns(cells) { dt { (metric.heading) } dd { (metric.definition) } }
+                @for metric in columns(of_servers) { dt { (metric.heading) } dd { (metric.definition) } }
                 @for (term, meaning) in TERMS { dt { (term) } dd { (meaning) } }
             }
         }

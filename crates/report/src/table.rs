@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::format;
+use crate::link::{is_link, link_text};
 use crate::marks::Footnotes;
 use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
@@ -40,6 +41,9 @@ pub fn table(run: &Run) -> String {
 }
 
 fn server_table(run: &Run, server: &str) -> String {
+    if is_link(&run.cells, server) {
+        return link_text(run, server);
+    }
     let points = run.points(server);
     let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
     let mut text = wrap(&title(server, rate, &points), "");

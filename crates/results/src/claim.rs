@@ -50,6 +50,8 @@ pub enum Unit {
     Milliseconds,
     /// For each attempt.
     PerAttempt,
+    /// How many.
+    Count,
 }
 
 /// A number that was measured a few times.

@@ -8,6 +8,7 @@
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
 //! What each number means is defined in `docs/measurement.md`.
 
+mod bottleneck;
 mod claim;
 mod event;
 mod link;
@@ -15,6 +16,7 @@ mod merge;
 
 use std::collections::BTreeMap;
 
+pub use bottleneck::BottleneckSummary;
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
@@ -133,6 +135,9 @@ pub struct Cell {
     /// The same just before the cells of this load: their offered rate is the load times the saturation rate times this.
     #[serde(default)]
     pub speed_before: Option<f64>,
+    /// The bottleneck, in an experiment with one; such a cell has no server.
+    #[serde(default)]
+    pub link: Option<Box<BottleneckSummary>>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.
@@ -433,7 +438,9 @@ mod tests {
     fn cell_of_an_older_file_is_read() {
         let mut line = serde_json::to_value(Cell::default()).expect("plain data");
         let cell = line.as_object_mut().expect("an object");
-        for added in ["guard_per_s", "guard_samples", "flood", "held", "machine_speed", "speed_before"] {
+        for added in
+            ["guard_per_s", "guard_samples", "flood", "held", "machine_speed", "speed_before", "link"]
+        {
             cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));
         }
         assert_eq!(serde_json::from_value::<Cell>(line).expect("readable"), Cell::default());

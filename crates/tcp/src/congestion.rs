@@ -10,6 +10,10 @@ use crate::cubic::Cubic;
 pub enum Algorithm {
     /// RFC 5681, counted in bytes (RFC 3465): a segment more each round trip, half of it after a loss. `net.ipv4.tcp_congestion_control=reno`.
     NewReno,
+    /// RFC 5681 and RFC 6675 to the letter, as ns-2 and ns-3 have them: the window grows by ACKs, of which each is worth a segment at most, and what is lost is
+    /// told by duplicates and the timer alone, with none of what Linux concludes from what was sent again (RACK). Slower than [`Algorithm::NewReno`] by half
+    /// before a receiver that delays its ACKs, and with a timeout for each segment that is lost twice.
+    Classic,
     /// RFC 9438, without HyStart. What Linux does unless told otherwise.
     Cubic,
 }
@@ -43,6 +47,8 @@ enum Rule {
     /// With the bytes that have arrived since the window last grew.
     NewReno {
         arrived: u32,
+        /// An ACK counts as a segment at most.
+        by_acks: bool,
     },
     Cubic(Cubic),
 }
@@ -50,7 +56,8 @@ enum Rule {
 impl Window {
     pub(crate) fn new(algorithm: Algorithm, una: SeqNumber) -> Self {
         let rule = match algorithm {
-            Algorithm::NewReno => Rule::NewReno { arrived: 0 },
+            Algorithm::NewReno => Rule::NewReno { arrived: 0, by_acks: false },
+            Algorithm::Classic => Rule::NewReno { arrived: 0, by_acks: true },
             Algorithm::Cubic => Rule::Cubic(Cubic::new()),
         };
         Self {
@@ -82,7 +89,7 @@ impl Window {
         if !(self.is_limit || is_slow_start && self.size < self.most_out.saturating_mul(2)) {
             return;
         }
-        let mut arrived = arrived;
+        let mut arrived = if self.counts_acks() { arrived.min(mss) } else { arrived };
         if is_slow_start {
             // All that arrived, also where one ACK is for two segments: as Linux, where RFC 5681 section 3.1 has a segment for each ACK.
             let step = arrived.min(self.threshold - self.size);
@@ -91,7 +98,7 @@ impl Window {
         }
         if arrived > 0 {
             self.size += match &mut self.rule {
-                Rule::NewReno { arrived: before } => {
+                Rule::NewReno { arrived: before, .. } => {
                     *before += arrived;
                     if *before >= self.size {
                         *before -= self.size;
@@ -104,6 +111,11 @@ impl Window {
             };
         }
         self.size = self.size.min(MOST);
+    }
+
+    /// Whether it is [`Algorithm::Classic`].
+    pub(crate) fn counts_acks(&self) -> bool {
+        matches!(self.rule, Rule::NewReno { by_acks: true, .. })
     }
 
     /// A loss that acknowledgments have told of: the window shrinks to the threshold while they come in.
@@ -157,7 +169,7 @@ impl Window {
     /// Of the window and not of what is out, as Linux (`tcp_reno_ssthresh()`, `cubictcp_recalc_ssthresh()`): it grows only if it is used.
     fn lower_threshold(&mut self, mss: u32) {
         let left = match &mut self.rule {
-            Rule::NewReno { arrived } => {
+            Rule::NewReno { arrived, .. } => {
                 *arrived = 0;
                 self.size / 2
             }
@@ -209,6 +221,21 @@ mod tests {
             window.grow(2 * MSS, MSS, Nanos::ZERO, Nanos::ZERO);
         }
         assert_eq!(window.size, 21 * MSS);
+    }
+
+    /// RFC 5681 section 3.1: min(N, SMSS) for each ACK.
+    #[test]
+    fn classic_window_grows_by_acks() {
+        let mut window = window(Algorithm::Classic, 10 * MSS);
+        for _ in 0..5 {
+            window.grow(2 * MSS, MSS, Nanos::ZERO, Nanos::ZERO);
+        }
+        assert_eq!(window.size, 15 * MSS);
+        window.threshold = window.size;
+        for _ in 0..15 {
+            window.grow(2 * MSS, MSS, Nanos::ZERO, Nanos::ZERO);
+        }
+        assert_eq!(window.size, 16 * MSS);
     }
 
     #[test]

@@ -204,7 +204,8 @@ impl Sender {
             }
             // What was sent again first has arrived, unless this is too early to be of that: it was sent after all that was out then, so that what is missing of
             // that is lost. So concludes RACK (RFC 8985 section 6.2) where RFC 6675 sends the tail again once, lost or not (`NextSeg()` (4)).
-            let is_partial = self.phase == Phase::Recovery && told.acked > 0;
+            let is_classic = self.window.counts_acks();
+            let is_partial = self.phase == Phase::Recovery && told.acked > 0 && !is_classic;
             if is_partial
                 && now.since(self.noticed_at).0 >= told.round_trip.0 / 2
                 && self.lost_below < self.recover
@@ -212,7 +213,8 @@ impl Sender {
                 self.lost_below = self.recover;
             }
             // What was sent after the first segment was sent again has arrived, and that has not.
-            self.is_first_lost_again |= self.phase != Phase::Open
+            self.is_first_lost_again |= !is_classic
+                && self.phase != Phase::Open
                 && out.una < self.resent
                 && !self.board.has(out.una)
                 && self.board.end().is_some_and(|end| self.first_resent_before < end);

@@ -8,9 +8,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use aqm::Rate;
 use link::{Config, DEFAULT_BUFFERS, Link};
-use netns::{Namespace, VethEnd, VethPair, link_counters, pin_to_cpu};
+use netns::{Frame, Namespace, Tap, VethEnd, VethPair, link_counters, pin_to_cpu};
 use port::{Clock, Mode};
-use results::LinkSummary;
 use units::Nanos;
 use xsk::{Socket, Steer};
 
@@ -37,7 +36,7 @@ const ERROR_GOAL_US: f64 = 100.0;
 /// Packets a second that the project demands of itself.
 const PACKETS_GOAL: f64 = 300_000.0;
 /// Longest wait for the last frames.
-const PATIENCE: Nanos = Nanos::from_secs(2);
+const PATIENCE: Nanos = Nanos::from_millis(200);
 
 pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let (mut packets, mut errors) = (Vec::new(), Vec::new());
@@ -71,11 +70,7 @@ impl Wires {
     }
 
     /// Runs the link on its CPU, and `act` on the other one meanwhile.
-    fn beside_link<T>(
-        &self,
-        path: path::Config,
-        act: impl FnOnce() -> Result<T>,
-    ) -> Result<(T, LinkSummary)> {
+    fn beside_link<T>(&self, path: path::Config, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let config = Config {
             interfaces: ["m0".to_owned(), "m1".to_owned()],
             paths: [path.clone(), path],
@@ -94,8 +89,8 @@ impl Wires {
             let done = pin_to_cpu(OTHER_CPU).and_then(|()| act());
             over.store(true, Ordering::Relaxed);
             pin_to_cpu(CPU)?;
-            let summary = linked.join().expect("the link does not panic")??;
-            Ok((done?, summary))
+            linked.join().expect("the link does not panic")??;
+            done
         })
     }
 }
@@ -124,7 +119,7 @@ fn packets_per_s() -> Result<f64> {
     let wires = Wires::create()?;
     let mut socket = socket(&wires.left, &wires.l0)?;
     let before = link_counters(&wires.right, "r0")?.received;
-    let (elapsed, _) = wires.beside_link(path::Config::default(), || {
+    let elapsed = wires.beside_link(path::Config::default(), || {
         Ok(xsk::raw_send_rate(&mut socket.tx, &frame(SHORT), WINDOW).context("send")?.elapsed)
     })?;
     let received = link_counters(&wires.right, "r0")?.received - before;
@@ -135,17 +130,16 @@ fn packets_per_s() -> Result<f64> {
 /// through two veth pairs is part of it.
 fn p99_error_us() -> Result<f64> {
     let wires = Wires::create()?;
-    let (mut left, mut right) = (socket(&wires.left, &wires.l0)?, socket(&wires.right, &wires.r0)?);
+    let (mut left, right) = (socket(&wires.left, &wires.l0)?, Tap::open(&wires.right, wires.r0.ifindex)?);
     let path =
         path::Config { rate: Rate::from_bits_per_s(BITS_PER_S), delay: DELAY, ..path::Config::default() };
-    let (mut errors, summary) = wires.beside_link(path, || send_and_receive(&mut left, &mut right))?;
-    ensure!(!errors.is_empty(), "no frame came through the link: {summary:?}");
+    let mut errors = wires.beside_link(path, || send_and_receive(&mut left, &right))?;
     errors.sort_by(f64::total_cmp);
     Ok(errors[errors.len() * 99 / 100])
 }
 
-/// Sends a frame every [`GAP`], and gives for each but the first how far off its arrival was, microseconds.
-fn send_and_receive(left: &mut Socket, right: &mut Socket) -> Result<Vec<f64>> {
+/// Sends a frame every [`GAP`], and gives for each but the first how far off its arrival was, by the kernel's time of it, microseconds.
+fn send_and_receive(left: &mut Socket, right: &Tap) -> Result<Vec<f64>> {
     let transmission = Nanos(8 * LONG as u64 * 1_000_000_000 / BITS_PER_S);
     let clock = Clock::start();
     let mut template = frame(LONG);
@@ -167,17 +161,22 @@ fn send_and_receive(left: &mut Socket, right: &mut Socket) -> Result<Vec<f64>> {
             next += GAP;
             left.tx.flush().context("send")?;
         }
-        right.rx.receive(64, |frame| {
-            let number = frame[NUMBER].try_into().map_or(u64::MAX, u64::from_be_bytes);
-            let Some(meant) = meant.get(number as usize).filter(|_| frame[12..14] == ETHERTYPE) else {
-                return;
+        while let Some(Frame { bytes, age }) = right.receive(Duration::ZERO)? {
+            let at = clock.now().since(age.into());
+            let number = bytes[NUMBER].try_into().map_or(u64::MAX, u64::from_be_bytes);
+            let Some(meant) = meant.get(number as usize).filter(|_| bytes[12..14] == ETHERTYPE) else {
+                continue;
             };
             if number >= WARMUP as u64 {
-                errors.push((clock.now().0 as f64 - meant.0 as f64).abs() / 1e3);
+                errors.push((at.0 as f64 - meant.0 as f64).abs() / 1e3);
             }
             arrived += 1;
-        });
-        ensure!(now < next + PATIENCE, "{arrived} of {} frames came through the link", meant.len());
+        }
+        if now > next + PATIENCE {
+            break;
+        }
     }
+    // The receiving socket may have been full while this thread was off its CPU.
+    ensure!(10 * arrived >= 9 * count, "{arrived} of {count} frames came through the link");
     Ok(errors)
 }

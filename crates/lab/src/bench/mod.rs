@@ -16,7 +16,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 21] = [
+pub const NAMES: [&str; 22] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -36,6 +36,7 @@ pub const NAMES: [&str; 21] = [
     "bpf.rst_fin_ns",
     "sim.events_per_second",
     "sim.event_cost_growth",
+    "sim.bulk100_seconds",
     "link.packets_per_second",
     "link.delay_error_us",
 ];

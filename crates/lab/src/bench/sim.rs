@@ -7,6 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use load::{Arrivals, Close, Workload};
+use sim::dumbbell::{Dumbbell, DumbbellRun};
 use sim::{Accept, Config, EventQueue, Profile, Service, Setup, World};
 use traffic::Schedule;
 use units::Nanos;
@@ -29,16 +30,20 @@ const SPREAD_NS: u64 = 10_000_000_000;
 pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let mut overloads = Vec::new();
     let mut costs = Vec::new();
+    let mut bulks = Vec::new();
     for _ in 0..REPETITIONS {
         go_on(stop)?;
         let few = event_ns(FEW);
         overloads.push((overload_per_s()?, 1e9 / few));
         costs.push((event_ns(MANY), few));
+        let (took_s, happened) = bulk100()?;
+        bulks.push((took_s, happened as f64 * few / 1e9));
     }
     let queue = "the event queue alone, with 10,000 events waiting, same core";
     Ok(vec![
         Figure::new("sim.events_per_second", "events/s", queue, &overloads),
         Figure::new("sim.event_cost_growth", "ns with 10 million waiting", "ns with 10,000 waiting", &costs),
+        Figure::new("sim.bulk100_seconds", "s", "as many events in the event queue alone, same core", &bulks),
     ])
 }
 
@@ -69,6 +74,15 @@ fn overload_per_s() -> Result<f64> {
     let start = Instant::now();
     world.run_until(WINDOW);
     Ok(black_box(&world).happened() as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Seconds that 100 bulk flows over 10 Mbit/s take for 100 s of virtual time, and how many events those are.
+fn bulk100() -> Result<(f64, u64)> {
+    let queue = "red:wait".parse::<aqm::Config>().context("the bench's queue discipline")?;
+    let mut run = DumbbellRun::new(Dumbbell::hundred(queue, 1)).map_err(anyhow::Error::msg)?;
+    let start = Instant::now();
+    run.run_until(Nanos::from_secs(100));
+    Ok((start.elapsed().as_secs_f64(), black_box(&run).happened()))
 }
 
 /// What it costs to take out an event and to put in another, with so many waiting.
