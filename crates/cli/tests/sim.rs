@@ -121,10 +121,17 @@ holds = { at_least = 0.9 }
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("pipe.toml");
         fs::write(&file, text).expect("write");
-        let output = sim(&[file.to_str().expect("text"), "--threads", threads], folder.path());
+        let book = folder.path().join("book.html");
+        let arguments = [&file, &book].map(|path| path.to_str().expect("text"));
+        let output = sim(&[arguments[0], "--threads", threads, "--book", arguments[1]], folder.path());
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{output:?}");
         assert!(said.contains("users: median of 2 seeds") && said.contains("holds"), "{said}");
+        let page = fs::read_to_string(book).expect("a book");
+        assert!(
+            page.contains("Scenario: users") && !page.contains("Server: users"),
+            "a chapter of a bottleneck"
+        );
         records(folder.path())
     };
     let one = run("1");

@@ -5,7 +5,6 @@ use results::{Cell, Environment, Header};
 
 use crate::claims::claims_section;
 use crate::finding::finding;
-use crate::link::{is_link, link_section};
 use crate::metric::columns;
 use crate::policy::Policies;
 use crate::run::Run;
@@ -69,11 +68,7 @@ pub fn page(run: &Run) -> String {
                     (traces_section(&run.traces))
                     @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
                     @for (number, server) in (1..).zip(servers) {
-                        @if is_link(&run.cells, server) {
-                            (link_section(run, server, &policies))
-                        } @else {
-                            (section(run, server, &policies, number))
-                        }
+                        (section(run, server, &policies, number))
                     }
                     (circumstances(&run.header))
                     (glossary(run.cells.iter()))

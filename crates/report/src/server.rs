@@ -8,6 +8,7 @@ use crate::counters::{guard_table, kernel_tables};
 use crate::cpu::cpu_table;
 use crate::format;
 use crate::growth::{growth, has_samples};
+use crate::link::{is_link, link_section};
 use crate::marks;
 use crate::metric::{MEAN, Metric, P99, STEADY_GOODPUT, STEADY_OFFERED, SYNS};
 use crate::plot::{Plot, Reading, Scale, Series};
@@ -18,10 +19,18 @@ use crate::spread::Spread;
 
 const OFFERED_AXIS: &str = "offered load, requests/s";
 
-/// The section of a server: saturation, plots, results and what lies behind them.
+/// The section of a server: saturation, plots, results and what lies behind them; or of a scenario, where a bottleneck is in its place.
 ///
 /// `number` makes its anchors unique on the page.
 pub(crate) fn section(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {
+    if is_link(&run.cells, server) {
+        link_section(run, server, policies)
+    } else {
+        server_section(run, server, policies, number)
+    }
+}
+
+fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {
     let points = run.points(server);
     let saturation = run.saturation(server);
     let rate = saturation.map(|saturation| saturation.rate_per_s);
