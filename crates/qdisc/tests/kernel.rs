@@ -104,6 +104,58 @@ fn root_syn_pushes_out_the_last_packet_of_a_full_queue_and_goes_first() {
     assert!(is_conserved(&status), "{status:?}");
 }
 
+/// An Ethernet frame around IPv6 with that next header.
+fn ipv6(lan: &Lan, next_header: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = [lan.s0.mac, lan.c0.mac].concat();
+    frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, payload.len() as u8, next_header, 64]);
+    for last in [1, 2] {
+        frame.extend([0xfd, 0x09, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, last]);
+    }
+    frame.extend(payload);
+    frame
+}
+
+#[test]
+fn root_packets_that_open_are_known_behind_every_ip_header() {
+    const TCP: u8 = 6;
+    const SCTP: u8 = 132;
+    const FRAGMENT: u8 = 44;
+    let Some(lan) = lan() else { return };
+    add(&lan, &setup("redfavor:protect=tcp+sctp")).expect("add");
+    let tap = sender(&lan);
+    let tcp = |flags| [&[0; 12][..], &[0x50, flags], &[0; 6]].concat();
+    let sctp = |chunk| [&[0; 12][..], &[chunk, 0, 0, 20], &[0; 16]].concat();
+    // Hop-by-hop options (0) of 8 bytes before destination options (60) of 16.
+    let behind = |header: &[u8]| [&[60, 0, 1, 4, 0, 0, 0, 0, TCP, 1][..], &[0; 14], header].concat();
+    let ipv4 = |at: usize, byte| {
+        let mut frame = segment(&lan, 60, SYN);
+        frame[14 + at] = byte;
+        frame
+    };
+    let cases = [
+        ("SYN in IPv6", ipv6(&lan, TCP, &tcp(SYN)), true),
+        ("ACK in IPv6", ipv6(&lan, TCP, &tcp(ACK)), false),
+        ("SYN behind extensions", ipv6(&lan, 0, &behind(&tcp(SYN))), true),
+        ("ACK behind extensions", ipv6(&lan, 0, &behind(&tcp(ACK))), false),
+        (
+            "fragment in IPv6",
+            ipv6(&lan, FRAGMENT, &[&[TCP, 0, 0, 1, 0, 0, 0, 7], &tcp(SYN)[..]].concat()),
+            false,
+        ),
+        ("INIT of SCTP", ipv6(&lan, SCTP, &sctp(1)), true),
+        ("data of SCTP", ipv6(&lan, SCTP, &sctp(0)), false),
+        ("header that is cut off", ipv6(&lan, TCP, &tcp(SYN)[..8]), false),
+        ("SYN in IPv4", ipv4(0, 0x45), true),
+        ("later fragment in IPv4", ipv4(7, 0x10), false),
+        ("UDP in IPv4", ipv4(9, 17), false),
+    ];
+    for (name, frame, is_protected) in cases {
+        let before = show(&lan).arrived.protected_pkts;
+        send(&tap, &frame);
+        assert_eq!(show(&lan).arrived.protected_pkts - before, u64::from(is_protected), "{name}");
+    }
+}
+
 #[test]
 fn root_qdisc_is_there_until_it_is_removed_and_leaves_nothing() {
     let Some(lan) = lan() else { return };
