@@ -58,7 +58,8 @@ pub(crate) fn classify(frame: &[u8], key: &FixedState) -> (u32, PacketKind, u8) 
         transport.first_chunk::<4>().filter(|_| has_ports).map_or(0, |ports| u32::from_be_bytes(*ports));
     // The hash has 64 good bits; the upper ones are as good as the lower.
     let flow = (key.hash_one((addresses, protocol, ports)) >> 32) as u32;
-    (flow, kind(protocol, transport).unwrap_or_default(), LAST_BAND - (class >> 5))
+    let kind = transport.first_chunk().map(|header| PacketKind::of_transport(protocol, header));
+    (flow, kind.unwrap_or_default(), LAST_BAND - (class >> 5))
 }
 
 /// IP addresses, protocol, traffic class, and what comes behind the IP header: nothing of a fragment.
@@ -84,25 +85,6 @@ fn headers(frame: &[u8]) -> Option<(&[u8], u8, u8, &[u8])> {
         }
         _ => None,
     }
-}
-
-fn kind(protocol: u8, transport: &[u8]) -> Option<PacketKind> {
-    Some(match protocol {
-        TCP => PacketKind::of_tcp(*transport.get(13)?),
-        // The type of the first chunk (RFC 9260 section 3.2): an INIT is alone in its packet.
-        SCTP => match transport.get(12)? {
-            1 => PacketKind::SctpInit,
-            2 => PacketKind::SctpInitAck,
-            _ => PacketKind::Other,
-        },
-        // Four bits between reserved ones and X (RFC 4340 section 5.1).
-        DCCP => match transport.get(8)? >> 1 & 0x0f {
-            0 => PacketKind::DccpRequest,
-            1 => PacketKind::DccpResponse,
-            _ => PacketKind::Other,
-        },
-        _ => PacketKind::Other,
-    })
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -160,7 +142,9 @@ mod tests {
             [sctp(1), sctp(2), sctp(0)],
             [PacketKind::SctpInit, PacketKind::SctpInitAck, PacketKind::Other]
         );
-        let dccp = |kind_bits: u8| kind(&with_protocol(DCCP, &[0, 1, 0, 2, 5, 0, 0, 0, kind_bits << 1 | 1]));
+        let dccp = |kind_bits: u8| {
+            kind(&with_protocol(DCCP, &[0, 1, 0, 2, 5, 0, 0, 0, kind_bits << 1 | 1, 0, 0, 0, 0, 0, 0, 0]))
+        };
         assert_eq!(
             [dccp(0), dccp(1), dccp(2)],
             [PacketKind::DccpRequest, PacketKind::DccpResponse, PacketKind::Other]

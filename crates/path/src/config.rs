@@ -89,7 +89,14 @@ pub enum ConfigError {
     Contradiction(String),
     /// A discipline that cannot be had.
     #[error("aqm {0}")]
-    Queue(#[from] aqm::ConfigError),
+    Queue(aqm::ConfigError),
+}
+
+/// Not as its source: the text has it already.
+impl From<aqm::ConfigError> for ConfigError {
+    fn from(error: aqm::ConfigError) -> Self {
+        Self::Queue(error)
+    }
 }
 
 impl Config {
