@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include "service.h"
 #include "rules.bpf.h"
+#include "returned.bpf.h"
 
 /* An array, and not per CPU: see struct service. */
 struct {
@@ -68,17 +69,21 @@ static __noinline int may_exceed(__u32 index, __u64 now, __u32 past)
 
 /*
  * A SYN that finds no place in the accept queue, before a server whose limit is found: whether it is better left unanswered, as in a burst. Its client
- * sends it again within the time that a burst may take.
+ * sends it again within the time that a burst may take. One that was left so before may find a place there, and the limit in its way.
  */
-static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
+static __noinline int may_defer(const struct listener_rule *rule, const struct segment *segment, __u32 is_by_server, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && spend(service, pace, 1, now);
+	if (!is_limit_found(&rule->policy))
+		return 0;
+	if (may_be_return(now) && was_deferred(segment))
+		return 1;
+	return !is_by_server && find_service(rule->service, &service, &pace) && defer(service, pace, now);
 }
 
-/* One that was has come back, and gets in. */
+/* One that was deferred has come back, and gets in. */
 static __noinline int repay_service(const struct listener_rule *rule)
 {
 	const struct pace *pace;

@@ -91,6 +91,7 @@ struct service {
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
 	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
 	__u64 paid_ns;
+	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
 	__u64 never_came;		/* of `expected`; nor this */
@@ -447,16 +448,20 @@ static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
 
 /*
  * A burst that the server will have answered soon is better served than refused, and a crowd is not. A crowd leaves a server no time in which nobody
- * waits, and a burst comes after some: that time, up to patience_ns of it, is what may be spent on those who come beyond what the server answers
- * meanwhile, each for as long as he keeps the others waiting. Here: one who is left unanswered.
+ * waits, and a burst comes after some: that time is what may be spent on those who come beyond what the server answers meanwhile, each for as long as he
+ * keeps the others waiting. Clients who are left unanswered send their SYN again after patience_ns, and after twice that once more (RFC 6298, section 2;
+ * tcp(7)): so much of it is kept.
  */
+#define KEPT_PATIENCES 3
+
 static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
-	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns, kept;
+	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
+	__u64 most = KEPT_PATIENCES * pace->patience_ns, kept;
 
 	if ((__s64)(idle - spent) < (__s64)price || !price)
 		return false;
-	kept = idle - spent > pace->patience_ns ? idle - pace->patience_ns : spent;
+	kept = idle - spent > most ? idle - most : spent;
 	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + price);
 }
 
@@ -480,10 +485,27 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 	}
 	if (past <= paid)
 		return (__s64)(read_idle_ns(service, now) - *(volatile __u64 *)&service->spent_ns) >= (__s64)pace->answer_ns;
-	if (!spend(service, pace, past - paid, now))
+	/* Who waits in a queue does so for one patience_ns. */
+	if (past * pace->answer_ns > pace->patience_ns || !spend(service, pace, past - paid, now))
 		return false;
 	service->paid = past;
 	return true;
+}
+
+/* SYNs come in batches, from an interface that moderates its interrupts: a batch may be ahead of its time. */
+#define DEFERRED_AHEAD_SHIFT 6
+
+/*
+ * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns, when it is his turn: so no more are left so in a
+ * time than the server answers in as much, or they would come back all at once and find the queue full again.
+ */
+static __always_inline bool defer(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 next = *(volatile __u64 *)&service->deferred_ns, ahead = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
+	__u64 earliest = now > ahead ? now - ahead : 0, from = next > earliest ? next : earliest;
+
+	return from <= now && spend(service, pace, 1, now) &&
+	       __sync_bool_compare_and_swap(&service->deferred_ns, next, from + pace->answer_ns);
 }
 
 /*

@@ -121,10 +121,12 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 					  struct listener *listener)
 {
 	struct attempt attempt = { .now_ns = now };
+	enum outcome outcome = OUTCOME_REFUSED;
 	bool is_by_server = false;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
+	int back;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
@@ -145,25 +147,26 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
 	}
-	if (verdict == VERDICT_RESET && !is_by_server && may_defer(&rule, now)) {
+	if (verdict == VERDICT_RESET && may_defer(&rule, segment, is_by_server, now)) {
 		verdict = VERDICT_DROP;
+		outcome = OUTCOME_DEFERRED;
 		stats->deferred++;
 	}
 	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
-		stats->returned += see_return(segment, now, true);
+		stats->returned += see_return(segment, now, outcome) > 0;
 		return refuse(ctx, hook, segment, now, listener->net, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
 		return answer_with_cookie(ctx, hook, segment, now, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
-		stats->returned += see_return(segment, now, true);
+		stats->returned += see_return(segment, now, outcome) > 0;
 		return ACTION_DROP;
 	default:
-		if (may_be_return(now) && see_return(segment, now, false)) {
-			stats->returned++;
+		back = may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
+		stats->returned += back > 0;
+		if (back > 1)
 			repay_service(&rule);
-		}
 		if (rule.policy.trigger != TRIGGER_QUEUE)
 			expect_service(rule.service, now);
 		return ACTION_PASS;

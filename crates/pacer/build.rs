@@ -1,10 +1,10 @@
-//! Compiles kernel/service.h for the host, through src/shim.c.
+//! Compiles kernel/service.h and kernel/returned.h for the host, through src/shim.c.
 
 fn main() {
-    for file in ["../../kernel/service.h", "../../kernel/histogram.h", "../../kernel/verdict.h", "src/shim.c"]
-    {
-        println!("cargo::rerun-if-changed={file}");
+    for header in ["service.h", "returned.h", "histogram.h", "verdict.h"] {
+        println!("cargo::rerun-if-changed=../../kernel/{header}");
     }
+    println!("cargo::rerun-if-changed=src/shim.c");
     cc::Build::new()
         .file("src/shim.c")
         .include("../../kernel")

@@ -6,9 +6,9 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::frame::checksum;
+use common::frame::{Segment, checksum};
 use common::*;
-use guard::{Config, Guard, Listener, Policy, Service};
+use guard::{Attach, Config, Guard, Listener, Policy, Service};
 
 const LISTEN: &str = "10.9.0.2:8080";
 const OTHER: &str = "10.9.0.2:8081";
@@ -248,6 +248,45 @@ fn root_time_without_anybody_buys_no_reserved_place() {
         let error = world.connect(LISTEN).expect_err("the others are kept");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
     }
+}
+
+/// What is paid with is time in which nobody waits: as long as nothing is known of the server, ten milliseconds for each.
+#[test]
+fn root_client_whom_a_burst_left_unanswered_is_left_so_once_more_for_nothing() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN);
+    let guarded = world.guard(LISTEN, "rst-syn+unserved".parse().expect("policy"), Attach::Auto, false);
+    let (mut client, mut server) = connect(&world, &listener);
+    client.write_all(b"GET").expect("send");
+    server.write_all(b"200").expect("answer");
+    std::thread::sleep(Duration::from_millis(100));
+    let mut waiting = world.fill(&guarded);
+    for client in &mut waiting {
+        client.write_all(b"GET").expect("send");
+    }
+    let tap = world.tap();
+    let syn = |number: u16| {
+        let change = |segment: &mut Segment| segment.source_port = 20_000 + number;
+        Segment::syn("one of a burst", GHOST4, SERVER4, PORT).with("of its own port", change)
+    };
+    let send = |number: u16| {
+        let before = guarded.sample();
+        tap.send(&syn(number).to_bytes());
+        let after = guarded.wait_more("the SYN", &before, |sample| sample.stats.seen);
+        (after.stats.deferred - before.stats.deferred, after.stats.returned - before.stats.returned)
+    };
+    assert_eq!(send(0), (1, 0), "there was time");
+    // One in ten milliseconds, until what there was is spent.
+    let (mut last, mut since) = (0, Instant::now());
+    while since.elapsed() < Duration::from_millis(60) {
+        last += 1;
+        if send(last) == (1, 0) {
+            since = Instant::now();
+        }
+    }
+    assert_eq!(send(0), (1, 1), "this one was paid for");
+    assert_eq!(send(0), (0, 1), "twice is enough");
+    assert_eq!(send(last), (0, 1), "nobody paid for this one, who was told");
 }
 
 #[test]

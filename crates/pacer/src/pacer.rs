@@ -4,6 +4,7 @@ use limit::{Limit, Tick};
 use units::Nanos;
 use verdict::{Histogram, Policy, Trigger, WaitsFrom};
 
+use crate::service_rate::ServiceRate;
 use crate::{Pace, Service as Counts};
 
 /// Until it is known, ns: a hundred may come at once.
@@ -133,8 +134,10 @@ pub struct Pacer {
     /// When shares were taken last.
     shared: Look,
     handshakes: Handshakes,
-    /// Answers/s that it is known to be able to give.
+    /// Answers/s that it gives beside what comes now.
     capacity: f64,
+    /// And that it can give to those who wait already.
+    service_rate: ServiceRate,
     response_ns: u64,
     handshake_ns: u64,
     /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
@@ -196,6 +199,7 @@ impl Pacer {
             shared: look,
             handshakes: Handshakes::default(),
             capacity: 0.0,
+            service_rate: ServiceRate::default(),
             response_ns: 0,
             handshake_ns: 0,
             is_blind: false,
@@ -228,10 +232,13 @@ impl Pacer {
             return;
         }
         let elapsed = look.at.since(self.last.at);
+        let answered = look.since(&self.last, |counts| counts.answered);
+        let idle = Nanos(look.idle_ns().saturating_sub(self.last.idle_ns()));
+        self.service_rate.add(elapsed, idle, answered);
         self.limit.tick(Tick {
             elapsed,
-            answered: look.since(&self.last, |counts| counts.answered),
-            idle: Nanos(look.idle_ns().saturating_sub(self.last.idle_ns())),
+            answered,
+            idle,
             refused: look.demand.refused.saturating_sub(self.last.demand.refused),
             refused_by_queue: look.demand.refused_by_queue.saturating_sub(self.last.demand.refused_by_queue),
             echo: Nanos(self.response_ns + self.handshake_ns),
@@ -263,7 +270,7 @@ impl Pacer {
         self.pace.answers_per_s = self.capacity as u32;
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
-        self.pace.answer_ns = ((1e9 / self.capacity.max(1.0)) as u64).clamp(1, longest);
+        self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
     }
 
     fn share(&mut self) {

@@ -54,6 +54,7 @@ pub struct Service {
     pub spent_ns: u64,
     pub paid: u64,
     pub paid_ns: u64,
+    pub deferred_ns: u64,
     pub slots: [u64; SLOTS],
     pub expected: u64,
     pub never_came: u64,

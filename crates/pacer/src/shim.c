@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel/service.h for the host, as kernel/follow.bpf.h and kernel/syn_stage.bpf.h use it; there is one CPU, and no lock. */
+/* kernel/service.h and kernel/returned.h for the host, as kernel/follow.bpf.h and kernel/syn_stage.bpf.h use it; there is one CPU, and no lock. */
 #include <linux/types.h>
 #include <stdbool.h>
 #include <sys/cdefs.h>
@@ -8,6 +8,7 @@ struct bpf_spin_lock {
 	__u32 val;
 };
 
+#include "returned.h"
 #include "service.h"
 
 void tidegate_begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
@@ -57,12 +58,42 @@ bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64
 
 bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 now)
 {
-	return spend(service, pace, 1, now);
+	return defer(service, pace, now);
 }
 
 void tidegate_repay(struct service *service, const struct pace *pace)
 {
 	repay(service, pace);
+}
+
+__u64 tidegate_next_word(__u64 word, __u32 hash, __u32 seq, __u32 outcome)
+{
+	return next_word(word, hash, seq, (enum outcome)outcome);
+}
+
+bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)
+{
+	return is_back(word, hash, seq);
+}
+
+__u32 tidegate_count_deferrals(__u64 word, __u32 hash, __u32 seq)
+{
+	return count_deferrals(word, hash, seq);
+}
+
+bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq)
+{
+	return may_defer_again(word, hash, seq);
+}
+
+__u32 tidegate_refused_place(__u32 hash)
+{
+	return refused_place(hash);
+}
+
+__u32 tidegate_refused_shift(void)
+{
+	return REFUSED_SHIFT;
 }
 
 void tidegate_expect(struct service *service, const struct pace *pace, __u64 now)

@@ -46,17 +46,21 @@ impl Followed {
         self.service.read(self.pacer.pace(), clock(now), load);
     }
 
+    pub(super) fn is_limit_found(&self) -> bool {
+        self.trigger == Trigger::Unserved(None)
+    }
+
     pub(super) fn may_exceed(&mut self, load: &ListenerLoad, now: Nanos) -> bool {
-        let is_found = self.trigger == Trigger::Unserved(None);
+        let is_found = self.is_limit_found();
         self.service.may_exceed(self.pacer.pace(), clock(now), load, is_found)
     }
 
     pub(super) fn may_defer(&mut self, now: Nanos) -> bool {
-        self.trigger == Trigger::Unserved(None) && self.service.may_defer(self.pacer.pace(), clock(now))
+        self.is_limit_found() && self.service.may_defer(self.pacer.pace(), clock(now))
     }
 
     pub(super) fn repay(&mut self) {
-        if self.trigger == Trigger::Unserved(None) {
+        if self.is_limit_found() {
             self.service.repay(self.pacer.pace());
         }
     }

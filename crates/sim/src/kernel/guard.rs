@@ -1,5 +1,6 @@
 //! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/rules.bpf.h`.
 
+use pacer::{Outcome, Returns};
 use units::Nanos;
 use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict};
 use wire::{Flags, Segment};
@@ -7,9 +8,6 @@ use wire::{Flags, Segment};
 use super::Peer;
 use super::cookies::mix;
 use super::follow::Followed;
-
-/// As in `kernel/returned.bpf.h`.
-const REFUSED_SHIFT: u32 = 17;
 
 /// What the guard has counted: `struct listener_stats` of `kernel/rules.bpf.h`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,15 +41,21 @@ pub(super) struct Guard {
     seed: u64,
     /// Of the token bucket.
     schedule: Nanos,
-    /// SYNs that were refused last, by hash; empty until one was.
-    refused: Vec<u64>,
+    returns: Returns,
     pub(super) stats: GuardStats,
 }
 
 impl Guard {
     pub(super) fn new(policy: Policy, dry_run: bool, seed: u64) -> Self {
         let stats = GuardStats::default();
-        Self { policy, dry_run, seed: mix(seed, 4), schedule: Nanos::ZERO, refused: Vec::new(), stats }
+        Self {
+            policy,
+            dry_run,
+            seed: mix(seed, 4),
+            schedule: Nanos::ZERO,
+            returns: Returns::default(),
+            stats,
+        }
     }
 
     /// Whether its SYN stage takes a queue for full where the kernel does, as the patches of `[Shu05]` sections 4.1.2 and 4.1.5 do, which are at the place where 2.4 drops a SYN. *reserv* and
@@ -76,6 +80,7 @@ impl Guard {
     ) -> Verdict {
         let hash = mix(self.seed, from.0) as u32;
         let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false };
+        let mut outcome = Outcome::Refused;
         let mut verdict = self.policy.admit_syn(load, &attempt);
         let mut is_by_server =
             verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
@@ -83,8 +88,9 @@ impl Guard {
             if is_by_server && followed.may_exceed(load, now) {
                 (is_by_server, verdict) = (false, Verdict::Admit);
             }
-            if verdict == Verdict::Reset && !is_by_server && followed.may_defer(now) {
-                verdict = Verdict::Drop;
+            let is_again = || followed.is_limit_found() && self.returns.may_defer_again(hash, syn.seq.0);
+            if verdict == Verdict::Reset && (is_again() || (!is_by_server && followed.may_defer(now))) {
+                (verdict, outcome) = (Verdict::Drop, Outcome::Deferred);
                 self.stats.deferred += 1;
             }
         }
@@ -96,10 +102,12 @@ impl Guard {
         }
         self.count_syn(verdict, load);
         let verdict = if self.dry_run { Verdict::Admit } else { verdict };
-        let is_refused = matches!(verdict, Verdict::Drop | Verdict::Reset);
-        if self.is_return(hash, syn.seq.0, is_refused) {
+        if !matches!(verdict, Verdict::Drop | Verdict::Reset) {
+            outcome = Outcome::Admitted;
+        }
+        if let Some(back) = self.returns.see(hash, syn.seq.0, outcome) {
             self.stats.returned += 1;
-            if let (Some(followed), Verdict::Admit) = (followed, verdict) {
+            if let (Some(followed), Verdict::Admit, 1..) = (followed, verdict, back.deferrals) {
                 followed.repay();
             }
         }
@@ -117,25 +125,6 @@ impl Guard {
             Verdict::Reset => stats.reset += 1,
             Verdict::Cookie | Verdict::KernelCookie => stats.cookies += 1,
         }
-    }
-
-    /// `see_return()` of `kernel/returned.bpf.h`.
-    fn is_return(&mut self, hash: u32, seq: u32, is_refused: bool) -> bool {
-        if self.refused.is_empty() {
-            if !is_refused {
-                return false;
-            }
-            self.refused = vec![0; 1 << REFUSED_SHIFT];
-        }
-        let place = &mut self.refused[(hash >> (u32::BITS - REFUSED_SHIFT)) as usize];
-        let attempt = u64::from(hash) << 32 | u64::from(seq);
-        let is_back = *place == attempt;
-        if is_refused {
-            *place = attempt;
-        } else if is_back {
-            *place = 0;
-        }
-        is_back
     }
 
     /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`.

@@ -1,0 +1,127 @@
+//! `kernel/returned.h`: which attempts come back.
+
+/// What became of a SYN: `enum outcome`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// It was let through.
+    Admitted,
+    /// It was answered by a RST, or dropped by a policy.
+    Refused,
+    /// It was left unanswered, since a burst may be over when its client tries again.
+    Deferred,
+}
+
+/// Of an attempt that was refused before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Return {
+    /// How often it was deferred.
+    pub deferrals: u32,
+}
+
+/// The attempts that were refused last, by the hash of their flow; no memory until one was.
+#[derive(Debug, Default)]
+pub struct Returns(Vec<u64>);
+
+impl Returns {
+    /// Whether one that was deferred is so again, and nothing is paid for it.
+    pub fn may_defer_again(&self, hash: u32, seq: u32) -> bool {
+        // SAFETY: numbers alone, and nothing is kept; here and below.
+        self.0.get(place(hash)).is_some_and(|word| unsafe { tidegate_may_defer_again(*word, hash, seq) })
+    }
+
+    /// An attempt was decided; what is known of it from before.
+    pub fn see(&mut self, hash: u32, seq: u32, outcome: Outcome) -> Option<Return> {
+        if self.0.is_empty() {
+            if outcome == Outcome::Admitted {
+                return None;
+            }
+            // SAFETY: as above.
+            self.0 = vec![0; 1 << unsafe { tidegate_refused_shift() }];
+        }
+        let word = &mut self.0[place(hash)];
+        // SAFETY: as above.
+        let (is_back, deferrals, next) = unsafe {
+            (
+                tidegate_is_back(*word, hash, seq),
+                tidegate_count_deferrals(*word, hash, seq),
+                tidegate_next_word(*word, hash, seq, outcome as u32),
+            )
+        };
+        *word = next;
+        is_back.then_some(Return { deferrals })
+    }
+}
+
+fn place(hash: u32) -> usize {
+    // SAFETY: as above.
+    unsafe { tidegate_refused_place(hash) as usize }
+}
+
+unsafe extern "C" {
+    fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
+    fn tidegate_count_deferrals(word: u64, hash: u32, seq: u32) -> u32;
+    fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32) -> bool;
+    fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32) -> u64;
+    fn tidegate_refused_place(hash: u32) -> u32;
+    fn tidegate_refused_shift() -> u32;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In the same place as the first, and different in what the place does not say.
+    const HASHES: [u32; 2] = [0xffff_8000, 0xffff_8001];
+
+    fn deferrals(returns: &mut Returns, hash: u32, seq: u32, outcome: Outcome) -> Option<u32> {
+        returns.see(hash, seq, outcome).map(|back| back.deferrals)
+    }
+
+    #[test]
+    fn attempt_is_back_by_its_flow_and_sequence_number_until_it_is_let_in() {
+        let mut returns = Returns::default();
+        let [hash, other] = HASHES;
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted), None, "nobody was refused yet");
+        assert_eq!(returns.see(hash, 7, Outcome::Refused), None);
+        assert_eq!(returns.see(other, 7, Outcome::Admitted), None, "of another flow");
+        assert_eq!(returns.see(hash, 8, Outcome::Admitted), None, "of another connection");
+        assert_eq!(returns.see(hash, 7, Outcome::Refused), Some(Return { deferrals: 0 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted), Some(Return { deferrals: 0 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted), None, "once");
+        assert_eq!(returns.see(0, 0, Outcome::Admitted), None, "an empty place is nobody's");
+    }
+
+    #[test]
+    fn deferred_attempt_is_deferred_once_more_for_nothing() {
+        let mut returns = Returns::default();
+        let [hash, _] = HASHES;
+        assert!(!returns.may_defer_again(hash, 7));
+        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), None);
+        assert!(returns.may_defer_again(hash, 7) && !returns.may_defer_again(hash, 8));
+        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), Some(1));
+        assert!(!returns.may_defer_again(hash, 7), "twice is enough");
+        for deferred in [2, 3, 3, 3] {
+            assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), Some(deferred), "paid for");
+        }
+        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Refused), Some(3));
+        assert_eq!(
+            deferrals(&mut returns, hash, 7, Outcome::Admitted),
+            Some(0),
+            "told that it is not wanted"
+        );
+    }
+
+    #[test]
+    fn of_two_in_one_place_the_later_is_remembered_unless_the_first_was_deferred() {
+        let mut returns = Returns::default();
+        let [hash, other] = HASHES;
+        returns.see(hash, 7, Outcome::Refused);
+        returns.see(other, 7, Outcome::Deferred);
+        assert_eq!(returns.see(hash, 7, Outcome::Refused), None);
+        assert!(returns.may_defer_again(other, 7), "he paid for it");
+        returns.see(hash, 7, Outcome::Deferred);
+        assert!(returns.may_defer_again(hash, 7) && !returns.may_defer_again(other, 7), "and now the other");
+        assert_eq!(returns.see(other, 7, Outcome::Admitted), None);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted), Some(Return { deferrals: 1 }));
+    }
+}
