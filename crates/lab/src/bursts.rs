@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use humantime::format_duration;
+use results::BurstLengths;
 use serde::Deserialize;
 
 use crate::experiment::{LONGEST, duration};
@@ -21,12 +22,39 @@ pub struct Bursts {
     /// The gap after it.
     #[serde(deserialize_with = "duration")]
     pub off: Duration,
+    /// What the loads of the grid are of.
+    #[serde(default)]
+    pub loads: LoadsOf,
+}
+
+/// What an offered load is of.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LoadsOf {
+    /// Burst and gap together.
+    #[default]
+    Mean,
+    /// A burst alone.
+    Burst,
 }
 
 impl Bursts {
     /// From the start of one burst to that of the next.
     pub fn cycle(self) -> Duration {
         self.on + self.off
+    }
+
+    /// The mean over burst and gap of a crowd with such a load.
+    pub fn mean(self, load: f64) -> f64 {
+        match self.loads {
+            LoadsOf::Mean => load,
+            LoadsOf::Burst => load * self.on.as_secs_f64() / self.cycle().as_secs_f64(),
+        }
+    }
+
+    /// As the report has it.
+    pub fn lengths(self) -> BurstLengths {
+        BurstLengths { on_s: self.on.as_secs_f64(), off_s: self.off.as_secs_f64() }
     }
 
     /// Whether such a crowd can be sent.
@@ -74,7 +102,7 @@ impl Bursts {
             return (self, self.whole_cycles(longest));
         }
         let on = longest.mul_f64(self.on.as_secs_f64() / self.cycle().as_secs_f64());
-        (Self { on, off: longest - on }, longest)
+        (Self { on, off: longest - on, ..self }, longest)
     }
 
     /// As long as the whole cycles that fit in a window.
@@ -97,7 +125,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn bursts(on_secs: u64, off_secs: u64) -> Bursts {
-        Bursts { on: Duration::from_secs(on_secs), off: Duration::from_secs(off_secs) }
+        Bursts { on: Duration::from_secs(on_secs), off: Duration::from_secs(off_secs), loads: LoadsOf::Mean }
     }
 
     #[test]
@@ -119,10 +147,17 @@ mod tests {
     }
 
     #[test]
+    fn load_is_of_burst_and_gap_or_of_the_burst_alone() {
+        let mean = bursts(10, 5);
+        assert_eq!(mean.mean(1.5), 1.5);
+        assert_eq!(Bursts { loads: LoadsOf::Burst, ..mean }.mean(1.5), 1.0);
+    }
+
+    #[test]
     fn quick_burst_and_gap_keep_their_proportion() {
         let (quick, window) = bursts(120, 5).quick(SECOND);
         assert_eq!((quick.on, quick.cycle(), window), (SECOND.mul_f64(0.96), SECOND, SECOND));
-        let short = Bursts { on: SECOND / 5, off: SECOND / 10 };
+        let short = Bursts { on: SECOND / 5, off: SECOND / 10, loads: LoadsOf::Burst };
         assert_eq!(short.quick(SECOND), (short, SECOND * 9 / 10), "three of them");
     }
 }

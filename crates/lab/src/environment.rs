@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::Result;
 use results::{Environment, Header};
 
+use crate::bursts::LoadsOf;
 use crate::dumbbell::Dumbbell;
 use crate::experiment::{Experiment, Receive, Server};
 use crate::testbed::{CROWD_POLL, Testbed};
@@ -165,12 +166,19 @@ fn coalescing(interval: Duration) -> String {
     )
 }
 
+const MAPPED: &str = "Crowds come in bursts with gaps between them, in which one attempt starts each second. Loads are those of a burst; the saturation rate, and \
+     what the machine can do just before a load, are of crowds without bursts.";
+
 fn bursts(experiment: &Experiment, server: &Server) -> Option<String> {
     let bursts = experiment.bursts(server)?;
+    let loads = match bursts.loads {
+        LoadsOf::Mean => "the mean over both",
+        LoadsOf::Burst => "those of a burst",
+    };
     Some(format!(
-        "The crowd of {} comes in bursts of {:?} with gaps of {:?}, in which one attempt starts each second. Loads are the mean over \
-         both; the saturation rate, and what the machine can do just before a load, are of crowds without bursts.",
-        server.name, bursts.on, bursts.off
+        "The crowd of {} comes in bursts of {:?} with gaps of {:?}, in which one attempt starts each second. Loads are {}; \
+         the saturation rate, and what the machine can do just before a load, are of crowds without bursts.",
+        server.name, bursts.on, bursts.off, loads
     ))
 }
 
@@ -214,7 +222,10 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
          who retry is still growing."
             .to_owned(),
     ];
-    deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server)));
+    match experiment.map {
+        Some(_) => deviations.push(MAPPED.to_owned()),
+        None => deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server))),
+    }
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
         let shared = match experiment.testbed.receive {
             Receive::Softirq => "both pairs share the backlog of the server's CPU",

@@ -1,6 +1,7 @@
 //! The experiment file.
 
 mod clients;
+mod map;
 mod servers;
 
 use std::io::ErrorKind;
@@ -17,6 +18,7 @@ use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
 pub use clients::{Abort, Arrivals, Close, Crowd, WorkloadText};
+pub use map::Map;
 pub use servers::{Change, Server, ServerKind};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
@@ -47,6 +49,8 @@ pub struct Experiment {
     /// Servers, one after the other.
     #[serde(rename = "server")]
     pub servers: Vec<Server>,
+    /// Bursts and gaps before each of them.
+    pub map: Option<Map>,
     /// Policies, alternating at each load.
     #[serde(rename = "policy")]
     pub policies: Vec<Policy>,
@@ -193,6 +197,11 @@ impl Experiment {
     pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
         let mut experiment: Self = from_toml(path, &text)?;
         experiment.source = text;
+        let spread =
+            experiment.map.as_ref().map_or(Ok(None), |map| map.spread(&experiment.servers).map(Some));
+        if let Some(servers) = spread.map_err(|what| ExperimentError::Invalid { path: path.into(), what })? {
+            experiment.servers = servers;
+        }
         experiment.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         Ok(experiment)
     }
@@ -200,6 +209,11 @@ impl Experiment {
     /// In which bursts the crowd of a server comes.
     pub fn bursts(&self, server: &Server) -> Option<Bursts> {
         server.crowd.bursts.or(self.crowd.bursts)
+    }
+
+    /// The mean over bursts and gaps of a load of the grid before a server.
+    pub fn mean_load(&self, server: &Server, load: f64) -> f64 {
+        self.bursts(server).map_or(load, |bursts| bursts.mean(load))
     }
 
     /// The clients before a server.

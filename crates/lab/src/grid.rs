@@ -140,12 +140,13 @@ fn measure_all(
     let mut found: Vec<(&Server, Saturation)> = Vec::new();
     for server in servers {
         let saturation = match found.iter().find(|(other, _)| other.is_as(server)) {
-            Some((_, saturation)) => Saturation { server: server.name.clone(), ..saturation.clone() },
+            Some((_, saturation)) => saturation.clone(),
             None => saturation::find(lab, server, |offered, goodput| {
                 on_event(&Event::Probe(server, offered, goodput));
             })
             .with_context(|| format!("find the saturation rate of {}", server.name))?,
         };
+        let saturation = saturation::of(experiment, server, saturation);
         found.push((server, saturation.clone()));
         on_event(&Event::Saturated(&saturation));
         writer.write(Record::Saturation(saturation.clone()))?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail, ensure};
 use results::{KEEPS_UP, Saturation};
 
+use crate::bursts::Bursts;
 use crate::cell::{self, Lab};
 use crate::crowd::Send;
 use crate::experiment::{Experiment, Search, Server};
@@ -23,6 +24,12 @@ const STEP: f64 = 1.04;
 const MAX_STEPS_UP: i32 = 10;
 /// Down to a third of it: a machine may be twice as slow as it was a moment ago.
 const MAX_STEPS_DOWN: i32 = 28;
+
+/// What was found for a server that is the same but for its crowd.
+pub fn of(experiment: &Experiment, server: &Server, found: Saturation) -> Saturation {
+    let bursts = experiment.bursts(server).map(Bursts::lengths);
+    Saturation { server: server.name.clone(), bursts, ..found }
+}
 
 /// Finds the rate by crowds against the stock server.
 ///
@@ -63,7 +70,7 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
     };
     let rate_per_s = search(*saturation, &server.name, probe)?;
     // The last probe that was answered is the one whose goodput it is.
-    Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us, probes, marks })
+    Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us, probes, marks, bursts: None })
 }
 
 /// How long a probe is.

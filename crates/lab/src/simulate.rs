@@ -207,10 +207,11 @@ fn measure_all(
     let mut all_found: Vec<(&Server, Saturation)> = Vec::new();
     for server in servers {
         let found = match all_found.iter().find(|(other, _)| other.is_as(server)) {
-            Some((_, found)) => Saturation { server: server.name.clone(), ..found.clone() },
+            Some((_, found)) => found.clone(),
             None => saturate(experiment, server, profile, stop, &mut *on_event)
                 .with_context(|| format!("find the saturation rate of {}", server.name))?,
         };
+        let found = saturation::of(experiment, server, found);
         on_event(&Event::Saturated(&found));
         writer.write(Record::Saturation(found.clone()))?;
         all_found.push((server, found));
@@ -226,7 +227,7 @@ fn measure_all(
                         server,
                         policy: policy.for_saturation(rate),
                         profile,
-                        rate: load * rate,
+                        rate: experiment.mean_load(server, load) * rate,
                         warmup: grid.warmup,
                         window: experiment.window(server),
                         timeout: experiment.clients(server).timeout,
@@ -317,7 +318,8 @@ fn saturate(
         Ok((goodput >= results::KEEPS_UP * offered).then_some(goodput.min(offered)))
     };
     let rate_per_s = saturation::search(search, &server.name, probe)?;
-    Ok(Saturation { server: server.name.clone(), rate_per_s, round_trip_us: 0.0, probes, marks: Vec::new() })
+    let (server, marks) = (server.name.clone(), Vec::new());
+    Ok(Saturation { server, rate_per_s, round_trip_us: 0.0, probes, marks, bursts: None })
 }
 
 fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {

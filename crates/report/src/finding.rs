@@ -1,5 +1,6 @@
 //! The one sentence that says what a run shows.
 
+use crate::burst_map::{self, BurstMap};
 use crate::format;
 use crate::link;
 use crate::marks;
@@ -24,6 +25,9 @@ pub fn finding(run: &Run) -> String {
     }
     if let Some(finding) = link::finding(run) {
         return finding;
+    }
+    if let Some(map) = BurstMap::of(run) {
+        return burst_map::finding(&map);
     }
     let Some((server, points)) = first_measured(run) else {
         return "The run measured no cells, so it shows nothing yet.".to_owned();

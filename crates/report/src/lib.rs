@@ -9,6 +9,7 @@
 
 mod attempts;
 mod book;
+mod burst_map;
 mod claims;
 mod counters;
 mod cpu;

@@ -3,12 +3,13 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use results::{Cell, Environment, Header};
 
+use crate::burst_map::{BurstMap, maps_section};
 use crate::claims::claims_section;
 use crate::finding::finding;
 use crate::metric::columns;
 use crate::policy::Policies;
 use crate::run::Run;
-use crate::server::{folded, section};
+use crate::server::{folded, numbers, section};
 use crate::traces::traces_section;
 
 /// What the browser may load: nothing but the style sheet in the page.
@@ -67,9 +68,7 @@ pub fn page(run: &Run) -> String {
                     (claims_section(&run.claims))
                     (traces_section(&run.traces))
                     @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
-                    @for (number, server) in (1..).zip(servers) {
-                        (section(run, server, &policies, number))
-                    }
+                    (measured(run, &policies))
                     (circumstances(&run.header))
                     (glossary(run.cells.iter()))
                 }
@@ -77,6 +76,20 @@ pub fn page(run: &Run) -> String {
         }
     };
     html.into_string()
+}
+
+/// Each server, or a map of all of them and what is behind it.
+pub(crate) fn measured(run: &Run, policies: &Policies) -> Markup {
+    let servers = (1..).zip(run.servers());
+    html! {
+        @match BurstMap::of(run) {
+            Some(map) => {
+                (maps_section(&map))
+                @for (number, server) in servers { (folded(server, numbers(run, server, policies, number))) }
+            }
+            None => @for (number, server) in servers { (section(run, server, policies, number)) },
+        }
+    }
 }
 
 pub(crate) fn head(title: &str) -> Markup {

@@ -56,6 +56,12 @@ fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -
     }
 }
 
+/// Its results, and no more.
+pub(crate) fn numbers(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {
+    let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+    results_table(&run.points(server), policies, rate, &format!("mark-{number}"))
+}
+
 fn found(saturation: Option<&Saturation>) -> Markup {
     html! {
         p.saturation {

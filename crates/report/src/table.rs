@@ -2,6 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
+use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
 use crate::link::{is_link, link_text};
 use crate::marks::Footnotes;
@@ -30,6 +31,9 @@ const HEADINGS: [&str; 12] = [
 
 /// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {
+    if let Some(map) = BurstMap::of(run) {
+        return maps_text(&map);
+    }
     let servers: Vec<String> = run.servers().into_iter().map(|server| server_table(run, server)).collect();
     if !run.traces.is_empty() {
         return traces_text(&run.traces);

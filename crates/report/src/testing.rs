@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use results::{
-    Answer, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, Flood, GeneratorHealth,
-    Header, LatencySummary, Record, Sample, Saturation, Unit,
+    Answer, BurstLengths, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, Flood,
+    GeneratorHealth, Header, LatencySummary, Record, Sample, Saturation, Unit,
 };
 
 use crate::Run;
@@ -294,7 +294,25 @@ fn saturation(server: &str) -> Saturation {
             (25_900.0, 22_400.0),
         ],
         marks: Vec::new(),
+        bursts: None,
     }
+}
+
+/// Stock and rst-syn before bursts and gaps of these lengths, seconds; rst-syn has so many times stock's goodput in each row and column.
+pub(crate) fn mapped(on: &[f64], off: &[f64], ratio: impl Fn(usize, usize) -> f64) -> Run {
+    let (mut cells, mut saturations) = (Vec::new(), Vec::new());
+    for (row, &on_s) in on.iter().enumerate() {
+        for (column, &off_s) in off.iter().enumerate() {
+            let server = format!("b-{on_s}-{off_s}");
+            let goodput = 10_000.0;
+            cells.push(measured_cell(&server, ("stock", 1.5, goodput, 10.0, 1.0, 0.0), 1.0));
+            let guarded = ("rst-syn", 1.5, goodput * ratio(row, column), 1.0, 1.0, 0.1);
+            cells.push(measured_cell(&server, guarded, 1.0));
+            saturations
+                .push(Saturation { bursts: Some(BurstLengths { on_s, off_s }), ..saturation(&server) });
+        }
+    }
+    Run { saturations, ..run(cells) }
 }
 
 fn header() -> Header {

@@ -91,6 +91,18 @@ pub struct Saturation {
     /// Why the rate should be read with care; empty when there is no reason.
     #[serde(default)]
     pub marks: Vec<String>,
+    /// In which bursts its crowd comes, if not evenly; the search is without them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bursts: Option<BurstLengths>,
+}
+
+/// How long each burst of a crowd is, and each gap, seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BurstLengths {
+    /// A burst.
+    pub on_s: f64,
+    /// The gap after it.
+    pub off_s: f64,
 }
 
 /// One point of the grid: one server under one policy at one offered load.
