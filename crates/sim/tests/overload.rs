@@ -166,12 +166,10 @@ fn short_burst_is_better_left_unanswered_than_refused_and_a_crowd_is_not() {
         "{short:?}, and of stock {stock:?}"
     );
     assert!(short.0 > 1.5 * refused.0, "{short:?}, and {refused:?} where all are refused at once");
-    // With longer bursts, and other gaps. (At twice what it can do frames are lost in the receive ring: a silence that costs nothing.)
-    for (on, off, mean) in [(2, 1, 25_000.0), (10, 5, 25_000.0)] {
-        let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
-            .map(|policy| in_bursts(policy, on, off, mean).0);
-        assert!(ours > 0.97 * stock.max(refused), "{on} s, {off} s: {ours}, {stock}, {refused}");
-    }
+    // Longer than the gap. (At twice what it can do frames are lost in the receive ring: a silence that costs nothing.)
+    let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
+        .map(|policy| in_bursts(policy, 2, 1, 25_000.0).0);
+    assert!(ours > 0.97 * stock.max(refused), "{ours}, {refused}, {stock}");
     // Who comes first is back before it is over, and once more in the gap.
     let [twice, refused, stock] =
         ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 2, 2, 20_000.0));
