@@ -35,6 +35,7 @@ struct red_params {
 	__u32 unit;				/* 1: packets are counted; more: bytes are, and this is a mean packet */
 	__u32 is_gentle;			/* [Floyd 2000]: from max to twice max the probability goes on up to 1 */
 	__u32 waits;				/* ns-2's wait_: no drop within 1/p of the last one */
+	__u32 spares_one;			/* as ns-2 and ns-3: no drop while one waits at most; in bytes, while none does */
 	__u64 max_probability;			/* as the average reaches max; up to RED_ONE */
 	__u64 weight;				/* of the queue's length in the average; above 0, up to RED_ONE */
 	__u64 slot_ns;				/* a mean packet's transmission: of an idle queue, one is taken to arrive in each; above 0 */
@@ -44,7 +45,7 @@ struct red_params {
 struct red_state {
 	__u64 average;				/* 32 bits behind the point */
 	__u64 idle_since_ns;			/* of an empty queue: the average is right for this time */
-	__u32 since_drop;			/* 1 + what arrived since the last drop, in packets or bytes; 0: the average was below min */
+	__u32 since_drop;			/* 1 + what arrived since the last drop, in packets or bytes; 0: the last one was not at stake */
 };
 
 /* value * fraction, to the nearest; fraction up to RED_ONE. In two halves, as there are no 128 bits in BPF. */
@@ -107,6 +108,21 @@ static inline int red_is_below_min(const struct red_params *params, const struct
 	return state->average < (__u64)params->min << 32;
 }
 
+/*
+ * ns-2's condition for looking at the average at all (queue/red.cc, REDQueue::enque(): v_ave >= th_min && qlen > 1), which ns-3 has, too. Not in
+ * [FJ93]: there a packet may be dropped that finds nothing before it, as the average falls slowly when a burst is over.
+ */
+static inline int red_spares(const struct red_params *params, __u32 qlen)
+{
+	return params->spares_one && qlen <= 1;
+}
+
+/* Whether the packet that arrives may be dropped by the average. */
+static inline int red_is_at_stake(const struct red_params *params, const struct red_state *state, __u32 qlen)
+{
+	return !red_is_below_min(params, state) && !red_spares(params, qlen);
+}
+
 /* p_b of [FJ93], by the average alone. */
 static inline __u64 red_base_probability(const struct red_params *params, __u64 average)
 {
@@ -153,13 +169,14 @@ static inline void red_count_arrival(struct red_state *state, __u32 size)
 	state->since_drop = since_drop < RED_MOST ? since_drop : RED_MOST;
 }
 
-/* After red_update(). `random` is uniform over all 32 bits. */
-static inline enum red_action red_decide(const struct red_params *params, struct red_state *state, __u32 bytes, __u32 random)
+/* After red_update(), with the same `qlen`. `random` is uniform over all 32 bits. */
+static inline enum red_action red_decide(const struct red_params *params, struct red_state *state, __u32 qlen, __u32 bytes,
+					 __u32 random)
 {
 	__u32 size = params->unit > 1 ? bytes : 1;
 	__u64 base;
 
-	if (red_is_below_min(params, state)) {
+	if (!red_is_at_stake(params, state, qlen)) {
 		state->since_drop = 0;
 		return RED_TAKE;
 	}

@@ -252,9 +252,10 @@ static __always_inline bool has_room_beside_all(const struct own *own, __u32 byt
 static __always_inline enum drop_reason decide_early(const struct own *own, const struct arrival *arrival)
 {
 	struct redfavor_length all = length_of_all(own->queue);
+	__u32 qlen = red_length(own->config, &all);
 
-	red_update(&own->config->red, &own->queue->red, red_length(own->config, &all), arrival->now_ns);
-	switch (red_decide(&own->config->red, &own->queue->red, arrival->bytes, arrival->random)) {
+	red_update(&own->config->red, &own->queue->red, qlen, arrival->now_ns);
+	switch (red_decide(&own->config->red, &own->queue->red, qlen, arrival->bytes, arrival->random)) {
 	case RED_DROP_EARLY:
 		return DROP_EARLY;
 	case RED_DROP_FORCED:

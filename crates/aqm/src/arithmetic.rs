@@ -40,7 +40,7 @@ impl RandomNumbers {
 #[derive(Debug, Clone)]
 pub(crate) struct Red {
     /// `struct red_params`.
-    params: [u64; 8],
+    params: [u64; 9],
     /// `struct red_state`.
     state: [u64; 3],
     is_in_bytes: bool,
@@ -62,16 +62,17 @@ impl Red {
         if self.is_in_bytes { bytes } else { 1 }
     }
 
-    /// A packet arrives at a queue of that length without it: whether the average is below the minimum.
+    /// A packet arrives at a queue of that length without it: whether it may be dropped by the average.
     pub(crate) fn update(&mut self, qlen: u32, now: Nanos) -> bool {
         // SAFETY: reads and writes as many numbers as the arrays have.
         unsafe { tidegate_red_update(self.params.as_ptr(), self.state.as_mut_ptr(), qlen, now.0) != 0 }
     }
 
-    /// After [`Red::update`]: why the packet is to be dropped, if it is.
-    pub(crate) fn decide(&mut self, bytes: u32, random: u32) -> Option<DropReason> {
+    /// After [`Red::update`] with the same length: why the packet is to be dropped, if it is.
+    pub(crate) fn decide(&mut self, qlen: u32, bytes: u32, random: u32) -> Option<DropReason> {
+        let (params, state) = (self.params.as_ptr(), self.state.as_mut_ptr());
         // SAFETY: reads and writes as many numbers as the arrays have.
-        match unsafe { tidegate_red_decide(self.params.as_ptr(), self.state.as_mut_ptr(), bytes, random) } {
+        match unsafe { tidegate_red_decide(params, state, qlen, bytes, random) } {
             0 => None,
             1 => Some(DropReason::Early),
             2 => Some(DropReason::Forced),
@@ -91,7 +92,7 @@ impl Red {
 }
 
 /// The fields of `struct red_params`, in its order.
-fn params(config: &RedConfig) -> [u64; 8] {
+fn params(config: &RedConfig) -> [u64; 9] {
     let unit = if matches!(config.min, Amount::Bytes(_)) { config.mean_packet_bytes } else { 1 };
     [
         config.min.number().into(),
@@ -99,6 +100,7 @@ fn params(config: &RedConfig) -> [u64; 8] {
         unit.into(),
         config.is_gentle.into(),
         config.waits.into(),
+        config.spares_one.into(),
         (config.max_probability * ONE).round() as u64,
         (config.weight * ONE).round() as u64,
         config.rate.transmission_ns(config.mean_packet_bytes.into()).max(1),
@@ -140,7 +142,7 @@ pub(crate) enum Room {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedPoint {
     /// The fields of `struct red_params`, in its order.
-    pub red: [u64; 8],
+    pub red: [u64; 9],
     /// The fields of `struct redfavor_guard`, in its order; all 0 without a guard.
     pub guard: [u64; 3],
 }
@@ -228,7 +230,7 @@ impl Favor {
 
 unsafe extern "C" {
     fn tidegate_red_update(params: *const u64, state: *mut u64, qlen: u32, now_ns: u64) -> i32;
-    fn tidegate_red_decide(params: *const u64, state: *mut u64, bytes: u32, random: u32) -> u32;
+    fn tidegate_red_decide(params: *const u64, state: *mut u64, qlen: u32, bytes: u32, random: u32) -> u32;
     fn tidegate_red_left_empty(state: *mut u64, now_ns: u64);
     fn tidegate_red_base_probability(params: *const u64, average: u64) -> u64;
     fn tidegate_red_probability(params: *const u64, base: u64, count: u32, size: u32) -> u64;

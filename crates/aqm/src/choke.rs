@@ -50,14 +50,15 @@ impl<P: Packet> Aqm for Choke<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut impl FnMut(P, DropReason)) {
         let (qlen_pkts, qlen_bytes) = (self.fifo.qlen_pkts(), self.fifo.qlen_bytes());
         let random = self.random.next_u32();
-        let is_below_min = self.red.update(self.red.qlen(qlen_pkts, qlen_bytes), now);
-        if !is_below_min && let Some(index) = self.draw_of_flow(packet.flow()) {
+        let qlen = self.red.qlen(qlen_pkts, qlen_bytes);
+        let is_at_stake = self.red.update(qlen, now);
+        if is_at_stake && let Some(index) = self.draw_of_flow(packet.flow()) {
             dropped(packet, DropReason::ChokeMatch);
             dropped(self.fifo.remove(index).expect("it was drawn from there"), DropReason::ChokeMatch);
             if self.is_empty() {
                 self.red.left_empty(now);
             }
-        } else if let Some(reason) = self.red.decide(packet.bytes(), random) {
+        } else if let Some(reason) = self.red.decide(qlen, packet.bytes(), random) {
             dropped(packet, reason);
         } else if self.limit.has_room(qlen_pkts, qlen_bytes, packet.bytes()) {
             self.fifo.push(packet);

@@ -68,6 +68,9 @@ pub struct RedConfig {
     /// No drop by chance within 1 / probability of the last one, as ns-2 and ns-3 have it (`wait_`); the share of drops is less than half then. Not by
     /// default.
     pub waits: bool,
+    /// Nothing is dropped by the average while one packet waits at most (in byte mode, while none does), as ns-2 and ns-3 have it. Not by default: `[FJ93]` has
+    /// no such rule.
+    pub spares_one: bool,
     /// Mean packet, bytes: 1000. How fast the average falls while the queue is empty; in byte mode also the packet that has RED's own probability.
     pub mean_packet_bytes: u32,
     /// Of the link, for idle time only: 10 Mbit/s.
@@ -157,6 +160,7 @@ impl Default for RedConfig {
             weight: 0.002,
             is_gentle: true,
             waits: false,
+            spares_one: false,
             mean_packet_bytes: 1000,
             rate: Rate::from_bits_per_s(10_000_000).expect("10 Mbit/s is a rate"),
         }

@@ -43,8 +43,9 @@ impl<P: Packet> Aqm for Red<P> {
     fn enqueue(&mut self, now: Nanos, packet: P, dropped: &mut impl FnMut(P, DropReason)) {
         let (qlen_pkts, qlen_bytes) = (self.fifo.qlen_pkts(), self.fifo.qlen_bytes());
         let random = self.random.next_u32();
-        self.red.update(self.red.qlen(qlen_pkts, qlen_bytes), now);
-        if let Some(reason) = self.red.decide(packet.bytes(), random) {
+        let qlen = self.red.qlen(qlen_pkts, qlen_bytes);
+        self.red.update(qlen, now);
+        if let Some(reason) = self.red.decide(qlen, packet.bytes(), random) {
             dropped(packet, reason);
         } else if self.limit.has_room(qlen_pkts, qlen_bytes, packet.bytes()) {
             self.fifo.push(packet);

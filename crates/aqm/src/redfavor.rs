@@ -53,8 +53,9 @@ impl<P: Packet> RedFavor<P> {
 
     /// RED's answer to an arrival.
     fn early(&mut self, bytes: u32, now: Nanos, random: u32) -> Option<DropReason> {
-        self.red.update(self.red.qlen(self.qlen_pkts(), self.qlen_bytes()), now);
-        self.red.decide(bytes, random)
+        let qlen = self.red.qlen(self.qlen_pkts(), self.qlen_bytes());
+        self.red.update(qlen, now);
+        self.red.decide(qlen, bytes, random)
     }
 
     fn enqueue_standard(

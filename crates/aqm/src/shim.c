@@ -7,7 +7,7 @@
 #include "protected.h"
 #include "red.h"
 
-static struct red_params params_of(const uint64_t numbers[8])
+static struct red_params params_of(const uint64_t numbers[9])
 {
 	return (struct red_params){
 		.min = numbers[0],
@@ -15,9 +15,10 @@ static struct red_params params_of(const uint64_t numbers[8])
 		.unit = numbers[2],
 		.is_gentle = numbers[3],
 		.waits = numbers[4],
-		.max_probability = numbers[5],
-		.weight = numbers[6],
-		.slot_ns = numbers[7],
+		.spares_one = numbers[5],
+		.max_probability = numbers[6],
+		.weight = numbers[7],
+		.slot_ns = numbers[8],
 	};
 }
 
@@ -42,22 +43,22 @@ static struct redfavor_guard guard_of(const uint64_t numbers[3])
 	return (struct redfavor_guard){ .places = numbers[0], .share = numbers[1], .burst = numbers[2] };
 }
 
-/* Whether the average is below min. */
-int tidegate_red_update(const uint64_t params[8], uint64_t state[3], uint32_t qlen, uint64_t now_ns)
+/* Whether the packet that arrives may be dropped by the average. */
+int tidegate_red_update(const uint64_t params[9], uint64_t state[3], uint32_t qlen, uint64_t now_ns)
 {
 	const struct red_params its_params = params_of(params);
 	struct red_state its_state = state_of(state);
 
 	red_update(&its_params, &its_state, qlen, now_ns);
 	keep_state(&its_state, state);
-	return red_is_below_min(&its_params, &its_state);
+	return red_is_at_stake(&its_params, &its_state, qlen);
 }
 
-uint32_t tidegate_red_decide(const uint64_t params[8], uint64_t state[3], uint32_t bytes, uint32_t random)
+uint32_t tidegate_red_decide(const uint64_t params[9], uint64_t state[3], uint32_t qlen, uint32_t bytes, uint32_t random)
 {
 	const struct red_params its_params = params_of(params);
 	struct red_state its_state = state_of(state);
-	uint32_t action = red_decide(&its_params, &its_state, bytes, random);
+	uint32_t action = red_decide(&its_params, &its_state, qlen, bytes, random);
 
 	keep_state(&its_state, state);
 	return action;
@@ -71,14 +72,14 @@ void tidegate_red_left_empty(uint64_t state[3], uint64_t now_ns)
 	keep_state(&its_state, state);
 }
 
-uint64_t tidegate_red_base_probability(const uint64_t params[8], uint64_t average)
+uint64_t tidegate_red_base_probability(const uint64_t params[9], uint64_t average)
 {
 	const struct red_params its_params = params_of(params);
 
 	return red_base_probability(&its_params, average);
 }
 
-uint64_t tidegate_red_probability(const uint64_t params[8], uint64_t base, uint32_t count, uint32_t size)
+uint64_t tidegate_red_probability(const uint64_t params[9], uint64_t base, uint32_t count, uint32_t size)
 {
 	const struct red_params its_params = params_of(params);
 

@@ -169,6 +169,7 @@ impl Words {
             weight: self.fraction("w", default.weight)?,
             is_gentle: self.flag("gentle", default.is_gentle)?,
             waits: self.flag("wait", default.waits)?,
+            spares_one: self.flag("spare_one", default.spares_one)?,
             mean_packet_bytes: self.bytes("mean", default.mean_packet_bytes)?,
             rate: self.take("rate", default.rate, Rate::parse, RATE)?,
         })
@@ -256,10 +257,9 @@ impl fmt::Display for Config {
 }
 
 fn write_red(f: &mut fmt::Formatter<'_>, red: &RedConfig) -> fmt::Result {
-    let RedConfig { limit, min, max, max_probability, weight, is_gentle, waits, mean_packet_bytes, rate } =
-        red;
+    let RedConfig { limit, min, max, max_probability, weight, is_gentle, waits, spares_one, .. } = red;
     write!(f, "limit={limit},min={min},max={max},max_p={max_probability},w={weight},gentle={is_gentle}")?;
-    write!(f, ",wait={waits},mean={mean_packet_bytes},rate={rate}")
+    write!(f, ",wait={waits},spare_one={spares_one},mean={},rate={}", red.mean_packet_bytes, red.rate)
 }
 
 fn write_codel(f: &mut fmt::Formatter<'_>, codel: &CodelConfig) -> fmt::Result {
@@ -297,7 +297,7 @@ mod tests {
     fn text_of_a_configuration_gives_it_back() {
         let texts = [
             "droptail:limit=150kB",
-            "red:min=30kB,max=90kB,limit=180kB,gentle=false,wait,mean=512,rate=1.5Gbit",
+            "red:min=30kB,max=90kB,limit=180kB,gentle=false,wait,spare_one,mean=512,rate=1.5Gbit",
             "choke:max_p=0.02,w=0.001",
             "redfavor:protect=tcp+sctp,guard=10%,places=12",
             "redfavor:guard=off",

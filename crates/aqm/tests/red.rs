@@ -133,6 +133,8 @@ fn decisions_are_those_of_floating_point() {
         "red:min=30kB,max=90kB,limit=180kB,mean=600",
         "red:min=30kB,max=90kB,limit=180,wait,mean=600",
         "red:max_p=1,w=1",
+        "red:min=2,max=10,limit=40,max_p=0.5,spare_one",
+        "red:min=2kB,max=10kB,limit=40kB,max_p=0.5,mean=600,spare_one",
     ];
     for text in texts {
         let config = red(text);
@@ -196,6 +198,36 @@ fn gaps_between_drops_are_uniform() {
     assert!(waiting.iter().all(|gap| (20..=40).contains(gap)), "not within 1/p");
     for gap in 21..=39 {
         assert_near(count(&waiting, gap) / waiting.len() as f64, 1.0 / 19.0, 0.006, "each as often");
+    }
+}
+
+/// After a burst the average is still at its maximum, and packets come one by one to a queue of so many: how many of 100 are dropped.
+fn drops_after_a_burst(text: &str, qlen_pkts: u32) -> usize {
+    let mut queue = Red::new(&red(text), 1).expect("it was parsed");
+    for id in 0..6000 {
+        enqueue(&mut queue, Nanos::ZERO, Sample::new(id, 1000));
+    }
+    while queue.qlen_pkts() > qlen_pkts {
+        dequeue(&mut queue, Nanos::ZERO);
+    }
+    assert!(queue.average() > 30.0, "{text}: an average of {}", queue.average());
+    let mut drops = 0;
+    for id in 0..100 {
+        drops += enqueue(&mut queue, Nanos::ZERO, Sample::new(id, 1000)).len();
+        while queue.qlen_pkts() > qlen_pkts {
+            dequeue(&mut queue, Nanos::ZERO);
+        }
+    }
+    drops
+}
+
+#[test]
+fn who_finds_one_packet_at_most_is_spared_where_that_is_asked_for_only() {
+    for (qlen_pkts, is_spared) in [(0, true), (1, true), (2, false)] {
+        let common = "red:limit=180,min=5,max=15,w=0.0005,gentle=false";
+        assert!(drops_after_a_burst(common, qlen_pkts) > 50, "[FJ93] drops, whatever waits");
+        let drops = drops_after_a_burst(&format!("{common},spare_one"), qlen_pkts);
+        assert_eq!(drops == 0, is_spared, "{drops} drops with {qlen_pkts} waiting");
     }
 }
 

@@ -116,7 +116,11 @@ fn traffic(seed: u64, steps: u64, syn_percent: u32) -> impl Iterator<Item = (Nan
 fn without_a_guard_it_is_algorithm_1() {
     let is_protected = |packet: &Sample| packet.kind != PacketKind::Other;
     for (seed, syn_percent) in [(1, 0), (2, 5), (3, 30), (4, 80), (5, 100)] {
-        for red in ["limit=180", "limit=40,min=5,max=15,w=0.02,gentle=false", "limit=60,min=10,max=60,wait"] {
+        for red in [
+            "limit=180",
+            "limit=40,min=5,max=15,w=0.02,gentle=false",
+            "limit=60,min=10,max=60,wait,spare_one",
+        ] {
             let config = redfavor(&format!("redfavor:{red},guard=off"));
             let mut queue = RedFavor::new(&config, seed).expect("it was parsed");
             let mut paper = Algorithm1::new(&config.red, seed, is_protected);

@@ -123,7 +123,7 @@ fn add(args: &AddArgs) -> Result<()> {
 /// As the library reads it: `limit 100 gentle` is `limit=100,gentle`.
 fn written(kind: &str, words: &[String]) -> String {
     /// A key alone is true.
-    const FLAGS: [&str; 2] = ["gentle", "wait"];
+    const FLAGS: [&str; 3] = ["gentle", "wait", "spare_one"];
     const VALUES: [&str; 2] = ["true", "false"];
     let mut written = Vec::new();
     let mut rest = words.iter().map(String::as_str).peekable();
@@ -212,8 +212,8 @@ mod tests {
         };
         assert_eq!(parsed("redfavor", ""), full("redfavor"));
         assert_eq!(
-            parsed("redfavor", "limit 100 min 5 max 15 gentle wait false guard off"),
-            full("redfavor:limit=100,min=5,max=15,gentle,wait=false,guard=off")
+            parsed("redfavor", "limit 100 min 5 max 15 gentle wait false spare_one guard off"),
+            full("redfavor:limit=100,min=5,max=15,gentle,wait=false,spare_one,guard=off")
         );
         assert_eq!(parsed("redfavor", "wait rate 5Mbit limit=90"), full("redfavor:wait,rate=5Mbit,limit=90"));
     }

@@ -147,7 +147,6 @@ fn load_error(error: libbpf_rs::Error) -> anyhow::Error {
 fn config(device: &Device, setup: &Setup, replaced: Option<&str>) -> types::redfavor_config {
     let numbers = FixedPoint::of(&setup.config);
     let red = &setup.config.red;
-    let nothing: types::redfavor_config = from_bytes(&[0; size_of::<types::redfavor_config>()]);
     types::redfavor_config {
         red: types::red_params {
             min: word(numbers.red[0]),
@@ -155,10 +154,10 @@ fn config(device: &Device, setup: &Setup, replaced: Option<&str>) -> types::redf
             unit: word(numbers.red[2]),
             is_gentle: word(numbers.red[3]),
             waits: word(numbers.red[4]),
-            max_probability: numbers.red[5],
-            weight: numbers.red[6],
-            slot_ns: numbers.red[7],
-            ..nothing.red
+            spares_one: word(numbers.red[5]),
+            max_probability: numbers.red[6],
+            weight: numbers.red[7],
+            slot_ns: numbers.red[8],
         },
         guard: types::redfavor_guard {
             places: word(numbers.guard[0]),

@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use aqm::{Aqm, DropReason, Packet, PacketKind, RandomNumbers, RedFavor, RedFavorConfig};
@@ -87,7 +88,11 @@ fn replay(config: &RedFavorConfig, events: &[Event]) -> f64 {
     queue.average()
 }
 
+/// One at a time: a sender that others hold up fills no queue.
+static MACHINE: Mutex<()> = Mutex::new(());
+
 fn kernel_and_host_decide_the_same(text: &str, syn_percent: u32, reasons: &[DropReason]) {
+    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(lan) = lan() else { return };
     let replayed = Setup { replay: Some(Replay { seed: SEED, events: EVENTS }), ..shaped(text) };
     add(&lan, &replayed).expect("add");
@@ -114,6 +119,14 @@ fn root_replay_in_packets_with_a_guard_decides_the_same() {
 fn root_replay_without_a_guard_decides_the_same() {
     let reasons = [DropReason::Tail, DropReason::PushedOut];
     let text = "redfavor:limit=20,min=10,max=20,w=0.002,wait,rate=10Mbit,guard=off";
+    kernel_and_host_decide_the_same(text, 20, &reasons);
+}
+
+#[test]
+fn root_replay_that_spares_one_packet_decides_the_same() {
+    // The average is still above its minimum when a burst has left, and the next one finds the queue empty.
+    let reasons = [DropReason::Early, DropReason::PushedOut];
+    let text = "redfavor:limit=60,min=2,max=20,max_p=0.5,w=0.01,spare_one,rate=10Mbit,guard=off";
     kernel_and_host_decide_the_same(text, 20, &reasons);
 }
 

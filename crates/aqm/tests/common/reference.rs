@@ -44,7 +44,7 @@ impl Red {
             (1.0, 1.0)
         };
         let min = f64::from(self.config.min.number());
-        if self.average < min {
+        if self.average < min || (self.config.spares_one && qlen <= 1) {
             self.count = -1.0;
             return false;
         }
