@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
-use link::{Config, DEFAULT_BUFFERS, Direction, Failures, Link, MAX_BUFFERS, Progress};
+use link::{Access, Config, DEFAULT_BUFFERS, Direction, Failures, Link, MAX_BUFFERS, Progress};
 use path::Counters;
 use results::{LinkDirection, LinkSummary};
 use units::Nanos;
@@ -69,7 +69,16 @@ pub struct Args {
     #[arg(long, value_name = "WORDS")]
     backward: Option<String>,
 
-    /// End after so long; else at Ctrl-C or SIGTERM
+    /// A host's own link, before the bottleneck for what it sends and behind it for what it gets: its address, and a path, as '10.0.0.7 rate 100mbit delay 24ms'; may be
+    /// given for many hosts
+    #[arg(long, value_name = "HOST WORDS")]
+    access: Vec<String>,
+
+    /// What happens before is not counted
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    warmup: Duration,
+
+    /// End after so long, the warm-up not counted; else at Ctrl-C or SIGTERM
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
 
@@ -104,7 +113,7 @@ pub fn run(args: Args) -> Result<()> {
     let stop = signals::stop_flag()?;
     // Before the link: what it saw must not be lost for a folder that is not there.
     let json = args.json.as_ref().map(|path| Ok::<_, anyhow::Error>((path, create(path)?))).transpose()?;
-    let link = Link::open(&config)?;
+    let mut link = Link::open(&config)?;
     for (which, (mode, instead)) in link.receive_modes().into_iter().enumerate() {
         let [from, to] = [&config.interfaces[which], &config.interfaces[1 - which]];
         let instead = instead.map(|why| format!(", as {why}")).unwrap_or_default();
@@ -115,7 +124,7 @@ pub fn run(args: Args) -> Result<()> {
     let printer = Printer::start();
     let mut seconds = [Second::default(), Second::default()];
     let names = config.interfaces.clone();
-    let summary = link.run(&stop, |progress: &Progress<'_>| {
+    let ended = link.run(&stop, |progress: &Progress<'_>| {
         for (which, (second, direction)) in seconds.iter_mut().zip(progress.directions).enumerate() {
             let title = format!("{} > {}", names[which], names[1 - which]);
             printer.say(second.line(&title, progress.elapsed, direction));
@@ -123,13 +132,16 @@ pub fn run(args: Args) -> Result<()> {
         if printer.is_closed() {
             stop.store(true, Ordering::Relaxed);
         }
-    })?;
+    });
     drop(printer);
+    // Also of a link that ended by an error: it is in the summary, and what was counted is not lost.
+    let summary = link.summary()?;
     if let Some((path, mut file)) = json {
         let text = serde_json::to_string_pretty(&summary).expect("numbers and their names are JSON");
         writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
     }
-    say(summary_text(&summary))
+    say(summary_text(&summary))?;
+    ended
 }
 
 fn create(path: &PathBuf) -> Result<File> {
@@ -147,11 +159,13 @@ impl Args {
         Ok(Config {
             interfaces: [first.clone(), second.clone()],
             paths: [of(&self.forward, "--forward")?, of(&self.backward, "--backward")?],
+            access: self.access.iter().map(|text| access(text)).collect::<Result<_>>()?,
             mode: self.xdp.mode(),
             cpu: self.cpu,
             busy_poll: self.busy_poll,
             buffers: self.buffers,
             seed: self.seed,
+            warmup: self.warmup,
             duration: self.duration,
         })
     }
@@ -175,6 +189,19 @@ impl Args {
         let order = if self.in_order { "in-order" } else { "" };
         values.into_iter().filter_map(value).chain([order.to_owned()]).collect()
     }
+}
+
+/// `10.0.0.7 rate 100mbit delay 24ms`.
+fn access(text: &str) -> Result<Access> {
+    let text = text.trim();
+    let (host, words) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let context = || format!("--access {text:?}");
+    let host = host.parse().map_err(|_| {
+        let wanted = "it begins with the address of a host, as in '10.0.0.7 rate 100mbit delay 24ms'";
+        anyhow::Error::new(path::ConfigError::Contradiction(wanted.to_owned()))
+    });
+    let path = words.parse::<path::Config>();
+    Ok(Access { host: host.with_context(context)?, path: path.with_context(context)? })
 }
 
 /// What was known of a direction a second ago.

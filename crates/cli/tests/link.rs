@@ -109,7 +109,7 @@ impl Running {
 
     /// Waits for its own end, and gives its exit status and complaint.
     fn ended(mut self) -> (Option<i32>, String) {
-        let complaint = complaint(&mut self.child);
+        let complaint = if self.child.stderr.is_some() { complaint(&mut self.child) } else { String::new() };
         (self.child.wait().expect("wait").code(), complaint)
     }
 }
@@ -267,14 +267,66 @@ fn root_interface_that_disappears_or_is_set_down_ends_the_link_with_a_line() {
         );
         world.middle.ip(&["link", "set", "m1", "up"]).expect("set up");
     }
-    let link = world.start(&[]);
+    let mut link = world.start(&[]);
+    let (left, right) = world.sockets();
+    round_trip(&left, &right);
     world.middle.ip(&["link", "del", "m1"]).expect("delete");
-    let (code, complaint) = link.ended();
-    assert_eq!(code, Some(1), "{complaint}");
-    assert_eq!(
-        complaint,
-        "tidegate: interface m1 went away while the link ran; start the link again once it is back\n"
-    );
+    let complaint = complaint(&mut link.child);
+    let why = "interface m1 went away while the link ran; start the link again once it is back";
+    assert_eq!(complaint, format!("tidegate: {why}\n"));
+    let text = std::fs::read_to_string(link.json.path()).expect("what was counted is written all the same");
+    let summary: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!(summary["ended_by"], why);
+    for direction in [0, 1] {
+        let delivered = &summary["directions"][direction]["delivered"]["packets"];
+        assert!(delivered.as_u64() >= Some(1), "{summary}");
+    }
+    assert_eq!(link.ended().0, Some(1));
+}
+
+#[test]
+fn root_hosts_have_links_of_their_own_and_the_warm_up_is_not_counted() {
+    let Some(world) = World::create() else { return };
+    let link = world.start(&[
+        "--rate",
+        "100mbit",
+        "--access",
+        "10.8.1.1 delay 30ms",
+        "--access",
+        "10.8.1.2 delay 10ms",
+        "--access",
+        "10.8.1.9 delay 10s",
+        "--warmup",
+        "3s",
+    ]);
+    let (left, right) = world.sockets();
+    let start = Instant::now();
+    for _ in 0..3 {
+        let time = round_trip(&left, &right);
+        assert!(time >= Duration::from_millis(80), "both links, both ways: {time:?}");
+    }
+    while start.elapsed() < Duration::from_millis(3100) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    const COUNTED: u64 = 2;
+    for _ in 0..COUNTED {
+        round_trip(&left, &right);
+    }
+    let (summary, _) = link.end();
+    assert!(summary["warmup_s"].as_f64() >= Some(3.0), "{summary}");
+    for direction in [0, 1] {
+        let direction = &summary["directions"][direction];
+        let count = |key: &str| direction[key].as_u64().expect("a count");
+        let packets = |key: &str| direction[key]["packets"].as_u64().expect("a count");
+        // ARP may be asked again in between; the round trips before are not there.
+        assert!((COUNTED..COUNTED + 2).contains(&packets("arrived")), "{summary}");
+        assert_eq!(
+            packets("arrived") + count("inside_before"),
+            packets("delivered") + count("inside"),
+            "{summary}"
+        );
+        assert_eq!((count("opening"), count("access_drops")), (0, 0), "{summary}");
+    }
 }
 
 #[test]
@@ -306,6 +358,8 @@ fn words_that_cannot_be_are_refused_in_one_line_before_anything_is_touched() {
         (&["--loss", "120%"], "a probability from 0 to 1"),
         (&["--limit", "1", "--aqm", "red"], "cannot be used with"),
         (&["--buffers", "0"], "0 is not in 1.."),
+        (&["--access", "delay 1ms"], "--access \"delay 1ms\": it begins with the address of a host"),
+        (&["--access", "10.0.0.1 delay"], "--access \"10.0.0.1 delay\": delay: a value is missing"),
     ] {
         let output = Command::new(TIDEGATE).args(["link", "a", "b"]).args(arguments).output().expect("run");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

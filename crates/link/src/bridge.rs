@@ -1,9 +1,10 @@
 //! The thread that moves frames.
 
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use path::Path;
 use port::{Clock, Port, Promiscuous, thread_cpu_time};
 use results::{LinkDirection, LinkSummary};
@@ -13,7 +14,8 @@ use xsk::Steer;
 use crate::direction::Direction;
 use crate::interface::Interface;
 use crate::pool::Pool;
-use crate::{Config, MAX_BUFFERS};
+use crate::way::Way;
+use crate::{Access, Config, MAX_ACCESS, MAX_BUFFERS};
 
 /// Frames taken from an interface, and sent to one, in one turn: a turn takes well below 100 microseconds.
 const BATCH: u32 = 32;
@@ -39,8 +41,24 @@ pub struct Link {
     ports: [Port; 2],
     directions: [Direction; 2],
     pool: Pool,
+    ran: Span,
+    ended_by: Option<String>,
     _promiscuous: [Promiscuous; 2],
 }
+
+/// The time that is counted, as moments of the run.
+#[derive(Debug, Clone, Copy, Default)]
+struct Span {
+    from: Nanos,
+    until: Nanos,
+    /// CPU time of the thread before it, and in it.
+    cpu_before: Nanos,
+    cpu: Nanos,
+    /// Frames that each port had lost before it.
+    lost: [u64; 2],
+}
+
+const READ_LOST: &str = "read a socket's counters";
 
 /// How far a link is.
 #[derive(Clone, Copy)]
@@ -66,6 +84,7 @@ impl Link {
             "{} buffers cannot be; 1 to {MAX_BUFFERS}",
             config.buffers
         );
+        check_access(&config.access)?;
         let interfaces = [Interface::find(first)?, Interface::find(second)?];
         let longest = interfaces.each_ref().map(|of| (of.mtu + ETHERNET_HEADER + VLAN_TAG) as usize);
         let path = |which: usize| -> Result<Direction> {
@@ -73,7 +92,8 @@ impl Link {
             let path = Path::new(&config.paths[which], seed).with_context(|| {
                 format!("from {} to {}", config.interfaces[which], config.interfaces[1 - which])
             })?;
-            Ok(Direction::new(path, longest[1 - which], seed, BATCH))
+            let way = Way::new(path, &config.access, seed).context("links of hosts")?;
+            Ok(Direction::new(way, longest[1 - which], seed, BATCH))
         };
         let directions = [path(0)?, path(1)?];
         let promiscuous = |of: &Interface| {
@@ -86,6 +106,8 @@ impl Link {
             pool: Pool::new(config.buffers, longest[0].max(longest[1])),
             directions,
             interfaces,
+            ran: Span::default(),
+            ended_by: None,
             config: config.clone(),
         })
     }
@@ -95,38 +117,65 @@ impl Link {
         self.ports.each_ref().map(|port| (port.name(), port.instead()))
     }
 
-    /// Moves frames until the time is over or `stop` is set; calls `on_second` after each second.
+    /// Moves frames until the time is over or `stop` is set; calls `on_second` after each second. [`Link::summary`] says what was seen, also after an error.
     ///
     /// # Errors
     ///
     /// A CPU that is not there; an interface that went away or was set down.
-    pub fn run(mut self, stop: &AtomicBool, mut on_second: impl FnMut(&Progress<'_>)) -> Result<LinkSummary> {
+    pub fn run(&mut self, stop: &AtomicBool, on_second: impl FnMut(&Progress<'_>)) -> Result<()> {
         if let Some(cpu) = self.config.cpu {
             netns::pin_to_cpu(cpu)?;
         }
-        let end = self.config.duration.map_or(Nanos::MAX, Nanos::from);
-        let cpu_before = thread_cpu_time();
+        let ended = self.move_frames(stop, on_second);
+        self.ended_by = ended.as_ref().err().map(|error| format!("{error:#}"));
+        ended
+    }
+
+    fn move_frames(&mut self, stop: &AtomicBool, mut on_second: impl FnMut(&Progress<'_>)) -> Result<()> {
+        let warm_at = Nanos::from(self.config.warmup);
+        let end = self.config.duration.map_or(Nanos::MAX, |duration| warm_at + duration.into());
         let clock = Clock::start();
+        self.ran = Span { cpu_before: thread_cpu_time(), ..Span::default() };
         let (mut next_second, mut next_check) = (SECOND, CHECK_EVERY);
+        let mut is_warm = warm_at == Nanos::ZERO;
         loop {
             let now = clock.now();
+            self.ran.until = now;
+            self.ran.cpu = thread_cpu_time().since(self.ran.cpu_before);
             if now >= next_check {
                 self.interfaces.iter().try_for_each(Interface::check)?;
                 next_check = now + CHECK_EVERY;
+            }
+            if !is_warm && now >= warm_at {
+                self.warmed_up(now)?;
+                is_warm = true;
             }
             if now >= next_second {
                 on_second(&Progress { elapsed: now, directions: &self.directions });
                 next_second += SECOND;
             }
             if now >= end || stop.load(Ordering::Relaxed) {
-                return self.summary(now, thread_cpu_time().since(cpu_before));
+                return Ok(());
             }
             let was_busy = self.turn(&clock).map_err(|error| self.why(error))?;
             if !was_busy && !self.config.busy_poll {
-                self.wait(clock.now(), next_second.min(next_check).min(end))
+                let latest = next_second.min(next_check).min(end);
+                self.wait(clock.now(), if is_warm { latest } else { latest.min(warm_at) })
                     .map_err(|error| self.why(error))?;
             }
         }
+    }
+
+    /// Counts from now on.
+    fn warmed_up(&mut self, now: Nanos) -> Result<()> {
+        for (direction, (port, lost)) in
+            self.directions.iter_mut().zip(self.ports.iter().zip(&mut self.ran.lost))
+        {
+            direction.warmed_up(now);
+            *lost = port.lost().context(READ_LOST)?;
+        }
+        self.ran = Span { from: now, cpu_before: thread_cpu_time(), ..self.ran };
+        Ok(())
     }
 
     /// Receives, and sends what is due. Gives false when there was nothing to do.
@@ -165,7 +214,14 @@ impl Link {
         self.interfaces.iter().find_map(|of| of.check().err()).unwrap_or(error)
     }
 
-    fn summary(&self, elapsed: Nanos, cpu: Nanos) -> Result<LinkSummary> {
+    /// What was seen after the warm-up until [`Link::run`] ended.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel's counts cannot be read.
+    pub fn summary(&self) -> Result<LinkSummary> {
+        let Span { from, until, cpu, lost, .. } = self.ran;
+        let elapsed = until.since(from);
         let direction = |which: usize| -> Result<LinkDirection> {
             let port = &self.ports[which];
             Ok(LinkDirection {
@@ -173,15 +229,31 @@ impl Link {
                 to: self.interfaces[1 - which].name.clone(),
                 receive_mode: port.name().to_owned(),
                 receive_fallback: port.instead().map(str::to_owned),
-                lost: port.lost().context("read a socket's counters")?,
-                ..self.directions[which].summary()
+                lost: port.lost().context(READ_LOST)? - lost[which],
+                ..self.directions[which].summary(until)
             })
         };
         Ok(LinkSummary {
+            warmup_s: from.as_secs_f64(),
             elapsed_s: elapsed.as_secs_f64(),
             cpu_share: cpu.as_secs_f64() / elapsed.as_secs_f64().max(1e-9),
+            ended_by: self.ended_by.clone(),
             directions: vec![direction(0)?, direction(1)?],
         })
+    }
+}
+
+fn check_access(access: &[Access]) -> Result<()> {
+    ensure!(
+        access.len() <= MAX_ACCESS,
+        "{} hosts with links of their own; {MAX_ACCESS} at most",
+        access.len()
+    );
+    let mut hosts: Vec<IpAddr> = access.iter().map(|access| access.host).collect();
+    hosts.sort_unstable();
+    match hosts.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => bail!("host {} is given two links of its own; leave one", pair[0]),
+        None => Ok(()),
     }
 }
 

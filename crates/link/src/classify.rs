@@ -1,6 +1,7 @@
 //! What a queue discipline wants to know of a frame.
 
 use std::hash::BuildHasher;
+use std::net::IpAddr;
 
 use aqm::{Packet, PacketKind};
 use foldhash::fast::FixedState;
@@ -12,6 +13,10 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
+/// IPv6 extension headers of one form: hop-by-hop options, routing, destination options (RFC 8200 section 4).
+const EXTENSIONS: [u8; 3] = [0, 43, 60];
+/// As `kernel/kind.bpf.h`: RFC 8200 section 4.1 lists six headers that may come before the transport.
+const MAX_EXTENSIONS: usize = 6;
 /// Class selectors (RFC 2474): the upper three bits of the traffic class, and as many bands.
 const LAST_BAND: u8 = 7;
 
@@ -24,6 +29,18 @@ pub(crate) struct Frame {
     pub flow: u32,
     pub kind: PacketKind,
     pub band: u8,
+    /// The receiver's own link, if it has one.
+    pub access: Option<u16>,
+}
+
+/// What a frame says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Class {
+    pub flow: u32,
+    pub kind: PacketKind,
+    pub band: u8,
+    /// Addresses of sender and receiver.
+    pub ends: Option<[IpAddr; 2]>,
 }
 
 impl Packet for Frame {
@@ -44,26 +61,61 @@ impl Packet for Frame {
     }
 }
 
-/// Flow, kind and band of a frame.
+/// Flow, kind, band and addresses of a frame.
 ///
 /// A flow has one pair of addresses, one protocol and one pair of ports; what is not IP, one pair of Ethernet addresses. A fragment has no
-/// ports and opens no connection, as only the first has a transport header. The band is 7 less the class selector: what is marked with precedence goes first.
-pub(crate) fn classify(frame: &[u8], key: &FixedState) -> (u32, PacketKind, u8) {
-    let (addresses, protocol, class, transport) = headers(frame).unwrap_or_else(|| {
+/// ports. Which packets open a connection is asked as the qdisc asks it (`kernel/kind.bpf.h`): behind IPv6 extension headers, too, and of IPv4's first fragment, but
+/// of none of IPv6. The band is 7 less the class selector: what is marked with precedence goes first.
+pub(crate) fn classify(frame: &[u8], key: &FixedState) -> Class {
+    let Some(headers) = headers(frame) else {
         let addresses = frame.get(..12).unwrap_or(frame);
-        (addresses, 0, 0, &[])
-    });
-    let has_ports = matches!(protocol, TCP | UDP | DCCP | SCTP);
+        return Class {
+            flow: hash(key, addresses, 0, 0),
+            kind: PacketKind::Other,
+            band: LAST_BAND,
+            ends: None,
+        };
+    };
+    let Headers { addresses, protocol, class, transport, is_fragment } = headers;
+    let has_ports = matches!(protocol, TCP | UDP | DCCP | SCTP) && !is_fragment;
     let ports =
         transport.first_chunk::<4>().filter(|_| has_ports).map_or(0, |ports| u32::from_be_bytes(*ports));
-    // The hash has 64 good bits; the upper ones are as good as the lower.
-    let flow = (key.hash_one((addresses, protocol, ports)) >> 32) as u32;
     let kind = transport.first_chunk().map(|header| PacketKind::of_transport(protocol, header));
-    (flow, kind.unwrap_or_default(), LAST_BAND - (class >> 5))
+    Class {
+        flow: hash(key, addresses, protocol, ports),
+        kind: kind.unwrap_or_default(),
+        band: LAST_BAND - (class >> 5),
+        ends: ends(addresses),
+    }
 }
 
-/// IP addresses, protocol, traffic class, and what comes behind the IP header: nothing of a fragment.
-fn headers(frame: &[u8]) -> Option<(&[u8], u8, u8, &[u8])> {
+/// The hash has 64 good bits; the upper ones are as good as the lower.
+fn hash(key: &FixedState, addresses: &[u8], protocol: u8, ports: u32) -> u32 {
+    (key.hash_one((addresses, protocol, ports)) >> 32) as u32
+}
+
+fn ends(addresses: &[u8]) -> Option<[IpAddr; 2]> {
+    let (from, to) = addresses.split_at(addresses.len() / 2);
+    let address = |bytes: &[u8]| {
+        let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+        v4.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
+    };
+    Some([address(from)?, address(to)?])
+}
+
+/// What is in front of the transport header, and what comes from there on.
+struct Headers<'a> {
+    /// Of IP, both.
+    addresses: &'a [u8],
+    /// Of the transport, behind extension headers.
+    protocol: u8,
+    class: u8,
+    /// Nothing of a later fragment.
+    transport: &'a [u8],
+    is_fragment: bool,
+}
+
+fn headers(frame: &[u8]) -> Option<Headers<'_>> {
     let mut at = 12;
     let mut ethertype = u16_at(frame, at)?;
     while VLAN_TAGS.contains(&ethertype) {
@@ -73,18 +125,46 @@ fn headers(frame: &[u8]) -> Option<(&[u8], u8, u8, &[u8])> {
     let packet = &frame[at + 2..];
     match ethertype {
         IPV4 => {
+            const MORE_OR_OFFSET: u16 = 0x3fff;
+            const OFFSET: u16 = 0x1fff;
             let header = packet.first_chunk::<20>()?;
-            let is_fragment = u16_at(header, 6)? & 0x3fff != 0;
+            let fragment = u16_at(header, 6)?;
             let transport = packet.get(usize::from(header[0] & 0x0f) * 4..)?;
-            Some((&packet[12..20], header[9], header[1], if is_fragment { &[] } else { transport }))
+            Some(Headers {
+                addresses: &packet[12..20],
+                protocol: header[9],
+                class: header[1],
+                transport: if fragment & OFFSET == 0 { transport } else { &[] },
+                is_fragment: fragment & MORE_OR_OFFSET != 0,
+            })
         }
         IPV6 => {
             let header = packet.first_chunk::<40>()?;
-            let class = header[0] << 4 | header[1] >> 4;
-            Some((&packet[8..40], header[6], class, &packet[40..]))
+            let (protocol, transport) = behind_extensions(header[6], &packet[40..]);
+            Some(Headers {
+                addresses: &packet[8..40],
+                protocol,
+                class: header[0] << 4 | header[1] >> 4,
+                transport,
+                // A fragment header is none of the extensions that are looked behind.
+                is_fragment: false,
+            })
         }
         _ => None,
     }
+}
+
+/// Protocol and bytes of the first header that is none of [`EXTENSIONS`]; nothing of one that is cut off.
+fn behind_extensions(mut next_header: u8, mut rest: &[u8]) -> (u8, &[u8]) {
+    for _ in 0..MAX_EXTENSIONS {
+        if !EXTENSIONS.contains(&next_header) {
+            break;
+        }
+        let Some([next, length]) = rest.first_chunk() else { return (next_header, &[]) };
+        next_header = *next;
+        rest = rest.get((usize::from(*length) + 1) * 8..).unwrap_or(&[]);
+    }
+    (next_header, rest)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
@@ -123,7 +203,7 @@ mod tests {
 
     #[test]
     fn packets_that_open_connections_are_known_also_behind_a_vlan_tag() {
-        let kind = |frame: &[u8]| classify(frame, &key()).1;
+        let kind = |frame: &[u8]| classify(frame, &key()).kind;
         for (flags, wanted) in [
             (0x02, PacketKind::Syn),
             (0x12, PacketKind::SynAck),
@@ -151,20 +231,64 @@ mod tests {
         );
     }
 
+    /// The cases of `crates/qdisc/tests/kernel.rs`.
+    #[test]
+    fn packets_that_open_are_known_behind_ipv6_extension_headers() {
+        const FRAGMENT: u8 = 44;
+        let ipv6 = |next_header: u8, payload: &[u8]| {
+            let mut frame = vec![2; 12];
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, payload.len() as u8, next_header, 64]);
+            frame.extend([1; 16].into_iter().chain([2; 16]));
+            frame.extend(payload);
+            frame
+        };
+        let tcp = |flags| [&[0, 7, 0, 80, 0, 0, 0, 0, 0, 0, 0, 0][..], &[0x50, flags], &[0; 6]].concat();
+        // Hop-by-hop options (0) of 8 bytes before destination options (60) of 16.
+        let behind = |header: &[u8]| [&[60, 0, 1, 4, 0, 0, 0, 0, TCP, 1][..], &[0; 14], header].concat();
+        let routed = [&[TCP, 0, 0, 0, 0, 0, 0, 0][..], &tcp(0x12)].concat();
+        let fragment = [&[TCP, 0, 0, 1, 0, 0, 0, 7], &tcp(2)[..]].concat();
+        for (name, frame, wanted) in [
+            ("SYN", ipv6(TCP, &tcp(2)), PacketKind::Syn),
+            ("SYN behind extensions", ipv6(0, &behind(&tcp(2))), PacketKind::Syn),
+            ("ACK behind extensions", ipv6(0, &behind(&tcp(0x10))), PacketKind::Other),
+            ("SYN/ACK behind a routing header", ipv6(43, &routed), PacketKind::SynAck),
+            ("fragment", ipv6(FRAGMENT, &fragment), PacketKind::Other),
+            ("header that is cut off", ipv6(TCP, &tcp(2)[..8]), PacketKind::Other),
+            ("extension that is cut off", ipv6(0, &[60]), PacketKind::Other),
+        ] {
+            assert_eq!(classify(&frame, &key()).kind, wanted, "{name}");
+        }
+        let flow = |frame: &[u8]| classify(frame, &key()).flow;
+        assert_eq!(
+            flow(&ipv6(0, &behind(&tcp(2)))),
+            flow(&ipv6(TCP, &tcp(0x10))),
+            "one flow, whatever is before"
+        );
+    }
+
+    #[test]
+    fn addresses_are_those_of_ip() {
+        let ends = |frame: &[u8]| classify(frame, &key()).ends;
+        assert_eq!(ends(&tcp(7, 1, 0)), Some([IpAddr::from([10, 0, 0, 7]), IpAddr::from([10, 0, 0, 2])]));
+        assert_eq!(ends(&[0; 60]), None, "no IP");
+    }
+
     #[test]
     fn flow_is_addresses_protocol_and_ports() {
-        let flow = |frame: &[u8]| classify(frame, &key()).0;
+        let flow = |frame: &[u8]| classify(frame, &key()).flow;
         let one = flow(&tcp(1, 1000, 0x10));
         assert_eq!(one, flow(&tcp(1, 1000, 0x02)));
         assert_ne!(one, flow(&tcp(1, 1001, 0x10)));
         assert_ne!(one, flow(&tcp(3, 1000, 0x10)));
-        assert_ne!(one, classify(&tcp(1, 1000, 0x10), &FixedState::with_seed(2)).0, "keyed");
+        assert_ne!(one, classify(&tcp(1, 1000, 0x10), &FixedState::with_seed(2)).flow, "keyed");
         let mut fragment = tcp(1, 1000, 0x02);
         fragment[14 + 6] = 0x20;
-        let (fragments_flow, kind, _) = classify(&fragment, &key());
-        assert_eq!(kind, PacketKind::Other);
+        let Class { flow: fragments_flow, kind, .. } = classify(&fragment, &key());
+        assert_eq!(kind, PacketKind::Syn, "the first one has the header");
         fragment[34..38].fill(9);
         assert_eq!(flow(&fragment), fragments_flow, "ports of a fragment are not looked at");
+        fragment[14 + 7] = 1;
+        assert_eq!(classify(&fragment, &key()).kind, PacketKind::Other, "a later one has none");
     }
 
     #[test]
@@ -172,7 +296,7 @@ mod tests {
         let band = |tos: u8| {
             let mut frame = tcp(1, 1, 0);
             frame[15] = tos;
-            classify(&frame, &key()).2
+            classify(&frame, &key()).band
         };
         assert_eq!([band(0), band(0x20), band(0xb8), band(0xe0)], [7, 6, 2, 0]);
     }

@@ -7,24 +7,40 @@
 //! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no addresses, no TTL), no segmentation of frames that are longer than the
 //! other side's MTU, no VLAN tag that the driver takes off. What the host's own kernel sends on the interfaces goes out beside it.
 //!
-//! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `classify.rs` what a queue discipline wants to know of a frame.
+//! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `way.rs` the links that a frame takes there, `classify.rs` what a queue discipline wants to
+//! know of a frame.
 
 mod bridge;
 mod classify;
 mod direction;
 mod interface;
 mod pool;
+mod way;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 pub use bridge::{Link, Progress};
 pub use direction::{Direction, Failures};
 pub use port::Mode;
+pub use way::Opening;
 
 /// Buffers for frames, over both directions, unless told: at 100 Mb/s and 1500 bytes, what is under way for 8 s.
 pub const DEFAULT_BUFFERS: u32 = 65_536;
 /// Most buffers: 8 GiB with an MTU of 1500.
 pub const MAX_BUFFERS: u32 = 1 << 22;
+
+/// Most hosts with links of their own.
+pub const MAX_ACCESS: usize = 2000;
+
+/// A host's own link to the bottleneck: a path each way, before the bottleneck for what it sends, and behind it for what it gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Access {
+    /// Its address, at either interface.
+    pub host: IpAddr,
+    /// Each way.
+    pub path: path::Config,
+}
 
 /// A bottleneck between two interfaces.
 #[derive(Debug, Clone)]
@@ -33,6 +49,8 @@ pub struct Config {
     pub interfaces: [String; 2],
     /// From the first to the second, and back.
     pub paths: [path::Config; 2],
+    /// Hosts that have links of their own; of all others the frames come to the bottleneck at once. [`MAX_ACCESS`] at most.
+    pub access: Vec<Access>,
     /// How frames are received.
     pub mode: Mode,
     /// The CPU of its thread, where the kernel is not to choose.
@@ -43,6 +61,8 @@ pub struct Config {
     pub buffers: u32,
     /// Of all that happens by chance.
     pub seed: u64,
-    /// For how long; until it is stopped, if not told.
+    /// What happens before is not counted.
+    pub warmup: Duration,
+    /// For how long after the warm-up; until it is stopped, if not told.
     pub duration: Option<Duration>,
 }

@@ -74,6 +74,9 @@ pub struct Path<P> {
     last_at: Nanos,
     counters: Counters,
     sojourns_us: Histogram<u64>,
+    /// The queue's length times how long it was that, packets times nanoseconds; up to `measured_at`.
+    queue_area: u128,
+    measured_at: Nanos,
 }
 
 /// A packet at the other end.
@@ -105,6 +108,8 @@ impl<P: Packet> Path<P> {
             last_at: Nanos::ZERO,
             counters: Counters::default(),
             sojourns_us: Histogram::new_with_max(LONGEST_SOJOURN, 2).expect("bounds and digits are valid"),
+            queue_area: 0,
+            measured_at: Nanos::ZERO,
             config: config.clone(),
         })
     }
@@ -113,6 +118,7 @@ impl<P: Packet> Path<P> {
     pub fn arrive(&mut self, now: Nanos, packet: P, dropped: &mut impl FnMut(P, DropCause)) {
         self.transmit_until(now, dropped);
         self.counters.arrived.add(packet.bytes());
+        self.measure_queue(now);
         let Self { queue, counters, .. } = self;
         queue.enqueue(now, Waiting { packet, since: now }, &mut |waiting, reason| {
             let cause = DropCause::Queue(reason);
@@ -173,10 +179,21 @@ impl<P: Packet> Path<P> {
         &self.sojourns_us
     }
 
+    /// The queue's length in packets, integrated over time in nanoseconds, from the start until `now`. What was sent until then must have been taken.
+    pub fn queue_area(&self, now: Nanos) -> u128 {
+        self.queue_area + u128::from(self.queue.qlen_pkts()) * u128::from(now.since(self.measured_at).0)
+    }
+
+    fn measure_queue(&mut self, now: Nanos) {
+        self.queue_area = self.queue_area(now);
+        self.measured_at = self.measured_at.max(now);
+    }
+
     /// Sends what the transmitter has begun to send by then.
     fn transmit_until(&mut self, until: Nanos, dropped: &mut impl FnMut(P, DropCause)) {
         while self.free_at <= until && !self.queue.is_empty() {
             let start = self.free_at;
+            self.measure_queue(start);
             let Self { queue, counters, .. } = self;
             let next = queue.dequeue(start, &mut |waiting, reason| {
                 let cause = DropCause::Queue(reason);

@@ -211,6 +211,23 @@ fn packet_waits_for_those_before_it_and_that_is_its_sojourn() {
 }
 
 #[test]
+fn area_of_the_queue_is_how_long_packets_waited_however_late_it_is_asked() {
+    for asked_every_us in [1, 100, 700, 9000] {
+        let mut path = Path::new(&config("rate 8mbit"), 1).expect("it was parsed");
+        for id in 0..3 {
+            path.arrive(Nanos::from_millis(5), Sample { id, bytes: 1000 }, &mut |_, _| {});
+        }
+        assert_eq!(path.queue_area(Nanos::from_micros(5500)), 2 * 500_000, "two wait for half a millisecond");
+        let mut now = Nanos::from_millis(5);
+        while now < Nanos::from_millis(14) {
+            now += Nanos::from_micros(asked_every_us);
+            while path.take(now, &mut |_, _| {}).is_some() {}
+        }
+        assert_eq!(path.queue_area(now), 3_000_000, "a millisecond and two, asked every {asked_every_us} us");
+    }
+}
+
+#[test]
 fn full_queue_drops_the_next_packet_with_its_reason() {
     let mut path = Path::new(&config("rate 8mbit limit 2"), 1).expect("it was parsed");
     let mut drops = Vec::new();

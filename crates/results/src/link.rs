@@ -8,15 +8,21 @@ use serde::{Deserialize, Serialize};
 /// What `tidegate link` saw.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkSummary {
-    /// How long it ran, seconds.
+    /// How long it ran before anything here was counted, seconds.
+    #[serde(default)]
+    pub warmup_s: f64,
+    /// How long it ran after that, seconds.
     pub elapsed_s: f64,
     /// CPU time of its thread over that, 0 to 1.
     pub cpu_share: f64,
+    /// What ended it before its time: an interface that went away. What was counted by then is here.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_by: Option<String>,
     /// From the first interface to the second, and back.
     pub directions: Vec<LinkDirection>,
 }
 
-/// One direction of a bottleneck. Packets that arrived were delivered, dropped or not sent, or are still inside.
+/// One direction of a bottleneck. Packets that arrived, or were inside before, were delivered or dropped, or are still inside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkDirection {
     /// Interface whose frames it takes.
@@ -38,8 +44,26 @@ pub struct LinkDirection {
     pub drops: BTreeMap<String, u64>,
     /// Went ahead of those before them, as told.
     pub reordered: u64,
+    /// Mean length of the queue over time, packets.
+    #[serde(default)]
+    pub queue_pkts: f64,
+    /// Of those that came: they open a connection, as SYN and SYN/ACK do.
+    #[serde(default)]
+    pub opening: u64,
+    /// Of these, those that were dropped or lost.
+    #[serde(default)]
+    pub opening_drops: u64,
+    /// In the queue or on the wire when counting began.
+    #[serde(default)]
+    pub inside_before: u64,
     /// Still in the queue or on the wire at the end.
     pub inside: u64,
+    /// On the links of hosts (`--access`) at the end, before the bottleneck or behind it.
+    #[serde(default)]
+    pub access_inside: u64,
+    /// Dropped or lost by these.
+    #[serde(default)]
+    pub access_drops: u64,
     /// The tool's own failures: lost before it received them.
     pub lost: u64,
     /// Longer than the other interface's MTU allows: not taken.

@@ -74,14 +74,16 @@ impl Wires {
         let config = Config {
             interfaces: ["m0".to_owned(), "m1".to_owned()],
             paths: [path.clone(), path],
+            access: Vec::new(),
             mode: Mode::Auto,
             cpu: Some(CPU),
             busy_poll: true,
             buffers: DEFAULT_BUFFERS,
             seed: 1,
+            warmup: Duration::ZERO,
             duration: None,
         };
-        let link = self.middle.enter(|| Link::open(&config))??;
+        let mut link = self.middle.enter(|| Link::open(&config))??;
         let (over, namespace) = (AtomicBool::new(false), &self.middle);
         scope(|scope| {
             // In its namespace, where its interfaces have their names.
