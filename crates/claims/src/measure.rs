@@ -114,8 +114,8 @@ impl Measure {
             }
             Self::ShortMean => link.mean_between(1, 10),
             Self::LongMean => link.mean_between(100, u32::MAX),
-            Self::DropsBelow10 => Some(link.drops_between(1, 10) as f64),
-            Self::DropsFrom10 => Some(link.drops_between(10, u32::MAX) as f64),
+            Self::DropsBelow10 => link.drops_between(1, 10).map(|drops| drops as f64),
+            Self::DropsFrom10 => link.drops_between(10, u32::MAX).map(|drops| drops as f64),
             Self::BulkRate => Some(link.bulk_bytes_per_s.iter().sum()),
             _ => None,
         }

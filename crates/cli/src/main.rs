@@ -3,6 +3,7 @@
 //! Exit status: 0 done, 1 the world said no, 2 the command line or the experiment file was wrong.
 
 mod bench;
+mod compare;
 mod doctor;
 mod exporter;
 mod guard;
@@ -42,6 +43,7 @@ enum Command {
     Serve(serve::Args),
     Lab(lab::Args),
     Sim(sim::Args),
+    Compare(compare::Args),
     Qdisc(qdisc::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -62,6 +64,7 @@ fn main() -> ExitCode {
         Command::Serve(args) => serve::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Sim(args) => sim::run(args),
+        Command::Compare(args) => compare::run(args),
         Command::Qdisc(args) => qdisc::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),

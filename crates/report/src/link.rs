@@ -4,23 +4,25 @@ use comfy_table::{CellAlignment, ContentArrangement, Table};
 use maud::{Markup, PreEscaped, html};
 use results::{BottleneckSummary, Cell};
 
+use crate::flows::over_flows;
 use crate::format;
+use crate::marks::Footnotes;
 use crate::plot::{Plot, Reading, Scale, Series};
 use crate::policy::Policies;
 use crate::results_table::by_load;
 use crate::run::{Point, Run};
 use crate::spread::Spread;
-use crate::table::{STYLE, WIDTH};
+use crate::table::{STYLE, WIDTH, wrap};
 
 /// One quantity of a bottleneck.
-struct Column {
-    heading: &'static str,
+pub(crate) struct Column {
+    pub heading: &'static str,
     definition: &'static str,
     format: fn(f64) -> String,
     value: fn(&BottleneckSummary) -> Option<f64>,
 }
 
-const COLUMNS: [Column; 9] = [
+pub(crate) const COLUMNS: [Column; 9] = [
     Column {
         heading: "use",
         definition: "Share of the measured window in which the bottleneck sent something.",
@@ -82,12 +84,12 @@ impl Column {
         Spread::of(links(point).filter_map(|link| (self.value)(link)))
     }
 
-    fn show(&self, point: &Point) -> String {
+    pub fn show(&self, point: &Point) -> String {
         self.spread(point).map_or_else(|| format::NOTHING.to_owned(), |spread| (self.format)(spread.median))
     }
 }
 
-fn links<'a>(point: &'a Point) -> impl Iterator<Item = &'a BottleneckSummary> {
+pub(crate) fn links<'a>(point: &Point<'a>) -> impl Iterator<Item = &'a BottleneckSummary> {
     point.cells.iter().filter_map(|cell| cell.link.as_deref())
 }
 
@@ -100,11 +102,13 @@ pub(crate) fn is_link(cells: &[Cell], scenario: &str) -> bool {
 pub(crate) fn link_section(run: &Run, scenario: &str, policies: &Policies) -> Markup {
     let points = run.points(scenario);
     let most = points.iter().map(|point| point.cells.len()).max().unwrap_or(0);
+    let footnotes = Footnotes::of(&points);
     html! {
         section {
             h2 { "Scenario: " (scenario) }
             (policies.legend())
             div.plots {
+                (over_flows(scenario, &points, policies))
                 @for group in by_load(&points) { (distribution(scenario, group, policies)) (by_size(scenario, group, policies)) }
             }
             h3 { "Results" }
@@ -120,6 +124,10 @@ pub(crate) fn link_section(run: &Run, scenario: &str, policies: &Policies) -> Ma
                     }
                     tbody { @for point in &points { (row(point, policies)) } }
                 }
+            }
+            @if footnotes.iter().next().is_some() {
+                p { "To be read with care:" }
+                ul { @for (_, mark) in footnotes.iter() { li { (mark) } } }
             }
             dl.glossary { @for column in &COLUMNS { dt { (column.heading) } dd { (column.definition) } } }
         }
@@ -145,18 +153,19 @@ fn row(point: &Point, policies: &Policies) -> Markup {
 
 /// Longest time that the plot of the distribution shows, seconds: beyond the second SYN of the papers' systems.
 const SHOWN_S: f64 = 8.0;
-/// Of its points, one in so many is drawn.
-const EVERY: usize = 4;
+/// Between the points that are drawn, milliseconds.
+const EVERY_MS: f64 = 100.0;
 
 fn distribution(scenario: &str, points: &[Point], policies: &Policies) -> Markup {
     let of_point = |point: &Point| -> Vec<(f64, Option<Reading>)> {
         let steps = links(point).map(|link| link.done_by_ms.len()).min().unwrap_or(0);
         let at = |step: usize| {
             let spread = Spread::of(links(point).map(|link| link.done_by_ms[step].1))?;
-            let seconds = links(point).next()?.done_by_ms[step].0 / 1e3;
-            (seconds <= SHOWN_S).then_some((seconds, Some(Reading { spread, is_marked: false })))
+            let ms = links(point).next()?.done_by_ms[step].0;
+            let is_drawn = ms <= SHOWN_S * 1e3 && ms % EVERY_MS == 0.0;
+            is_drawn.then_some((ms / 1e3, Some(Reading { spread, is_marked: false })))
         };
-        (0..steps).step_by(EVERY).filter_map(at).collect()
+        (0..steps).filter_map(at).collect()
     };
     let y_label = "share of objects that had come";
     figure(
@@ -196,7 +205,7 @@ fn caption(what: &str, points: &[Point]) -> String {
     if load == 1.0 { what.to_owned() } else { format!("{what} at {}×", format::multiple(load)) }
 }
 
-fn plot<'a>(
+pub(crate) fn plot<'a>(
     x_label: &'a str,
     y_label: &'a str,
     of_point: impl Fn(&Point) -> Vec<(f64, Option<Reading>)>,
@@ -220,7 +229,7 @@ fn plot<'a>(
     }
 }
 
-fn figure(caption: &str, scenario: &str, mut plot: Plot) -> Markup {
+pub(crate) fn figure(caption: &str, scenario: &str, mut plot: Plot) -> Markup {
     plot.title = format!("{caption} of {scenario}; the numbers are in the file of results");
     html! {
         @if let Some(svg) = plot.svg() {
@@ -249,7 +258,11 @@ pub(crate) fn link_text(run: &Run, scenario: &str) -> String {
         grid.add_row(row);
     }
     let seeds = if most == 1 { "1 seed".to_owned() } else { format!("median of {most} seeds") };
-    format!("{scenario}: {seeds}\n{}\n", grid.trim_fmt())
+    let mut text = format!("{scenario}: {seeds}\n{}\n", grid.trim_fmt());
+    for (_, mark) in Footnotes::of(&points).iter() {
+        text += &wrap(&format!("  to be read with care: {mark}"), "    ");
+    }
+    text
 }
 
 /// The sentence for a run with bottlenecks: of its first scenario at its first load.

@@ -24,7 +24,7 @@ pub struct BottleneckSummary {
     pub opening: u64,
     /// Of these, those that were dropped.
     pub opening_drops: u64,
-    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many.
+    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many. None of a real link, which does not follow flows.
     pub drops_by_number: Vec<(u32, u64)>,
     /// SYNs of a flood that came to the queue.
     pub flood: u64,
@@ -58,7 +58,7 @@ impl BottleneckSummary {
     }
 
     /// Share of the objects that had come by then; linear between the points that are kept.
-    fn share_by(&self, ms: f64) -> f64 {
+    pub fn share_by(&self, ms: f64) -> f64 {
         let mut before = (0.0, 0.0);
         for &(at, share) in &self.done_by_ms {
             if at >= ms {
@@ -79,13 +79,11 @@ impl BottleneckSummary {
         (count > 0).then(|| sum / count as f64)
     }
 
-    /// Drops of objects' packets with these numbers.
-    pub fn drops_between(&self, from: u32, to: u32) -> u64 {
-        self.drops_by_number
-            .iter()
-            .filter(|(number, _)| (from..to).contains(number))
-            .map(|(_, drops)| drops)
-            .sum()
+    /// Drops of objects' packets with these numbers; `None` where packets were not numbered.
+    pub fn drops_between(&self, from: u32, to: u32) -> Option<u64> {
+        let of = self.drops_by_number.iter().filter(|(number, _)| (from..to).contains(number));
+        let is_numbered = !self.drops_by_number.is_empty() || self.drops == 0;
+        is_numbered.then(|| of.map(|(_, drops)| drops).sum())
     }
 }
 
@@ -106,7 +104,9 @@ mod tests {
         assert!((share(0.0, 100.0) - 0.2).abs() < 1e-9 && (share(150.0, 1000.0) - 0.6).abs() < 1e-9);
         assert_eq!(link.mean_between(1, 100), Some(20.0));
         assert_eq!(link.mean_between(2, 10), None);
-        assert_eq!((link.drops_between(0, 1), link.drops_between(1, 10)), (4, 2));
+        assert_eq!((link.drops_between(0, 1), link.drops_between(1, 10)), (Some(4), Some(2)));
+        let of_a_real_link = BottleneckSummary { drops: 3, ..BottleneckSummary::default() };
+        assert_eq!(of_a_real_link.drops_between(0, 10), None);
         assert_eq!(BottleneckSummary::default().share_between(0.0, 1.0), None);
     }
 }

@@ -1,0 +1,53 @@
+//! `tidegate compare`: two runs of one dumbbell beside each other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use report::Run;
+
+use crate::output::say;
+
+/// Hold two runs of a dumbbell against each other, as of tidegate lab run and of tidegate sim: what was dropped, and how far apart the times of objects are
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Two results.jsonl
+    #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
+    files: Vec<PathBuf>,
+
+    /// Fail when times of objects are further apart than this anywhere (Kolmogorov-Smirnov distance)
+    #[arg(long, value_name = "D", value_parser = parse_distance)]
+    at_most: Option<f64>,
+}
+
+fn parse_distance(text: &str) -> Result<f64, String> {
+    let distance = text.parse().ok().filter(|distance| (0.0..=1.0).contains(distance));
+    distance.ok_or_else(|| "a distance from 0 to 1, as 0.1".to_owned())
+}
+
+/// Prints both, and fails where they are too far apart.
+pub fn run(args: Args) -> Result<()> {
+    let [one, other] = args.files.as_slice() else { unreachable!("clap wants two") };
+    let (one, other) = (read(one)?, read(other)?);
+    let compared = report::compare(&one, &other);
+    ensure!(
+        !compared.is_empty(),
+        "compare {} and {}: no scenario, load and queue of a dumbbell is in both",
+        args.files[0].display(),
+        args.files[1].display()
+    );
+    say(report::comparison_table([&one, &other], &compared).trim_end())?;
+    let Some(most) = args.at_most else { return Ok(()) };
+    for point in &compared {
+        let of = format!("{} at {}x, {}", point.scenario, point.load, point.policy);
+        let distance = point.distance().with_context(|| format!("{of}: one run has no objects"))?;
+        ensure!(distance <= most, "{of}: times of objects are {distance:.3} apart, more than {most}");
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Run> {
+    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    Run::from_json_lines(&text)
+        .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
+}

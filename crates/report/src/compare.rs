@@ -1,0 +1,180 @@
+//! Two runs of one dumbbell beside each other: on the kernel and in virtual time, or of two kernels.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table};
+use results::BottleneckSummary;
+
+use crate::format;
+use crate::link::{COLUMNS, is_link, links};
+use crate::run::{Point, Run};
+use crate::table::{STYLE, WIDTH, wrap};
+
+/// A point that two runs have in common.
+#[derive(Debug)]
+pub struct Compared<'a> {
+    /// Of which scenario.
+    pub scenario: &'a str,
+    /// By what the number of bulk flows is multiplied.
+    pub load: f64,
+    /// The queue discipline.
+    pub policy: &'a str,
+    points: [Point<'a>; 2],
+}
+
+/// The points of dumbbells that two runs have in common, in the order of the first.
+pub fn compare<'a>(one: &'a Run, other: &'a Run) -> Vec<Compared<'a>> {
+    let mut compared = Vec::new();
+    for scenario in one.servers().into_iter().filter(|scenario| is_link(&one.cells, scenario)) {
+        let others = other.points(scenario);
+        for point in one.points(scenario) {
+            let (load, policy) = (point.load(), point.policy());
+            let same = others.iter().find(|other| other.load() == load && other.policy() == policy);
+            if let Some(same) = same.filter(|same| links(same).next().is_some()) {
+                compared.push(Compared { scenario, load, policy, points: [point, same.clone()] });
+            }
+        }
+    }
+    compared
+}
+
+impl Compared<'_> {
+    /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects which had come by some time differs, at the times that results
+    /// keep. Seeds are taken together. `None` where one of the two has no objects.
+    pub fn distance(&self) -> Option<f64> {
+        let [one, other] = self.points.each_ref().map(Times::of);
+        let (one, other) = (one?, other?);
+        let moments = one.moments().chain(other.moments());
+        Some(moments.map(|ms| (one.share_by(ms) - other.share_by(ms)).abs()).fold(0.0, f64::max))
+    }
+}
+
+/// The times of all objects of a point.
+struct Times<'a> {
+    links: Vec<&'a BottleneckSummary>,
+    objects: f64,
+}
+
+impl<'a> Times<'a> {
+    fn of(point: &Point<'a>) -> Option<Self> {
+        let links: Vec<_> = links(point).collect();
+        let objects: u64 = links.iter().map(|link| link.objects_done).sum();
+        (objects > 0).then_some(Self { links, objects: objects as f64 })
+    }
+
+    fn moments(&self) -> impl Iterator<Item = f64> {
+        self.links.iter().flat_map(|link| link.done_by_ms.iter().map(|(ms, _)| *ms))
+    }
+
+    fn share_by(&self, ms: f64) -> f64 {
+        let objects = self.links.iter().map(|link| link.objects_done as f64 * link.share_by(ms));
+        objects.sum::<f64>() / self.objects
+    }
+}
+
+/// What of the results is compared, by heading.
+const SHOWN: [&str; 7] = ["use", "queue", "drops", "of packets", "SYN drops", "objects", "< 10 packets"];
+
+/// Both as text for the terminal, a line for each.
+pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
+    let columns: Vec<_> = COLUMNS.iter().filter(|column| SHOWN.contains(&column.heading)).collect();
+    let mut grid = Table::new();
+    let headings = ["scenario", "queue", ""].into_iter().chain(columns.iter().map(|column| column.heading));
+    grid.load_style(STYLE)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(headings.chain(["distance"]));
+    for index in 3..columns.len() + 4 {
+        let column = grid.column_mut(index).expect("every heading has a column");
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for point in compared {
+        for (which, (name, of)) in ["A", "B"].into_iter().zip(&point.points).enumerate() {
+            let begin = match which {
+                0 => {
+                    [format!("{} {}×", point.scenario, format::multiple(point.load)), point.policy.to_owned()]
+                }
+                _ => [String::new(), String::new()],
+            };
+            let mut row = Vec::from(begin);
+            row.push(name.to_owned());
+            row.extend(columns.iter().map(|column| column.show(of)));
+            let distance = point.distance().filter(|_| which == 0);
+            row.push(distance.map(|distance| format!("{distance:.3}")).unwrap_or_default());
+            grid.add_row(row);
+        }
+    }
+    let mut text = String::new();
+    for (name, run) in ["A", "B"].into_iter().zip(runs) {
+        let of = &run.header.environment;
+        text += &wrap(&format!("{name}: {}, {}", run.header.started, of.kernel), "   ");
+    }
+    text += &grid.trim_fmt();
+    text.push('\n');
+    text + &wrap(
+        "distance: the most by which the shares of objects that had come by some time differ (Kolmogorov-Smirnov); seeds are taken together",
+        "",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use results::Cell;
+
+    use super::*;
+    use crate::testing;
+
+    /// Objects that came evenly from a moment on, 100 ms long.
+    fn cell(policy: &str, from_ms: f64, objects: u64) -> Cell {
+        let by = |step: u32| {
+            let ms = f64::from(step) * 10.0;
+            (ms, ((ms - from_ms) / 100.0).clamp(0.0, 1.0))
+        };
+        let link = BottleneckSummary {
+            packets: 1000,
+            drops: 10,
+            opening_drops: 7,
+            objects_done: objects,
+            done_by_ms: (1..=100).map(by).collect(),
+            ..BottleneckSummary::default()
+        };
+        Cell {
+            server: "paper".to_owned(),
+            policy: policy.to_owned(),
+            load: 1.0,
+            link: Some(Box::new(link)),
+            ..Cell::default()
+        }
+    }
+
+    fn run(cells: Vec<Cell>) -> Run {
+        Run { cells, ..testing::empty() }
+    }
+
+    #[test]
+    fn distance_is_the_most_by_which_the_distributions_differ() {
+        let one = run(vec![cell("red", 100.0, 50), cell("codel", 0.0, 5)]);
+        for (from_ms, wanted) in [(100.0, 0.0), (130.0, 0.3), (90.0, 0.1), (500.0, 1.0)] {
+            let other = run(vec![cell("red", from_ms, 500), cell("choke", 0.0, 5)]);
+            let compared = compare(&one, &other);
+            assert_eq!(compared.len(), 1, "only what both have");
+            let distance = compared[0].distance().expect("both have objects");
+            assert!((distance - wanted).abs() < 1e-9, "{from_ms}: {distance}");
+        }
+    }
+
+    #[test]
+    fn seeds_are_weighed_by_their_objects() {
+        let one = run(vec![cell("red", 100.0, 300), cell("red", 500.0, 100)]);
+        let other = run(vec![cell("red", 100.0, 10)]);
+        let distance = compare(&one, &other)[0].distance();
+        assert_eq!(distance, Some(0.25));
+        assert_eq!(compare(&one, &run(vec![cell("red", 0.0, 0)]))[0].distance(), None, "no objects");
+    }
+
+    #[test]
+    fn table_has_a_line_for_each_run_and_says_what_the_distance_is() {
+        let (one, other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 130.0, 50)]));
+        let text = comparison_table([&one, &other], &compare(&one, &other));
+        assert!(text.contains("0.300") && text.contains("Kolmogorov-Smirnov"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+    }
+}
