@@ -69,6 +69,53 @@ impl Running {
         }
     }
 
+    /// Waits for a line of a program that prints sentences.
+    ///
+    /// # Errors
+    ///
+    /// When the program ends or does not print it in time.
+    pub fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+                Ok((_, said)) if said == line => return Ok(()),
+                Ok(_) => {}
+                Err(RecvTimeoutError::Timeout) => {
+                    bail!("{} did not say {line:?} within {timeout:?}", self.name)
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
+                    bail!("{} ended ({status}) before it said {line:?}; its own message is above", self.name)
+                }
+            }
+        }
+    }
+
+    /// Whether it has ended, by itself or by a signal.
+    pub fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Waits until it has ended by itself.
+    ///
+    /// # Errors
+    ///
+    /// When it does not end in time, or failed.
+    pub fn wait_for_end(&mut self, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now() + timeout;
+        while !self.has_ended() {
+            if Instant::now() > deadline {
+                bail!("{} did not end within {timeout:?}", self.name);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let status = self.child.wait().with_context(|| format!("wait for {}", self.name))?;
+        if !status.success() {
+            bail!("{} failed ({status}); its own message is above", self.name);
+        }
+        Ok(())
+    }
+
     /// The lines of such an event that were printed by now and not read yet, and when each was; the others are forgotten.
     pub fn said(&self, event: &str) -> Vec<(Instant, Value)> {
         let lines = self.lines.try_iter();

@@ -1,8 +1,13 @@
-//! An experiment with a bottleneck: a file with `topology = "dumbbell"`, which `tidegate sim` runs in virtual time.
+//! An experiment with a bottleneck: a file with `topology = "dumbbell"`, which `tidegate sim` runs in virtual time ([`run`]), and `tidegate lab run` on the kernel
+//! ([`kernels`]).
 //!
 //! Scenarios take the place of servers, and queue disciplines that of policies: cells, claims and pages are those of a grid.
 
+mod bed;
+mod hosts;
+pub mod kernels;
 mod run;
+mod times;
 
 use std::path::Path;
 use std::time::Duration;

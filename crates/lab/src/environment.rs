@@ -94,6 +94,15 @@ pub fn of_dumbbell(dumbbell: &Dumbbell, deviations: Vec<String>) -> Header {
     }
 }
 
+/// The header of a dumbbell's run on this machine that starts now; sysctls are those of its hosts.
+pub fn of_real_dumbbell(
+    dumbbell: &Dumbbell,
+    deviations: Vec<String>,
+    sysctls: BTreeMap<String, String>,
+) -> Header {
+    Header { environment: Environment { sysctls, ..machine() }, ..of_dumbbell(dumbbell, deviations) }
+}
+
 /// A machine that is simulated.
 pub fn simulated(profile: &str) -> Environment {
     Environment {

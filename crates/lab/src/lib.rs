@@ -5,7 +5,9 @@
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
 //! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show.
 //!
-//! The same files run in virtual time, too ([`simulate`]), and some only there: flows over a bottleneck ([`dumbbell`]).
+//! Some are flows over a bottleneck, which `tidegate link` is ([`dumbbell`]).
+//!
+//! The same files run in virtual time, too ([`simulate`], [`dumbbell`]).
 //!
 //! What it is not: no remote machines, no statistics beyond what the crowd
 //! and the kernel counted.

@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 
-use crate::dumbbell::Dumbbell;
+use crate::dumbbell::{self, Dumbbell};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
@@ -18,7 +18,7 @@ pub enum Plan {
     Grid(Box<Experiment>),
     /// Packet scripts, and the claims in them: a file with `[[trace]]`.
     Traces(Traces),
-    /// Flows over a bottleneck, in virtual time: a file with `topology`.
+    /// Flows over a bottleneck: a file with `topology`.
     Dumbbell(Box<Dumbbell>),
 }
 
@@ -80,9 +80,6 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    if let Plan::Dumbbell(dumbbell) = plan {
-        return Err(not_of_kernels(dumbbell));
-    }
     if !nix::unistd::geteuid().is_root() {
         bail!("run experiment {}: network namespaces need root; run it with sudo", plan.name());
     }
@@ -92,15 +89,8 @@ pub fn run(
     match plan {
         Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
         Plan::Traces(traces) => traces.run(options, stop, on_event),
-        Plan::Dumbbell(dumbbell) => Err(not_of_kernels(dumbbell)),
+        Plan::Dumbbell(dumbbell) => dumbbell::kernels::run(dumbbell, options, stop, on_event),
     }
-}
-
-fn not_of_kernels(dumbbell: &Dumbbell) -> anyhow::Error {
-    anyhow!(
-        "run experiment {}: a dumbbell is not made of real kernels; run it by tidegate sim",
-        dumbbell.name
-    )
 }
 
 #[cfg(test)]

@@ -47,6 +47,11 @@ impl OfLength {
     }
 }
 
+/// How long a reply is, head and all, to a request that names a body of so many bytes and closes the connection.
+pub fn reply_bytes(body: u64) -> u64 {
+    OfLength { bytes: body, closes: true }.head().len() as u64 + body
+}
+
 const CLOSE: &str = "Connection: close\r\n";
 
 fn head(status: &str, len: u64, fields: &str) -> String {

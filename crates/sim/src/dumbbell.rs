@@ -32,8 +32,7 @@ pub use bottleneck::LinkCounts;
 use flow::{Ends, Flow, News, Plan, Purpose};
 use network::{Event, Network};
 use packet::{FlowKey, Role, Route};
-use users::Crowd;
-pub use users::Users;
+pub use users::{Asks, Crowd, User, Users};
 
 /// What is simulated. Hosts are numbered from the left ones on.
 #[derive(Debug, Clone)]

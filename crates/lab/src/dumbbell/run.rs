@@ -1,17 +1,18 @@
 //! Runs a dumbbell in virtual time: a world for each scenario, load, queue discipline and seed.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use results::{BottleneckSummary, Cell, Header, Record};
-use sim::dumbbell::{Bulk, Completion, DumbbellRun, LinkCounts, Outcome as Measured, Users};
+use sim::dumbbell::{Bulk, DumbbellRun, LinkCounts, Outcome as Measured, Users};
+use tcp::Stack;
 use traffic::Sessions;
 use units::Nanos;
 
-use super::{Dumbbell, NamedQueue, Scenario};
+use super::times::{distribution, means};
+use super::{Dumbbell, NamedQueue, Scenario, Tcp};
 use crate::environment;
 use crate::grid::Event;
 use crate::outcome::{Outcome, Writer};
@@ -23,18 +24,15 @@ const BETWEEN_SESSIONS: Nanos = Nanos::from_millis(500);
 const REQUEST_BYTES: u64 = 300;
 /// Bulk flows begin within this time.
 const BULK_WITHIN: Nanos = Nanos::from_secs(5);
-/// Of the distribution of times, milliseconds: steps of the first, and how long those are told apart.
-const STEP_MS: u32 = 50;
-const STEPS: u32 = 400;
 
 /// One world.
 #[derive(Debug, Clone, Copy)]
-struct Job<'a> {
-    dumbbell: &'a Dumbbell,
-    scenario: &'a Scenario,
-    aqm: &'a NamedQueue,
-    load: f64,
-    repetition: u32,
+pub(super) struct Job<'a> {
+    pub(super) dumbbell: &'a Dumbbell,
+    pub(super) scenario: &'a Scenario,
+    pub(super) aqm: &'a NamedQueue,
+    pub(super) load: f64,
+    pub(super) repetition: u32,
 }
 
 /// Runs it on so many threads, with its results in a folder of its own in `results`; they are the same on any number. When `stop` is set it ends with what was complete by then.
@@ -63,7 +61,8 @@ pub fn run(
     Ok(outcome)
 }
 
-fn jobs(dumbbell: &Dumbbell) -> Vec<Job<'_>> {
+/// All of them, in the order in which they are run.
+pub(super) fn jobs(dumbbell: &Dumbbell) -> Vec<Job<'_>> {
     let mut jobs = Vec::new();
     for scenario in &dumbbell.scenarios {
         for &load in &dumbbell.grid.loads {
@@ -95,62 +94,87 @@ fn cell(job: &Job<'_>) -> Result<Cell> {
         policy: job.aqm.name.clone(),
         load: job.load,
         repetition: job.repetition,
-        link: Some(Box::new(summary(&run.outcome(), bulk(job), window, initial_rto))),
+        link: Some(Box::new(summary(&run.outcome(), job.bulk(), window, initial_rto))),
         ..Cell::default()
     })
 }
 
-/// Bulk flows from servers.
-fn bulk(job: &Job<'_>) -> u32 {
-    (f64::from(job.scenario.bulk) * job.load).round() as u32
+impl Job<'_> {
+    /// Bulk flows from servers.
+    pub(super) fn bulk(&self) -> u32 {
+        (f64::from(self.scenario.bulk) * self.load).round() as u32
+    }
+
+    /// Of all that happens by chance.
+    pub(super) fn seed(&self) -> u64 {
+        u64::from(self.repetition) + 1
+    }
+
+    pub(super) fn tcp(&self) -> &Tcp {
+        self.scenario.tcp.as_ref().unwrap_or(&self.dumbbell.tcp)
+    }
+
+    pub(super) fn stack(&self) -> Result<Stack> {
+        self.tcp().stack().with_context(|| format!("no stack is called {}", self.tcp().stack))
+    }
+
+    /// Bulk flows, those from servers first.
+    pub(super) fn flows(&self) -> Vec<Bulk> {
+        let hosts = self.dumbbell.network.hosts;
+        // From one host to the next on its side, and to all of the other side in turn.
+        let partner = |number: u32| (number / hosts + number) % hosts;
+        let (bulk, reverse) = (self.bulk(), self.scenario.reverse);
+        let starts = |number: u32| Nanos(BULK_WITHIN.0 * u64::from(number) / u64::from(bulk + reverse));
+        let forward = (0..bulk).map(|n| Bulk { from: n % hosts, to: hosts + partner(n), starts: starts(n) });
+        let back =
+            (0..reverse).map(|n| Bulk { from: hosts + n % hosts, to: partner(n), starts: starts(bulk + n) });
+        forward.chain(back).collect()
+    }
+
+    pub(super) fn users(&self) -> Result<Option<Users>> {
+        if self.scenario.sessions == 0 {
+            return Ok(None);
+        }
+        Ok(Some(Users {
+            count: self.scenario.sessions,
+            between_sessions: BETWEEN_SESSIONS,
+            sessions: Sessions::redfavor(),
+            sizes: load::parse_workload(&self.scenario.workload.0).map_err(anyhow::Error::msg)?,
+            request_bytes: REQUEST_BYTES,
+        }))
+    }
+
+    /// The bottleneck, from servers to clients and back.
+    pub(super) fn paths(&self) -> [path::Config; 2] {
+        let network = &self.dumbbell.network;
+        let limit = aqm::Amount::Packets(network.back_limit);
+        let back = aqm::Config::DropTail(aqm::DropTailConfig { limit });
+        [self.aqm.queue.clone(), back].map(|queue| path::Config { queue, ..network.link.clone() })
+    }
 }
 
 fn setup(job: &Job<'_>) -> Result<sim::dumbbell::Dumbbell> {
-    let Job { dumbbell, scenario, aqm, repetition, .. } = *job;
-    let (network, tcp) = (&dumbbell.network, scenario.tcp.as_ref().unwrap_or(&dumbbell.tcp));
-    let seed = u64::from(repetition) + 1;
-    let hosts = network.hosts;
-    // From one host to the next on its side, and to all of the other side in turn.
-    let partner = |number: u32| (number / hosts + number) % hosts;
-    let bulk = bulk(job);
-    let starts = |number: u32| Nanos(BULK_WITHIN.0 * u64::from(number) / u64::from(bulk + scenario.reverse));
-    let forward = (0..bulk).map(|n| Bulk { from: n % hosts, to: hosts + partner(n), starts: starts(n) });
-    let back = (0..scenario.reverse).map(|n| Bulk {
-        from: hosts + n % hosts,
-        to: partner(n),
-        starts: starts(bulk + n),
-    });
-    let users = (scenario.sessions > 0).then(|| {
-        let sizes = load::parse_workload(&scenario.workload.0).map_err(anyhow::Error::msg)?;
-        Ok::<Users, anyhow::Error>(Users {
-            count: scenario.sessions,
-            between_sessions: BETWEEN_SESSIONS,
-            sessions: Sessions::redfavor(),
-            sizes,
-            request_bytes: REQUEST_BYTES,
-        })
-    });
-    let back_limit = aqm::Amount::Packets(network.back_limit);
-    let back_queue = aqm::Config::DropTail(aqm::DropTailConfig { limit: back_limit });
-    let (left, right) = delays(dumbbell);
+    let network = &job.dumbbell.network;
+    let [to_right, to_left] = job.paths();
+    let (left, right) = delays(job.dumbbell);
     Ok(sim::dumbbell::Dumbbell {
-        to_right: path::Config { queue: aqm.queue.clone(), ..network.link.clone() },
-        to_left: path::Config { queue: back_queue, ..network.link.clone() },
+        to_right,
+        to_left,
         access_rate_bps: u64::from(network.access_mbit) * 1_000_000,
         left,
         right,
-        stack: tcp.stack().with_context(|| format!("no stack is called {}", tcp.stack))?,
-        algorithm: tcp.algorithm.into(),
-        bulk: forward.chain(back).collect(),
-        users: users.transpose()?,
-        flood_per_s: scenario.flood_per_s,
-        warm_up: dumbbell.grid.warmup.into(),
-        seed,
+        stack: job.stack()?,
+        algorithm: job.tcp().algorithm.into(),
+        bulk: job.flows(),
+        users: job.users()?,
+        flood_per_s: job.scenario.flood_per_s,
+        warm_up: job.dumbbell.grid.warmup.into(),
+        seed: job.seed(),
     })
 }
 
 /// What the bottleneck leaves of each round trip is the server's link's.
-fn delays(dumbbell: &Dumbbell) -> (Vec<Nanos>, Vec<Nanos>) {
+pub(super) fn delays(dumbbell: &Dumbbell) -> (Vec<Nanos>, Vec<Nanos>) {
     let network = &dumbbell.network;
     let [first, last] = network.round_trips.map(|round_trip| round_trip.as_secs_f64());
     let most = f64::from(network.hosts.saturating_sub(1).max(1));
@@ -196,44 +220,8 @@ fn summary(measured: &Measured, bulk: u32, window: Duration, initial_rto: Nanos)
     }
 }
 
-/// Shares that had come by each step.
-fn distribution(completions: &[Completion]) -> Vec<(f64, f64)> {
-    let mut steps = vec![0u64; STEPS as usize];
-    for done in completions {
-        let step = (done.took.as_millis_f64() / f64::from(STEP_MS)) as usize;
-        if let Some(count) = steps.get_mut(step) {
-            *count += 1;
-        }
-    }
-    let all = completions.len().max(1) as f64;
-    let mut sum = 0;
-    let share = |(step, count): (u32, u64)| {
-        sum += count;
-        (f64::from((step + 1) * STEP_MS), sum as f64 / all)
-    };
-    (0..).zip(steps).map(share).collect()
-}
-
-/// Mean times by size, in classes of about a quarter more each; 10 and 100 are the first of theirs.
-fn means(completions: &[Completion]) -> Vec<(u32, u64, f64)> {
-    let mut classes: BTreeMap<u32, (u64, f64)> = BTreeMap::new();
-    for done in completions {
-        let class = class(done.packets.max(1));
-        let (count, sum) = classes.entry(class).or_default();
-        *count += 1;
-        *sum += done.took.as_millis_f64();
-    }
-    classes.into_iter().map(|(packets, (count, sum))| (packets, count, sum / count as f64)).collect()
-}
-
-/// The first size of a class: 1 to 9 each, then ten to the decade.
-fn class(packets: u32) -> u32 {
-    let tenth = (10.0 * f64::from(packets).log10() + 1e-9).floor();
-    if packets < 10 { packets } else { 10f64.powf(tenth / 10.0).round() as u32 }
-}
-
 /// Says of each claim what has been measured by now.
-fn answer(dumbbell: &Dumbbell, writer: &mut Writer) -> Result<()> {
+pub(super) fn answer(dumbbell: &Dumbbell, writer: &mut Writer) -> Result<()> {
     let as_cell = |record: &Record| match record {
         Record::Cell(cell) => Some((**cell).clone()),
         _ => None,
@@ -249,25 +237,4 @@ fn answer(dumbbell: &Dumbbell, writer: &mut Writer) -> Result<()> {
         }
     }
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_in_classes_that_begin_at_ten_and_a_hundred() {
-        assert_eq!(
-            [1, 9, 10, 12, 13, 99, 100, 125, 126, 1000].map(class),
-            [1, 9, 10, 10, 13, 79, 100, 100, 126, 1000]
-        );
-    }
-
-    #[test]
-    fn distribution_rises_to_the_share_that_had_come() {
-        let done = |millis| Completion { packets: 1, took: Nanos::from_millis(millis) };
-        let shares = distribution(&[done(10), done(49), done(50), done(100_000)]);
-        assert_eq!(shares[..2], [(50.0, 0.5), (100.0, 0.75)]);
-        assert_eq!(shares.last(), Some(&(20_000.0, 0.75)));
-    }
 }

@@ -22,9 +22,11 @@ pub struct Users {
 
 /// One user.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct User {
-    pub(super) client: u32,
-    pub(super) server: u32,
+pub struct User {
+    /// Host of the user, one of those on the right.
+    pub client: u32,
+    /// Host of its server, on the left.
+    pub server: u32,
     page: u32,
     pages: u32,
     /// Objects of the session that were asked for.
@@ -37,16 +39,16 @@ pub(super) struct User {
 
 /// What a user does now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Asks {
+pub struct Asks {
     /// Bytes of the object.
-    pub(super) bytes: u64,
+    pub bytes: u64,
     /// When the next object of the page is asked for, from now.
-    pub(super) next: Option<Nanos>,
+    pub next: Option<Nanos>,
 }
 
 /// What the users of a run do: a function of the seed, and of when replies come.
 #[derive(Debug)]
-pub(super) struct Crowd {
+pub struct Crowd {
     of: Users,
     seed: u64,
     users: Vec<User>,
@@ -54,7 +56,7 @@ pub(super) struct Crowd {
 
 impl Crowd {
     /// Nobody has begun yet. `servers` are the hosts on the left, `clients` those on the right, which follow them.
-    pub(super) fn new(of: Users, (servers, clients): (u32, u32), seed: u64) -> Self {
+    pub fn new(of: Users, (servers, clients): (u32, u32), seed: u64) -> Self {
         let user = |number: u32| User {
             client: servers + (number / servers + number) % clients,
             server: number % servers,
@@ -68,16 +70,18 @@ impl Crowd {
         Self { of, seed, users }
     }
 
-    pub(super) fn get(&self, user: u32) -> &User {
+    /// A user, by number.
+    pub fn get(&self, user: u32) -> &User {
         &self.users[user as usize]
     }
 
-    pub(super) fn request_bytes(&self) -> u64 {
+    /// Bytes of a request.
+    pub fn request_bytes(&self) -> u64 {
         self.of.request_bytes
     }
 
     /// When each session begins, user by user.
-    pub(super) fn starts(&self) -> Vec<Nanos> {
+    pub fn starts(&self) -> Vec<Nanos> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let servers = self.users.iter().map(|user| user.server as usize + 1).max().unwrap_or(0);
         let mut last = vec![Nanos::ZERO; servers];
@@ -90,7 +94,7 @@ impl Crowd {
     }
 
     /// The user asks for the next object, the first of a page if there is none left.
-    pub(super) fn ask(&mut self, number: u32) -> Asks {
+    pub fn ask(&mut self, number: u32) -> Asks {
         let (user, seed, whose) = (&mut self.users[number as usize], self.seed, u64::from(number));
         if user.to_ask == 0 {
             user.to_ask = self.of.sessions.objects(seed, whose, user.page);
@@ -111,7 +115,7 @@ impl Crowd {
     }
 
     /// An object is there, or never will be. Gives after which time the user asks for the next page, if this was the last object of one.
-    pub(super) fn got(&mut self, number: u32) -> Option<Nanos> {
+    pub fn got(&mut self, number: u32) -> Option<Nanos> {
         let user = &mut self.users[number as usize];
         user.waits_for -= 1;
         if user.waits_for > 0 || user.to_ask > 0 {
