@@ -99,8 +99,8 @@ impl<E: Copy> EventQueue<E> {
         }
         self.now = earliest;
         self.occupied[level] &= !(1 << place);
-        if level == 0 {
-            // All of one moment.
+        // All of one moment; mostly there is one, which need not go down level by level.
+        if level == 0 || self.rows[row].len() == 1 {
             std::mem::swap(&mut self.due, &mut self.rows[row]);
             return Some(());
         }
