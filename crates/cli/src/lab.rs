@@ -111,7 +111,11 @@ pub fn show(outcome: Outcome) -> Result<Run> {
     }
     say(format_args!("report   {}", page.display()))?;
     say(format_args!("results  {}", lines.display()))?;
-    ensure!(!stopped, "stopped before the end; the report has what was complete");
+    let (complete, what) = match run.traces.len() {
+        0 => (run.cells.len(), "cells"),
+        scripts => (scripts, "runs of scripts"),
+    };
+    ensure!(!stopped, "stopped before the end; the report has the {complete} {what} that were complete");
     Ok(run)
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Exit status: 0 done, 1 the world said no, 2 the command line or the experiment file was wrong.
 
+mod bar;
 mod bench;
 mod compare;
 mod doctor;

@@ -1,14 +1,15 @@
 //! `tidegate sim`: experiments in virtual time.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, anyhow, ensure};
 use lab::simulate::{self, Options};
-use lab::{Event, Plan, dumbbell};
+use lab::{Captures, Event, ExperimentError, Plan, dumbbell};
 use report::Run;
 use sim::Profile;
 
+use crate::bar::Bar;
 use crate::lab::{event_text, show};
 use crate::output::say;
 use crate::printer::complain;
@@ -33,6 +34,14 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
 
+    /// Keep the frames of the server's link of each cell as a pcap file below this folder; times are virtual, from the start of the warm-up
+    #[arg(long, value_name = "DIR")]
+    trace: Option<PathBuf>,
+
+    /// Frames of each cell that --trace keeps, from its start
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "trace", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    trace_frames: u32,
+
     /// Measure each point once and for a second only, to see that all works; the results say so
     #[arg(long)]
     quick: bool,
@@ -52,14 +61,22 @@ pub fn run(args: Args) -> Result<()> {
     if args.quick {
         plans.iter_mut().for_each(Plan::quicken);
     }
-    plans.iter().try_for_each(check)?;
+    plans.iter().zip(&args.files).try_for_each(|(plan, file)| check(plan, file, args.trace.is_some()))?;
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
+    let captures = args.trace.map(|folder| Captures { folder, frames: args.trace_frames as usize });
     let stop = signals::stop_flag()?;
-    let options = Options { results: &args.results, profile, threads: args.threads.into() };
+    let options = Options {
+        results: &args.results,
+        profile: profile.as_ref(),
+        threads: args.threads.into(),
+        captures: captures.as_ref(),
+        stop: &stop,
+        watch: &(),
+    };
     let (mut runs, mut failed) = (Vec::new(), Vec::new());
     let mut end = Ok(());
     for plan in &plans {
-        match run_one(plan, &options, &stop) {
+        match run_one(plan, &options) {
             Ok(run) => runs.push(run),
             // One that cannot be simulated must not cost the others.
             Err(error) if plans.len() > 1 && !stop.load(Ordering::Relaxed) => {
@@ -86,40 +103,42 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn run_one(plan: &Plan, options: &Options<'_>, stop: &AtomicBool) -> Result<Run> {
+fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
     say(format_args!("{}: {}", plan.name(), plan.title()))?;
+    let bar = Bar::new();
     let on_event = |event: &Event<'_>| {
-        if say(event_text(event)).is_err() {
-            stop.store(true, Ordering::Relaxed); // nobody reads any more
+        if bar.above(|| say(event_text(event))).is_err() {
+            options.stop.store(true, Ordering::Relaxed); // nobody reads any more
+        }
+        if let Event::Cell(_, done, _) = event {
+            bar.done(*done);
         }
     };
+    let options = Options { watch: &bar, ..*options };
     let outcome = match plan {
-        Plan::Grid(experiment) => simulate::run(experiment, options, stop, on_event)?,
-        Plan::Dumbbell(dumbbell) => {
-            dumbbell::run(dumbbell, (options.results, options.threads), stop, on_event)?
-        }
-        Plan::Traces(_) => return Err(are_scripts(plan)),
+        Plan::Grid(experiment) => simulate::run(experiment, &options, on_event),
+        Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, &options, on_event),
+        Plan::Traces(_) => Err(are_scripts(plan)),
     };
-    show(outcome)
+    bar.finish();
+    show(outcome?)
 }
 
-/// The whole book or none: a full disk leaves no part of it under its name.
+/// The whole book or none.
 fn write_book(path: &Path, runs: &[Run]) -> Result<()> {
-    let context = || format!("write the book {}", path.display());
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let part = folder.join(format!(".book-{}.part", std::process::id()));
-    let written =
-        std::fs::write(&part, report::book("Figures", runs)).and_then(|()| std::fs::rename(&part, path));
-    if written.is_err() {
-        std::fs::remove_file(&part).ok();
-    }
-    written.with_context(context)
+    lab::write_whole(path, report::book("Figures", runs).as_bytes())
+        .with_context(|| format!("write the book {}", path.display()))
 }
 
 /// Whether it can be simulated.
-fn check(plan: &Plan) -> Result<()> {
+fn check(plan: &Plan, file: &Path, has_trace: bool) -> Result<()> {
     match plan {
         Plan::Traces(_) => Err(are_scripts(plan)),
+        Plan::Dumbbell(_) if has_trace => Err(ExperimentError::Invalid {
+            path: file.to_owned(),
+            what: "--trace is for experiments with a server; packets of a dumbbell have no bytes that could be kept"
+                .to_owned(),
+        })?,
         Plan::Grid(_) | Plan::Dumbbell(_) => Ok(()),
     }
 }

@@ -387,6 +387,11 @@ impl Crowd {
         self.manners.shard
     }
 
+    /// Where it comes from.
+    pub fn clients(&self) -> Clients {
+        self.clients
+    }
+
     /// Live connections.
     pub fn live(&self) -> usize {
         self.table.len()

@@ -5,6 +5,7 @@
 //! accept queue. What it is not: Apache as Debian starts it, which is `mpm_event`.
 
 use std::fs;
+use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -22,7 +23,7 @@ const PREFORK: &str = "/etc/apache2/mods-available/mpm_prefork.load";
 /// The page that the package brings. The one in `/var/www/html` is the machine's, and may be anything.
 const PAGES: &str = "/usr/share/apache2/default-site";
 /// Debian's `MaxRequestWorkers` for this module.
-const PROCESSES: u32 = 150;
+pub const PROCESSES: NonZeroU32 = NonZeroU32::new(150).expect("above 0");
 
 /// Whether it is installed with the configuration that we start from; if not, why not.
 pub fn missing() -> Option<String> {

@@ -148,6 +148,7 @@ pub fn calibrate(
             error: 2.0 * call,
         },
         in_kernel: None,
+        process_pool: None,
         receive: Receive { ring: BACKLOG, longest: LONGEST, turn: TURN },
         system: System::default(),
     })

@@ -20,6 +20,7 @@ use units::Nanos;
 use crate::experiment::{
     ExperimentError, WorkloadText, check_window, duration, from_toml, is_plain, some_duration, unique,
 };
+use crate::extent;
 pub use run::run;
 
 /// A dumbbell, as its TOML file says it.
@@ -182,8 +183,6 @@ pub struct NamedQueue {
 
 /// Flows and users of all hosts at most: more than a bottleneck is of use to.
 const MOST: f64 = 1e6;
-/// Cells that a file may ask for, so that a slip of the pen does not run for a year.
-const MOST_CELLS: usize = 100_000;
 
 impl Dumbbell {
     /// Checks the text of a file.
@@ -216,9 +215,19 @@ impl Dumbbell {
     }
 
     /// Points of the grid, with their seeds.
-    pub fn cells(&self) -> usize {
-        let each = self.grid.loads.len().saturating_mul(self.grid.repetitions as usize);
-        each.saturating_mul(self.scenarios.len()).saturating_mul(self.aqms.len())
+    pub fn cells(&self) -> u128 {
+        let each = self.grid.loads.len() as u128 * u128::from(self.grid.repetitions);
+        each * self.scenarios.len() as u128 * self.aqms.len() as u128
+    }
+
+    /// The bottleneck is full, mostly.
+    fn check_extent(&self) -> Result<(), String> {
+        let packet_ns =
+            self.network.link.rate.map_or(u64::MAX, |rate| rate.transmission_ns(self.tcp.mss.into()));
+        let packets_per_s = 1e9 / packet_ns as f64;
+        let time_s = extent::times(self.grid.warmup + self.grid.duration, self.cells());
+        let time = extent::roughly(time_s * packets_per_s * extent::PACKET_S);
+        extent::check(self.cells(), &format!("{time} on one CPU"), "take out loads, scenarios or disciplines")
     }
 
     fn check(&self) -> Result<(), String> {
@@ -237,13 +246,7 @@ impl Dumbbell {
         self.network.check()?;
         self.tcp.check()?;
         self.grid.check()?;
-        if self.cells() > MOST_CELLS {
-            return Err(format!(
-                "{} cells of {:?} each: {MOST_CELLS} at most; lower grid.repetitions or take out loads",
-                self.cells(),
-                self.grid.warmup + self.grid.duration
-            ));
-        }
+        self.check_extent()?;
         let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
         self.scenarios.iter().try_for_each(|scenario| scenario.check(largest))?;
         self.check_claims()
@@ -404,7 +407,7 @@ mod tests {
             ("mss = 1000", "mss = 10", "1460 is usual"),
             ("initial_window = 2", "initial_window = 0", "10 is usual"),
             ("repetitions = 30", "repetitions = 0", "nothing would be measured"),
-            ("repetitions = 30", "repetitions = 1000000000", "100000 at most"),
+            ("repetitions = 30", "repetitions = 1000000000", "100000 cells are the most"),
             ("warmup = \"100s\"", "warmup = \"-1s\"", "not a time"),
             ("sessions = 135", "session = 135", "unknown field"),
             ("measure = \"syn_drops\"", "measure = \"p99\"", "of a server"),

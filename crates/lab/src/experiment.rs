@@ -14,6 +14,7 @@ use serde::{Deserialize, Deserializer};
 use sim::Profile;
 
 use crate::bursts::Bursts;
+use crate::extent;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
@@ -261,6 +262,7 @@ impl Experiment {
             ));
         }
         check_loads(&self.grid.loads)?;
+        self.check_extent()?;
         self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
@@ -310,6 +312,23 @@ impl Experiment {
         self.check_claims()
     }
 
+    fn check_extent(&self) -> Result<(), String> {
+        let points = self.policies.len() as u128 * self.grid.points();
+        let (mut lab_s, mut attempts) = (0.0, 0.0);
+        for server in &self.servers {
+            let time = self.grid.warmup + self.window(server);
+            lab_s += extent::times(time, points);
+            let load = self.grid.loads.iter().sum::<f64>() / self.grid.loads.len() as f64;
+            attempts += extent::times(time, points) * load * self.saturation.from;
+        }
+        let speed = format!(
+            "{} in the lab, and {} at least in virtual time on one CPU",
+            extent::roughly(lab_s),
+            extent::roughly(attempts * extent::ATTEMPT_S)
+        );
+        extent::check(points * self.servers.len() as u128, &speed, "take out loads, servers or policies")
+    }
+
     fn check_window_of(&self, server: &Server) -> Result<(), String> {
         let key = match server.duration {
             Some(_) => &format!("server {:?}: duration", server.name),
@@ -336,6 +355,13 @@ impl Experiment {
             why.map_err(|why| format!("claim {:?}: {why}", claim.text))
         };
         self.claims.iter().try_for_each(check)
+    }
+}
+
+impl Grid {
+    /// Cells of each server under each policy.
+    pub fn points(&self) -> u128 {
+        self.loads.len() as u128 * u128::from(self.repetitions)
     }
 }
 

@@ -1,6 +1,6 @@
 //! A whole experiment: saturation, then the grid, with results written as they come.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
 use claims::Claim;
@@ -57,16 +57,7 @@ pub fn run(
     writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
     let lab = Lab { experiment, program: &options.program, stop };
     let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
-    answer(experiment, &mut writer, |_, _| None)?;
-    let folder = writer.folder().to_owned();
-    let stopped = stop.load(Ordering::Relaxed);
-    let outcome = writer.finish(stopped)?;
-    match result {
-        Err(error) if !stopped => {
-            Err(error.context(format!("incomplete results are in {}", folder.display())))
-        }
-        _ => Ok(outcome),
-    }
+    writer.conclude(result, stop, |writer| answer(experiment, writer, |_, _| None))
 }
 
 /// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.

@@ -1,8 +1,9 @@
 //! Where the results of a run go.
 
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use report::Run;
@@ -30,12 +31,20 @@ pub struct Outcome {
     pub stopped: bool,
 }
 
-/// The results folder of a run: each record is on disk before the next is measured.
+/// The lines of a run, and what they are called until it has ended.
+const LINES: &str = "results.jsonl";
+const LINES_SO_FAR: &str = "results.jsonl.part";
+
+/// The results folder of a run: each record is on disk before the next is measured. Files get their names when the run ends, so that none of them is a part.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
-    file: BufWriter<File>,
+    file: File,
+    /// Of whole records, bytes.
+    length: u64,
     records: Vec<Record>,
+    /// A record could not be written.
+    is_broken: bool,
 }
 
 impl Writer {
@@ -47,14 +56,9 @@ impl Writer {
         fs::create_dir_all(results)
             .and_then(|()| fs::create_dir(&folder))
             .with_context(|| format!("make the results folder {}", folder.display()))?;
-        let path = folder.join("results.jsonl");
+        let path = folder.join(LINES_SO_FAR);
         let file = File::create(&path).with_context(|| format!("create {}", path.display()))?;
-        Ok(Self { folder, file: BufWriter::new(file), records: Vec::new() })
-    }
-
-    /// Where it writes.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+        Ok(Self { folder, file, length: 0, records: Vec::new(), is_broken: false })
     }
 
     /// What was written by now.
@@ -62,19 +66,125 @@ impl Writer {
         &self.records
     }
 
-    /// Adds a record.
+    /// Adds a record, all of it or nothing.
+    ///
+    /// # Errors
+    ///
+    /// A full disk, mostly. What was written before stays under the name that it has until the run ends, and nothing else can be added.
     pub fn write(&mut self, record: Record) -> Result<()> {
-        serde_json::to_writer(&mut self.file, &record).context("write a result")?;
-        self.file.write_all(b"\n").and_then(|()| self.file.flush()).context("write a result")?;
+        let mut line = serde_json::to_vec(&record).context("write a result as JSON")?;
+        line.push(b'\n');
+        if let Err(error) = self.file.write_all(&line) {
+            self.is_broken = true;
+            // A shorter file needs no room.
+            self.file.set_len(self.length).ok();
+            let (path, before) = (self.folder.join(LINES_SO_FAR), self.records.len());
+            return Err(error).with_context(|| {
+                format!("write to {}, which has the {before} records before", path.display())
+            });
+        }
+        self.length += line.len() as u64;
         self.records.push(record);
         Ok(())
     }
 
-    /// Writes the page.
+    /// Ends a run, of which `measured` became: says by `answer` what it shows of the claims, and writes the page of what is complete.
+    ///
+    /// # Errors
+    ///
+    /// What went wrong with the run, unless `stop` is why; and when something cannot be written.
+    pub fn conclude(
+        mut self,
+        measured: Result<()>,
+        stop: &AtomicBool,
+        answer: impl FnOnce(&mut Self) -> Result<()>,
+    ) -> Result<Outcome> {
+        let measured = match measured {
+            Err(error) if self.is_broken => return Err(error),
+            measured => measured,
+        };
+        answer(&mut self)?;
+        let stopped = stop.load(Ordering::Relaxed);
+        let folder = self.folder.clone();
+        let outcome = self.finish(stopped)?;
+        match measured {
+            Err(error) if !stopped => {
+                Err(error.context(format!("incomplete results are in {}", folder.display())))
+            }
+            _ => Ok(outcome),
+        }
+    }
+
+    /// Gives the lines their name, and writes the page.
     pub fn finish(self, stopped: bool) -> Result<Outcome> {
         let run = Run::from_records(self.records).context("assemble the results")?;
+        let lines = self.folder.join(LINES);
+        fs::rename(self.folder.join(LINES_SO_FAR), &lines)
+            .with_context(|| format!("name the results {}", lines.display()))?;
         let page = self.folder.join("report.html");
-        fs::write(&page, report::page(&run)).with_context(|| format!("write {}", page.display()))?;
-        Ok(Outcome { run, lines: self.folder.join("results.jsonl"), page, stopped })
+        write_whole(&page, report::page(&run).as_bytes())
+            .with_context(|| format!("write {}", page.display()))?;
+        Ok(Outcome { run, lines, page, stopped })
+    }
+}
+
+/// Writes a file under another name first: a full disk leaves no part of it under its own. What is there and is no file, as `/dev/stdout`, is written to.
+///
+/// # Errors
+///
+/// What the system says; then nothing is left behind.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    if path.metadata().is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, bytes);
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        fs::remove_file(&part).ok();
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    #[test]
+    fn file_is_written_whole_or_not_at_all() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("page.html");
+        write_whole(&path, b"one").expect("room");
+        write_whole(&path, b"two").expect("room");
+        assert_eq!(fs::read(&path).expect("a file"), b"two");
+        assert_eq!(names(folder.path()), ["page.html"]);
+        // A folder is in the way.
+        let taken = folder.path().join("taken");
+        fs::create_dir(&taken).expect("a folder");
+        write_whole(&taken, b"three").expect_err("a folder is no file");
+        assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
+    }
+
+    #[test]
+    fn device_is_written_to_and_not_replaced() {
+        let error = write_whole(Path::new("/dev/full"), b"page").expect_err("it is full");
+        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
+        assert!(!Path::new("/dev/full").metadata().expect("it is there").is_file());
+    }
+
+    #[test]
+    fn results_have_their_name_when_the_run_has_ended_and_not_before() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let writer = Writer::create(folder.path(), "test").expect("a folder");
+        let own = writer.folder.clone();
+        assert_eq!(names(&own), [LINES_SO_FAR]);
+        writer.finish(false).expect_err("no header was written");
+        assert_eq!(names(&own), [LINES_SO_FAR], "nothing that could be taken for results");
     }
 }

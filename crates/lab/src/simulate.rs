@@ -4,46 +4,41 @@
 //! the simulator has not is left out, with a word: rules of nft, floods, held connections, and sysctls that it does not know.
 
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::net::SocketAddrV4;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use load::{Abort, Stacks};
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, Record, Sample, Saturation,
 };
-use sim::{Accept, Config, Generation, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World};
+use sim::{
+    Accept, Capture, Config, Generation, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World,
+};
 use traffic::Schedule;
 use units::Nanos;
 
+use crate::apache;
 use crate::environment;
 use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
 use crate::grid::{Event, answer};
+pub use crate::jobs::Options;
+use crate::jobs::{in_order, run_by_steps};
 use crate::outcome::{Outcome, Writer};
 use crate::policy::Policy;
 use crate::saturation::{self, Length, ONE_SYN};
+use crate::testbed::{PORT, SERVER_ADDRESS};
 
 /// Time between samples of the counters.
 const SAMPLE_EVERY: Nanos = Nanos::from_millis(250);
 /// Of the wire, each way: a switch and two NICs.
 const DELAY: Nanos = Nanos::from_micros(50);
+/// The server in captures: as in the lab.
+const SERVER: SocketAddrV4 = SocketAddrV4::new(SERVER_ADDRESS, PORT);
 /// The page of `tidegate serve`.
 const REPLY_BYTES: u64 = 512;
 
-/// How to simulate an experiment.
-#[derive(Debug)]
-pub struct Options<'a> {
-    /// Folder in which the run makes its own.
-    pub results: &'a Path,
-    /// The machine, for experiments that do not name theirs.
-    pub profile: Option<Profile>,
-    /// Threads, one at least.
-    pub threads: usize,
-}
-
-/// Runs an experiment in virtual time. When `stop` is set it ends with what was complete by then.
+/// Runs an experiment in virtual time. When it is stopped it ends with what was complete by then.
 ///
 /// # Errors
 ///
@@ -51,11 +46,10 @@ pub struct Options<'a> {
 pub fn run(
     experiment: &Experiment,
     options: &Options<'_>,
-    stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
     let own = experiment.profile.as_deref().and_then(Profile::shipped);
-    let profile = own.as_ref().or(options.profile.as_ref()).with_context(|| {
+    let profile = own.as_ref().or(options.profile).with_context(|| {
         format!(
             "{} names no profile: give --profile a name or a file, as --profile xeon-2005",
             experiment.name
@@ -69,26 +63,37 @@ pub fn run(
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
+    if let Some(captures) = options.captures {
+        captures.check_room(servers.len() * policies.len() * experiment.grid.points() as usize)?;
+    }
     let mut writer = Writer::create(options.results, &experiment.name)?;
     writer.write(Record::Header(Box::new(header(experiment, profile, notes))))?;
-    let machine = Machine { experiment, profile, threads: options.threads };
-    let result = measure_all(machine, (&servers, &policies), &mut writer, (stop, &mut on_event));
+    let machine = Machine { experiment, profile, options };
+    let measured = measure_all(machine, (&servers, &policies), &mut writer, &mut on_event);
     // The reasons in the file are of whole runs on the papers' machines.
     let has_reasons = !experiment.is_quick && profile.system.linux == Generation::Linux24;
-    answer(experiment, &mut writer, |claim, of| claim.why_not(of).filter(|_| has_reasons))?;
-    let stopped = stop.load(Ordering::Relaxed);
-    let folder = writer.folder().to_owned();
-    let outcome = writer.finish(stopped)?;
-    result.with_context(|| format!("incomplete results are in {}", folder.display()))?;
-    Ok(outcome)
+    writer.conclude(measured, options.stop, |writer| {
+        answer(experiment, writer, |claim, of| claim.why_not(of).filter(|_| has_reasons))
+    })
 }
 
-/// Which can be simulated, and a word about each that cannot.
+/// Which can be simulated, and a word about each that cannot, or for which something else stands.
 fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server>, Vec<String>) {
     let (there, missing): (Vec<&Server>, Vec<&Server>) =
         experiment.servers.iter().partition(|server| lacks(server, profile).is_none());
     let note = |server: &Server| Some(format!("{} is left out: {}", server.name, lacks(server, profile)?));
-    (there, missing.into_iter().filter_map(note).collect())
+    let pools = there.iter().filter(|server| server.kind == ServerKind::Apache);
+    let mut notes: Vec<String> = pools
+        .map(|server| {
+            format!(
+                "{}: a pool of {} processes without the server's own timeouts stands for it",
+                server.name,
+                apache::PROCESSES
+            )
+        })
+        .collect();
+    notes.extend(missing.into_iter().filter_map(note));
+    (there, notes)
 }
 
 /// Why a server cannot be simulated.
@@ -99,9 +104,9 @@ fn lacks(server: &Server, profile: &Profile) -> Option<String> {
         ServerKind::InKernel => {
             Some(format!("the profile {} has no costs of a server in the kernel", profile.name))
         }
-        ServerKind::Nginx | ServerKind::Apache => {
-            Some("only kind = \"built-in\" and kind = \"in-kernel\" are simulated".to_owned())
-        }
+        ServerKind::Apache if profile.process_pool.is_some() => None,
+        ServerKind::Apache => Some(format!("the profile {} has no costs of a process pool", profile.name)),
+        ServerKind::Nginx => Some("kind = \"nginx\" is not simulated".to_owned()),
     }
 }
 
@@ -164,11 +169,11 @@ fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Hea
 }
 
 /// What all that is simulated in a run shares.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 struct Machine<'a> {
     experiment: &'a Experiment,
     profile: &'a Profile,
-    threads: usize,
+    options: &'a Options<'a>,
 }
 
 /// What is simulated once.
@@ -184,6 +189,8 @@ struct Job<'a> {
     timeout: Duration,
     has_bursts: bool,
     seed: u64,
+    /// Frames of the server's link to keep, at most.
+    frames: Option<usize>,
 }
 
 /// What came of it.
@@ -195,20 +202,21 @@ struct Done {
     after: ServerCounts,
     samples: Vec<Sample>,
     guard_samples: Vec<GuardSample>,
+    capture: Option<Capture>,
 }
 
 fn measure_all(
     machine: Machine<'_>,
     (servers, policies): (&[&Server], &[&Policy]),
     writer: &mut Writer,
-    (stop, on_event): (&AtomicBool, &mut impl FnMut(&Event<'_>)),
+    on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<()> {
-    let Machine { experiment, profile, threads } = machine;
+    let Machine { experiment, profile, options } = machine;
     let mut all_found: Vec<(&Server, Saturation)> = Vec::new();
     for server in servers {
         let found = match all_found.iter().find(|(other, _)| other.is_as(server)) {
             Some((_, found)) => found.clone(),
-            None => saturate(experiment, server, profile, stop, &mut *on_event)
+            None => saturate(machine, server, &mut *on_event)
                 .with_context(|| format!("find the saturation rate of {}", server.name))?,
         };
         let found = saturation::of(experiment, server, found);
@@ -233,17 +241,19 @@ fn measure_all(
                         timeout: experiment.clients(server).timeout,
                         has_bursts: true,
                         seed: u64::from(repetition) + 1,
+                        frames: options.captures.map(|captures| captures.frames),
                     };
                     cells.push((job, load, repetition));
                 }
             }
         }
     }
+    let time = cells.iter().map(|(job, ..)| Nanos::from(job.warmup + job.window).0).sum();
+    options.watch.grid_begins(cells.len(), Nanos(time));
     in_order(
         &cells,
-        threads,
-        stop,
-        |(job, load, repetition)| cell(job, *load, *repetition),
+        options,
+        |(job, load, repetition)| cell(job, *load, *repetition, options),
         |cell, done| {
             on_event(&Event::Cell(&cell, done, cells.len()));
             writer.write(Record::Cell(Box::new(cell)))
@@ -251,50 +261,10 @@ fn measure_all(
     )
 }
 
-/// Does all jobs on so many threads, and hands over what came of them in the order of the jobs. Ends early when `stop` is set.
-pub(crate) fn in_order<J: Sync, D: Send>(
-    jobs: &[J],
-    threads: usize,
-    stop: &AtomicBool,
-    run: impl Fn(&J) -> Result<D> + Sync,
-    mut take: impl FnMut(D, usize) -> Result<()>,
-) -> Result<()> {
-    let next = AtomicUsize::new(0);
-    std::thread::scope(|scope| {
-        let (sender, receiver) = channel();
-        for _ in 0..threads.clamp(1, jobs.len().max(1)) {
-            let (sender, next, run) = (sender.clone(), &next, &run);
-            scope.spawn(move || {
-                while !stop.load(Ordering::Relaxed) {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(job) = jobs.get(index) else { return };
-                    // Nobody listens any more when a result could not be written.
-                    if sender.send((index, run(job))).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        let mut early = BTreeMap::new();
-        let mut done = 0;
-        for (index, result) in receiver {
-            early.insert(index, result);
-            while let Some(result) = early.remove(&done) {
-                done += 1;
-                take(result?, done)?;
-            }
-        }
-        Ok(())
-    })
-}
-
 /// The rate at which a server saturates, as the lab finds it.
 fn saturate(
-    experiment: &Experiment,
+    Machine { experiment, profile, options }: Machine<'_>,
     server: &Server,
-    profile: &Profile,
-    stop: &AtomicBool,
     on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<Saturation> {
     let search = experiment.saturation;
@@ -302,16 +272,23 @@ fn saturate(
     // A rate is of connections, with one request or several.
     let requests = experiment.clients(server).workload.workload().mean_requests();
     let probe = |rate: f64, length: Length| {
-        if stop.load(Ordering::Relaxed) {
-            bail!("stopped");
-        }
         let (warmup, window) = saturation::lengths(experiment, length);
         let timeout = ONE_SYN.min(experiment.clients(server).timeout);
         let policy = Policy::stock();
-        let has_bursts = false;
-        let job =
-            Job { experiment, server, policy, profile, rate, warmup, window, timeout, has_bursts, seed: 1 };
-        let crowd = simulate(&job)?.crowd;
+        let job = Job {
+            experiment,
+            server,
+            policy,
+            profile,
+            rate,
+            warmup,
+            window,
+            timeout,
+            has_bursts: false,
+            seed: 1,
+            frames: None,
+        };
+        let crowd = simulate(&job, options)?.context("stopped")?.crowd;
         let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s / requests);
         on_event(&Event::Probe(server, offered, goodput));
         probes.push((offered, goodput));
@@ -322,8 +299,16 @@ fn saturate(
     Ok(Saturation { server, rate_per_s, round_trip_us: 0.0, probes, marks, bursts: None })
 }
 
-fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {
-    let Done { crowd, before, after, samples, guard_samples } = simulate(job)?;
+fn cell(job: &Job<'_>, load: f64, repetition: u32, options: &Options<'_>) -> Result<Option<Cell>> {
+    let Some(done) = simulate(job, options)? else {
+        return Ok(None);
+    };
+    let Done { crowd, before, after, samples, guard_samples, capture } = done;
+    if let (Some(captures), Some(capture)) = (options.captures, capture) {
+        let (server, policy) = (&job.server.name, &job.policy.name);
+        let name = format!("{policy}-{load}x-{}.pcap", repetition + 1);
+        captures.write(&[&job.experiment.name, server, &name], &capture)?;
+    }
     let window_s = job.window.as_secs_f64();
     let guard_after = guard_counts(&after.guard);
     let has_guard = job.policy.guard.is_some();
@@ -339,7 +324,7 @@ fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {
     let share = |from: Nanos, to: Nanos| (to - from).as_secs_f64() / window_s;
     let (softirq, user) = (share(before.softirq, after.softirq), share(before.program, after.program));
     let idle = (1.0 - softirq - user).max(0.0);
-    Ok(Cell {
+    Ok(Some(Cell {
         server: job.server.name.clone(),
         policy: job.policy.name.clone(),
         load,
@@ -353,7 +338,7 @@ fn cell(job: &Job<'_>, load: f64, repetition: u32) -> Result<Cell> {
         guard_samples: if has_guard { guard_samples } else { Vec::new() },
         lost_before_server: after.frames_lost - before.frames_lost,
         ..Cell::default()
-    })
+    }))
 }
 
 fn grown(before: &ServerCounts, after: &ServerCounts) -> BTreeMap<String, u64> {
@@ -386,21 +371,18 @@ fn guard_counts(stats: &GuardStats) -> BTreeMap<String, u64> {
     counts.map(|(name, count)| (name.to_owned(), count)).into()
 }
 
-/// Simulates a crowd before a server, from the warm-up to the window's end.
-fn simulate(job: &Job<'_>) -> Result<Done> {
+/// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was stopped.
+fn simulate(job: &Job<'_>, options: &Options<'_>) -> Result<Option<Done>> {
     let mut world = World::new(setup(job)?, crowd(job)?);
+    if let Some(frames) = job.frames {
+        world.capture(SERVER.into(), frames);
+    }
     let start = Nanos::from(job.warmup);
     let end = start + job.window.into();
     let (mut samples, mut guard_samples) = (Vec::new(), Vec::new());
-    let mut before = ServerCounts::default();
-    let mut now = Nanos::ZERO;
-    while now < end {
-        let next = (now + SAMPLE_EVERY).min(if now < start { start } else { end });
-        world.run_until(next);
-        now = next;
-        if now == start {
-            before = world.server();
-        }
+    let mut sample = |world: &mut World, now: Nanos| {
+        let before = world.happened();
+        world.run_until(now);
         let (at_ms, load) = (now.as_millis_f64(), world.load());
         let accept_qlen = Some(u64::from(load.accept_qlen));
         let kernel = grown(&ServerCounts::default(), &world.server());
@@ -418,6 +400,14 @@ fn simulate(job: &Job<'_>) -> Result<Done> {
             limit: waiting.and_then(|waiting| waiting.limit).map(u64::from),
             answered: of(|waiting| waiting.answered),
         });
+        world.happened() - before
+    };
+    if run_by_steps(options, (Nanos::ZERO, start), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
+        return Ok(None);
+    }
+    let before = world.server();
+    if run_by_steps(options, (start, end), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
+        return Ok(None);
     }
     world.stop(end);
     let health = GeneratorHealth {
@@ -426,7 +416,8 @@ fn simulate(job: &Job<'_>) -> Result<Done> {
         ..GeneratorHealth::default()
     };
     let crowd = world.crowd().tally().summary(end, health);
-    Ok(Done { crowd, before, after: world.server(), samples, guard_samples })
+    let (after, capture) = (world.server(), world.take_capture());
+    Ok(Some(Done { crowd, before, after, samples, guard_samples, capture }))
 }
 
 fn setup(job: &Job<'_>) -> Result<Setup> {
@@ -446,9 +437,16 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
     }
     let cpu_time = job.server.cpu_time.into();
     let mut service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES };
-    if job.server.kind == ServerKind::InKernel {
-        profile.server = profile.in_kernel.context("costs of a server in the kernel")?;
-        service.accept = Accept::One;
+    match job.server.kind {
+        ServerKind::InKernel => {
+            profile.server = profile.in_kernel.context("costs of a server in the kernel")?;
+            service.accept = Accept::One;
+        }
+        ServerKind::Apache => {
+            profile.server = profile.process_pool.context("costs of a process pool")?;
+            service.accept = Accept::Each(apache::PROCESSES);
+        }
+        ServerKind::BuiltIn | ServerKind::Nginx => {}
     }
     Ok(Setup { kernel, service, profile, delay: DELAY })
 }

@@ -70,6 +70,8 @@ pub enum News {
     Acceptable,
     /// Data, an end or an error can be read.
     Readable(SocketId),
+    /// There is room for what was written ([`Kernel::wait_for_room`]).
+    Writable(SocketId),
 }
 
 /// What a segment made the kernel do: what it costs depends on that.

@@ -4,14 +4,19 @@
 //! running kernel passes are played to it (`tests/scripts.rs`). A [`World`] is a crowd before such a server, on a wire without a rate; [`dumbbell`] has a bottleneck
 //! between many hosts, and no server's kernel.
 
+mod capture;
 mod cpu;
 pub mod dumbbell;
+mod http;
 mod kernel;
+mod pool;
 pub mod profile;
+mod program;
 mod queue;
 mod server;
 mod world;
 
+pub use capture::Capture;
 pub use kernel::{
     Config, Counters, Generation, GuardStats, Kernel, News, Outside, Peer, Read, RequestId, SocketId,
     SocketState, Timer, Waiting, Work, WriteError,

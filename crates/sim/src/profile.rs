@@ -21,6 +21,9 @@ pub struct Profile {
     /// The same of a server in the kernel, where the machine had one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_kernel: Option<Server>,
+    /// The same of a pool of processes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub process_pool: Option<Server>,
     /// How packets wait.
     pub receive: Receive,
     /// Whose rules; those of today where the profile says nothing.
@@ -102,7 +105,7 @@ pub struct Softirq {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Server {
-    /// To learn what is ready, once for all that is.
+    /// To learn what is ready, once for all that is; in a process pool, to switch to a process that was woken.
     pub poll: f64,
     /// accept(2) of one connection, and what the program does to keep it.
     pub accept: f64,
@@ -221,7 +224,11 @@ impl Profile {
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
         ];
-        let servers = [("server", Some(&self.server)), ("in_kernel", self.in_kernel.as_ref())];
+        let servers = [
+            ("server", Some(&self.server)),
+            ("in_kernel", self.in_kernel.as_ref()),
+            ("process_pool", self.process_pool.as_ref()),
+        ];
         let servers = servers.into_iter().filter_map(|(table, server)| Some((table, server?)));
         let of_servers = servers
             .flat_map(|(table, server)| server.costs().map(|(name, cost)| (format!("{table}.{name}"), cost)));

@@ -1,14 +1,15 @@
 //! The server's program: event-driven, one thread, as `tidegate serve` and the servers of `[Shu05]` section 3.1.1.
 //!
 //! A step is what it does between two looks at the CPU's clock: what it costs is known when it begins, and its system calls are made when it ends. It answers
-//! requests for a page, and for what a workload names (`traffic::Object`). What it is not: no HTTP errors, no request bodies.
+//! requests for a page, and for what a workload names (`traffic::Object`). What it is not: no HTTP errors, no request bodies. [`Pool`] is the other kind of program.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 use slotmap::SecondaryMap;
-use traffic::Object;
 use units::Nanos;
 
+use crate::http::{self, Request};
 use crate::kernel::{Kernel, News, Outside, Read, SocketId};
 use crate::profile::Steps;
 
@@ -19,6 +20,8 @@ pub enum Accept {
     Inf,
     /// One connection, which is served before the next is taken: *Accept-1*.
     One,
+    /// One connection by each of so many processes, which is served to its end before the next is taken: a process pool.
+    Each(NonZeroU32),
 }
 
 /// How a server serves.
@@ -31,9 +34,6 @@ pub struct Service {
     /// Length of a page, bytes.
     pub reply_bytes: u64,
 }
-
-/// Longest reply, bytes: bodies are slices of one.
-const LONGEST: usize = 64 << 20;
 
 /// What it is about to do.
 #[derive(Debug, Clone, Copy)]
@@ -102,6 +102,8 @@ impl Server {
                     self.ready.push_back(id);
                 }
             }
+            // It never waits for room.
+            News::Writable(_) => {}
         }
     }
 
@@ -158,7 +160,7 @@ impl Server {
             }
             return (got != Read::Nothing).then_some((Step::Poll, self.costs.request));
         };
-        let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(LONGEST as u64);
+        let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
         if request.len < self.scratch.len() {
             self.partial.insert(id, self.scratch[request.len..].to_vec());
@@ -200,12 +202,7 @@ impl Server {
         now: Nanos,
         out: &mut impl Outside,
     ) {
-        use std::io::Write;
-        self.reply.clear();
-        write!(self.reply, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n")
-            .expect("a Vec takes all");
-        let len = self.reply.len() + bytes as usize;
-        self.reply.resize(len, b'.');
+        http::write_reply(&mut self.reply, bytes);
         match kernel.write(to, &self.reply, now, out) {
             Ok(()) => {
                 self.answered += 1;
@@ -225,26 +222,5 @@ impl Server {
             self.serves = self.serves.min(self.ready.len());
         }
         kernel.close(id, now, out);
-    }
-}
-
-/// What the server needs to know of a request.
-struct Request {
-    /// Of its head, bytes.
-    len: usize,
-    /// Length of the body that it names, if it does.
-    bytes: Option<u64>,
-    /// The connection ends with the reply.
-    closes: bool,
-}
-
-impl Request {
-    /// The one at the start of some bytes, if its head is whole.
-    fn parse(bytes: &[u8]) -> Option<Self> {
-        let len = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
-        let head = &bytes[..len];
-        let path = head.split(|byte| *byte == b' ').nth(1).and_then(|path| str::from_utf8(path).ok());
-        let closes = head.windows(19).any(|field| field.eq_ignore_ascii_case(b"\r\nConnection: close"));
-        Some(Self { len, bytes: path.and_then(Object::bytes_of_path), closes })
     }
 }

@@ -8,17 +8,20 @@
 //! The clients' machines cost nothing. Frames take as long as the wire's delay; the wire has no rate of its own here.
 
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 
 use crowd::{Crowd, Endpoint};
 use units::Nanos;
 use verdict::ListenerLoad;
 use wire::{Flags, Options, Segment, SeqNumber};
 
+use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
 use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting};
 use crate::profile::Profile;
+use crate::program::Program;
 use crate::queue::EventQueue;
-use crate::server::{Server, Service};
+use crate::server::Service;
 
 /// The crowd looks at its deadlines this often, as its wheel ticks.
 const TICK: Nanos = Nanos::from_millis(1);
@@ -180,7 +183,7 @@ fn peer(endpoint: Endpoint) -> Peer {
 pub struct World {
     crowd: Crowd,
     kernel: Kernel,
-    server: Server,
+    program: Program,
     cpu: Cpu,
     profile: Profile,
     delay: Nanos,
@@ -197,6 +200,8 @@ pub struct World {
     frames_lost: u64,
     /// Events so far.
     happened: u64,
+    /// Of the server's link, if that is wanted.
+    capture: Option<Box<Capture>>,
 }
 
 impl World {
@@ -205,7 +210,7 @@ impl World {
         let mut world = Self {
             crowd,
             kernel: Kernel::new(setup.kernel),
-            server: Server::new(setup.service, setup.profile.steps()),
+            program: Program::new(setup.service, setup.profile.steps()),
             cpu: Cpu::new(setup.profile.turns()),
             profile: setup.profile,
             delay: setup.delay,
@@ -219,11 +224,22 @@ impl World {
             frames: 0,
             frames_lost: 0,
             happened: 0,
+            capture: None,
         };
         world.kernel.start(Nanos::ZERO, &mut world.said);
         world.let_out(Nanos::ZERO, Nanos::ZERO);
         world.look_at_crowd(Nanos::ZERO);
         world
+    }
+
+    /// Keeps the frames of the server's link from now on, so many of them. The server has this address there, of the clients' family.
+    pub fn capture(&mut self, server: SocketAddr, most: usize) {
+        self.capture = Some(Box::new(Capture::new(server, self.crowd.clients(), most)));
+    }
+
+    /// The frames that were kept, if any were to be.
+    pub fn take_capture(&mut self) -> Option<Capture> {
+        self.capture.take().map(|capture| *capture)
     }
 
     /// The crowd.
@@ -253,8 +269,8 @@ impl World {
             guard: *self.kernel.guard(),
             frames_lost: self.frames_lost,
             frames: self.frames,
-            answered: self.server.answered,
-            errors: self.server.errors,
+            answered: self.program.answered(),
+            errors: self.program.errors(),
             softirq: self.cpu.softirq,
             program: self.cpu.program,
         }
@@ -285,6 +301,9 @@ impl World {
 
     fn arrive_at_server(&mut self, now: Nanos) {
         while let Some(packet) = self.to_server.take(now) {
+            if let Some(capture) = &mut self.capture {
+                capture.add(now, Way::ToServer, packet.endpoint, &packet.segment());
+            }
             if self.frames_waiting >= self.profile.receive.ring {
                 self.frames_lost += 1;
                 self.said.pool.take_back(packet);
@@ -311,7 +330,7 @@ impl World {
             return;
         };
         if was_step {
-            self.server.end(&mut self.kernel, now, &mut self.said);
+            self.program.end(&mut self.kernel, now, &mut self.said);
             self.let_out(now, now);
         }
         self.go_on(now);
@@ -320,12 +339,12 @@ impl World {
     /// The CPU takes up what is next.
     fn go_on(&mut self, now: Nanos) {
         debug_assert!(self.cpu.is_idle(), "one thing at a time");
-        let next = self.cpu.next(!self.ring.is_empty(), self.server.has_steps(), now);
+        let next = self.cpu.next(!self.ring.is_empty(), self.program.has_steps(), now);
         let (done, run) = match next {
             Next::Idle => return,
             Next::Resume(left) => self.cpu.begin_step(left, now),
             Next::Step => {
-                let cost = self.server.begin(&mut self.kernel);
+                let cost = self.program.begin(&mut self.kernel);
                 self.cpu.begin_step(cost, now)
             }
             Next::Frame => {
@@ -361,10 +380,13 @@ impl World {
             self.events.push(at.max(now), Event::Timer(timer));
         }
         for news in self.said.news.drain(..) {
-            self.server.hear(news);
+            self.program.hear(news);
         }
         let arrives = leaves + self.delay;
         for packet in self.said.packets.drain(..) {
+            if let Some(capture) = &mut self.capture {
+                capture.add(leaves, Way::ToClient, packet.endpoint, &packet.segment());
+            }
             if self.to_clients.put(arrives, packet) {
                 self.events.push(arrives, Event::AtClients);
             }

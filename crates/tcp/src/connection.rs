@@ -243,6 +243,11 @@ impl Connection {
         matches!(self.state, State::Established | State::CloseWait)
     }
 
+    /// Bytes of the stream that the peer has acknowledged.
+    pub fn acknowledged(&self) -> u64 {
+        self.offset(self.snd_una)
+    }
+
     /// The stream is over, and another begins with the next call that has one. Gives false, and does nothing, as long as the peer has
     /// not acknowledged all that was sent.
     pub fn next_stream(&mut self) -> bool {

@@ -149,11 +149,7 @@ pub fn before_echo(requests: Requests) -> Result<(Testbed, Echo)> {
 
 /// Resident memory of this process, MiB.
 fn resident_mib() -> Result<f64> {
-    let status = std::fs::read_to_string("/proc/self/status").context("read /proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 =
-        line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok()).context("VmRSS")?;
-    Ok(kib / 1024.0)
+    Ok(super::status_kib("VmRSS")? / 1024.0)
 }
 
 /// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.

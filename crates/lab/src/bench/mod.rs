@@ -10,13 +10,13 @@ mod sim;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use ipnet::Ipv4Net;
 use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 22] = [
+pub const NAMES: [&str; 23] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -37,6 +37,7 @@ pub const NAMES: [&str; 22] = [
     "sim.events_per_second",
     "sim.event_cost_growth",
     "sim.bulk100_seconds",
+    "sim.clients_10m_gib",
     "link.packets_per_second",
     "link.delay_error_us",
 ];
@@ -111,6 +112,14 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
 
 /// Measures the figures of a group.
 type Measure = fn(&AtomicBool) -> Result<Vec<Figure>>;
+
+/// A line of `/proc/self/status`, KiB.
+fn status_kib(name: &str) -> Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").context("read /proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|rest| rest.trim().strip_suffix(" kB")?.trim().parse().ok())
+        .with_context(|| format!("find {name} in /proc/self/status"))
+}
 
 fn go_on(stop: &AtomicBool) -> Result<()> {
     ensure!(!stop.load(Ordering::Relaxed), "stopped");

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use load::{Arrivals, Close, Workload};
 use sim::dumbbell::{Dumbbell, DumbbellRun};
@@ -26,8 +26,15 @@ const HELD: u64 = 3_000_000;
 /// When an event may happen, from when it is put there.
 const SPREAD_NS: u64 = 10_000_000_000;
 
+/// Clients that are there at once, and how many come in a second.
+const CLIENTS: u64 = 10_000_000;
+const CLIENTS_PER_S: f64 = 1e6;
+const GIB: f64 = (1 << 30) as f64;
+
 /// All figures.
 pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+    // First, as long as this process is small.
+    let clients = [(clients_10m_gib(stop)?, CLIENTS as f64 * Crowd::BYTES_PER_CONNECTION as f64 / GIB)];
     let mut overloads = Vec::new();
     let mut costs = Vec::new();
     let mut bulks = Vec::new();
@@ -44,36 +51,62 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         Figure::new("sim.events_per_second", "events/s", queue, &overloads),
         Figure::new("sim.event_cost_growth", "ns with 10 million waiting", "ns with 10,000 waiting", &costs),
         Figure::new("sim.bulk100_seconds", "s", "as many events in the event queue alone, same core", &bulks),
+        Figure::new("sim.clients_10m_gib", "GiB", "the clients' connections alone", &clients),
     ])
 }
 
 /// Events per second of a stock server before a crowd of one-packet requests at twice what it can do.
 fn overload_per_s() -> Result<f64> {
+    let mut world = overload(RATE, Nanos::from_secs(10))?;
+    let start = Instant::now();
+    world.run_until(WINDOW);
+    Ok(black_box(&world).happened() as f64 / start.elapsed().as_secs_f64())
+}
+
+/// A stock server before a crowd of so many one-packet requests a second, whose clients wait so long.
+fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let manners = Manners {
-        timeout: Nanos::from_secs(10),
+        timeout,
         abort: None,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,
-        window: Window { start: Nanos::ZERO, end: WINDOW },
+        window: Window { start: Nanos::ZERO, end: Nanos::MAX },
         stacks: Stacks::default(),
         clock: 0,
         seed: 1,
         first_endpoint: 0,
     };
     let asks = Asks::new(Workload::default(), 1, "server", "/");
-    let schedule = Schedule::new(Arrivals::Poisson, RATE, 1);
-    let crowd = Crowd::new(manners, asks, Clients::new(clients().into()), schedule, 1 << 20);
+    let schedule = Schedule::new(Arrivals::Poisson, rate, 1);
+    let crowd = Crowd::new(manners, asks, Clients::new(clients().into()), schedule, 0);
     let setup = Setup {
         kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
         profile: Profile::parse(PROFILE).map_err(anyhow::Error::msg).context("the bench's profile")?,
         delay: Nanos::from_micros(50),
     };
-    let mut world = World::new(setup, crowd);
-    let start = Instant::now();
-    world.run_until(WINDOW);
-    Ok(black_box(&world).happened() as f64 / start.elapsed().as_secs_f64())
+    Ok(World::new(setup, crowd))
+}
+
+/// Most memory that this process has had, GiB, when so many clients are there at once and send their SYNs again and again, because the server can answer one in forty.
+fn clients_10m_gib(stop: &AtomicBool) -> Result<f64> {
+    // What it had before does not count (Linux 6.18 Documentation/filesystems/proc.rst).
+    std::fs::write("/proc/self/clear_refs", "5").context("begin a new VmHWM by /proc/self/clear_refs")?;
+    let mut world = overload(CLIENTS_PER_S, Nanos::from_secs(600))?;
+    let mut now = Nanos::ZERO;
+    while (world.crowd().live() as u64) < CLIENTS {
+        go_on(stop)?;
+        now += Nanos::from_millis(100);
+        world.run_until(now);
+        ensure!(
+            now < Nanos::from_secs(60),
+            "{} clients are there at once after a minute",
+            world.crowd().live()
+        );
+    }
+    black_box(&world);
+    Ok(super::status_kib("VmHWM")? * 1024.0 / GIB)
 }
 
 /// Seconds that 100 bulk flows over 10 Mbit/s take for 100 s of virtual time, and how many events those are.

@@ -70,17 +70,8 @@ pub fn run(
         }
         Ok(())
     };
-    let result = measure_all();
-    answer(dumbbell, &mut writer)?;
-    let folder = writer.folder().to_owned();
-    let stopped = stop.load(Ordering::Relaxed);
-    let outcome = writer.finish(stopped)?;
-    match result {
-        Err(error) if !stopped => {
-            Err(error.context(format!("incomplete results are in {}", folder.display())))
-        }
-        _ => Ok(outcome),
-    }
+    let measured = measure_all();
+    writer.conclude(measured, stop, |writer| answer(dumbbell, writer))
 }
 
 /// What can be run on a kernel, and a word about each scenario that cannot.

@@ -1,7 +1,5 @@
 //! Runs a dumbbell in virtual time: a world for each scenario, load, queue discipline and seed.
 
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -15,8 +13,8 @@ use super::times::{distribution, means};
 use super::{Dumbbell, NamedQueue, Scenario, Tcp};
 use crate::environment;
 use crate::grid::Event;
+use crate::jobs::{Options, in_order, run_by_steps};
 use crate::outcome::{Outcome, Writer};
-use crate::simulate::in_order;
 
 /// `[RF]` table I.
 const BETWEEN_SESSIONS: Nanos = Nanos::from_millis(500);
@@ -24,6 +22,9 @@ const BETWEEN_SESSIONS: Nanos = Nanos::from_millis(500);
 const REQUEST_BYTES: u64 = 300;
 /// Bulk flows begin within this time.
 const BULK_WITHIN: Nanos = Nanos::from_secs(5);
+
+/// Virtual time after which a world may be stopped.
+const STEP: Nanos = Nanos::from_secs(1);
 
 /// One world.
 #[derive(Debug, Clone, Copy)]
@@ -35,30 +36,35 @@ pub(super) struct Job<'a> {
     pub(super) repetition: u32,
 }
 
-/// Runs it on so many threads, with its results in a folder of its own in `results`; they are the same on any number. When `stop` is set it ends with what was complete by then.
+/// Runs it; the results are the same on any number of threads. When it is stopped it ends with what was complete by then.
 ///
 /// # Errors
 ///
 /// When the results cannot be written.
 pub fn run(
     dumbbell: &Dumbbell,
-    (results, threads): (&Path, usize),
-    stop: &AtomicBool,
+    options: &Options<'_>,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    let mut writer = Writer::create(results, &dumbbell.name)?;
+    let mut writer = Writer::create(options.results, &dumbbell.name)?;
     writer.write(Record::Header(Box::new(header(dumbbell))))?;
     let jobs = jobs(dumbbell);
-    let result = in_order(&jobs, threads, stop, cell, |cell, done| {
-        on_event(&Event::Cell(&cell, done, jobs.len()));
-        writer.write(Record::Cell(Box::new(cell)))
-    });
-    answer(dumbbell, &mut writer)?;
-    let stopped = stop.load(Ordering::Relaxed);
-    let folder = writer.folder().to_owned();
-    let outcome = writer.finish(stopped)?;
-    result.with_context(|| format!("incomplete results are in {}", folder.display()))?;
-    Ok(outcome)
+    options.watch.grid_begins(jobs.len(), Nanos(length(dumbbell).0 * jobs.len() as u64));
+    let measured = in_order(
+        &jobs,
+        options,
+        |job| cell(job, options),
+        |cell, done| {
+            on_event(&Event::Cell(&cell, done, jobs.len()));
+            writer.write(Record::Cell(Box::new(cell)))
+        },
+    );
+    writer.conclude(measured, options.stop, |writer| answer(dumbbell, writer))
+}
+
+/// Of a world, with the warm-up.
+fn length(dumbbell: &Dumbbell) -> Nanos {
+    Nanos::from(dumbbell.grid.warmup + dumbbell.grid.duration)
 }
 
 /// All of them, in the order in which they are run.
@@ -83,20 +89,26 @@ fn header(dumbbell: &Dumbbell) -> Header {
     environment::of_dumbbell(dumbbell, deviations)
 }
 
-fn cell(job: &Job<'_>) -> Result<Cell> {
+/// `None` when it was stopped.
+fn cell(job: &Job<'_>, options: &Options<'_>) -> Result<Option<Cell>> {
     let setup = setup(job)?;
     let initial_rto = setup.stack.initial_rto;
     let window = job.dumbbell.grid.duration;
     let mut run = DumbbellRun::new(setup).map_err(anyhow::Error::msg)?;
-    run.run_until(Nanos::from(job.dumbbell.grid.warmup + window));
-    Ok(Cell {
+    let span = (Nanos::ZERO, length(job.dumbbell));
+    let ended = run_by_steps(options, span, STEP, |now| {
+        let before = run.happened();
+        run.run_until(now);
+        run.happened() - before
+    });
+    Ok(ended.map(|()| Cell {
         server: job.scenario.name.clone(),
         policy: job.aqm.name.clone(),
         load: job.load,
         repetition: job.repetition,
         link: Some(Box::new(summary(&run.outcome(), job.bulk(), window, initial_rto))),
         ..Cell::default()
-    })
+    }))
 }
 
 impl Job<'_> {

@@ -10,6 +10,9 @@ use wire::{Flags, Segment};
 
 use super::{End, Kernel, News, Outside, Peer, SocketId, TIME_WAIT, Timer, Work};
 
+/// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18 `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
+const SEND_BUFFER: u64 = 20 * 1448;
+
 /// A connection, with what was received and not read, and what was written.
 #[derive(Debug)]
 pub(super) struct Socket {
@@ -27,6 +30,8 @@ pub(super) struct Socket {
     /// The program has it: until then it hears nothing of it.
     is_accepted: bool,
     is_closed: bool,
+    /// The program sleeps until more of what it wrote is acknowledged.
+    waits_for_room: bool,
     /// When its timer will come up; [`Nanos::MAX`] is never.
     wakes_at: Nanos,
     /// It waits for the server, where that is followed.
@@ -86,6 +91,7 @@ impl Socket {
             is_reset: false,
             is_accepted: false,
             is_closed: false,
+            waits_for_room: false,
             wakes_at: Nanos::MAX,
             wait: None,
         }
@@ -110,6 +116,20 @@ impl Socket {
 
     fn unread(&self) -> usize {
         self.received.len() - self.read
+    }
+
+    /// What was written and is not acknowledged fits the send buffer; or nobody will take it any more.
+    fn has_room(&self) -> bool {
+        let is_open = matches!(self.connection.state(), State::Established | State::CloseWait);
+        !is_open || self.written.len() as u64 <= self.connection.acknowledged() + SEND_BUFFER
+    }
+
+    /// The program goes on, if it sleeps for want of room and there is some now.
+    fn tell_writer(&mut self, id: SocketId, out: &mut impl Outside) {
+        if self.waits_for_room && self.has_room() {
+            self.waits_for_room = false;
+            out.tell(News::Writable(id));
+        }
     }
 }
 
@@ -154,6 +174,7 @@ impl Kernel {
         if has_news && socket.is_open() {
             out.tell(News::Readable(id));
         }
+        socket.tell_writer(id, out);
         if socket.connection.state() == State::Closed {
             self.gone(id, before, heard.change, now);
         } else {
@@ -194,6 +215,7 @@ impl Kernel {
         if socket.is_open() {
             out.tell(News::Readable(id));
         }
+        socket.tell_writer(id, out);
     }
 
     /// Sees to it that its timer comes up in time. One that comes up too early looks again.
@@ -225,6 +247,7 @@ impl Kernel {
             if socket.is_open() {
                 out.tell(News::Readable(id));
             }
+            socket.tell_writer(id, out);
             self.gone(id, before, change, now);
         }
     }
@@ -283,6 +306,13 @@ impl Kernel {
         socket.connection.transmit(stack, &socket.written, now, &mut |segment| out.send(peer, segment));
         self.schedule(id, out);
         Ok(())
+    }
+
+    /// Whether a program that writes and waits may go on: what the send buffer does not hold was acknowledged. Otherwise it is told when.
+    pub fn wait_for_room(&mut self, id: SocketId) -> bool {
+        let socket = &mut self.sockets[id];
+        socket.waits_for_room = !socket.has_room();
+        !socket.waits_for_room
     }
 
     /// shutdown(2) of the way to the client.

@@ -1,0 +1,38 @@
+//! What a server needs of HTTP: where a request ends and what it names, and a reply of some length.
+
+use std::io::Write;
+
+use traffic::Object;
+
+/// Longest reply, bytes.
+pub(crate) const LONGEST: u64 = 64 << 20;
+
+/// What the server needs to know of a request.
+pub(crate) struct Request {
+    /// Of its head, bytes.
+    pub(crate) len: usize,
+    /// Length of the body that it names, if it does.
+    pub(crate) bytes: Option<u64>,
+    /// The connection ends with the reply.
+    pub(crate) closes: bool,
+}
+
+impl Request {
+    /// The one at the start of some bytes, if its head is whole.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        let len = bytes.windows(4).position(|end| end == b"\r\n\r\n")? + 4;
+        let head = &bytes[..len];
+        let path = head.split(|byte| *byte == b' ').nth(1).and_then(|path| str::from_utf8(path).ok());
+        let closes = head.windows(19).any(|field| field.eq_ignore_ascii_case(b"\r\nConnection: close"));
+        Some(Self { len, bytes: path.and_then(Object::bytes_of_path), closes })
+    }
+}
+
+/// Puts a reply with so many bytes of body in place of what `to` has.
+pub(crate) fn write_reply(to: &mut Vec<u8>, bytes: u64) {
+    to.clear();
+    write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n")
+        .expect("a Vec takes all");
+    let len = to.len() + bytes as usize;
+    to.resize(len, b'.');
+}
