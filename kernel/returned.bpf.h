@@ -49,7 +49,7 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 	if (!place)
 		return 0;
 	word = *place;
-	next = next_word(word, hash, segment->seq, (enum outcome)outcome);
+	next = next_word(word, hash, segment->seq, (enum outcome)outcome, now);
 	if (next != word)
 		*place = next;
 	/* All CPUs share it: write only when it matters. */

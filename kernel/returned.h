@@ -23,16 +23,27 @@ enum outcome {
 	OUTCOME_DEFERRED,		/* left unanswered, since a burst may be over when its client tries again */
 };
 
-/* A word for each place: the sequence number, what of the hash the place does not say, how often the attempt was deferred; 0 is none. */
+/* A word for each place: the sequence number, what of the hash the place does not say, how often the attempt was deferred, and when; 0 is none. */
 #define REFUSED_HASH_MASK ((1U << (32 - REFUSED_SHIFT)) - 1)
 #define REFUSED_ATTEMPT_MASK ((1ULL << (64 - REFUSED_SHIFT)) - 1)
 #define REFUSED_DEFERRALS_SHIFT 48
 #define REFUSED_DEFERRALS_MASK 3
 #define REFUSED_IS_SET (1ULL << 63)
+/* When it was deferred, units of 2^30 ns, modulo 8192. */
+#define REFUSED_TIME_SHIFT 50
+#define REFUSED_TIME_MASK 0x1fff
+#define REFUSED_UNIT_SHIFT 30
+/* One who was deferred is back within 3 s, or has given up. */
+#define DEFERRED_FOR 5
 
 static __always_inline __u32 refused_place(__u32 hash)
 {
 	return hash >> (32 - REFUSED_SHIFT);
+}
+
+static __always_inline __u64 refused_time(__u64 now)
+{
+	return now >> REFUSED_UNIT_SHIFT & REFUSED_TIME_MASK;
 }
 
 static __always_inline __u64 refused_word(__u32 hash, __u32 seq, __u64 deferrals)
@@ -59,8 +70,16 @@ static __always_inline bool may_defer_again(__u64 word, __u32 hash, __u32 seq)
 	return deferrals > 0 && deferrals < MOST_DEFERRALS;
 }
 
+/* Whether the place is kept for somebody who was deferred a moment ago, as what he cost is to be given back. */
+static __always_inline bool is_kept(__u64 word, __u64 now)
+{
+	__u64 age = (refused_time(now) - (word >> REFUSED_TIME_SHIFT)) & REFUSED_TIME_MASK;
+
+	return word >> REFUSED_DEFERRALS_SHIFT & REFUSED_DEFERRALS_MASK && age < DEFERRED_FOR;
+}
+
 /* The word that the place should have now: the same, if there is nothing to write. */
-static __always_inline __u64 next_word(__u64 word, __u32 hash, __u32 seq, enum outcome outcome)
+static __always_inline __u64 next_word(__u64 word, __u32 hash, __u32 seq, enum outcome outcome, __u64 now)
 {
 	__u32 deferrals = count_deferrals(word, hash, seq);
 
@@ -69,10 +88,10 @@ static __always_inline __u64 next_word(__u64 word, __u32 hash, __u32 seq, enum o
 		/* Once: one that was let in may repeat its SYN, too. */
 		return is_back(word, hash, seq) ? 0 : word;
 	case OUTCOME_DEFERRED:
-		return refused_word(hash, seq, deferrals < REFUSED_DEFERRALS_MASK ? deferrals + 1 : deferrals);
+		return refused_word(hash, seq, deferrals < REFUSED_DEFERRALS_MASK ? deferrals + 1 : deferrals) |
+		       refused_time(now) << REFUSED_TIME_SHIFT;
 	default:
-		/* One who was deferred keeps his place: what he cost is to be given back. */
-		return word >> REFUSED_DEFERRALS_SHIFT & REFUSED_DEFERRALS_MASK && !is_back(word, hash, seq) ? word : refused_word(hash, seq, 0);
+		return is_kept(word, now) && !is_back(word, hash, seq) ? word : refused_word(hash, seq, 0);
 	}
 }
 

@@ -496,21 +496,22 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 #define DEFERRED_AHEAD_SHIFT 6
 
 /*
- * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns, when it is his turn: so no more are left so in a
- * time than the server answers in as much, or they would come back all at once and find the queue full again.
+ * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns, when it is his turn: so no more are left so
+ * for the first time than the server answers in as much time, or they would come back all at once and find the queue full again.
  */
 static __always_inline bool defer(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 next = *(volatile __u64 *)&service->deferred_ns, ahead = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
 	__u64 earliest = now > ahead ? now - ahead : 0, from = next > earliest ? next : earliest;
 
-	return from <= now && spend(service, pace, 1, now) &&
-	       __sync_bool_compare_and_swap(&service->deferred_ns, next, from + pace->answer_ns);
+	/* A turn for which there is nothing to spend costs nobody anything. */
+	return from <= now && __sync_bool_compare_and_swap(&service->deferred_ns, next, from + pace->answer_ns) &&
+	       spend(service, pace, 1, now);
 }
 
 /*
  * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: the burst is over, and what he
- * cost can be spent on the next one. One who comes back too early is refused, and a crowd so uses up what there was.
+ * cost can be spent on the next one. Who comes back too early, twice, is not, and a crowd so uses up what there was.
  */
 static __always_inline void repay(struct service *service, const struct pace *pace)
 {

@@ -29,7 +29,7 @@ struct Sums {
     /// Cells of the grid; 0 before it begins.
     cells: AtomicU64,
     /// Nanoseconds of virtual time that are not in the bar's position yet.
-    rest_ns: AtomicU64,
+    grid_ns: AtomicU64,
 }
 
 impl Bar {
@@ -70,10 +70,9 @@ impl Watch for Bar {
         self.sums.simulated_ns.fetch_add(time.0, Ordering::Relaxed);
         self.sums.events.fetch_add(events, Ordering::Relaxed);
         if self.sums.cells.load(Ordering::Relaxed) > 0 {
-            let rest = self.sums.rest_ns.fetch_add(time.0, Ordering::Relaxed) + time.0;
-            let whole = rest / 1_000_000 * 1_000_000;
-            self.sums.rest_ns.fetch_sub(whole, Ordering::Relaxed);
-            self.bar.inc(whole / 1_000_000);
+            // Whole milliseconds of the sum: threads add to it at once.
+            let before = self.sums.grid_ns.fetch_add(time.0, Ordering::Relaxed);
+            self.bar.inc((before + time.0) / 1_000_000 - before / 1_000_000);
         } else {
             self.bar.tick();
         }

@@ -135,13 +135,17 @@ pub fn run(args: Args) -> Result<()> {
     });
     drop(printer);
     // Also of a link that ended by an error: it is in the summary, and what was counted is not lost.
-    let summary = link.summary()?;
+    let said = link.summary().and_then(|summary| tell(&summary, json));
+    // Why it ended goes before that it could not be told.
+    ended.and(said)
+}
+
+fn tell(summary: &LinkSummary, json: Option<(&PathBuf, File)>) -> Result<()> {
     if let Some((path, mut file)) = json {
-        let text = serde_json::to_string_pretty(&summary).expect("numbers and their names are JSON");
+        let text = serde_json::to_string_pretty(summary).expect("numbers and their names are JSON");
         writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
     }
-    say(summary_text(&summary))?;
-    ended
+    say(summary_text(summary))
 }
 
 fn create(path: &PathBuf) -> Result<File> {

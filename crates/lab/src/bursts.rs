@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::experiment::{LONGEST, duration};
 
 /// Shortest burst or gap: some turns of the generator.
-const SHORTEST: Duration = Duration::from_millis(10);
+pub const SHORTEST: Duration = Duration::from_millis(10);
 
 /// How long each burst is and each gap, in which one attempt starts every second. Shown as `tidegate load --bursts` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]

@@ -237,7 +237,14 @@ impl Experiment {
     pub fn quicken(&mut self) {
         self.is_quick = true;
         self.grid.repetitions = 1;
+        let quicker = self.map.as_ref().map(Map::quicker);
         for server in &mut self.servers {
+            if let (Some(quicker), Some(bursts)) = (quicker, server.crowd.bursts) {
+                let quick = Bursts { on: bursts.on / quicker, off: bursts.off / quicker, ..bursts };
+                (server.crowd.bursts, server.duration) =
+                    (Some(quick), server.duration.map(|all| all / quicker));
+                continue;
+            }
             let window = QUICK.min(server.duration.unwrap_or(self.grid.duration));
             let bursts = server.crowd.bursts.or(self.crowd.bursts).map(|bursts| bursts.quick(window));
             server.crowd.bursts = bursts.map(|(quick, _)| quick);
@@ -318,11 +325,12 @@ impl Experiment {
         for server in &self.servers {
             let time = self.grid.warmup + self.window(server);
             lab_s += extent::times(time, points);
-            let load = self.grid.loads.iter().sum::<f64>() / self.grid.loads.len() as f64;
+            let loads = self.grid.loads.iter().map(|load| self.mean_load(server, *load));
+            let load = loads.sum::<f64>() / self.grid.loads.len() as f64;
             attempts += extent::times(time, points) * load * self.saturation.from;
         }
         let speed = format!(
-            "{} in the lab, and {} at least in virtual time on one CPU",
+            "{} in the lab, and about {} in virtual time on one CPU",
             extent::roughly(lab_s),
             extent::roughly(attempts * extent::ATTEMPT_S)
         );
@@ -672,6 +680,18 @@ mod tests {
         assert_eq!(read(&with("itanium-2005")).expect("good").profile.as_deref(), Some("itanium-2005"));
         let error = read(&with("z80")).expect_err("no such machine");
         assert!(error.contains("profile = \"z80\" does not come along; there are xeon-2005"), "{error}");
+    }
+
+    #[test]
+    fn quick_map_has_all_its_lengths_in_proportion() {
+        let text = include_str!("../../../experiments/connection-management/crossover.toml");
+        let mut experiment =
+            Experiment::parse(Path::new("crossover.toml"), text.to_owned()).expect("it comes along");
+        experiment.quicken();
+        let last = experiment.servers.last().expect("some");
+        let bursts = last.crowd.bursts.expect("bursts");
+        assert_eq!((bursts.on, bursts.off), (Duration::from_millis(1200), Duration::from_millis(600)));
+        assert_eq!(last.duration, Some(Duration::from_millis(3600)));
     }
 
     #[test]

@@ -127,6 +127,7 @@ impl Link {
             netns::pin_to_cpu(cpu)?;
         }
         let ended = self.move_frames(stop, on_second);
+        self.ran.cpu = thread_cpu_time().since(self.ran.cpu_before);
         self.ended_by = ended.as_ref().err().map(|error| format!("{error:#}"));
         ended
     }
@@ -141,7 +142,6 @@ impl Link {
         loop {
             let now = clock.now();
             self.ran.until = now;
-            self.ran.cpu = thread_cpu_time().since(self.ran.cpu_before);
             if now >= next_check {
                 self.interfaces.iter().try_for_each(Interface::check)?;
                 next_check = now + CHECK_EVERY;

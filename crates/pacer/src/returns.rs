@@ -1,5 +1,7 @@
 //! `kernel/returned.h`: which attempts come back.
 
+use units::Nanos;
+
 /// What became of a SYN: `enum outcome`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
@@ -30,7 +32,7 @@ impl Returns {
     }
 
     /// An attempt was decided; what is known of it from before.
-    pub fn see(&mut self, hash: u32, seq: u32, outcome: Outcome) -> Option<Return> {
+    pub fn see(&mut self, hash: u32, seq: u32, outcome: Outcome, now: Nanos) -> Option<Return> {
         if self.0.is_empty() {
             if outcome == Outcome::Admitted {
                 return None;
@@ -44,7 +46,7 @@ impl Returns {
             (
                 tidegate_is_back(*word, hash, seq),
                 tidegate_count_deferrals(*word, hash, seq),
-                tidegate_next_word(*word, hash, seq, outcome as u32),
+                tidegate_next_word(*word, hash, seq, outcome as u32, now.0),
             )
         };
         *word = next;
@@ -61,7 +63,7 @@ unsafe extern "C" {
     fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
     fn tidegate_count_deferrals(word: u64, hash: u32, seq: u32) -> u32;
     fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32) -> bool;
-    fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32) -> u64;
+    fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
     fn tidegate_refused_place(hash: u32) -> u32;
     fn tidegate_refused_shift() -> u32;
 }
@@ -70,25 +72,26 @@ unsafe extern "C" {
 mod tests {
     use super::*;
 
+    const NOW: Nanos = Nanos::from_secs(10_000);
     /// In the same place as the first, and different in what the place does not say.
     const HASHES: [u32; 2] = [0xffff_8000, 0xffff_8001];
 
     fn deferrals(returns: &mut Returns, hash: u32, seq: u32, outcome: Outcome) -> Option<u32> {
-        returns.see(hash, seq, outcome).map(|back| back.deferrals)
+        returns.see(hash, seq, outcome, NOW).map(|back| back.deferrals)
     }
 
     #[test]
     fn attempt_is_back_by_its_flow_and_sequence_number_until_it_is_let_in() {
         let mut returns = Returns::default();
         let [hash, other] = HASHES;
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted), None, "nobody was refused yet");
-        assert_eq!(returns.see(hash, 7, Outcome::Refused), None);
-        assert_eq!(returns.see(other, 7, Outcome::Admitted), None, "of another flow");
-        assert_eq!(returns.see(hash, 8, Outcome::Admitted), None, "of another connection");
-        assert_eq!(returns.see(hash, 7, Outcome::Refused), Some(Return { deferrals: 0 }));
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted), Some(Return { deferrals: 0 }));
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted), None, "once");
-        assert_eq!(returns.see(0, 0, Outcome::Admitted), None, "an empty place is nobody's");
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "nobody was refused yet");
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
+        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None, "of another flow");
+        assert_eq!(returns.see(hash, 8, Outcome::Admitted, NOW), None, "of another connection");
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), Some(Return { deferrals: 0 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), Some(Return { deferrals: 0 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "once");
+        assert_eq!(returns.see(0, 0, Outcome::Admitted, NOW), None, "an empty place is nobody's");
     }
 
     #[test]
@@ -115,13 +118,24 @@ mod tests {
     fn of_two_in_one_place_the_later_is_remembered_unless_the_first_was_deferred() {
         let mut returns = Returns::default();
         let [hash, other] = HASHES;
-        returns.see(hash, 7, Outcome::Refused);
-        returns.see(other, 7, Outcome::Deferred);
-        assert_eq!(returns.see(hash, 7, Outcome::Refused), None);
+        returns.see(hash, 7, Outcome::Refused, NOW);
+        returns.see(other, 7, Outcome::Deferred, NOW);
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
         assert!(returns.may_defer_again(other, 7), "he paid for it");
-        returns.see(hash, 7, Outcome::Deferred);
+        returns.see(hash, 7, Outcome::Deferred, NOW);
         assert!(returns.may_defer_again(hash, 7) && !returns.may_defer_again(other, 7), "and now the other");
-        assert_eq!(returns.see(other, 7, Outcome::Admitted), None);
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted), Some(Return { deferrals: 1 }));
+        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), Some(Return { deferrals: 1 }));
+    }
+
+    #[test]
+    fn who_was_deferred_and_never_came_back_is_forgotten() {
+        let mut returns = Returns::default();
+        let [hash, other] = HASHES;
+        for (later, is_kept) in [(3, true), (9, false)] {
+            returns.see(hash, 7, Outcome::Deferred, NOW);
+            returns.see(other, 7, Outcome::Refused, NOW + Nanos::from_secs(later));
+            assert_eq!(returns.may_defer_again(hash, 7), is_kept, "{later} s later");
+        }
     }
 }

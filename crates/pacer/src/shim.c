@@ -66,9 +66,9 @@ void tidegate_repay(struct service *service, const struct pace *pace)
 	repay(service, pace);
 }
 
-__u64 tidegate_next_word(__u64 word, __u32 hash, __u32 seq, __u32 outcome)
+__u64 tidegate_next_word(__u64 word, __u32 hash, __u32 seq, __u32 outcome, __u64 now)
 {
-	return next_word(word, hash, seq, (enum outcome)outcome);
+	return next_word(word, hash, seq, (enum outcome)outcome, now);
 }
 
 bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)

@@ -118,7 +118,7 @@ impl Compared<'_> {
             true => values.into_iter().fold(0.0, f64::max),
             false => values.into_iter().fold(f64::INFINITY, f64::min),
         };
-        Some(self.value(row, column, self.policy)? / best).filter(|ratio| ratio.is_finite())
+        Some(self.value(row, column, self.policy)? / best).filter(|ratio| !ratio.is_nan())
     }
 
     /// Of a burst and a gap, as a table has it; a star where a cell of either is marked.
@@ -128,7 +128,12 @@ impl Compared<'_> {
             let is_shown = *policy == self.policy || self.against.is_none_or(|against| against == *policy);
             is_shown && self.map.point(row, column, policy, self.load).is_some_and(is_marked)
         });
-        let text = if ratio < 0.095 { format::number(ratio) } else { format!("{ratio:.2}") };
+        let text = match ratio {
+            f64::INFINITY => "∞".to_owned(),
+            0.0 => "0".to_owned(),
+            small if small < 0.095 => format::number(small),
+            _ => format!("{ratio:.2}"),
+        };
         if is_marked { text + "*" } else { text }
     }
 
@@ -136,7 +141,9 @@ impl Compared<'_> {
     pub fn crossover(&self, column: usize) -> Crossover {
         let ratios = (0..self.map.on.len()).map(|row| self.ratio(row, column)).collect::<Option<Vec<f64>>>();
         let Some(ratios) = ratios else { return Crossover::Unknown };
-        let better = |ratio: f64| if self.is_goodput() { ratio.ln() } else { -ratio.ln() };
+        // Of one that answers nobody the line would have no end.
+        let ratio = |ratio: f64| ratio.clamp(1e-3, 1e3).ln();
+        let better = |value: f64| if self.is_goodput() { ratio(value) } else { -ratio(value) };
         let by: Vec<f64> = ratios.into_iter().map(better).collect();
         match by.iter().rposition(|by| *by < 0.0) {
             None => Crossover::Always,
@@ -355,6 +362,23 @@ mod tests {
         run.saturations.pop();
         assert!(BurstMap::of(&run).is_none(), "a pair is missing");
         assert!(BurstMap::of(&testing::demo()).is_none(), "no bursts");
+    }
+
+    #[test]
+    fn policy_that_answers_nobody_is_worse_and_one_beside_it_better() {
+        let ratio = |row: usize, _| [0.0, 2.0, 4.0][row];
+        let mut run = testing::mapped(&[1.0, 10.0, 100.0], &[1.0, 2.0], ratio);
+        let map = BurstMap::of(&run).expect("a map");
+        let compared = map.compared().next().expect("goodput");
+        assert!(matches!(compared.crossover(0), Crossover::From(on_s) if (1.0..10.0).contains(&on_s)));
+        assert_eq!(compared.text(0, 0), "0");
+        for cell in run.cells.iter_mut().filter(|cell| cell.policy == "stock") {
+            cell.crowd.goodput_per_s = 0.0;
+        }
+        let map = BurstMap::of(&run).expect("a map");
+        let compared = map.compared().next().expect("goodput");
+        assert_eq!(compared.text(1, 0), "∞");
+        assert_eq!(compared.text(0, 0), format::NOTHING, "nobody by nobody");
     }
 
     #[test]

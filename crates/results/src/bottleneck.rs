@@ -24,8 +24,9 @@ pub struct BottleneckSummary {
     pub opening: u64,
     /// Of these, those that were dropped.
     pub opening_drops: u64,
-    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many. None of a real link, which does not follow flows.
-    pub drops_by_number: Vec<(u32, u64)>,
+    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many. `None` of a real link, which does not follow flows.
+    #[serde(default)]
+    pub drops_by_number: Option<Vec<(u32, u64)>>,
     /// SYNs of a flood that came to the queue.
     pub flood: u64,
     /// Of these, those that were dropped.
@@ -81,9 +82,8 @@ impl BottleneckSummary {
 
     /// Drops of objects' packets with these numbers; `None` where packets were not numbered.
     pub fn drops_between(&self, from: u32, to: u32) -> Option<u64> {
-        let of = self.drops_by_number.iter().filter(|(number, _)| (from..to).contains(number));
-        let is_numbered = !self.drops_by_number.is_empty() || self.drops == 0;
-        is_numbered.then(|| of.map(|(_, drops)| drops).sum())
+        let of = self.drops_by_number.as_ref()?.iter().filter(|(number, _)| (from..to).contains(number));
+        Some(of.map(|(_, drops)| drops).sum())
     }
 }
 
@@ -97,7 +97,7 @@ mod tests {
             objects_done: 10,
             done_by_ms: vec![(100.0, 0.2), (200.0, 0.6), (300.0, 1.0)],
             mean_by_pkts: vec![(1, 3, 10.0), (10, 1, 50.0), (100, 1, 900.0)],
-            drops_by_number: vec![(0, 4), (1, 2), (10, 1)],
+            drops_by_number: Some(vec![(0, 4), (1, 2), (10, 1)]),
             ..BottleneckSummary::default()
         };
         let share = |from, to| link.share_between(from, to).expect("there are objects");

@@ -1,6 +1,7 @@
 //! Runs a dumbbell on the running kernel: hosts with its TCP in two namespaces, and `tidegate link` between them, with the hosts' own links in it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{ScopedJoinHandle, scope};
@@ -249,16 +250,18 @@ fn run_hosts(
     let over = AtomicBool::new(false);
     scope(|scope| {
         let [left, right] = sides;
-        let start = |namespace: &'static str, side: Side, of: &netns::Namespace| {
-            let file = netns::open(of.name())?;
+        // Both before either thread begins, which would else be waited for.
+        let files = [netns::open(bed.servers.name())?, netns::open(bed.clients.name())?];
+        let [of_servers, of_clients] = files;
+        let start = |namespace: &'static str, side: Side, file: File| {
             let over = &over;
             let act = move || {
                 let ran = netns::enter(&file, || hosts::run(side, clock, over))?;
                 ran.with_context(|| format!("hosts of the {namespace}"))
             };
-            Ok::<ScopedJoinHandle<'_, Result<Seen>>, anyhow::Error>(scope.spawn(act))
+            scope.spawn(act)
         };
-        let threads = [start("servers", left, &bed.servers)?, start("clients", right, &bed.clients)?];
+        let threads = [start("servers", left, of_servers), start("clients", right, of_clients)];
         let ended = watch(&threads, clock, link, stop);
         over.store(true, Ordering::Relaxed);
         let [left, right] = threads
@@ -353,7 +356,9 @@ fn host_marks(seen: &[Seen; 2]) -> Vec<String> {
     let broken: u64 = seen.iter().map(|seen| seen.broken).sum();
     let late = (latest > LATE_REQUEST).then(|| format!("a request was made {} ms late", latest.as_millis()));
     let broken = (broken > 0).then(|| format!("{broken} bulk flows broke off"));
-    late.into_iter().chain(broken).collect()
+    let failed: u64 = seen.iter().map(|seen| seen.failed).sum();
+    let failed = (failed > 0).then(|| format!("the connections of {failed} objects failed"));
+    late.into_iter().chain(broken).chain(failed).collect()
 }
 
 #[cfg(test)]

@@ -216,10 +216,9 @@ fn summary(measured: &Measured, bulk: u32, window: Duration, initial_rto: Nanos)
         lost,
         opening,
         opening_drops: opening_dropped,
-        drops_by_number: numbers
-            .filter(|(_, count)| **count > 0)
-            .map(|(number, count)| (number, *count))
-            .collect(),
+        drops_by_number: Some(
+            numbers.filter(|(_, count)| **count > 0).map(|(number, count)| (number, *count)).collect(),
+        ),
         flood,
         flood_drops: flood_dropped,
         goodput_bytes_per_s: per_s(measured.bytes_to_right),

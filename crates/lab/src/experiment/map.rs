@@ -6,7 +6,7 @@ use humantime::format_duration;
 use serde::{Deserialize, Deserializer};
 
 use super::{LONGEST, Server};
-use crate::bursts::{Bursts, LoadsOf};
+use crate::bursts::{Bursts, LoadsOf, SHORTEST};
 
 /// Most servers that a map makes: more cells than anybody looks at.
 const MOST: usize = 400;
@@ -43,14 +43,19 @@ impl Map {
                 ));
             }
         }
+        if servers.len() != 1 {
+            return Err(format!(
+                "map: it is of one [[server]], and here are {}: make a file for each",
+                servers.len()
+            ));
+        }
         if self.cycles == 0 {
             return Err("map.cycles is 0: nothing would be measured; 2 is usual".to_owned());
         }
         let pairs = self.on.len().saturating_mul(self.off.len());
-        if pairs.saturating_mul(servers.len()) > MOST {
+        if pairs > MOST {
             return Err(format!(
-                "map: {pairs} pairs of a burst and a gap before {} servers are more than the {MOST} that a map can have",
-                servers.len()
+                "map: {pairs} pairs of a burst and a gap are more than the {MOST} that a map can have"
             ));
         }
         let mut all = Vec::new();
@@ -68,6 +73,12 @@ impl Map {
             }
         }
         Ok(all)
+    }
+
+    /// So many times shorter are its bursts, gaps and windows in a quick run: all of them alike, or there would be no map.
+    pub fn quicker(&self) -> u32 {
+        let shortest = self.on.iter().chain(&self.off).min().expect("lengths were checked");
+        u32::try_from(shortest.as_nanos() / SHORTEST.as_nanos()).expect("an hour in 10 ms").max(1)
     }
 
     fn before(&self, server: &Server, bursts: Bursts) -> Result<Server, String> {
@@ -149,7 +160,13 @@ mod tests {
         assert!(refused("500ms", "1us", &one).contains("off = 1µs cannot be sent"));
         let own = servers(&format!("{ONE}\nduration = \"10s\""));
         assert!(refused("", "", &own).contains("map says"));
-        assert!(refused("", "", &vec![one[0].clone(); 101]).contains("more than the 400"));
+        assert!(refused("", "", &vec![one[0].clone(); 2]).contains("here are 2"));
+        let many = (1..=101).map(|n| format!("\"{n}s\"")).collect::<Vec<_>>().join(", ");
+        let four = "off = [\"500ms\", \"5s\"]";
+        let wide = map(&FOUR
+            .replace("on = [\"1s\", \"1m 30s\"]", &format!("on = [{many}]"))
+            .replace(four, "off = [\"1s\", \"2s\", \"3s\", \"4s\"]"));
+        assert!(wide.spread(&one).expect_err("404").contains("more than the 400"));
     }
 
     #[test]

@@ -105,7 +105,11 @@ impl Guard {
         if !matches!(verdict, Verdict::Drop | Verdict::Reset) {
             outcome = Outcome::Admitted;
         }
-        if let Some(back) = self.returns.see(hash, syn.seq.0, outcome) {
+        // Who gets a cookie is not looked up.
+        if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
+            return verdict;
+        }
+        if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
             self.stats.returned += 1;
             if let (Some(followed), Verdict::Admit, 1..) = (followed, verdict, back.deferrals) {
                 followed.repay();
