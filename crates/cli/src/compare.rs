@@ -36,13 +36,25 @@ pub fn run(args: Args) -> Result<()> {
         args.files[0].display(),
         args.files[1].display()
     );
-    say(report::comparison_table([&one, &other], &compared).trim_end())?;
-    let Some(most) = args.at_most else { return Ok(()) };
-    for point in &compared {
-        let of = format!("{} at {}x, {}", point.scenario, point.load, point.policy);
-        let distance = point.distance().with_context(|| format!("{of}: one run has no objects"))?;
-        ensure!(distance <= most, "{of}: times of objects are {distance:.3} apart, more than {most}");
+    let unshared = report::unshared(&one, &other);
+    let mut text = report::comparison_table([&one, &other], &compared);
+    unshared.iter().for_each(|line| {
+        text.push_str(line);
+        text.push('\n');
+    });
+    // Whoever stops reading does not make it true.
+    let said = say(text.trim_end());
+    if let Some(most) = args.at_most {
+        ensure!(unshared.is_empty(), "not all was compared: {}", unshared.join("; "));
+        compared.iter().try_for_each(|point| check(point, most))?;
     }
+    said
+}
+
+fn check(point: &report::Compared<'_>, most: f64) -> Result<()> {
+    let of = format!("{} at {}x, {}", point.scenario, point.load, point.policy);
+    let distance = point.distance().with_context(|| format!("{of}: one run has no times of objects"))?;
+    ensure!(distance <= most, "{of}: times of objects are {distance:.3} apart, more than {most}");
     Ok(())
 }
 

@@ -44,11 +44,11 @@ impl Bursts {
         self.on + self.off
     }
 
-    /// The mean over burst and gap of a crowd with such a load.
-    pub fn mean(self, load: f64) -> f64 {
-        match self.loads {
-            LoadsOf::Mean => load,
-            LoadsOf::Burst => load * self.on.as_secs_f64() / self.cycle().as_secs_f64(),
+    /// Attempts per second over burst and gap of a crowd with such a rate: that of both, or of a burst alone.
+    pub fn mean_rate(self, rate: f64) -> f64 {
+        match (self.loads, load::Bursts::new(self.on.into(), self.off.into())) {
+            (LoadsOf::Burst, Some(bursts)) => bursts.mean_rate(rate),
+            _ => rate,
         }
     }
 
@@ -147,10 +147,14 @@ mod tests {
     }
 
     #[test]
-    fn load_is_of_burst_and_gap_or_of_the_burst_alone() {
+    fn rate_is_of_burst_and_gap_or_of_the_burst_alone() {
         let mean = bursts(10, 5);
-        assert_eq!(mean.mean(1.5), 1.5);
-        assert_eq!(Bursts { loads: LoadsOf::Burst, ..mean }.mean(1.5), 1.0);
+        assert_eq!(mean.mean_rate(1500.0), 1500.0);
+        let of_burst = Bursts { loads: LoadsOf::Burst, ..mean };
+        assert!(
+            (of_burst.mean_rate(1500.0) - 1000.0 - 5.0 / 15.0).abs() < 1e-9,
+            "one a second in the gap, too"
+        );
     }
 
     #[test]

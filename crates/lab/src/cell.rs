@@ -83,7 +83,7 @@ pub fn measure(
     let experiment = lab.experiment;
     let rate_per_s = saturation.rate_per_s * look.speed;
     let send = Send {
-        rate: experiment.mean_load(server, load) * rate_per_s,
+        rate: experiment.mean_rate(server, load * rate_per_s),
         bursts: experiment.bursts(server),
         warmup: experiment.grid.warmup,
         duration: experiment.window(server),

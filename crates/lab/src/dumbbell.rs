@@ -18,7 +18,8 @@ use tcp::{Algorithm, Rto, Stack};
 use units::Nanos;
 
 use crate::experiment::{
-    ExperimentError, WorkloadText, check_window, duration, from_toml, is_plain, some_duration, unique,
+    ExperimentError, WorkloadText, check_once, check_window, duration, from_toml, is_plain, some_duration,
+    unique,
 };
 use crate::extent;
 pub use run::run;
@@ -349,6 +350,7 @@ impl Grid {
         if self.loads.is_empty() || self.repetitions == 0 {
             return Err("grid: give loads and repetitions, or nothing would be measured".to_owned());
         }
+        check_once(&self.loads)?;
         if let Some(load) = self.loads.iter().find(|load| !(**load > 0.0 && **load <= MOST)) {
             return Err(format!("grid.loads has {load}: flows are multiplied by it; above 0, to {MOST}"));
         }

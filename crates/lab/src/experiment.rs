@@ -212,9 +212,9 @@ impl Experiment {
         server.crowd.bursts.or(self.crowd.bursts)
     }
 
-    /// The mean over bursts and gaps of a load of the grid before a server.
-    pub fn mean_load(&self, server: &Server, load: f64) -> f64 {
-        self.bursts(server).map_or(load, |bursts| bursts.mean(load))
+    /// The mean over bursts and gaps of a crowd with such a rate, attempts/s, before a server.
+    pub fn mean_rate(&self, server: &Server, rate: f64) -> f64 {
+        self.bursts(server).map_or(rate, |bursts| bursts.mean_rate(rate))
     }
 
     /// The clients before a server.
@@ -269,7 +269,6 @@ impl Experiment {
             ));
         }
         check_loads(&self.grid.loads)?;
-        self.check_extent()?;
         self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
@@ -278,6 +277,8 @@ impl Experiment {
         if self.grid.warmup > LONGEST || longest_wait > Some(LONGEST) || self.crowd.timeout > LONGEST {
             return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
         }
+        self.saturation.check()?;
+        self.check_extent()?;
         if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
             return Err(format!(
                 "server {:?}: backlog {} is more than listen(2) takes",
@@ -299,7 +300,6 @@ impl Experiment {
         }
         unique("server", self.servers.iter().map(|server| server.name.as_str()))?;
         unique("policy", self.policies.iter().map(|policy| policy.name.as_str()))?;
-        self.saturation.check()?;
         self.testbed.check()?;
         if let Some(server) =
             self.servers.iter().find(|s| s.kind != ServerKind::BuiltIn && !s.cpu_time.is_zero())
@@ -325,9 +325,10 @@ impl Experiment {
         for server in &self.servers {
             let time = self.grid.warmup + self.window(server);
             lab_s += extent::times(time, points);
-            let loads = self.grid.loads.iter().map(|load| self.mean_load(server, *load));
-            let load = loads.sum::<f64>() / self.grid.loads.len() as f64;
-            attempts += extent::times(time, points) * load * self.saturation.from;
+            let rates =
+                self.grid.loads.iter().map(|load| self.mean_rate(server, load * self.saturation.from));
+            let rate = rates.sum::<f64>() / self.grid.loads.len() as f64;
+            attempts += extent::times(time, points) * rate;
         }
         let speed = format!(
             "{} in the lab, and about {} in virtual time on one CPU",
@@ -428,6 +429,19 @@ fn check_loads(loads: &[f64]) -> Result<(), String> {
         Some(load) => {
             Err(format!("grid.loads has {load}: a load is a multiple of the saturation rate, above 0 to 100"))
         }
+        None => check_once(loads),
+    }
+}
+
+/// Each load once: what is measured several times is a repetition, with a seed of its own.
+pub fn check_once(loads: &[f64]) -> Result<(), String> {
+    let mut sorted = loads.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
+        Some(pair) => Err(format!(
+            "grid.loads has {} twice; to measure it several times, raise grid.repetitions",
+            pair[0]
+        )),
         None => Ok(()),
     }
 }
@@ -680,6 +694,13 @@ mod tests {
         assert_eq!(read(&with("itanium-2005")).expect("good").profile.as_deref(), Some("itanium-2005"));
         let error = read(&with("z80")).expect_err("no such machine");
         assert!(error.contains("profile = \"z80\" does not come along; there are xeon-2005"), "{error}");
+    }
+
+    #[test]
+    fn load_that_is_named_twice_is_no_repetition() {
+        assert_eq!(check_loads(&[0.5, 1.5]), Ok(()));
+        let why = check_loads(&[0.5, 1.5, 0.5]).expect_err("twice");
+        assert!(why.contains("0.5 twice") && why.contains("grid.repetitions"), "{why}");
     }
 
     #[test]

@@ -235,7 +235,7 @@ fn measure_all(
                         server,
                         policy: policy.for_saturation(rate),
                         profile,
-                        rate: experiment.mean_load(server, load) * rate,
+                        rate: experiment.mean_rate(server, load * rate),
                         warmup: grid.warmup,
                         window: experiment.window(server),
                         timeout: experiment.clients(server).timeout,
@@ -484,9 +484,14 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let bursts = job.experiment.bursts(job.server).filter(|_| job.has_bursts);
     let schedule = match bursts {
         Some(bursts) => {
-            let bursts =
+            let lengths =
                 load::Bursts::new(bursts.on.into(), bursts.off.into()).context("bursts that cannot be")?;
-            Schedule::in_bursts(arrivals, job.rate, bursts, job.seed)
+            ensure!(
+                lengths.rate_in_burst(job.rate).is_some(),
+                "a mean of {}/s over bursts and gaps of {bursts} is no more than starts in the gaps; raise the load, or shorten the gap",
+                job.rate
+            );
+            Schedule::in_bursts(arrivals, job.rate, lengths, job.seed)
         }
         None => Schedule::new(arrivals, job.rate, job.seed),
     };

@@ -36,14 +36,41 @@ pub fn compare<'a>(one: &'a Run, other: &'a Run) -> Vec<Compared<'a>> {
     compared
 }
 
+/// What the second run should have of the first, or the other way round, and does not: a line for each.
+pub fn unshared(one: &Run, other: &Run) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (has, lacks, name) in [(one, other, "B"), (other, one, "A")] {
+        for scenario in has.servers().into_iter().filter(|scenario| is_link(&has.cells, scenario)) {
+            let others = lacks.points(scenario);
+            for point in has.points(scenario) {
+                let (load, policy) = (point.load(), point.policy());
+                let is_there = others.iter().any(|other| other.load() == load && other.policy() == policy);
+                if !is_there {
+                    lines.push(format!("{name} has no {scenario} at {}x, {policy}", format::multiple(load)));
+                }
+            }
+        }
+    }
+    if one.header.experiment != other.header.experiment {
+        lines.push(format!(
+            "A is of {:?} and B of {:?}: another experiment",
+            one.header.experiment, other.header.experiment
+        ));
+    }
+    lines
+}
+
 impl Compared<'_> {
     /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects which had come by some time differs, at the times that results
-    /// keep. Seeds are taken together. `None` where one of the two has no objects.
+    /// keep. Seeds are taken together. `None` where one of the two has no objects, or no times of them.
     pub fn distance(&self) -> Option<f64> {
         let [one, other] = self.points.each_ref().map(Times::of);
         let (one, other) = (one?, other?);
         let moments = one.moments().chain(other.moments());
-        Some(moments.map(|ms| (one.share_by(ms) - other.share_by(ms)).abs()).fold(0.0, f64::max))
+        let distances: Vec<f64> = moments.map(|ms| (one.share_by(ms) - other.share_by(ms)).abs()).collect();
+        // Of no shares, or of such as are no numbers, there is none.
+        let are_numbers = !distances.is_empty() && distances.iter().all(|distance| distance.is_finite());
+        are_numbers.then(|| distances.into_iter().fold(0.0, f64::max))
     }
 }
 
@@ -105,7 +132,10 @@ pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
     let mut text = String::new();
     for (name, run) in ["A", "B"].into_iter().zip(runs) {
         let of = &run.header.environment;
-        text += &wrap(&format!("{name}: {}, {}", run.header.started, of.kernel), "   ");
+        text += &wrap(
+            &format!("{name}: {}, {}, {}", run.header.experiment, run.header.started, of.kernel),
+            "   ",
+        );
     }
     text += &grid.trim_fmt();
     text.push('\n');
@@ -168,6 +198,25 @@ mod tests {
         let distance = compare(&one, &other)[0].distance();
         assert_eq!(distance, Some(0.25));
         assert_eq!(compare(&one, &run(vec![cell("red", 0.0, 0)]))[0].distance(), None, "no objects");
+    }
+
+    #[test]
+    fn what_only_one_run_has_is_named() {
+        let one = run(vec![cell("red", 100.0, 50), cell("codel", 0.0, 5)]);
+        let mut other = run(vec![cell("red", 100.0, 50), cell("choke", 0.0, 5)]);
+        assert_eq!(unshared(&one, &other), ["B has no paper at 1x, codel", "A has no paper at 1x, choke"]);
+        assert!(unshared(&one, &one).is_empty());
+        "another".clone_into(&mut other.header.experiment);
+        assert!(unshared(&one, &other)[2].contains("another experiment"));
+    }
+
+    #[test]
+    fn times_that_are_no_numbers_have_no_distance() {
+        let mut broken = cell("red", 100.0, 50);
+        let link = broken.link.as_mut().expect("a link");
+        link.done_by_ms = vec![(f64::NAN, f64::NAN)];
+        let (one, other) = (run(vec![broken]), run(vec![cell("red", 100.0, 50)]));
+        assert_eq!(compare(&one, &other)[0].distance(), None);
     }
 
     #[test]

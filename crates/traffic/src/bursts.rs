@@ -45,6 +45,11 @@ impl Bursts {
         (in_burst > 0.0).then(|| in_burst / self.on.as_secs_f64())
     }
 
+    /// Attempts per second over burst and gap when there are to be `in_burst` during a burst: the other way round.
+    pub fn mean_rate(self, in_burst: f64) -> f64 {
+        (in_burst * self.on.as_secs_f64() + self.starts_in_gap() as f64) / self.cycle().as_secs_f64()
+    }
+
     /// When it is, nanoseconds, if `busy_ns` have passed in bursts. Never within a gap.
     pub(crate) fn moment_in_burst(self, busy_ns: f64) -> Nanos {
         let on = self.on.0 as f64;
@@ -78,6 +83,15 @@ mod tests {
     fn rate_in_burst_makes_up_for_the_gap() {
         assert_eq!(bursts(10, 5).rate_in_burst(10_000.0), Some(14_999.5));
         assert_eq!(bursts(1, 1).rate_in_burst(1.0), Some(1.0));
+    }
+
+    #[test]
+    fn mean_rate_is_that_of_the_bursts_and_of_what_starts_in_the_gaps() {
+        for (on, off, in_burst) in [(10, 5, 14_999.5), (1, 60, 100.0), (1, 1, 1.0)] {
+            let bursts = bursts(on, off);
+            let back = bursts.rate_in_burst(bursts.mean_rate(in_burst)).expect("more than the gaps have");
+            assert!((back - in_burst).abs() < 1e-9 * in_burst, "{back}, {in_burst}");
+        }
     }
 
     #[test]
