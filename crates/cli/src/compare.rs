@@ -38,14 +38,14 @@ pub fn run(args: Args) -> Result<()> {
     );
     let unshared = report::unshared(&one, &other);
     let mut text = report::comparison_table([&one, &other], &compared);
-    unshared.iter().for_each(|line| {
+    unshared.scenarios.iter().chain(&unshared.points).for_each(|line| {
         text.push_str(line);
         text.push('\n');
     });
     // Whoever stops reading does not make it true.
     let said = say(text.trim_end());
     if let Some(most) = args.at_most {
-        ensure!(unshared.is_empty(), "not all was compared: {}", unshared.join("; "));
+        ensure!(unshared.points.is_empty(), "not all was compared: {}", unshared.points.join("; "));
         compared.iter().try_for_each(|point| check(point, most))?;
     }
     said

@@ -111,9 +111,9 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     let config = args.config()?;
     let stop = signals::stop_flag()?;
-    // Before the link: what it saw must not be lost for a folder that is not there.
-    let json = args.json.as_ref().map(|path| Ok::<_, anyhow::Error>((path, create(path)?))).transpose()?;
     let mut link = Link::open(&config)?;
+    // Before it runs: what it saw must not be lost for a folder that is not there; nor an older file for a link that never was.
+    let json = args.json.as_ref().map(|path| Ok::<_, anyhow::Error>((path, create(path)?))).transpose()?;
     for (which, (mode, instead)) in link.receive_modes().into_iter().enumerate() {
         let [from, to] = [&config.interfaces[which], &config.interfaces[1 - which]];
         let instead = instead.map(|why| format!(", as {why}")).unwrap_or_default();
@@ -141,11 +141,12 @@ pub fn run(args: Args) -> Result<()> {
 }
 
 fn tell(summary: &LinkSummary, json: Option<(&PathBuf, File)>) -> Result<()> {
+    let said = say(summary_text(summary));
     if let Some((path, mut file)) = json {
         let text = serde_json::to_string_pretty(summary).expect("numbers and their names are JSON");
         writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
     }
-    say(summary_text(summary))
+    said
 }
 
 fn create(path: &PathBuf) -> Result<File> {

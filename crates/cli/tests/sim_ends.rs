@@ -231,6 +231,14 @@ fn trace_that_could_fill_the_disk_or_has_nothing_to_keep_is_refused() {
         error.contains("captures of 80000 cells with up to 100000000 frames each could take 12240000.0 GB")
     );
     assert!(error.contains("keep fewer frames by --trace-frames"), "{error}");
+    let small = experiment(folder.path(), 1);
+    for nowhere in ["/proc/frames", "/dev/full"] {
+        let arguments = ["--trace", nowhere, "--trace-frames", "7"];
+        let output = sim(folder.path(), &small, &arguments).output().expect("it runs");
+        let (_, error) = said(&output);
+        assert!(error.contains("folder for captures") && error.contains(nowhere), "{error}");
+        assert!(!error.contains("incomplete"), "before anything is measured: {error}");
+    }
     let dumbbell = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/syn-protection/paper.toml");
     let output = sim(folder.path(), Path::new(dumbbell), &["--trace", "frames"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));

@@ -28,25 +28,30 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Whether as many files have room where they go, each as long as it may be.
+    /// Looks whether as many files have room where they go, each as long as it may be, and makes the folder.
     ///
     /// # Errors
     ///
-    /// When they have none; or nobody can tell.
-    pub fn check_room(&self, files: usize) -> Result<()> {
-        let there = self.folder.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("."));
+    /// When they have none, or nobody can tell; when it cannot be made, or takes no files.
+    pub fn make_room(&self, files: usize) -> Result<()> {
+        let there = self.folder.ancestors().find(|folder| folder.is_dir()).unwrap_or(Path::new("."));
         let room = statvfs(there).with_context(|| format!("ask how much room {} has", there.display()))?;
         let free = room.blocks_available() * room.fragment_size();
         let needed = (self.frames as u64).saturating_mul(files as u64).saturating_mul(MOST_OF_FRAME);
+        // What has no room at all, as /proc, is no place for files: the system says it better below.
         ensure!(
-            needed <= free,
+            needed <= free || free == 0,
             "captures of {files} cells with up to {} frames each could take {}, and {} has {}; keep fewer frames by --trace-frames",
             self.frames,
             gigabytes(needed),
             there.display(),
             gigabytes(free)
         );
-        Ok(())
+        let probe = self.folder.join(format!(".{}.part", std::process::id()));
+        fs::create_dir_all(&self.folder)
+            .and_then(|()| fs::write(&probe, []))
+            .and_then(|()| fs::remove_file(&probe))
+            .with_context(|| format!("make files in the folder for captures, {}", self.folder.display()))
     }
 
     /// Writes a capture to a file below the folder, all of it or nothing.

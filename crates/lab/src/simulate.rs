@@ -64,7 +64,7 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     if let Some(captures) = options.captures {
-        captures.check_room(servers.len() * policies.len() * experiment.grid.points() as usize)?;
+        captures.make_room(servers.len() * policies.len() * experiment.grid.points() as usize)?;
     }
     let mut writer = Writer::create(options.results, &experiment.name)?;
     writer.write(Record::Header(Box::new(header(experiment, profile, notes))))?;

@@ -36,28 +36,40 @@ pub fn compare<'a>(one: &'a Run, other: &'a Run) -> Vec<Compared<'a>> {
     compared
 }
 
-/// What the second run should have of the first, or the other way round, and does not: a line for each.
-pub fn unshared(one: &Run, other: &Run) -> Vec<String> {
-    let mut lines = Vec::new();
+/// What only one of two runs has, a line for each.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Unshared {
+    /// Scenarios, as a kernel cannot run all that can be simulated.
+    pub scenarios: Vec<String>,
+    /// Points of a scenario that both have; and that they are of one experiment.
+    pub points: Vec<String>,
+}
+
+/// What of dumbbells is not compared, since only one of the two has it.
+pub fn unshared(one: &Run, other: &Run) -> Unshared {
+    let mut unshared = Unshared::default();
     for (has, lacks, name) in [(one, other, "B"), (other, one, "A")] {
         for scenario in has.servers().into_iter().filter(|scenario| is_link(&has.cells, scenario)) {
             let others = lacks.points(scenario);
+            if others.is_empty() {
+                unshared.scenarios.push(format!("{name} has no {scenario}"));
+                continue;
+            }
             for point in has.points(scenario) {
                 let (load, policy) = (point.load(), point.policy());
                 let is_there = others.iter().any(|other| other.load() == load && other.policy() == policy);
                 if !is_there {
-                    lines.push(format!("{name} has no {scenario} at {}x, {policy}", format::multiple(load)));
+                    let load = format::multiple(load);
+                    unshared.points.push(format!("{name} has no {scenario} at {load}x, {policy}"));
                 }
             }
         }
     }
-    if one.header.experiment != other.header.experiment {
-        lines.push(format!(
-            "A is of {:?} and B of {:?}: another experiment",
-            one.header.experiment, other.header.experiment
-        ));
+    let [a, b] = [one, other].map(|run| &run.header.experiment);
+    if a != b {
+        unshared.points.push(format!("A is of {a:?} and B of {b:?}: another experiment"));
     }
-    lines
+    unshared
 }
 
 impl Compared<'_> {
@@ -204,10 +216,13 @@ mod tests {
     fn what_only_one_run_has_is_named() {
         let one = run(vec![cell("red", 100.0, 50), cell("codel", 0.0, 5)]);
         let mut other = run(vec![cell("red", 100.0, 50), cell("choke", 0.0, 5)]);
-        assert_eq!(unshared(&one, &other), ["B has no paper at 1x, codel", "A has no paper at 1x, choke"]);
-        assert!(unshared(&one, &one).is_empty());
+        let lacking = unshared(&one, &other);
+        assert_eq!(lacking.points, ["B has no paper at 1x, codel", "A has no paper at 1x, choke"]);
+        assert_eq!(unshared(&one, &one), Unshared::default());
         "another".clone_into(&mut other.header.experiment);
-        assert!(unshared(&one, &other)[2].contains("another experiment"));
+        other.cells.push(Cell { server: "flooded".to_owned(), ..cell("red", 100.0, 5) });
+        assert!(unshared(&one, &other).points[2].contains("another experiment"));
+        assert_eq!(unshared(&one, &other).scenarios, ["A has no flooded"]);
     }
 
     #[test]
