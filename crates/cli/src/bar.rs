@@ -28,7 +28,7 @@ struct Sums {
     events: AtomicU64,
     /// Cells of the grid; 0 before it begins.
     cells: AtomicU64,
-    /// Nanoseconds of virtual time that are not in the bar's position yet.
+    /// Of the grid alone, whose whole milliseconds are the bar's position.
     grid_ns: AtomicU64,
 }
 

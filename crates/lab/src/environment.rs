@@ -175,20 +175,24 @@ fn coalescing(interval: Duration) -> String {
     )
 }
 
-const MAPPED: &str = "Crowds come in bursts with gaps between them, in which one attempt starts each second. Loads are those of a burst; the saturation rate, and \
-     what the machine can do just before a load, are of crowds without bursts.";
-
 fn bursts(experiment: &Experiment, server: &Server) -> Option<String> {
     let bursts = experiment.bursts(server)?;
-    let loads = match bursts.loads {
+    let crowd = format!(
+        "The crowd of {} comes in bursts of {:?} with gaps of {:?}",
+        server.name, bursts.on, bursts.off
+    );
+    Some(in_bursts(&crowd, bursts.loads))
+}
+
+fn in_bursts(crowd: &str, loads: LoadsOf) -> String {
+    let loads = match loads {
         LoadsOf::Mean => "the mean over both",
         LoadsOf::Burst => "those of a burst",
     };
-    Some(format!(
-        "The crowd of {} comes in bursts of {:?} with gaps of {:?}, in which one attempt starts each second. Loads are {}; \
-         the saturation rate, and what the machine can do just before a load, are of crowds without bursts.",
-        server.name, bursts.on, bursts.off, loads
-    ))
+    format!(
+        "{crowd}, in which one attempt starts each second. Loads are {loads}; the saturation rate, and what the machine can do just \
+         before a load, are of crowds without bursts."
+    )
 }
 
 fn deviations(experiment: &Experiment) -> Vec<String> {
@@ -232,7 +236,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
             .to_owned(),
     ];
     match experiment.map {
-        Some(_) => deviations.push(MAPPED.to_owned()),
+        Some(_) => deviations.push(in_bursts("Crowds come in bursts with gaps between them", LoadsOf::Burst)),
         None => deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server))),
     }
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
