@@ -131,7 +131,7 @@ fn is_kept(crowd: &CrowdSummary) -> bool {
 
 /// A crowd against the fastest responder that can be put behind veth, on the crowd's own core.
 fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
-    let (testbed, _echo) = before_echo(Requests::Answered)?;
+    let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative)?;
     let config = one_packet(&testbed, rate);
     let summary = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
     go_on(stop)?;
@@ -139,10 +139,10 @@ fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
 }
 
 /// A testbed with an XDP program for a server, which answers without a connection, on the CPU of whoever asks.
-pub fn before_echo(requests: Requests) -> Result<(Testbed, Echo)> {
+pub fn before_echo(requests: Requests, hook: Hook) -> Result<(Testbed, Echo)> {
     let testbed = Testbed::join(clients())?;
     let echo = testbed.server.enter(|| -> Result<Echo> {
-        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, Hook::XdpGeneric)?)
+        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, hook)?)
     })??;
     Ok((testbed, echo))
 }
@@ -154,7 +154,7 @@ fn resident_mib() -> Result<f64> {
 
 /// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.
 fn million_connections_mib(stop: &AtomicBool) -> Result<f64> {
-    let (testbed, _echo) = before_echo(Requests::Acknowledged)?;
+    let (testbed, _echo) = before_echo(Requests::Acknowledged, Hook::XdpNative)?;
     let config = Config {
         duration: Duration::from_secs_f64(MILLION / HOLD_RATE),
         drain: Duration::ZERO,
@@ -212,7 +212,7 @@ pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         stacks: Stacks::default(),
         clients: clients().into(),
         interface: CROWD_INTERFACE.to_owned(),
-        mode: Mode::Generic, // at both ends: lossless, and all on this core
+        mode: Mode::Native, // at both ends: the replies need no second buffer, and all is on this core
         workers: 1,
         cpus: vec![],
         coalesce: Duration::ZERO,
@@ -223,13 +223,13 @@ pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
 
 /// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
 fn raw_send_rate() -> Result<f64> {
-    let (testbed, _echo) = before_echo(Requests::Answered)?;
+    let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative)?;
     let server = testbed.server_address();
     testbed.crowd.enter(|| -> Result<f64> {
         let mut socket = Socket::open(&xsk::Config {
             ifindex: if_nametoindex(CROWD_INTERFACE)?,
             interface: CROWD_INTERFACE.to_owned(),
-            mode: xsk::Mode::Generic, // at both ends: lossless, and all on this core
+            mode: xsk::Mode::Native, // as the crowd
             rx_frames: 64,
             tx_frames: 4096,
             steer: Steer { server, clients: (server.ip(), 32) },
