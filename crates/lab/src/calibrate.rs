@@ -6,10 +6,15 @@
 //! | crowd | gives |
 //! |---|---|
 //! | answered by the stock server, below saturation | a whole connection, in softirq and in the program |
+//! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
 //! | refused by a token bucket that is empty, by RST | `syn_reset` |
 //! | the same in silence | `syn_held` |
 //! | before a server that accepts nobody, stock | `syn_dropped` |
 //! | the same with cookies for everybody and *abort* | `syn_answered` and `end_reset` together |
+//!
+//! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
+//! saturation neither happens. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
+//! costs; the rest is the work itself.
 //!
 //! How a whole connection's time divides over its segments and system calls cannot be seen from outside: it is divided evenly, but for what is known. What is
 //! predicted of connections that are answered does not depend on it.
@@ -71,12 +76,17 @@ guard = "no-syn-drop"
 
 /// Segments that a client of one answered request sends beside its SYN: the end of the handshake, the request, the reply's ACK, FIN, and the ACK of the server's.
 const SEGMENTS: f64 = 5.0;
-/// What the program asks the kernel for it: a look at what is ready, accept, read, write, read again, close.
-const CALLS: f64 = 6.0;
+/// What the program asks the kernel for it, beside a look at what is ready: accept, read, write, read again, close.
+const CALLS: f64 = 5.0;
+/// Between turns of the generator, of frames one by one and of frames together.
+const APART: Duration = Duration::from_micros(50);
+const TOGETHER: Duration = load::MAX_COALESCE;
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Until softirq lets programs have turns, and these, microseconds (`MAX_SOFTIRQ_TIME`; a slice of EEVDF, `base_slice_ns`).
 const LONGEST: f64 = 2000.0;
+/// Nothing costs less, microseconds: what is left of a time when another was taken off.
+const LEAST: f64 = 0.05;
 const TURN: f64 = 3000.0;
 
 /// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer; each step is told.
@@ -92,36 +102,50 @@ pub fn calibrate(
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
-    let experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
-    let lab = Lab { experiment: &experiment, program, stop };
-    let [answers, hangs] = &experiment.servers[..] else { unreachable!("two servers") };
-    let [stock, reset, held, cookies] = &experiment.policies[..] else { unreachable!("four policies") };
-    let mut measure = |what: &str, server: &Server, policy: &Policy| -> Result<Costs> {
-        let measured = cell::run(lab, server, policy, &send(&experiment, rate))
-            .with_context(|| format!("measure {what}"))?;
-        let costs = Costs::of(&measured);
-        on_step(what, costs.softirq_of_syn);
-        Ok(costs)
-    };
-    let whole = measure("connections that are answered", answers, stock)?;
-    ensure!(
-        whole.answered > 0.99,
-        "the server answered {:.0}% of {rate:.0} attempts/s; calibrate with a lower --rate",
-        100.0 * whole.answered
-    );
-    let reset = measure("SYNs that are reset", answers, reset)?.softirq_of_syn;
-    let held = measure("SYNs that are held back", answers, held)?.softirq_of_syn;
-    let dropped = measure("SYNs that the kernel drops", hangs, stock)?.softirq_of_syn;
-    let by_cookie = measure("handshakes by cookie that are reset", hangs, cookies)?.softirq_of_syn;
+    let apart = experiment(APART)?;
+    let together = experiment(TOGETHER)?;
+    let [answers, hangs] = &apart.servers[..] else { unreachable!("two servers") };
+    let [stock, reset, held, cookies] = &apart.policies[..] else { unreachable!("four policies") };
+    let mut measure =
+        |what: &str, experiment: &Experiment, server: &Server, policy: &Policy| -> Result<Costs> {
+            let lab = Lab { experiment, program, stop };
+            let measured = cell::run(lab, server, policy, &send(experiment, rate))
+                .with_context(|| format!("measure {what}"))?;
+            let costs = Costs::of(&measured, experiment.grid.duration);
+            on_step(what, costs.softirq_of_syn);
+            Ok(costs)
+        };
+    let whole = measure("connections that are answered", &apart, answers, stock)?;
+    let batch = measure("connections that come together", &together, answers, stock)?;
+    for costs in [&whole, &batch] {
+        ensure!(
+            costs.answered > 0.99,
+            "the server answered {:.0}% of {rate:.0} attempts/s; calibrate with a lower --rate",
+            100.0 * costs.answered
+        );
+    }
+    let wake =
+        cost_of_one((whole.softirq_of_syn, whole.turns_of_syn), (batch.softirq_of_syn, batch.turns_of_syn));
+    let poll =
+        cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
+    let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
+    let mut of_syn =
+        |what, server, policy| Ok::<_, anyhow::Error>(without_turns(&measure(what, &apart, server, policy)?));
+    let reset = of_syn("SYNs that are reset", answers, reset)?;
+    let held = of_syn("SYNs that are held back", answers, held)?;
+    let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
+    let by_cookie = of_syn("handshakes by cookie that are reset", hangs, cookies)?;
+    let connection = without_turns(&whole);
+    let program_time = (whole.program_of_syn - poll * whole.sleeps_of_syn).max(LEAST);
     // A RST costs as much in answer to a SYN as to the end of a handshake.
-    let syn_answered = (by_cookie - reset).max(reset).min(whole.softirq_of_syn / 2.0);
-    let segment = (whole.softirq_of_syn - syn_answered) / SEGMENTS;
-    let call = whole.program_of_syn / CALLS;
+    let syn_answered = (by_cookie - reset).max(reset).min(connection / 2.0);
+    let segment = (connection - syn_answered) / SEGMENTS;
+    let call = program_time / CALLS;
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s: {:.1} us in softirq and {:.1} us in the program for a connection",
-            whole.softirq_of_syn, whole.program_of_syn
+            "measured on this machine at {rate:.0} attempts/s: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {poll:.2} us for each of {:.1} times that the program was woken",
+            whole.softirq_of_syn, whole.program_of_syn, whole.turns_of_syn, whole.sleeps_of_syn
         ),
         softirq: Softirq {
             syn_answered,
@@ -137,9 +161,10 @@ pub fn calibrate(
             reset: segment,
             stray: reset,
             sent_again: segment,
+            wake,
         },
         server: Program {
-            poll: call,
+            poll,
             accept: call,
             accept_nothing: call / 2.0,
             request: 2.0 * call,
@@ -152,6 +177,21 @@ pub fn calibrate(
         receive: Receive { ring: BACKLOG, longest: LONGEST, turn: TURN },
         system: System::default(),
     })
+}
+
+/// With a generator that has turns so far apart.
+fn experiment(coalesce: Duration) -> Result<Experiment> {
+    let mut experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
+    experiment.testbed.coalesce = coalesce;
+    Ok(experiment)
+}
+
+/// Of two measurements of a time and of how often something happened in it, what that costs each time; nothing where it happened as often in both, or noise would have
+/// it cost less than nothing.
+fn cost_of_one((time, count): (f64, f64), (other_time, other_count): (f64, f64)) -> f64 {
+    const ALIKE: f64 = 0.05;
+    let more = count - other_count;
+    if more.abs() < ALIKE * count.max(other_count) { 0.0 } else { ((time - other_time) / more).max(0.0) }
 }
 
 fn send(experiment: &Experiment, rate: f64) -> Send {
@@ -172,18 +212,24 @@ fn send(experiment: &Experiment, rate: f64) -> Send {
 struct Costs {
     softirq_of_syn: f64,
     program_of_syn: f64,
+    /// How often it turned to frames, and how often the program went to sleep.
+    turns_of_syn: f64,
+    sleeps_of_syn: f64,
     /// Share of the attempts that were answered.
     answered: f64,
 }
 
 impl Costs {
-    fn of(measured: &Measured) -> Self {
+    fn of(measured: &Measured, window: Duration) -> Self {
         let shares = measured.difference.server_cpu;
+        let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
         // What a hypervisor took is no time of this CPU.
         let us_per_syn = 1e6 / (measured.crowd.syns_per_s.max(1.0) * (1.0 - shares.steal).max(0.01));
         Self {
             softirq_of_syn: shares.softirq * us_per_syn,
             program_of_syn: (shares.user + shares.system) * us_per_syn,
+            turns_of_syn: measured.difference.receive_softirqs as f64 / syns,
+            sleeps_of_syn: measured.server_sleeps as f64 / syns,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
         }
     }

@@ -66,6 +66,8 @@ pub struct Measured {
     pub guard_samples: Vec<GuardSample>,
     /// What became of the connections that were held beside the crowd, by kind.
     pub held: BTreeMap<String, Held>,
+    /// How often the server's program went to sleep in the window; of several processes the first.
+    pub server_sleeps: u64,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
 }
@@ -190,7 +192,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     prepare(&testbed.server, policy)?;
     // The same under every policy.
     let room = experiment.most_held().map(hold::make_room).transpose()?;
-    let _server = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
+    let running = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
     let guard = guard::start(policy, &testbed, program)?;
     let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
     let crowd = crowd::start(send, &policy.crowd(&experiment.clients(server)), &testbed, program, layout)?;
@@ -201,11 +203,13 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
+    let sleeps_before = netns::sleeps(running.id())?;
     let (said_before, mut guard_samples) = asked(guard.as_ref(), start);
     let gauge = Gauge::start(layout.server_cpu);
     watch(send.warmup + send.duration)?;
     let round_trip = gauge.finish()?;
     let after = Snapshot::take(&testbed, layout)?;
+    let server_sleeps = netns::sleeps(running.id())? - sleeps_before;
     let (said_after, in_window) = asked(guard.as_ref(), start);
     guard_samples.extend(in_window);
 
@@ -224,6 +228,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
         held,
+        server_sleeps,
         round_trip,
         is_rate_of_window,
         guard_samples,

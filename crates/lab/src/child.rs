@@ -41,6 +41,11 @@ impl Running {
         Ok(Self { name, child, lines })
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The next line with this `event`, within `timeout`; others are passed over.
     ///
     /// # Errors

@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub kernel: BTreeMap<String, u64>,
     server_cpu: CpuTimes,
     crowd_cpu: CpuTimes,
+    /// Of the server's CPU.
+    receive_softirqs: u64,
     /// Frames that the server's end had no room for.
     lost_before_server: u64,
     /// Frames that the crowd's end had no room for.
@@ -37,6 +39,8 @@ pub struct Difference {
     pub kernel: BTreeMap<String, u64>,
     /// Where the server's CPU spent the time.
     pub server_cpu: CpuShares,
+    /// How often the server's CPU turned to received packets.
+    pub receive_softirqs: u64,
     /// Where the crowd's CPU spent it.
     pub crowd_cpu: CpuShares,
     /// Frames that the server's end had no room for.
@@ -60,6 +64,7 @@ impl Snapshot {
             kernel,
             server_cpu: netns::cpu_times(layout.server_cpu)?,
             crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
+            receive_softirqs: netns::receive_softirqs(layout.server_cpu)?,
             lost_before_server: netns::link_counters(&testbed.crowd, CROWD_INTERFACE)?.transmit_dropped,
             lost_replies: netns::link_counters(&testbed.server, SERVER_INTERFACE)?.transmit_dropped,
             flooded: match testbed.server_interfaces.contains(&FLOODED_INTERFACE) {
@@ -75,6 +80,7 @@ impl Snapshot {
             kernel: grown(&self.kernel, &earlier.kernel),
             server_cpu: shares(self.server_cpu, earlier.server_cpu),
             crowd_cpu: shares(self.crowd_cpu, earlier.crowd_cpu),
+            receive_softirqs: self.receive_softirqs - earlier.receive_softirqs,
             lost_before_server: self.lost_before_server - earlier.lost_before_server,
             lost_replies: self.lost_replies - earlier.lost_replies,
             flood_syns: self.flooded.received - earlier.flooded.received,

@@ -53,6 +53,31 @@ fn parse_softnet(row: usize, line: &str) -> Option<(usize, u64)> {
     Some((cpu, number(1)?))
 }
 
+/// How often a CPU has turned to received packets since boot, be it for one or for many: `NET_RX` of `/proc/softirqs`.
+pub fn receive_softirqs(cpu: usize) -> Result<u64> {
+    let text = fs::read_to_string("/proc/softirqs").context("read /proc/softirqs")?;
+    parse_softirqs(&text, "NET_RX", cpu)
+        .with_context(|| format!("find NET_RX of CPU {cpu} in /proc/softirqs; is it online?"))
+}
+
+/// A line of the CPUs' names, and for each kind one of their counts.
+fn parse_softirqs(text: &str, kind: &str, cpu: usize) -> Option<u64> {
+    let mut lines = text.lines();
+    let column = lines.next()?.split_whitespace().position(|name| name == format!("CPU{cpu}"))?;
+    let counts = lines.find_map(|line| line.trim_start().strip_prefix(kind)?.strip_prefix(':'))?;
+    counts.split_whitespace().nth(column)?.parse().ok()
+}
+
+/// How often a process's main thread has gone to sleep by itself: `voluntary_ctxt_switches` of proc_pid_status(5).
+pub fn sleeps(process: u32) -> Result<u64> {
+    let file = format!("/proc/{process}/status");
+    let text = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
+    let count = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count
+        .and_then(|count| count.trim().parse().ok())
+        .with_context(|| format!("find voluntary_ctxt_switches in {file}"))
+}
+
 /// Every counter of `/proc/net/netstat` and `/proc/net/snmp` in the namespace, as `TcpExt.ListenOverflows`.
 pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>> {
     let texts = namespace.enter(|| -> std::io::Result<[String; 2]> {
@@ -151,6 +176,14 @@ fn parse_pairs(text: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn softirqs_are_read_by_the_cpus_name() {
+        let text = "                    CPU0       CPU2\n      NET_TX:          3          4\n      NET_RX:       1700         42\n";
+        assert_eq!(parse_softirqs(text, "NET_RX", 2), Some(42));
+        assert_eq!(parse_softirqs(text, "NET_RX", 0), Some(1700));
+        assert_eq!(parse_softirqs(text, "NET_RX", 1), None, "it is offline");
+    }
 
     #[test]
     fn counters_are_named_by_group() {

@@ -13,7 +13,8 @@ mod namespace;
 mod tap;
 
 pub use counters::{
-    CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, softnet_dropped,
+    CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, receive_softirqs,
+    sleeps, softnet_dropped,
 };
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;

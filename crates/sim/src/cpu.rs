@@ -34,6 +34,10 @@ pub(crate) struct Cpu {
     done_at: Nanos,
     /// What the program's step still takes that was interrupted.
     left: Option<Nanos>,
+    /// What it costs to turn to frames.
+    turn_to_frames: Nanos,
+    /// It has turned to them, and to nothing else since.
+    is_at_frames: bool,
     /// Told apart from what was interrupted.
     run: u64,
     /// Longest time in softirq, and turns.
@@ -48,8 +52,10 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new(turns: Option<(Nanos, Nanos)>) -> Self {
+    pub(crate) fn new(turns: Option<(Nanos, Nanos)>, turn_to_frames: Nanos) -> Self {
         Self {
+            turn_to_frames,
+            is_at_frames: false,
             doing: Doing::Nothing,
             done_at: Nanos::ZERO,
             left: None,
@@ -119,18 +125,24 @@ impl Cpu {
         match self.left.take() {
             Some(left) => Next::Resume(left),
             None if has_steps => Next::Step,
-            None => Next::Idle,
+            None => {
+                self.is_at_frames = false;
+                Next::Idle
+            }
         }
     }
 
-    /// Does a frame's work. Gives when it is done, and by which name.
+    /// Does a frame's work, and turns to it if it did something else before. Gives when it is done, and by which name.
     pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
-        self.softirq += cost;
-        self.begin(Doing::Softirq, cost, now)
+        let turn = if self.is_at_frames { Nanos::ZERO } else { self.turn_to_frames };
+        self.is_at_frames = true;
+        self.softirq += turn + cost;
+        self.begin(Doing::Softirq, turn + cost, now)
     }
 
     /// Does a step of the program.
     pub(crate) fn begin_step(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+        self.is_at_frames = false;
         self.program += cost;
         self.begin(Doing::Program, cost, now)
     }
@@ -161,7 +173,7 @@ mod tests {
 
     #[test]
     fn frame_interrupts_the_program_which_goes_on_after_it() {
-        let mut cpu = Cpu::new(None);
+        let mut cpu = Cpu::new(None, Nanos::ZERO);
         assert_eq!(cpu.next(false, true, Nanos(0)), Next::Step);
         let (done, step) = cpu.begin_step(Nanos(100), Nanos(0));
         assert_eq!(done, Nanos(100));
@@ -175,9 +187,28 @@ mod tests {
         assert_eq!((cpu.program, cpu.softirq), (Nanos(100), Nanos(10)));
     }
 
+    #[test]
+    fn cpu_turns_to_frames_once_for_all_that_come_before_it_has_none() {
+        let mut cpu = Cpu::new(None, Nanos(1000));
+        let frame = |cpu: &mut Cpu, now| {
+            assert_eq!(cpu.next(true, false, Nanos(now)), Next::Frame);
+            let (done, run) = cpu.begin_frame(Nanos(10), Nanos(now));
+            assert_eq!(cpu.done(run), Some(false));
+            done.0 - now
+        };
+        assert_eq!((frame(&mut cpu, 0), frame(&mut cpu, 1010)), (1010, 10));
+        assert_eq!(cpu.next(false, false, Nanos(1020)), Next::Idle);
+        assert_eq!(frame(&mut cpu, 5000), 1010, "it had nothing to do meanwhile");
+        assert_eq!(cpu.next(false, true, Nanos(6010)), Next::Step);
+        cpu.begin_step(Nanos(100), Nanos(6010));
+        assert!(cpu.on_frame(Nanos(6050)));
+        assert_eq!(frame(&mut cpu, 6050), 1010, "it was at the program");
+        assert_eq!(cpu.softirq, Nanos(3040));
+    }
+
     /// Frames without end, of 100 ns each, and a program that always has something to do: who had the CPU, in the end.
     fn share_of_program(turns: Option<(Nanos, Nanos)>) -> f64 {
-        let mut cpu = Cpu::new(turns);
+        let mut cpu = Cpu::new(turns, Nanos::ZERO);
         let mut now = Nanos(0);
         while now < Nanos(1_000_000) {
             let (done, run) = match cpu.next(true, true, now) {

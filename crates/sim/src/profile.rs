@@ -99,6 +99,10 @@ pub struct Softirq {
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,
+    /// To turn to frames at all, once for all that come before the CPU has none: the interrupt, and what it pushes out of the cache. Where the profile does not say, it
+    /// is part of what each segment costs.
+    #[serde(default)]
+    pub wake: f64,
 }
 
 /// The server's program and its system calls, microseconds.
@@ -221,6 +225,7 @@ impl Profile {
             ("softirq.reset", softirq.reset),
             ("softirq.stray", softirq.stray),
             ("softirq.sent_again", softirq.sent_again),
+            ("softirq.wake", softirq.wake),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
         ];
@@ -271,6 +276,11 @@ impl Profile {
             close: micros(close),
             error: micros(error),
         }
+    }
+
+    /// What it costs to turn to frames.
+    pub(crate) fn turn_to_frames(&self) -> Nanos {
+        micros(self.softirq.wake)
     }
 
     /// Longest time in softirq, and the turns after it; `None` where programs never get one as long as frames come.

@@ -211,7 +211,7 @@ impl World {
             crowd,
             kernel: Kernel::new(setup.kernel),
             program: Program::new(setup.service, setup.profile.steps()),
-            cpu: Cpu::new(setup.profile.turns()),
+            cpu: Cpu::new(setup.profile.turns(), setup.profile.turn_to_frames()),
             profile: setup.profile,
             delay: setup.delay,
             events: EventQueue::new(),
