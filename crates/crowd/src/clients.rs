@@ -64,9 +64,18 @@ impl Clients {
 
     /// Which of the workers has an endpoint, from 0. One with a port that no client uses is somebody's, too.
     pub fn owner(&self, endpoint: Endpoint) -> u32 {
+        (self.number_of_all(endpoint) % u64::from(self.workers)) as u32
+    }
+
+    /// Number of one of the worker's endpoints among them, in the order in which [`Clients::endpoint`] gives them.
+    pub(crate) fn number(&self, endpoint: Endpoint) -> u64 {
+        self.number_of_all(endpoint) / u64::from(self.workers)
+    }
+
+    /// Its number among those of all workers.
+    fn number_of_all(&self, endpoint: Endpoint) -> u64 {
         let turn = endpoint.port.wrapping_sub(FIRST_PORT as u16);
-        let number = u64::from(turn) * u64::from(self.count) + u64::from(endpoint.client);
-        (number % u64::from(self.workers)) as u32
+        u64::from(turn) * u64::from(self.count) + u64::from(endpoint.client)
     }
 
     /// Whether an endpoint is this worker's.
@@ -150,6 +159,7 @@ mod tests {
                 for n in 0..of_each + 10 {
                     let endpoint = own.endpoint(n);
                     assert!(own.has(endpoint), "{network}: {endpoint:?} of {worker} of {workers}");
+                    assert_eq!(own.number(endpoint), n % of_each, "{network}: {endpoint:?}");
                     assert_eq!(*owners.entry(endpoint).or_insert(worker), worker, "{endpoint:?}");
                 }
                 assert_eq!(own.endpoint(of_each), own.endpoint(0), "it begins again");

@@ -131,7 +131,7 @@ impl Crowd {
             schedule,
             users: 0,
             started: 0,
-            table: Table::with_capacity(capacity),
+            table: Table::new(clients, capacity),
             wheel: Wheel::with_capacity(capacity),
             ended: None,
             open: 0,

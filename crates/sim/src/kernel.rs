@@ -12,8 +12,7 @@ mod socket;
 
 use std::collections::VecDeque;
 
-use foldhash::fast::FixedState;
-use hashbrown::HashMap;
+use crowd::Pages;
 use serde::{Deserialize, Serialize};
 use slotmap::{SlotMap, new_key_type};
 use tcp::{LINUX, Stack, reset_for};
@@ -34,6 +33,15 @@ pub use socket::{Read, SocketState, WriteError};
 /// A client's address and port, whatever they are where it lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Peer(pub u64);
+
+impl Peer {
+    /// Its number in [`Pages`]: of 16 addresses that follow each other 16 ports are together, since attempts go from address to address, or from port to port
+    /// where there is one address.
+    fn number(self) -> u64 {
+        let (address, port) = (self.0 >> 16, self.0 & 0xffff);
+        (address >> 4) << 20 | (port >> 4) << 8 | (port & 0xf) << 4 | address & 0xf
+    }
+}
 
 new_key_type! {
     /// A connection that the server's program may accept, or has.
@@ -101,6 +109,24 @@ pub enum Work {
     Reset,
     /// A segment of no connection.
     Stray,
+}
+
+impl Work {
+    /// All kinds, in their order.
+    pub(crate) const ALL: [Self; 12] = [
+        Self::SynAnswered,
+        Self::SynDropped,
+        Self::SynReset,
+        Self::SynHeld,
+        Self::Established,
+        Self::EndDropped,
+        Self::EndReset,
+        Self::Data,
+        Self::Fin,
+        Self::Ack,
+        Self::Reset,
+        Self::Stray,
+    ];
 }
 
 /// Whose rules.
@@ -177,7 +203,8 @@ const TIME_WAIT: Nanos = Nanos::from_secs(60);
 #[derive(Debug)]
 pub struct Kernel {
     config: Config,
-    ends: HashMap<Peer, End, FixedState>,
+    /// What it has of each client, by [`Peer::number`].
+    ends: Pages<End>,
     requests: SlotMap<RequestId, Request>,
     /// Of these, those whose SYN/ACK was sent once.
     young: u32,
@@ -200,7 +227,7 @@ impl Kernel {
             cookies: Cookies::new(config.seed),
             followed: Followed::of(&config.policy),
             config,
-            ends: HashMap::with_hasher(FixedState::default()),
+            ends: Pages::default(),
             requests: SlotMap::with_key(),
             young: 0,
             sockets: SlotMap::with_key(),
@@ -245,18 +272,18 @@ impl Kernel {
 
     /// State of its end of a client's connection.
     pub fn state(&self, peer: Peer, now: Nanos) -> SocketState {
-        match self.ends.get(&peer) {
+        match self.ends.get(peer.number()) {
             None => SocketState::Gone,
-            Some(End::TimeWait { until, .. }) if *until <= now => SocketState::Gone,
+            Some(End::TimeWait { until, .. }) if until <= now => SocketState::Gone,
             Some(End::TimeWait { .. }) => SocketState::TimeWait,
             Some(End::Request(_)) => SocketState::SynRecv,
-            Some(End::Socket(id)) => self.sockets[*id].state(),
+            Some(End::Socket(id)) => self.sockets[id].state(),
         }
     }
 
     /// A segment has come from a client.
     pub fn receive(&mut self, from: Peer, segment: &Segment<'_>, now: Nanos, out: &mut impl Outside) -> Work {
-        match self.ends.get(&from).copied() {
+        match self.ends.get(from.number()) {
             None => self.receive_at_listener(from, segment, now, out),
             Some(End::Request(id)) => {
                 self.guard.known(segment);
@@ -267,7 +294,7 @@ impl Kernel {
                 self.receive_for_socket(id, segment, now, out)
             }
             Some(End::TimeWait { until, .. }) if until <= now => {
-                self.ends.remove(&from);
+                self.ends.remove(from.number());
                 self.receive_at_listener(from, segment, now, out)
             }
             Some(End::TimeWait { snd_nxt, rcv_nxt, .. }) => {
@@ -288,17 +315,17 @@ impl Kernel {
     ) -> Work {
         if segment.flags.has(Flags::RST) {
             if segment.seq == rcv_nxt {
-                self.ends.remove(&from);
+                self.ends.remove(from.number());
             }
             return Work::Reset;
         }
         if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && rcv_nxt < segment.seq {
-            self.ends.remove(&from);
+            self.ends.remove(from.number());
             return self.receive_at_listener(from, segment, now, out);
         }
         if !segment.is_empty() {
             let until = now + TIME_WAIT;
-            self.ends.insert(from, End::TimeWait { until, snd_nxt, rcv_nxt });
+            self.ends.insert(from.number(), End::TimeWait { until, snd_nxt, rcv_nxt });
             let options = wire::Options::NONE;
             let ack =
                 Segment { seq: snd_nxt, ack: rcv_nxt, flags: Flags::ACK, window: 0, options, payload: &[] };

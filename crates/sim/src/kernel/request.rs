@@ -89,7 +89,7 @@ impl Kernel {
         let handshake = Handshake::begin(syn, self.next_iss(), now);
         let due = now + self.timeout_after(0);
         let id = self.requests.insert(Request { peer: from, handshake, timeouts: 0, due });
-        self.ends.insert(from, End::Request(id));
+        self.ends.insert(from.number(), End::Request(id));
         self.young += 1;
         out.wake(due, Timer::Request(id));
         self.send_syn_ack(from, &handshake, now, out);
@@ -175,7 +175,7 @@ impl Kernel {
     fn forget_request(&mut self, id: RequestId) {
         if let Some(request) = self.requests.remove(id) {
             self.young -= u32::from(request.timeouts == 0);
-            self.ends.remove(&request.peer);
+            self.ends.remove(request.peer.number());
         }
     }
 
@@ -291,7 +291,7 @@ impl Kernel {
         let took = if handshake.sent_again == 0 { now.since(handshake.sent_at) } else { Nanos::ZERO };
         socket.wait = self.followed.as_mut().map(|followed| followed.begin(took, now));
         let id = self.sockets.insert(socket);
-        self.ends.insert(peer, End::Socket(id));
+        self.ends.insert(peer.number(), End::Socket(id));
         self.accept_queue.push_back(id);
         self.counters.established += 1;
         out.tell(News::Acceptable);

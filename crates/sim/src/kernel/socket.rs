@@ -192,9 +192,9 @@ impl Kernel {
             matches!(before, State::FinWait1 | State::FinWait2 | State::Closing) && change == Change::Closed;
         if waits {
             let (snd_nxt, rcv_nxt) = (connection.sends_next(), connection.expects());
-            self.ends.insert(peer, End::TimeWait { until: now + TIME_WAIT, snd_nxt, rcv_nxt });
+            self.ends.insert(peer.number(), End::TimeWait { until: now + TIME_WAIT, snd_nxt, rcv_nxt });
         } else {
-            self.ends.remove(&peer);
+            self.ends.remove(peer.number());
         }
         if socket.is_closed {
             self.sockets.remove(id);
@@ -205,7 +205,7 @@ impl Kernel {
     fn destroy(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let socket = &mut self.sockets[id];
         socket.waits_no_more(&mut self.followed, false, now);
-        self.ends.remove(&socket.peer);
+        self.ends.remove(socket.peer.number());
         if socket.is_closed {
             self.sockets.remove(id);
             return;
