@@ -38,8 +38,6 @@ pub(crate) struct Cpu {
     turn_to_frames: Nanos,
     /// It has turned to them, and to nothing else since.
     is_at_frames: bool,
-    /// Told apart from what was interrupted.
-    run: u64,
     /// Longest time in softirq, and turns.
     turns: Option<(Nanos, Nanos)>,
     /// When softirq began that has not ended since.
@@ -59,7 +57,6 @@ impl Cpu {
             doing: Doing::Nothing,
             done_at: Nanos::ZERO,
             left: None,
-            run: 0,
             turns,
             softirq_since: None,
             shared: None,
@@ -77,7 +74,6 @@ impl Cpu {
                 self.program = Nanos(self.program.0 - left.0);
                 self.left = Some(left);
                 self.doing = Doing::Nothing;
-                self.run += 1;
                 true
             }
             _ => false,
@@ -132,36 +128,31 @@ impl Cpu {
         }
     }
 
-    /// Does a frame's work, and turns to it if it did something else before. Gives when it is done, and by which name.
-    pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+    /// Does a frame's work, and turns to it if it did something else before. Gives when it is done.
+    pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> Nanos {
         let turn = if self.is_at_frames { Nanos::ZERO } else { self.turn_to_frames };
         self.is_at_frames = true;
         self.softirq += turn + cost;
         self.begin(Doing::Softirq, turn + cost, now)
     }
 
-    /// Does a step of the program.
-    pub(crate) fn begin_step(&mut self, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+    /// Does a step of the program. Gives when it is done.
+    pub(crate) fn begin_step(&mut self, cost: Nanos, now: Nanos) -> Nanos {
         self.is_at_frames = false;
         self.program += cost;
         self.begin(Doing::Program, cost, now)
     }
 
-    fn begin(&mut self, doing: Doing, cost: Nanos, now: Nanos) -> (Nanos, u64) {
+    fn begin(&mut self, doing: Doing, cost: Nanos, now: Nanos) -> Nanos {
         self.doing = doing;
         self.done_at = now + cost;
-        self.run += 1;
-        (self.done_at, self.run)
+        self.done_at
     }
 
-    /// What was begun by this name is done, and whether it was a step; `None` if it was interrupted.
-    pub(crate) fn done(&mut self, run: u64) -> Option<bool> {
-        if run != self.run {
-            return None;
-        }
-        let was_step = self.doing == Doing::Program;
-        self.doing = Doing::Nothing;
-        Some(was_step)
+    /// What was begun last is done. Whether that was a step.
+    pub(crate) fn done(&mut self) -> bool {
+        debug_assert!(!self.is_idle(), "something was begun");
+        std::mem::replace(&mut self.doing, Doing::Nothing) == Doing::Program
     }
 }
 
@@ -175,13 +166,11 @@ mod tests {
     fn frame_interrupts_the_program_which_goes_on_after_it() {
         let mut cpu = Cpu::new(None, Nanos::ZERO);
         assert_eq!(cpu.next(false, true, Nanos(0)), Next::Step);
-        let (done, step) = cpu.begin_step(Nanos(100), Nanos(0));
-        assert_eq!(done, Nanos(100));
+        assert_eq!(cpu.begin_step(Nanos(100), Nanos(0)), Nanos(100));
         assert!(cpu.on_frame(Nanos(30)));
         assert_eq!(cpu.next(true, false, Nanos(30)), Next::Frame);
-        let (done, frame) = cpu.begin_frame(Nanos(10), Nanos(30));
-        assert_eq!((done, cpu.done(step)), (Nanos(40), None));
-        assert_eq!(cpu.done(frame), Some(false));
+        assert_eq!(cpu.begin_frame(Nanos(10), Nanos(30)), Nanos(40));
+        assert!(!cpu.done());
         assert_eq!(cpu.next(false, false, Nanos(40)), Next::Resume(Nanos(70)));
         cpu.begin_step(Nanos(70), Nanos(40));
         assert_eq!((cpu.program, cpu.softirq), (Nanos(100), Nanos(10)));
@@ -192,8 +181,8 @@ mod tests {
         let mut cpu = Cpu::new(None, Nanos(1000));
         let frame = |cpu: &mut Cpu, now| {
             assert_eq!(cpu.next(true, false, Nanos(now)), Next::Frame);
-            let (done, run) = cpu.begin_frame(Nanos(10), Nanos(now));
-            assert_eq!(cpu.done(run), Some(false));
+            let done = cpu.begin_frame(Nanos(10), Nanos(now));
+            assert!(!cpu.done());
             done.0 - now
         };
         assert_eq!((frame(&mut cpu, 0), frame(&mut cpu, 1010)), (1010, 10));
@@ -211,12 +200,12 @@ mod tests {
         let mut cpu = Cpu::new(turns, Nanos::ZERO);
         let mut now = Nanos(0);
         while now < Nanos(1_000_000) {
-            let (done, run) = match cpu.next(true, true, now) {
+            let done = match cpu.next(true, true, now) {
                 Next::Frame => cpu.begin_frame(Nanos(100), now),
                 Next::Step => cpu.begin_step(Nanos(100), now),
                 other => panic!("{other:?}"),
             };
-            assert!(cpu.done(run).is_some());
+            cpu.done();
             now = done;
         }
         cpu.program.0 as f64 / now.0 as f64

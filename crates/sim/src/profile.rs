@@ -264,6 +264,11 @@ impl Profile {
         micros(self.softirq.sent_again)
     }
 
+    /// Costs of work in softirq.
+    pub(crate) fn frames(&self) -> Frames {
+        Frames { segments: Work::ALL.map(|work| self.segment(work)), timer: self.timer() }
+    }
+
     /// Costs of the program's steps.
     pub(crate) fn steps(&self) -> Steps {
         let Server { poll, accept, accept_nothing, request, kib, close, error } = self.server;
@@ -289,6 +294,21 @@ impl Profile {
     }
 }
 
+/// [`Softirq`] as spans.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Frames {
+    /// In the order of [`Work`].
+    segments: [Nanos; Work::ALL.len()],
+    pub(crate) timer: Nanos,
+}
+
+impl Frames {
+    /// As [`Profile::segment`].
+    pub(crate) fn segment(&self, work: Work) -> Nanos {
+        self.segments[work as usize]
+    }
+}
+
 /// [`Server`] as spans.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
@@ -311,6 +331,15 @@ mod tests {
             assert_eq!(Profile::shipped(name).expect("shipped").name, name);
         }
         assert_eq!(Profile::shipped("no-such-machine"), None);
+    }
+
+    #[test]
+    fn every_kind_of_work_costs_what_the_profile_says() {
+        let mut profile = Profile::shipped("xeon-2005").expect("shipped");
+        profile.softirq.stray += 10.0;
+        for work in Work::ALL {
+            assert_eq!(profile.frames().segment(work), profile.segment(work), "{work:?}");
+        }
     }
 
     #[test]

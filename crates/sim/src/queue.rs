@@ -23,6 +23,8 @@ pub struct EventQueue<E> {
     /// When the last one happened.
     now: Nanos,
     len: usize,
+    /// Nothing of what is not due yet happens before then.
+    no_earlier: Nanos,
     /// Rows of each level that are not empty.
     occupied: [u64; LEVELS],
     /// Level by level.
@@ -42,7 +44,15 @@ impl<E: Copy> EventQueue<E> {
     /// Nothing is to happen, and it is time zero.
     pub fn new() -> Self {
         let rows = (0..LEVELS * PLACES).map(|_| Vec::new()).collect();
-        Self { now: Nanos::ZERO, len: 0, occupied: [0; LEVELS], rows, due: Vec::new(), next: 0 }
+        Self {
+            now: Nanos::ZERO,
+            len: 0,
+            no_earlier: Nanos::MAX,
+            occupied: [0; LEVELS],
+            rows,
+            due: Vec::new(),
+            next: 0,
+        }
     }
 
     /// When the last event was that was taken out.
@@ -68,19 +78,26 @@ impl<E: Copy> EventQueue<E> {
     pub fn push(&mut self, at: Nanos, event: E) {
         debug_assert!(at >= self.now, "an event at {at}, and it is {} already", self.now);
         self.put(at, event);
+        self.no_earlier = self.no_earlier.min(at);
         self.len += 1;
     }
 
     /// The next event and its time, if that is no later than `until`.
     pub fn pop_until(&mut self, until: Nanos) -> Option<(Nanos, E)> {
+        let next = self.peek_until(until)?;
+        self.next += 1;
+        self.len -= 1;
+        Some(next)
+    }
+
+    /// The same, and it stays where it is. Time goes on to it: nothing earlier can be pushed any more.
+    pub fn peek_until(&mut self, until: Nanos) -> Option<(Nanos, E)> {
         loop {
             if let Some(&(at, event)) = self.due.get(self.next) {
-                if at > until {
-                    return None;
-                }
-                self.next += 1;
-                self.len -= 1;
-                return Some((at, event));
+                return (at <= until).then_some((at, event));
+            }
+            if self.no_earlier > until {
+                return None;
             }
             self.bring_next(until)?;
         }
@@ -90,10 +107,14 @@ impl<E: Copy> EventQueue<E> {
     fn bring_next(&mut self, until: Nanos) -> Option<()> {
         self.due.clear();
         self.next = 0;
-        let level = self.occupied.iter().position(|&rows| rows != 0)?;
+        let Some(level) = self.occupied.iter().position(|&rows| rows != 0) else {
+            self.no_earlier = Nanos::MAX;
+            return None;
+        };
         let place = self.occupied[level].trailing_zeros() as usize;
         let row = level * PLACES + place;
         let earliest = self.rows[row].iter().map(|(at, _)| *at).min()?;
+        self.no_earlier = earliest;
         if earliest > until {
             return None;
         }

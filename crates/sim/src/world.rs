@@ -13,15 +13,19 @@ use std::net::SocketAddr;
 use crowd::{Crowd, Endpoint};
 use units::Nanos;
 use verdict::ListenerLoad;
-use wire::{Flags, Options, Segment, SeqNumber};
+use wire::Segment;
 
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
 use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting};
-use crate::profile::Profile;
+use crate::profile::{Frames, Profile};
 use crate::program::Program;
-use crate::queue::EventQueue;
 use crate::server::Service;
+use agenda::{Agenda, Event};
+use packets::{Packet, Packets, Pipe};
+
+mod agenda;
+mod packets;
 
 /// The crowd looks at its deadlines this often, as its wheel ticks.
 const TICK: Nanos = Nanos::from_millis(1);
@@ -60,117 +64,40 @@ pub struct ServerCounts {
     pub program: Nanos,
 }
 
-/// A segment under way.
-#[derive(Debug)]
-struct Packet {
-    endpoint: Endpoint,
-    seq: SeqNumber,
-    ack: SeqNumber,
-    flags: Flags,
-    window: u16,
-    options: Options,
-    payload: Vec<u8>,
-}
-
-impl Packet {
-    fn segment(&self) -> Segment<'_> {
-        let Self { seq, ack, flags, window, options, .. } = *self;
-        Segment { seq, ack, flags, window, options, payload: &self.payload }
-    }
-}
-
-/// Payloads that are free again.
-#[derive(Debug, Default)]
-struct Pool(Vec<Vec<u8>>);
-
-impl Pool {
-    fn packet(&mut self, endpoint: Endpoint, segment: &Segment<'_>) -> Packet {
-        let Segment { seq, ack, flags, window, options, payload: bytes } = *segment;
-        let mut payload = Vec::new();
-        if !bytes.is_empty() {
-            payload = self.0.pop().unwrap_or_default();
-            payload.clear();
-            payload.extend_from_slice(bytes);
-        }
-        Packet { endpoint, seq, ack, flags, window, options, payload }
-    }
-
-    fn take_back(&mut self, packet: Packet) {
-        if packet.payload.capacity() > 0 {
-            self.0.push(packet.payload);
-        }
-    }
-}
-
-/// A wire: what leaves later arrives later.
-#[derive(Debug, Default)]
-struct Pipe {
-    packets: VecDeque<(Nanos, Packet)>,
-}
-
-impl Pipe {
-    /// Whether the pipe was empty, so that somebody must look when this arrives.
-    fn put(&mut self, arrives: Nanos, packet: Packet) -> bool {
-        debug_assert!(
-            self.packets.back().is_none_or(|(before, _)| *before <= arrives),
-            "no packet overtakes another"
-        );
-        self.packets.push_back((arrives, packet));
-        self.packets.len() == 1
-    }
-
-    fn take(&mut self, now: Nanos) -> Option<Packet> {
-        let is_there = self.next().is_some_and(|arrives| arrives <= now);
-        if is_there { self.packets.pop_front().map(|(_, packet)| packet) } else { None }
-    }
-
-    fn next(&self) -> Option<Nanos> {
-        self.packets.front().map(|(arrives, _)| *arrives)
-    }
-}
-
-/// What happens.
-#[derive(Debug, Clone, Copy)]
-enum Event {
-    /// The first packet of a pipe arrives.
-    AtServer,
-    AtClients,
-    /// The CPU is done with what it began by this name.
-    Cpu(u64),
-    Timer(Timer),
-    /// The crowd has something to do.
-    Crowd,
-}
-
 /// What waits for the softirq.
 #[derive(Debug)]
 enum Pending {
-    Packet(Packet),
+    Packet(Box<Packet>),
     Timer(Timer),
 }
 
-/// What the kernel said while it worked.
+/// What the kernel said while it worked, and what is for later than its work.
 #[derive(Debug, Default)]
 struct Said {
-    packets: Vec<Packet>,
-    timers: Vec<(Nanos, Timer)>,
+    packets: Vec<Box<Packet>>,
     news: Vec<News>,
-    pool: Pool,
 }
 
-impl Outside for Said {
+/// The rest of the world, while the kernel works.
+struct Rest<'a> {
+    now: Nanos,
+    events: &'a mut Agenda,
+    packets: &'a mut Packets,
+    said: &'a mut Said,
+}
+
+impl Outside for Rest<'_> {
     fn send(&mut self, to: Peer, segment: &Segment<'_>) {
         let endpoint = Endpoint { client: (to.0 >> 16) as u32, port: to.0 as u16 };
-        let packet = self.pool.packet(endpoint, segment);
-        self.packets.push(packet);
+        self.said.packets.push(self.packets.packet(endpoint, segment));
     }
 
     fn wake(&mut self, at: Nanos, timer: Timer) {
-        self.timers.push((at, timer));
+        self.events.put(at.max(self.now), Event::Timer(timer));
     }
 
     fn tell(&mut self, news: News) {
-        self.news.push(news);
+        self.said.news.push(news);
     }
 }
 
@@ -185,9 +112,13 @@ pub struct World {
     kernel: Kernel,
     program: Program,
     cpu: Cpu,
-    profile: Profile,
+    /// What work in softirq costs.
+    frame_costs: Frames,
+    /// Frames that the receive ring holds.
+    ring_size: u32,
     delay: Nanos,
-    events: EventQueue<Event>,
+    events: Agenda,
+    packets: Packets,
     to_server: Pipe,
     to_clients: Pipe,
     ring: VecDeque<Pending>,
@@ -212,9 +143,11 @@ impl World {
             kernel: Kernel::new(setup.kernel),
             program: Program::new(setup.service, setup.profile.steps()),
             cpu: Cpu::new(setup.profile.turns(), setup.profile.turn_to_frames()),
-            profile: setup.profile,
+            frame_costs: setup.profile.frames(),
+            ring_size: setup.profile.receive.ring,
             delay: setup.delay,
-            events: EventQueue::new(),
+            events: Agenda::new(),
+            packets: Packets::default(),
             to_server: Pipe::default(),
             to_clients: Pipe::default(),
             ring: VecDeque::new(),
@@ -226,8 +159,11 @@ impl World {
             happened: 0,
             capture: None,
         };
-        world.kernel.start(Nanos::ZERO, &mut world.said);
-        world.let_out(Nanos::ZERO, Nanos::ZERO);
+        {
+            let Self { kernel, events, packets, said, .. } = &mut world;
+            kernel.start(Nanos::ZERO, &mut Rest { now: Nanos::ZERO, events, packets, said });
+        }
+        world.let_out(Nanos::ZERO);
         world.look_at_crowd(Nanos::ZERO);
         world
     }
@@ -278,12 +214,12 @@ impl World {
 
     /// Lets time pass until a moment, or until nobody has anything to do any more. Whether the crowd is through.
     pub fn run_until(&mut self, until: Nanos) -> bool {
-        while let Some((now, event)) = self.events.pop_until(until) {
+        while let Some((now, event)) = self.events.take(until) {
             self.happened += 1;
             match event {
                 Event::AtServer => self.arrive_at_server(now),
                 Event::AtClients => self.arrive_at_clients(now),
-                Event::Cpu(run) => self.cpu_done(run, now),
+                Event::Cpu => self.cpu_done(now),
                 Event::Timer(timer) => {
                     self.ring.push_back(Pending::Timer(timer));
                     self.wake_cpu(now);
@@ -304,9 +240,9 @@ impl World {
             if let Some(capture) = &mut self.capture {
                 capture.add(now, Way::ToServer, packet.endpoint, &packet.segment());
             }
-            if self.frames_waiting >= self.profile.receive.ring {
+            if self.frames_waiting >= self.ring_size {
                 self.frames_lost += 1;
-                self.said.pool.take_back(packet);
+                self.packets.take_back(packet);
                 continue;
             }
             self.frames += 1;
@@ -315,7 +251,7 @@ impl World {
             self.wake_cpu(now);
         }
         if let Some(next) = self.to_server.next() {
-            self.events.push(next, Event::AtServer);
+            self.events.put(next, Event::AtServer);
         }
     }
 
@@ -325,13 +261,11 @@ impl World {
         }
     }
 
-    fn cpu_done(&mut self, run: u64, now: Nanos) {
-        let Some(was_step) = self.cpu.done(run) else {
-            return;
-        };
-        if was_step {
-            self.program.end(&mut self.kernel, now, &mut self.said);
-            self.let_out(now, now);
+    fn cpu_done(&mut self, now: Nanos) {
+        if self.cpu.done() {
+            let Self { program, kernel, events, packets, said, .. } = self;
+            program.end(kernel, now, &mut Rest { now, events, packets, said });
+            self.let_out(now);
         }
         self.go_on(now);
     }
@@ -340,7 +274,7 @@ impl World {
     fn go_on(&mut self, now: Nanos) {
         debug_assert!(self.cpu.is_idle(), "one thing at a time");
         let next = self.cpu.next(!self.ring.is_empty(), self.program.has_steps(), now);
-        let (done, run) = match next {
+        let done = match next {
             Next::Idle => return,
             Next::Resume(left) => self.cpu.begin_step(left, now),
             Next::Step => {
@@ -349,36 +283,35 @@ impl World {
             }
             Next::Frame => {
                 let cost = self.receive_next(now);
-                let begun = self.cpu.begin_frame(cost, now);
+                let done = self.cpu.begin_frame(cost, now);
                 // What it causes leaves when it is done.
-                self.let_out(begun.0, now);
-                begun
+                self.let_out(done);
+                done
             }
         };
-        self.events.push(done, Event::Cpu(run));
+        self.events.put(done, Event::Cpu);
     }
 
     /// The first that waits for the softirq, and what it costs.
     fn receive_next(&mut self, now: Nanos) -> Nanos {
+        let Self { kernel, events, packets, said, frame_costs, .. } = self;
         match self.ring.pop_front().expect("something waits") {
             Pending::Packet(packet) => {
                 self.frames_waiting -= 1;
-                let work = self.kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut self.said);
-                self.said.pool.take_back(packet);
-                self.profile.segment(work)
+                let mut rest = Rest { now, events, packets, said };
+                let work = kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut rest);
+                packets.take_back(packet);
+                frame_costs.segment(work)
             }
             Pending::Timer(timer) => {
-                self.kernel.on_timer(timer, now, &mut self.said);
-                if self.said.packets.is_empty() { Nanos::ZERO } else { self.profile.timer() }
+                kernel.on_timer(timer, now, &mut Rest { now, events, packets, said });
+                if said.packets.is_empty() { Nanos::ZERO } else { frame_costs.timer }
             }
         }
     }
 
     /// What the kernel said goes its ways.
-    fn let_out(&mut self, leaves: Nanos, now: Nanos) {
-        for (at, timer) in self.said.timers.drain(..) {
-            self.events.push(at.max(now), Event::Timer(timer));
-        }
+    fn let_out(&mut self, leaves: Nanos) {
         for news in self.said.news.drain(..) {
             self.program.hear(news);
         }
@@ -388,7 +321,7 @@ impl World {
                 capture.add(leaves, Way::ToClient, packet.endpoint, &packet.segment());
             }
             if self.to_clients.put(arrives, packet) {
-                self.events.push(arrives, Event::AtClients);
+                self.events.put(arrives, Event::AtClients);
             }
         }
     }
@@ -396,14 +329,14 @@ impl World {
     fn arrive_at_clients(&mut self, now: Nanos) {
         while let Some(packet) = self.to_clients.take(now) {
             {
-                let Self { crowd, to_server, events, said, delay, .. } = self;
-                let mut send = sender(to_server, events, &mut said.pool, now + *delay);
+                let Self { crowd, to_server, events, packets, delay, .. } = self;
+                let mut send = sender(to_server, events, packets, now + *delay);
                 crowd.on_segment(packet.endpoint, &packet.segment(), now, &mut send);
             }
-            self.said.pool.take_back(packet);
+            self.packets.take_back(packet);
         }
         if let Some(next) = self.to_clients.next() {
-            self.events.push(next, Event::AtClients);
+            self.events.put(next, Event::AtClients);
         }
         self.look_at_crowd(now);
     }
@@ -414,8 +347,8 @@ impl World {
         }
         self.crowd_at = Nanos::MAX;
         {
-            let Self { crowd, to_server, events, said, delay, .. } = self;
-            let mut send = sender(to_server, events, &mut said.pool, now + *delay);
+            let Self { crowd, to_server, events, packets, delay, .. } = self;
+            let mut send = sender(to_server, events, packets, now + *delay);
             while crowd.on_deadline(now, &mut send) {}
             while crowd.start_next(now, &mut send) {}
         }
@@ -428,7 +361,7 @@ impl World {
         let next = self.crowd.next_start().unwrap_or(Nanos::MAX).max(now).min(tick);
         if next < self.crowd_at {
             self.crowd_at = next;
-            self.events.push(next, Event::Crowd);
+            self.events.put(next, Event::Crowd);
         }
     }
 }
@@ -436,14 +369,13 @@ impl World {
 /// Puts what clients send on the wire.
 fn sender<'a>(
     pipe: &'a mut Pipe,
-    events: &'a mut EventQueue<Event>,
-    pool: &'a mut Pool,
+    events: &'a mut Agenda,
+    packets: &'a mut Packets,
     arrives: Nanos,
 ) -> impl FnMut(Endpoint, &Segment<'_>) + 'a {
     move |endpoint, segment| {
-        let packet = pool.packet(endpoint, segment);
-        if pipe.put(arrives, packet) {
-            events.push(arrives, Event::AtServer);
+        if pipe.put(arrives, packets.packet(endpoint, segment)) {
+            events.put(arrives, Event::AtServer);
         }
     }
 }
