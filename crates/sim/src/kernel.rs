@@ -35,11 +35,11 @@ pub use socket::{Read, SocketState, WriteError};
 pub struct Peer(pub u64);
 
 impl Peer {
-    /// Its number in [`Pages`]: of 16 addresses that follow each other 16 ports are together, since attempts go from address to address, or from port to port
-    /// where there is one address.
+    /// Its number in [`Pages`]: of 64 addresses that follow each other four ports are together, since attempts go from address to address, and from port to port
+    /// where there are few.
     fn number(self) -> u64 {
         let (address, port) = (self.0 >> 16, self.0 & 0xffff);
-        (address >> 4) << 20 | (port >> 4) << 8 | (port & 0xf) << 4 | address & 0xf
+        (address >> 6) << 22 | (port >> 2) << 8 | (port & 0x3) << 6 | address & 0x3f
     }
 }
 
@@ -48,6 +48,8 @@ new_key_type! {
     pub struct SocketId;
     /// A handshake under way.
     pub struct RequestId;
+    /// A connection that is over.
+    struct TimeWaitId;
 }
 
 /// Whose time has come.
@@ -188,12 +190,15 @@ impl Default for Config {
 enum End {
     Request(RequestId),
     Socket(SocketId),
-    /// Both have closed, the server first; until then.
-    TimeWait {
-        until: Nanos,
-        snd_nxt: SeqNumber,
-        rcv_nxt: SeqNumber,
-    },
+    TimeWait(TimeWaitId),
+}
+
+/// Both have closed, the server first; until then.
+#[derive(Debug, Clone, Copy)]
+struct TimeWait {
+    until: Nanos,
+    snd_nxt: SeqNumber,
+    rcv_nxt: SeqNumber,
 }
 
 /// `TCP_TIMEWAIT_LEN` (Linux 6.18 `include/net/tcp.h`).
@@ -209,6 +214,7 @@ pub struct Kernel {
     /// Of these, those whose SYN/ACK was sent once.
     young: u32,
     sockets: SlotMap<SocketId, Socket>,
+    time_waits: SlotMap<TimeWaitId, TimeWait>,
     /// Waits for accept(2).
     accept_queue: VecDeque<SocketId>,
     cookies: Cookies,
@@ -231,6 +237,7 @@ impl Kernel {
             requests: SlotMap::with_key(),
             young: 0,
             sockets: SlotMap::with_key(),
+            time_waits: SlotMap::with_key(),
             accept_queue: VecDeque::new(),
             counters: Counters::default(),
             handshakes: 0,
@@ -274,8 +281,8 @@ impl Kernel {
     pub fn state(&self, peer: Peer, now: Nanos) -> SocketState {
         match self.ends.get(peer.number()) {
             None => SocketState::Gone,
-            Some(End::TimeWait { until, .. }) if until <= now => SocketState::Gone,
-            Some(End::TimeWait { .. }) => SocketState::TimeWait,
+            Some(End::TimeWait(id)) if self.time_waits[id].until <= now => SocketState::Gone,
+            Some(End::TimeWait(_)) => SocketState::TimeWait,
             Some(End::Request(_)) => SocketState::SynRecv,
             Some(End::Socket(id)) => self.sockets[id].state(),
         }
@@ -293,13 +300,7 @@ impl Kernel {
                 self.guard.known(segment);
                 self.receive_for_socket(id, segment, now, out)
             }
-            Some(End::TimeWait { until, .. }) if until <= now => {
-                self.ends.remove(from.number());
-                self.receive_at_listener(from, segment, now, out)
-            }
-            Some(End::TimeWait { snd_nxt, rcv_nxt, .. }) => {
-                self.receive_in_time_wait(from, (snd_nxt, rcv_nxt), segment, now, out)
-            }
+            Some(End::TimeWait(id)) => self.receive_in_time_wait(from, id, segment, now, out),
         }
     }
 
@@ -308,30 +309,39 @@ impl Kernel {
     fn receive_in_time_wait(
         &mut self,
         from: Peer,
-        (snd_nxt, rcv_nxt): (SeqNumber, SeqNumber),
+        id: TimeWaitId,
         segment: &Segment<'_>,
         now: Nanos,
         out: &mut impl Outside,
     ) -> Work {
+        let TimeWait { until, snd_nxt, rcv_nxt } = self.time_waits[id];
+        if until <= now {
+            self.forget_time_wait(from, id);
+            return self.receive_at_listener(from, segment, now, out);
+        }
         if segment.flags.has(Flags::RST) {
             if segment.seq == rcv_nxt {
-                self.ends.remove(from.number());
+                self.forget_time_wait(from, id);
             }
             return Work::Reset;
         }
         if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && rcv_nxt < segment.seq {
-            self.ends.remove(from.number());
+            self.forget_time_wait(from, id);
             return self.receive_at_listener(from, segment, now, out);
         }
         if !segment.is_empty() {
-            let until = now + TIME_WAIT;
-            self.ends.insert(from.number(), End::TimeWait { until, snd_nxt, rcv_nxt });
+            self.time_waits[id].until = now + TIME_WAIT;
             let options = wire::Options::NONE;
             let ack =
                 Segment { seq: snd_nxt, ack: rcv_nxt, flags: Flags::ACK, window: 0, options, payload: &[] };
             out.send(from, &ack);
         }
         Work::Ack
+    }
+
+    fn forget_time_wait(&mut self, peer: Peer, id: TimeWaitId) {
+        self.time_waits.remove(id);
+        self.ends.remove(peer.number());
     }
 
     /// A segment of a client of whom nothing is known.

@@ -405,7 +405,8 @@ impl Connection {
     pub(crate) fn receive_window(&self, stack: &Stack) -> u32 {
         let scale = self.scale(stack);
         let buffer = stack.receive_buffer.unwrap_or(u32::from(stack.window));
-        buffer.next_multiple_of(1 << scale).min(u32::from(u16::MAX) << scale)
+        let unit = (1 << scale) - 1;
+        (buffer.saturating_add(unit) & !unit).min(u32::from(u16::MAX) << scale)
     }
 
     /// Data that a segment may carry beside its options, bytes.
@@ -431,5 +432,5 @@ const TIMESTAMPS_LEN: u32 = 12;
 
 /// Milliseconds since time zero; wraps after 49 days.
 pub(crate) fn clock_ms(now: Nanos) -> u32 {
-    (now.as_micros() / 1000) as u32
+    (now.0 / 1_000_000) as u32
 }

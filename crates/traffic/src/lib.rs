@@ -46,6 +46,8 @@ pub struct Schedule {
     /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in them only, and of a shape the time
     /// at a multiple of 1.
     next_ns: f64,
+    /// The same as a moment of the run: it is asked for more often than it changes.
+    start: Nanos,
     random: Pcg64Mcg,
     gaps: Option<Gaps>,
     shape: Option<Shape>,
@@ -70,7 +72,8 @@ impl Schedule {
     pub fn new(arrivals: Arrivals, rate: f64, seed: u64) -> Self {
         assert!(rate > 0.0 && rate.is_finite(), "a rate of {rate} per second has no schedule");
         let random = Pcg64Mcg::seed_from_u64(seed);
-        Self { arrivals, gap_ns: 1e9 / rate, next_ns: 0.0, random, gaps: None, shape: None, replay: None }
+        let (gap_ns, start) = (1e9 / rate, Nanos::ZERO);
+        Self { arrivals, gap_ns, next_ns: 0.0, start, random, gaps: None, shape: None, replay: None }
     }
 
     /// A schedule that comes in bursts, the first at time zero, with `rate` attempts per second as the mean over bursts and gaps. Attempts of a burst
@@ -82,7 +85,7 @@ impl Schedule {
     pub fn in_bursts(arrivals: Arrivals, rate: f64, bursts: Bursts, seed: u64) -> Self {
         let in_burst = bursts.rate_in_burst(rate).expect("a mean above what starts in the gaps");
         let gaps = Some(Gaps { bursts, next: 0 });
-        Self { gaps, ..Self::new(arrivals, in_burst, seed) }
+        Self { gaps, ..Self::new(arrivals, in_burst, seed) }.begun()
     }
 
     /// A schedule whose rate is `rate` times what the shape says at each moment.
@@ -91,16 +94,25 @@ impl Schedule {
     ///
     /// When `rate` is not a positive number.
     pub fn shaped(arrivals: Arrivals, rate: f64, shape: Shape, seed: u64) -> Self {
-        Self { shape: Some(shape), ..Self::new(arrivals, rate, seed) }
+        Self { shape: Some(shape), ..Self::new(arrivals, rate, seed) }.begun()
     }
 
     /// The times of a log. After its end nothing starts any more.
     pub fn of_log(replay: Arc<Replay>) -> Self {
-        Self { replay: Some((replay, 0)), ..Self::new(Arrivals::Fixed, 1.0, 0) }
+        Self { replay: Some((replay, 0)), ..Self::new(Arrivals::Fixed, 1.0, 0) }.begun()
     }
 
     /// Intended start of the attempt that comes next; [`Nanos::MAX`] when none does.
     pub fn intended_start(&self) -> Nanos {
+        self.start
+    }
+
+    fn begun(mut self) -> Self {
+        self.start = self.find_start();
+        self
+    }
+
+    fn find_start(&self) -> Nanos {
         if let Some((replay, next)) = &self.replay {
             return replay.start(*next).unwrap_or(Nanos::MAX);
         }
@@ -113,6 +125,11 @@ impl Schedule {
 
     /// Goes on to the attempt after that. The sum of gaps keeps fractions, so that the rate does not drift.
     pub fn advance(&mut self) {
+        self.go_on();
+        self.start = self.find_start();
+    }
+
+    fn go_on(&mut self) {
         if let Some((_, next)) = &mut self.replay {
             *next += 1;
             return;

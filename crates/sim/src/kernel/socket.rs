@@ -8,7 +8,7 @@ use units::Nanos;
 use verdict::Fin;
 use wire::{Flags, Segment};
 
-use super::{End, Kernel, News, Outside, Peer, SocketId, TIME_WAIT, Timer, Work};
+use super::{End, Kernel, News, Outside, Peer, SocketId, TIME_WAIT, TimeWait, Timer, Work};
 
 /// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18 `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
 const SEND_BUFFER: u64 = 20 * 1448;
@@ -192,7 +192,9 @@ impl Kernel {
             matches!(before, State::FinWait1 | State::FinWait2 | State::Closing) && change == Change::Closed;
         if waits {
             let (snd_nxt, rcv_nxt) = (connection.sends_next(), connection.expects());
-            self.ends.insert(peer.number(), End::TimeWait { until: now + TIME_WAIT, snd_nxt, rcv_nxt });
+            let until = now + TIME_WAIT;
+            let end = End::TimeWait(self.time_waits.insert(TimeWait { until, snd_nxt, rcv_nxt }));
+            self.ends.insert(peer.number(), end);
         } else {
             self.ends.remove(peer.number());
         }
