@@ -73,6 +73,7 @@ enum Pending {
 
 /// What the kernel said while it worked, and what is for later than its work.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "as in `Packets`")]
 struct Said {
     packets: Vec<Box<Packet>>,
     news: Vec<News>,
