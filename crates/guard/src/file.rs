@@ -1,14 +1,11 @@
 //! The guard's configuration file.
 
-use std::fs::OpenOptions;
-use std::io::{ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use ipnet::IpNet;
 use serde::{Deserialize, Deserializer, de};
 
@@ -78,9 +75,6 @@ impl Entry {
     }
 }
 
-/// Of a configuration file: 64 listeners with 1,024 sources take a tenth of it.
-const MAX_BYTES: u64 = 1 << 20;
-
 impl Config {
     /// Reads a configuration file. Its listeners need not be there yet.
     ///
@@ -108,28 +102,12 @@ impl Config {
     }
 }
 
-/// Not more than a configuration can have, and from nothing that would make us wait: a running guard reads it, too.
+/// From nothing that would make us wait: a running guard reads it, too.
 fn read_text(path: &Path) -> Result<String> {
-    let name = path.display();
-    let refuse = |what: &str| Err(ConfigError(format!("configuration {name}: {what}")).into());
-    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-            return refuse("there is no such file");
-        }
-        opened => opened.with_context(|| format!("read the configuration {name}"))?,
-    };
-    let is_file = file.metadata().with_context(|| format!("read the configuration {name}"))?.is_file();
-    if !is_file {
-        return refuse("it is no regular file; name one");
-    }
-    let mut bytes = Vec::new();
-    file.take(MAX_BYTES + 1)
-        .read_to_end(&mut bytes)
-        .with_context(|| format!("read the configuration {name}"))?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return refuse("it is larger than a megabyte; is it the right file?");
-    }
-    String::from_utf8(bytes).or_else(|_| refuse("it is not UTF-8; is it the right file?"))
+    files::read_regular_text(path).map_err(|error| {
+        let said = format!("configuration {}: {error}", path.display());
+        if error.is_mistake() { ConfigError(said).into() } else { anyhow::Error::msg(said) }
+    })
 }
 
 /// What is wrong in a TOML file, and where: toml draws the line and a caret below it, on several lines; ours is one.
@@ -235,9 +213,9 @@ mod tests {
         file.write_all(b"\xff").expect("write");
         let error = Config::read(file.path(), None).expect_err("not text").to_string();
         assert!(error.contains("not UTF-8"), "{error}");
-        file.as_file().set_len(MAX_BYTES + 2).expect("make it large");
+        file.as_file().set_len(files::MOST_BYTES + 1).expect("make it large");
         let error = Config::read(file.path(), None).expect_err("large").to_string();
-        assert!(error.contains("larger than a megabyte"), "{error}");
+        assert!(error.contains("longer than 1 MiB"), "{error}");
     }
 
     #[test]

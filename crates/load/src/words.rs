@@ -49,7 +49,7 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
     } else if text.starts_with('{') {
         toml::from_str::<File>(&format!("workload = {text}")).map_err(said)?.workload
     } else if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
-        let content = std::fs::read_to_string(text).map_err(|error| format!("read {text}: {error}"))?;
+        let content = files::read_text(Path::new(text)).map_err(|error| format!("read {text}: {error}"))?;
         toml::from_str::<File>(&content).map_err(|error| format!("{text}: {}", said(error)))?.workload
     } else {
         let names: Vec<&str> = Workload::NAMES.into_iter().map(|(name, _)| name).collect();
