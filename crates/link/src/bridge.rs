@@ -1,21 +1,20 @@
 //! The thread that moves frames.
 
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use path::Path;
 use port::{Clock, Port, Promiscuous, thread_cpu_time};
 use results::{LinkDirection, LinkSummary};
 use units::Nanos;
 use xsk::Steer;
 
+use crate::Config;
 use crate::direction::Direction;
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::way::Way;
-use crate::{Access, Config, MAX_ACCESS, MAX_BUFFERS};
 
 /// Frames taken from an interface, and sent to one, in one turn: a turn takes well below 100 microseconds.
 const BATCH: u32 = 32;
@@ -78,13 +77,7 @@ impl Link {
     /// on an interface. Nothing is left behind then.
     pub fn open(config: &Config) -> Result<Self> {
         let [first, second] = &config.interfaces;
-        ensure!(first != second, "interface {first} is given twice; a link is between two");
-        ensure!(
-            (1..=MAX_BUFFERS).contains(&config.buffers),
-            "{} buffers cannot be; 1 to {MAX_BUFFERS}",
-            config.buffers
-        );
-        check_access(&config.access)?;
+        config.check()?;
         let interfaces = [Interface::find(first)?, Interface::find(second)?];
         let longest = interfaces.each_ref().map(|of| (of.mtu + ETHERNET_HEADER + VLAN_TAG) as usize);
         let path = |which: usize| -> Result<Direction> {
@@ -240,20 +233,6 @@ impl Link {
             ended_by: self.ended_by.clone(),
             directions: vec![direction(0)?, direction(1)?],
         })
-    }
-}
-
-fn check_access(access: &[Access]) -> Result<()> {
-    ensure!(
-        access.len() <= MAX_ACCESS,
-        "{} hosts with links of their own; {MAX_ACCESS} at most",
-        access.len()
-    );
-    let mut hosts: Vec<IpAddr> = access.iter().map(|access| access.host).collect();
-    hosts.sort_unstable();
-    match hosts.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => bail!("host {} is given two links of its own; leave one", pair[0]),
-        None => Ok(()),
     }
 }
 

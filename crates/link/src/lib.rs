@@ -66,3 +66,39 @@ pub struct Config {
     /// For how long after the warm-up; until it is stopped, if not told.
     pub duration: Option<Duration>,
 }
+
+/// A link that cannot be: a mistake of whoever asks for it, not of the machine.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// One interface is both ends.
+    #[error("interface {0} is given twice; a link is between two")]
+    SameInterface(String),
+    /// None, or too many.
+    #[error("{0} buffers cannot be; 1 to {MAX_BUFFERS}")]
+    Buffers(u32),
+    /// More than [`MAX_ACCESS`].
+    #[error("{0} hosts with links of their own; {MAX_ACCESS} at most")]
+    ManyHosts(usize),
+    /// A host has two links of its own.
+    #[error("host {0} is given two links of its own; leave one")]
+    SameHost(IpAddr),
+}
+
+impl Config {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let [first, second] = &self.interfaces;
+        if first == second {
+            return Err(ConfigError::SameInterface(first.clone()));
+        }
+        if !(1..=MAX_BUFFERS).contains(&self.buffers) {
+            return Err(ConfigError::Buffers(self.buffers));
+        }
+        if self.access.len() > MAX_ACCESS {
+            return Err(ConfigError::ManyHosts(self.access.len()));
+        }
+        let mut hosts: Vec<IpAddr> = self.access.iter().map(|access| access.host).collect();
+        hosts.sort_unstable();
+        let twice = hosts.windows(2).find(|pair| pair[0] == pair[1]);
+        twice.map_or(Ok(()), |pair| Err(ConfigError::SameHost(pair[0])))
+    }
+}
