@@ -70,6 +70,15 @@ pub struct Scope<'a> {
     pub servers: &'a [&'a str],
 }
 
+/// What was to be measured of each policy before each server.
+#[derive(Debug, Clone, Copy)]
+pub struct Planned<'a> {
+    /// Loads of the grid.
+    pub loads: &'a [f64],
+    /// How often each.
+    pub repetitions: u32,
+}
+
 impl Claim {
     /// Whether it can be answered once the experiment has been measured.
     ///
@@ -120,11 +129,27 @@ impl Claim {
         }
     }
 
-    /// What the cells of one server say. `loads` are those of the grid.
-    pub fn answer(&self, experiment: &str, server: &str, loads: &[f64], cells: &[Cell]) -> ClaimAnswer {
+    /// What the cells of one server say. Where some of those are missing that it rests on, since the run ended early, a number of the others decides nothing.
+    pub fn answer(
+        &self,
+        experiment: &str,
+        server: &str,
+        planned: Planned<'_>,
+        cells: &[Cell],
+    ) -> ClaimAnswer {
         let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.server == server).collect();
-        let ours = self.estimate(loads, &cells);
-        let answer = ours.as_ref().map_or(Answer::NotMeasured, |ours| self.holds.judge(ours));
+        let rests_on = self.rests_on(planned.loads);
+        let ours = self.estimate(planned.loads, &cells);
+        let missing = missing(&rests_on, planned.repetitions, &cells);
+        let (answer, marks) = match (&ours, missing) {
+            (Err(reason), _) => (Answer::NotMeasured, vec![reason.clone()]),
+            (Ok(ours), None) => (self.holds.judge(ours), marks(&rests_on, &cells)),
+            (Ok(_), Some(missing)) => {
+                let mut marks = marks(&rests_on, &cells);
+                marks.push(missing);
+                (Answer::Undecided, marks)
+            }
+        };
         ClaimAnswer {
             experiment: experiment.to_owned(),
             server: server.to_owned(),
@@ -136,10 +161,7 @@ impl Claim {
             at_least: self.holds.at_least,
             at_most: self.holds.at_most,
             answer,
-            marks: match &ours {
-                Ok(_) => self.marks(&cells),
-                Err(reason) => vec![reason.clone()],
-            },
+            marks,
             why: None,
             ours: ours.ok(),
         }
@@ -218,21 +240,40 @@ impl Claim {
         value.ok_or_else(|| format!("{policy} has no {} at {load} times saturation", self.measure))
     }
 
-    /// A word for each marked cell that the answer rests on.
-    fn marks(&self, cells: &[&Cell]) -> Vec<String> {
-        let is_used = |cell: &&&Cell| {
-            let loads = if self.against_loads.is_empty() { &self.loads } else { &self.against_loads };
-            let is_own = cell.policy == self.policy && (self.peak || self.loads.contains(&cell.load));
-            let other = self.against.as_ref().or(self.is_ratio().then_some(&self.policy));
-            is_own || (other == Some(&cell.policy) && (self.peak || loads.contains(&cell.load)))
-        };
-        let marked = cells.iter().filter(is_used).filter(|cell| !cell.marks.is_empty());
-        let mut words: Vec<String> =
-            marked.map(|cell| format!("{} at {}x is marked", cell.policy, cell.load)).collect();
-        words.sort();
-        words.dedup();
-        words
+    /// The points of the grid that the answer needs: policies and loads.
+    fn rests_on(&self, loads: &[f64]) -> Vec<(&str, f64)> {
+        let own_loads = if self.peak { loads } else { &self.loads };
+        let mut points: Vec<(&str, f64)> = own_loads.iter().map(|&load| (&*self.policy, load)).collect();
+        if self.is_ratio() {
+            let other = self.against.as_ref().unwrap_or(&self.policy);
+            let other_loads = if self.against_loads.is_empty() { own_loads } else { &self.against_loads };
+            points.extend(other_loads.iter().map(|&load| (&**other, load)));
+        }
+        points
     }
+}
+
+/// How many cells of these points there should be, and are not.
+fn missing(points: &[(&str, f64)], repetitions: u32, cells: &[&Cell]) -> Option<String> {
+    let mut points = points.to_vec();
+    points.sort_by(|a, b| a.0.cmp(b.0).then(a.1.total_cmp(&b.1)));
+    points.dedup();
+    let all = points.len() * repetitions as usize;
+    let is_there = |cell: &&&Cell| points.contains(&(&*cell.policy, cell.load));
+    let missing = all.saturating_sub(cells.iter().filter(is_there).count());
+    (missing > 0)
+        .then(|| format!("{missing} of the {all} cells that it rests on are missing: the run ended early"))
+}
+
+/// A word for each marked cell of these points.
+fn marks(points: &[(&str, f64)], cells: &[&Cell]) -> Vec<String> {
+    let is_used = |cell: &&&Cell| points.contains(&(&*cell.policy, cell.load));
+    let marked = cells.iter().filter(is_used).filter(|cell| !cell.marks.is_empty());
+    let mut words: Vec<String> =
+        marked.map(|cell| format!("{} at {}x is marked", cell.policy, cell.load)).collect();
+    words.sort();
+    words.dedup();
+    words
 }
 
 impl Bounds {

@@ -54,8 +54,29 @@ fn cells(ratios: &[f64]) -> Vec<Cell> {
     (0..).zip(ratios).flat_map(repetition).flatten().collect()
 }
 
+/// Of a run that was to have as many repetitions as it has.
 fn answer(claim: &Claim, cells: &[Cell]) -> ClaimAnswer {
-    claim.answer("test", "a", &LOADS, cells)
+    let repetitions = cells.iter().map(|cell| cell.repetition + 1).max().unwrap_or(1);
+    claim.answer("test", "a", Planned { loads: &LOADS, repetitions }, cells)
+}
+
+#[test]
+fn run_that_ended_early_decides_nothing_that_rests_on_what_is_missing() {
+    let of_all = |claim: &Claim, cells: &[Cell], repetitions| {
+        claim.answer("test", "a", Planned { loads: &LOADS, repetitions }, cells)
+    };
+    for ratio in [1.3, 1.1] {
+        let answer = of_all(&claim(GOODPUT), &cells(&[ratio]), 3);
+        assert_eq!(answer.answer, Answer::Undecided, "of three repetitions one is there");
+        assert_eq!(answer.marks, ["8 of the 12 cells that it rests on are missing: the run ended early"]);
+        assert!(answer.ours.is_some(), "its number is shown");
+    }
+    let mut cells = cells(&[1.3, 1.3]);
+    cells.retain(|cell| cell.repetition == 0 || cell.load == 1.0);
+    assert_eq!(of_all(&claim(GOODPUT), &cells, 2).answer, Answer::Undecided);
+    let at_one = changed("[1.25, 1.8]", "[1.0]");
+    assert_eq!(of_all(&at_one, &cells, 2).answer, Answer::Holds, "nothing is missing of what it rests on");
+    assert_eq!(of_all(&claim(GOODPUT), &[], 2).answer, Answer::NotMeasured, "there is no number at all");
 }
 
 #[test]
@@ -105,7 +126,8 @@ fn repetition_that_is_not_complete_does_not_count() {
 
 #[test]
 fn cells_of_another_server_do_not_count() {
-    let answer = claim(GOODPUT).answer("test", "b", &LOADS, &cells(&[1.3]));
+    let planned = Planned { loads: &LOADS, repetitions: 1 };
+    let answer = claim(GOODPUT).answer("test", "b", planned, &cells(&[1.3]));
     assert_eq!(answer.answer, Answer::NotMeasured);
 }
 

@@ -1,6 +1,5 @@
 //! `tidegate compare`: two runs of one dumbbell beside each other.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
@@ -59,7 +58,7 @@ fn check(point: &report::Compared<'_>, most: f64) -> Result<()> {
 }
 
 fn read(path: &Path) -> Result<Run> {
-    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-    Run::from_json_lines(&text)
+    let lines = files::lines(path).with_context(|| format!("read {}", path.display()))?;
+    Run::from_lines(lines.map(|line| line.map_err(anyhow::Error::from)))
         .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
 }

@@ -56,10 +56,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Run { files, results, quick } => (files, results, quick),
         Command::Calibrate { rate } => return calibrate(rate),
     };
-    let mut plans = files.iter().map(|file| Plan::read(file)).collect::<Result<Vec<_>, _>>()?;
-    if quick {
-        plans.iter_mut().for_each(Plan::quicken);
-    }
+    let plans = files.iter().map(|file| Plan::read(file, quick)).collect::<Result<Vec<_>, _>>()?;
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
     let options = Options { results, program };
@@ -111,11 +108,9 @@ pub fn show(outcome: Outcome) -> Result<Run> {
     }
     say(format_args!("report   {}", page.display()))?;
     say(format_args!("results  {}", lines.display()))?;
-    let (complete, what) = match run.traces.len() {
-        0 => (run.cells.len(), "cells"),
-        scripts => (scripts, "runs of scripts"),
-    };
-    ensure!(!stopped, "stopped before the end; the report has the {complete} {what} that were complete");
+    let (complete, planned) = run.part().unwrap_or_default();
+    let what = if run.traces.is_empty() { "cells" } else { "runs of scripts" };
+    ensure!(!stopped, "stopped before the end; the report has {complete} of {planned} {what}");
     Ok(run)
 }
 

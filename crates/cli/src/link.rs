@@ -26,19 +26,19 @@ pub struct Args {
     interfaces: Vec<String>,
 
     /// Rate of each direction, as 10mbit; without one frames leave at once
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
 
     /// Bytes that the transmitter sends besides each frame: 24 for Ethernet's preamble, FCS and gap, -14 where the rate is that of IP packets
-    #[arg(long, value_name = "BYTES", allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     overhead: Option<String>,
 
     /// Delay of each direction, as 20ms
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     delay: Option<String>,
 
     /// The delay is uniform within so much more or less; frames may overtake each other then
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
     jitter: Option<String>,
 
     /// Frames do not overtake each other by jitter
@@ -46,15 +46,15 @@ pub struct Args {
     in_order: bool,
 
     /// Share of the frames that is lost behind the queue, as 1%; or in bursts, as gilbert-elliott:p=1%,r=25%
-    #[arg(long, value_name = "LOSS")]
+    #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
 
     /// Share of the frames that arrive without delay, ahead of those before them
-    #[arg(long, value_name = "SHARE")]
+    #[arg(long, value_name = "SHARE", allow_hyphen_values = true)]
     reorder: Option<String>,
 
     /// Length of a drop-tail queue, as 100 (frames) or 150kB; 1000, unless told
-    #[arg(long, value_name = "N", conflicts_with = "aqm")]
+    #[arg(long, value_name = "N", conflicts_with = "aqm", allow_hyphen_values = true)]
     limit: Option<String>,
 
     /// Queue discipline, as redfavor:limit=180,min=30,max=90; docs/aqm.md has all of them

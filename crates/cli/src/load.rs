@@ -27,6 +27,7 @@ use records::Records;
 use units::Nanos;
 
 use crate::exporter::{self, Exporter};
+use crate::mistake::unless_out_of_reach;
 use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
@@ -394,7 +395,7 @@ fn patience(args: &Args) -> Duration {
 }
 
 fn replay(path: &Path, speed: f64) -> Result<Arc<Replay>> {
-    let Log { replay, skipped } = load::read_log(path, speed)?;
+    let Log { replay, skipped } = unless_out_of_reach(load::read_log(path, speed))?;
     complain(format_args!(
         "{}: {} requests in {:.0} s at this speed{}",
         path.display(),

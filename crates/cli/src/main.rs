@@ -1,6 +1,6 @@
 //! `tidegate`: guard a port, send a crowd, run an experiment, and show the result. One file per subcommand, no logic.
 //!
-//! Exit status: 0 done, 1 the world said no, 2 the command line or the experiment file was wrong.
+//! Exit status: 0 done; 1 what happened while it ran; 2 what the user wrote wrongly: an argument, or a file that is not there or not what it should be.
 
 mod bar;
 mod bench;
@@ -13,6 +13,7 @@ mod link;
 mod listeners;
 mod load;
 mod merge;
+mod mistake;
 mod output;
 mod printer;
 mod qdisc;
@@ -21,10 +22,13 @@ mod serve;
 mod signals;
 mod sim;
 
+use std::any::TypeId;
+use std::ffi::OsString;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Keeps Linux TCP servers answering when a crowd arrives
 #[derive(Debug, Parser)]
@@ -52,7 +56,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -77,13 +81,29 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
             printer::complain(format_args!("{error:#}"));
-            let is_usage = error.is::<::guard::ConfigError>()
-                || error.is::<path::ConfigError>()
-                || error.is::<aqm::ConfigError>()
-                || error.downcast_ref::<::lab::ExperimentError>().is_some_and(|error| error.is_usage());
-            if is_usage { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if mistake::is_mistake(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
+}
+
+fn parse(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Cli, clap::Error> {
+    let mut command = with_negative_values(Cli::command());
+    let matches = command.try_get_matches_from_mut(args)?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// A value may begin with a dash, as a negative number does, so that it is refused as a value and not as an option that is not known. Where any text is a value an
+/// option would be taken for one, as a file's name; there it may not.
+fn with_negative_values(command: clap::Command) -> clap::Command {
+    let takes_any_text = |arg: &Arg| {
+        let parsed = arg.get_value_parser().type_id();
+        [TypeId::of::<String>(), TypeId::of::<PathBuf>()].iter().any(|text| parsed == *text)
+    };
+    let allow = |arg: Arg| {
+        let is_value = !arg.is_positional() && arg.get_action().takes_values();
+        if is_value && !takes_any_text(&arg) { arg.allow_hyphen_values(true) } else { arg }
+    };
+    command.mut_args(allow).mut_subcommands(with_negative_values)
 }
 
 /// Help and version go to standard output as clap has them; what is wrong with the command line is one line.
@@ -108,7 +128,32 @@ mod tests {
     use super::*;
 
     fn message(args: &[&str]) -> String {
-        one_line(&Cli::try_parse_from(args).expect_err("should be refused").to_string())
+        one_line(&parse(args).expect_err("should be refused").to_string())
+    }
+
+    #[test]
+    fn negative_number_is_refused_as_a_value_with_what_would_do() {
+        for (args, why) in [
+            (&["load", "http://1.2.3.4/", "--rate", "-5"][..], "'-5' for '--rate <R>': a number of attempts"),
+            (&["load", "http://1.2.3.4/", "--timeout", "-1s"], "'-1s' for '--timeout <T>'"),
+            (&["load", "http://1.2.3.4/", "--seed", "-1"], "'-1' for '--seed <N>'"),
+            (&["compare", "a", "b", "--at-most", "-1"], "'-1' for '--at-most <D>': a distance from 0 to 1"),
+            (&["lab", "calibrate", "--rate", "-5"], "'-5' for '--rate <R>': a rate per second"),
+            (&["sim", "a", "--threads", "-1"], "'-1' for '--threads <N>': -1 is not in 1..=1024"),
+            (&["serve", "--cpu-time", "-1us"], "'-1us' for '--cpu-time <D>'"),
+            (&["link", "a", "b", "--warmup", "-1s"], "'-1s' for '--warmup <D>'"),
+        ] {
+            let said = message(&[&["tidegate"], args].concat());
+            assert!(said.contains(why), "{said}");
+        }
+    }
+
+    #[test]
+    fn option_is_not_taken_for_a_file_and_a_slip_of_the_pen_is_none() {
+        let said = message(&["tidegate", "sim", "a.toml", "--book", "--quick"]);
+        assert!(said.contains("a value is required for '--book <FILE>'"), "{said}");
+        let said = message(&["tidegate", "sim", "--quik", "a.toml"]);
+        assert!(said.contains("unexpected argument '--quik'"), "{said}");
     }
 
     #[test]

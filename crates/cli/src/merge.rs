@@ -1,13 +1,13 @@
 //! `tidegate merge`: adds what several generators saw of one crowd.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use results::{CrowdSummary, LoadEvent};
 use serde_json::Value;
 
 use crate::load::{json_line, summary_text};
+use crate::mistake::{Mistake, in_file};
 use crate::output::say;
 use crate::printer::complain;
 
@@ -27,8 +27,8 @@ pub struct Args {
 pub fn run(args: Args) -> Result<()> {
     let parts = args.files.iter().map(|path| read(path)).collect::<Result<Vec<_>>>()?;
     let name = |which: usize| args.files[which].display().to_string();
-    let summary =
-        results::merge(&parts).map_err(|error| anyhow!("add these runs: {}", error.said_of(name)))?;
+    let summary = results::merge(&parts)
+        .map_err(|error| Mistake(format!("add these runs: {}", error.said_of(name))))?;
     if let Some(missing) = missing(&summary.shards) {
         complain(format_args!("part {missing} of this crowd is missing; the sum is of the others"));
     }
@@ -51,16 +51,20 @@ fn missing(shards: &[String]) -> Option<String> {
 }
 
 fn read(path: &Path) -> Result<CrowdSummary> {
-    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    const NONE: &str = "there is no summary in it; it should be what tidegate load --json printed to its end";
+    let context = || format!("read {}", path.display());
     let is_summary =
-        |line: &&str| serde_json::from_str::<Value>(line).is_ok_and(|line| line["event"] == "summary");
-    let line = text.lines().rfind(is_summary).with_context(|| {
-        format!(
-            "{}: there is no summary in it; it should be what tidegate load --json printed to its end",
-            path.display()
-        )
-    })?;
-    serde_json::from_str(line).with_context(|| format!("{}: read its summary", path.display()))
+        |line: &str| serde_json::from_str::<Value>(line).is_ok_and(|line| line["event"] == "summary");
+    let mut last = None;
+    for line in files::lines(path).with_context(context)? {
+        let line = line.with_context(context)?;
+        // The last counts.
+        if is_summary(&line) {
+            last = Some(line);
+        }
+    }
+    let line = in_file(last.ok_or(NONE), path.display())?;
+    in_file(serde_json::from_str(&line), format_args!("{}: read its summary", path.display()))
 }
 
 #[cfg(test)]

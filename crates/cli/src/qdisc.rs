@@ -1,9 +1,10 @@
 //! `tidegate qdisc`: REDFavor as the queue discipline of an interface.
 
 use ::qdisc::{Setup, Status};
-use anyhow::{Result, bail};
+use anyhow::Result;
 use aqm::Config;
 
+use crate::mistake::Mistake;
 use crate::output::say;
 
 /// Make REDFavor the queue discipline of an interface: packets that open connections go first, and push out others instead of being dropped
@@ -108,7 +109,11 @@ fn add(args: &AddArgs) -> Result<()> {
     let config = match written(&args.kind, &args.words).parse()? {
         Config::RedFavor(config) => config,
         other => {
-            bail!("{} is no queue discipline that tidegate has for the kernel; redfavor is", other.kind())
+            let why = format!(
+                "{} is no queue discipline that tidegate has for the kernel; redfavor is",
+                other.kind()
+            );
+            return Err(Mistake(why).into());
         }
     };
     let setup = Setup { config, is_shaped: args.shape, is_replacing: args.replace, replay: None };

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, ensure};
+use files::ReadError;
 use lab::simulate::{self, Options};
 use lab::{Captures, Event, ExperimentError, Plan, dumbbell};
 use report::Run;
@@ -11,6 +12,7 @@ use sim::Profile;
 
 use crate::bar::Bar;
 use crate::lab::{event_text, show};
+use crate::mistake::in_file;
 use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
@@ -57,11 +59,11 @@ fn threads() -> u16 {
 
 /// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
-    let mut plans = args.files.iter().map(|file| Plan::read(file)).collect::<Result<Vec<_>, _>>()?;
-    if args.quick {
-        plans.iter_mut().for_each(Plan::quicken);
+    let plans = args.files.iter().map(|file| Plan::read(file, args.quick)).collect::<Result<Vec<_>, _>>()?;
+    plans.iter().zip(&args.files).try_for_each(|(plan, file)| args.check(plan, file))?;
+    if let Some(book) = &args.book {
+        files::try_place(book).with_context(|| cannot_write(book))?;
     }
-    plans.iter().zip(&args.files).try_for_each(|(plan, file)| check(plan, file, args.trace.is_some()))?;
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
     let captures = args.trace.map(|folder| Captures { folder, frames: args.trace_frames as usize });
     let stop = signals::stop_flag()?;
@@ -118,7 +120,7 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
     let outcome = match plan {
         Plan::Grid(experiment) => simulate::run(experiment, &options, on_event),
         Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, &options, on_event),
-        Plan::Traces(_) => Err(are_scripts(plan)),
+        Plan::Traces(_) => unreachable!("refused before anything is run"),
     };
     bar.finish();
     show(outcome?)
@@ -126,25 +128,28 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
 
 /// The whole book or none.
 fn write_book(path: &Path, runs: &[Run]) -> Result<()> {
-    lab::write_whole(path, report::book("Figures", runs).as_bytes())
-        .with_context(|| format!("write the book {}", path.display()))
+    files::write_whole(path, report::book("Figures", runs).as_bytes()).with_context(|| cannot_write(path))
 }
 
-/// Whether it can be simulated.
-fn check(plan: &Plan, file: &Path, has_trace: bool) -> Result<()> {
-    match plan {
-        Plan::Traces(_) => Err(are_scripts(plan)),
-        Plan::Dumbbell(_) if has_trace => Err(ExperimentError::Invalid {
-            path: file.to_owned(),
-            what: "--trace is for experiments with a server; packets of a dumbbell have no bytes that could be kept"
-                .to_owned(),
-        })?,
-        Plan::Grid(_) | Plan::Dumbbell(_) => Ok(()),
+fn cannot_write(book: &Path) -> String {
+    format!("write the book {}", book.display())
+}
+
+impl Args {
+    /// Whether it can be simulated.
+    fn check(&self, plan: &Plan, file: &Path) -> Result<(), ExperimentError> {
+        let what = match plan {
+            Plan::Traces(_) => "it is packet scripts; they are played by tidegate lab run",
+            Plan::Dumbbell(_) if self.trace.is_some() => {
+                "--trace is for experiments with a server; packets of a dumbbell have no bytes that could be kept"
+            }
+            Plan::Grid(experiment) if experiment.profile.is_none() && self.profile.is_none() => {
+                "it names no profile: give --profile a name or a file, as --profile xeon-2005"
+            }
+            Plan::Grid(_) | Plan::Dumbbell(_) => return Ok(()),
+        };
+        Err(ExperimentError::Invalid { path: file.to_owned(), what: what.to_owned() })
     }
-}
-
-fn are_scripts(plan: &Plan) -> anyhow::Error {
-    anyhow!("{} is packet scripts; they are played by tidegate lab run", plan.name())
 }
 
 /// One that comes along, or a file.
@@ -152,17 +157,13 @@ fn read_profile(path: &Path) -> Result<Profile> {
     if let Some(profile) = path.to_str().and_then(Profile::shipped) {
         return Ok(profile);
     }
-    let context = || match path.exists() {
-        true => format!("profile {}", path.display()),
-        false => {
+    let name = format!("profile {}", path.display());
+    match files::read_text(path) {
+        Ok(text) => in_file(Profile::parse(&text), name),
+        Err(ReadError::Missing) => {
             let known: Vec<&str> = Profile::shipped_names().collect();
-            format!(
-                "profile {}: no file, and none of those that come along: {}",
-                path.display(),
-                known.join(", ")
-            )
+            in_file(Err(format!("no file, and none of those that come along: {}", known.join(", "))), name)
         }
-    };
-    let text = std::fs::read_to_string(path).with_context(context)?;
-    Profile::parse(&text).map_err(anyhow::Error::msg).with_context(context)
+        Err(error) => Err(error).context(name),
+    }
 }

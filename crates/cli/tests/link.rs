@@ -334,7 +334,6 @@ fn root_interfaces_that_cannot_be_the_ends_are_refused_in_one_line() {
     let Some(world) = World::create() else { return };
     world.middle.ip(&["link", "add", "d0", "type", "veth", "peer", "name", "d1"]).expect("add");
     for (ends, why) in [
-        (["m0", "m0"], "interface m0 is given twice; a link is between two"),
         (["m0", "none"], "interface none: there is none of that name here; see `ip link`"),
         (["d0", "m0"], "interface d0: it is down; set it up: ip link set d0 up"),
         (["m0", "lo"], "interface lo: a loopback has no other end; name an Ethernet interface"),
@@ -360,6 +359,11 @@ fn words_that_cannot_be_are_refused_in_one_line_before_anything_is_touched() {
         (&["--buffers", "0"], "0 is not in 1.."),
         (&["--access", "delay 1ms"], "--access \"delay 1ms\": it begins with the address of a host"),
         (&["--access", "10.0.0.1 delay"], "--access \"10.0.0.1 delay\": delay: a value is missing"),
+        (&["--rate", "-5mbit"], "rate -5mbit: a number with its unit"),
+        (
+            &["--access", "10.0.0.1 delay 1ms", "--access", "10.0.0.1 delay 2ms"],
+            "host 10.0.0.1 is given two links of its own; leave one",
+        ),
     ] {
         let output = Command::new(TIDEGATE).args(["link", "a", "b"]).args(arguments).output().expect("run");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -185,11 +185,11 @@ fn root_parts_of_a_crowd_add_up_to_it() {
     assert!(output.status.success() && count(&last_line(&output), "ok") > 0, "{output:?}");
     assert!(stderr(&output).contains("part 1/2 of this crowd is missing"), "{}", stderr(&output));
     let output = merge(&[&files[1], &files[0], &files[1]]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let named = format!("part 2/2 is there twice, in {0} and in {0}", files[1].display());
     assert!(stderr(&output).contains(&named), "{}", stderr(&output));
     let output = merge(&[Path::new("/dev/null")]);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("/dev/null: there is no summary in it"), "{}", stderr(&output));
 }
 
@@ -257,7 +257,7 @@ fn root_log_is_repeated_with_its_times_and_sizes() {
     );
     std::fs::write(&log, "what is this?\n").expect("write");
     let output = world.load(&arguments);
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(
         stderr(&output).contains("the first is line 1: there is no time in brackets"),
         "{}",

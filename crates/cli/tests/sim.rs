@@ -158,7 +158,7 @@ fn what_cannot_be_simulated_is_one_line() {
     ] {
         let output = sim(&[file, "--profile", &profile(&text)], folder.path());
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(why) && said.trim_end().lines().count() == 1, "{said}");
     }
     let output = sim(&[file, "--profile", "/nowhere.toml"], folder.path());
@@ -171,7 +171,7 @@ fn what_cannot_be_simulated_is_one_line() {
     );
     let output = sim(&[file], folder.path());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("small names no profile: give --profile a name or a file"), "{said}");
+    assert!(said.contains("it names no profile: give --profile a name or a file"), "{said}");
     assert!(!folder.path().join("results").exists(), "nothing is left behind");
 }
 
@@ -210,7 +210,7 @@ fn book_has_every_run_and_says_why_a_claim_does_not_hold() {
 }
 
 #[test]
-fn book_that_cannot_be_written_leaves_nothing_behind() {
+fn book_that_cannot_be_written_is_refused_before_anything_is_run() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = experiment(folder.path());
     let book = folder.path().join("no-such-folder").join("book.html");
@@ -222,6 +222,8 @@ fn book_that_cannot_be_written_leaves_nothing_behind() {
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("write the book") && said.contains("book.html"), "{said}");
+    assert_eq!((said.trim_end().lines().count(), output.stdout.len()), (1, 0), "{said}");
+    assert!(!folder.path().join("results").exists());
 }
 
 #[test]

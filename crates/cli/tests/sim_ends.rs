@@ -39,6 +39,13 @@ name = "stock"
 [[policy]]
 name = "abort"
 guard = "abort"
+[[claim]]
+source = "nobody"
+text = "everything is answered"
+measure = "error_share"
+policy = "stock"
+loads = [0.5]
+holds = {{ at_most = 1.0 }}
 "#
     );
     fs::write(&path, text).expect("write");
@@ -160,7 +167,18 @@ fn interrupted_run_has_every_cell_that_was_complete_and_says_how_many() {
     let cells = count_cells(&lines);
     assert!((3..80_000).contains(&cells), "{cells}");
     assert_eq!(out.matches("/80000]").count(), cells - 2, "those that were said");
-    assert!(error.contains(&format!("stopped before the end; the report has the {cells} cells")), "{error}");
+    assert!(
+        error.contains(&format!("stopped before the end; the report has {cells} of 80000 cells")),
+        "{error}"
+    );
+    let missing = "of its 80,000 cells are missing (";
+    let page = fs::read_to_string(run.join("report.html")).expect("text");
+    assert!(page.contains(missing) && out.contains("The run ended early"), "{out}");
+    assert!(lines.lines().next().expect("a header").contains("\"planned\":80000"), "{lines}");
+    assert!(
+        lines.contains("\"answer\":\"undecided\"") && lines.contains("the run ended early\"]"),
+        "{lines}"
+    );
 }
 
 #[test]
@@ -173,7 +191,7 @@ fn run_that_is_interrupted_in_its_search_ends_at_once_and_has_no_cells() {
     fs::write(&file, text).expect("write");
     let (out, error, status) = interrupted(sim(folder.path(), &file, &[]), "small: What is left of it?");
     assert_eq!(status, Some(1), "{error}");
-    assert!(error.contains("the report has the 0 cells"), "{error}");
+    assert!(error.contains("the report has 0 of 4 cells"), "{error}");
     assert!(!out.contains("saturates at"), "{out}");
     assert_eq!(results(folder.path()).1, ["report.html", "results.jsonl"]);
 }

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use files::{try_folder, write_whole};
 use nix::sys::statvfs::statvfs;
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use sim::Capture;
-
-use crate::outcome::write_whole;
 
 /// Of the largest frame with what the file has about it, bytes.
 const MOST_OF_FRAME: u64 = 1514 + 16;
@@ -47,10 +46,8 @@ impl Captures {
             there.display(),
             gigabytes(free)
         );
-        let probe = self.folder.join(format!(".{}.part", std::process::id()));
         fs::create_dir_all(&self.folder)
-            .and_then(|()| fs::write(&probe, []))
-            .and_then(|()| fs::remove_file(&probe))
+            .and_then(|()| try_folder(&self.folder))
             .with_context(|| format!("make files in the folder for captures, {}", self.folder.display()))
     }
 

@@ -221,8 +221,9 @@ impl Dumbbell {
         each * self.scenarios.len() as u128 * self.aqms.len() as u128
     }
 
-    /// The bottleneck is full, mostly.
-    fn check_extent(&self) -> Result<(), String> {
+    /// Whether it can be measured in a lifetime.
+    pub fn check_extent(&self) -> Result<(), String> {
+        // The bottleneck is full, mostly.
         let packet_ns =
             self.network.link.rate.map_or(u64::MAX, |rate| rate.transmission_ns(self.tcp.mss.into()));
         let packets_per_s = 1e9 / packet_ns as f64;
@@ -247,7 +248,6 @@ impl Dumbbell {
         self.network.check()?;
         self.tcp.check()?;
         self.grid.check()?;
-        self.check_extent()?;
         let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
         self.scenarios.iter().try_for_each(|scenario| scenario.check(largest))?;
         self.check_claims()
@@ -409,7 +409,6 @@ mod tests {
             ("mss = 1000", "mss = 10", "1460 is usual"),
             ("initial_window = 2", "initial_window = 0", "10 is usual"),
             ("repetitions = 30", "repetitions = 0", "nothing would be measured"),
-            ("repetitions = 30", "repetitions = 1000000000", "100000 cells are the most"),
             ("warmup = \"100s\"", "warmup = \"-1s\"", "not a time"),
             ("sessions = 135", "session = 135", "unknown field"),
             ("measure = \"syn_drops\"", "measure = \"p99\"", "of a server"),

@@ -51,6 +51,7 @@ pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
         started: now(),
         environment: environment(experiment)?,
         deviations,
+        planned: None,
     })
 }
 
@@ -67,6 +68,7 @@ pub fn of_traces(traces: &Traces) -> Header {
              Times are shorter than the figure's where nothing depends on them."
                 .to_owned(),
         ],
+        planned: None,
     }
 }
 
@@ -79,6 +81,7 @@ pub fn plain(experiment: &Experiment) -> Header {
         started: now(),
         environment: machine(),
         deviations: Vec::new(),
+        planned: None,
     }
 }
 
@@ -91,6 +94,7 @@ pub fn of_dumbbell(dumbbell: &Dumbbell, deviations: Vec<String>) -> Header {
         started: now(),
         environment: Environment { cpu: "none".to_owned(), cpus: 0, ..simulated("") },
         deviations,
+        planned: None,
     }
 }
 

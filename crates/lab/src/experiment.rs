@@ -4,7 +4,6 @@ mod clients;
 mod map;
 mod servers;
 
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -145,12 +144,12 @@ impl Default for Search {
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// It cannot be read.
-    #[error("read experiment {}{}", path.display(), folder_hint(source))]
+    #[error("read experiment {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
+        /// Why not.
+        source: files::ReadError,
     },
     /// It is not TOML, or has an unknown key or a wrong type.
     #[error("experiment {}: {}", path.display(), guard::one_line(error))]
@@ -170,21 +169,12 @@ pub enum ExperimentError {
     },
 }
 
-fn folder_hint(source: &std::io::Error) -> &'static str {
-    if source.kind() == ErrorKind::IsADirectory { " (name the files in it)" } else { "" }
-}
-
 impl ExperimentError {
-    /// Whether there is no such file, or it says something wrong, rather than being out of reach.
-    pub fn is_usage(&self) -> bool {
+    /// Whether there is no such file, or it is none or says something wrong, rather than being out of reach.
+    pub fn is_mistake(&self) -> bool {
         match self {
-            Self::Read { source, .. } => {
-                matches!(
-                    source.kind(),
-                    ErrorKind::NotFound | ErrorKind::IsADirectory | ErrorKind::NotADirectory
-                )
-            }
-            _ => true,
+            Self::Read { source, .. } => source.is_mistake(),
+            Self::Parse { .. } | Self::Invalid { .. } => true,
         }
     }
 }
@@ -278,7 +268,6 @@ impl Experiment {
             return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
         }
         self.saturation.check()?;
-        self.check_extent()?;
         if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
             return Err(format!(
                 "server {:?}: backlog {} is more than listen(2) takes",
@@ -319,7 +308,8 @@ impl Experiment {
         self.check_claims()
     }
 
-    fn check_extent(&self) -> Result<(), String> {
+    /// Whether it can be measured in a lifetime.
+    pub fn check_extent(&self) -> Result<(), String> {
         let points = self.policies.len() as u128 * self.grid.points();
         let (mut lab_s, mut attempts) = (0.0, 0.0);
         for server in &self.servers {

@@ -3,14 +3,14 @@
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
-use claims::Claim;
+use claims::{Claim, Planned};
 use netns::Namespace;
 use results::{Answer, Cell, Record, Saturation, Trace};
 
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::experiment::{Experiment, Server, ServerKind};
-use crate::outcome::{Options, Outcome, Writer};
+use crate::outcome::{Options, Outcome, Writer, unless_stopped};
 use crate::policy::Policy;
 use crate::probe::{QUIET, settle};
 use crate::{nft, saturation, server};
@@ -54,10 +54,13 @@ pub fn run(
     ensure!(!policies.is_empty(), "none of the experiment's policies is here; see the notes above");
     try_policies(&policies)?;
     let mut writer = Writer::create(&options.results, &experiment.name)?;
-    writer.write(Record::Header(Box::new(environment::header(experiment, notes)?)))?;
+    let planned = servers.len() * policies.len() * experiment.grid.points() as usize;
+    writer.begin(environment::header(experiment, notes)?, planned)?;
     let lab = Lab { experiment, program: &options.program, stop };
-    let result = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
-    writer.conclude(result, stop, |writer| answer(experiment, writer, |_, _| None))
+    let measured = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
+    writer.conclude(unless_stopped(measured, stop), stop, |writer| {
+        answer(experiment, &servers, writer, |_, _| None)
+    })
 }
 
 /// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.
@@ -159,22 +162,18 @@ fn measure_all(
     Ok(())
 }
 
-/// Says of each claim what has been measured by now, and `why` it does not hold.
+/// Says of each claim what has been measured by now of these servers, and `why` it does not hold.
 pub fn answer(
     experiment: &Experiment,
+    servers: &[&Server],
     writer: &mut Writer,
     why: impl Fn(&Claim, Answer) -> Option<String>,
 ) -> Result<()> {
     let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).cloned().collect();
-    let mut servers: Vec<&str> = Vec::new();
-    for cell in &cells {
-        if !servers.contains(&cell.server.as_str()) {
-            servers.push(&cell.server);
-        }
-    }
-    for server in servers {
-        for claim in experiment.claims.iter().filter(|claim| claim.is_of(server)) {
-            let mut answer = claim.answer(&experiment.name, server, &experiment.grid.loads, &cells);
+    let planned = Planned { loads: &experiment.grid.loads, repetitions: experiment.grid.repetitions };
+    for Server { name, .. } in servers {
+        for claim in experiment.claims.iter().filter(|claim| claim.is_of(name)) {
+            let mut answer = claim.answer(&experiment.name, name, planned, &cells);
             answer.marks.extend(quick(experiment));
             answer.why = why(claim, answer.answer);
             writer.write(Record::Claim(Box::new(answer)))?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Result;
 use sim::Profile;
@@ -42,74 +42,121 @@ impl Watch for () {
     fn simulated(&self, _: Nanos, _: u64) {}
 }
 
-/// Lets a world run to a moment by steps, after each of which it may be stopped; `None` if it was. `run_until` gives the events of a step.
-pub fn run_by_steps(
-    options: &Options<'_>,
-    (from, to): (Nanos, Nanos),
-    step: Nanos,
-    mut run_until: impl FnMut(Nanos) -> u64,
-) -> Option<()> {
-    let mut now = from;
-    while now < to {
-        if options.stop.load(Ordering::Relaxed) {
-            return None;
-        }
-        let next = (now + step).min(to);
-        let events = run_until(next);
-        options.watch.simulated(next - now, events);
-        now = next;
+/// How worlds are run: by steps, so that somebody can watch, and stop them.
+#[derive(Clone, Copy)]
+pub struct Steps<'a> {
+    /// The user wants no more.
+    stop: &'a AtomicBool,
+    /// Another world failed, or nothing can be written any more: what this one would come to is of no use.
+    failed: Option<&'a AtomicBool>,
+    watch: &'a dyn Watch,
+}
+
+impl<'a> Steps<'a> {
+    /// Of a world that runs alone.
+    pub fn alone(options: &Options<'a>) -> Self {
+        Self { stop: options.stop, failed: None, watch: options.watch }
     }
-    Some(())
+
+    fn are_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) || self.failed.is_some_and(|failed| failed.load(Ordering::Relaxed))
+    }
+
+    /// Lets a world run to a moment, and looks after each step whether to go on; `None` if not. `run_until` gives the events of a step.
+    pub fn run(
+        &self,
+        (from, to): (Nanos, Nanos),
+        step: Nanos,
+        mut run_until: impl FnMut(Nanos) -> u64,
+    ) -> Option<()> {
+        let mut now = from;
+        while now < to {
+            if self.are_stopped() {
+                return None;
+            }
+            let next = (now + step).min(to);
+            let events = run_until(next);
+            self.watch.simulated(next - now, events);
+            now = next;
+        }
+        Some(())
+    }
 }
 
 /// Does all jobs on the options' threads, and hands over what came of them in the order of the jobs, with how many are done. A job that was stopped gives `None`;
 /// those that are complete by then are handed over all the same.
+///
+/// # Errors
+///
+/// The first of a job, and of what takes results; the others are stopped then.
 pub fn in_order<J: Sync, D: Send>(
     jobs: &[J],
     options: &Options<'_>,
-    run: impl Fn(&J) -> Result<Option<D>> + Sync,
+    run: impl Fn(&J, &Steps<'_>) -> Result<Option<D>> + Sync,
     mut take: impl FnMut(D, usize) -> Result<()>,
 ) -> Result<()> {
-    let next = AtomicUsize::new(0);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let steps = Steps { failed: Some(&failed), ..Steps::alone(options) };
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
         for _ in 0..options.threads.clamp(1, jobs.len().max(1)) {
-            let (sender, next, run) = (sender.clone(), &next, &run);
+            let (sender, next, failed, run) = (sender.clone(), &next, &failed, &run);
             scope.spawn(move || {
-                while !options.stop.load(Ordering::Relaxed) {
+                while !steps.are_stopped() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { return };
+                    let result = run(job, &steps);
+                    if result.is_err() {
+                        failed.store(true, Ordering::Relaxed);
+                    }
                     // Nobody listens any more when a result could not be written.
-                    if sender.send((index, run(job))).is_err() {
+                    if sender.send((index, result)).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(sender);
-        let mut early = BTreeMap::new();
-        let (mut turn, mut done) = (0, 0);
-        let mut hand_over = |result: Result<Option<D>>| match result? {
-            Some(result) => {
+        let (mut done, mut why) = (0, Ok(()));
+        let hand_over = |result: Result<Option<D>>| match result {
+            Ok(Some(result)) => {
                 done += 1;
                 take(result, done)
             }
-            None => Ok(()),
-        };
-        for (index, result) in receiver {
-            early.insert(index, result);
-            while let Some(result) = early.remove(&turn) {
-                turn += 1;
-                hand_over(result)?;
+            Ok(None) => Ok(()),
+            // What is complete behind it counts all the same.
+            Err(error) => {
+                if why.is_ok() {
+                    why = Err(error);
+                }
+                Ok(())
             }
+        };
+        let handed = in_turn(receiver, hand_over);
+        if handed.is_err() {
+            failed.store(true, Ordering::Relaxed);
         }
-        // Behind one that was stopped.
-        early.into_values().try_for_each(hand_over)
+        handed.and(why)
     })
+}
+
+/// Hands over what comes by its number, from 0 without a gap, and what is behind a gap at the end.
+fn in_turn<D>(results: Receiver<(usize, D)>, mut hand_over: impl FnMut(D) -> Result<()>) -> Result<()> {
+    let (mut early, mut turn) = (BTreeMap::new(), 0);
+    for (index, result) in results {
+        early.insert(index, result);
+        while let Some(result) = early.remove(&turn) {
+            turn += 1;
+            hand_over(result)?;
+        }
+    }
+    early.into_values().try_for_each(hand_over)
 }
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
 
     fn options<'a>(threads: usize, stop: &'a AtomicBool) -> Options<'a> {
@@ -127,7 +174,8 @@ mod tests {
                 Ok(())
             };
             let stop = AtomicBool::new(false);
-            in_order(&jobs, &options(threads, &stop), |job| Ok(Some(job * job)), take).expect("no job fails");
+            in_order(&jobs, &options(threads, &stop), |job, _| Ok(Some(job * job)), take)
+                .expect("no job fails");
             assert_eq!(taken, jobs.iter().map(|job| job * job).collect::<Vec<_>>());
         }
     }
@@ -136,7 +184,7 @@ mod tests {
     #[test]
     fn what_is_complete_when_the_run_is_stopped_is_handed_over_whatever_comes_before_it() {
         let stop = AtomicBool::new(false);
-        let run = |job: &u64| {
+        let run = |job: &u64, _: &Steps<'_>| {
             if *job == 1 {
                 stop.store(true, Ordering::Relaxed);
                 return Ok(Some(*job));
@@ -155,18 +203,53 @@ mod tests {
         assert_eq!(taken, [1]);
     }
 
+    /// A world that nobody would wait for: a step of it is no time at all.
+    fn endless(steps: &Steps<'_>) -> Option<()> {
+        steps.run((Nanos::ZERO, Nanos::MAX), Nanos(1), |_| 1)
+    }
+
+    #[test]
+    fn world_that_cannot_be_stops_those_that_have_no_end_and_is_told() {
+        let run = |job: &u64, steps: &Steps<'_>| match *job {
+            0 => Ok(Some(0)),
+            2 => bail!("a world that cannot be"),
+            job => Ok(endless(steps).map(|()| job)),
+        };
+        let mut taken = Vec::new();
+        let take = |job: u64, _| {
+            taken.push(job);
+            Ok(())
+        };
+        let stop = AtomicBool::new(false);
+        let error = in_order(&[0, 1, 2, 3, 4], &options(2, &stop), run, take).expect_err("one fails");
+        assert_eq!(error.to_string(), "a world that cannot be");
+        assert_eq!(taken, [0], "what was complete");
+        assert!(!stop.load(Ordering::Relaxed), "the user did not stop it");
+    }
+
+    #[test]
+    fn result_that_cannot_be_written_stops_worlds_that_have_no_end() {
+        let run = |job: &u64, steps: &Steps<'_>| match *job {
+            0 => Ok(Some(0)),
+            job => Ok(endless(steps).map(|()| job)),
+        };
+        let stop = AtomicBool::new(false);
+        let error = in_order(&[0, 1], &options(2, &stop), run, |_, _| bail!("no room")).expect_err("full");
+        assert_eq!(error.to_string(), "no room");
+    }
+
     #[test]
     fn world_that_is_stopped_says_so_and_one_that_is_not_comes_to_its_end() {
         let stop = AtomicBool::new(false);
         let span = (Nanos::ZERO, Nanos::from_millis(25));
         let mut moments = Vec::new();
-        let ended = run_by_steps(&options(1, &stop), span, Nanos::from_millis(10), |until| {
+        let ended = Steps::alone(&options(1, &stop)).run(span, Nanos::from_millis(10), |until| {
             moments.push(until);
             1
         });
         assert_eq!(ended, Some(()));
         assert_eq!(moments, [10, 20, 25].map(Nanos::from_millis));
-        let ended = run_by_steps(&options(1, &stop), span, Nanos::from_millis(10), |_| {
+        let ended = Steps::alone(&options(1, &stop)).run(span, Nanos::from_millis(10), |_| {
             stop.store(true, Ordering::Relaxed);
             1
         });

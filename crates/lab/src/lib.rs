@@ -46,6 +46,6 @@ pub use environment::version;
 pub use experiment::{Experiment, ExperimentError, Layout};
 pub use grid::Event;
 pub use jobs::Watch;
-pub use outcome::{Options, Outcome, write_whole};
+pub use outcome::{Options, Outcome};
 pub use plan::{Plan, run};
 pub use testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use files::write_whole;
 use report::Run;
-use results::Record;
+use results::{Header, Record};
 
 /// How to run an experiment.
 #[derive(Debug, Clone)]
@@ -29,6 +30,16 @@ pub struct Outcome {
     pub page: PathBuf,
     /// Whether the run was stopped before its end.
     pub stopped: bool,
+}
+
+/// The user stopped the run.
+#[derive(Debug, thiserror::Error)]
+#[error("stopped")]
+pub struct Stopped;
+
+/// What went wrong with real programs after the user stopped the run is ascribed to that: Ctrl-C goes to them, too.
+pub fn unless_stopped(measured: Result<()>, stop: &AtomicBool) -> Result<()> {
+    if stop.load(Ordering::Relaxed) { measured.context(Stopped) } else { measured }
 }
 
 /// The lines of a run, and what they are called until it has ended.
@@ -66,6 +77,25 @@ impl Writer {
         &self.records
     }
 
+    /// Whether every cell that was planned is there.
+    pub fn is_whole(&self) -> bool {
+        let cells = self.records.iter().filter(|record| matches!(record, Record::Cell(_))).count();
+        let planned = self.records.iter().find_map(|record| match record {
+            Record::Header(header) => header.planned,
+            _ => None,
+        });
+        planned.is_none_or(|planned| cells as u64 == planned)
+    }
+
+    /// Begins with the header of a run that is to have so many cells, or runs of packet scripts.
+    ///
+    /// # Errors
+    ///
+    /// See [`Writer::write`].
+    pub fn begin(&mut self, header: Header, planned: usize) -> Result<()> {
+        self.write(Record::Header(Box::new(Header { planned: Some(planned as u64), ..header })))
+    }
+
     /// Adds a record, all of it or nothing.
     ///
     /// # Errors
@@ -92,7 +122,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// What went wrong with the run, unless `stop` is why; and when something cannot be written.
+    /// What went wrong with the run, unless it is that the user [stopped](Stopped) it; and when something cannot be written.
     pub fn conclude(
         mut self,
         measured: Result<()>,
@@ -108,7 +138,7 @@ impl Writer {
         let folder = self.folder.clone();
         let outcome = self.finish(stopped)?;
         match measured {
-            Err(error) if !stopped => {
+            Err(error) if !error.is::<Stopped>() => {
                 Err(error.context(format!("incomplete results are in {}", folder.display())))
             }
             _ => Ok(outcome),
@@ -128,25 +158,6 @@ impl Writer {
     }
 }
 
-/// Writes a file under another name first: a full disk leaves no part of it under its own. What is there and is no file, as `/dev/stdout`, is written to.
-///
-/// # Errors
-///
-/// What the system says; then nothing is left behind.
-pub fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    if path.metadata().is_ok_and(|there| !there.is_file()) {
-        return fs::write(path, bytes);
-    }
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{}.part", std::process::id()));
-    let part = path.with_file_name(name);
-    let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, path));
-    if written.is_err() {
-        fs::remove_file(&part).ok();
-    }
-    written
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,28 +165,6 @@ mod tests {
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry"));
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    #[test]
-    fn file_is_written_whole_or_not_at_all() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("page.html");
-        write_whole(&path, b"one").expect("room");
-        write_whole(&path, b"two").expect("room");
-        assert_eq!(fs::read(&path).expect("a file"), b"two");
-        assert_eq!(names(folder.path()), ["page.html"]);
-        // A folder is in the way.
-        let taken = folder.path().join("taken");
-        fs::create_dir(&taken).expect("a folder");
-        write_whole(&taken, b"three").expect_err("a folder is no file");
-        assert_eq!(names(folder.path()).len(), 2, "{:?}", names(folder.path()));
-    }
-
-    #[test]
-    fn device_is_written_to_and_not_replaced() {
-        let error = write_whole(Path::new("/dev/full"), b"page").expect_err("it is full");
-        assert_eq!(error.kind(), std::io::ErrorKind::StorageFull);
-        assert!(!Path::new("/dev/full").metadata().expect("it is there").is_file());
     }
 
     #[test]

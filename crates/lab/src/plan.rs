@@ -23,14 +23,24 @@ pub enum Plan {
 }
 
 impl Plan {
-    /// Reads and checks an experiment file.
+    /// Reads and checks an experiment file, and makes its run short where that is wanted: see [`Experiment::quicken`]. Scripts take as long as their lines say.
     ///
     /// # Errors
     ///
     /// See [`ExperimentError`]: one line that names the key, why, and what would do.
-    pub fn read(path: &Path) -> Result<Self, ExperimentError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ExperimentError::Read { path: path.into(), source })?;
+    pub fn read(path: &Path, is_quick: bool) -> Result<Self, ExperimentError> {
+        let mut plan = Self::parse(path)?;
+        if is_quick {
+            plan.quicken();
+        }
+        // Of a quick run only what is left counts.
+        plan.check_extent().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
+        Ok(plan)
+    }
+
+    fn parse(path: &Path) -> Result<Self, ExperimentError> {
+        let text =
+            files::read_text(path).map_err(|source| ExperimentError::Read { path: path.into(), source })?;
         let table = toml::from_str::<toml::Table>(&text).unwrap_or_default();
         if table.contains_key("trace") {
             return Traces::parse(path, text).map(Self::Traces);
@@ -41,12 +51,19 @@ impl Plan {
         Experiment::parse(path, text).map(|experiment| Self::Grid(Box::new(experiment)))
     }
 
-    /// Makes a run short: see [`Experiment::quicken`]. Scripts take as long as their lines say.
-    pub fn quicken(&mut self) {
+    fn quicken(&mut self) {
         match self {
             Self::Grid(experiment) => experiment.quicken(),
             Self::Dumbbell(dumbbell) => dumbbell.quicken(),
             Self::Traces(_) => {}
+        }
+    }
+
+    fn check_extent(&self) -> Result<(), String> {
+        match self {
+            Self::Grid(experiment) => experiment.check_extent(),
+            Self::Dumbbell(dumbbell) => dumbbell.check_extent(),
+            Self::Traces(_) => Ok(()),
         }
     }
 
@@ -104,9 +121,29 @@ mod tests {
             page.split("```toml").skip(1).map(|rest| rest.split("```").next().expect("a part")).collect();
         assert_eq!(examples.len(), 2, "a grid, and packet scripts");
         for text in examples {
-            let file = tempfile::NamedTempFile::new().expect("a file");
-            std::fs::write(file.path(), text).expect("write");
-            Plan::read(file.path()).unwrap_or_else(|error| panic!("{error}: {text}"));
+            read(text, false).unwrap_or_else(|error| panic!("{error}: {text}"));
+        }
+    }
+
+    fn read(text: &str, is_quick: bool) -> Result<Plan, String> {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        std::fs::write(file.path(), text).expect("write");
+        Plan::read(file.path(), is_quick).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn quick_run_is_refused_by_what_is_left_of_it_only() {
+        let paper = include_str!("../../../experiments/syn-protection/paper.toml");
+        let grid = include_str!("../../../experiments/demo.toml");
+        for (text, from, to) in [
+            (paper, "repetitions = 30", "repetitions = 1000000"),
+            (grid, "[grid]", "[grid]\nrepetitions = 1000000"),
+        ] {
+            assert!(text.contains(from), "{from}");
+            let text = text.replacen(from, to, 1);
+            let error = read(&text, false).expect_err("too many cells");
+            assert!(error.contains("100000 cells are the most"), "{error}");
+            read(&text, true).expect("each point once");
         }
     }
 
@@ -121,7 +158,7 @@ mod tests {
         let files: Vec<_> = files.collect();
         assert!(files.len() > 20, "{files:?}");
         for file in files {
-            Plan::read(&file).unwrap_or_else(|error| panic!("{error}"));
+            Plan::read(&file, false).unwrap_or_else(|error| panic!("{error}"));
         }
     }
 }

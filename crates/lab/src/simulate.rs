@@ -23,8 +23,8 @@ use crate::environment;
 use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
 use crate::grid::{Event, answer};
 pub use crate::jobs::Options;
-use crate::jobs::{in_order, run_by_steps};
-use crate::outcome::{Outcome, Writer};
+use crate::jobs::{Steps, in_order};
+use crate::outcome::{Outcome, Stopped, Writer};
 use crate::policy::Policy;
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
@@ -63,17 +63,19 @@ pub fn run(
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
+    let planned = servers.len() * policies.len() * experiment.grid.points() as usize;
     if let Some(captures) = options.captures {
-        captures.make_room(servers.len() * policies.len() * experiment.grid.points() as usize)?;
+        captures.make_room(planned)?;
     }
     let mut writer = Writer::create(options.results, &experiment.name)?;
-    writer.write(Record::Header(Box::new(header(experiment, profile, notes))))?;
+    writer.begin(header(experiment, profile, notes), planned)?;
     let machine = Machine { experiment, profile, options };
     let measured = measure_all(machine, (&servers, &policies), &mut writer, &mut on_event);
     // The reasons in the file are of whole runs on the papers' machines.
     let has_reasons = !experiment.is_quick && profile.system.linux == Generation::Linux24;
     writer.conclude(measured, options.stop, |writer| {
-        answer(experiment, writer, |claim, of| claim.why_not(of).filter(|_| has_reasons))
+        let has_reasons = has_reasons && writer.is_whole();
+        answer(experiment, &servers, writer, |claim, of| claim.why_not(of).filter(|_| has_reasons))
     })
 }
 
@@ -253,7 +255,7 @@ fn measure_all(
     in_order(
         &cells,
         options,
-        |(job, load, repetition)| cell(job, *load, *repetition, options),
+        |(job, load, repetition), steps| cell(job, *load, *repetition, options, steps),
         |cell, done| {
             on_event(&Event::Cell(&cell, done, cells.len()));
             writer.write(Record::Cell(Box::new(cell)))
@@ -288,7 +290,7 @@ fn saturate(
             seed: 1,
             frames: None,
         };
-        let crowd = simulate(&job, options)?.context("stopped")?.crowd;
+        let crowd = simulate(&job, &Steps::alone(options))?.ok_or(Stopped)?.crowd;
         let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s / requests);
         on_event(&Event::Probe(server, offered, goodput));
         probes.push((offered, goodput));
@@ -299,8 +301,14 @@ fn saturate(
     Ok(Saturation { server, rate_per_s, round_trip_us: 0.0, probes, marks, bursts: None })
 }
 
-fn cell(job: &Job<'_>, load: f64, repetition: u32, options: &Options<'_>) -> Result<Option<Cell>> {
-    let Some(done) = simulate(job, options)? else {
+fn cell(
+    job: &Job<'_>,
+    load: f64,
+    repetition: u32,
+    options: &Options<'_>,
+    steps: &Steps<'_>,
+) -> Result<Option<Cell>> {
+    let Some(done) = simulate(job, steps)? else {
         return Ok(None);
     };
     let Done { crowd, before, after, samples, guard_samples, capture } = done;
@@ -372,7 +380,7 @@ fn guard_counts(stats: &GuardStats) -> BTreeMap<String, u64> {
 }
 
 /// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was stopped.
-fn simulate(job: &Job<'_>, options: &Options<'_>) -> Result<Option<Done>> {
+fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let mut world = World::new(setup(job)?, crowd(job)?);
     if let Some(frames) = job.frames {
         world.capture(SERVER.into(), frames);
@@ -402,11 +410,11 @@ fn simulate(job: &Job<'_>, options: &Options<'_>) -> Result<Option<Done>> {
         });
         world.happened() - before
     };
-    if run_by_steps(options, (Nanos::ZERO, start), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
+    if steps.run((Nanos::ZERO, start), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
         return Ok(None);
     }
     let before = world.server();
-    if run_by_steps(options, (start, end), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
+    if steps.run((start, end), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
         return Ok(None);
     }
     world.stop(end);

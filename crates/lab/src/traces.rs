@@ -47,6 +47,8 @@ enum Shown {
     Failed,
     /// The script failed, or could not run, before anything was said about it.
     NotReached,
+    /// Nobody knows.
+    Missing,
 }
 
 impl Traces {
@@ -87,21 +89,25 @@ impl Traces {
         mut on_event: impl FnMut(&Event<'_>),
     ) -> Result<Outcome> {
         let mut writer = Writer::create(&options.results, &self.name)?;
-        writer.write(Record::Header(Box::new(environment::of_traces(self))))?;
+        let scripts =
+            self.traces.iter().map(|file| Ok((file, file.find()?))).collect::<Result<Vec<_>, String>>();
+        let scripts = scripts.map_err(anyhow::Error::msg)?;
+        let planned = scripts.iter().map(|(_, script)| Case::all(script).len()).sum();
+        writer.begin(environment::of_traces(self), planned)?;
         let mut claims = Vec::new();
-        for file in &self.traces {
-            let script = file.find().map_err(anyhow::Error::msg)?;
-            let mut reached = Vec::new();
-            for case in Case::all(&script) {
+        for (file, script) in &scripts {
+            let cases = Case::all(script);
+            let mut reached = vec![Reached::Unplayed; cases.len()];
+            for (reached, case) in reached.iter_mut().zip(&cases) {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let (trace, until) = play(&case)?;
+                let (trace, until) = play(case)?;
                 on_event(&Event::Trace(&trace));
                 writer.write(Record::Trace(Box::new(trace)))?;
-                reached.push(until);
+                *reached = until;
             }
-            claims.extend(answers(self, file, &script, &reached));
+            claims.extend(answers(self, file, script, &reached));
         }
         for claim in claims {
             writer.write(Record::Claim(Box::new(claim)))?;
@@ -139,6 +145,8 @@ enum Reached {
     Line(usize),
     /// Nothing: this kernel cannot play it.
     Nothing,
+    /// Nothing: the user stopped before.
+    Unplayed,
 }
 
 fn play(case: &Case) -> Result<(Trace, Reached)> {
@@ -170,6 +178,7 @@ fn shown(script: &Script, claim: usize, reached: Reached) -> Shown {
         Reached::Line(line) if line > script.claims[claim].line => Shown::Held,
         Reached::Line(line) if line > before => Shown::Failed,
         Reached::Line(_) | Reached::Nothing => Shown::NotReached,
+        Reached::Unplayed => Shown::Missing,
     }
 }
 
@@ -177,13 +186,17 @@ fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reache
     let answer = |(index, claim): (usize, &script::Claim)| {
         let shown: Vec<Shown> = reached.iter().map(|reached| shown(script, index, *reached)).collect();
         let count = |wanted| shown.iter().filter(|shown| **shown == wanted).count();
-        let (held, failed) = (count(Shown::Held), count(Shown::Failed));
+        let (held, failed, missing) = (count(Shown::Held), count(Shown::Failed), count(Shown::Missing));
         let share = held as f64 / (held + failed).max(1) as f64;
         let answer = match (held, failed) {
             (_, 1..) => Answer::Fails,
-            (held, 0) if held > 0 && held == shown.len() => Answer::Holds,
+            (1.., 0) if missing > 0 => Answer::Undecided,
+            (1.., 0) if held == shown.len() => Answer::Holds,
             _ => Answer::NotMeasured,
         };
+        let marks = (missing > 0).then(|| {
+            format!("{missing} of the {} runs that it rests on are missing: the run ended early", shown.len())
+        });
         ClaimAnswer {
             experiment: traces.name.clone(),
             server: "the running kernel".to_owned(),
@@ -199,7 +212,7 @@ fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reache
             at_most: None,
             ours: (held + failed > 0).then_some(Estimate { mean: share, low: share, high: share, count: 1 }),
             answer,
-            marks: Vec::new(),
+            marks: marks.into_iter().collect(),
             why: None,
         }
     };
@@ -241,7 +254,16 @@ mod tests {
             [(Answer::Fails, Some(0.0)), (Answer::NotMeasured, None)]
         );
         assert_eq!(answers_of(&[Reached::Nothing]), [(Answer::NotMeasured, None); 2]);
-        assert_eq!(answers_of(&[]), [(Answer::NotMeasured, None); 2]);
+        assert_eq!(answers_of(&[Reached::Unplayed]), [(Answer::NotMeasured, None); 2]);
+    }
+
+    #[test]
+    fn claim_is_undecided_while_a_run_of_its_script_is_missing_unless_another_shows_that_it_fails() {
+        assert_eq!(answers_of(&[Reached::End, Reached::Unplayed]), [(Answer::Undecided, Some(1.0)); 2]);
+        assert_eq!(
+            answers_of(&[Reached::Line(5), Reached::Unplayed]),
+            [(Answer::Undecided, Some(1.0)), (Answer::Fails, Some(0.0))]
+        );
     }
 
     #[test]

@@ -19,7 +19,23 @@ const SAME_WITHIN: f64 = 0.05;
 /// It is fixed before the run which cells it speaks of: the first server of the file that has cells, stock against the first
 /// guarded policy of the file (if that is beside a flood, the first policy beside one without a guard against it), at the load
 /// nearest to 1.5 times saturation where both were measured. It says when one of them is missing or marked.
+///
+/// Of a run that ended early a second one says how much is missing.
 pub fn finding(run: &Run) -> String {
+    let finding = shown(run);
+    missing(run).map_or_else(|| finding.clone(), |missing| format!("{finding} {missing}"))
+}
+
+/// How much of a run is missing.
+pub(crate) fn missing(run: &Run) -> Option<String> {
+    let (there, planned) = run.part()?;
+    let [missing, all] = [planned - there, planned].map(|count| format::count(count as f64));
+    let what = if run.traces.is_empty() { "cells" } else { "runs of scripts" };
+    let share = format::percent((planned - there) as f64 / planned as f64);
+    Some(format!("The run ended early: {missing} of its {all} {what} are missing ({share})."))
+}
+
+fn shown(run: &Run) -> String {
     if !run.traces.is_empty() {
         return traces::finding(&run.traces);
     }

@@ -22,13 +22,19 @@ pub struct Run {
 impl Run {
     /// A run from the text of a results file: one JSON record per line, empty lines ignored.
     pub fn from_json_lines(text: &str) -> Result<Self, ReadError> {
-        let records = text
-            .lines()
-            .enumerate()
-            .filter(|(_, line)| !line.trim().is_empty())
-            .map(|(index, line)| parse_record(index + 1, line))
-            .collect::<Result<Vec<_>, _>>()?;
-        Self::from_records(records)
+        Self::from_lines(text.lines().map(|line| Ok(line.to_owned())))
+    }
+
+    /// The same from its lines, as they are read.
+    pub fn from_lines<E: From<ReadError>>(lines: impl Iterator<Item = Result<String, E>>) -> Result<Self, E> {
+        let mut records = Vec::new();
+        for (number, line) in (1..).zip(lines) {
+            let line = line?;
+            if !line.trim().is_empty() {
+                records.push(parse_record(number, &line)?);
+            }
+        }
+        Ok(Self::from_records(records)?)
     }
 
     /// A run from its records, which must hold exactly one header, anywhere.
@@ -51,6 +57,13 @@ impl Run {
         }
         let header = headers.pop().ok_or(ReadError::NoHeader)?;
         Ok(Self { header, saturations, cells, traces, claims })
+    }
+
+    /// How much of the run there is, where it is not all: so many cells, or runs of packet scripts, of so many.
+    pub fn part(&self) -> Option<(u64, u64)> {
+        let there = (self.cells.len() + self.traces.len()) as u64;
+        let planned = self.header.planned?;
+        (there < planned).then_some((there, planned))
     }
 
     /// Names of the servers, in the order of the file.
@@ -160,23 +173,17 @@ pub enum ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Parse { line, cause } => write!(f, "read results, line {line}: {cause}"),
+            Self::Parse { line, cause } => write!(f, "line {line}: {cause}"),
             Self::NoHeader => {
-                write!(f, "read results: no header record; is this a results file of `tidegate lab run`?")
+                write!(f, "no header record; is this a results file of `tidegate lab run`?")
             }
-            Self::SecondHeader => write!(f, "read results: two header records; give one run at a time"),
+            Self::SecondHeader => write!(f, "two header records; give one run at a time"),
         }
     }
 }
 
-impl std::error::Error for ReadError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Parse { cause, .. } => Some(cause),
-            Self::NoHeader | Self::SecondHeader => None,
-        }
-    }
-}
+/// What it says has its cause in it: as a source of its own it would be said twice.
+impl std::error::Error for ReadError {}
 
 #[cfg(test)]
 mod tests {
@@ -195,7 +202,7 @@ mod tests {
     fn bad_line_is_named_by_its_number() {
         let text = format!("{}\n\nnot json\n", testing::json_lines(&testing::empty()).trim());
         let error = Run::from_json_lines(&text).expect_err("line 3 is not JSON").to_string();
-        assert!(error.starts_with("read results, line 3: "), "{error}");
+        assert!(error.starts_with("line 3: "), "{error}");
     }
 
     #[test]
@@ -203,6 +210,23 @@ mod tests {
         assert!(matches!(Run::from_json_lines(""), Err(ReadError::NoHeader)));
         let twice = testing::json_lines(&testing::empty()).repeat(2);
         assert!(matches!(Run::from_json_lines(&twice), Err(ReadError::SecondHeader)));
+    }
+
+    #[test]
+    fn run_that_ended_early_says_which_share_is_missing_wherever_it_is_shown() {
+        let mut run = testing::demo();
+        let there = run.cells.len();
+        run.header.planned = Some(there as u64);
+        assert_eq!((run.part(), crate::finding(&run).contains("missing")), (None, false));
+        run.header.planned = Some(4 * there as u64);
+        let sentence =
+            format!("The run ended early: {} of its {} cells are missing (75.0%).", 3 * there, 4 * there);
+        let shown = [crate::finding(&run), crate::page(&run), crate::book("Figures", &[run.clone()])];
+        for shown in shown {
+            assert!(shown.contains(&sentence), "{sentence} is not in {shown}");
+        }
+        run.cells.clear();
+        assert!(crate::finding(&run).ends_with("cells are missing (100%)."), "{}", crate::finding(&run));
     }
 
     #[test]

@@ -337,6 +337,7 @@ fn header() -> Header {
             "Segmentation and checksum offloads are off on both ends of the veth pair.".to_owned(),
             "Receive processing shares the server's CPU through RPS instead of a NIC's interrupt.".to_owned(),
         ],
+        planned: None,
     }
 }
 

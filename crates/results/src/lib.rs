@@ -56,6 +56,9 @@ pub struct Header {
     pub environment: Environment,
     /// Where the run departs from a plain Linux server on a NIC, one sentence each.
     pub deviations: Vec<String>,
+    /// Cells that the run was to measure, or runs of packet scripts; one that ended early has fewer. Older files do not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub planned: Option<u64>,
 }
 
 /// The machine and its software.

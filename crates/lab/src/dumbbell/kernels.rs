@@ -19,7 +19,7 @@ use super::times::{distribution, means};
 use super::{AlgorithmName, Dumbbell, Scenario};
 use crate::child::Running;
 use crate::grid::Event;
-use crate::outcome::{Options, Outcome, Writer};
+use crate::outcome::{Options, Outcome, Writer, unless_stopped};
 use crate::testbed::PORT;
 use crate::{environment, hold};
 
@@ -61,7 +61,7 @@ pub fn run(
     let mut deviations = deviations(dumbbell);
     deviations.extend(left_out);
     let header = environment::of_real_dumbbell(dumbbell, deviations, sysctls);
-    writer.write(Record::Header(Box::new(header)))?;
+    writer.begin(header, jobs.len())?;
     let mut measure_all = || -> Result<()> {
         for (number, job) in (1..).zip(&jobs) {
             let cell = cell(job, options, stop)
@@ -71,7 +71,7 @@ pub fn run(
         }
         Ok(())
     };
-    let measured = measure_all();
+    let measured = unless_stopped(measure_all(), stop);
     writer.conclude(measured, stop, |writer| answer(dumbbell, writer))
 }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use claims::Planned;
 use results::{BottleneckSummary, Cell, Header, Record};
 use sim::dumbbell::{Bulk, DumbbellRun, LinkCounts, Outcome as Measured, Users};
 use tcp::Stack;
@@ -13,7 +14,7 @@ use super::times::{distribution, means};
 use super::{Dumbbell, NamedQueue, Scenario, Tcp};
 use crate::environment;
 use crate::grid::Event;
-use crate::jobs::{Options, in_order, run_by_steps};
+use crate::jobs::{Options, Steps, in_order};
 use crate::outcome::{Outcome, Writer};
 
 /// `[RF]` table I.
@@ -47,18 +48,13 @@ pub fn run(
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
     let mut writer = Writer::create(options.results, &dumbbell.name)?;
-    writer.write(Record::Header(Box::new(header(dumbbell))))?;
     let jobs = jobs(dumbbell);
+    writer.begin(header(dumbbell), jobs.len())?;
     options.watch.grid_begins(jobs.len(), Nanos(length(dumbbell).0 * jobs.len() as u64));
-    let measured = in_order(
-        &jobs,
-        options,
-        |job| cell(job, options),
-        |cell, done| {
-            on_event(&Event::Cell(&cell, done, jobs.len()));
-            writer.write(Record::Cell(Box::new(cell)))
-        },
-    );
+    let measured = in_order(&jobs, options, cell, |cell, done| {
+        on_event(&Event::Cell(&cell, done, jobs.len()));
+        writer.write(Record::Cell(Box::new(cell)))
+    });
     writer.conclude(measured, options.stop, |writer| answer(dumbbell, writer))
 }
 
@@ -90,13 +86,13 @@ fn header(dumbbell: &Dumbbell) -> Header {
 }
 
 /// `None` when it was stopped.
-fn cell(job: &Job<'_>, options: &Options<'_>) -> Result<Option<Cell>> {
+fn cell(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Cell>> {
     let setup = setup(job)?;
     let initial_rto = setup.stack.initial_rto;
     let window = job.dumbbell.grid.duration;
     let mut run = DumbbellRun::new(setup).map_err(anyhow::Error::msg)?;
     let span = (Nanos::ZERO, length(job.dumbbell));
-    let ended = run_by_steps(options, span, STEP, |now| {
+    let ended = steps.run(span, STEP, |now| {
         let before = run.happened();
         run.run_until(now);
         run.happened() - before
@@ -238,9 +234,10 @@ pub(super) fn answer(dumbbell: &Dumbbell, writer: &mut Writer) -> Result<()> {
         _ => None,
     };
     let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).collect();
+    let planned = Planned { loads: &dumbbell.grid.loads, repetitions: dumbbell.grid.repetitions };
     for scenario in &dumbbell.scenarios {
         for claim in dumbbell.claims.iter().filter(|claim| claim.is_of(&scenario.name)) {
-            let mut answer = claim.answer(&dumbbell.name, &scenario.name, &dumbbell.grid.loads, &cells);
+            let mut answer = claim.answer(&dumbbell.name, &scenario.name, planned, &cells);
             if dumbbell.is_quick {
                 answer.marks.push("a quick run, which shows that all works and no more".to_owned());
             }

@@ -1,0 +1,94 @@
+//! What a user wrote wrongly ends in one line and with exit status 2, before anything is run.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/demo.toml");
+const SCRIPTS: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/connection-management/fig-4.2.toml");
+
+/// Exit status and the only line on standard error.
+#[track_caller]
+fn refused(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    let output = Command::new(TIDEGATE).current_dir(folder).args(arguments).output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!((said.trim_end().lines().count(), output.stdout.len()), (1, 0), "{arguments:?}: {said}");
+    assert!(!folder.join("results").exists(), "{arguments:?}");
+    (output.status.code(), said)
+}
+
+#[test]
+fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("binary"), b"\xff\xfe\xfd").expect("write");
+    fs::write(folder.path().join("text"), "what is this?\n").expect("write");
+    let crowd = ["http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none"];
+    let load = |more: [&'static str; 2]| [&["load"], &crowd[..], &more[..]].concat();
+    for (arguments, why) in [
+        (vec!["sim", "none.toml"], "read experiment none.toml: there is no such file"),
+        (vec!["sim", "binary"], "read experiment binary: it is not UTF-8"),
+        (vec!["sim", SCRIPTS], "it is packet scripts; they are played by tidegate lab run"),
+        (vec!["sim", DEMO], "it names no profile: give --profile a name or a file"),
+        (
+            vec!["sim", DEMO, "--profile", "nope"],
+            "profile nope: no file, and none of those that come along: xeon",
+        ),
+        (vec!["sim", DEMO, "--profile", "binary"], "profile binary: it is not UTF-8"),
+        (vec!["lab", "run", "binary"], "read experiment binary: it is not UTF-8"),
+        (vec!["compare", "none", "text"], "read none: there is no such file"),
+        (vec!["compare", "text", "text"], "it should be the results.jsonl of a run: line 1: expected value"),
+        (vec!["compare", "/dev/null", "text"], "no header record"),
+        (vec!["merge", "none"], "read none: there is no such file"),
+        (vec!["merge", "text"], "text: there is no summary in it"),
+        (vec!["link", "va", "va"], "interface va is given twice"),
+        (vec!["guard", "--config", "none"], "configuration none: there is no such file"),
+        (vec!["qdisc", "add", "va", "codel"], "no queue discipline that tidegate has for the kernel"),
+        (load(["--replay", "none"]), "read the log none: No such file"),
+        (load(["--replay", "text"]), "the first is line 1"),
+        (load(["--rate", "-5"]), "invalid value '-5' for '--rate <R>'"),
+    ] {
+        let (status, said) = refused(folder.path(), &arguments);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+        assert_eq!(status, Some(2), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn file_without_an_end_is_refused_by_whoever_reads_it() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let large = folder.path().join("large.toml");
+    fs::File::create(&large).and_then(|file| file.set_len(10 << 30)).expect("a file with a hole");
+    let workload = |file| {
+        let crowd = ["http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none", "--rate", "1"];
+        [&["load"], &crowd[..], &["--workload", file]].concat()
+    };
+    for (arguments, why) in [
+        (vec!["sim", "/dev/zero"], "read experiment /dev/zero: it is longer than 1 MiB"),
+        (vec!["sim", "/dev/full"], "read experiment /dev/full: it is longer than 1 MiB"),
+        (vec!["sim", "large.toml"], "read experiment large.toml: it is longer than 1 MiB"),
+        (vec!["lab", "run", "/dev/zero"], "read experiment /dev/zero: it is longer than 1 MiB"),
+        (vec!["sim", DEMO, "--profile", "/dev/zero"], "profile /dev/zero: it is longer than 1 MiB"),
+        (workload("large.toml"), "read large.toml: it is longer than 1 MiB"),
+        (vec!["guard", "--config", "large.toml"], "configuration large.toml: it is longer than 1 MiB"),
+        (
+            vec!["compare", "/dev/zero", "x"],
+            "read /dev/zero; it should be the results.jsonl of a run: line 1 is longer",
+        ),
+        (vec!["merge", "/dev/zero"], "read /dev/zero: line 1 is longer than 64 MiB"),
+    ] {
+        let (status, said) = refused(folder.path(), &arguments);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+        assert_eq!(status, Some(2), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn what_the_world_refuses_has_exit_status_1() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let book = ["sim", DEMO, "--profile", "round-numbers", "--book", "none/book.html"];
+    let (status, said) = refused(folder.path(), &book);
+    assert_eq!(status, Some(1), "{said}");
+    assert!(said.contains("write the book none/book.html: No such file or directory"), "{said}");
+}
