@@ -37,7 +37,7 @@ pub fn run(args: Args) -> Result<()> {
     );
     let unshared = report::unshared(&one, &other);
     let mut text = report::comparison_table([&one, &other], &compared);
-    unshared.scenarios.iter().chain(&unshared.points).for_each(|line| {
+    unshared.scenarios.iter().chain(&unshared.points).chain(&unshared.claims).for_each(|line| {
         text.push_str(line);
         text.push('\n');
     });

@@ -401,7 +401,11 @@ fn replay(path: &Path, speed: f64) -> Result<Arc<Replay>> {
         path.display(),
         replay.len(),
         replay.span().as_secs_f64(),
-        if skipped > 0 { format!("; {skipped} lines are none and are left out") } else { String::new() }
+        match skipped {
+            0 => String::new(),
+            1 => "; 1 line is none and is left out".to_owned(),
+            skipped => format!("; {skipped} lines are none and are left out"),
+        }
     ));
     Ok(Arc::new(replay))
 }

@@ -29,6 +29,26 @@ pub fn printable(text: &str) -> String {
         .collect()
 }
 
+/// Numbers that are written with hundreds of digits, as that of 1e308 is, in as few as tell it.
+pub fn with_short_numbers(text: &str) -> String {
+    /// Of a number that is not left as it is, characters.
+    const LONG: usize = 40;
+    let is_of_number = |c: char| c.is_ascii_digit() || c == '.';
+    let mut short = String::new();
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let (before, from) = rest.split_at(start);
+        let (number, after) = from.split_at(from.find(|c| !is_of_number(c)).unwrap_or(from.len()));
+        short += before;
+        match number.parse::<f64>() {
+            Ok(value) if number.len() > LONG && value.is_finite() => short += &format!("{value:e}"),
+            _ => short += number,
+        }
+        rest = after;
+    }
+    short + rest
+}
+
 /// For a person; what is not known is a dash, and never 0.
 pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
@@ -47,6 +67,16 @@ pub fn counters(counters: &watch::Counters) -> Value {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn number_of_hundreds_of_digits_is_said_in_a_few_and_others_are_left() {
+        for (value, said) in [(1e308, "1e308"), (-2.5e300, "-2.5e300"), (5e-324, "5e-324")] {
+            let text = format!("rate = {value}: from 1.5 to 10.76.0.1/30");
+            assert_eq!(super::with_short_numbers(&text), format!("rate = {said}: from 1.5 to 10.76.0.1/30"));
+        }
+        let text = "no number, 18446744073709551615 and /proc/1.2.3/x1";
+        assert_eq!(super::with_short_numbers(text), text);
+    }
+
     #[test]
     fn what_a_terminal_would_obey_is_printed_as_text() {
         assert_eq!(super::printable("a\u{1b}[2J\nb\u{9b}é"), "a\\u{1b}[2J\\nb\\u{9b}é");

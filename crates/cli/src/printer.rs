@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{JoinHandle, sleep};
 use std::time::{Duration, Instant};
 
-use crate::output::printable;
+use crate::output::{printable, with_short_numbers};
 
 /// Lines that may wait: some seconds of 64 listeners.
 const ROOM: usize = 1024;
@@ -110,6 +110,6 @@ fn write(mut to: impl Write, line: &str) -> io::Result<()> {
 
 /// A line on standard error, and one line only, whatever is in a name. Where that cannot be written, there is nobody to tell.
 pub fn complain(line: impl Display) {
-    let line = printable(&format!("tidegate: {line}"));
+    let line = with_short_numbers(&printable(&format!("tidegate: {line}")));
     let _ = write(io::stderr().lock(), &line);
 }

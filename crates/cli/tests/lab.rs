@@ -376,7 +376,14 @@ fn root_stopped_experiment_keeps_what_was_complete_and_leaves_nothing() {
     assert!(stderr(&output).contains("stopped before the end"), "{}", stderr(&output));
     assert!(rest.iter().any(|line| line.starts_with("report ")), "{rest:?}");
     assert_no_namespaces_of(id);
-    assert!(matches!(&records(&scratch.run_folder())[..], [Record::Header(_), Record::Saturation(_)]));
+    let records = records(&scratch.run_folder());
+    let [Record::Header(header), Record::Saturation(_), claims @ ..] = &records[..] else {
+        panic!("a header, a saturation, claims: {records:?}")
+    };
+    assert_eq!((header.planned, claims.len()), (Some(2), 2));
+    let is_open =
+        |record: &Record| matches!(record, Record::Claim(claim) if claim.answer == Answer::NotMeasured);
+    assert!(claims.iter().all(is_open), "{claims:?}");
 }
 
 #[test]

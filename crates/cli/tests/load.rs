@@ -240,7 +240,7 @@ fn root_log_is_repeated_with_its_times_and_sizes() {
     let output = world.load(&[&arguments[..], &["--csv", csv.to_str().expect("text")]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(
-        stderr(&output).contains("40 requests in 2 s at this speed; 1 lines are none"),
+        stderr(&output).contains("40 requests in 2 s at this speed; 1 line is none"),
         "{}",
         stderr(&output)
     );

@@ -85,6 +85,16 @@ fn file_without_an_end_is_refused_by_whoever_reads_it() {
 }
 
 #[test]
+fn number_of_hundreds_of_digits_is_said_in_a_few() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(DEMO).expect("an experiment");
+    let loads = text.lines().find(|line| line.starts_with("loads")).expect("it has loads");
+    fs::write(folder.path().join("far.toml"), text.replace(loads, "loads = [1e308]")).expect("write");
+    let (status, said) = refused(folder.path(), &["sim", "far.toml", "--profile", "round-numbers"]);
+    assert!(status == Some(2) && said.contains("grid.loads has 1e308:"), "{said}");
+}
+
+#[test]
 fn what_the_world_refuses_has_exit_status_1() {
     let folder = tempfile::tempdir().expect("a folder");
     let book = ["sim", DEMO, "--profile", "round-numbers", "--book", "none/book.html"];

@@ -40,7 +40,8 @@ impl Captures {
         // What has no room at all, as /proc, is no place for files: the system says it better below.
         ensure!(
             needed <= free || free == 0,
-            "captures of {files} cells with up to {} frames each could take {}, and {} has {}; keep fewer frames by --trace-frames",
+            "captures of {} with up to {} frames each could take {}, and {} has {}; keep fewer frames by --trace-frames",
+            counted(files, "cell"),
             self.frames,
             gigabytes(needed),
             there.display(),
@@ -83,6 +84,11 @@ fn pcap(capture: &Capture) -> Result<Vec<u8>> {
         writer.write_packet(&packet).context("add a frame to a capture")?;
     }
     Ok(writer.into_writer())
+}
+
+/// `1 cell`, `2 cells`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

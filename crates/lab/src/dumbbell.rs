@@ -18,8 +18,8 @@ use tcp::{Algorithm, Rto, Stack};
 use units::Nanos;
 
 use crate::experiment::{
-    ExperimentError, WorkloadText, check_once, check_window, duration, from_toml, is_plain, some_duration,
-    unique,
+    ExperimentError, WorkloadText, check_claims, check_names, check_once, check_window, duration, from_toml,
+    some_duration, unique,
 };
 use crate::extent;
 pub use run::run;
@@ -235,11 +235,7 @@ impl Dumbbell {
     fn check(&self) -> Result<(), String> {
         let rows = self.scenarios.iter().map(|scenario| &scenario.name);
         let names = rows.chain(self.aqms.iter().map(|aqm| &aqm.name)).chain([&self.name]);
-        if let Some(name) = names.into_iter().find(|name| !is_plain(name)) {
-            return Err(format!(
-                "name {name:?} names folders and rows: use up to 40 letters, digits and dashes"
-            ));
-        }
+        check_names(names)?;
         if self.scenarios.is_empty() || self.aqms.is_empty() {
             return Err("at least one [[scenario]] and one [[aqm]] are wanted".to_owned());
         }
@@ -257,14 +253,9 @@ impl Dumbbell {
         let aqms: Vec<(&str, bool)> = self.aqms.iter().map(|aqm| (aqm.name.as_str(), false)).collect();
         let scenarios: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
         let scope = Scope { loads: &self.grid.loads, policies: &aqms, servers: &scenarios };
-        let check = |claim: &Claim| {
-            let why = match claim.measure.is_of_link() {
-                true => claim.check(&scope),
-                false => Err(format!("{} is of a server; a dumbbell has none", claim.measure)),
-            };
-            why.map_err(|why| format!("claim {:?}: {why}", claim.text))
-        };
-        self.claims.iter().try_for_each(check)
+        check_claims(&self.claims, &scope, |Claim { measure, .. }| {
+            (!measure.is_of_link()).then(|| format!("{measure} is of a server; a dumbbell has none"))
+        })
     }
 }
 

@@ -1,14 +1,15 @@
 //! The experiment file.
 
+mod check;
 mod clients;
+mod error;
 mod map;
 mod servers;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use claims::{Claim, Scope};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use sim::Profile;
 
@@ -17,7 +18,9 @@ use crate::extent;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
+pub use check::{check_claims, check_names, check_once, check_window, is_plain, unique};
 pub use clients::{Abort, Arrivals, Close, Crowd, WorkloadText};
+pub use error::{ExperimentError, from_toml};
 pub use map::Map;
 pub use servers::{Change, Server, ServerKind};
 
@@ -140,45 +143,6 @@ impl Default for Search {
     }
 }
 
-/// The experiment file cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum ExperimentError {
-    /// It cannot be read.
-    #[error("read experiment {}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// Why not.
-        source: files::ReadError,
-    },
-    /// It is not TOML, or has an unknown key or a wrong type.
-    #[error("experiment {}: {}", path.display(), guard::one_line(error))]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        error: Box<toml::de::Error>,
-    },
-    /// It asks for something that cannot be.
-    #[error("experiment {}: {what}", path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What, why, and what would do.
-        what: String,
-    },
-}
-
-impl ExperimentError {
-    /// Whether there is no such file, or it is none or says something wrong, rather than being out of reach.
-    pub fn is_mistake(&self) -> bool {
-        match self {
-            Self::Read { source, .. } => source.is_mistake(),
-            Self::Parse { .. } | Self::Invalid { .. } => true,
-        }
-    }
-}
-
 impl Experiment {
     /// Checks the text of a file.
     ///
@@ -253,12 +217,8 @@ impl Experiment {
     fn check(&self) -> Result<(), String> {
         let rows = self.servers.iter().map(|server| &server.name);
         let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
-        if let Some(name) = names.into_iter().find(|name| !is_plain(name)) {
-            return Err(format!(
-                "name {name:?} names folders and rows: use up to 40 letters, digits and dashes"
-            ));
-        }
-        check_loads(&self.grid.loads)?;
+        check_names(names)?;
+        check::check_loads(&self.grid.loads)?;
         self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
         check_window("grid.duration", self.grid.duration)?;
         check_window("saturation.duration", self.saturation.duration)?;
@@ -346,14 +306,9 @@ impl Experiment {
             self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
         let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
         let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
-        let check = |claim: &Claim| {
-            let why = match claim.measure.is_of_link() {
-                true => Err(format!("{} is of a dumbbell's bottleneck; here is none", claim.measure)),
-                false => claim.check(&scope),
-            };
-            why.map_err(|why| format!("claim {:?}: {why}", claim.text))
-        };
-        self.claims.iter().try_for_each(check)
+        check_claims(&self.claims, &scope, |Claim { measure, .. }| {
+            measure.is_of_link().then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
+        })
     }
 }
 
@@ -409,61 +364,6 @@ impl Layout {
         }
         Ok(())
     }
-}
-
-fn check_loads(loads: &[f64]) -> Result<(), String> {
-    if loads.is_empty() {
-        return Err("grid.loads is empty: give multiples of the saturation rate, as in [0.5, 1.5]".to_owned());
-    }
-    match loads.iter().find(|&&load| !(load > 0.0 && load <= 100.0)) {
-        Some(load) => {
-            Err(format!("grid.loads has {load}: a load is a multiple of the saturation rate, above 0 to 100"))
-        }
-        None => check_once(loads),
-    }
-}
-
-/// Each load once: what is measured several times is a repetition, with a seed of its own.
-pub fn check_once(loads: &[f64]) -> Result<(), String> {
-    let mut sorted = loads.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(format!(
-            "grid.loads has {} twice; to measure it several times, raise grid.repetitions",
-            pair[0]
-        )),
-        None => Ok(()),
-    }
-}
-
-/// A window between 10 ms, which has a few samples, and [`LONGEST`].
-pub fn check_window(key: &str, window: Duration) -> Result<(), String> {
-    if window < Duration::from_millis(10) || window > LONGEST {
-        return Err(format!("{key} = {window:?} cannot be measured: from 10ms to 1h; 4s is usual"));
-    }
-    Ok(())
-}
-
-/// What the text of a file says, unchecked.
-pub fn from_toml<T: DeserializeOwned>(path: &Path, text: &str) -> Result<T, ExperimentError> {
-    toml::from_str(text).map_err(|error| ExperimentError::Parse { path: path.into(), error: Box::new(error) })
-}
-
-/// Whether a name can be that of a folder.
-pub fn is_plain(name: &str) -> bool {
-    let all_plain = name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-    all_plain && (1..=40).contains(&name.len()) && !name.starts_with('.')
-}
-
-/// Names that are given once.
-pub fn unique<'a>(what: &str, names: impl Iterator<Item = &'a str>) -> Result<(), String> {
-    let mut seen = std::collections::BTreeSet::new();
-    for name in names {
-        if !seen.insert(name) {
-            return Err(format!("two [[{what}]] are called {name:?}; tables could not tell them apart"));
-        }
-    }
-    Ok(())
 }
 
 /// A time as TOML has it, in a string.
@@ -688,8 +588,8 @@ mod tests {
 
     #[test]
     fn load_that_is_named_twice_is_no_repetition() {
-        assert_eq!(check_loads(&[0.5, 1.5]), Ok(()));
-        let why = check_loads(&[0.5, 1.5, 0.5]).expect_err("twice");
+        assert_eq!(check::check_loads(&[0.5, 1.5]), Ok(()));
+        let why = check::check_loads(&[0.5, 1.5, 0.5]).expect_err("twice");
         assert!(why.contains("0.5 twice") && why.contains("grid.repetitions"), "{why}");
     }
 

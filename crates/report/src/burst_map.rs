@@ -1,6 +1,5 @@
 //! Where, over lengths of bursts and gaps, one policy does better than another: a heat map, and the crossover in it.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use maud::{Markup, html};
 use results::BurstLengths;
 
@@ -8,7 +7,7 @@ use crate::format;
 use crate::marks::is_marked;
 use crate::metric::{GOODPUT, MEAN, Metric};
 use crate::run::{Point, Run};
-use crate::table::{STYLE, WIDTH, wrap};
+use crate::table::{headed, wrap};
 
 /// One server before crowds of many bursts and gaps, under policies at one load.
 pub(crate) struct BurstMap<'a> {
@@ -195,19 +194,15 @@ pub(crate) fn maps_text(map: &BurstMap<'_>) -> String {
     let mut text = String::new();
     for compared in map.compared() {
         text += &wrap(&compared.title(), "");
-        let mut table = Table::new();
-        table.load_style(STYLE).set_content_arrangement(ContentArrangement::Dynamic).set_width(WIDTH);
         let gaps = map.off.iter().map(|off_s| seconds(*off_s));
-        table.set_header(std::iter::once("burst \\ gap".to_owned()).chain(gaps));
+        let headings = std::iter::once("burst \\ gap".to_owned()).chain(gaps);
+        let mut table = headed(headings, 1..map.off.len() + 1);
         for (row, on_s) in map.on.iter().enumerate() {
             let ratios = (0..map.off.len()).map(|column| compared.text(row, column));
             table.add_row(std::iter::once(seconds(*on_s)).chain(ratios));
         }
         if let Some(crossovers) = compared.crossovers() {
             table.add_row(std::iter::once(EVEN.to_owned()).chain(crossovers));
-        }
-        for column in 1..=map.off.len() {
-            table.column_mut(column).expect("one for each gap").set_cell_alignment(CellAlignment::Right);
         }
         text += &table.trim_fmt();
         text += "\n\n";
@@ -302,6 +297,7 @@ fn rising(values: impl Iterator<Item = f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::WIDTH;
     use crate::testing;
 
     /// Goodput of rst-syn over stock's, bursts of 1, 10 and 100 s, gaps of 1 and 10 s.

@@ -1,11 +1,11 @@
 //! The claims of a run: whose, the paper's number, ours, and whether it holds.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use maud::{Markup, html};
 use results::{Answer, ClaimAnswer, Estimate, Unit};
 
 use crate::format;
-use crate::table::{STYLE, WIDTH, wrap};
+use crate::run::Run;
+use crate::table::{headed, wrap};
 
 const HEADINGS: [&str; 5] = ["claim", "paper", "holds if", "here", "answer"];
 
@@ -17,15 +17,7 @@ pub fn claims_table(claims: &[ClaimAnswer]) -> String {
 }
 
 fn group_table(claims: &[ClaimAnswer]) -> String {
-    let mut grid = Table::new();
-    grid.load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(HEADINGS);
-    for index in 1..4 {
-        let column = grid.column_mut(index).expect("every heading has a column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut grid = headed(HEADINGS, 1..4);
     for (number, claim) in (1..).zip(claims) {
         grid.add_row([
             format!("{number}. {} ({})", claim.text, claim.source),
@@ -41,6 +33,40 @@ fn group_table(claims: &[ClaimAnswer]) -> String {
         text += &wrap(&format!("  {}: {mark}", numbers.join(", ")), "    ");
     }
     text
+}
+
+/// The claims that two runs both answer, as text for the terminal; empty when there are none.
+pub(crate) fn compared_claims([one, other]: [&Run; 2]) -> String {
+    let mut grid = headed(["claim", "A", "B"], 1..3);
+    let mut text = String::new();
+    for claim in &one.claims {
+        let Some(same) = other.claims.iter().find(|other| is_same(claim, other)) else { continue };
+        let answer = |claim: &ClaimAnswer| format!("{}\n{}", word(claim.answer), ours(claim));
+        let of = format!("{}: {} ({})", claim.server, claim.text, claim.source);
+        grid.add_row([of, answer(claim), answer(same)]);
+    }
+    if grid.row_iter().next().is_some() {
+        text = grid.trim_fmt() + "\n";
+    }
+    text
+}
+
+/// How many claims of which server only the first run answers, in words: `3 of flooded, 1 of paper`; `None` if the other answers all.
+pub(crate) fn claims_of_one(one: &Run, other: &Run) -> Option<String> {
+    let alone = one.claims.iter().filter(|claim| !other.claims.iter().any(|other| is_same(claim, other)));
+    let mut counts: Vec<(&str, usize)> = Vec::new();
+    for claim in alone {
+        match counts.iter_mut().find(|(server, _)| *server == claim.server) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((&claim.server, 1)),
+        }
+    }
+    let words: Vec<String> = counts.iter().map(|(server, count)| format!("{count} of {server}")).collect();
+    (!words.is_empty()).then(|| words.join(", "))
+}
+
+fn is_same(a: &ClaimAnswer, b: &ClaimAnswer) -> bool {
+    (&a.server, &a.source, &a.text, &a.measured) == (&b.server, &b.source, &b.text, &b.measured)
 }
 
 /// Each mark, and each reason for what does not hold, once, with the numbers of its claims.
@@ -165,6 +191,7 @@ fn show(unit: Unit, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::WIDTH;
     use crate::testing;
 
     #[test]

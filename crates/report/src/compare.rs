@@ -1,12 +1,13 @@
 //! Two runs of one dumbbell beside each other: on the kernel and in virtual time, or of two kernels.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use results::BottleneckSummary;
 
+use crate::claims::{claims_of_one, compared_claims};
+use crate::finding::missing;
 use crate::format;
-use crate::link::{COLUMNS, is_link, links};
+use crate::link::{COLUMNS, is_link, links, with_care};
 use crate::run::{Point, Run};
-use crate::table::{STYLE, WIDTH, wrap};
+use crate::table::{headed, wrap};
 
 /// A point that two runs have in common.
 #[derive(Debug)]
@@ -43,13 +44,19 @@ pub struct Unshared {
     pub scenarios: Vec<String>,
     /// Points of a scenario that both have; and that they are of one experiment.
     pub points: Vec<String>,
+    /// Claims that one answers and the other does not.
+    pub claims: Vec<String>,
 }
 
 /// What of dumbbells is not compared, since only one of the two has it.
 pub fn unshared(one: &Run, other: &Run) -> Unshared {
     let mut unshared = Unshared::default();
     for (has, lacks, name) in [(one, other, "B"), (other, one, "A")] {
-        for scenario in has.servers().into_iter().filter(|scenario| is_link(&has.cells, scenario)) {
+        unshared.claims.extend(
+            claims_of_one(has, lacks)
+                .map(|claims| format!("{name} does not answer claims that the other does: {claims}")),
+        );
+        for scenario in has.servers() {
             let others = lacks.points(scenario);
             if others.is_empty() {
                 unshared.scenarios.push(format!("{name} has no {scenario}"));
@@ -115,16 +122,8 @@ const SHOWN: [&str; 7] = ["use", "queue", "drops", "of packets", "SYN drops", "o
 /// Both as text for the terminal, a line for each.
 pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
     let columns: Vec<_> = COLUMNS.iter().filter(|column| SHOWN.contains(&column.heading)).collect();
-    let mut grid = Table::new();
     let headings = ["scenario", "queue", ""].into_iter().chain(columns.iter().map(|column| column.heading));
-    grid.load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(headings.chain(["distance"]));
-    for index in 3..columns.len() + 4 {
-        let column = grid.column_mut(index).expect("every heading has a column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut grid = headed(headings.chain(["distance"]), 3..columns.len() + 4);
     for point in compared {
         for (which, (name, of)) in ["A", "B"].into_iter().zip(&point.points).enumerate() {
             let begin = match which {
@@ -148,9 +147,15 @@ pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
             &format!("{name}: {}, {}, {}", run.header.experiment, run.header.started, of.kernel),
             "   ",
         );
+        text += &missing(run).map(|missing| wrap(&format!("   {missing}"), "   ")).unwrap_or_default();
     }
     text += &grid.trim_fmt();
     text.push('\n');
+    for (which, name) in ["A, ", "B, "].into_iter().enumerate() {
+        let points: Vec<Point<'_>> = compared.iter().map(|point| point.points[which].clone()).collect();
+        text += &with_care(&points, name);
+    }
+    text += &compared_claims(runs);
     text + &wrap(
         "distance: the most by which the shares of objects that had come by some time differ (Kolmogorov-Smirnov); seeds are taken together",
         "",
@@ -159,9 +164,10 @@ pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use results::Cell;
+    use results::{Answer, Cell};
 
     use super::*;
+    use crate::table::WIDTH;
     use crate::testing;
 
     /// Objects that came evenly from a moment on, 100 ms long.
@@ -178,13 +184,7 @@ mod tests {
             done_by_ms: (1..=100).map(by).collect(),
             ..BottleneckSummary::default()
         };
-        Cell {
-            server: "paper".to_owned(),
-            policy: policy.to_owned(),
-            load: 1.0,
-            link: Some(Box::new(link)),
-            ..Cell::default()
-        }
+        testing::link_cell(policy, link)
     }
 
     fn run(cells: Vec<Cell>) -> Run {
@@ -223,6 +223,39 @@ mod tests {
         other.cells.push(Cell { server: "flooded".to_owned(), ..cell("red", 100.0, 5) });
         assert!(unshared(&one, &other).points[2].contains("another experiment"));
         assert_eq!(unshared(&one, &other).scenarios, ["A has no flooded"]);
+    }
+
+    #[test]
+    fn claims_of_both_stand_beside_each_other_and_those_of_one_are_counted() {
+        let [mut one, mut other] = [0, 1].map(|_| run(vec![cell("red", 100.0, 50)]));
+        (one.claims, other.claims) = (testing::claims(), testing::claims());
+        other.claims[0].answer = Answer::Fails;
+        let text = comparison_table([&one, &other], &compare(&one, &other));
+        assert!(text.contains("built-in: after the peak it answers more"), "{text}");
+        let line = text.lines().find(|line| line.contains("it answers more")).expect("a line");
+        assert!(line.contains("holds") && line.contains("fails"), "{text}");
+        assert_eq!(unshared(&one, &other), Unshared::default());
+        other.claims.truncate(2);
+        other.claims[1].server = "flooded".to_owned();
+        let unshared = unshared(&one, &other);
+        assert_eq!(
+            unshared.claims,
+            [
+                "B does not answer claims that the other does: 3 of built-in",
+                "A does not answer claims that the other does: 1 of flooded"
+            ]
+        );
+    }
+
+    #[test]
+    fn marks_of_either_run_and_what_it_lacks_are_said() {
+        let (mut one, other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 100.0, 50)]));
+        one.cells[0].marks = vec!["the link was late".to_owned()];
+        one.header.planned = Some(4);
+        let text = comparison_table([&one, &other], &compare(&one, &other));
+        assert!(text.contains("\n  A, to be read with care: the link was late\n"), "{text}");
+        assert!(!text.contains("B, to be read"), "{text}");
+        assert!(text.contains("The run ended early: 3 of its 4 cells are missing (75.0%)."), "{text}");
     }
 
     #[test]

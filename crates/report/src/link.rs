@@ -1,6 +1,5 @@
 //! What the page and the terminal show of a bottleneck.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table};
 use maud::{Markup, PreEscaped, html};
 use results::{BottleneckSummary, Cell};
 
@@ -12,7 +11,7 @@ use crate::policy::Policies;
 use crate::results_table::by_load;
 use crate::run::{Point, Run};
 use crate::spread::Spread;
-use crate::table::{STYLE, WIDTH, wrap};
+use crate::table::{headed, wrap};
 
 /// One quantity of a bottleneck.
 pub(crate) struct Column {
@@ -242,27 +241,22 @@ pub(crate) fn figure(caption: &str, scenario: &str, mut plot: Plot) -> Markup {
 pub(crate) fn link_text(run: &Run, scenario: &str) -> String {
     let points = run.points(scenario);
     let most = points.iter().map(|point| point.cells.len()).max().unwrap_or(0);
-    let mut grid = Table::new();
     let headings = ["load", "queue"].into_iter().chain(COLUMNS.iter().map(|column| column.heading));
-    grid.load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(headings);
-    for index in 2..COLUMNS.len() + 2 {
-        let column = grid.column_mut(index).expect("every heading has a column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let mut grid = headed(headings, 2..COLUMNS.len() + 2);
     for point in &points {
         let mut row = vec![format!("{}×", format::multiple(point.load())), point.policy().to_owned()];
         row.extend(COLUMNS.iter().map(|column| column.show(point)));
         grid.add_row(row);
     }
     let seeds = if most == 1 { "1 seed".to_owned() } else { format!("median of {most} seeds") };
-    let mut text = format!("{scenario}: {seeds}\n{}\n", grid.trim_fmt());
-    for (_, mark) in Footnotes::of(&points).iter() {
-        text += &wrap(&format!("  to be read with care: {mark}"), "    ");
-    }
-    text
+    let text = format!("{scenario}: {seeds}\n{}\n", grid.trim_fmt());
+    text + &with_care(&points, "")
+}
+
+/// The marks of points, a line for each; `of` says whose they are, where that is not plain.
+pub(crate) fn with_care(points: &[Point], of: &str) -> String {
+    let line = |mark: &str| wrap(&format!("  {of}to be read with care: {mark}"), "    ");
+    Footnotes::of(points).iter().map(|(_, mark)| line(mark)).collect()
 }
 
 /// The sentence for a run with bottlenecks: of its first scenario at its first load.
@@ -283,6 +277,7 @@ pub(crate) fn finding(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::table::WIDTH;
     use crate::testing;
 
     fn cell(policy: &str, drops: u64) -> Cell {
@@ -297,13 +292,7 @@ mod tests {
             bulk_bytes_per_s: vec![1e5, 2e5],
             ..BottleneckSummary::default()
         };
-        Cell {
-            server: "paper".to_owned(),
-            policy: policy.to_owned(),
-            load: 1.0,
-            link: Some(Box::new(link)),
-            ..Cell::default()
-        }
+        testing::link_cell(policy, link)
     }
 
     fn run() -> Run {

@@ -1,6 +1,8 @@
 //! The results as a table for the terminal.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use std::ops::Range;
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
 use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
@@ -85,16 +87,22 @@ fn flood(points: &[Point]) -> String {
     format!("; floods of {} to {} SYNs/s", format::number(rates.min), format::number(rates.max))
 }
 
-fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
+/// An empty table of the terminal's width; columns of numbers are aligned to the right.
+pub(crate) fn headed<T: Into<Cell>>(headings: impl IntoIterator<Item = T>, numbers: Range<usize>) -> Table {
     let mut grid = Table::new();
     grid.load_style(STYLE)
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_width(WIDTH)
-        .set_header(HEADINGS);
-    for index in 2..HEADINGS.len() - 1 {
+        .set_header(headings);
+    for index in numbers {
         let column = grid.column_mut(index).expect("every heading has a column");
         column.set_cell_alignment(CellAlignment::Right);
     }
+    grid
+}
+
+fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
+    let mut grid = headed(HEADINGS, 2..HEADINGS.len() - 1);
     if points.iter().any(|point| point.policy().len() > ROOMY_POLICY) {
         grid.column_iter_mut().for_each(|column| {
             column.set_padding((0, 1));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use results::{
-    Answer, BurstLengths, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment, Estimate, Flood,
-    GeneratorHealth, Header, LatencySummary, Record, Sample, Saturation, Unit,
+    Answer, BottleneckSummary, BurstLengths, Cell, ClaimAnswer, CpuShares, CrowdSummary, Environment,
+    Estimate, Flood, GeneratorHealth, Header, LatencySummary, Record, Sample, Saturation, Unit,
 };
 
 use crate::Run;
@@ -87,6 +87,17 @@ pub(crate) fn claims() -> Vec<ClaimAnswer> {
             ..claim("nothing came of it", 1.0, 0.0, Answer::NotMeasured)
         },
     ]
+}
+
+/// A cell of the scenario `paper`.
+pub(crate) fn link_cell(queue: &str, link: BottleneckSummary) -> Cell {
+    Cell {
+        server: "paper".to_owned(),
+        policy: queue.to_owned(),
+        load: 1.0,
+        link: Some(Box::new(link)),
+        ..Cell::default()
+    }
 }
 
 /// A run whose every name tries to be markup.
