@@ -155,11 +155,11 @@ pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
         let points: Vec<Point<'_>> = compared.iter().map(|point| point.points[which].clone()).collect();
         text += &with_care(&points, name);
     }
-    text += &compared_claims(runs);
-    text + &wrap(
+    text += &wrap(
         "distance: the most by which the shares of objects that had come by some time differ (Kolmogorov-Smirnov); seeds are taken together",
         "",
-    )
+    );
+    text + &compared_claims(runs)
 }
 
 #[cfg(test)]
