@@ -5,15 +5,21 @@
 //!         <-- delay --------------------------------'----------'
 //! ```
 //!
-//! The clients' machines cost nothing. Frames take as long as the wire's delay; the wire has no rate of its own here.
+//! The clients' machines cost nothing. Frames take as long as the wire's delay; the wire has no rate of its own here. Behind it, clients may be far away
+//! (`distance.rs`).
+
+mod agenda;
+mod distance;
+mod packets;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use crowd::{Crowd, Endpoint};
+use path::ConfigError;
 use units::Nanos;
 use verdict::ListenerLoad;
-use wire::Segment;
+use wire::{FourTuple, Segment, frame_len};
 
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
@@ -22,10 +28,10 @@ use crate::profile::{Frames, Profile};
 use crate::program::Program;
 use crate::server::Service;
 use agenda::{Agenda, Event};
+use distance::Distance;
 use packets::{Packet, Packets, Pipe};
 
-mod agenda;
-mod packets;
+pub use distance::PathCounts;
 
 /// The crowd looks at its deadlines this often, as its wheel ticks.
 const TICK: Nanos = Nanos::from_millis(1);
@@ -134,6 +140,8 @@ pub struct World {
     happened: u64,
     /// Of the server's link, if that is wanted.
     capture: Option<Box<Capture>>,
+    /// How far away the clients are, if they are.
+    distance: Option<Box<Distance>>,
 }
 
 impl World {
@@ -159,6 +167,7 @@ impl World {
             frames_lost: 0,
             happened: 0,
             capture: None,
+            distance: None,
         };
         {
             let Self { kernel, events, packets, said, .. } = &mut world;
@@ -177,6 +186,26 @@ impl World {
     /// The frames that were kept, if any were to be.
     pub fn take_capture(&mut self) -> Option<Capture> {
         self.capture.take().map(|capture| *capture)
+    }
+
+    /// Puts a path between clients and server, each way, behind the wire's own delay. To be said before anything happens.
+    ///
+    /// # Errors
+    ///
+    /// For a path that was not parsed, but put together, and contradicts itself.
+    pub fn far_away(
+        &mut self,
+        to_server: &path::Config,
+        to_clients: &path::Config,
+        seed: u64,
+    ) -> Result<(), ConfigError> {
+        self.distance = Some(Box::new(Distance::new(to_server, to_clients, seed)?));
+        Ok(())
+    }
+
+    /// What went to the server and to the clients since the start, where they are far away.
+    pub fn paths(&self) -> Option<[PathCounts; 2]> {
+        self.distance.as_ref().map(|distance| distance.counts())
     }
 
     /// The crowd.
@@ -221,6 +250,7 @@ impl World {
                 Event::AtServer => self.arrive_at_server(now),
                 Event::AtClients => self.arrive_at_clients(now),
                 Event::Cpu => self.cpu_done(now),
+                Event::FarAway(way) => self.come_from_far(way, now),
                 Event::Timer(timer) => {
                     self.ring.push_back(Pending::Timer(timer));
                     self.wake_cpu(now);
@@ -238,21 +268,61 @@ impl World {
 
     fn arrive_at_server(&mut self, now: Nanos) {
         while let Some(packet) = self.to_server.take(now) {
-            if let Some(capture) = &mut self.capture {
-                capture.add(now, Way::ToServer, packet.endpoint, &packet.segment());
+            match self.distance {
+                None => self.enter_server(packet, now),
+                Some(_) => self.set_out(Way::ToServer, packet, now),
             }
-            if self.frames_waiting >= self.ring_size {
-                self.frames_lost += 1;
-                self.packets.take_back(packet);
-                continue;
-            }
-            self.frames += 1;
-            self.frames_waiting += 1;
-            self.ring.push_back(Pending::Packet(packet));
-            self.wake_cpu(now);
         }
         if let Some(next) = self.to_server.next() {
             self.events.put(next, Event::AtServer);
+        }
+    }
+
+    fn enter_server(&mut self, packet: Box<Packet>, now: Nanos) {
+        if let Some(capture) = &mut self.capture {
+            capture.add(now, Way::ToServer, packet.endpoint, &packet.segment());
+        }
+        if self.frames_waiting >= self.ring_size {
+            self.frames_lost += 1;
+            self.packets.take_back(packet);
+            return;
+        }
+        self.frames += 1;
+        self.frames_waiting += 1;
+        self.ring.push_back(Pending::Packet(packet));
+        self.wake_cpu(now);
+    }
+
+    /// A packet has come to the near end of a path.
+    fn set_out(&mut self, way: Way, packet: Box<Packet>, now: Nanos) {
+        let Some(distance) = &mut self.distance else { return };
+        // Its length goes by the family alone, which is that of both ends.
+        let client = self.crowd.clients().address(packet.endpoint.client);
+        let tuple = FourTuple { src: (client, 0).into(), dst: (client, 0).into() };
+        let bytes = frame_len(&tuple, &packet.segment()) as u32;
+        if let Some(at) = distance.set_out(way, packet, bytes, now, &mut self.packets) {
+            self.events.put(at, Event::FarAway(way));
+        }
+    }
+
+    /// Packets have come to the far end of a path.
+    fn come_from_far(&mut self, way: Way, now: Nanos) {
+        if !self.distance.as_mut().is_some_and(|distance| distance.is_woken(way, now)) {
+            return;
+        }
+        while let Some(packet) =
+            self.distance.as_mut().and_then(|distance| distance.take(way, now, &mut self.packets))
+        {
+            match way {
+                Way::ToServer => self.enter_server(packet, now),
+                Way::ToClient => self.enter_client(packet, now),
+            }
+        }
+        if way == Way::ToClient {
+            self.look_at_crowd(now);
+        }
+        if let Some(at) = self.distance.as_mut().and_then(|distance| distance.wake(way)) {
+            self.events.put(at, Event::FarAway(way));
         }
     }
 
@@ -329,17 +399,24 @@ impl World {
 
     fn arrive_at_clients(&mut self, now: Nanos) {
         while let Some(packet) = self.to_clients.take(now) {
-            {
-                let Self { crowd, to_server, events, packets, delay, .. } = self;
-                let mut send = sender(to_server, events, packets, now + *delay);
-                crowd.on_segment(packet.endpoint, &packet.segment(), now, &mut send);
+            match self.distance {
+                None => self.enter_client(packet, now),
+                Some(_) => self.set_out(Way::ToClient, packet, now),
             }
-            self.packets.take_back(packet);
         }
         if let Some(next) = self.to_clients.next() {
             self.events.put(next, Event::AtClients);
         }
         self.look_at_crowd(now);
+    }
+
+    fn enter_client(&mut self, packet: Box<Packet>, now: Nanos) {
+        {
+            let Self { crowd, to_server, events, packets, delay, .. } = self;
+            let mut send = sender(to_server, events, packets, now + *delay);
+            crowd.on_segment(packet.endpoint, &packet.segment(), now, &mut send);
+        }
+        self.packets.take_back(packet);
     }
 
     fn run_crowd(&mut self, now: Nanos) {

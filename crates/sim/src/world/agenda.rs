@@ -7,6 +7,7 @@ use std::mem::replace;
 
 use units::Nanos;
 
+use crate::capture::Way;
 use crate::kernel::Timer;
 use crate::queue::EventQueue;
 
@@ -20,6 +21,8 @@ pub(super) enum Event {
     Cpu,
     /// The crowd has something to do.
     Crowd,
+    /// A path has something to do, where clients are far away.
+    FarAway(Way),
     Timer(Timer),
 }
 
@@ -53,7 +56,7 @@ impl Agenda {
             Event::AtClients => 1,
             Event::Cpu => 2,
             Event::Crowd => 3,
-            Event::Timer(_) => return self.others.push(at, (turn.1, event)),
+            Event::FarAway(_) | Event::Timer(_) => return self.others.push(at, (turn.1, event)),
         };
         let before = replace(&mut self.expected[place], turn);
         debug_assert!(before == NEVER || place >= 2, "{event:?} at {at} and at {}", before.0);

@@ -1,0 +1,163 @@
+//! Clients that are far from the server: a path of `crates/path` each way, behind the wire's own delay.
+
+use std::hash::BuildHasher;
+
+use aqm::PacketKind;
+use crowd::Endpoint;
+use foldhash::fast::FixedState;
+use path::{Config, ConfigError, Counters, Path};
+use units::Nanos;
+use wire::Flags;
+
+use super::packets::{Packet, Packets};
+use super::peer;
+use crate::capture::Way;
+
+/// What went one way since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PathCounts {
+    /// What became of packets; lengths are those of frames without FCS.
+    pub packets: Counters,
+    /// Of those that came, SYNs and SYN/ACKs.
+    pub opening: u64,
+    /// Of these, those that were dropped or lost.
+    pub opening_dropped: u64,
+}
+
+/// Both ways.
+#[derive(Debug)]
+pub(super) struct Distance {
+    to_server: Direction,
+    to_clients: Direction,
+    flow_key: FixedState,
+}
+
+#[derive(Debug)]
+struct Direction {
+    path: Path<Carried>,
+    opening: u64,
+    opening_dropped: u64,
+    /// For when somebody was told to look at it; [`Nanos::MAX`] is nobody.
+    woken_at: Nanos,
+}
+
+/// A packet on a path, with what a queue asks of it.
+#[derive(Debug)]
+struct Carried {
+    packet: Box<Packet>,
+    bytes: u32,
+    flow: u32,
+    kind: PacketKind,
+}
+
+impl aqm::Packet for Carried {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    fn flow(&self) -> u32 {
+        self.flow
+    }
+
+    fn kind(&self) -> PacketKind {
+        self.kind
+    }
+}
+
+impl Distance {
+    pub(super) fn new(to_server: &Config, to_clients: &Config, seed: u64) -> Result<Self, ConfigError> {
+        // As `tidegate link` has them.
+        let direction = |config: &Config, which: u64| -> Result<Direction, ConfigError> {
+            let path = Path::new(config, seed.wrapping_mul(2).wrapping_add(which))?;
+            Ok(Direction { path, opening: 0, opening_dropped: 0, woken_at: Nanos::MAX })
+        };
+        Ok(Self {
+            to_server: direction(to_server, 0)?,
+            to_clients: direction(to_clients, 1)?,
+            flow_key: FixedState::with_seed(seed),
+        })
+    }
+
+    /// A packet of so many bytes sets out. When somebody is to look at this way, if nobody has been told yet.
+    pub(super) fn set_out(
+        &mut self,
+        way: Way,
+        packet: Box<Packet>,
+        bytes: u32,
+        now: Nanos,
+        packets: &mut Packets,
+    ) -> Option<Nanos> {
+        let flow = flow(&self.flow_key, packet.endpoint);
+        let flags = packet.segment().flags;
+        let kind = match (flags.has(Flags::SYN), flags.has(Flags::ACK)) {
+            (false, _) => PacketKind::Other,
+            (true, false) => PacketKind::Syn,
+            (true, true) => PacketKind::SynAck,
+        };
+        let direction = self.direction(way);
+        let Direction { path, opening, opening_dropped, .. } = &mut *direction;
+        *opening += opens(kind);
+        path.arrive(now, Carried { packet, bytes, flow, kind }, &mut |carried, _| {
+            *opening_dropped += opens(carried.kind);
+            packets.take_back(carried.packet);
+        });
+        direction.wake()
+    }
+
+    /// Whether somebody was told to look now: an earlier moment may have come in between.
+    pub(super) fn is_woken(&mut self, way: Way, now: Nanos) -> bool {
+        let direction = self.direction(way);
+        let is_woken = direction.woken_at == now;
+        if is_woken {
+            direction.woken_at = Nanos::MAX;
+        }
+        is_woken
+    }
+
+    /// The next packet that is there by now; to be asked until there is none.
+    pub(super) fn take(&mut self, way: Way, now: Nanos, packets: &mut Packets) -> Option<Box<Packet>> {
+        let Direction { path, opening_dropped, .. } = self.direction(way);
+        let arrival = path.take(now, &mut |carried, _| {
+            *opening_dropped += opens(carried.kind);
+            packets.take_back(carried.packet);
+        });
+        arrival.map(|arrival| arrival.packet.packet)
+    }
+
+    /// When somebody is to look at this way, if nobody has been told yet.
+    pub(super) fn wake(&mut self, way: Way) -> Option<Nanos> {
+        self.direction(way).wake()
+    }
+
+    /// To the server, and to the clients.
+    pub(super) fn counts(&self) -> [PathCounts; 2] {
+        [&self.to_server, &self.to_clients].map(|direction| PathCounts {
+            packets: *direction.path.counters(),
+            opening: direction.opening,
+            opening_dropped: direction.opening_dropped,
+        })
+    }
+
+    fn direction(&mut self, way: Way) -> &mut Direction {
+        match way {
+            Way::ToServer => &mut self.to_server,
+            Way::ToClient => &mut self.to_clients,
+        }
+    }
+}
+
+impl Direction {
+    fn wake(&mut self) -> Option<Nanos> {
+        let next = self.path.next().filter(|next| *next < self.woken_at)?;
+        self.woken_at = next;
+        Some(next)
+    }
+}
+
+fn flow(key: &FixedState, endpoint: Endpoint) -> u32 {
+    key.hash_one(peer(endpoint).0) as u32
+}
+
+fn opens(kind: PacketKind) -> u64 {
+    u64::from(kind != PacketKind::Other)
+}
