@@ -333,14 +333,24 @@ fn root_hosts_have_links_of_their_own_and_the_warm_up_is_not_counted() {
 fn root_interfaces_that_cannot_be_the_ends_are_refused_in_one_line() {
     let Some(world) = World::create() else { return };
     world.middle.ip(&["link", "add", "d0", "type", "veth", "peer", "name", "d1"]).expect("add");
-    for (ends, why) in [
-        (["m0", "none"], "interface none: there is none of that name here; see `ip link`"),
-        (["d0", "m0"], "interface d0: it is down; set it up: ip link set d0 up"),
-        (["m0", "lo"], "interface lo: a loopback has no other end; name an Ethernet interface"),
+    world.middle.ip(&["link", "add", "e0", "up", "type", "veth", "peer", "name", "e1"]).expect("add");
+    world.middle.ip(&["link", "set", "e1", "up"]).expect("set up");
+    for (ends, code, why) in [
+        (["m0", "m0"], 2, "interface m0 is given twice; a link is between two"),
+        (
+            ["e0", "e1"],
+            2,
+            "interfaces e0 and e1 are the two ends of one veth pair, between which frames would go round for ever; name the near ends of two pairs",
+        ),
+        (["m0", "none"], 1, "interface none: there is none of that name here; see `ip link`"),
+        (["d0", "m0"], 1, "interface d0: it is down; set it up: ip link set d0 up"),
+        (["m0", "lo"], 1, "interface lo: a loopback has no other end; name an Ethernet interface"),
     ] {
-        let (code, text) = world.refused(&ends);
-        assert_eq!((code, text), (Some(1), format!("tidegate: {why}\n")));
+        let (status, text) = world.refused(&ends);
+        assert_eq!((status, text), (Some(code), format!("tidegate: {why}\n")));
     }
+    let (status, text) = world.refused(&["m0", "m1", "--cpu", "999"]);
+    assert!(status == Some(1) && text.starts_with("tidegate: pin to CPU 999; is it online?"), "{text}");
     let _running = world.start(&[]);
     let (code, text) = world.refused(&["m0", "m1"]);
     assert!(code == Some(1) && text.contains("another crowd or XDP program has it"), "{text}");

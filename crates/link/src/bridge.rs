@@ -10,11 +10,11 @@ use results::{LinkDirection, LinkSummary};
 use units::Nanos;
 use xsk::Steer;
 
-use crate::Config;
 use crate::direction::Direction;
 use crate::interface::Interface;
 use crate::pool::Pool;
 use crate::way::Way;
+use crate::{Config, ConfigError};
 
 /// Frames taken from an interface, and sent to one, in one turn: a turn takes well below 100 microseconds.
 const BATCH: u32 = 32;
@@ -73,12 +73,16 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// One interface given twice; one that is not there, down or not Ethernet; a path that cannot be; no privileges; another program
-    /// on an interface. Nothing is left behind then.
+    /// One interface given twice, or both ends of a veth pair; one that is not there, down or not Ethernet; a path or a CPU that cannot be; no privileges;
+    /// another program on an interface. Nothing is left behind then.
     pub fn open(config: &Config) -> Result<Self> {
         let [first, second] = &config.interfaces;
         config.check()?;
         let interfaces = [Interface::find(first)?, Interface::find(second)?];
+        if interfaces[0].is_peer_of(&interfaces[1]) {
+            return Err(ConfigError::OnePair(first.clone(), second.clone()).into());
+        }
+        try_cpu(config.cpu)?;
         let longest = interfaces.each_ref().map(|of| (of.mtu + ETHERNET_HEADER + VLAN_TAG) as usize);
         let path = |which: usize| -> Result<Direction> {
             let seed = config.seed.wrapping_mul(2).wrapping_add(which as u64);
@@ -114,7 +118,7 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// A CPU that is not there; an interface that went away or was set down.
+    /// A CPU that went away; an interface that went away or was set down.
     pub fn run(&mut self, stop: &AtomicBool, on_second: impl FnMut(&Progress<'_>)) -> Result<()> {
         if let Some(cpu) = self.config.cpu {
             netns::pin_to_cpu(cpu)?;
@@ -234,6 +238,12 @@ impl Link {
             directions: vec![direction(0)?, direction(1)?],
         })
     }
+}
+
+/// Whether its thread could be there: by another one, which ends.
+fn try_cpu(cpu: Option<usize>) -> Result<()> {
+    let Some(cpu) = cpu else { return Ok(()) };
+    std::thread::spawn(move || netns::pin_to_cpu(cpu)).join().expect("pinning does not panic")
 }
 
 fn open_port(config: &Config, interface: &Interface) -> Result<Port> {

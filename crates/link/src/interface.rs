@@ -1,5 +1,7 @@
 //! The two interfaces: what they must be, and whether they still are.
 
+use std::process::Command;
+
 use anyhow::{Context, Result, bail, ensure};
 use nix::ifaddrs::getifaddrs;
 use nix::libc;
@@ -37,6 +39,17 @@ impl Interface {
         }
         let mtu = xsk::mtu(name).with_context(|| format!("interface {name}: read its MTU"))?;
         Ok(Self { name: name.to_owned(), index, mtu })
+    }
+
+    /// Whether both are the ends of one veth pair. Where iproute2 is missing nobody knows.
+    pub(crate) fn is_peer_of(&self, other: &Self) -> bool {
+        let leads = |from: &str, to: &str| {
+            // An end in another namespace has a number there, and no name here.
+            let said = Command::new("ip").args(["-json", "link", "show", "dev", from]).output();
+            let text = said.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+            text.is_ok_and(|text| text.contains(&format!("\"link\":\"{to}\"")))
+        };
+        leads(&self.name, &other.name) && leads(&other.name, &self.name)
     }
 
     /// Whether it is still there, and up.

@@ -73,6 +73,12 @@ pub enum ConfigError {
     /// One interface is both ends.
     #[error("interface {0} is given twice; a link is between two")]
     SameInterface(String),
+    /// They are the two ends of one veth pair.
+    #[error(
+        "interfaces {0} and {1} are the two ends of one veth pair, between which frames would go round for ever; name the near ends of two \
+         pairs"
+    )]
+    OnePair(String, String),
     /// None, or too many.
     #[error("{0} buffers cannot be; 1 to {MAX_BUFFERS}")]
     Buffers(u32),
