@@ -5,16 +5,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use netns::Namespace;
-use results::{Cell, CrowdSummary, Flood, GuardSample, Held, Sample, Saturation};
+use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
 
 use crate::child::Running;
 use crate::crowd::{self, Send};
+use crate::distance;
 use crate::experiment::{Experiment, Server};
 use crate::gauge::Gauge;
 use crate::guard::{self, Said};
 use crate::hold::{self, Holders};
+use crate::middle::RunningLink;
 use crate::nft;
 use crate::policy::Policy;
 use crate::probe::{Difference, Snapshot, grown, settle};
@@ -68,6 +70,8 @@ pub struct Measured {
     pub held: BTreeMap<String, Held>,
     /// How often the server's program went to sleep in the window; of several processes the first.
     pub server_sleeps: u64,
+    /// What went between clients and server, where they are far from each other, and why that should be read with care.
+    pub path: Option<(PathSummary, Vec<String>)>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
 }
@@ -107,6 +111,8 @@ pub fn measure(
         marks.extend(underestimated(&crowd, saturation.rate_per_s * machine_speed.max(look.speed)));
     }
     marks.extend(unguarded(guard.as_ref()));
+    let (path, of_path) = measured.path.unzip();
+    marks.extend(of_path.unwrap_or_default());
     marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
     marks.extend(disturbed(machine_speed / look.speed));
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
@@ -132,6 +138,7 @@ pub fn measure(
         lost_before_server: difference.lost_before_server,
         lost_replies,
         link: None,
+        path: path.map(Box::new),
     })
 }
 
@@ -164,7 +171,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         hold: None,
         abort: None,
     };
-    let measured = run(lab, server, &Policy::stock(), &send).context("look at the machine")?;
+    let measured = run(lab, &server.near(), &Policy::stock(), &send).context("look at the machine")?;
     Ok(Look {
         speed: saturation.round_trip_us / micros(measured.round_trip),
         marks: marks(&measured.crowd, &measured.difference, measured.lost_replies),
@@ -182,7 +189,11 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let layout = &experiment.testbed;
     settle(layout)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
-    let mut testbed = Testbed::create(layout, experiment.crowd.clients)?;
+    let clients = experiment.crowd.clients;
+    let mut testbed = match server.way {
+        Some(_) => Testbed::create_far(layout, clients)?,
+        None => Testbed::create(layout, clients)?,
+    };
     if send.flood_per_s.is_some() {
         testbed.join_flood(layout)?;
     }
@@ -195,12 +206,16 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let running = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
     let guard = guard::start(policy, &testbed, program)?;
     let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
+    let way = server.way.as_deref();
+    let mut link = way.map(|way| distance::start(way, &testbed, send, program, layout)).transpose()?;
     let crowd = crowd::start(send, &policy.crowd(&experiment.clients(server)), &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;
     let mut samples = Vec::new();
-    let mut watch = |until: Duration| watch_until(until, start, &testbed, &first, &mut samples, stop);
+    let mut watch = |until: Duration| -> Result<()> {
+        watch_until(until, start, (&testbed, link.as_mut()), &first, &mut samples, stop)
+    };
     watch(send.warmup)?;
     let before = Snapshot::take(&testbed, layout)?;
     let sleeps_before = netns::sleeps(running.id())?;
@@ -214,6 +229,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     guard_samples.extend(in_window);
 
     let crowd = crowd::finish(crowd, send)?;
+    let path = way.zip(link).map(|(way, link)| distance::finish(link, way)).transpose()?;
     let held = holders.map(Holders::finish).transpose()?.unwrap_or_default();
     let guard = guard.map(guard::finish).transpose()?;
     let is_rate_of_window = guard.is_none() || said_before.is_some();
@@ -229,6 +245,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         lost_replies,
         held,
         server_sleeps,
+        path,
         round_trip,
         is_rate_of_window,
         guard_samples,
@@ -251,11 +268,11 @@ pub fn prepare(namespace: &Namespace, policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Samples the kernel's counters until a moment of the crowd.
+/// Samples the kernel's counters until a moment of the crowd, as long as the link runs, if there is one.
 fn watch_until(
     until: Duration,
     start: Instant,
-    testbed: &Testbed,
+    (testbed, mut link): (&Testbed, Option<&mut RunningLink>),
     first: &Snapshot,
     samples: &mut Vec<Sample>,
     stop: &AtomicBool,
@@ -266,6 +283,8 @@ fn watch_until(
         if stop.load(Ordering::Relaxed) {
             bail!("stopped");
         }
+        let is_cut = link.as_mut().is_some_and(|link| link.running.has_ended());
+        ensure!(!is_cut, "tidegate link ended before its time; its own message is above");
         if now >= until {
             return Ok(());
         }

@@ -199,6 +199,10 @@ fn in_bursts(crowd: &str, loads: LoadsOf) -> String {
     )
 }
 
+/// Of clients that are far away in every cell.
+pub const NEAR: &str =
+    "Loads are multiples of the rate at which the server saturates before clients beside it.";
+
 fn deviations(experiment: &Experiment) -> Vec<String> {
     let layout = &experiment.testbed;
     let receive = match layout.receive {
@@ -242,6 +246,13 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
     match experiment.map {
         Some(_) => deviations.push(in_bursts("Crowds come in bursts with gaps between them", LoadsOf::Burst)),
         None => deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server))),
+    }
+    if experiment.ways.is_some() {
+        deviations.push(format!(
+            "Clients are far away: in each cell a tidegate link is between the crowd and the server, on CPU {}, and writes down how late frames left it. \
+             Floods and connections that are held do not go through it. {NEAR}",
+            layout.link_cpu()
+        ));
     }
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
         let shared = match experiment.testbed.receive {

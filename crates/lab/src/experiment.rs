@@ -5,6 +5,7 @@ mod clients;
 mod error;
 mod map;
 mod servers;
+mod ways;
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,6 +24,7 @@ pub use clients::{Abort, Arrivals, Close, Crowd, WorkloadText};
 pub use error::{ExperimentError, from_toml};
 pub use map::Map;
 pub use servers::{Change, Server, ServerKind};
+pub use ways::{Way, Ways};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 pub const LONGEST: Duration = Duration::from_secs(3600);
@@ -54,6 +56,9 @@ pub struct Experiment {
     pub servers: Vec<Server>,
     /// Bursts and gaps before each of them.
     pub map: Option<Map>,
+    /// How far their clients are from each of them.
+    #[serde(rename = "path")]
+    pub ways: Option<Ways>,
     /// Policies, alternating at each load.
     #[serde(rename = "policy")]
     pub policies: Vec<Policy>,
@@ -152,13 +157,26 @@ impl Experiment {
     pub fn parse(path: &Path, text: String) -> Result<Self, ExperimentError> {
         let mut experiment: Self = from_toml(path, &text)?;
         experiment.source = text;
-        let spread =
-            experiment.map.as_ref().map_or(Ok(None), |map| map.spread(&experiment.servers).map(Some));
-        if let Some(servers) = spread.map_err(|what| ExperimentError::Invalid { path: path.into(), what })? {
-            experiment.servers = servers;
-        }
+        experiment.servers =
+            experiment.spread().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         experiment.check().map_err(|what| ExperimentError::Invalid { path: path.into(), what })?;
         Ok(experiment)
+    }
+
+    /// Its servers, each as often as bursts and ways before it are named.
+    fn spread(&self) -> Result<Vec<Server>, String> {
+        let servers = match &self.map {
+            Some(map) => map.spread(&self.servers)?,
+            None => self.servers.clone(),
+        };
+        match &self.ways {
+            Some(ways) if ways.are_several() && self.map.is_some() => Err(
+                "path: a map over bursts and gaps is behind one delay and one loss: leave [map] out, or all values but one"
+                    .to_owned(),
+            ),
+            Some(ways) => ways.spread(&servers),
+            None => Ok(servers),
+        }
     }
 
     /// In which bursts the crowd of a server comes.
@@ -264,8 +282,21 @@ impl Experiment {
         {
             return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
         }
+        self.servers.iter().try_for_each(|server| self.check_way_to(server))?;
         self.policies.iter().try_for_each(Policy::check)?;
         self.check_claims()
+    }
+
+    fn check_way_to(&self, server: &Server) -> Result<(), String> {
+        let timeout = self.clients(server).timeout;
+        let shortest: Duration =
+            server.way.as_ref().map_or(Duration::ZERO, |way| way.shortest_reply().into());
+        if shortest < timeout {
+            return Ok(());
+        }
+        Err(format!(
+            "path.delay: a reply takes two round trips, {shortest:?}, and nobody waits longer than {timeout:?}; raise crowd.timeout, or lower the delay"
+        ))
     }
 
     /// Whether it can be measured in a lifetime.
@@ -339,6 +370,12 @@ impl Search {
 }
 
 impl Layout {
+    /// CPU of the link, where the clients are far away: one that neither end has, or else the crowd's.
+    pub fn link_cpu(&self) -> usize {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        (0..cpus).find(|cpu| ![self.server_cpu, self.crowd_cpu].contains(cpu)).unwrap_or(self.crowd_cpu)
+    }
+
     fn check(&self) -> Result<(), String> {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         if self.server_cpu == self.crowd_cpu {

@@ -135,7 +135,7 @@ fn measure_all(
     for server in servers {
         let saturation = match found.iter().find(|(other, _)| other.is_as(server)) {
             Some((_, saturation)) => saturation.clone(),
-            None => saturation::find(lab, server, |offered, goodput| {
+            None => saturation::find(lab, &server.near(), |offered, goodput| {
                 on_event(&Event::Probe(server, offered, goodput));
             })
             .with_context(|| format!("find the saturation rate of {}", server.name))?,

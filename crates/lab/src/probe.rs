@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use netns::{CpuTimes, LinkCounters};
+use netns::{CpuTimes, LinkCounters, Namespace};
 use results::CpuShares;
 
 use crate::experiment::Layout;
+use crate::middle::{LINK_LEFT, LINK_RIGHT};
 use crate::testbed::{CROWD_INTERFACE, FLOODED_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// A CPU is quiet when it was idle for this share of a moment.
@@ -60,13 +61,20 @@ impl Snapshot {
         for (cpu, dropped) in netns::softnet_dropped()? {
             kernel.insert(format!("softnet.dropped.cpu{cpu}"), dropped);
         }
+        let dropped = |namespace: &Namespace, interface| -> Result<u64> {
+            Ok(netns::link_counters(namespace, interface)?.transmit_dropped)
+        };
+        let of_link = |interface| match &testbed.middle {
+            Some(middle) => dropped(&middle.namespace, interface),
+            None => Ok(0),
+        };
         Ok(Self {
             kernel,
             server_cpu: netns::cpu_times(layout.server_cpu)?,
             crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
             receive_softirqs: netns::receive_softirqs(layout.server_cpu)?,
-            lost_before_server: netns::link_counters(&testbed.crowd, CROWD_INTERFACE)?.transmit_dropped,
-            lost_replies: netns::link_counters(&testbed.server, SERVER_INTERFACE)?.transmit_dropped,
+            lost_before_server: dropped(&testbed.crowd, CROWD_INTERFACE)? + of_link(LINK_LEFT)?,
+            lost_replies: dropped(&testbed.server, SERVER_INTERFACE)? + of_link(LINK_RIGHT)?,
             flooded: match testbed.server_interfaces.contains(&FLOODED_INTERFACE) {
                 true => netns::link_counters(&testbed.server, FLOODED_INTERFACE)?,
                 false => LinkCounters::default(),

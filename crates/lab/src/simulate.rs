@@ -10,7 +10,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use load::{Abort, Stacks};
 use results::{
-    Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, Record, Sample, Saturation,
+    Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, PathSummary, Record, Sample,
+    Saturation,
 };
 use sim::{
     Accept, Capture, Config, Generation, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World,
@@ -19,6 +20,7 @@ use traffic::Schedule;
 use units::Nanos;
 
 use crate::apache;
+use crate::distance;
 use crate::environment;
 use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
 use crate::grid::{Event, answer};
@@ -162,6 +164,13 @@ fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Hea
             experiment.crowd.stacks.clone().unwrap_or_else(|| usual_stacks(profile))
         ),
     ];
+    if experiment.ways.is_some() {
+        deviations.push(format!(
+            "Clients are far away: a path between {DELAY} of wire and the server, each way. Replies are not under congestion control, so that those longer than an \
+             initial window come sooner than a real kernel's. {}",
+            environment::NEAR
+        ));
+    }
     deviations.extend(notes);
     Header {
         environment: environment::simulated(&profile.name),
@@ -189,7 +198,8 @@ struct Job<'a> {
     warmup: Duration,
     window: Duration,
     timeout: Duration,
-    has_bursts: bool,
+    /// For the saturation rate: evenly, from beside the server, by users who ask once.
+    is_probe: bool,
     seed: u64,
     /// Frames of the server's link to keep, at most.
     frames: Option<usize>,
@@ -202,6 +212,7 @@ struct Done {
     /// At the beginning of the window, and at its end.
     before: ServerCounts,
     after: ServerCounts,
+    path: Option<PathSummary>,
     samples: Vec<Sample>,
     guard_samples: Vec<GuardSample>,
     capture: Option<Capture>,
@@ -241,7 +252,7 @@ fn measure_all(
                         warmup: grid.warmup,
                         window: experiment.window(server),
                         timeout: experiment.clients(server).timeout,
-                        has_bursts: true,
+                        is_probe: false,
                         seed: u64::from(repetition) + 1,
                         frames: options.captures.map(|captures| captures.frames),
                     };
@@ -286,7 +297,7 @@ fn saturate(
             warmup,
             window,
             timeout,
-            has_bursts: false,
+            is_probe: true,
             seed: 1,
             frames: None,
         };
@@ -311,7 +322,7 @@ fn cell(
     let Some(done) = simulate(job, steps)? else {
         return Ok(None);
     };
-    let Done { crowd, before, after, samples, guard_samples, capture } = done;
+    let Done { crowd, before, after, path, samples, guard_samples, capture } = done;
     if let (Some(captures), Some(capture)) = (options.captures, capture) {
         let (server, policy) = (&job.server.name, &job.policy.name);
         let name = format!("{policy}-{load}x-{}.pcap", repetition + 1);
@@ -345,6 +356,7 @@ fn cell(
         guard_per_s: if has_guard { guard_per_s } else { BTreeMap::new() },
         guard_samples: if has_guard { guard_samples } else { Vec::new() },
         lost_before_server: after.frames_lost - before.frames_lost,
+        path: path.map(Box::new),
         ..Cell::default()
     }))
 }
@@ -382,6 +394,10 @@ fn guard_counts(stats: &GuardStats) -> BTreeMap<String, u64> {
 /// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was stopped.
 fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let mut world = World::new(setup(job)?, crowd(job)?);
+    let way = job.server.way.as_deref().filter(|_| !job.is_probe);
+    if let Some(way) = way {
+        world.far_away(&way.to_server, &way.to_clients, job.seed)?;
+    }
     if let Some(frames) = job.frames {
         world.capture(SERVER.into(), frames);
     }
@@ -413,7 +429,7 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     if steps.run((Nanos::ZERO, start), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
         return Ok(None);
     }
-    let before = world.server();
+    let (before, paths_before) = (world.server(), world.paths());
     if steps.run((start, end), SAMPLE_EVERY, |now| sample(&mut world, now)).is_none() {
         return Ok(None);
     }
@@ -424,8 +440,10 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
         ..GeneratorHealth::default()
     };
     let crowd = world.crowd().tally().summary(end, health);
+    let paths = paths_before.zip(world.paths());
+    let path = way.zip(paths).map(|(way, (before, after))| distance::simulated(way, &before, &after));
     let (after, capture) = (world.server(), world.take_capture());
-    Ok(Some(Done { crowd, before, after, samples, guard_samples, capture }))
+    Ok(Some(Done { crowd, before, after, path, samples, guard_samples, capture }))
 }
 
 fn setup(job: &Job<'_>) -> Result<Setup> {
@@ -468,7 +486,7 @@ fn usual_stacks(profile: &Profile) -> Stacks {
 fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let clients = job.policy.crowd(&job.experiment.clients(job.server));
     let start = Nanos::from(job.warmup);
-    let abort = job.policy.crowd.abort.or(clients.abort).filter(|_| job.has_bursts);
+    let abort = job.policy.crowd.abort.or(clients.abort).filter(|_| !job.is_probe);
     let stacks = clients.stacks.unwrap_or_else(|| usual_stacks(job.profile));
     let manners = crowd::Manners {
         timeout: job.timeout.into(),
@@ -489,7 +507,7 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         Arrivals::Poisson => load::Arrivals::Poisson,
         Arrivals::Fixed => load::Arrivals::Fixed,
     };
-    let bursts = job.experiment.bursts(job.server).filter(|_| job.has_bursts);
+    let bursts = job.experiment.bursts(job.server).filter(|_| !job.is_probe);
     let schedule = match bursts {
         Some(bursts) => {
             let lengths =

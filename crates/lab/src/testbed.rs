@@ -11,6 +11,7 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::experiment::{Layout, Receive};
+use crate::middle::{LINK_LEFT, Middle};
 
 /// Interface names: short enough for any kernel, and plain in reports.
 pub const SERVER_INTERFACE: &str = "tgs0";
@@ -52,6 +53,8 @@ pub struct Testbed {
     pub crowd: Namespace,
     /// Where the server's clients come in.
     pub server_interfaces: Vec<&'static str>,
+    /// Between the two, where they are far from each other: nothing goes through before a link runs in it.
+    pub middle: Option<Middle>,
 }
 
 impl Testbed {
@@ -63,19 +66,38 @@ impl Testbed {
         Ok(testbed)
     }
 
+    /// The same with a namespace for a link between the two.
+    pub fn create_far(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
+        let (server, crowd) = (Namespace::create("server")?, Namespace::create("crowd")?);
+        let middle = Middle::join((&server, SERVER_INTERFACE), (&crowd, CROWD_INTERFACE))?;
+        let [a, b] = middle.ends.clone();
+        // What the server sends is received in the link's time, as without a link it is in the crowd's.
+        receive_in_thread(&middle.namespace, LINK_LEFT, layout.link_cpu(), Priority::RealTime)?;
+        receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
+        let testbed = Self { server, crowd, server_interfaces: vec![SERVER_INTERFACE], middle: Some(middle) };
+        testbed.route(&VethPair { a, b }, clients)?;
+        testbed.place(layout)?;
+        Ok(testbed)
+    }
+
     /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
     pub fn join(clients: Ipv4Net) -> Result<Self> {
         let testbed = Self {
             server: Namespace::create("server")?,
             crowd: Namespace::create("crowd")?,
             server_interfaces: vec![SERVER_INTERFACE],
+            middle: None,
         };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
-        testbed.address(&pair, SERVER_ADDRESS, CROWD_ADDRESS)?;
-        // The crowd is many hosts behind one router: the server resolves the router only.
-        server.ip(&["route", "add", &clients.to_string(), "via", &CROWD_ADDRESS.to_string()])?;
+        testbed.route(&pair, clients)?;
         Ok(testbed)
+    }
+
+    /// The crowd is many hosts behind one router: the server resolves the router only.
+    fn route(&self, pair: &VethPair, clients: Ipv4Net) -> Result<()> {
+        self.address(pair, SERVER_ADDRESS, CROWD_ADDRESS)?;
+        self.server.ip(&["route", "add", &clients.to_string(), "via", &CROWD_ADDRESS.to_string()])
     }
 
     /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.

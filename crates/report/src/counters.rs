@@ -1,4 +1,4 @@
-//! Tables of counters: the kernel's and the guard's.
+//! Tables of counters: the kernel's, the guard's, and those of the way between clients and server.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -57,14 +57,26 @@ pub(crate) fn kernel_tables(points: &[Point], policies: &Policies) -> Markup {
 /// What the guards counted, zeros included: a counter that stayed at 0 says that nothing of its kind came.
 pub(crate) fn guard_table(points: &[Point], policies: &Policies) -> Markup {
     let guarded: Vec<Point> = points.iter().filter(|point| point.is_guarded()).cloned().collect();
-    let names: BTreeSet<&str> = guarded
-        .iter()
-        .flat_map(|point| &point.cells)
-        .filter_map(|cell| cell.guard.as_ref())
-        .flat_map(|counters| counters.keys().map(String::as_str))
-        .collect();
-    let names: Vec<&str> = names.into_iter().collect();
-    counter_table(&names, &guarded, policies, |cell| cell.guard.as_ref())
+    counter_table(&all(&guarded, |cell| cell.guard.as_ref()), &guarded, policies, |cell| cell.guard.as_ref())
+}
+
+/// What went between clients that are far away and the server, zeros included.
+pub(crate) fn path_table(points: &[Point], policies: &Policies) -> Markup {
+    counter_table(&all(points, path_counters), points, policies, path_counters)
+}
+
+fn path_counters(cell: &Cell) -> Option<&BTreeMap<String, u64>> {
+    cell.path.as_ref().map(|path| &path.counters)
+}
+
+/// Names of the counters of some cell, in alphabetical order.
+fn all<'a>(
+    points: &[Point<'a>],
+    counters: fn(&'a Cell) -> Option<&'a BTreeMap<String, u64>>,
+) -> Vec<&'a str> {
+    let maps = points.iter().flat_map(|point| &point.cells).filter_map(|cell| counters(cell));
+    let names: BTreeSet<&str> = maps.flat_map(|counters| counters.keys().map(String::as_str)).collect();
+    names.into_iter().collect()
 }
 
 /// Which counters of a cell a table shows.

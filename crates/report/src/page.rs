@@ -174,6 +174,8 @@ pub(crate) fn glossary<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Mar
 
 #[cfg(test)]
 mod tests {
+    use results::PathSummary;
+
     use super::*;
     use crate::marks::marks;
     use crate::testing;
@@ -243,6 +245,24 @@ mod tests {
         for text in run.cells.iter().flat_map(marks).chain(run.header.deviations.clone()) {
             assert!(page.contains(&escaped(&text)), "{text}");
         }
+    }
+
+    #[test]
+    fn clients_that_are_far_away_have_their_way_and_its_counters_shown() {
+        let mut run = testing::demo();
+        assert!(!page(&run).contains("Its clients are behind"));
+        for cell in run.cells.iter_mut().filter(|cell| cell.server == "nginx") {
+            let counters = [("to_server.lost".to_owned(), 12_345)].into();
+            let words = "delay 25ms loss 0.01".to_owned();
+            let path =
+                PathSummary { to_server: words.clone(), to_clients: words, counters, late_p99_ms: 0.0 };
+            cell.path = Some(Box::new(path));
+        }
+        let page = page(&run);
+        assert_eq!(page.matches("Its clients are behind a path each way: delay 25ms loss 0.01.").count(), 1);
+        assert!(page.contains(">to_server.lost<") && page.contains("12,345"));
+        let table = crate::table(&run).replace(char::is_whitespace, " ");
+        assert_eq!(table.matches("clients are behind a path each way: delay 25ms loss 0.01").count(), 1);
     }
 
     #[test]

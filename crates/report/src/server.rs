@@ -1,10 +1,10 @@
 //! What the page shows of one server.
 
 use maud::{Markup, PreEscaped, html};
-use results::Saturation;
+use results::{PathSummary, Saturation};
 
 use crate::attempts::{causes_table, health_table, syns_table};
-use crate::counters::{guard_table, kernel_tables};
+use crate::counters::{guard_table, kernel_tables, path_table};
 use crate::cpu::cpu_table;
 use crate::format;
 use crate::growth::{growth, has_samples};
@@ -38,6 +38,7 @@ fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -
         section {
             h2 { "Server: " (server) }
             (found(saturation))
+            @if let Some(way) = way(&points) { p { "Its " (way) "." } }
             @if points.is_empty() {
                 p { "No cells were measured for this server." }
             } @else {
@@ -75,6 +76,17 @@ fn found(saturation: Option<&Saturation>) -> Markup {
             }
         }
     }
+}
+
+/// How far its clients are, where they are far away.
+pub(crate) fn way(points: &[Point]) -> Option<String> {
+    let path = points.iter().flat_map(|point| &point.cells).find_map(|cell| cell.path.as_ref())?;
+    let PathSummary { to_server, to_clients, .. } = &**path;
+    Some(if to_server == to_clients {
+        format!("clients are behind a path each way: {to_server}")
+    } else {
+        format!("clients are behind a path to the server: {to_server}; and back: {to_clients}")
+    })
 }
 
 fn probe_count(saturation: &Saturation) -> String {
@@ -177,6 +189,9 @@ fn behind(points: &[Point], policies: &Policies, rate: Option<f64>, number: usiz
         (folded("Kernel counters, growth over the window", kernel_tables(points, policies)))
         @if points.iter().any(Point::is_guarded) {
             (folded("Guard counters, warm-up included", guard_table(points, policies)))
+        }
+        @if way(points).is_some() {
+            (folded("The way between clients and server, packets in the window", path_table(points, policies)))
         }
         @if has_samples(points) {
             (folded("Accept queue, overflows and who waits over time", growth(points, policies)))

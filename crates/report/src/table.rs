@@ -10,6 +10,7 @@ use crate::link::{is_link, link_text};
 use crate::marks::Footnotes;
 use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
 use crate::run::{Point, Run};
+use crate::server::way;
 use crate::spread::Spread;
 use crate::traces::traces_text;
 
@@ -75,7 +76,8 @@ fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
         Some(most) if most > 1 => format!("median of {most} repetitions, with their range"),
         _ => "rates per second, SYNs per attempt".to_owned(),
     };
-    format!("{server}: {saturation}; {numbers}{}", flood(points))
+    let way = way(points).map(|way| format!("; {way}")).unwrap_or_default();
+    format!("{server}: {saturation}; {numbers}{}{way}", flood(points))
 }
 
 /// How fast the spoofed SYNs came that some cells had beside their crowd.

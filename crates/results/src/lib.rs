@@ -20,7 +20,7 @@ pub use bottleneck::BottleneckSummary;
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
-pub use link::{LinkDirection, LinkSummary, LinkTimes, PacketCount};
+pub use link::{LinkDirection, LinkSummary, LinkTimes, PacketCount, PathSummary};
 pub use merge::{Histograms, MergeError, merge, missing_parts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -153,6 +153,9 @@ pub struct Cell {
     /// The bottleneck, in an experiment with one; such a cell has no server.
     #[serde(default)]
     pub link: Option<Box<BottleneckSummary>>,
+    /// The way between clients and server, where they are far from each other.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Box<PathSummary>>,
     /// Frames from the crowd lost before the server's stack: device backlog, rings.
     pub lost_before_server: u64,
     /// Replies lost between the server's transmit and the generator: the generator's fault.

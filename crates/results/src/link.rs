@@ -80,6 +80,20 @@ pub struct LinkDirection {
     pub late: LinkTimes,
 }
 
+/// What went between a server and clients that are far away.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct PathSummary {
+    /// What the way from the clients was told to be, in the words of `tidegate link --forward`.
+    pub to_server: String,
+    /// And the way back.
+    pub to_clients: String,
+    /// What became of packets in the measured window, `to_server.` or `to_clients.` before: `arrived` at the near end, `delivered` at the far end, `dropped` by the
+    /// queue, `lost` by the wire, `reordered`; `opening` of those that arrived are SYNs or SYN/ACKs, of which `opening_dropped` were dropped or lost.
+    pub counters: BTreeMap<String, u64>,
+    /// How much later than meant one in a hundred left, or later, of the worse direction; 0 in virtual time.
+    pub late_p99_ms: f64,
+}
+
 /// Packets, and their bytes with Ethernet header and without FCS.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PacketCount {

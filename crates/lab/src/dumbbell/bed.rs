@@ -14,15 +14,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use netns::{Namespace, VethEnd, VethPair};
+use netns::{Namespace, VethEnd};
 
-/// Ends of the pairs: the hosts', and the bottleneck's.
+use crate::middle::{LINK_LEFT, LINK_RIGHT, Middle};
+
+/// The hosts' ends of the pairs.
 const SERVERS: &str = "tgs0";
 const CLIENTS: &str = "tgc0";
-/// Of the servers' side.
-pub const LINK_LEFT: &str = "tgl0";
-/// Of the clients'.
-pub const LINK_RIGHT: &str = "tgl1";
 /// Of the two interfaces with hosts behind them; all hosts of the other side are behind it.
 const ROUTERS: [Ipv4Addr; 2] = [Ipv4Addr::new(10, 76, 1, 1), Ipv4Addr::new(10, 76, 1, 2)];
 /// The hosts of each side.
@@ -63,7 +61,7 @@ pub struct Bed {
     /// The hosts on the left.
     pub servers: Namespace,
     /// The bottleneck's.
-    pub link: Namespace,
+    pub middle: Middle,
     /// The hosts on the right.
     pub clients: Namespace,
 }
@@ -82,24 +80,21 @@ impl Bed {
     ///
     /// Without root; with congestion control that this kernel does not have.
     pub fn create(tcp: HostTcp) -> Result<Self> {
-        let bed = Self {
-            servers: Namespace::create("servers")?,
-            link: Namespace::create("link")?,
-            clients: Namespace::create("clients")?,
-        };
-        let VethPair { a: servers, .. } = VethPair::create(&bed.servers, SERVERS, &bed.link, LINK_LEFT)?;
-        let VethPair { b: clients, .. } = VethPair::create(&bed.link, LINK_RIGHT, &bed.clients, CLIENTS)?;
+        let (servers, clients) = (Namespace::create("servers")?, Namespace::create("clients")?);
+        let middle = Middle::join((&servers, SERVERS), (&clients, CLIENTS))?;
+        let bed = Self { servers, middle, clients };
         let mtu = (tcp.mss + HEADERS).to_string();
         for (namespace, interface) in [
             (&bed.servers, SERVERS),
-            (&bed.link, LINK_LEFT),
-            (&bed.link, LINK_RIGHT),
+            (&bed.middle.namespace, LINK_LEFT),
+            (&bed.middle.namespace, LINK_RIGHT),
             (&bed.clients, CLIENTS),
         ] {
             namespace.ip(&["link", "set", interface, "mtu", &mtu])?;
         }
-        prepare(&bed.servers, 0, &servers, &clients, tcp)?;
-        prepare(&bed.clients, 1, &clients, &servers, tcp)?;
+        let [servers, clients] = &bed.middle.ends;
+        prepare(&bed.servers, 0, servers, clients, tcp)?;
+        prepare(&bed.clients, 1, clients, servers, tcp)?;
         Ok(bed)
     }
 

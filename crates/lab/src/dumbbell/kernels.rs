@@ -12,13 +12,14 @@ use results::{BottleneckSummary, Cell, LinkDirection, LinkSummary, Record};
 use sim::dumbbell::{Bulk, Crowd};
 use units::Nanos;
 
-use super::bed::{Bed, HostTcp, LINK_LEFT, LINK_RIGHT, address};
+use super::bed::{Bed, HostTcp, address};
 use super::hosts::{self, BulkSource, Clock, SINK_PORT, Seen, Side, UsersOf};
 use super::run::{Job, answer, delays, jobs};
 use super::times::{distribution, means};
 use super::{AlgorithmName, Dumbbell, Scenario};
 use crate::child::Running;
 use crate::grid::Event;
+use crate::middle::{self, LINK_LEFT, LINK_RIGHT};
 use crate::outcome::{Options, Outcome, Writer, unless_stopped};
 use crate::testbed::PORT;
 use crate::{environment, hold};
@@ -33,8 +34,6 @@ const BACKLOG: &str = "4096";
 const MOST_FLOWS: f64 = 5000.0;
 /// Of hosts' links, packets: what would be dropped there would not be the bottleneck's.
 const ACCESS_LIMIT: u32 = 50_000;
-/// What leaves the link so much later than meant in one of a hundred cases is a delay of its own.
-const LATE_MS: f64 = 1.0;
 /// Of users' requests.
 const LATE_REQUEST: Duration = Duration::from_millis(50);
 /// Initial retransmission timeout of the running kernel (`TCP_TIMEOUT_INIT`, Linux 3.1 and newer).
@@ -163,26 +162,17 @@ fn cell(job: &Job<'_>, options: &Options, stop: &AtomicBool) -> Result<Cell> {
     let mut serve = Running::start("tidegate serve", &mut command)?;
     serve.wait_for("listening", PATIENCE)?;
     let sides = sides(job)?;
-    let json = tempfile::NamedTempFile::new().context("make a file for what the link sees")?;
-    let mut command = bed.link.command(&options.program)?;
-    command.args(link_arguments(job)).arg("--json").arg(json.path());
-    let mut link = Running::start("tidegate link", &mut command)?;
-    link.wait_for_line("running", PATIENCE)?;
+    let mut link = bed.middle.start(&options.program, &link_arguments(job))?;
     let clock = Clock { start: Instant::now(), window: [grid.warmup, grid.warmup + grid.duration] };
-    let seen = run_hosts(&bed, sides, clock, &mut link, stop)?;
-    link.wait_for_end(PATIENCE)?;
-    let text = std::fs::read_to_string(json.path()).context("read what the link saw")?;
-    let said: LinkSummary = serde_json::from_str(&text).context("read what the link saw")?;
-    let [forward, backward] = &said.directions[..] else {
-        bail!("tidegate link wrote of {} directions", said.directions.len());
-    };
-    let marks = [forward, backward].into_iter().flat_map(link_marks).chain(host_marks(&seen)).collect();
+    let seen = run_hosts(&bed, sides, clock, &mut link.running, stop)?;
+    let (said, [forward, backward]) = link.finish()?;
+    let marks = [&forward, &backward].into_iter().flat_map(middle::marks).chain(host_marks(&seen)).collect();
     Ok(Cell {
         server: job.scenario.name.clone(),
         policy: job.aqm.name.clone(),
         load: job.load,
         repetition: job.repetition,
-        link: Some(Box::new(summary(job, &said, forward, seen))),
+        link: Some(Box::new(summary(job, &said, &forward, seen))),
         marks,
         ..Cell::default()
     })
@@ -193,7 +183,7 @@ fn link_arguments(job: &Job<'_>) -> Vec<String> {
     let network = &job.dumbbell.network;
     let [forward, backward] = job.paths();
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
-    let mut arguments = vec!["link".to_owned(), LINK_LEFT.to_owned(), LINK_RIGHT.to_owned()];
+    let mut arguments = vec![LINK_LEFT.to_owned(), LINK_RIGHT.to_owned()];
     for (name, value) in [
         ("--forward", forward.to_string()),
         ("--backward", backward.to_string()),
@@ -329,26 +319,6 @@ fn summary(
         initial_rto_ms: INITIAL_RTO.as_millis_f64(),
         ..BottleneckSummary::default()
     }
-}
-
-/// What the link did that it was not told to.
-fn link_marks(link: &LinkDirection) -> Vec<String> {
-    let of = |what: String| format!("{} > {}: {what}", link.from, link.to);
-    let failures = [
-        (link.lost, "lost before they were received"),
-        (link.too_long, "too long"),
-        (link.no_buffer, "without a buffer"),
-        (link.unsent, "not taken by the kernel when they were to leave"),
-        (link.access_drops, "dropped on hosts' links"),
-    ];
-    let failures = failures.into_iter().filter(|(count, _)| *count > 0);
-    let late = (link.late.p99_ms > LATE_MS).then(|| {
-        of(format!(
-            "one frame in a hundred left {:.1} ms late or later, {:.1} ms at most",
-            link.late.p99_ms, link.late.max_ms
-        ))
-    });
-    failures.map(|(count, what)| of(format!("{count} frames {what}"))).chain(late).collect()
 }
 
 fn host_marks(seen: &[Seen; 2]) -> Vec<String> {

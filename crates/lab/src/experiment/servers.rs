@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use super::{WorkloadText, duration, some_duration};
+use super::{Way, WorkloadText, duration, some_duration};
 use crate::bursts::Bursts;
 
 /// A server under test.
@@ -26,15 +26,24 @@ pub struct Server {
     /// The measured window, if not that of the grid.
     #[serde(default, deserialize_with = "some_duration")]
     pub duration: Option<Duration>,
+    /// How far its clients are, where the file says.
+    #[serde(skip)]
+    pub way: Option<Box<Way>>,
 }
 
 impl Server {
-    /// Whether both are the same program with the same settings that is asked for the same, whatever they are called and whoever comes.
+    /// The same with its clients beside it, before which the saturation rate is searched.
+    pub fn near(&self) -> Self {
+        Self { way: None, ..self.clone() }
+    }
+
+    /// Whether both are the same program with the same settings that is asked for the same, whatever they are called, whoever comes, and from how far.
     pub fn is_as(&self, other: &Self) -> bool {
         let program = |server: &Self| Self {
             name: String::new(),
             crowd: Change { bursts: None, timeout: None, ..server.crowd.clone() },
             duration: None,
+            way: None,
             ..server.clone()
         };
         program(self) == program(other)
