@@ -386,10 +386,7 @@ impl Kernel {
                 let iss = self.cookies.make_own(from, segment, now);
                 self.send_cookie(from, segment, iss, now, out)
             }
-            Verdict::KernelCookie => {
-                let iss = self.cookies.make(from, segment.seq, now);
-                self.send_cookie(from, segment, iss, now, out)
-            }
+            Verdict::KernelCookie => self.send_kernel_cookie(from, segment, now, out),
         }
     }
 

@@ -12,6 +12,11 @@ const PATIENCE: Nanos = Nanos::from_secs(300);
 
 /// So many clients start within a second before a server that has time for all of them.
 fn world(clients: f64, paths: Option<(&str, &str)>, seed: u64) -> World {
+    world_of(Stacks::default(), Config::default(), clients, paths, seed)
+}
+
+/// The same with clients of other systems, and other settings of the server's kernel.
+fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &str)>, seed: u64) -> World {
     let manners = Manners {
         timeout: PATIENCE,
         abort: None,
@@ -19,7 +24,7 @@ fn world(clients: f64, paths: Option<(&str, &str)>, seed: u64) -> World {
         shard: Shard::WHOLE,
         close: Close::Fin,
         window: Window { start: Nanos::ZERO, end: SECOND },
-        stacks: Stacks::default(),
+        stacks,
         clock: 0,
         seed: 1,
         first_endpoint: 0,
@@ -28,7 +33,7 @@ fn world(clients: f64, paths: Option<(&str, &str)>, seed: u64) -> World {
     let network = Clients::new("10.77.0.0/16".parse().expect("a network"));
     let crowd = Crowd::new(manners, asks, network, Schedule::new(Arrivals::Fixed, clients, 1), 0);
     let setup = Setup {
-        kernel: Config::default(),
+        kernel,
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
         profile: Profile::shipped("round-numbers").expect("shipped"),
         delay: Nanos::from_micros(50),
@@ -69,6 +74,20 @@ fn delay_is_seen_in_the_times_to_the_nanosecond() {
     let (far, ..) = run(world(200.0, Some(("delay 70ms", "delay 30ms")), 1));
     assert_eq!(far.ok, near.ok);
     assert_eq!(far.response_us - near.response_us, 200_000 * far.ok, "two round trips for each");
+}
+
+/// With the windows that its client and the server agreed on, a reply takes no more than one round trip.
+#[test]
+fn connection_by_syn_cookie_has_the_options_that_were_answered() {
+    let two = || Config { syncookies: 2, ..Config::default() };
+    // With timestamps, and without.
+    for stacks in ["linux", "windows-10"] {
+        let stacks: Stacks = stacks.parse().expect("stacks");
+        let (near, ..) = run(world_of(stacks.clone(), two(), 200.0, None, 1));
+        let (far, ..) = run(world_of(stacks, two(), 200.0, Some(("delay 50ms", "delay 50ms")), 1));
+        assert_eq!((near.ok, far.ok), (near.offered, far.offered));
+        assert_eq!(far.response_us - near.response_us, 200_000 * far.ok, "two round trips for each");
+    }
 }
 
 #[test]

@@ -1,17 +1,22 @@
-//! SYN cookies: the kernel's, which here keep a maximum segment size and nothing else, and the guard's, which are those of `kernel/cookie.h`.
+//! SYN cookies: the kernel's (`net/ipv4/syncookies.c` of 6.18, also where 2.4 is simulated), which keep one of four segment sizes, and in the timestamp of the SYN/ACK what else the
+//! SYN offered; and the guard's, which are those of `kernel/cookie.h`.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
 use units::Nanos;
 use verdict::cookie::{Flow, Key, Options as Said};
-use wire::{Options, Segment, SeqNumber};
+use wire::{Options, Segment, SeqNumber, Timestamps};
 
 use super::Peer;
 
 /// A minute by the kernel's count (`tcp_cookie_time()`), after which a cookie is good for another.
 const MINUTE: u64 = 60_000_000_000;
-/// What a kernel's cookie says at least (`net/ipv4/syncookies.c`, `msstab[0]`).
-const MSS: u16 = 536;
+/// The segment sizes that a kernel's cookie can say (`msstab`).
+const MSS: [u16; 4] = [536, 1300, 1440, 1460];
+/// Bits of the timestamp that are the cookie's (`TSBITS`): the window scale, all ones where there is none, and selective acknowledgements.
+const STAMPED: u32 = (1 << 6) - 1;
+const SCALE: u32 = 0xf;
+const SACK: u32 = 1 << 4;
 
 /// The secrets.
 #[derive(Debug)]
@@ -41,9 +46,11 @@ impl Cookies {
         Self { secret: mix(seed, 1), own: Own(Key([mix(seed, 2), mix(seed, 3)])) }
     }
 
-    /// The kernel's, for a SYN with this sequence number.
-    pub(super) fn make(&self, peer: Peer, irs: SeqNumber, now: Nanos) -> SeqNumber {
-        self.of_minute(peer, irs, now.0 / MINUTE)
+    /// The kernel's, for a SYN.
+    pub(super) fn make(&self, peer: Peer, syn: &Segment<'_>, now: Nanos) -> SeqNumber {
+        let offered = syn.options.mss.unwrap_or(MSS[0]);
+        let number = MSS.iter().rposition(|mss| *mss <= offered).unwrap_or(0);
+        self.of_minute(peer, syn.seq, now.0 / MINUTE) + number as u32
     }
 
     fn of_minute(&self, peer: Peer, irs: SeqNumber, minute: u64) -> SeqNumber {
@@ -53,7 +60,7 @@ impl Cookies {
     /// The guard's, for a SYN.
     pub(super) fn make_own(&self, peer: Peer, syn: &Segment<'_>, now: Nanos) -> SeqNumber {
         let said = Said {
-            mss: syn.options.mss.unwrap_or(MSS),
+            mss: syn.options.mss.unwrap_or(MSS[0]),
             wscale: syn.options.window_scale.map(|by| by.min(14)),
             has_sack: syn.options.sack_permitted,
         };
@@ -64,10 +71,11 @@ impl Cookies {
     pub(super) fn open(&self, peer: Peer, segment: &Segment<'_>, now: Nanos) -> Option<(Whose, Options)> {
         let (irs, iss) = (SeqNumber(segment.seq.0.wrapping_sub(1)), SeqNumber(segment.ack.0.wrapping_sub(1)));
         let minute = now.0 / MINUTE;
-        let is_kernels =
-            [minute, minute.wrapping_sub(1)].iter().any(|minute| self.of_minute(peer, irs, *minute) == iss);
-        if is_kernels {
-            return Some((Whose::Kernels, Options::mss(MSS)));
+        let number = |minute| iss.0.wrapping_sub(self.of_minute(peer, irs, minute).0) as usize;
+        let mut kernels =
+            [minute, minute.wrapping_sub(1)].into_iter().filter_map(|minute| MSS.get(number(minute)));
+        if let Some(mss) = kernels.next() {
+            return Some((Whose::Kernels, kept(*mss, segment.options.timestamps)));
         }
         let said = self.own.0.open(&flow(peer, irs), iss.0, now)?;
         let options = Options {
@@ -78,6 +86,34 @@ impl Cookies {
             ..Options::NONE
         };
         Some((Whose::Guards, options))
+    }
+}
+
+/// What the kernel answers of a SYN's offer by cookie: without timestamps nothing else can be kept (`tcp_clear_options()`).
+pub(super) fn answered(offered: Options) -> Options {
+    match offered.timestamps {
+        Some(_) => offered,
+        None => Options { mss: offered.mss, ..Options::NONE },
+    }
+}
+
+/// The timestamp of such an answer: up to 63 ms in the past (`cookie_init_timestamp()`).
+pub(super) fn stamp(now_ms: u32, offered: &Options) -> u32 {
+    let scale = offered.window_scale.map_or(SCALE, |by| u32::from(by.min(14)));
+    let said = scale | if offered.sack_permitted { SACK } else { 0 };
+    let stamped = now_ms & !STAMPED | said;
+    if stamped > now_ms { stamped.wrapping_sub(STAMPED + 1) } else { stamped }
+}
+
+/// What is known again of the offer (`cookie_timestamp_decode()`).
+fn kept(mss: u16, timestamps: Option<Timestamps>) -> Options {
+    let Some(Timestamps { echo, .. }) = timestamps else { return Options::mss(mss) };
+    Options {
+        mss: Some(mss),
+        window_scale: Some((echo & SCALE) as u8).filter(|by| u32::from(*by) != SCALE),
+        sack_permitted: echo & SACK != 0,
+        timestamps,
+        ..Options::NONE
     }
 }
 

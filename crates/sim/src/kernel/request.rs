@@ -5,7 +5,7 @@ use units::Nanos;
 use verdict::Verdict;
 use wire::{Flags, Segment, SeqNumber};
 
-use super::cookies::{Whose, mix};
+use super::cookies::{Whose, answered, mix, stamp};
 use super::{End, Generation, Kernel, News, Outside, Peer, RequestId, Timer, Work};
 
 /// First wait for the end of a handshake: RFC 6298 since 3.1 (`TCP_TIMEOUT_INIT`), RFC 1122 before.
@@ -83,8 +83,7 @@ impl Kernel {
         }
         if by_cookie {
             self.counters.syncookies_sent += 1;
-            let iss = self.cookies.make(from, syn.seq, now);
-            return self.send_cookie(from, syn, iss, now, out);
+            return self.send_kernel_cookie(from, syn, now, out);
         }
         let handshake = Handshake::begin(syn, self.next_iss(), now);
         let due = now + self.timeout_after(0);
@@ -118,6 +117,26 @@ impl Kernel {
     fn send_syn_ack(&mut self, to: Peer, handshake: &Handshake, now: Nanos, out: &mut impl Outside) {
         self.counters.syn_acks += 1;
         out.send(to, &handshake.syn_ack(self.config.stack, 0, now));
+    }
+
+    /// The kernel's own; nothing is kept.
+    pub(super) fn send_kernel_cookie(
+        &mut self,
+        to: Peer,
+        syn: &Segment<'_>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
+        let iss = self.cookies.make(to, syn, now);
+        let offered = answered(syn.options);
+        let handshake = Handshake { offered, ..Handshake::begin(syn, iss, now) };
+        let mut answer = handshake.syn_ack(self.config.stack, 0, now);
+        if let Some(timestamps) = &mut answer.options.timestamps {
+            timestamps.value = stamp(timestamps.value, &offered);
+        }
+        self.counters.syn_acks += 1;
+        out.send(to, &answer);
+        Work::SynAnswered
     }
 
     /// Nothing is kept.
