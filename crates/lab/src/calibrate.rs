@@ -129,8 +129,9 @@ pub fn calibrate(
     let poll =
         cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
     let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
-    let mut of_syn =
-        |what, server, policy| Ok::<_, anyhow::Error>(without_turns(&measure(what, &apart, server, policy)?));
+    let mut of_syn = |what, server, policy| {
+        Ok::<_, anyhow::Error>(without_turns(&measure(what, &together, server, policy)?))
+    };
     let reset = of_syn("SYNs that are reset", answers, reset)?;
     let held = of_syn("SYNs that are held back", answers, held)?;
     let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
@@ -174,7 +175,12 @@ pub fn calibrate(
         },
         in_kernel: None,
         process_pool: None,
-        receive: Receive { ring: BACKLOG, longest: LONGEST, turn: TURN },
+        receive: Receive {
+            ring: BACKLOG,
+            moderation: APART.as_secs_f64() * 1e6,
+            longest: LONGEST,
+            turn: TURN,
+        },
         system: System::default(),
     })
 }

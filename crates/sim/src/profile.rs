@@ -145,6 +145,10 @@ impl Server {
 pub struct Receive {
     /// Frames that the receive ring holds; more are lost.
     pub ring: u32,
+    /// Least time between two interrupts for frames, microseconds: the moderation of a NIC, or in the lab the turns of the generator. Frames that come meanwhile wait for the
+    /// next, if the CPU is not at others.
+    #[serde(default)]
+    pub moderation: f64,
     /// Longest time in softirq, microseconds, before programs get a turn (`MAX_SOFTIRQ_TIME`, ksoftirqd); 0 is for ever, as long as frames come.
     pub longest: f64,
     /// How long such a turn is, and then that of the softirq, microseconds.
@@ -226,6 +230,7 @@ impl Profile {
             ("softirq.stray", softirq.stray),
             ("softirq.sent_again", softirq.sent_again),
             ("softirq.wake", softirq.wake),
+            ("receive.moderation", receive.moderation),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
         ];
@@ -281,6 +286,11 @@ impl Profile {
             close: micros(close),
             error: micros(error),
         }
+    }
+
+    /// Least time between two interrupts.
+    pub(crate) fn moderation(&self) -> Nanos {
+        micros(self.receive.moderation)
     }
 
     /// What it costs to turn to frames.

@@ -10,6 +10,7 @@
 
 mod agenda;
 mod distance;
+mod interrupts;
 mod packets;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ use crate::program::Program;
 use crate::server::Service;
 use agenda::{Agenda, Event};
 use distance::Distance;
+use interrupts::{Heard, Interrupts};
 use packets::{Packet, Packets, Pipe};
 
 pub use distance::PathCounts;
@@ -129,6 +131,7 @@ pub struct World {
     to_server: Pipe,
     to_clients: Pipe,
     ring: VecDeque<Pending>,
+    interrupts: Interrupts,
     /// Of these, frames.
     frames_waiting: u32,
     said: Said,
@@ -160,6 +163,7 @@ impl World {
             to_server: Pipe::default(),
             to_clients: Pipe::default(),
             ring: VecDeque::new(),
+            interrupts: Interrupts::new(setup.profile.moderation()),
             frames_waiting: 0,
             said: Said::default(),
             crowd_at: Nanos::MAX,
@@ -253,6 +257,11 @@ impl World {
                 Event::FarAway(way) => self.come_from_far(way, now),
                 Event::Timer(timer) => {
                     self.ring.push_back(Pending::Timer(timer));
+                    self.interrupts.on_timer();
+                    self.wake_cpu(now);
+                }
+                Event::Interrupt => {
+                    self.interrupts.come(now);
                     self.wake_cpu(now);
                 }
                 Event::Crowd => self.run_crowd(now),
@@ -290,7 +299,11 @@ impl World {
         self.frames += 1;
         self.frames_waiting += 1;
         self.ring.push_back(Pending::Packet(packet));
-        self.wake_cpu(now);
+        match self.interrupts.on_frame(now) {
+            Heard::Now => self.wake_cpu(now),
+            Heard::At(later) => self.events.put(later, Event::Interrupt),
+            Heard::WithAnother => {}
+        }
     }
 
     /// A packet has come to the near end of a path.
@@ -344,7 +357,8 @@ impl World {
     /// The CPU takes up what is next.
     fn go_on(&mut self, now: Nanos) {
         debug_assert!(self.cpu.is_idle(), "one thing at a time");
-        let next = self.cpu.next(!self.ring.is_empty(), self.program.has_steps(), now);
+        let has_frames = self.interrupts.is_heard(self.ring.is_empty());
+        let next = self.cpu.next(has_frames, self.program.has_steps(), now);
         let done = match next {
             Next::Idle => return,
             Next::Resume(left) => self.cpu.begin_step(left, now),

@@ -21,6 +21,8 @@ pub(super) enum Event {
     Cpu,
     /// The crowd has something to do.
     Crowd,
+    /// The CPU hears of the frames in the ring.
+    Interrupt,
     /// A path has something to do, where clients are far away.
     FarAway(Way),
     Timer(Timer),
@@ -56,7 +58,9 @@ impl Agenda {
             Event::AtClients => 1,
             Event::Cpu => 2,
             Event::Crowd => 3,
-            Event::FarAway(_) | Event::Timer(_) => return self.others.push(at, (turn.1, event)),
+            Event::Interrupt | Event::FarAway(_) | Event::Timer(_) => {
+                return self.others.push(at, (turn.1, event));
+            }
         };
         let before = replace(&mut self.expected[place], turn);
         debug_assert!(before == NEVER || place >= 2, "{event:?} at {at} and at {}", before.0);
