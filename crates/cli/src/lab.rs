@@ -108,9 +108,10 @@ pub fn show(outcome: Outcome) -> Result<Run> {
     }
     say(format_args!("report   {}", page.display()))?;
     say(format_args!("results  {}", lines.display()))?;
-    let (complete, planned) = run.part().unwrap_or_default();
-    let what = if run.traces.is_empty() { "cells" } else { "runs of scripts" };
-    ensure!(!stopped, "stopped before the end; the report has {complete} of {planned} {what}");
+    if let Some((complete, planned)) = run.part() {
+        let what = if run.traces.is_empty() { "cells" } else { "runs of scripts" };
+        ensure!(!stopped, "stopped before the end; the report has {complete} of {planned} {what}");
+    }
     Ok(run)
 }
 

@@ -10,7 +10,7 @@ use hashbrown::HashMap;
 /// Of a number, those that say which place of its page it has.
 const BITS: u32 = 8;
 const PLACES: usize = 1 << BITS;
-/// Empty pages that are kept for others: a crowd that goes on from page to page allocates none.
+/// Fewest empty pages that are kept for others: a crowd that goes on from page to page allocates none.
 const KEPT: usize = 64;
 
 /// Values by number.
@@ -19,6 +19,8 @@ pub struct Pages<T> {
     /// By the upper bits of their numbers; none is empty.
     pages: HashMap<u64, Page<T>, FixedState>,
     free: Vec<Page<T>>,
+    /// Most of these.
+    kept: usize,
     len: usize,
 }
 
@@ -46,10 +48,12 @@ impl<T: Copy> Pages<T> {
 
     /// None, with room for so many values with numbers that follow each other.
     pub fn with_capacity(values: usize) -> Self {
-        let pages = values.div_ceil(PLACES);
+        // One more, as the first of them may be in the middle of a page.
+        let pages = values.div_ceil(PLACES) + 1;
         Self {
             pages: HashMap::with_capacity_and_hasher(pages, FixedState::default()),
             free: (0..pages).map(|_| Page::new()).collect(),
+            kept: pages.max(KEPT),
             len: 0,
         }
     }
@@ -89,7 +93,7 @@ impl<T: Copy> Pages<T> {
         self.len -= 1;
         if page.used == 0
             && let Some(page) = self.pages.remove(&(number >> BITS))
-            && self.free.len() < KEPT
+            && self.free.len() < self.kept
         {
             self.free.push(page);
         }
@@ -134,10 +138,18 @@ mod tests {
 
     #[test]
     fn pages_that_are_empty_again_are_used_for_other_numbers() {
-        let mut pages = Pages::with_capacity(1);
+        const MANY: u64 = 100_000;
+        let mut pages = Pages::with_capacity(MANY as usize);
         let allocated = allocation_counter::measure(|| {
-            for number in 0..100_000 {
+            for number in 0..MANY {
                 pages.insert(number, number);
+                pages.remove(number);
+            }
+            // The room that was asked for is still there.
+            for number in MANY + 77..2 * MANY + 77 {
+                pages.insert(number, number);
+            }
+            for number in MANY + 77..2 * MANY + 77 {
                 pages.remove(number);
             }
         });

@@ -40,7 +40,10 @@ pub enum ReadError {
 impl ReadError {
     /// Whether whoever named the file is mistaken in it, rather than the file being out of reach.
     pub fn is_mistake(&self) -> bool {
-        !matches!(self, Self::System(_))
+        match self {
+            Self::System(error) => is_mistake(error.kind()),
+            _ => true,
+        }
     }
 }
 

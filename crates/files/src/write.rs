@@ -4,13 +4,13 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::{fs, process};
 
-/// Writes a file under another name first: a full disk leaves no part of it under its own. What is there and is no file, as `/dev/stdout`, is written to.
+/// Writes a file under another name first: a full disk leaves no part of it under its own. What is there and is no file, as a device or a link (`/dev/stdout`), is written to, and stays.
 ///
 /// # Errors
 ///
 /// What the system says; then nothing is left behind.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
-    if path.metadata().is_ok_and(|there| !there.is_file()) {
+    if path.symlink_metadata().is_ok_and(|there| !there.is_file()) {
         return fs::write(path, bytes);
     }
     let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -31,7 +31,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
 pub fn try_place(path: &Path) -> Result<()> {
     match path.metadata() {
         Ok(there) if there.is_dir() => Err(Error::from(ErrorKind::IsADirectory)),
-        Ok(there) if !there.is_file() => Ok(()),
+        Ok(there) if !there.is_file() || path.is_symlink() => Ok(()),
         _ => {
             let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
             try_folder(folder.unwrap_or(Path::new(".")))
@@ -78,6 +78,18 @@ mod tests {
         let error = write_whole(Path::new("/dev/full"), b"page").expect_err("it is full");
         assert_eq!(error.kind(), ErrorKind::StorageFull);
         assert!(!Path::new("/dev/full").metadata().expect("it is there").is_file());
+    }
+
+    #[test]
+    fn link_is_written_through_and_stays_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let [page, link] = ["page.html", "link"].map(|name| folder.path().join(name));
+        fs::write(&page, b"an old page").expect("room");
+        std::os::unix::fs::symlink(&page, &link).expect("a link");
+        try_place(&link).expect("it leads to a file");
+        write_whole(&link, b"new").expect("room");
+        assert!(link.is_symlink());
+        assert_eq!(fs::read(&page).expect("a file"), b"new");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! What work costs on this machine, as a profile of the simulator (`tidegate lab calibrate`).
 //!
 //! Crowds below saturation, each of which makes the server's CPU do something else; what it costs is the CPU's time over how often it was done. The kernel
-//! tells that time by ticks, 100 to 1,000 in a second, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half is known to 2%.
+//! tells exactly how long a CPU was idle, and by ticks, 100 to 1,000 in a second, how the rest divides over softirq and programs, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half is
+//! known to 2%.
 //!
 //! | crowd | gives |
 //! |---|---|
@@ -13,7 +14,7 @@
 //! | the same with cookies for everybody and *abort* | `syn_answered` and `end_reset` together |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation neither happens. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
+//! saturation both are rarer for each connection. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
 //! costs; the rest is the work itself.
 //!
 //! How a whole connection's time divides over its segments and system calls cannot be seen from outside: it is divided evenly, but for what is known. What is
@@ -85,9 +86,9 @@ const TOGETHER: Duration = load::MAX_COALESCE;
 const BACKLOG: u32 = 1000;
 /// Until softirq lets programs have turns, and these, microseconds (`MAX_SOFTIRQ_TIME`; a slice of EEVDF, `base_slice_ns`).
 const LONGEST: f64 = 2000.0;
+const TURN: f64 = 3000.0;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
-const TURN: f64 = 3000.0;
 
 /// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer; each step is told.
 ///
@@ -167,7 +168,7 @@ pub fn calibrate(
         server: Program {
             poll,
             accept: call,
-            accept_nothing: call / 2.0,
+            accept_nothing: 0.0, // part of what it costs to be woken
             request: 2.0 * call,
             kib: 0.5,
             close: 2.0 * call,
@@ -229,14 +230,29 @@ impl Costs {
     fn of(measured: &Measured, window: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
-        // What a hypervisor took is no time of this CPU.
-        let us_per_syn = 1e6 / (measured.crowd.syns_per_s.max(1.0) * (1.0 - shares.steal).max(0.01));
+        let busy_of_syn = 1e6 * measured.difference.server_busy / measured.crowd.syns_per_s.max(1.0);
+        // The parts are told by ticks; see `Difference::server_busy`.
+        let program = shares.user + shares.system;
+        let of_program = program / (program + shares.softirq).max(f64::MIN_POSITIVE);
         Self {
-            softirq_of_syn: shares.softirq * us_per_syn,
-            program_of_syn: (shares.user + shares.system) * us_per_syn,
+            softirq_of_syn: (1.0 - of_program) * busy_of_syn,
+            program_of_syn: of_program * busy_of_syn,
             turns_of_syn: measured.difference.receive_softirqs as f64 / syns,
             sleeps_of_syn: measured.server_sleeps as f64 / syns,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_of_one_is_the_difference_of_times_over_that_of_counts() {
+        assert_eq!(cost_of_one((30.0, 6.0), (20.0, 1.0)), 2.0);
+        assert_eq!(cost_of_one((20.0, 1.0), (30.0, 6.0)), 2.0);
+        assert_eq!(cost_of_one((30.0, 1.0), (20.0, 1.01)), 0.0, "it happened as often in both");
+        assert_eq!(cost_of_one((20.0, 6.0), (30.0, 1.0)), 0.0, "noise");
     }
 }

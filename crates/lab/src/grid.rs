@@ -189,7 +189,8 @@ fn as_cell(record: &Record) -> Option<&Cell> {
     }
 }
 
-fn quick(experiment: &Experiment) -> Option<String> {
+/// What a quick run is.
+pub fn quick(experiment: &Experiment) -> Option<String> {
     let has_bursts = experiment.servers.iter().any(|server| experiment.bursts(server).is_some());
     let bursts =
         if has_bursts { "; its bursts and gaps are shortened, one of each at least in a second" } else { "" };

@@ -79,7 +79,8 @@ impl Writer {
 
     /// Whether every cell that was planned is there.
     pub fn is_whole(&self) -> bool {
-        let cells = self.records.iter().filter(|record| matches!(record, Record::Cell(_))).count();
+        let cells =
+            self.records.iter().filter(|record| matches!(record, Record::Cell(_) | Record::Trace(_))).count();
         let planned = self.records.iter().find_map(|record| match record {
             Record::Header(header) => header.planned,
             _ => None,

@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Snapshot {
     /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, and each CPU's full backlog as `softnet.dropped.cpuN`.
     pub kernel: BTreeMap<String, u64>,
+    at: Instant,
     server_cpu: CpuTimes,
     crowd_cpu: CpuTimes,
     /// Of the server's CPU.
@@ -40,6 +41,9 @@ pub struct Difference {
     pub kernel: BTreeMap<String, u64>,
     /// Where the server's CPU spent the time.
     pub server_cpu: CpuShares,
+    /// Share of the time that the server's CPU was neither idle nor taken by the hypervisor. Both are told exactly, and what it did otherwise by ticks, which do not come to a CPU
+    /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more than the parts.
+    pub server_busy: f64,
     /// How often the server's CPU turned to received packets.
     pub receive_softirqs: u64,
     /// Where the crowd's CPU spent it.
@@ -70,6 +74,7 @@ impl Snapshot {
         };
         Ok(Self {
             kernel,
+            at: Instant::now(),
             server_cpu: netns::cpu_times(layout.server_cpu)?,
             crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
             receive_softirqs: netns::receive_softirqs(layout.server_cpu)?,
@@ -87,6 +92,7 @@ impl Snapshot {
         Difference {
             kernel: grown(&self.kernel, &earlier.kernel),
             server_cpu: shares(self.server_cpu, earlier.server_cpu),
+            server_busy: busy(self.server_cpu, earlier.server_cpu, self.at - earlier.at),
             crowd_cpu: shares(self.crowd_cpu, earlier.crowd_cpu),
             receive_softirqs: self.receive_softirqs - earlier.receive_softirqs,
             lost_before_server: self.lost_before_server - earlier.lost_before_server,
@@ -123,6 +129,13 @@ pub fn settle(layout: &Layout) -> Result<f64> {
     }
 }
 
+/// Of a CPU in so long.
+fn busy(now: CpuTimes, before: CpuTimes, elapsed: Duration) -> f64 {
+    let spent = |part: fn(CpuTimes) -> u64| part(now).saturating_sub(part(before)) as f64;
+    let idle = spent(|times| times.idle) + spent(|times| times.steal);
+    (1.0 - idle / (elapsed.as_secs_f64() * netns::ticks_per_second())).clamp(0.0, 1.0)
+}
+
 fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
     // Idle and steal may step back a little (proc(5)).
     let spent = |part: fn(CpuTimes) -> u64| part(now).saturating_sub(part(before));
@@ -150,6 +163,17 @@ mod tests {
         let sum = shares.user + shares.system + shares.softirq + shares.idle + shares.steal;
         assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
         assert_eq!(shares.idle, 0.0);
+    }
+
+    #[test]
+    fn cpu_is_busy_when_it_is_neither_idle_nor_taken() {
+        let ticks = |seconds: f64| (seconds * netns::ticks_per_second()) as u64;
+        let before = CpuTimes { idle: 7, steal: 1, ..CpuTimes::default() };
+        // No tick told of the softirq.
+        let now = CpuTimes { idle: 7 + ticks(1.5), steal: 1 + ticks(0.1), ..CpuTimes::default() };
+        assert!((busy(now, before, Duration::from_secs(2)) - 0.2).abs() < 1e-9);
+        assert_eq!(busy(before, before, Duration::from_secs(2)), 1.0);
+        assert_eq!(busy(now, before, Duration::from_secs(1)), 0.0, "the clocks differ a little");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::apache;
 use crate::distance;
 use crate::environment;
 use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
-use crate::grid::{Event, answer};
+use crate::grid::{self, Event, answer};
 pub use crate::jobs::Options;
 use crate::jobs::{Steps, in_order};
 use crate::outcome::{Outcome, Stopped, Writer};
@@ -60,6 +60,7 @@ pub fn run(
     let (servers, mut notes) = servers(experiment, profile);
     let (policies, left_out) = policies(experiment);
     notes.extend(left_out);
+    notes.extend(grid::quick(experiment));
     for note in &notes {
         on_event(&Event::Note(note));
     }

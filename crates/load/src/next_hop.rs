@@ -88,6 +88,11 @@ fn neighbour(hop: IpAddr, interface: &str) -> Result<[u8; 6]> {
         }
         sleep(PAUSE);
     }
+    if interface == "lo" {
+        bail!(
+            "lo has no Ethernet to send a crowd by; put the server behind a veth pair, as in the README's \"Try it by hand\""
+        );
+    }
     bail!("nobody on {interface} answers for {hop}; is the server up, and on this network?")
 }
 

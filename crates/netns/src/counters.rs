@@ -22,6 +22,12 @@ pub struct CpuTimes {
     pub steal: u64,
 }
 
+/// Clock ticks of [`CpuTimes`] in a second (sysconf(3), `_SC_CLK_TCK`).
+pub fn ticks_per_second() -> f64 {
+    // SAFETY: no pointers.
+    (unsafe { libc::sysconf(libc::_SC_CLK_TCK) }) as f64
+}
+
 /// Times of one CPU, from `/proc/stat`.
 pub fn cpu_times(cpu: usize) -> Result<CpuTimes> {
     let text = fs::read_to_string("/proc/stat").context("read /proc/stat")?;

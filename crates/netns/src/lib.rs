@@ -14,7 +14,7 @@ mod tap;
 
 pub use counters::{
     CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, receive_softirqs,
-    sleeps, softnet_dropped,
+    sleeps, softnet_dropped, ticks_per_second,
 };
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;

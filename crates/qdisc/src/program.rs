@@ -89,7 +89,7 @@ pub(crate) fn require_support() -> Result<()> {
     })?;
     if btf.type_by_name::<Struct<'_>>(SUPPORT).is_none() {
         bail!(
-            "this kernel has no BPF queue disciplines (Linux 6.16 and newer have, built with CONFIG_NET_SCH_BPF); tidegate doctor says what it has"
+            "this kernel has no BPF queue disciplines, which Linux 6.16 and newer have if they are built with CONFIG_NET_SCH_BPF; tidegate link --aqm redfavor does the same without"
         );
     }
     Ok(())

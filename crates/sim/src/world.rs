@@ -357,7 +357,7 @@ impl World {
     /// The CPU takes up what is next.
     fn go_on(&mut self, now: Nanos) {
         debug_assert!(self.cpu.is_idle(), "one thing at a time");
-        let has_frames = self.interrupts.is_heard(self.ring.is_empty());
+        let has_frames = self.interrupts.look(self.ring.is_empty());
         let next = self.cpu.next(has_frames, self.program.has_steps(), now);
         let done = match next {
             Next::Idle => return,

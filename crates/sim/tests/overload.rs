@@ -68,6 +68,24 @@ fn server_below_saturation_answers_everybody_soon() {
 }
 
 #[test]
+fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
+    let moderated = |micros: f64| {
+        let mut setup = setup("default");
+        setup.profile.receive.moderation = micros;
+        setup.profile.softirq.wake = 5.0;
+        run(setup, 10_000.0, 1)
+    };
+    let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(moderated);
+    for crowd in [&one_by_one, &gathered] {
+        assert!(crowd.ok as f64 > 0.99 * crowd.offered as f64, "{crowd:?}");
+    }
+    assert!(calm.softirq.0 as f64 <= 0.8 * busy.softirq.0 as f64, "{calm:?}, {busy:?}");
+    // Two of a reply's three ways to the server wait for an interrupt.
+    let later = gathered.response_ms.mean - one_by_one.response_ms.mean;
+    assert!((0.1..1.5).contains(&later), "{later} ms later");
+}
+
+#[test]
 fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     let (stock, server) = run(setup("default"), 40_000.0, 1);
     let (told, _) = run(setup("abort+rst-syn"), 40_000.0, 1);

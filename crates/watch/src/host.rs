@@ -139,7 +139,7 @@ impl Host {
         }
         if self.hidden > 0 {
             survey.gaps.push(format!(
-                "{} of the processes hide their network namespace from us; where that is no other's, its listeners are not here",
+                "the network namespaces of {} processes cannot be read; listeners in them, if they are in no other, are missing here",
                 self.hidden
             ));
         }

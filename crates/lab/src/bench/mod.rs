@@ -16,7 +16,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.bytes_per_connection",
@@ -40,6 +40,7 @@ pub const NAMES: [&str; 23] = [
     "sim.clients_10m_gib",
     "link.packets_per_second",
     "link.delay_error_us",
+    "link.clock_error_us",
 ];
 
 /// What the names begin with, for all figures of a group.

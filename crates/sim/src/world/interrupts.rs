@@ -55,13 +55,13 @@ impl Interrupts {
         self.next = now + self.apart;
     }
 
-    /// A timer does not wait for the NIC.
+    /// A timer does not wait for the NIC. Frames before it in the ring are taken with it, up to one interrupt early, where Linux would leave them.
     pub(super) fn on_timer(&mut self) {
         self.is_heard = true;
     }
 
-    /// Whether the CPU sees something to do, with a ring that has something or not.
-    pub(super) fn is_heard(&mut self, is_empty: bool) -> bool {
+    /// Whether the CPU sees something to do, with a ring that has something or not; it stops looking when there is nothing.
+    pub(super) fn look(&mut self, is_empty: bool) -> bool {
         self.is_heard &= !is_empty;
         self.is_heard
     }
@@ -76,15 +76,15 @@ mod tests {
         let mut interrupts = Interrupts::new(Nanos(50));
         assert_eq!(interrupts.on_frame(Nanos(100)), Heard::Now);
         assert_eq!(interrupts.on_frame(Nanos(110)), Heard::Now, "it looks for frames until it finds none");
-        assert!(interrupts.is_heard(false) && !interrupts.is_heard(true));
+        assert!(interrupts.look(false) && !interrupts.look(true));
         assert_eq!(interrupts.on_frame(Nanos(120)), Heard::At(Nanos(150)));
         assert_eq!(interrupts.on_frame(Nanos(130)), Heard::WithAnother);
-        assert!(!interrupts.is_heard(false), "not before the interrupt");
+        assert!(!interrupts.look(false), "not before the interrupt");
         interrupts.come(Nanos(150));
-        assert!(interrupts.is_heard(false) && !interrupts.is_heard(true));
+        assert!(interrupts.look(false) && !interrupts.look(true));
         assert_eq!(interrupts.on_frame(Nanos(199)), Heard::At(Nanos(200)));
         interrupts.on_timer();
-        assert!(interrupts.is_heard(false), "the CPU finds frames on its way");
+        assert!(interrupts.look(false), "the CPU looks into the ring");
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
         let mut interrupts = Interrupts::new(Nanos::ZERO);
         for now in [0, 0, 1, 1] {
             assert_eq!(interrupts.on_frame(Nanos(now)), Heard::Now);
-            interrupts.is_heard(true);
+            interrupts.look(true);
         }
     }
 }
