@@ -12,7 +12,7 @@ use sim::Profile;
 
 use crate::bar::Bar;
 use crate::lab::{event_text, show};
-use crate::mistake::in_file;
+use crate::mistake::{Mistake, in_file};
 use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
@@ -62,6 +62,7 @@ pub fn run(args: Args) -> Result<()> {
     let plans = args.files.iter().map(|file| Plan::read(file, args.quick)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().zip(&args.files).try_for_each(|(plan, file)| args.check(plan, file))?;
     if let Some(book) = &args.book {
+        ensure_no_experiment(book, args.files.iter().chain(&args.profile))?;
         files::try_place(book).with_context(|| cannot_write(book))?;
     }
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
@@ -153,6 +154,18 @@ impl Args {
 }
 
 /// One that comes along, or a file.
+/// A page in the place of an experiment: of one that is read, or of the first of many where the page's own name was forgotten.
+fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+    let is_same = |file: &PathBuf| {
+        book.canonicalize().is_ok_and(|book| file.canonicalize().is_ok_and(|file| file == book))
+    };
+    if book.extension().is_some_and(|extension| extension == "toml") || read.any(is_same) {
+        let book = book.display();
+        return Err(Mistake(format!("--book {book}: the page would take the place of an experiment or a profile; name a file for it, as book.html")).into());
+    }
+    Ok(())
+}
+
 fn read_profile(path: &Path) -> Result<Profile> {
     if let Some(profile) = path.to_str().and_then(Profile::shipped) {
         return Ok(profile);

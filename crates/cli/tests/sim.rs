@@ -227,6 +227,25 @@ fn book_that_cannot_be_written_is_refused_before_anything_is_run() {
 }
 
 #[test]
+fn book_in_the_place_of_an_experiment_is_a_mistake() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = experiment(folder.path());
+    let before = fs::read(&file).expect("an experiment");
+    let link = folder.path().join("page");
+    std::os::unix::fs::symlink(&file, &link).expect("a link");
+    for book in [file.as_path(), &link, &folder.path().join("next.toml")] {
+        let book = book.to_str().expect("text");
+        let output = sim(
+            &[file.to_str().expect("text"), "--profile", "round-numbers", "--quick", "--book", book],
+            folder.path(),
+        );
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(2) && said.contains("would take the place of"), "{said}");
+    }
+    assert_eq!(fs::read(&file).expect("it is still there"), before);
+}
+
+#[test]
 fn experiment_that_names_its_machine_runs_on_it_whatever_the_command_line_says() {
     let folder = tempfile::tempdir().expect("a folder");
     let title = "title = \"Does the same come out again?\"";
