@@ -33,7 +33,8 @@ fn interface_and_discipline_that_are_not_there_are_said() {
     let (status, text) = refused(&["add", "lo", "codel"]);
     assert_eq!(
         (status, text.contains("codel is no queue discipline that tidegate has for the kernel")),
-        (1, true)
+        (2, true),
+        "{text}"
     );
     let (status, text) = refused(&["del", "lo", "--netns", "no-such-netns"]);
     assert_eq!((status, text.contains("network namespace no-such-netns")), (1, true), "{text}");
