@@ -10,8 +10,9 @@ use crate::cubic::Cubic;
 pub enum Algorithm {
     /// RFC 5681, counted in bytes (RFC 3465): a segment more each round trip, half of it after a loss. `net.ipv4.tcp_congestion_control=reno`.
     NewReno,
-    /// RFC 5681 and RFC 6675 to the letter, as ns-2 and ns-3 have them: the window grows by ACKs, of which each is worth a segment at most, and what is lost is
-    /// told by duplicates and the timer alone, with none of what Linux concludes from what was sent again (RACK). Slower than [`Algorithm::NewReno`] by half
+    /// RFC 5681 and RFC 6675 as ns-3 has them: each ACK adds a segment at most in slow start, and later MSS²/cwnd (RFC 5681, (3)); a loss leaves half of
+    /// what is in flight (`TcpNewReno::GetSsThresh()`, ns-3.44, where the RFC has all that is not acknowledged), at once, and
+    /// what is lost is told by duplicates and the timer alone, with none of what Linux concludes from what was sent again (RACK). Slower than [`Algorithm::NewReno`] by half
     /// before a receiver that delays its ACKs, and with a timeout for each segment that is lost twice.
     Classic,
     /// RFC 9438, without HyStart. What Linux does unless told otherwise.
@@ -47,17 +48,16 @@ enum Rule {
     /// With the bytes that have arrived since the window last grew.
     NewReno {
         arrived: u32,
-        /// An ACK counts as a segment at most.
-        by_acks: bool,
     },
+    Classic,
     Cubic(Cubic),
 }
 
 impl Window {
     pub(crate) fn new(algorithm: Algorithm, una: SeqNumber) -> Self {
         let rule = match algorithm {
-            Algorithm::NewReno => Rule::NewReno { arrived: 0, by_acks: false },
-            Algorithm::Classic => Rule::NewReno { arrived: 0, by_acks: true },
+            Algorithm::NewReno => Rule::NewReno { arrived: 0 },
+            Algorithm::Classic => Rule::Classic,
             Algorithm::Cubic => Rule::Cubic(Cubic::new()),
         };
         Self {
@@ -89,7 +89,7 @@ impl Window {
         if !(self.is_limit || is_slow_start && self.size < self.most_out.saturating_mul(2)) {
             return;
         }
-        let mut arrived = if self.counts_acks() { arrived.min(mss) } else { arrived };
+        let mut arrived = if self.is_classic() { arrived.min(mss) } else { arrived };
         if is_slow_start {
             // All that arrived, also where one ACK is for two segments: as Linux, where RFC 5681 section 3.1 has a segment for each ACK.
             let step = arrived.min(self.threshold - self.size);
@@ -98,7 +98,7 @@ impl Window {
         }
         if arrived > 0 {
             self.size += match &mut self.rule {
-                Rule::NewReno { arrived: before, .. } => {
+                Rule::NewReno { arrived: before } => {
                     *before += arrived;
                     if *before >= self.size {
                         *before -= self.size;
@@ -107,31 +107,39 @@ impl Window {
                         0
                     }
                 }
+                Rule::Classic => (u64::from(mss).pow(2) / u64::from(self.size)).max(1) as u32,
                 Rule::Cubic(cubic) => cubic.increase(self.size, arrived, mss, round_trip, now),
             };
         }
         self.size = self.size.min(MOST);
     }
 
-    /// Whether it is [`Algorithm::Classic`].
-    pub(crate) fn counts_acks(&self) -> bool {
-        matches!(self.rule, Rule::NewReno { by_acks: true, .. })
+    pub(crate) fn is_classic(&self) -> bool {
+        matches!(self.rule, Rule::Classic)
     }
 
-    /// A loss that acknowledgments have told of: the window shrinks to the threshold while they come in.
-    pub(crate) fn begin_reduction(&mut self, mss: u32) {
+    /// A loss that acknowledgments have told of, with so many bytes still in flight: the window shrinks to the threshold while they come in.
+    pub(crate) fn begin_reduction(&mut self, in_flight: u32, mss: u32) {
         self.before = self.size.max(1);
         (self.arrived, self.sent) = (0, 0);
-        self.lower_threshold(mss);
+        self.lower_threshold(in_flight, mss);
     }
 
     /// Proportional rate reduction (RFC 6937, RFC 9937; `tcp_cwnd_reduction()`, Linux 6.18 `net/ipv4/tcp_input.c`): as many bytes may be sent as keep the
-    /// rate of those that arrive, times what the window shrinks by; and where more is missing than that, as in slow start if `goes_well`.
+    /// rate of those that arrive, times what the window shrinks by; and where more is missing than that, as in slow start if `goes_well`. [`Algorithm::Classic`]
+    /// shrinks at once (RFC 6675 section 5, (4.2)).
     pub(crate) fn reduce(&mut self, arrived: u32, in_flight: u32, goes_well: bool, mss: u32) {
         if arrived == 0 {
             return;
         }
         self.arrived = self.arrived.saturating_add(arrived);
+        // The first segment that is sent again is sent at once.
+        let least = if self.sent == 0 { mss } else { 0 };
+        if self.is_classic() {
+            let first = if self.sent == 0 { in_flight.saturating_add(mss) } else { 0 };
+            self.size = self.threshold.max(first).min(MOST);
+            return;
+        }
         let may_send = if in_flight > self.threshold {
             let share = u64::from(self.arrived) * u64::from(self.threshold);
             share.div_ceil(u64::from(self.before)).saturating_sub(u64::from(self.sent)) as u32
@@ -140,8 +148,6 @@ impl Window {
             let more = if goes_well { mss } else { 0 };
             owed.saturating_add(more).min(self.threshold - in_flight)
         };
-        // The first segment that is sent again is sent at once.
-        let least = if self.sent == 0 { mss } else { 0 };
         self.size = in_flight.saturating_add(may_send.max(least)).clamp(mss, MOST);
     }
 
@@ -155,10 +161,10 @@ impl Window {
         self.size = self.threshold;
     }
 
-    /// A timeout: slow start from one segment. `is_new`: it is no consequence of a loss that has counted already.
-    pub(crate) fn collapse(&mut self, is_new: bool, mss: u32) {
+    /// A timeout, with so many bytes in flight: slow start from one segment. `is_new`: it is no consequence of a loss that has counted already.
+    pub(crate) fn collapse(&mut self, is_new: bool, in_flight: u32, mss: u32) {
         if is_new {
-            self.lower_threshold(mss);
+            self.lower_threshold(in_flight, mss);
         }
         if let Rule::Cubic(cubic) = &mut self.rule {
             cubic.forget();
@@ -167,12 +173,13 @@ impl Window {
     }
 
     /// Of the window and not of what is out, as Linux (`tcp_reno_ssthresh()`, `cubictcp_recalc_ssthresh()`): it grows only if it is used.
-    fn lower_threshold(&mut self, mss: u32) {
+    fn lower_threshold(&mut self, in_flight: u32, mss: u32) {
         let left = match &mut self.rule {
-            Rule::NewReno { arrived, .. } => {
+            Rule::NewReno { arrived } => {
                 *arrived = 0;
                 self.size / 2
             }
+            Rule::Classic => in_flight / 2,
             Rule::Cubic(cubic) => cubic.reduce(self.size, mss),
         };
         self.threshold = left.max(LEAST_SEGMENTS * mss);
@@ -235,7 +242,7 @@ mod tests {
         for _ in 0..15 {
             window.grow(2 * MSS, MSS, Nanos::ZERO, Nanos::ZERO);
         }
-        assert_eq!(window.size, 16 * MSS);
+        assert!((15_900..16_000).contains(&window.size), "nearly a segment: {}", window.size);
     }
 
     #[test]
@@ -257,10 +264,10 @@ mod tests {
     fn loss_leaves_half_or_seven_tenths_and_two_segments_at_least() {
         for (algorithm, left) in [(Algorithm::NewReno, 10 * MSS), (Algorithm::Cubic, 14 * MSS)] {
             let mut large = window(algorithm, 20 * MSS);
-            large.begin_reduction(MSS);
+            large.begin_reduction(17 * MSS, MSS);
             assert_eq!(large.threshold, left, "{algorithm:?}");
             let mut small = window(algorithm, 2 * MSS);
-            small.collapse(true, MSS);
+            small.collapse(true, 2 * MSS, MSS);
             assert_eq!((small.size, small.threshold), (MSS, 2 * MSS), "{algorithm:?}");
         }
     }
@@ -269,7 +276,7 @@ mod tests {
     #[test]
     fn window_shrinks_in_proportion_to_what_arrives() {
         let mut window = window(Algorithm::NewReno, 20 * MSS);
-        window.begin_reduction(MSS);
+        window.begin_reduction(17 * MSS, MSS);
         let (mut out, mut sent) = (17 * MSS, Vec::new());
         for n in 1..=12 {
             window.reduce(MSS, out, false, MSS);
@@ -281,6 +288,24 @@ mod tests {
             out -= MSS;
         }
         assert_eq!(sent, [1, 4, 6, 8, 10, 12]);
+    }
+
+    /// RFC 6675 section 5, (4.2) and (4.3): it is sent again at once, and nothing more until half of the 16 that are in flight has arrived.
+    #[test]
+    fn classic_window_shrinks_at_once() {
+        let mut window = window(Algorithm::Classic, 20 * MSS);
+        window.begin_reduction(16 * MSS, MSS);
+        let (mut out, mut sent) = (16 * MSS, Vec::new());
+        for n in 1..=12 {
+            window.reduce(MSS, out, false, MSS);
+            while out + MSS <= window.size {
+                out += MSS;
+                window.note_sent(MSS);
+                sent.push(n);
+            }
+            out -= MSS;
+        }
+        assert_eq!((window.threshold, sent), (8 * MSS, vec![1, 11, 12]));
     }
 
     #[test]

@@ -204,7 +204,7 @@ impl Sender {
             }
             // What was sent again first has arrived, unless this is too early to be of that: it was sent after all that was out then, so that what is missing of
             // that is lost. So concludes RACK (RFC 8985 section 6.2) where RFC 6675 sends the tail again once, lost or not (`NextSeg()` (4)).
-            let is_classic = self.window.counts_acks();
+            let is_classic = self.window.is_classic();
             let is_partial = self.phase == Phase::Recovery && told.acked > 0 && !is_classic;
             if is_partial
                 && now.since(self.noticed_at).0 >= told.round_trip.0 / 2
@@ -251,7 +251,7 @@ impl Sender {
         self.resent = out.una;
         self.noticed_at = now;
         self.lose_head(out);
-        self.window.begin_reduction(out.mss);
+        self.window.begin_reduction(self.in_flight(out), out.mss);
         self.counts.recoveries += 1;
     }
 
@@ -271,6 +271,7 @@ impl Sender {
             Phase::Recovery => false, // that loss has counted
             Phase::Loss => is_first,
         };
+        let in_flight = self.in_flight(out);
         if self.board.has(out.una) {
             self.board.clear();
         }
@@ -281,7 +282,7 @@ impl Sender {
         self.duplicates = 0;
         self.is_first_lost_again = false;
         self.backoff = self.backoff.saturating_add(1);
-        self.window.collapse(is_new, out.mss);
+        self.window.collapse(is_new, in_flight, out.mss);
         self.counts.timeouts += 1;
     }
 
