@@ -35,7 +35,7 @@ struct pace {
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 slot_shift;		/* log2 of a slot of time in ns */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u32 served_meanwhile;		/* connections that the server answers within a handshake */
+	__u32 served_meanwhile;		/* connections that the server answers within a mean handshake, of those that it answers */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
 	__u32 zero;
@@ -62,6 +62,7 @@ struct wait {
 	__u16 stage;			/* enum stage */
 	__u16 turns;			/* that it has begun to wait */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
+	__u32 handshake_us;		/* how long its handshake took; the usual time if that was not measured */
 };
 
 /*
@@ -87,6 +88,7 @@ struct service {
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, as the kernel measured them */
+	__u64 answered_handshakes_us;	/* sum, of `answered` */
 	__u64 trickled_ns;		/* when one was admitted past the limit; not under the lock */
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
 	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
@@ -245,6 +247,7 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	__u64 sojourn = now - wait->since_ns;
 
 	service->answered++;
+	service->answered_handshakes_us += wait->handshake_us;
 	service->answered_silent += wait->stage == STAGE_SILENT;
 	/* One whose request we did not see says nothing of the server's time. */
 	if (wait->stage == STAGE_SILENT && !pace->counts_silent)
@@ -269,6 +272,7 @@ static __always_inline void count_answer_of(struct service *service, const struc
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
 {
 	wait->generation = service->generation;
+	wait->handshake_us = handshake_us ? handshake_us : pace->handshake_ns / NS_PER_US;
 	service->established++;
 	if (handshake_us)
 		service->handshakes_us[bucket_of(handshake_us)]++;
@@ -421,8 +425,11 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now);
 	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
 
-	/* Less what it answers meanwhile. */
-	load->unserved = recent + (expected > pace->served_meanwhile ? expected - pace->served_meanwhile : 0);
+	/*
+	 * Less what it answers until the SYN that is here now is a connection: of those that wait, too, or those that were let in together would come
+	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
+	 */
+	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
 	load->promised = count_promised(load, expected);
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;

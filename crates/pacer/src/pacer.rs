@@ -44,8 +44,6 @@ const SHORTEST_TRICKLE_NS: u64 = 20_000_000;
 /// How fast what the server could do is forgotten while nobody shows what it can.
 const FORGET_S: f64 = 10.0;
 const FORGET_HANDSHAKES_S: f64 = 1.0;
-/// Connections that may be under way beyond the limit, as they will be served by then: so many times the limit.
-const MOST_MEANWHILE: u32 = 4;
 /// A connection is overtaken by so many times as many as the usual one, and by so many at least.
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
@@ -140,6 +138,8 @@ pub struct Pacer {
     service_rate: ServiceRate,
     response_ns: u64,
     handshake_ns: u64,
+    /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes. By Little's law so much of the rate is under way.
+    away_ns: u64,
     /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
@@ -202,6 +202,7 @@ impl Pacer {
             service_rate: ServiceRate::default(),
             response_ns: 0,
             handshake_ns: 0,
+            away_ns: 0,
             is_blind: false,
             is_silent: false,
         };
@@ -257,16 +258,13 @@ impl Pacer {
             WaitsFrom::Request => false,
             WaitsFrom::Handshake => true,
         });
-        let found = if demand.is_found { self.pace.limit } else { 0 };
         let trickle_ns =
             (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
-        let meanwhile = (self.capacity * self.handshake_ns as f64 / 1e9) as u32;
-        self.pace.served_meanwhile = match found.max(demand.named) {
-            0 => meanwhile,
-            limit => meanwhile.min(limit.saturating_mul(MOST_MEANWHILE)),
-        };
+        // By what it answers while somebody waits: where handshakes take long and too few were let in, it answers fewer than it could, and would for ever.
+        let can = self.capacity.max(self.service_rate.per_s());
+        self.pace.served_meanwhile = (can * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity as u32;
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
@@ -283,6 +281,8 @@ impl Pacer {
             return;
         }
         let silent = since(|counts| counts.answered_silent) as f64 / answered as f64;
+        let away_us = since(|counts| counts.answered_handshakes_us) / answered;
+        self.away_ns = away_us.saturating_mul(1000).min(LONGEST_HANDSHAKE_NS);
         let before = std::mem::replace(&mut self.shared, self.last);
         let (now, pace) = (&self.last, &mut self.pace);
         if let Some(response_ns) = median_ns(&now.counts.responses_us, &before.counts.responses_us) {
@@ -373,6 +373,7 @@ mod tests {
         };
         counts.responses_us[13] = answered;
         counts.handshakes_us[16] = 2 * answered;
+        counts.answered_handshakes_us = 40_000 * answered;
         let demand = Demand { is_found: true, ..Demand::default() };
         Look { at: start + Nanos::from_millis(50 * number), counts, demand }
     }
@@ -396,7 +397,7 @@ mod tests {
             pace.slot_shift, 27,
             "134 ms: the next power of two above twice 65.536 ms, the bucket's end"
         );
-        assert_eq!(pace.served_meanwhile, 4 * pace.limit, "100 in 100 ms, for 49.152 ms, are more");
+        assert_eq!(pace.served_meanwhile, 40, "100 in 100 ms, for 40 ms");
         assert_eq!(pace.answers_per_s, 1000);
     }
 

@@ -50,6 +50,7 @@ pub struct Service {
     pub responses_us: [u64; BUCKETS],
     pub overtakes: [u64; BUCKETS],
     pub handshakes_us: [u64; BUCKETS],
+    pub answered_handshakes_us: u64,
     pub trickled_ns: u64,
     pub spent_ns: u64,
     pub paid: u64,
@@ -79,6 +80,7 @@ pub struct Wait {
     pub stage: u16,
     pub turns: u16,
     pub calls: u32,
+    pub handshake_us: u32,
 }
 
 impl Service {

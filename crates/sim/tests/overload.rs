@@ -18,17 +18,17 @@ fn machine() -> Profile {
 }
 
 fn crowd(rate: f64, seed: u64) -> Crowd {
-    crowd_of(Schedule::new(Arrivals::Poisson, rate, seed), seed, END)
+    crowd_of(Schedule::new(Arrivals::Poisson, rate, seed), seed, Window { start: WARMUP, end: END })
 }
 
-fn crowd_of(schedule: Schedule, seed: u64, end: Nanos) -> Crowd {
+fn crowd_of(schedule: Schedule, seed: u64, window: Window) -> Crowd {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,
-        window: Window { start: WARMUP, end },
+        window,
         stacks: Stacks::default(),
         clock: 0,
         seed,
@@ -102,6 +102,30 @@ fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
 }
 
+/// A SYN is decided a round trip before its connection asks for anything: what is let in meanwhile is to be as much as the server answers, neither more nor less, or
+/// it has too many and nobody in turns.
+#[test]
+fn clients_that_are_far_away_keep_a_server_busy_and_do_not_queue() {
+    for (delay, round_trip_ms) in [("delay 25ms", 50.0), ("delay 100ms", 200.0)] {
+        let mut setup = setup("abort+rst-syn+unserved");
+        setup.kernel.backlog = 1024;
+        setup.service.cpu_time = Nanos::from_micros(460); // and 40 us for the connection: 2,000/s
+        let end = Nanos::from_secs(12);
+        let window = Window { start: Nanos::from_secs(6), end };
+        let crowd = crowd_of(Schedule::new(Arrivals::Poisson, 3_600.0, 1), 1, window);
+        let mut world = World::new(setup, crowd);
+        let path = delay.parse().expect("a path");
+        world.far_away(&path, &path, 1).expect("paths that can be");
+        world.run_until(end);
+        world.stop(end);
+        let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
+        assert!(crowd.goodput_per_s > 0.97 * 2_000.0, "{delay}: {}/s", crowd.goodput_per_s);
+        // Two round trips, and a little in the queue.
+        let queued = crowd.response_ms.mean - 2.0 * round_trip_ms;
+        assert!(queued < 0.25 * round_trip_ms, "{delay}: {queued} ms");
+    }
+}
+
 /// The machine of `[Shu05]` with its kernel, or the same machine with today's.
 fn thesis(policy: &str, linux: Generation) -> Setup {
     let profile = Profile::shipped("xeon-2005").expect("shipped");
@@ -168,7 +192,7 @@ fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64, u64) {
     let bursts = Bursts::new(Nanos::from_secs(on), Nanos::from_secs(off)).expect("bursts");
     let end = WARMUP + Nanos::from_secs(4 * (on + off));
     let schedule = Schedule::in_bursts(Arrivals::Poisson, mean, bursts, 1);
-    let mut world = World::new(setup(policy), crowd_of(schedule, 1, end));
+    let mut world = World::new(setup(policy), crowd_of(schedule, 1, Window { start: WARMUP, end }));
     world.run_until(end);
     world.stop(end);
     let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
