@@ -138,7 +138,7 @@ pub struct Pacer {
     service_rate: ServiceRate,
     response_ns: u64,
     handshake_ns: u64,
-    /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes. By Little's law so much of the rate is under way.
+    /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
     away_ns: u64,
     /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
     is_blind: bool,
@@ -262,9 +262,8 @@ impl Pacer {
             (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
-        // By what it answers while somebody waits: where handshakes take long and too few were let in, it answers fewer than it could, and would for ever.
-        let can = self.capacity.max(self.service_rate.per_s());
-        self.pace.served_meanwhile = (can * self.away_ns as f64 / 1e9) as u32;
+        // By Little's law so many are under way. Where too few were let in it is too little, but for the limit that comes to it, and so more from one round trip to the next.
+        self.pace.served_meanwhile = (self.capacity * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity as u32;
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };

@@ -332,7 +332,7 @@ fn settled(what: &str, world: World) -> Seen {
 #[test]
 fn server_before_a_crowd_answers_what_it_can_and_soon() {
     for (work_ns, is_exponential, longest_ms) in
-        [(30 * US, false, 0.6), (100 * US, true, 2.0), (MS, false, 10.0), (10 * MS, false, 100.0)]
+        [(30 * US, false, 0.5), (100 * US, true, 2.0), (MS, false, 10.0), (10 * MS, false, 100.0)]
     {
         let can = 1e9 / work_ns as f64;
         for times in [2.0, 6.0] {
