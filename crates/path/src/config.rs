@@ -100,6 +100,11 @@ impl From<aqm::ConfigError> for ConfigError {
 }
 
 impl Config {
+    /// Bytes that the transmitter sends for a packet of so many.
+    pub fn sent_bytes(&self, packet: u32) -> u32 {
+        packet.saturating_add_signed(self.overhead_bytes).max(1)
+    }
+
     /// Why it cannot be had, if so. What was parsed can.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.queue.check()?;

@@ -225,8 +225,7 @@ impl<P: Packet> Path<P> {
 
     /// How long the transmitter is busy with a packet.
     fn transmission(&mut self, rate: Rate, bytes: u32) -> Nanos {
-        let bytes = (i64::from(bytes) + i64::from(self.config.overhead_bytes)).max(1);
-        let bits = 8 * u128::from(bytes.unsigned_abs());
+        let bits = 8 * u128::from(self.config.sent_bytes(bytes));
         let numerator = bits * NANOS_PER_SECOND + self.remainder;
         let rate = u128::from(rate.bits_per_s());
         self.remainder = numerator % rate;

@@ -7,7 +7,7 @@ use traffic::{Sessions, Table, Workload};
 use units::Nanos;
 
 const END: Nanos = Nanos::from_secs(100);
-const SEEDS: u64 = 5;
+const SEEDS: u64 = 10;
 
 fn config(text: &str) -> Config {
     text.parse().expect("a discipline")
@@ -67,12 +67,12 @@ fn drop_tail_under_a_hundred_flows_is_in_line_with_ns_3() {
     assert_near("goodput", ours.goodput_mbps, 9.487, 0.002);
 }
 
-/// 41 +- 4 packets, 0.118 +- 0.002, 9.49 Mbit/s: the queue is within that.
+/// 41 +- 4 packets, 0.118 +- 0.002, 9.49 Mbit/s: the queue is within that. Ours is 41 in most seeds, and 47 to 56 in three of ten.
 #[test]
 fn codel_under_a_hundred_flows_is_in_line_with_ns_3() {
     let ours = hundred("codel", Algorithm::Classic);
     assert_near("queue", ours.queue_pkts, 41.0, 4.0 / 41.0);
-    assert_near("drops", ours.drop_share, 0.118, 0.08);
+    assert_near("drops", ours.drop_share, 0.118, 0.02);
     assert_near("goodput", ours.goodput_mbps, 9.49, 0.002);
 }
 
@@ -109,18 +109,21 @@ fn pages(aqm: &str, seed: u64) -> Dumbbell {
 
 #[test]
 fn redfavor_drops_few_packets_that_open_connections_where_red_drops_many() {
-    let red = run(pages("red:limit=100,min=5,max=15", 1));
-    let favor = run(pages("redfavor:limit=100,min=5,max=15,guard=off", 1));
-    let (of_red, of_favor) = (red.to_right.opening_dropped, favor.to_right.opening_dropped);
-    println!("{of_red} and {of_favor} of {}", favor.to_right.opening);
-    // Those that it drops found nothing to push out, while RED's average was still above its minimum.
-    assert!(of_red > 100 && of_favor < of_red / 4, "{of_red} and {of_favor}");
-    assert!(favor.to_right.drops[DropReason::PushedOut] > 100, "{:?}", favor.to_right.drops);
+    let runs = |text: &str| -> Vec<Outcome> { (1..=4).map(|seed| run(pages(text, seed))).collect() };
+    let red = runs("red:limit=100,min=5,max=15");
+    let favor = runs("redfavor:limit=100,min=5,max=15,guard=off");
+    let dropped = |runs: &[Outcome]| runs.iter().map(|run| run.to_right.opening_dropped).sum::<u64>();
+    let (of_red, of_favor) = (dropped(&red), dropped(&favor));
+    // Those that it drops found nothing to push out, while RED's average was still above its minimum. A quarter of RED's, 23 to 32% by seed.
+    assert!(of_red > 1000 && of_favor < of_red / 3, "{of_red} and {of_favor}");
+    for run in &favor {
+        assert!(run.to_right.drops[DropReason::PushedOut] > 100, "{:?}", run.to_right.drops);
+    }
     // A SYN/ACK that is lost costs a timeout of 1 s at least.
-    let late = |outcome: &Outcome| {
-        let late =
-            outcome.completions.iter().filter(|done| done.packets <= 2 && done.took > Nanos::from_secs(1));
-        late.count() as f64 / outcome.completions.len() as f64
+    let late = |runs: &[Outcome]| {
+        let done: Vec<_> = runs.iter().flat_map(|run| &run.completions).collect();
+        let late = done.iter().filter(|done| done.packets <= 2 && done.took > Nanos::from_secs(1));
+        late.count() as f64 / done.len() as f64
     };
     assert!(late(&red) > 1.3 * late(&favor), "{} and {}", late(&red), late(&favor));
 }

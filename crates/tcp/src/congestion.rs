@@ -135,12 +135,9 @@ impl Window {
         self.arrived = self.arrived.saturating_add(arrived);
         // The first segment that is sent again is sent at once.
         let least = if self.sent == 0 { mss } else { 0 };
-        if self.is_classic() {
-            let first = if self.sent == 0 { in_flight.saturating_add(mss) } else { 0 };
-            self.size = self.threshold.max(first).min(MOST);
-            return;
-        }
-        let may_send = if in_flight > self.threshold {
+        let may_send = if self.is_classic() {
+            self.threshold.saturating_sub(in_flight)
+        } else if in_flight > self.threshold {
             let share = u64::from(self.arrived) * u64::from(self.threshold);
             share.div_ceil(u64::from(self.before)).saturating_sub(u64::from(self.sent)) as u32
         } else {
@@ -172,7 +169,7 @@ impl Window {
         self.size = mss;
     }
 
-    /// Of the window and not of what is out, as Linux (`tcp_reno_ssthresh()`, `cubictcp_recalc_ssthresh()`): it grows only if it is used.
+    /// Linux's rules take a part of the window and not of what is out (`tcp_reno_ssthresh()`, `cubictcp_recalc_ssthresh()`): it grows only if it is used.
     fn lower_threshold(&mut self, in_flight: u32, mss: u32) {
         let left = match &mut self.rule {
             Rule::NewReno { arrived } => {
@@ -272,12 +269,11 @@ mod tests {
         }
     }
 
-    /// Twenty segments were out and the first is lost: it is sent at once, and then every other acknowledgment sends one.
-    #[test]
-    fn window_shrinks_in_proportion_to_what_arrives() {
-        let mut window = window(Algorithm::NewReno, 20 * MSS);
-        window.begin_reduction(17 * MSS, MSS);
-        let (mut out, mut sent) = (17 * MSS, Vec::new());
+    /// Twenty segments were sent and the first is lost, with so many in flight: the acknowledgments, of twelve, at which one more is sent.
+    fn sent_at(algorithm: Algorithm, in_flight: u32) -> Vec<u32> {
+        let mut window = window(algorithm, 20 * MSS);
+        window.begin_reduction(in_flight * MSS, MSS);
+        let (mut out, mut sent) = (in_flight * MSS, Vec::new());
         for n in 1..=12 {
             window.reduce(MSS, out, false, MSS);
             while out + MSS <= window.size {
@@ -287,25 +283,19 @@ mod tests {
             }
             out -= MSS;
         }
-        assert_eq!(sent, [1, 4, 6, 8, 10, 12]);
+        sent
+    }
+
+    /// The lost one is sent at once, and then every other acknowledgment sends one.
+    #[test]
+    fn window_shrinks_in_proportion_to_what_arrives() {
+        assert_eq!(sent_at(Algorithm::NewReno, 17), [1, 4, 6, 8, 10, 12]);
     }
 
     /// RFC 6675 section 5, (4.2) and (4.3): it is sent again at once, and nothing more until half of the 16 that are in flight has arrived.
     #[test]
     fn classic_window_shrinks_at_once() {
-        let mut window = window(Algorithm::Classic, 20 * MSS);
-        window.begin_reduction(16 * MSS, MSS);
-        let (mut out, mut sent) = (16 * MSS, Vec::new());
-        for n in 1..=12 {
-            window.reduce(MSS, out, false, MSS);
-            while out + MSS <= window.size {
-                out += MSS;
-                window.note_sent(MSS);
-                sent.push(n);
-            }
-            out -= MSS;
-        }
-        assert_eq!((window.threshold, sent), (8 * MSS, vec![1, 11, 12]));
+        assert_eq!(sent_at(Algorithm::Classic, 16), [1, 11, 12]);
     }
 
     #[test]

@@ -411,7 +411,7 @@ impl Connection {
 
     /// Data that a segment may carry beside its options, bytes.
     pub(crate) fn data_mss(&self) -> u32 {
-        u32::from(self.peer_mss) - if self.has_timestamps { TIMESTAMPS_LEN } else { 0 }
+        data_bytes(self.peer_mss, self.has_timestamps)
     }
 
     /// What timestamps show at `now`, milliseconds.
@@ -429,6 +429,11 @@ impl Connection {
 
 /// The timestamps option and two NOPs, bytes.
 const TIMESTAMPS_LEN: u32 = 12;
+
+/// Data of a full segment, bytes.
+pub(crate) fn data_bytes(mss: u16, has_timestamps: bool) -> u32 {
+    u32::from(mss) - if has_timestamps { TIMESTAMPS_LEN } else { 0 }
+}
 
 /// Milliseconds since time zero; wraps after 49 days.
 pub(crate) fn clock_ms(now: Nanos) -> u32 {

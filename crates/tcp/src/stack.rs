@@ -3,6 +3,8 @@
 use units::Nanos;
 use wire::{Options, Place, Timestamps};
 
+use crate::connection::data_bytes;
+
 /// The constants of a client's TCP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stack {
@@ -313,6 +315,11 @@ impl Stack {
     /// The same system over IPv6.
     pub fn over_ipv6(&self) -> &'static Self {
         OVER_IPV6.iter().find(|stack| stack.name == self.name).expect("each stack is in both tables")
+    }
+
+    /// Data of a full segment to a peer of the same stack, bytes: timestamps take of it.
+    pub fn data_mss(&self) -> u32 {
+        data_bytes(self.mss, self.timestamps)
     }
 
     /// A window that is whole segments stays so: as many, or as fill the field (`tcp_select_initial_window()`).

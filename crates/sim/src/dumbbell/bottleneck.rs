@@ -25,7 +25,7 @@ pub struct LinkCounts {
     pub flood: u64,
     /// Of these, those that were dropped.
     pub flood_dropped: u64,
-    /// Bytes that were sent, of anything.
+    /// Bytes that were sent, of anything, with what the wire takes besides each packet.
     pub bytes: u64,
     /// Bytes that the link could have sent; 0 where it has no rate.
     pub capacity_bytes: f64,
@@ -63,6 +63,7 @@ pub(super) struct Bottleneck {
 /// What is counted, from when on.
 #[derive(Debug)]
 struct Tally {
+    config: Config,
     from: Nanos,
     /// Data bytes of a full packet.
     mss: u32,
@@ -75,7 +76,7 @@ impl Bottleneck {
         Ok(Self {
             path: Path::new(config, seed)?,
             woken_at: Nanos::MAX,
-            tally: Tally { from, mss, counts },
+            tally: Tally { config: config.clone(), from, mss, counts },
             queue_area: 0,
             looked_at: from,
         })
@@ -133,7 +134,7 @@ impl Bottleneck {
         let window = now.since(self.tally.from);
         let mut counts = self.tally.counts.clone();
         counts.queue_pkts = self.queue_area as f64 / window.0.max(1) as f64;
-        let rate_bps = self.path.config().rate.map_or(0, |rate| rate.bits_per_s());
+        let rate_bps = self.tally.config.rate.map_or(0, |rate| rate.bits_per_s());
         counts.capacity_bytes = rate_bps as f64 / 8.0 * window.as_secs_f64();
         counts
     }
@@ -155,7 +156,7 @@ impl Tally {
 
     fn sent(&mut self, packet: Handle, now: Nanos) {
         if now >= self.from {
-            self.counts.bytes += u64::from(packet.bytes);
+            self.counts.bytes += u64::from(self.config.sent_bytes(packet.bytes));
         }
     }
 
@@ -173,7 +174,7 @@ impl Tally {
             DropCause::Queue(reason) => counts.drops.count(reason),
             DropCause::Loss => {
                 counts.lost += 1;
-                counts.bytes += u64::from(packet.bytes);
+                counts.bytes += u64::from(self.config.sent_bytes(packet.bytes));
             }
         }
         counts.opening_dropped += u64::from(parcel.opens());

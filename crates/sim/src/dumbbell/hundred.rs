@@ -10,15 +10,15 @@ use super::{Bulk, Dumbbell};
 
 const FLOWS: u32 = 100;
 
-/// NewReno with SACK in segments of 1000 bytes, which are frames of 1054; windows that do not limit; a minimum timeout of 1 s; each second segment is
-/// acknowledged, and one alone after 200 ms.
+/// NewReno with SACK and timestamps in segments of 1000 bytes, which are frames of 1054; windows that do not limit; a minimum timeout of 1 s; each second
+/// segment is acknowledged, and one alone after 200 ms.
 const STACK: Stack = Stack {
     name: "hundred",
     about: "the sender and receiver of the bulk reference",
-    mss: 1000,
+    mss: 1000 + TIMESTAMPS,
     receive_buffer: Some(1 << 20),
     window_scale: Some(7),
-    timestamps: false,
+    timestamps: true,
     initial_window: 10,
     rto: Rto {
         least_variation: Nanos::ZERO,
@@ -32,6 +32,10 @@ const STACK: Stack = Stack {
     ..LINUX
 };
 
+const TIMESTAMPS: u16 = 12;
+const PPP_HEADER: i32 = 2;
+const ETHERNET_HEADER: i32 = 14;
+
 impl Dumbbell {
     /// 100 flows of NewReno with SACK over 10 Mbit/s and 20 ms, access links of 100 Mbit/s, base round trips of 44 to 76 ms, begun within the first 5 s. The
     /// first 20 s are not counted.
@@ -40,6 +44,7 @@ impl Dumbbell {
         let mut start = || Nanos::from_secs_f64(5.0 * random.random::<f64>());
         let way = |queue| path::Config {
             rate: Rate::from_bits_per_s(10_000_000),
+            overhead_bytes: PPP_HEADER - ETHERNET_HEADER,
             delay: Nanos::from_millis(20),
             queue,
             ..path::Config::default()

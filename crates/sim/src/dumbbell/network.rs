@@ -63,7 +63,7 @@ impl Network {
         up.append(&mut access(&setup.right));
         down.append(&mut access(&setup.right));
         let bottleneck =
-            |config, seed| Bottleneck::new(config, (setup.warm_up, u32::from(setup.stack.mss)), seed);
+            |config, seed| Bottleneck::new(config, (setup.warm_up, setup.stack.data_mss()), seed);
         let bottlenecks =
             [bottleneck(&setup.to_right, setup.seed)?, bottleneck(&setup.to_left, !setup.seed)?];
         Ok(Self {
