@@ -125,8 +125,8 @@ impl Window {
         self.lower_threshold(in_flight, mss);
     }
 
-    /// Proportional rate reduction (RFC 6937, RFC 9937; `tcp_cwnd_reduction()`, Linux 6.18 `net/ipv4/tcp_input.c`): as many bytes may be sent as keep the
-    /// rate of those that arrive, times what the window shrinks by; and where more is missing than that, as in slow start if `goes_well`. [`Algorithm::Classic`]
+    /// Proportional rate reduction (RFC 6937, RFC 9937; `tcp_cwnd_reduction()`, Linux 6.18 `net/ipv4/tcp_input.c`): as many segments may be sent as keep the
+    /// rate of those that arrive, times what the window shrinks by, rounded up; and where more is missing than that, as in slow start if `goes_well`. [`Algorithm::Classic`]
     /// shrinks at once (RFC 6675 section 5, (4.2)).
     pub(crate) fn reduce(&mut self, arrived: u32, in_flight: u32, goes_well: bool, mss: u32) {
         if arrived == 0 {
@@ -139,7 +139,8 @@ impl Window {
             self.threshold.saturating_sub(in_flight)
         } else if in_flight > self.threshold {
             let share = u64::from(self.arrived) * u64::from(self.threshold);
-            share.div_ceil(u64::from(self.before)).saturating_sub(u64::from(self.sent)) as u32
+            let segments = share.div_ceil(u64::from(self.before) * u64::from(mss));
+            (segments * u64::from(mss)).saturating_sub(u64::from(self.sent)).min(u64::from(MOST)) as u32
         } else {
             let owed = self.arrived.saturating_sub(self.sent).max(arrived);
             let more = if goes_well { mss } else { 0 };
@@ -289,7 +290,7 @@ mod tests {
     /// The lost one is sent at once, and then every other acknowledgment sends one.
     #[test]
     fn window_shrinks_in_proportion_to_what_arrives() {
-        assert_eq!(sent_at(Algorithm::NewReno, 17), [1, 4, 6, 8, 10, 12]);
+        assert_eq!(sent_at(Algorithm::NewReno, 17), [1, 3, 5, 7, 9, 11]);
     }
 
     /// RFC 6675 section 5, (4.2) and (4.3): it is sent again at once, and nothing more until half of the 16 that are in flight has arrived.

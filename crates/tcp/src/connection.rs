@@ -190,7 +190,8 @@ impl Connection {
 
     /// When [`Connection::on_deadline`] wants to be called; [`Nanos::MAX`] for never.
     pub fn deadline(&self) -> Nanos {
-        self.retransmit_at.min(self.ack_at)
+        let loss_at = self.sender.as_deref().map_or(Nanos::MAX, |sender| sender.loss_at);
+        self.retransmit_at.min(self.ack_at).min(loss_at)
     }
 
     /// Sends what of `stream` is unsent and fits the peer's window and the initial congestion window; of a controlled sender what its congestion window lets,
@@ -423,6 +424,9 @@ impl Connection {
         self.state = State::Closed;
         self.retransmit_at = Nanos::MAX;
         self.ack_at = Nanos::MAX;
+        if let Some(sender) = &mut self.sender {
+            sender.loss_at = Nanos::MAX;
+        }
         self.early = None;
     }
 }

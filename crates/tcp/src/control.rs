@@ -50,7 +50,8 @@ impl Connection {
     /// application has closed: it sends what was lost, too.
     ///
     /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: of RACK
-    /// (since 6.17 it has no other) only what follows from the first segment that is sent again, and that reordering by three segments is a loss; no probe of a tail but of a single
+    /// (since 6.17 it has no other) it keeps no time for each segment, so that of those that were sent again only the first is found to be lost again, and
+    /// reordering by three segments is a loss for ever; no probe of a tail but of a single
     /// segment (RFC 8985 section 7); no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
     /// the order both send the same segments: `tests/running_kernel.rs`.
     ///
@@ -59,7 +60,12 @@ impl Connection {
     /// When something was sent already.
     pub fn control(&mut self, control: Control) {
         assert!(self.snd_max == self.stream_start, "control begins before the first byte is sent");
-        self.sender = Some(Box::new(Sender::new(control, self.snd_max)));
+        let mut sender = Box::new(Sender::new(control, self.snd_max));
+        let handshake = self.round_trip.smoothed();
+        if handshake > Nanos::ZERO {
+            sender.note_round_trip(handshake);
+        }
+        self.sender = Some(sender);
     }
 
     /// What a controlled sender knows of its path; `None` without [`Connection::control`].
@@ -391,10 +397,23 @@ impl Connection {
     }
 
     /// A round trip was measured.
-    pub(crate) fn end_backoff(&mut self) {
+    pub(crate) fn note_round_trip(&mut self, took: Nanos) {
         if let Some(sender) = &mut self.sender {
-            sender.backoff = 0;
+            sender.note_round_trip(took);
         }
+    }
+
+    /// Counts what was overtaken as lost, if it is time. Gives whether it was.
+    pub(crate) fn take_overtaken(&mut self, now: Nanos) -> bool {
+        let Some(out) =
+            self.sender.as_deref().filter(|sender| sender.loss_at <= now).map(|sender| self.out(sender))
+        else {
+            return false;
+        };
+        if let Some(sender) = &mut self.sender {
+            sender.on_overtaken(out, now);
+        }
+        true
     }
 
     /// Whether the segment that is being timed has arrived.

@@ -35,6 +35,10 @@ pub(crate) struct Sender {
     is_first_lost_again: bool,
     /// When the loss was noticed.
     noticed_at: Nanos,
+    /// When what is missing below something that has arrived counts as lost, if it is not here by then; [`Nanos::MAX`] if nothing is (`ICSK_TIME_REO_TIMEOUT`).
+    pub(crate) loss_at: Nanos,
+    /// The shortest round trip so far; [`Nanos::MAX`] before the first (`tcp_min_rtt()`, which forgets after five minutes).
+    least_round_trip: Nanos,
     /// Where the last short segment ended (Minshall's variant of Nagle's rule, `tcp_minshall_check()`).
     pub(crate) short_end: SeqNumber,
     /// Where the segment ends whose round trip is being measured.
@@ -87,6 +91,9 @@ pub(crate) struct Told<'a> {
     pub(crate) round_trip: Nanos,
 }
 
+/// Shortest time that the kernel's timer waits beyond what it is told (`TCP_TIMEOUT_MIN_US`).
+const LEAST_WAIT: Nanos = Nanos::from_millis(2);
+
 /// A range to send again.
 pub(crate) type Range = (SeqNumber, SeqNumber);
 
@@ -108,6 +115,8 @@ impl Sender {
             first_resent_before: start,
             is_first_lost_again: false,
             noticed_at: Nanos::ZERO,
+            loss_at: Nanos::MAX,
+            least_round_trip: Nanos::MAX,
             short_end: start,
             timed_end: start,
             sent_at: Nanos::MAX,
@@ -197,14 +206,16 @@ impl Sender {
             self.lost_below = out.una;
         }
         if out.has_sack {
-            if let Some(below) = self.board.lost_below(out.mss)
+            let is_classic = self.window.is_classic();
+            let of_pieces = self.board.lost_below(out.mss);
+            let below = if is_classic { of_pieces } else { self.overtaken(out, of_pieces.is_some(), now) };
+            if let Some(below) = below
                 && self.lost_below < below
             {
                 self.lost_below = below;
             }
             // What was sent again first has arrived, unless this is too early to be of that: it was sent after all that was out then, so that what is missing of
             // that is lost. So concludes RACK (RFC 8985 section 6.2) where RFC 6675 sends the tail again once, lost or not (`NextSeg()` (4)).
-            let is_classic = self.window.is_classic();
             let is_partial = self.phase == Phase::Recovery && told.acked > 0 && !is_classic;
             if is_partial
                 && now.since(self.noticed_at).0 >= told.round_trip.0 / 2
@@ -221,6 +232,38 @@ impl Sender {
         } else if self.phase == Phase::Recovery && self.resent <= out.una {
             self.lose_head(out); // a partial acknowledgment (RFC 6582 section 3.2)
         }
+    }
+
+    /// Below where what is missing is lost, as something that was sent later has arrived (RACK, RFC 8985 section 6.2; `tcp_rack_detect_loss()`, Linux 6.18
+    /// `net/ipv4/tcp_recovery.c`): at once when more was lost before or three segments have overtaken it, or after a quarter of the shortest round trip. Linux counts
+    /// that from when each was sent, this from the acknowledgment that first tells of one that was overtaken.
+    fn overtaken(&mut self, out: Out, is_often: bool, now: Nanos) -> Option<SeqNumber> {
+        let end = self.board.end().filter(|end| self.board.missing(out.una, *end) > 0);
+        if end.is_none() || is_often || self.phase != Phase::Open {
+            self.loss_at = Nanos::MAX;
+            return end;
+        }
+        let window = if self.least_round_trip == Nanos::MAX { 0 } else { self.least_round_trip.0 / 4 };
+        self.loss_at = self.loss_at.min(now + Nanos(window) + LEAST_WAIT);
+        None
+    }
+
+    /// What was overtaken has not come: it is lost (`tcp_rack_reo_timeout()`).
+    pub(crate) fn on_overtaken(&mut self, out: Out, now: Nanos) {
+        self.loss_at = Nanos::MAX;
+        if let Some(end) = self.board.end().filter(|_| self.phase == Phase::Open) {
+            self.lost_below = end;
+            if self.is_loss(out) {
+                self.begin_recovery(out, now);
+                self.window.reduce(out.mss, self.in_flight(out), false, out.mss);
+            }
+        }
+    }
+
+    /// A round trip was measured: the timeout is as long as it says.
+    pub(crate) fn note_round_trip(&mut self, took: Nanos) {
+        self.backoff = 0;
+        self.least_round_trip = self.least_round_trip.min(took);
     }
 
     /// The first segment that is out counts as lost.
@@ -250,6 +293,7 @@ impl Sender {
         self.recover = out.max;
         self.resent = out.una;
         self.noticed_at = now;
+        self.loss_at = Nanos::MAX;
         self.lose_head(out);
         self.window.begin_reduction(self.in_flight(out), out.mss);
         self.counts.recoveries += 1;
@@ -276,6 +320,7 @@ impl Sender {
             self.board.clear();
         }
         self.phase = Phase::Loss;
+        self.loss_at = Nanos::MAX;
         self.recover = out.max;
         self.lost_below = out.max;
         self.resent = out.una;
@@ -379,7 +424,11 @@ mod tests {
     impl Game {
         /// So many segments are out, which fill the window.
         fn new(segments: u32, has_sack: bool) -> Self {
-            let control = Control { algorithm: Algorithm::NewReno, waits_for_more: false };
+            Self::of(Algorithm::NewReno, segments, has_sack)
+        }
+
+        fn of(algorithm: Algorithm, segments: u32, has_sack: bool) -> Self {
+            let control = Control { algorithm, waits_for_more: false };
             let mut sender = Sender::new(control, START);
             let out = Out { una: START, max: START + segments * MSS, mss: MSS, has_sack };
             sender.window.size = segments * MSS;
@@ -425,7 +474,7 @@ mod tests {
     /// Ten segments, of which the first, the third and the fifth are lost: by hand after RFC 6675 sections 4 and 5.
     #[test]
     fn with_selective_acknowledgements_what_is_lost_goes_first_then_new_data_then_what_is_in_doubt() {
-        let mut game = Game::new(10, true);
+        let mut game = Game::of(Algorithm::Classic, 10, true);
         game.hear(0, &[(1, 2)]);
         game.hear(0, &[(3, 4), (1, 2)]);
         assert_eq!((game.in_flight(), game.sender.counts.recoveries), (8, 0));
@@ -446,8 +495,45 @@ mod tests {
         assert_eq!(game.in_flight(), 3 + 2);
         assert_eq!(game.next(false), None);
         game.hear(10, &[]);
-        assert_eq!(game.sender.window.size, game.sender.window.threshold);
+        let left = game.sender.window.size - game.sender.window.threshold;
+        assert!(left < MSS, "what the last acknowledgment adds: {left}");
         assert!(game.sender.is_open());
+    }
+
+    /// The same after RFC 8985 section 6.2: all of them were sent before what has arrived.
+    #[test]
+    fn what_three_segments_have_overtaken_is_lost_and_all_else_that_was_sent_before() {
+        let mut game = Game::new(10, true);
+        game.hear(0, &[(1, 2)]);
+        game.hear(0, &[(3, 4), (1, 2)]);
+        assert_eq!((game.in_flight(), game.sender.counts.recoveries), (8, 0));
+        game.hear(0, &[(5, 6), (3, 4), (1, 2)]);
+        assert_eq!((game.in_flight(), game.sender.loss_at), (4, Nanos::MAX));
+        let sent: Vec<_> = (0..4).map(|_| game.next(true)).map(Option::unwrap_or_default).collect();
+        assert_eq!(sent, [(0, "lost"), (2, "lost"), (4, "lost"), (10, "new")]);
+        // What was sent since is lost as soon as it is overtaken.
+        game.out.max += 2 * MSS;
+        game.hear(6, &[(11, 12)]);
+        assert_eq!(game.next(false), Some((6, "lost")));
+    }
+
+    /// RFC 8985 section 6.2, step 4: a quarter of the shortest round trip, and what the kernel's timer takes.
+    #[test]
+    fn what_one_segment_has_overtaken_is_lost_when_it_does_not_come_for_a_while() {
+        let mut game = Game::new(3, true);
+        [50, 40, 60].into_iter().for_each(|took| game.sender.note_round_trip(Nanos::from_millis(took)));
+        game.hear(0, &[(1, 2)]);
+        assert_eq!(game.sender.loss_at, Nanos::from_millis(12));
+        game.hear(0, &[(1, 3)]);
+        assert_eq!((game.sender.loss_at, game.next(false)), (Nanos::from_millis(12), None));
+        game.sender.on_overtaken(game.out, Nanos::from_millis(12));
+        assert_eq!((game.sender.counts.recoveries, game.sender.loss_at), (1, Nanos::MAX));
+        assert_eq!((game.next(false), game.in_flight()), (Some((0, "lost")), 1));
+        // One that was only late is not.
+        let mut game = Game::new(3, true);
+        game.hear(0, &[(1, 2)]);
+        game.hear(2, &[]);
+        assert_eq!((game.sender.loss_at, game.sender.is_open()), (Nanos::MAX, true));
     }
 
     /// RFC 8985 section 6.2.

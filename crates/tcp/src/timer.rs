@@ -48,15 +48,15 @@ impl RoundTrip {
         Nanos::from_micros(u64::from(self.smoothed_us))
     }
 
-    /// Ends the timing. Gives whether something was timed.
-    pub(crate) fn sample(&mut self, now: Nanos) -> bool {
+    /// Ends the timing. Gives how long it took, if something was timed.
+    pub(crate) fn sample(&mut self, now: Nanos) -> Option<Nanos> {
         if self.timed_at == Nanos::MAX {
-            return false;
+            return None;
         }
         let took = now.since(self.timed_at);
         self.timed_at = Nanos::MAX;
         self.take(took);
-        true
+        Some(took)
     }
 
     /// Takes in a round trip.
@@ -97,6 +97,9 @@ impl Connection {
             // An answer that did not come in time: the next segment is not waited with (tcp_delack_timer_handler()).
             self.is_interactive = false;
             self.send_ack(stack, now, send);
+        }
+        if self.take_overtaken(now) {
+            self.transmit_controlled(stack, stream, now, send);
         }
         if self.retransmit_at > now {
             return Change::None;

@@ -266,6 +266,14 @@ fn root_several_losses_of_a_window_are_recovered_from_as_the_kernel_does() {
     check(&reno(true, &[60, 62, 64, 65, 66, 80]));
 }
 
+/// Whatever is overtaken while one loss is recovered from is lost at once, and which turn it is to send is as the kernel counts.
+#[test]
+fn root_second_loss_while_recovering_is_found_when_the_kernel_finds_it() {
+    for lost in [&[40, 50][..], &[40, 55, 56], &[40, 58]] {
+        check(&reno(true, lost));
+    }
+}
+
 #[test]
 fn root_single_loss_without_selective_acknowledgements_is_recovered_from_as_the_kernel_does() {
     check(&reno(false, &[40]));
@@ -297,6 +305,12 @@ fn root_segment_that_is_lost_again_is_sent_again_as_the_kernels() {
 #[test]
 fn root_lost_tail_is_sent_again_as_the_kernels() {
     check(&reno(true, &[LEN as usize / 1448]));
+}
+
+/// One segment overtakes it: RACK's timer, or the last segment would be sent again in its place.
+#[test]
+fn root_loss_just_before_the_end_is_sent_again_as_the_kernels() {
+    check(&reno(true, &[LEN as usize / 1448 - 1]));
 }
 
 #[test]

@@ -129,6 +129,33 @@ fn several_losses_of_one_window_are_one_reduction() {
     }
 }
 
+/// RFC 8985 section 6.2: one segment that was sent later is enough, which three duplicates (RFC 6675) would never be.
+#[test]
+fn loss_just_before_the_end_costs_a_round_trip_and_no_timeout() {
+    // Of ten segments and a FIN.
+    for (algorithm, lost, timeouts) in [
+        (Algorithm::NewReno, 8, 0),
+        (Algorithm::Cubic, 8, 0),
+        (Algorithm::NewReno, 9, 1),
+        (Algorithm::Classic, 8, 1),
+    ] {
+        let mut link = path(100_000_000, 20, 1000);
+        link.doomed = vec![lost];
+        let mut world = World::new(BULK, link);
+        world.add(control(algorithm), [Pattern(10_000), NOTHING], Nanos::ZERO);
+        world.flows[0].trace = Some(Vec::new());
+        world.run(Nanos::from_secs(100));
+        let what = format!("{algorithm:?}, {lost} lost");
+        let flow = &world.flows[0];
+        assert_eq!((flow.heard[0], flow.path().counts.timeouts), (10_000, timeouts), "{what}");
+        let trace = flow.trace.as_ref().expect("it was kept");
+        let resent = trace.iter().find(|(_, state)| state.counts.resent == 1).expect("it is sent again").0;
+        // Sent after 60 ms, overtaken after 100, lost after 12 more.
+        let soon = Nanos::from_millis(112)..Nanos::from_millis(114);
+        assert_eq!(soon.contains(&resent), timeouts == 0, "{what}: {resent}");
+    }
+}
+
 #[test]
 fn flows_share_a_bottleneck() {
     for algorithm in BOTH {
