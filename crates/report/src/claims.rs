@@ -9,7 +9,7 @@ use crate::table::{headed, wrap};
 
 const HEADINGS: [&str; 5] = ["claim", "paper", "holds if", "here", "answer"];
 
-/// The claims as text for the terminal, at most 110 columns wide, those of an experiment together; empty when there are none.
+/// The claims as text for the terminal, at most 112 columns wide, those of an experiment together; empty when there are none.
 pub fn claims_table(claims: &[ClaimAnswer]) -> String {
     let groups = claims.chunk_by(|a, b| (&a.experiment, &a.server) == (&b.experiment, &b.server));
     let tables: Vec<String> = groups.map(group_table).collect();

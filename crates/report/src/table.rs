@@ -8,17 +8,14 @@ use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
 use crate::link::{is_link, link_text};
 use crate::marks::Footnotes;
-use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, SYNS};
+use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, RESET, SYNS};
 use crate::run::{Point, Run};
 use crate::server::way;
 use crate::spread::Spread;
 use crate::traces::traces_text;
 
 /// Widest line, columns of the terminal.
-pub(crate) const WIDTH: u16 = 110;
-
-/// Longest name of a policy that leaves room for a space on both sides of every column.
-const ROOMY_POLICY: usize = 9;
+pub(crate) const WIDTH: u16 = 112;
 
 /// Three lines, no grid.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
@@ -27,12 +24,12 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
     .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
-const HEADINGS: [&str; 12] = [
-    "load", "policy", "offered", "goodput", "of peak", "mean", "p99", "refused", "RST p50", "failed", "SYNs",
-    "marks",
+const HEADINGS: [&str; 13] = [
+    "load", "policy", "offered", "goodput", "of peak", "mean", "p99", "refused", "RST p50", "reset",
+    "failed", "SYNs", "marks",
 ];
 
-/// The results as text for the terminal: one table per server, at most 110 columns wide, its marks below it.
+/// The results as text for the terminal: one table per server, at most 112 columns wide, its marks below it.
 pub fn table(run: &Run) -> String {
     if let Some(map) = BurstMap::of(run) {
         return maps_text(&map);
@@ -105,11 +102,9 @@ pub(crate) fn headed<T: Into<Cell>>(headings: impl IntoIterator<Item = T>, numbe
 
 fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
     let mut grid = headed(HEADINGS, 2..HEADINGS.len() - 1);
-    if points.iter().any(|point| point.policy().len() > ROOMY_POLICY) {
-        grid.column_iter_mut().for_each(|column| {
-            column.set_padding((0, 1));
-        });
-    }
+    grid.column_iter_mut().for_each(|column| {
+        column.set_padding((0, 1));
+    });
     let mut load = None;
     for point in points {
         let is_first = load.replace(point.load()) != Some(point.load());
@@ -131,6 +126,7 @@ fn row(point: &Point, is_first: bool, rate: Option<f64>, footnotes: &Footnotes) 
         P99.show(point, rate),
         REFUSED.show(point, rate),
         REFUSAL.show(point, rate),
+        RESET.show(point, rate),
         FAILED.show(point, rate),
         SYNS.show(point, rate),
         numbers.join(", "),
@@ -210,7 +206,8 @@ mod tests {
         for server in run.servers() {
             let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
             for point in run.points(server) {
-                for metric in [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &FAILED, &SYNS]
+                for metric in
+                    [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &RESET, &FAILED, &SYNS]
                 {
                     let value = metric.show(&point, rate);
                     assert!(text.contains(&value), "{} {value} is missing", metric.heading);
