@@ -5,12 +5,12 @@ use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 use crate::{Answer, Diagnosis, Verification, verdict};
 
 /// Widest line, columns of the terminal.
-const WIDTH: u16 = 112;
+const WIDTH: u16 = 110;
 
 /// A line below the headings, no grid.
 const STYLE: TableStyle = TableStyle::new().header_separator(LineStyle::none().fill('─').junction('─'));
 
-/// The diagnosis as tables, at most 112 columns wide.
+/// The diagnosis as tables, at most 110 columns wide.
 pub fn text(diagnosis: &Diagnosis) -> String {
     let privileges = diagnosis.privileges.iter().map(|one| {
         let held = if one.is_held { "yes" } else { "no" };
