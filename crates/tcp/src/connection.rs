@@ -333,6 +333,9 @@ impl Connection {
         if self.snd_max < self.snd_nxt {
             self.snd_max = self.snd_nxt;
         }
+        if let Some(sender) = &mut self.sender {
+            sender.note_sent(self.snd_max, segment.len(), now);
+        }
         self.ack_sent();
         send(&segment);
     }

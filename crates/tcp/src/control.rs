@@ -3,7 +3,8 @@
 use units::Nanos;
 use wire::{Flags, Segment, SeqNumber};
 
-use crate::recovery::{Counts, Out, Range, Sender, Told};
+use crate::flight::Range;
+use crate::recovery::{Counts, Out, Sender, Told};
 use crate::stream::Stream;
 use crate::{Algorithm, Connection, Stack};
 
@@ -49,9 +50,8 @@ impl Connection {
     /// Call it before there is anything to send. From then on [`Connection::transmit`] is to be called after each [`Connection::on_segment`], also after the
     /// application has closed: it sends what was lost, too.
     ///
-    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: of RACK
-    /// (since 6.17 it has no other) it keeps no time for each segment, so that of those that were sent again only the first is found to be lost again, and
-    /// reordering by three segments is a loss for ever; no probe of a tail but of a single
+    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that
+    /// reorders is never believed to; no probe of a tail but of a single
     /// segment (RFC 8985 section 7); no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
     /// the order both send the same segments: `tests/running_kernel.rs`.
     ///
@@ -60,12 +60,7 @@ impl Connection {
     /// When something was sent already.
     pub fn control(&mut self, control: Control) {
         assert!(self.snd_max == self.stream_start, "control begins before the first byte is sent");
-        let mut sender = Box::new(Sender::new(control, self.snd_max));
-        let handshake = self.round_trip.smoothed();
-        if handshake > Nanos::ZERO {
-            sender.note_round_trip(handshake);
-        }
-        self.sender = Some(sender);
+        self.sender = Some(Box::new(Sender::new(control, self.snd_max)));
     }
 
     /// What a controlled sender knows of its path; `None` without [`Connection::control`].
@@ -170,7 +165,7 @@ impl Connection {
         };
         let out = self.out(sender);
         let room = sender.window.size.saturating_sub(in_flight);
-        let (lost, doubtful) = (sender.next_lost(out), sender.next_doubtful(out));
+        let (lost, doubtful) = (sender.next_lost(), sender.next_doubtful());
         if let Some(range) = lost {
             return self.send_range(stack, stream, range, room, now, send);
         }
@@ -233,7 +228,6 @@ impl Connection {
         self.start_timer(stack, now);
         let end = self.snd_nxt;
         if let Some(sender) = &mut self.sender {
-            sender.note_sent(len);
             sender.sent_at = now;
             if len < most {
                 sender.short_end = end;
@@ -273,13 +267,12 @@ impl Connection {
         if len > room {
             return Turn::Full;
         }
-        let out = self.out(sender);
         let bytes = self.send_again(stack, stream, (from, from + len), now, send);
         if bytes == 0 {
             return Turn::Done; // the stream is shorter than it was
         }
         if let Some(sender) = &mut self.sender {
-            sender.note_resent(from, from + bytes, out);
+            sender.note_resent((from, from + bytes), now);
         }
         Turn::Sent(len) // all that counted as lost: options may have taken some of its room
     }
@@ -295,11 +288,10 @@ impl Connection {
         let Some(sender) = self.sender.as_deref() else {
             return;
         };
-        let out = self.out(sender);
-        let (from, to) = sender.first_missing(out);
+        let (from, to) = sender.first_missing();
         let bytes = self.send_again(stack, stream, (from, to), now, send);
         if let Some(sender) = &mut self.sender {
-            sender.note_resent(from, from + bytes, out);
+            sender.note_resent((from, from + bytes), now);
         }
     }
 
@@ -369,12 +361,12 @@ impl Connection {
     }
 
     /// The timer went off.
-    pub(crate) fn lose_all(&mut self) {
+    pub(crate) fn lose_all(&mut self, now: Nanos) {
         let is_first = self.timeouts == 0;
         if let Some(out) = self.sender.as_deref().map(|sender| self.out(sender))
             && let Some(sender) = &mut self.sender
         {
-            sender.on_timeout(out, is_first);
+            sender.on_timeout(out, is_first, now);
         }
     }
 
@@ -397,9 +389,9 @@ impl Connection {
     }
 
     /// A round trip was measured.
-    pub(crate) fn note_round_trip(&mut self, took: Nanos) {
+    pub(crate) fn end_backoff(&mut self) {
         if let Some(sender) = &mut self.sender {
-            sender.note_round_trip(took);
+            sender.backoff = 0;
         }
     }
 

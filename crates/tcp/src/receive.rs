@@ -219,10 +219,8 @@ impl Connection {
 
     /// By the segment that was timed, or by what the peer echoes of our clock, which is right for what was sent twice, too.
     fn sample_round_trip(&mut self, segment: &Segment<'_>, now: Nanos) {
-        if self.is_timed_acknowledged()
-            && let Some(took) = self.round_trip.sample(now)
-        {
-            return self.note_round_trip(took);
+        if self.is_timed_acknowledged() && self.round_trip.sample(now) {
+            return self.end_backoff();
         }
         if self.round_trip.is_timing() && self.backoff() == 0 {
             return; // a segment later than what is acknowledged
@@ -230,9 +228,8 @@ impl Connection {
         if let Some(timestamps) = segment.options.timestamps.filter(|_| self.has_timestamps) {
             let millis = self.clock(now).wrapping_sub(timestamps.echo);
             if millis < MOST_ECHO_MS {
-                let took = Nanos::from_millis(u64::from(millis));
-                self.round_trip.take(took);
-                self.note_round_trip(took);
+                self.round_trip.take(Nanos::from_millis(u64::from(millis)));
+                self.end_backoff();
             }
         }
     }

@@ -48,15 +48,15 @@ impl RoundTrip {
         Nanos::from_micros(u64::from(self.smoothed_us))
     }
 
-    /// Ends the timing. Gives how long it took, if something was timed.
-    pub(crate) fn sample(&mut self, now: Nanos) -> Option<Nanos> {
+    /// Ends the timing. Gives whether something was timed.
+    pub(crate) fn sample(&mut self, now: Nanos) -> bool {
         if self.timed_at == Nanos::MAX {
-            return None;
+            return false;
         }
         let took = now.since(self.timed_at);
         self.timed_at = Nanos::MAX;
         self.take(took);
-        Some(took)
+        true
     }
 
     /// Takes in a round trip.
@@ -148,7 +148,7 @@ impl Connection {
         if is_probe && self.is_single() {
             self.has_probed = true;
         } else {
-            self.lose_all();
+            self.lose_all(now);
             self.timeouts += 1;
         }
         self.round_trip.abandon();
