@@ -51,8 +51,7 @@ impl Connection {
     /// application has closed: it sends what was lost, too.
     ///
     /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that
-    /// reorders is never believed to; no probe of a tail but of a single
-    /// segment (RFC 8985 section 7); no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
+    /// reorders is never believed to; no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
     /// the order both send the same segments: `tests/running_kernel.rs`.
     ///
     /// # Panics
@@ -60,7 +59,8 @@ impl Connection {
     /// When something was sent already.
     pub fn control(&mut self, control: Control) {
         assert!(self.snd_max == self.stream_start, "control begins before the first byte is sent");
-        self.sender = Some(Box::new(Sender::new(control, self.snd_max)));
+        let handshake = Some(self.round_trip.smoothed()).filter(|took| *took > Nanos::ZERO);
+        self.sender = Some(Box::new(Sender::new(control, self.snd_max, handshake)));
     }
 
     /// What a controlled sender knows of its path; `None` without [`Connection::control`].
@@ -113,6 +113,7 @@ impl Connection {
         };
         let out = self.out(sender);
         let mut in_flight = sender.in_flight(out);
+        let before = self.snd_max;
         let is_full = loop {
             match self.send_next(stack, stream, in_flight, now, send) {
                 Turn::Sent(bytes) => in_flight += bytes,
@@ -124,6 +125,36 @@ impl Connection {
         if let Some(sender) = &mut self.sender {
             let is_limit = is_full || sender.window.size < in_flight.saturating_add(out.mss);
             sender.window.note_use(una, max, is_limit);
+            if let Some(sent_at) = sender.first_sent_at().filter(|_| max != before) {
+                self.arm_probe(stack, sent_at, now);
+            }
+        }
+    }
+
+    /// Sends a segment so that the peer tells what of the tail is missing: a new one if it takes it, whatever the congestion window is, or else the last one again
+    /// (`tcp_send_loss_probe()`, Linux 6.18 `net/ipv4/tcp_output.c`).
+    pub(crate) fn probe(
+        &mut self,
+        stack: &Stack,
+        stream: &(impl Stream + ?Sized),
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) {
+        let Some(mss) = self.sender.as_deref().map(|sender| self.segment_size(sender)) else {
+            return;
+        };
+        if matches!(self.send_new(stack, stream, (u32::MAX, mss), now, send), Turn::Sent(_)) {
+            return;
+        }
+        // Segments are full but for the last one, which may have a FIN besides.
+        let fin = u32::from(self.is_closing());
+        let data = self.snd_max - self.snd_una - fin;
+        let last = if data == 0 { 0 } else { (data - 1) % mss + 1 };
+        let from = self.snd_una + (data - last);
+        let bytes = self.send_again(stack, stream, (from, self.snd_max), now, send);
+        if let Some(sender) = &mut self.sender {
+            sender.note_resent((from, from + bytes), now);
+            sender.note_probe(self.snd_max);
         }
     }
 

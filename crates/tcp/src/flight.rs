@@ -84,8 +84,8 @@ impl Run {
 }
 
 impl Flight {
-    /// Nothing was sent; the stream begins at `start`.
-    pub(crate) fn new(start: SeqNumber) -> Self {
+    /// Nothing was sent; the stream begins at `start`, and so long took the handshake, if that is known.
+    pub(crate) fn new(start: SeqNumber, handshake: Option<Nanos>) -> Self {
         Self {
             runs: VecDeque::new(),
             start,
@@ -96,7 +96,7 @@ impl Flight {
             newest: Sending { at: Nanos::ZERO, turn: 0, end: start },
             turn: 0,
             took: Nanos::ZERO,
-            least: Nanos::MAX,
+            least: handshake.unwrap_or(Nanos::MAX),
         }
     }
 
@@ -289,6 +289,11 @@ impl Flight {
         self.end() - self.start - self.arrived - self.lost + self.resent
     }
 
+    /// When the first byte was sent, for the last time; `None` if nothing is out.
+    pub(crate) fn first_sent_at(&self) -> Option<Nanos> {
+        self.runs.front().map(|run| run.sent.at)
+    }
+
     /// Bytes that have arrived out of order.
     pub(crate) fn arrived(&self) -> u32 {
         self.arrived
@@ -399,7 +404,7 @@ mod tests {
 
     /// So many bytes are out, sent at once; these pieces have arrived.
     fn flight(bytes: u32, pieces: &[(u32, u32)]) -> Flight {
-        let mut flight = Flight::new(START);
+        let mut flight = Flight::new(START, None);
         flight.send(START + bytes, Nanos::ZERO);
         for (from, to) in pieces {
             flight.arrive(range(*from, *to), Nanos::ZERO);
@@ -440,7 +445,7 @@ mod tests {
     /// RFC 8985 section 6.2: by when each was sent, and of what was sent at once by its place.
     #[test]
     fn what_was_sent_before_something_that_has_arrived_is_lost_a_while_after_it_should_have_come() {
-        let mut flight = Flight::new(START);
+        let mut flight = Flight::new(START, None);
         for n in 1..=4 {
             flight.send(START + n * MSS, at(u64::from(n)));
         }
@@ -500,7 +505,7 @@ mod tests {
         }
         for seed in 0..300 {
             let mut random = Pcg64Mcg::seed_from_u64(seed);
-            let mut flight = Flight::new(START);
+            let mut flight = Flight::new(START, None);
             let (mut fates, mut una) = (Vec::new(), 0);
             for now in (1..80).map(at) {
                 let len = fates.len();

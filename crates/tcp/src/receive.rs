@@ -258,6 +258,7 @@ impl Connection {
         self.control_ack(segment, acked, false, now);
         if self.snd_una < self.snd_max {
             self.arm(stack, now); // and times nothing: nothing is sent
+            self.arm_probe(stack, now, now);
             return Change::None;
         }
         self.retransmit_at = Nanos::MAX;

@@ -27,6 +27,8 @@ pub(crate) struct Sender {
     pub(crate) acknowledged: u64,
     /// `RecoveryPoint`: what was out when a loss was noticed.
     recover: SeqNumber,
+    /// Where the last segment ends that was sent again to probe for a lost tail, and is not known to have been needless (`tlp_high_seq`).
+    probed_end: Option<SeqNumber>,
     /// When what was overtaken counts as lost, if it is not here by then; [`Nanos::MAX`] if nothing was (`ICSK_TIME_REO_TIMEOUT`).
     pub(crate) loss_at: Nanos,
     /// Where the last short segment ended (Minshall's variant of Nagle's rule, `tcp_minshall_check()`).
@@ -82,21 +84,22 @@ pub(crate) struct Told<'a> {
 }
 
 /// Shortest time that the kernel's timer waits beyond what it is told (`TCP_TIMEOUT_MIN_US`).
-const LEAST_WAIT: Nanos = Nanos::from_millis(2);
+pub(crate) const LEAST_WAIT: Nanos = Nanos::from_millis(2);
 
 impl Sender {
-    /// Nothing was sent yet; the stream begins at `start`.
-    pub(crate) fn new(control: Control, start: SeqNumber) -> Self {
+    /// Nothing was sent yet; the stream begins at `start`, and so long took the handshake, if that is known.
+    pub(crate) fn new(control: Control, start: SeqNumber, handshake: Option<Nanos>) -> Self {
         let Control { algorithm, waits_for_more } = control;
         Self {
             window: Window::new(algorithm, start),
-            flight: Flight::new(start),
+            flight: Flight::new(start, handshake),
             phase: Phase::Open,
             waits_for_more,
             backoff: 0,
             duplicates: 0,
             acknowledged: 0,
             recover: before(start),
+            probed_end: None,
             loss_at: Nanos::MAX,
             short_end: start,
             timed_end: start,
@@ -128,6 +131,7 @@ impl Sender {
         if self.phase == Phase::Open && self.is_loss(out) {
             self.begin_recovery(out);
         }
+        self.judge_probe(out, told);
         match self.phase {
             Phase::Recovery => {
                 let goes_well = told.acked > 0 && self.flight.losses() == losses;
@@ -177,6 +181,38 @@ impl Sender {
         }
         self.duplicates += 1;
         out.mss
+    }
+
+    /// What was sent again as a probe has arrived. If it came twice nothing was lost; if more is acknowledged since, and nobody says so, it was, which costs
+    /// the window what a loss does (RFC 8985 section 7.4.2; `tcp_process_tlp_ack()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    fn judge_probe(&mut self, out: Out, told: Told<'_>) {
+        let Some(end) = self.probed_end.filter(|end| *end <= out.una) else {
+            return;
+        };
+        let came_twice = told.blocks.as_slice().first().is_some_and(|block| block.1 <= out.una);
+        let is_repaired = !came_twice && end < out.una;
+        if is_repaired && self.phase == Phase::Open {
+            self.window.begin_reduction(self.in_flight(out), out.mss);
+            self.window.end_reduction();
+        }
+        if came_twice || is_repaired || told.is_duplicate {
+            self.probed_end = None;
+        }
+    }
+
+    /// The tail up to `end` was sent again as a probe.
+    pub(crate) fn note_probe(&mut self, end: SeqNumber) {
+        self.probed_end = Some(end);
+    }
+
+    /// Nothing is known to be missing.
+    pub(crate) fn is_well(&self) -> bool {
+        self.phase == Phase::Open && self.flight.arrived() == 0
+    }
+
+    /// When the first byte was sent that is not acknowledged; `None` without one.
+    pub(crate) fn first_sent_at(&self) -> Option<Nanos> {
+        self.flight.first_sent_at()
     }
 
     fn find_losses(&mut self, out: Out, told: Told<'_>, now: Nanos) {
@@ -252,6 +288,7 @@ impl Sender {
         self.phase = Phase::Loss;
         self.recover = out.max;
         self.loss_at = Nanos::MAX;
+        self.probed_end = None;
         self.duplicates = 0;
         self.backoff = self.backoff.saturating_add(1);
         self.window.collapse(is_new, in_flight, out.mss);
@@ -334,7 +371,7 @@ mod tests {
 
         fn of(algorithm: Algorithm, segments: u32, has_sack: bool) -> Self {
             let control = Control { algorithm, waits_for_more: false };
-            let mut sender = Sender::new(control, START);
+            let mut sender = Sender::new(control, START, None);
             let out = Out { una: START, max: START + segments * MSS, mss: MSS, has_sack };
             sender.window.size = segments * MSS;
             sender.window.note_use(START, out.max, true);

@@ -3,6 +3,7 @@
 use units::Nanos;
 use wire::{Flags, Segment, SeqNumber};
 
+use crate::recovery::{LEAST_WAIT, Sender};
 use crate::stack::Rto;
 use crate::stream::Stream;
 use crate::{Change, Connection, Stack, State};
@@ -144,9 +145,13 @@ impl Connection {
         if self.timeouts >= stack.data_retries {
             return self.give_up();
         }
-        let is_probe = stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed;
-        if is_probe && self.is_single() {
+        if self.may_probe(stack) {
             self.has_probed = true;
+            if !self.is_single() {
+                self.probe(stack, stream, now, send);
+                self.arm(stack, now);
+                return Change::None;
+            }
         } else {
             self.lose_all(now);
             self.timeouts += 1;
@@ -170,6 +175,23 @@ impl Connection {
         self.send(stack, flags, payload, now, send);
         self.arm_retransmission(stack, now);
         Change::None
+    }
+
+    /// Whether a timeout may be a probe for a lost tail first: nothing is known to be missing, and none was sent for this tail (RFC 8985 section 7.2).
+    fn may_probe(&self, stack: &Stack) -> bool {
+        let is_well = self.sender.as_deref().map_or(self.is_single(), Sender::is_well);
+        stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed && is_well
+    }
+
+    /// Something was sent, or acknowledged: where more than a segment is out its tail is probed for after two round trips, or when the timer would go off if that is
+    /// sooner (`tcp_schedule_loss_probe()`, Linux 6.18 `net/ipv4/tcp_output.c`). Of one segment the peer may delay the acknowledgment: its probe is the first timeout.
+    pub(crate) fn arm_probe(&mut self, stack: &Stack, rto_since: Nanos, now: Nanos) {
+        let smoothed = self.round_trip.smoothed();
+        if self.sender.is_none() || smoothed == Nanos::ZERO || self.is_single() || !self.may_probe(stack) {
+            return;
+        }
+        let timeout = self.round_trip.timeout(stack, self.syns_sent);
+        self.retransmit_at = (now + Nanos(2 * smoothed.0) + LEAST_WAIT).min((rto_since + timeout).max(now));
     }
 
     /// Our FIN is out, or acknowledged.

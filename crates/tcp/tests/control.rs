@@ -250,6 +250,43 @@ fn single_segment_is_probed_for_once_without_a_doubling() {
     assert_eq!(script.connection.path_state().map(|path| path.counts.timeouts), Some(2));
 }
 
+/// RFC 8985 section 7: after two round trips, with the last segment, from which it follows that the one before is lost.
+#[test]
+fn lost_tail_is_probed_for_after_two_round_trips_and_costs_no_timeout() {
+    let mut script = Script::with(Stack { tail_loss_probe: true, ..STACK }, 4000, true);
+    script.wait(100);
+    script.hear(2000, &[]);
+    script.out.clear();
+    assert_eq!(script.run(302), [100 + 200 + 2]);
+    script.sends(&["P 3000+1000"]);
+    script.hear(2000, &[(3000, 4000)]);
+    script.sends(&["2000+1000"]);
+    let counts = script.connection.path_state().expect("a controlled sender").counts;
+    assert_eq!((counts.recoveries, counts.timeouts), (1, 0));
+}
+
+/// With something new where there is any; once, and then the timer goes off.
+#[test]
+fn probe_is_a_new_segment_if_there_is_one() {
+    let mut script = Script::with(Stack { tail_loss_probe: true, ..STACK }, 5000, true);
+    script.out.clear();
+    assert_eq!(script.run(600), [202, 502]);
+    script.sends(&["P 4000+1000", "0+1000"]);
+}
+
+/// RFC 8985 section 7.4.2: a loss that only the probe has repaired halves the window, unless the peer says that the probe came twice.
+#[test]
+fn probe_that_repaired_a_loss_costs_what_the_loss_would_have() {
+    for (twice, left) in [(&[][..], 4), (&[(3000, 4000)][..], 8)] {
+        let mut script = Script::with(Stack { tail_loss_probe: true, ..STACK }, 4000, true);
+        assert_eq!(script.run(250), [202]);
+        script.hear(4000, twice);
+        script.write(1000);
+        script.hear(5000, &[]);
+        assert_eq!(script.window(), left);
+    }
+}
+
 /// RFC 896, as Linux has it.
 #[test]
 fn second_short_segment_waits_for_the_first_unless_the_program_wants_no_delay() {
