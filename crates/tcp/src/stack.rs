@@ -41,8 +41,8 @@ pub struct Stack {
     pub rto: Rto,
     /// Retransmissions of data or FIN before the connection fails.
     pub data_retries: u8,
-    /// The first retransmission is a probe for a lost tail, after which the timeout is not doubled, where there are selective acknowledgements
-    /// (RFC 8985 section 7).
+    /// The first retransmission is a probe for a lost tail, after which the timeout is not doubled, where there are selective acknowledgements; of a controlled
+    /// sender with more than a segment out it comes after two round trips (RFC 8985 section 7).
     pub tail_loss_probe: bool,
     /// How long the ACK of a single segment may wait for company.
     pub delayed_ack: Nanos,
