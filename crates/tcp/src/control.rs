@@ -50,7 +50,7 @@ impl Connection {
     /// Call it before there is anything to send. From then on [`Connection::transmit`] is to be called after each [`Connection::on_segment`], also after the
     /// application has closed: it sends what was lost, too.
     ///
-    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that
+    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, RFC 8985, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that
     /// reorders is never believed to; no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
     /// the order both send the same segments: `tests/running_kernel.rs`.
     ///

@@ -1,8 +1,8 @@
 //! The controlled sender against the kernel that runs here: both send a stream to the same receiver, which loses the same segments, and what they put on the
 //! wire is held side by side, segment by segment.
 //!
-//! The kernel is without what this crate has not, and can be without: probes of tails, F-RTO, and segments that the device would cut. RACK it has always, since
-//! 6.17 (commit 1c120191dcec); where a path keeps the order that sends what this crate does.
+//! The kernel is without what this crate has not, and can be without: F-RTO, and segments that the device would cut. The path keeps the
+//! order.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -113,7 +113,7 @@ impl<'a> Receiver<'a> {
 
 /// Ours, in virtual time.
 fn ours(case: &Case) -> Vec<(u32, usize)> {
-    let stack = Stack { tail_loss_probe: false, ..LINUX };
+    let stack = LINUX;
     let stream = Zeros(case.len);
     let mut now = Nanos::ZERO;
     let mut acks: VecDeque<Owned> = VecDeque::new();
@@ -164,7 +164,6 @@ fn kernels(case: &Case) -> Vec<(u32, usize)> {
     let lan = Lan::create().expect("root can make namespaces");
     for (sysctl, value) in [
         ("tcp_recovery", "0"),
-        ("tcp_early_retrans", "0"),
         ("tcp_frto", "0"),
         ("tcp_no_metrics_save", "1"),
         ("tcp_wmem", "4096 4194304 8388608"),
@@ -318,7 +317,10 @@ fn root_segment_that_is_lost_again_is_sent_again_as_the_kernels() {
 
 #[test]
 fn root_lost_tail_is_sent_again_as_the_kernels() {
-    check(&reno(true, &[LEN as usize / 1448]));
+    let last = LEN as usize / 1448;
+    check(&reno(true, &[last]));
+    check(&reno(true, &[last - 1, last]));
+    check(&reno(true, &[last - 3, last - 2, last - 1, last]));
 }
 
 /// One segment overtakes it: RACK's timer, or the last segment would be sent again in its place.
