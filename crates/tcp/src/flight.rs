@@ -116,15 +116,19 @@ impl Flight {
     pub(crate) fn resend(&mut self, (from, to): Range, now: Nanos) {
         let mut start = from;
         let runs = self.split(from)..self.split(to);
-        for run in self.runs.range_mut(runs).filter(|run| !run.is_arrived) {
+        for run in self.runs.range_mut(runs) {
+            let bytes = run.end() - start;
+            start = run.end();
+            if run.is_arrived {
+                continue;
+            }
             if !run.is_resent {
-                self.resent += run.end() - start;
+                self.resent += bytes;
             }
             (run.is_resent, run.was_resent) = (true, true);
-            run.sent = Sending { at: now, turn: self.turn + 1, ..run.sent };
-            start = run.end();
+            run.sent = Sending { at: now, turn: self.turn.wrapping_add(1), ..run.sent };
         }
-        self.turn += 2;
+        self.turn = self.turn.wrapping_add(2);
     }
 
     /// Everything below `una` is acknowledged. Gives the bytes of that which were known to have arrived.
