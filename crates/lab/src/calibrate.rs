@@ -25,6 +25,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
 use sim::profile::{Receive, Server as Program, Softirq, System};
 
@@ -182,8 +183,14 @@ pub fn calibrate(
             longest: LONGEST,
             turn: TURN,
         },
-        system: System::default(),
+        system: System { descriptors: descriptors()?, ..System::default() },
     })
+}
+
+/// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.
+fn descriptors() -> Result<Option<u32>> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open descriptors")?;
+    Ok(u32::try_from(hard).ok())
 }
 
 /// With a generator that has turns so far apart.

@@ -463,7 +463,8 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         set_sysctl(&mut kernel, name, value).map_err(anyhow::Error::msg)?;
     }
     let cpu_time = job.server.cpu_time.into();
-    let mut service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES };
+    let descriptors = profile.system.descriptors;
+    let mut service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES, descriptors };
     match job.server.kind {
         ServerKind::InKernel => {
             profile.server = profile.in_kernel.context("costs of a server in the kernel")?;

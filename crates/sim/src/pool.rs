@@ -266,7 +266,12 @@ mod tests {
     impl Testbed {
         fn new(processes: u32, reply_bytes: u64) -> Self {
             let processes = NonZeroU32::new(processes).expect("a process");
-            let service = Service { accept: Accept::Each(processes), cpu_time: Nanos::ZERO, reply_bytes };
+            let service = Service {
+                accept: Accept::Each(processes),
+                cpu_time: Nanos::ZERO,
+                reply_bytes,
+                descriptors: None,
+            };
             let costs = Profile::shipped("round-numbers").expect("shipped").steps();
             let pool = Pool::new(service, costs, processes);
             Self { kernel: Kernel::new(Config::default()), pool, clients: Vec::new() }

@@ -41,6 +41,9 @@ pub struct System {
     pub syn_backlog: u32,
     /// Its `net.ipv4.tcp_syncookies`, in the same way.
     pub syncookies: u8,
+    /// Connections that an event-driven program may have open (`RLIMIT_NOFILE`); no bound, unless it says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descriptors: Option<u32>,
     /// The clients' system by the names of `tidegate load --stacks`, where an experiment names none.
     pub clients: Option<String>,
 }
@@ -48,7 +51,7 @@ pub struct System {
 impl Default for System {
     fn default() -> Self {
         let Config { generation, max_syn_backlog, syncookies, .. } = Config::default();
-        Self { linux: generation, syn_backlog: max_syn_backlog, syncookies, clients: None }
+        Self { linux: generation, syn_backlog: max_syn_backlog, syncookies, descriptors: None, clients: None }
     }
 }
 
@@ -195,6 +198,9 @@ impl Profile {
         }
         if let Some(name) = profile.system.clients.as_deref().filter(|name| Stack::by_name(name).is_none()) {
             return Err(format!("system.clients = {name:?} is no client stack; linux-2.4 is one"));
+        }
+        if profile.system.descriptors == Some(0) {
+            return Err("system.descriptors = 0 lets a program accept nothing; 1024 is usual".to_owned());
         }
         if profile.receive.ring == 0 {
             return Err("receive.ring = 0 holds no frame; 256 is usual".to_owned());
@@ -363,8 +369,8 @@ mod tests {
     #[test]
     fn machine_of_the_thesis_has_its_kernel_and_its_clients() {
         let profile = Profile::shipped("xeon-2005").expect("shipped");
-        let System { linux, syn_backlog, syncookies, clients } = &profile.system;
-        assert_eq!((*linux, *syn_backlog, *syncookies), (Generation::Linux24, 1024, 0));
+        let System { linux, syn_backlog, syncookies, descriptors, clients } = &profile.system;
+        assert_eq!((*linux, *syn_backlog, *syncookies, *descriptors), (Generation::Linux24, 1024, 0, None));
         assert_eq!(clients.as_deref(), Some("linux-2.4"));
         assert_eq!(Profile::parse(&profile.to_toml()).as_ref(), Ok(&profile));
     }

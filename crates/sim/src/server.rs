@@ -33,6 +33,9 @@ pub struct Service {
     pub cpu_time: Nanos,
     /// Length of a page, bytes.
     pub reply_bytes: u64,
+    /// Connections that it may have open (`RLIMIT_NOFILE`), if that is bounded. With as many it no longer accepts until one is closed, as `tidegate serve`. A process of
+    /// a pool has one.
+    pub descriptors: Option<u32>,
 }
 
 /// What it is about to do.
@@ -64,6 +67,10 @@ pub(crate) struct Server {
     serves: usize,
     /// Part of a request that came alone.
     partial: SecondaryMap<SocketId, Vec<u8>>,
+    /// Connections that it has open.
+    open: u32,
+    /// It has as many as it may: it does not look at its listener until one is closed.
+    is_full: bool,
     /// Sockets in `ready`.
     waiting: SecondaryMap<SocketId, ()>,
     doing: Option<Step>,
@@ -84,6 +91,8 @@ impl Server {
             accepts: false,
             serves: 0,
             partial: SecondaryMap::new(),
+            open: 0,
+            is_full: false,
             waiting: SecondaryMap::new(),
             doing: None,
             scratch: Vec::new(),
@@ -109,7 +118,7 @@ impl Server {
 
     /// Whether it would do something, had it the CPU.
     pub(crate) fn has_steps(&self) -> bool {
-        self.accepts || self.serves > 0 || self.is_acceptable || !self.ready.is_empty()
+        self.accepts || self.serves > 0 || self.is_acceptable && !self.is_full || !self.ready.is_empty()
     }
 
     /// Begins its next step, and gives what that costs.
@@ -121,7 +130,7 @@ impl Server {
 
     fn choose(&mut self, kernel: &mut Kernel) -> (Step, Nanos) {
         if self.accepts {
-            let has_one = kernel.load().accept_qlen > 0;
+            let has_one = kernel.load().accept_qlen > 0 && self.has_room();
             return (Step::Accept, if has_one { self.costs.accept } else { self.costs.accept_nothing });
         }
         while self.serves > 0 {
@@ -173,12 +182,16 @@ impl Server {
     pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         match self.doing.take().expect("a step was begun") {
             Step::Poll => {
-                self.accepts = std::mem::take(&mut self.is_acceptable);
+                self.accepts = !self.is_full && std::mem::take(&mut self.is_acceptable);
                 self.serves = self.ready.len();
             }
             Step::Accept => {
-                let accepted = kernel.accept();
+                let accepted = if self.has_room() { kernel.accept() } else { None };
+                // What waits then can be seen again when there is room: the listener is looked at by level.
+                self.is_full = !self.has_room();
+                self.is_acceptable |= self.is_full;
                 if let Some((id, _)) = accepted {
+                    self.open += 1;
                     // The request may be there already.
                     self.hear(News::Readable(id));
                 }
@@ -215,7 +228,14 @@ impl Server {
         }
     }
 
+    /// Whether it may accept another connection.
+    fn has_room(&self) -> bool {
+        self.service.descriptors.is_none_or(|most| self.open < most)
+    }
+
     fn close(&mut self, id: SocketId, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
+        self.open -= 1;
+        self.is_full = false;
         self.partial.remove(id);
         if self.waiting.remove(id).is_some() {
             self.ready.retain(|other| *other != id);

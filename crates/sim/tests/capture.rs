@@ -33,7 +33,7 @@ fn capture(rate: f64, most: usize) -> Capture {
     let crowd = Crowd::new(manners, asks, clients, Schedule::new(Arrivals::Fixed, rate, 1), 0);
     let setup = Setup {
         kernel: Config::default(),
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
+        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped("round-numbers").expect("shipped"),
         delay: DELAY,
     };

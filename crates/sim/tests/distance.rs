@@ -34,7 +34,7 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
     let crowd = Crowd::new(manners, asks, network, Schedule::new(Arrivals::Fixed, clients, 1), 0);
     let setup = Setup {
         kernel,
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
+        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped("round-numbers").expect("shipped"),
         delay: Nanos::from_micros(50),
     };

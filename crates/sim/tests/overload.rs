@@ -43,7 +43,7 @@ fn setup(policy: &str) -> Setup {
     let policy: Policy = policy.parse().expect("a policy");
     Setup {
         kernel: Config { policy, ..Config::default() },
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512 },
+        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: machine(),
         delay: Nanos::from_micros(50),
     }
@@ -100,6 +100,21 @@ fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     );
     assert!(told.response_ms.mean < 0.1 * stock.response_ms.mean, "{:?}", told.response_ms);
     assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
+}
+
+/// Accept-INF takes connections as long as there are any. Where more come than it can take beside what softirq does for them it serves none, unless it runs out of descriptors.
+#[test]
+fn server_that_only_accepts_is_saved_by_its_limit_of_descriptors() {
+    let limited = |descriptors| {
+        let mut setup = setup("rst-syn");
+        setup.service.descriptors = descriptors;
+        run(setup, 80_000.0, 1)
+    };
+    let (free, _) = limited(None);
+    let (bounded, server) = limited(Some(1000));
+    assert_eq!(free.ok, 0, "{free:?}");
+    assert!(bounded.goodput_per_s > 5_000.0, "{bounded:?}");
+    assert!(bounded.refused > free.refused, "its queue is full while it serves: {server:?}");
 }
 
 /// A SYN is decided a round trip before its connection asks for anything: what is let in meanwhile is to be as much as the server answers, neither more nor less, or

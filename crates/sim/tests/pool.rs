@@ -25,7 +25,8 @@ fn machine(name: &str) -> Profile {
 
 fn setup(profile: Profile, count: u32, delay: Nanos) -> Setup {
     let kernel = Config { backlog: 511, ..profile.system.config() };
-    let service = Service { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512 };
+    let service =
+        Service { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None };
     Setup { kernel, service, profile, delay }
 }
 
