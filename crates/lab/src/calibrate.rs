@@ -10,7 +10,7 @@
 //! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
 //! | refused by a token bucket that is empty, by RST | `syn_reset` |
 //! | the same in silence | `syn_held` |
-//! | before a server that accepts nobody, stock | `syn_dropped` |
+//! | before a server that was stopped and so accepts nobody, stock | `syn_dropped` |
 //! | the same with cookies for everybody and *abort* | `syn_answered` and `end_reset` together |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
@@ -34,7 +34,7 @@ use crate::crowd::Send;
 use crate::experiment::{Experiment, Server};
 use crate::policy::Policy;
 
-/// The server, and another that is busy with its first request for ever.
+/// The server, and another that will be stopped.
 const EXPERIMENT: &str = r#"
 name = "calibrate"
 title = "What does work cost?"
@@ -58,7 +58,6 @@ backlog = 1024
 name = "hangs"
 kind = "built-in"
 backlog = 1
-cpu_time = "60s"
 
 [[policy]]
 name = "stock"
@@ -197,6 +196,7 @@ fn descriptors() -> Result<Option<u32>> {
 fn experiment(coalesce: Duration) -> Result<Experiment> {
     let mut experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
     experiment.testbed.coalesce = coalesce;
+    experiment.servers[1].is_stopped = true;
     Ok(experiment)
 }
 

@@ -128,10 +128,17 @@ impl Running {
         values.filter(|(_, value)| value["event"] == event).collect()
     }
 
-    /// Asks the program to end (SIGTERM).
+    /// Has the program do nothing more until it is to end (SIGSTOP).
+    pub fn stop(&self) {
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGSTOP);
+    }
+
+    /// Asks the program to end (SIGTERM), which one that was stopped hears when it goes on.
     pub fn terminate(&self) {
         // It may have ended by itself; it is reaped only when dropped, so the id is still its own.
-        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGTERM);
+        for signal in [Signal::SIGTERM, Signal::SIGCONT] {
+            let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
+        }
     }
 }
 

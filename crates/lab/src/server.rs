@@ -36,6 +36,9 @@ pub fn start(
             }
             let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
             running.wait_for("listening", PATIENCE)?;
+            if server.is_stopped {
+                running.stop();
+            }
             Ok(running)
         }
         ServerKind::Nginx => {

@@ -26,6 +26,9 @@ pub struct Server {
     /// The measured window, if not that of the grid.
     #[serde(default, deserialize_with = "some_duration")]
     pub duration: Option<Duration>,
+    /// It is stopped as soon as it listens: it accepts nobody, and takes no time.
+    #[serde(skip)]
+    pub is_stopped: bool,
     /// How far its clients are, where the file says.
     #[serde(skip)]
     pub way: Option<Box<Way>>,
