@@ -84,9 +84,6 @@ const APART: Duration = Duration::from_micros(50);
 const TOGETHER: Duration = load::MAX_COALESCE;
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
-/// Until softirq lets programs have turns, and these, microseconds (`MAX_SOFTIRQ_TIME`; a slice of EEVDF, `base_slice_ns`).
-const LONGEST: f64 = 2000.0;
-const TURN: f64 = 3000.0;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
@@ -179,8 +176,9 @@ pub fn calibrate(
         receive: Receive {
             ring: BACKLOG,
             moderation: APART.as_secs_f64() * 1e6,
-            longest: LONGEST,
-            turn: TURN,
+            // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
+            longest: 0.0,
+            turn: 0.0,
         },
         system: System { descriptors: descriptors()?, ..System::default() },
     })
