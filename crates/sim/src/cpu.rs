@@ -1,6 +1,7 @@
 //! Whose turn it is on the server's one CPU: softirq before programs, and both in turns once the softirq has had it for too long.
 //!
-//! Sources: Linux 6.18 `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which is scheduled like a program) and
+//! Sources: Linux `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which is scheduled like a program; from 4.9 to 6.4 nothing else ran softirq while
+//! it waited, and both had turns; since 6.5, commit d15121be7485, each program that leaves a lock runs what there is, and softirq goes first again) and
 //! `net/core/dev.c`; receive livelock is Mogul and Ramakrishnan, 1997. What it is not: no interrupts of its own, no caches, one CPU.
 
 use units::Nanos;
