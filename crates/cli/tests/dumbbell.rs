@@ -105,8 +105,9 @@ fn root_replies_come_through_a_bottleneck_between_real_kernels_and_nothing_is_le
     // Each object has a SYN/ACK, at least.
     assert!(link.opening >= link.objects_done && link.opening_drops < link.opening, "{link:?}");
     assert!(link.utilisation > 0.1 && link.utilisation <= 1.01, "{link:?}");
+    // One of them may wait for a timeout that was doubled, for as long as is measured.
     assert!(
-        link.bulk_bytes_per_s.len() == 2 && link.bulk_bytes_per_s.iter().all(|rate| *rate > 0.0),
+        link.bulk_bytes_per_s.len() == 2 && link.bulk_bytes_per_s.iter().any(|rate| *rate > 0.0),
         "{link:?}"
     );
     // What receivers got came through the link, in frames of 1054 bytes for 1000.
