@@ -37,11 +37,11 @@ enum Command {
         quick: bool,
     },
 
-    /// Measure what work costs on this machine, and print it as a profile for tidegate sim; takes a minute
+    /// Measure what work costs on this machine, and print it as a profile for tidegate sim; takes a few minutes
     Calibrate {
-        /// Attempts per second, fewer than the server can answer
-        #[arg(long, value_name = "R", default_value_t = 10_000.0, value_parser = parse_rate)]
-        rate: f64,
+        /// Attempts per second, fewer than the server can answer; unless given, seven tenths of what it can, which is looked for first
+        #[arg(long, value_name = "R", value_parser = parse_rate)]
+        rate: Option<f64>,
     },
 }
 
@@ -80,12 +80,10 @@ pub fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-fn calibrate(rate: f64) -> Result<()> {
+fn calibrate(rate: Option<f64>) -> Result<()> {
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
-    let profile = lab::calibrate::calibrate(&program, rate, &stop, |what, us| {
-        complain(format_args!("{what}: {us:.2} us in softirq for each SYN"));
-    })?;
+    let profile = lab::calibrate::calibrate(&program, rate, &stop, |line| complain(format_args!("{line}")))?;
     say(profile.to_toml().trim_end())
 }
 

@@ -1,6 +1,6 @@
 //! What work costs on this machine, as a profile of the simulator (`tidegate lab calibrate`).
 //!
-//! Crowds below saturation, each of which makes the server's CPU do something else; what it costs is the CPU's time over how often it was done. The kernel
+//! Crowds below saturation (of seven tenths of it, unless a rate is given: costs are those of the rate at which they were measured), each of which makes the server's CPU do something else; what it costs is the CPU's time over how often it was done. The kernel
 //! tells exactly how long a CPU was idle, and by ticks, 100 to 1,000 in a second, how the rest divides over softirq and programs, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half is
 //! known to 2%.
 //!
@@ -15,16 +15,18 @@
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
 //! saturation both are rarer for each connection. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
-//! costs; the rest is the work itself.
+//! costs; the rest is the work itself. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
 //! How a whole connection's time divides over its segments and system calls cannot be seen from outside: it is divided evenly, but for what is known. What is
 //! predicted of connections that are answered does not depend on it.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
 use sim::profile::{Receive, Server as Program, Softirq, System};
@@ -33,6 +35,7 @@ use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Experiment, Server};
 use crate::policy::Policy;
+use crate::saturation;
 
 /// The server, and another that will be stopped.
 const EXPERIMENT: &str = r#"
@@ -79,24 +82,28 @@ guard = "no-syn-drop"
 const SEGMENTS: f64 = 5.0;
 /// What the program asks the kernel for it, beside a look at what is ready: accept, read, write, read again, close.
 const CALLS: f64 = 5.0;
-/// Between turns of the generator, of frames one by one and of frames together.
-const APART: Duration = Duration::from_micros(50);
-const TOGETHER: Duration = load::MAX_COALESCE;
+/// Between turns of the generator, of frames one by one and of frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
+/// at the same moment of a turn, always in softirq or never.
+const APART: Duration = Duration::from_micros(49);
+const TOGETHER: Duration = Duration::from_micros(491);
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
-/// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer; each step is told.
+/// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
+const SHARE: f64 = 0.7;
+
+/// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer, or of seven tenths of what it can; each step is told in a line.
 ///
 /// # Errors
 ///
 /// When the testbed cannot be made, or the server does not answer as many.
 pub fn calibrate(
     program: &Path,
-    rate: f64,
+    rate: Option<f64>,
     stop: &AtomicBool,
-    mut on_step: impl FnMut(&str, f64),
+    mut on_step: impl FnMut(String),
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
@@ -104,15 +111,32 @@ pub fn calibrate(
     let together = experiment(TOGETHER)?;
     let [answers, hangs] = &apart.servers[..] else { unreachable!("two servers") };
     let [stock, reset, held, cookies] = &apart.policies[..] else { unreachable!("four policies") };
-    let mut measure =
-        |what: &str, experiment: &Experiment, server: &Server, policy: &Policy| -> Result<Costs> {
-            let lab = Lab { experiment, program, stop };
-            let measured = cell::run(lab, server, policy, &send(experiment, rate))
-                .with_context(|| format!("measure {what}"))?;
-            let costs = Costs::of(&measured, experiment.grid.duration);
-            on_step(what, costs.softirq_of_syn);
-            Ok(costs)
-        };
+    let rate = match rate {
+        Some(rate) => rate,
+        None => {
+            let lab = Lab { experiment: &apart, program, stop };
+            let on_probe =
+                |offered, answered| on_step(format!("offered {offered:.0}/s, answered {answered:.0}/s"));
+            let found =
+                saturation::find(lab, answers, on_probe).context("find where the server saturates")?;
+            SHARE * found.rate_per_s
+        }
+    };
+    let mut measure = |what: &str,
+                       experiment: &Experiment,
+                       server: &Server,
+                       policy: &Policy|
+     -> Result<Costs> {
+        let lab = Lab { experiment, program, stop };
+        let measured = cell::run(lab, server, policy, &send(experiment, rate))
+            .with_context(|| format!("measure {what}"))?;
+        let costs = Costs::of(&measured, experiment.grid.duration);
+        let Costs { softirq_of_syn, program_of_syn, .. } = costs;
+        on_step(format!(
+            "{what}: {softirq_of_syn:.2} us in softirq and {program_of_syn:.2} us in programs for each SYN"
+        ));
+        Ok(costs)
+    };
     let whole = measure("connections that are answered", &apart, answers, stock)?;
     let batch = measure("connections that come together", &together, answers, stock)?;
     for costs in [&whole, &batch] {
@@ -124,18 +148,22 @@ pub fn calibrate(
     }
     let wake =
         cost_of_one((whole.softirq_of_syn, whole.turns_of_syn), (batch.softirq_of_syn, batch.turns_of_syn));
-    let poll =
+    let woken =
         cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
     let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
+    // The program has nothing to do with them: all of the CPU's time is softirq's, and so exact.
     let mut of_syn = |what, server, policy| {
-        Ok::<_, anyhow::Error>(without_turns(&measure(what, &together, server, policy)?))
+        let costs = measure(what, &together, server, policy)?;
+        let all = Costs { softirq_of_syn: costs.softirq_of_syn + costs.program_of_syn, ..costs };
+        Ok::<_, anyhow::Error>(without_turns(&all))
     };
     let reset = of_syn("SYNs that are reset", answers, reset)?;
     let held = of_syn("SYNs that are held back", answers, held)?;
     let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
     let by_cookie = of_syn("handshakes by cookie that are reset", hangs, cookies)?;
     let connection = without_turns(&whole);
-    let program_time = (whole.program_of_syn - poll * whole.sleeps_of_syn).max(LEAST);
+    let poll = look_us()?;
+    let program_time = (whole.program_of_syn - woken * whole.sleeps_of_syn).max(LEAST);
     // A RST costs as much in answer to a SYN as to the end of a handshake.
     let syn_answered = (by_cookie - reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
@@ -143,7 +171,7 @@ pub fn calibrate(
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {poll:.2} us for each of {:.1} times that the program was woken",
+            "measured on this machine at {rate:.0} attempts/s: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {woken:.2} us for each of {:.1} times that the program was woken",
             whole.softirq_of_syn, whole.program_of_syn, whole.turns_of_syn, whole.sleeps_of_syn
         ),
         softirq: Softirq {
@@ -164,8 +192,9 @@ pub fn calibrate(
         },
         server: Program {
             poll,
+            woken: (woken - poll).max(0.0),
             accept: call,
-            accept_nothing: 0.0, // part of what it costs to be woken
+            accept_nothing: 0.0, // part of what accept(2) costs
             request: 2.0 * call,
             kib: 0.5,
             close: 2.0 * call,
@@ -182,6 +211,24 @@ pub fn calibrate(
         },
         system: System { descriptors: descriptors()?, ..System::default() },
     })
+}
+
+/// What it takes a program to learn what is ready when something is, microseconds: the shortest of several times, as whatever else runs here makes them longer.
+fn look_us() -> Result<f64> {
+    const TIMES: u32 = 20;
+    const LOOKS: u32 = 1000;
+    let ready = EventFd::from_value(1).context("make an eventfd")?;
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("make an epoll")?;
+    epoll.add(&ready, EpollEvent::new(EpollFlags::EPOLLIN, 0)).context("watch an eventfd")?;
+    let mut shortest = Duration::MAX;
+    for _ in 0..TIMES {
+        let start = Instant::now();
+        for _ in 0..LOOKS {
+            epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).context("look at what is ready")?;
+        }
+        shortest = shortest.min(start.elapsed() / LOOKS);
+    }
+    Ok(shortest.as_secs_f64() * 1e6)
 }
 
 /// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.

@@ -41,8 +41,9 @@ pub struct Difference {
     pub kernel: BTreeMap<String, u64>,
     /// Where the server's CPU spent the time.
     pub server_cpu: CpuShares,
-    /// Share of the time that the server's CPU was neither idle nor taken by the hypervisor. Both are told exactly, and what it did otherwise by ticks, which do not come to a CPU
-    /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more than the parts.
+    /// Share of the time that the server's CPU was neither idle nor taken by the hypervisor. That it was idle is told exactly, and what it did otherwise by ticks, which do not come to a CPU
+    /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more than the parts. What the hypervisor took is told exactly, too, but not from what: of an
+    /// idle CPU it is how late it was woken, and idle already. So it is taken off in proportion.
     pub server_busy: f64,
     /// How often the server's CPU turned to received packets.
     pub receive_softirqs: u64,
@@ -132,8 +133,8 @@ pub fn settle(layout: &Layout) -> Result<f64> {
 /// Of a CPU in so long.
 fn busy(now: CpuTimes, before: CpuTimes, elapsed: Duration) -> f64 {
     let spent = |part: fn(CpuTimes) -> u64| part(now).saturating_sub(part(before)) as f64;
-    let idle = spent(|times| times.idle) + spent(|times| times.steal);
-    (1.0 - idle / (elapsed.as_secs_f64() * netns::ticks_per_second())).clamp(0.0, 1.0)
+    let share = |ticks: f64| (ticks / (elapsed.as_secs_f64() * netns::ticks_per_second())).clamp(0.0, 1.0);
+    (1.0 - share(spent(|times| times.idle))) * (1.0 - share(spent(|times| times.steal)))
 }
 
 fn shares(now: CpuTimes, before: CpuTimes) -> CpuShares {
@@ -171,7 +172,7 @@ mod tests {
         let before = CpuTimes { idle: 7, steal: 1, ..CpuTimes::default() };
         // No tick told of the softirq.
         let now = CpuTimes { idle: 7 + ticks(1.5), steal: 1 + ticks(0.1), ..CpuTimes::default() };
-        assert!((busy(now, before, Duration::from_secs(2)) - 0.2).abs() < 1e-9);
+        assert!((busy(now, before, Duration::from_secs(2)) - 0.25 * 0.95).abs() < 1e-9);
         assert_eq!(busy(before, before, Duration::from_secs(2)), 1.0);
         assert_eq!(busy(now, before, Duration::from_secs(1)), 0.0, "the clocks differ a little");
     }

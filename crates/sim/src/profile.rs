@@ -114,6 +114,10 @@ pub struct Softirq {
 pub struct Server {
     /// To learn what is ready, once for all that is; in a process pool, to switch to a process that was woken.
     pub poll: f64,
+    /// To go to sleep and be woken, for a program that finds nothing ready. Where the profile does not say, it is part of `poll`, which then costs as much where it does not sleep; not of a
+    /// process pool.
+    #[serde(default)]
+    pub woken: f64,
     /// accept(2) of one connection, and what the program does to keep it.
     pub accept: f64,
     /// accept(2) that finds nothing.
@@ -129,9 +133,10 @@ pub struct Server {
 }
 
 impl Server {
-    fn costs(&self) -> [(&'static str, f64); 7] {
+    fn costs(&self) -> [(&'static str, f64); 8] {
         [
             ("poll", self.poll),
+            ("woken", self.woken),
             ("accept", self.accept),
             ("accept_nothing", self.accept_nothing),
             ("request", self.request),
@@ -282,9 +287,10 @@ impl Profile {
 
     /// Costs of the program's steps.
     pub(crate) fn steps(&self) -> Steps {
-        let Server { poll, accept, accept_nothing, request, kib, close, error } = self.server;
+        let Server { poll, woken, accept, accept_nothing, request, kib, close, error } = self.server;
         Steps {
             poll: micros(poll),
+            woken: micros(woken),
             accept: micros(accept),
             accept_nothing: micros(accept_nothing),
             request: micros(request),
@@ -329,6 +335,7 @@ impl Frames {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     pub(crate) poll: Nanos,
+    pub(crate) woken: Nanos,
     pub(crate) accept: Nanos,
     pub(crate) accept_nothing: Nanos,
     pub(crate) request: Nanos,

@@ -74,6 +74,8 @@ pub(crate) struct Server {
     /// Sockets in `ready`.
     waiting: SecondaryMap<SocketId, ()>,
     doing: Option<Step>,
+    /// It slept, and something came for it.
+    is_woken: bool,
     scratch: Vec<u8>,
     reply: Vec<u8>,
     /// Requests that were answered, and errors that it met.
@@ -95,6 +97,7 @@ impl Server {
             is_full: false,
             waiting: SecondaryMap::new(),
             doing: None,
+            is_woken: false,
             scratch: Vec::new(),
             reply: Vec::new(),
             answered: 0,
@@ -104,15 +107,19 @@ impl Server {
 
     /// The kernel has something for it.
     pub(crate) fn hear(&mut self, news: News) {
+        self.is_woken |= self.doing.is_none() && !self.has_steps();
         match news {
             News::Acceptable => self.is_acceptable = true,
-            News::Readable(id) => {
-                if self.waiting.insert(id, ()).is_none() {
-                    self.ready.push_back(id);
-                }
-            }
+            News::Readable(id) => self.put(id),
             // It never waits for room.
             News::Writable(_) => {}
+        }
+    }
+
+    /// Among what is ready.
+    fn put(&mut self, id: SocketId) {
+        if self.waiting.insert(id, ()).is_none() {
+            self.ready.push_back(id);
         }
     }
 
@@ -144,7 +151,8 @@ impl Server {
                 return step;
             }
         }
-        (Step::Poll, self.costs.poll)
+        let woken = if std::mem::take(&mut self.is_woken) { self.costs.woken } else { Nanos::ZERO };
+        (Step::Poll, self.costs.poll + woken)
     }
 
     /// What a connection has for it; `None` when nothing is to be done.
@@ -173,7 +181,7 @@ impl Server {
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
         if request.len < self.scratch.len() {
             self.partial.insert(id, self.scratch[request.len..].to_vec());
-            self.hear(News::Readable(id));
+            self.put(id);
         }
         Some((Step::Answer { to: id, bytes, closes: request.closes }, cost))
     }
@@ -193,7 +201,7 @@ impl Server {
                 if let Some((id, _)) = accepted {
                     self.open += 1;
                     // The request may be there already.
-                    self.hear(News::Readable(id));
+                    self.put(id);
                 }
                 self.accepts = accepted.is_some() && self.service.accept == Accept::Inf;
                 self.serves = self.ready.len();

@@ -86,6 +86,21 @@ fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
 }
 
 #[test]
+fn program_pays_for_being_woken_where_it_sleeps_and_not_beyond_saturation() {
+    let with_woken = |micros: f64, rate: f64| {
+        let mut setup = setup("rst-syn");
+        setup.profile.server.woken = micros;
+        let (crowd, server) = run(setup, rate, 1);
+        assert!(crowd.goodput_per_s > 0.9 * rate.min(20_000.0), "{crowd:?}");
+        server.program.0 as f64 / server.answered as f64
+    };
+    let [calm, busy] = [2_000.0, 30_000.0].map(|rate| with_woken(10.0, rate) - with_woken(0.0, rate));
+    // A client that comes alone wakes it up to three times: the connection, the request and the FIN.
+    assert!((10_000.0..30_000.0).contains(&calm), "{calm} ns more for each request");
+    assert!(busy < 500.0, "{busy} ns more");
+}
+
+#[test]
 fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     let (stock, server) = run(setup("default"), 40_000.0, 1);
     let (told, _) = run(setup("abort+rst-syn"), 40_000.0, 1);

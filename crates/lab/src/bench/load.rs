@@ -1,6 +1,5 @@
 //! What the crowd can send, against what a bare AF_XDP socket can.
 
-use std::net::SocketAddr;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -11,8 +10,8 @@ use nix::net::if_::if_nametoindex;
 use results::CrowdSummary;
 use units::Nanos;
 use xsk::echo::{Echo, Requests};
-use xsk::{Socket, Steer};
 
+use super::bare;
 use super::peers::{self, PEERS, Peer, Seen};
 use super::{Figure, REPETITIONS, clients, go_on};
 use crate::testbed::{CROWD_INTERFACE, PORT, SERVER_INTERFACE, Testbed};
@@ -34,10 +33,11 @@ const MIB_GOAL: f64 = 256.0;
 /// Of the timers that wait beside nobody's.
 const SYN_TIMEOUT: Nanos = Nanos::from_secs(2);
 
-/// One repetition: what the crowd did, and the raw send rate and others just before.
+/// One repetition: what the crowd did, and what a bare socket and others just before.
 struct Pair {
     crowd: CrowdSummary,
     raw_frames_per_s: f64,
+    exchanges_per_s: f64,
     /// As [`PEERS`]; without those that are not installed.
     peers_per_s: [Option<f64>; PEERS.len()],
 }
@@ -46,12 +46,18 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let found = highest_kept(FROM, COARSE, stop)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
         .map(|_| {
-            let raw_frames_per_s = raw_send_rate()?;
+            let raw_frames_per_s = bare::sends_per_s(WINDOW)?;
+            let exchanges_per_s = bare::exchanges_per_s(WINDOW)?;
             let mut peers_per_s = [None; PEERS.len()];
             for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
                 *rate = peer.connections_per_s()?;
             }
-            Ok(Pair { raw_frames_per_s, peers_per_s, crowd: highest_kept(found * BELOW, FINE, stop)? })
+            Ok(Pair {
+                raw_frames_per_s,
+                exchanges_per_s,
+                peers_per_s,
+                crowd: highest_kept(found * BELOW, FINE, stop)?,
+            })
         })
         .collect::<Result<_>>()?;
     let frames_per_s = |pair: &Pair| pair.crowd.generator.frames_sent as f64 / pair.crowd.window_s;
@@ -64,15 +70,20 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         .collect();
     let frames: Vec<(f64, f64)> =
         pairs.iter().map(|pair| (frames_per_s(pair), pair.raw_frames_per_s)).collect();
+    let exchanges: Vec<(f64, f64)> =
+        pairs.iter().map(|pair| (pair.crowd.goodput_per_s, pair.exchanges_per_s)).collect();
     let ticks: Vec<(f64, f64)> = (0..REPETITIONS).map(|_| (tick_ns(MILLION as u32), tick_ns(0))).collect();
     let million = [(million_connections_mib(stop)?, MIB_GOAL)];
     let bytes = [(Crowd::BYTES_PER_CONNECTION as f64, BYTES_GOAL)];
     let raw_for_frames = "raw AF_XDP send rate into a peer that drops, same core";
     let raw_for_connections = "raw AF_XDP send rate divided by the frames that a connection sends, same core";
+    let bare_exchange =
+        "a bare AF_XDP socket that exchanges a connection's frames with the same server, same core";
     let allowed = "the most that the project allows itself";
     let mut figures = vec![
         Figure::new("load.connections_per_second", "connections/s", raw_for_connections, &connections),
         Figure::new("load.frames_per_second", "frames/s", raw_for_frames, &frames),
+        Figure::new("load.vs_bare_exchange", "connections/s", bare_exchange, &exchanges),
         Figure::new("load.bytes_per_connection", "bytes", allowed, &bytes),
         Figure::new("load.million_connections_mib", "MiB", allowed, &million),
         Figure::new("load.timer_tick_ns", "ns", "the same without a timer", &ticks),
@@ -91,11 +102,17 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         }
         None => eprintln!("load.vs_httperf_* are left out: there is no httperf here"),
     }
-    for (which, Peer { figure, program, reference, .. }) in PEERS.iter().enumerate() {
-        let beside = |pair: &Pair| Some((pair.crowd.goodput_per_s, pair.peers_per_s[which]?));
-        match pairs.iter().map(beside).collect::<Option<Vec<_>>>() {
-            Some(pairs) => figures.push(Figure::new(figure, "connections/s", reference, &pairs)),
-            None => eprintln!("{figure} is left out: there is no {program} here"),
+    for (which, Peer { figure, bare_figure, program, reference, .. }) in PEERS.iter().enumerate() {
+        let beside = |ours: f64, pair: &Pair| Some((ours, pair.peers_per_s[which]?));
+        let all = |ours: fn(&Pair) -> f64| {
+            pairs.iter().map(|pair| beside(ours(pair), pair)).collect::<Option<Vec<_>>>()
+        };
+        match (all(|pair| pair.crowd.goodput_per_s), all(|pair| pair.exchanges_per_s)) {
+            (Some(crowds), Some(bare)) => {
+                figures.push(Figure::new(figure, "connections/s", reference, &crowds));
+                figures.push(Figure::new(bare_figure, "connections/s", reference, &bare));
+            }
+            _ => eprintln!("{figure} is left out: there is no {program} here"),
         }
     }
     Ok(figures)
@@ -219,34 +236,4 @@ pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         seed: 1,
         flood: None,
     }
-}
-
-/// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
-fn raw_send_rate() -> Result<f64> {
-    let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative)?;
-    let server = testbed.server_address();
-    testbed.crowd.enter(|| -> Result<f64> {
-        let mut socket = Socket::open(&xsk::Config {
-            ifindex: if_nametoindex(CROWD_INTERFACE)?,
-            interface: CROWD_INTERFACE.to_owned(),
-            mode: xsk::Mode::Native, // as the crowd
-            rx_frames: 64,
-            tx_frames: 4096,
-            steer: Steer { server, clients: (server.ip(), 32) },
-        })?;
-        let rate = xsk::raw_send_rate(&mut socket.tx, &bare_ack(server), WINDOW).context("send")?;
-        Ok(rate.per_second())
-    })?
-}
-
-/// A bare ACK, which the echo drops.
-fn bare_ack(server: SocketAddr) -> Vec<u8> {
-    let tuple = wire::FourTuple { src: SocketAddr::from(([10, 77, 0, 1], 40_000)), dst: server };
-    let flags = wire::Flags::ACK;
-    let (seq, ack) = (wire::SeqNumber(1), wire::SeqNumber(1));
-    let segment = wire::Segment { seq, ack, flags, window: 1000, options: Default::default(), payload: &[] };
-    let ethernet = wire::Ethernet { src: [2, 0, 0, 0, 0, 0x0b], dst: [2, 0, 0, 0, 0, 0x0a] };
-    let mut frame = vec![0; wire::frame_len(&tuple, &segment)];
-    wire::emit(&mut frame, &ethernet, &tuple, &segment);
-    frame
 }

@@ -2,6 +2,7 @@
 //!
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
+mod bare;
 mod link;
 mod load;
 mod peers;
@@ -16,14 +17,17 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 27] = [
     "load.connections_per_second",
     "load.frames_per_second",
+    "load.vs_bare_exchange",
     "load.bytes_per_connection",
     "load.million_connections_mib",
     "load.timer_tick_ns",
     "load.vs_wrk",
     "load.vs_h2load",
+    "load.bare_exchange_vs_wrk",
+    "load.bare_exchange_vs_h2load",
     "load.vs_httperf_goodput",
     "load.vs_httperf_response_ms",
     "bpf.admit_ns",

@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// One that opens as many connections as it can.
 pub struct Peer {
     pub figure: &'static str,
+    /// Of a bare socket beside it: as much as any crowd over AF_XDP could have.
+    pub bare_figure: &'static str,
     pub program: &'static str,
     /// Before the URL.
     arguments: &'static [&'static str],
@@ -39,6 +41,7 @@ pub struct Peer {
 pub const PEERS: [Peer; 2] = [
     Peer {
         figure: "load.vs_wrk",
+        bare_figure: "load.bare_exchange_vs_wrk",
         program: "wrk",
         arguments: &["-t1", "-c64", "-d1s"],
         rate: |text| text.lines().find_map(|line| line.strip_prefix("Requests/sec:")?.trim().parse().ok()),
@@ -46,6 +49,7 @@ pub const PEERS: [Peer; 2] = [
     },
     Peer {
         figure: "load.vs_h2load",
+        bare_figure: "load.bare_exchange_vs_h2load",
         program: "h2load",
         arguments: &["--h1", "-n5000", "-c5000"],
         rate: |text| {

@@ -1,0 +1,99 @@
+//! What an AF_XDP socket can do without a TCP behind it: the ceiling of every crowd over it.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bpf::Hook;
+use nix::net::if_::if_nametoindex;
+use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
+use xsk::echo::Requests;
+use xsk::{Socket, Steer};
+
+use super::clients;
+use super::load::before_echo;
+use crate::testbed::{CROWD_INTERFACE, Testbed};
+
+/// Connections whose frames are sent together. The peer's ring has 256 places for frames (`VETH_RING_SIZE`, v6.18).
+const BATCH: u32 = 64;
+/// An answer that has not come by then is lost.
+const PATIENCE: Duration = Duration::from_secs(1);
+const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 10.77.0.1\r\nConnection: close\r\n\r\n";
+
+/// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
+pub fn sends_per_s(window: Duration) -> Result<f64> {
+    let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative)?;
+    testbed.crowd.enter(|| -> Result<f64> {
+        let mut socket = socket(&testbed)?;
+        let rate =
+            xsk::raw_send_rate(&mut socket.tx, &frame(&testbed, Flags::ACK, &[])?, window).context("send")?;
+        Ok(rate.per_second())
+    })?
+}
+
+/// Connections/s whose frames are exchanged with the echo: as many as a connection of the crowd sends, in its order, and what the echo answers. Frames are written once and nothing is read
+/// of what comes.
+pub fn exchanges_per_s(window: Duration) -> Result<f64> {
+    let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative)?;
+    testbed.crowd.enter(|| -> Result<f64> {
+        let mut socket = socket(&testbed)?;
+        let of = |flags, payload| frame(&testbed, flags, payload);
+        let (syn, ack, request) =
+            (of(Flags::SYN, &[])?, of(Flags::ACK, &[])?, of(Flags::PSH | Flags::ACK, REQUEST)?);
+        let reset = of(Flags::RST | Flags::ACK, &[])?;
+        let (start, mut connections) = (Instant::now(), 0);
+        while start.elapsed() < window {
+            exchange(&mut socket, &[&syn], BATCH)?;
+            exchange(&mut socket, &[&ack, &request], BATCH)?;
+            exchange(&mut socket, &[&ack, &reset], 0)?;
+            connections += BATCH;
+        }
+        Ok(f64::from(connections) / start.elapsed().as_secs_f64())
+    })?
+}
+
+/// Sends these frames for each connection of a batch, and waits until so many have come.
+fn exchange(socket: &mut Socket, frames: &[&Vec<u8>], answers: u32) -> Result<()> {
+    for frame in (0..BATCH).flat_map(|_| frames) {
+        let is_written = socket.tx.transmit(|buffer| {
+            buffer[..frame.len()].copy_from_slice(frame);
+            frame.len()
+        });
+        ensure!(is_written, "a bare exchange found its ring full");
+    }
+    let (start, mut came) = (Instant::now(), 0);
+    loop {
+        socket.tx.flush().context("send")?;
+        came += socket.rx.receive(BATCH, |_| {});
+        if came >= answers {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < PATIENCE, "of {answers} answers of a bare exchange {came} came");
+    }
+}
+
+fn socket(testbed: &Testbed) -> Result<Socket> {
+    Ok(Socket::open(&xsk::Config {
+        ifindex: if_nametoindex(CROWD_INTERFACE)?,
+        interface: CROWD_INTERFACE.to_owned(),
+        mode: xsk::Mode::Native, // as the crowd
+        rx_frames: 4096,
+        tx_frames: 4096,
+        steer: Steer {
+            server: testbed.server_address(),
+            clients: (clients().network().into(), clients().prefix_len()),
+        },
+    })?)
+}
+
+/// A frame of a client.
+fn frame(testbed: &Testbed, flags: Flags, payload: &[u8]) -> Result<Vec<u8>> {
+    let client = clients().hosts().next().context("a network has hosts")?;
+    let tuple = FourTuple { src: SocketAddr::from((client, 40_000)), dst: testbed.server_address() };
+    let (seq, ack) = (SeqNumber(1), SeqNumber(1));
+    let segment = Segment { seq, ack, flags, window: 1000, options: Default::default(), payload };
+    let ethernet = Ethernet { src: [2, 0, 0, 0, 0, 0x0b], dst: [2, 0, 0, 0, 0, 0x0a] };
+    let mut frame = vec![0; wire::frame_len(&tuple, &segment)];
+    wire::emit(&mut frame, &ethernet, &tuple, &segment);
+    Ok(frame)
+}
