@@ -32,15 +32,15 @@ static __always_inline __u64 *find_refused(__u32 hash)
 }
 
 /* Not inline, here and below: stack is short where SYNs are decided. */
-static __noinline int was_deferred(const struct segment *segment)
+static __noinline int was_deferred(const struct segment *segment, __u64 now)
 {
 	__u32 hash = hash_flow(segment);
 	__u64 *word = find_refused(hash);
 
-	return word && may_defer_again(*word, hash, segment->seq);
+	return word && may_defer_again(*word, hash, segment->seq, now);
 }
 
-/* An attempt that was decided: 0 if it was not refused before; else 1, and one more for each time that it was deferred. */
+/* An attempt that was decided: 0 if it was not refused before; 1 if it was, and 2 if it was left unanswered. */
 static __noinline int see_return(const struct segment *segment, __u64 now, __u32 outcome)
 {
 	__u32 hash = hash_flow(segment);
@@ -55,7 +55,9 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 	/* All CPUs share it: write only when it matters. */
 	if (outcome != OUTCOME_ADMITTED && returns_until_ns < now + RETURNS_WITHIN_NS - RETURNS_STEP_NS)
 		returns_until_ns = now + RETURNS_WITHIN_NS;
-	return is_back(word, hash, segment->seq) ? 1 + count_deferrals(word, hash, segment->seq) : 0;
+	if (!is_back(word, hash, segment->seq))
+		return 0;
+	return word & REFUSED_IS_DEFERRED ? 2 : 1;
 }
 
 /* Whether any may come back now. */

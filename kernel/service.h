@@ -43,6 +43,8 @@ struct pace {
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
 	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
+	__u64 kept_ns;			/* most of the idle time that is kept for a burst */
+	__u64 reserve_ns;		/* of it, what is not spent: so many come for each answer */
 };
 
 /* What a connection waits for. */
@@ -104,7 +106,7 @@ struct service {
 	struct bpf_spin_lock lock;
 };
 
-_Static_assert(sizeof(struct pace) == 5 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
+_Static_assert(sizeof(struct pace) == 7 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
 _Static_assert(sizeof(struct service) == __builtin_offsetof(struct service, lock) + sizeof(struct bpf_spin_lock), "nor here");
 
 /* ---- Under the lock. ---- */
@@ -456,17 +458,14 @@ static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
 /*
  * A burst that the server will have answered soon is better served than refused, and a crowd is not. A crowd leaves a server no time in which nobody
  * waits, and a burst comes after some: that time is what may be spent on those who come beyond what the server answers meanwhile, each for as long as he
- * keeps the others waiting. Clients who are left unanswered send their SYN again after patience_ns, and after twice that once more (RFC 6298, section 2;
- * tcp(7)): so much of it is kept.
+ * keeps the others waiting.
  */
-#define KEPT_PATIENCES 3
-
 static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
 	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
-	__u64 most = KEPT_PATIENCES * pace->patience_ns, kept;
+	__u64 most = pace->kept_ns, kept;
 
-	if ((__s64)(idle - spent) < (__s64)price || !price)
+	if ((__s64)(idle - spent) < (__s64)(price + pace->reserve_ns) || !price)
 		return false;
 	kept = idle - spent > most ? idle - most : spent;
 	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + price);
@@ -491,7 +490,7 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 		service->paid = paid = 0;
 	}
 	if (past <= paid)
-		return (__s64)(read_idle_ns(service, now) - *(volatile __u64 *)&service->spent_ns) >= (__s64)pace->answer_ns;
+		return (__s64)(read_idle_ns(service, now) - *(volatile __u64 *)&service->spent_ns) >= (__s64)(pace->answer_ns + pace->reserve_ns);
 	/* Who waits in a queue does so for one patience_ns. */
 	if (past * pace->answer_ns > pace->patience_ns || !spend(service, pace, past - paid, now))
 		return false;
@@ -502,9 +501,12 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 /* SYNs come in batches, from an interface that moderates its interrupts: a batch may be ahead of its time. */
 #define DEFERRED_AHEAD_SHIFT 6
 
+/* Who comes back takes the places of those who are new, so that more of these are left unanswered than the server answers, but not all at once. */
+#define DEFERRED_PER_ANSWER_SHIFT 2
+
 /*
- * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns, when it is his turn: so no more are left so
- * for the first time than the server answers in as much time, or they would come back all at once and find the queue full again.
+ * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns and later: so no more are left so for the first
+ * time than four times what the server answers meanwhile, or they would all come back at once.
  */
 static __always_inline bool defer(struct service *service, const struct pace *pace, __u64 now)
 {
@@ -512,7 +514,7 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 	__u64 earliest = now > ahead ? now - ahead : 0, from = next > earliest ? next : earliest;
 
 	/* A turn for which there is nothing to spend costs nobody anything. */
-	return from <= now && __sync_bool_compare_and_swap(&service->deferred_ns, next, from + pace->answer_ns) &&
+	return from <= now && __sync_bool_compare_and_swap(&service->deferred_ns, next, from + (pace->answer_ns >> DEFERRED_PER_ANSWER_SHIFT)) &&
 	       spend(service, pace, 1, now);
 }
 

@@ -259,7 +259,7 @@ fn root_time_without_anybody_buys_no_reserved_place() {
 
 /// What is paid with is time in which nobody waits: as long as nothing is known of the server, ten milliseconds for each.
 #[test]
-fn root_client_whom_a_burst_left_unanswered_is_left_so_once_more_for_nothing() {
+fn root_client_whom_a_burst_left_unanswered_is_left_so_again_for_nothing() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN);
     let guarded = world.guard(LISTEN, "rst-syn+unserved".parse().expect("policy"), Attach::Auto, false);
@@ -291,8 +291,9 @@ fn root_client_whom_a_burst_left_unanswered_is_left_so_once_more_for_nothing() {
             since = Instant::now();
         }
     }
-    assert_eq!(send(0), (1, 1), "this one was paid for");
-    assert_eq!(send(0), (0, 1), "twice is enough");
+    for _ in 0..3 {
+        assert_eq!(send(0), (1, 1), "this one was paid for");
+    }
     assert_eq!(send(last), (0, 1), "nobody paid for this one, who was told");
 }
 

@@ -4,6 +4,7 @@ use limit::{Limit, Tick};
 use units::Nanos;
 use verdict::{Histogram, Policy, Trigger, WaitsFrom};
 
+use crate::newcomers::Newcomers;
 use crate::service_rate::ServiceRate;
 use crate::{Pace, Service as Counts};
 
@@ -11,6 +12,8 @@ use crate::{Pace, Service as Counts};
 const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 /// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
 const PATIENCE_NS: u64 = 1_000_000_000;
+/// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
+const KEPT_NS: u64 = 4 * PATIENCE_NS;
 
 /// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
 pub const FIRST_PACE: Pace = Pace {
@@ -27,6 +30,8 @@ pub const FIRST_PACE: Pace = Pace {
     patience_ns: PATIENCE_NS,
     handshake_ns: 0,
     trickle_ns: 20_000_000,
+    kept_ns: KEPT_NS,
+    reserve_ns: 0,
 };
 
 /// Counts that a share is taken of; of fewer only after so long.
@@ -64,6 +69,8 @@ const SILENT_UNTIL: f64 = 0.25;
 pub struct Asked {
     /// All.
     pub seen: u64,
+    /// Of these, those of attempts that were refused or left unanswered before.
+    pub returned: u64,
     /// Let through.
     pub admitted: u64,
     /// Found the accept queue full.
@@ -75,6 +82,8 @@ pub struct Asked {
 /// What the listeners of one server ask for, and have counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
+    /// Attempts: SYNs of nobody who came back.
+    pub new: u64,
     /// SYNs that found the accept queue full.
     pub accept_full: u64,
     /// By the limit that is found.
@@ -96,7 +105,8 @@ pub struct Demand {
 impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
-        let Asked { seen, admitted, accept_full, server_full } = asked;
+        let Asked { seen, returned, admitted, accept_full, server_full } = asked;
+        self.new += seen.saturating_sub(returned);
         self.accept_full += accept_full;
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
         let (refused, refused_by_queue) = if dry_run {
@@ -136,6 +146,7 @@ pub struct Pacer {
     capacity: f64,
     /// And that it can give to those who wait already.
     service_rate: ServiceRate,
+    newcomers: Newcomers,
     response_ns: u64,
     handshake_ns: u64,
     /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
@@ -144,6 +155,12 @@ pub struct Pacer {
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
+}
+
+/// Of the idle time that is kept, the share that may be spent on leaving people unanswered while so many new ones come for each answer. The more, the sooner a burst must be over to be answered at
+/// all, and the more of the CPU goes to SYNs that are sent again: of a crowd many times too large none are left waiting.
+fn savable(newcomers_per_answer: f64) -> f64 {
+    1.0 / (newcomers_per_answer - 1.0).max(1.0)
 }
 
 /// What was there at a moment.
@@ -200,6 +217,7 @@ impl Pacer {
             handshakes: Handshakes::default(),
             capacity: 0.0,
             service_rate: ServiceRate::default(),
+            newcomers: Newcomers::default(),
             response_ns: 0,
             handshake_ns: 0,
             away_ns: 0,
@@ -236,6 +254,7 @@ impl Pacer {
         let answered = look.since(&self.last, |counts| counts.answered);
         let idle = Nanos(look.idle_ns().saturating_sub(self.last.idle_ns()));
         self.service_rate.add(elapsed, idle, answered);
+        self.newcomers.add(elapsed, look.demand.new.saturating_sub(self.last.demand.new));
         self.limit.tick(Tick {
             elapsed,
             answered,
@@ -268,6 +287,8 @@ impl Pacer {
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
+        let share = savable(self.newcomers.per_s() * self.pace.answer_ns as f64 / 1e9);
+        self.pace.reserve_ns = ((1.0 - share) * KEPT_NS as f64) as u64;
     }
 
     fn share(&mut self) {
@@ -467,6 +488,25 @@ mod tests {
             look.counts.overtakes[bucket] += 100;
             pacer.tick(look);
             assert_eq!(pacer.pace().overtaken_at, overtaken_at, "bucket {bucket}");
+        }
+    }
+
+    #[test]
+    fn crowd_that_is_too_large_by_far_leaves_little_idle_time_for_silence() {
+        let start = Nanos::from_secs(1);
+        for (times, reserve_ns) in [(1, 0), (2, 0), (3, KEPT_NS / 2), (5, KEPT_NS / 4 * 3)] {
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            for number in 1..=8 {
+                let mut look = look(start, number, 1000 * number);
+                look.demand.add(
+                    &Policy::UNSERVED,
+                    false,
+                    Asked { seen: 1000 * number * times + 77, returned: 77, ..Asked::default() },
+                );
+                pacer.tick(look);
+            }
+            let off = pacer.pace().reserve_ns.abs_diff(reserve_ns);
+            assert!(off < KEPT_NS / 100, "{times} come for each answer: {} ns", pacer.pace().reserve_ns);
         }
     }
 

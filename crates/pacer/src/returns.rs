@@ -16,8 +16,8 @@ pub enum Outcome {
 /// Of an attempt that was refused before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Return {
-    /// How often it was deferred.
-    pub deferrals: u32,
+    /// It was left unanswered.
+    pub was_deferred: bool,
 }
 
 /// The attempts that were refused last, by the hash of their flow; no memory until one was.
@@ -26,9 +26,11 @@ pub struct Returns(Vec<u64>);
 
 impl Returns {
     /// Whether one that was deferred is so again, and nothing is paid for it.
-    pub fn may_defer_again(&self, hash: u32, seq: u32) -> bool {
+    pub fn may_defer_again(&self, hash: u32, seq: u32, now: Nanos) -> bool {
         // SAFETY: numbers alone, and nothing is kept; here and below.
-        self.0.get(place(hash)).is_some_and(|word| unsafe { tidegate_may_defer_again(*word, hash, seq) })
+        self.0
+            .get(place(hash))
+            .is_some_and(|word| unsafe { tidegate_may_defer_again(*word, hash, seq, now.0) })
     }
 
     /// An attempt was decided; what is known of it from before.
@@ -42,15 +44,15 @@ impl Returns {
         }
         let word = &mut self.0[place(hash)];
         // SAFETY: as above.
-        let (is_back, deferrals, next) = unsafe {
+        let (is_back, was_deferred, next) = unsafe {
             (
                 tidegate_is_back(*word, hash, seq),
-                tidegate_count_deferrals(*word, hash, seq),
+                tidegate_was_deferred(*word),
                 tidegate_next_word(*word, hash, seq, outcome as u32, now.0),
             )
         };
         *word = next;
-        is_back.then_some(Return { deferrals })
+        is_back.then_some(Return { was_deferred })
     }
 }
 
@@ -61,8 +63,8 @@ fn place(hash: u32) -> usize {
 
 unsafe extern "C" {
     fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
-    fn tidegate_count_deferrals(word: u64, hash: u32, seq: u32) -> u32;
-    fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32) -> bool;
+    fn tidegate_was_deferred(word: u64) -> bool;
+    fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
     fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
     fn tidegate_refused_place(hash: u32) -> u32;
     fn tidegate_refused_shift() -> u32;
@@ -74,11 +76,9 @@ mod tests {
 
     const NOW: Nanos = Nanos::from_secs(10_000);
     /// In the same place as the first, and different in what the place does not say.
-    const HASHES: [u32; 2] = [0xffff_8000, 0xffff_8001];
-
-    fn deferrals(returns: &mut Returns, hash: u32, seq: u32, outcome: Outcome) -> Option<u32> {
-        returns.see(hash, seq, outcome, NOW).map(|back| back.deferrals)
-    }
+    const HASHES: [u32; 2] = [0xffff_f000, 0xffff_f001];
+    const REFUSED: Option<Return> = Some(Return { was_deferred: false });
+    const DEFERRED: Option<Return> = Some(Return { was_deferred: true });
 
     #[test]
     fn attempt_is_back_by_its_flow_and_sequence_number_until_it_is_let_in() {
@@ -88,30 +88,30 @@ mod tests {
         assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
         assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None, "of another flow");
         assert_eq!(returns.see(hash, 8, Outcome::Admitted, NOW), None, "of another connection");
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), Some(Return { deferrals: 0 }));
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), Some(Return { deferrals: 0 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), REFUSED);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), REFUSED);
         assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "once");
         assert_eq!(returns.see(0, 0, Outcome::Admitted, NOW), None, "an empty place is nobody's");
     }
 
+    /// A client of Linux 6.5 and later sends its SYN again after 1, 2, 3, 4 and 5 s, and then after 7.
     #[test]
-    fn deferred_attempt_is_deferred_once_more_for_nothing() {
+    fn deferred_attempt_is_deferred_for_nothing_as_often_as_it_comes_back_within_five_seconds() {
         let mut returns = Returns::default();
         let [hash, _] = HASHES;
-        assert!(!returns.may_defer_again(hash, 7));
-        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), None);
-        assert!(returns.may_defer_again(hash, 7) && !returns.may_defer_again(hash, 8));
-        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), Some(1));
-        assert!(!returns.may_defer_again(hash, 7), "twice is enough");
-        for deferred in [2, 3, 3, 3] {
-            assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Deferred), Some(deferred), "paid for");
+        let at = |second| NOW + Nanos::from_secs(second);
+        assert!(!returns.may_defer_again(hash, 7, NOW));
+        assert_eq!(returns.see(hash, 7, Outcome::Deferred, NOW), None);
+        for second in 1..=5 {
+            assert!(returns.may_defer_again(hash, 7, at(second)), "{second} s");
+            assert!(!returns.may_defer_again(hash, 8, at(second)), "that is another");
+            assert_eq!(returns.see(hash, 7, Outcome::Deferred, at(second)), DEFERRED);
         }
-        assert_eq!(deferrals(&mut returns, hash, 7, Outcome::Refused), Some(3));
-        assert_eq!(
-            deferrals(&mut returns, hash, 7, Outcome::Admitted),
-            Some(0),
-            "told that it is not wanted"
-        );
+        assert!(!returns.may_defer_again(hash, 7, at(7)), "it is the first time that counts");
+        assert_eq!(returns.see(hash, 7, Outcome::Deferred, at(7)), DEFERRED, "paid for once more");
+        assert!(returns.may_defer_again(hash, 7, at(8)));
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, at(8)), DEFERRED);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, at(9)), REFUSED, "told that it is not wanted");
     }
 
     #[test]
@@ -121,21 +121,26 @@ mod tests {
         returns.see(hash, 7, Outcome::Refused, NOW);
         returns.see(other, 7, Outcome::Deferred, NOW);
         assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
-        assert!(returns.may_defer_again(other, 7), "he paid for it");
+        assert!(returns.may_defer_again(other, 7, NOW), "he paid for it");
         returns.see(hash, 7, Outcome::Deferred, NOW);
-        assert!(returns.may_defer_again(hash, 7) && !returns.may_defer_again(other, 7), "and now the other");
+        assert!(returns.may_defer_again(hash, 7, NOW), "and now the other");
+        assert!(!returns.may_defer_again(other, 7, NOW));
         assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None);
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), Some(Return { deferrals: 1 }));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), DEFERRED);
     }
 
     #[test]
     fn who_was_deferred_and_never_came_back_is_forgotten() {
         let mut returns = Returns::default();
         let [hash, other] = HASHES;
-        for (later, is_kept) in [(3, true), (9, false)] {
+        for (later, is_remembered) in [(3, true), (6, false)] {
             returns.see(hash, 7, Outcome::Deferred, NOW);
             returns.see(other, 7, Outcome::Refused, NOW + Nanos::from_secs(later));
-            assert_eq!(returns.may_defer_again(hash, 7), is_kept, "{later} s later");
+            assert_eq!(
+                returns.see(hash, 7, Outcome::Admitted, NOW).is_some(),
+                is_remembered,
+                "{later} s later"
+            );
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Pace {
     pub patience_ns: u64,
     pub handshake_ns: u64,
     pub trickle_ns: u64,
+    pub kept_ns: u64,
+    pub reserve_ns: u64,
 }
 
 /// Of one server, on all CPUs together: `struct service`.

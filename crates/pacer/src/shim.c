@@ -76,14 +76,14 @@ bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)
 	return is_back(word, hash, seq);
 }
 
-__u32 tidegate_count_deferrals(__u64 word, __u32 hash, __u32 seq)
+bool tidegate_was_deferred(__u64 word)
 {
-	return count_deferrals(word, hash, seq);
+	return word & REFUSED_IS_DEFERRED;
 }
 
-bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq)
+bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq, __u64 now)
 {
-	return may_defer_again(word, hash, seq);
+	return may_defer_again(word, hash, seq, now);
 }
 
 __u32 tidegate_refused_place(__u32 hash)

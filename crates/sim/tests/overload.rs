@@ -242,15 +242,15 @@ fn short_burst_is_better_left_unanswered_than_refused_and_a_crowd_is_not() {
     let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
         .map(|policy| in_bursts(policy, 2, 1, 25_000.0).0);
     assert!(ours > 0.97 * stock.max(refused), "{ours}, {refused}, {stock}");
-    // As long as the gap, stock Linux answers nearly all: it holds who comes by SYN cookies, and they are served in the gap, seconds late. Ours lets go who waited two turns.
+    // As long as the gap, stock Linux answers nearly all: it holds who comes by SYN cookies, and they are served in the gap, seconds late. Ours sends away who came back for five seconds.
     let [twice, refused, stock] =
         ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 2, 2, 20_000.0));
     assert!(twice.0 > 0.85 * stock.0 && twice.0 > refused.0, "{twice:?}, {stock:?}, {refused:?}");
-    assert!(twice.1 < 0.7 * stock.1, "{twice:?}, {stock:?}");
-    // A crowd, and one that the server cannot answer in the gap either.
+    assert!(twice.1 < 0.8 * stock.1, "{twice:?}, {stock:?}");
+    // Longer than anybody is left unanswered, and a crowd that the server cannot answer in the gap either.
     let [long, refused, stock] =
         ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 10, 5, 20_000.0));
-    assert!(long.0 > 0.97 * refused.0 && long.1 < 0.2 * stock.1, "{long:?}, {refused:?}, {stock:?}");
+    assert!(long.0 > 1.05 * refused.0 && long.1 < 0.6 * stock.1, "{long:?}, {refused:?}, {stock:?}");
     let [ours, stock] =
         ["abort+rst-syn+unserved", "default"].map(|policy| in_bursts(policy, 10, 5, 30_000.0).0);
     assert!(ours > 1.2 * stock, "{ours}, {stock}");

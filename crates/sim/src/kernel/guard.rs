@@ -88,7 +88,7 @@ impl Guard {
             if is_by_server && followed.may_exceed(load, now) {
                 (is_by_server, verdict) = (false, Verdict::Admit);
             }
-            let is_again = || followed.is_limit_found() && self.returns.may_defer_again(hash, syn.seq.0);
+            let is_again = || followed.is_limit_found() && self.returns.may_defer_again(hash, syn.seq.0, now);
             if verdict == Verdict::Reset && (is_again() || (!is_by_server && followed.may_defer(now))) {
                 (verdict, outcome) = (Verdict::Drop, Outcome::Deferred);
                 self.stats.deferred += 1;
@@ -111,7 +111,7 @@ impl Guard {
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
             self.stats.returned += 1;
-            if let (Some(followed), Verdict::Admit, 1..) = (followed, verdict, back.deferrals) {
+            if let (Some(followed), Verdict::Admit, true) = (followed, verdict, back.was_deferred) {
                 followed.repay();
             }
         }
