@@ -32,7 +32,7 @@ static __always_inline __u64 *find_refused(__u32 hash)
 }
 
 /* Not inline, here and below: stack is short where SYNs are decided. */
-static __noinline int was_deferred(const struct segment *segment, __u64 now)
+static __noinline int may_defer_attempt_again(const struct segment *segment, __u64 now)
 {
 	__u32 hash = hash_flow(segment);
 	__u64 *word = find_refused(hash);
@@ -57,7 +57,7 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 		returns_until_ns = now + RETURNS_WITHIN_NS;
 	if (!is_back(word, hash, segment->seq))
 		return 0;
-	return word & REFUSED_IS_DEFERRED ? 2 : 1;
+	return was_deferred(word, hash, segment->seq) ? 2 : 1;
 }
 
 /* Whether any may come back now. */

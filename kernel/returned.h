@@ -9,15 +9,15 @@
 
 enum {
 	/*
-	 * log2 of how many are remembered, 8 MiB; where two have one place, the later, or the one that was deferred. In a burst a server's clients of some seconds are,
-	 * and who is forgotten pays again.
+	 * log2 of how many are remembered, in 8 MiB; where two have one place, the later, or the one that was deferred. In a burst as many are deferred as come in some
+	 * seconds, and who is forgotten pays again.
 	 */
 	REFUSED_SHIFT = 20,
 };
 
 /*
  * How long one is left unanswered for what he cost once, however often he comes back. Clients send their SYN again after 1, 3 and 7 s (RFC 6298, section 2), those
- * of Linux since 6.5 after 1, 2, 3, 4, 5 and 7 s (net.ipv4.tcp_syn_linear_timeouts), so that all are told within 7 s, while most still wait.
+ * of Linux since 6.5 after 1, 2, 3, 4, 5 and 7 s (net.ipv4.tcp_syn_linear_timeouts), so that they are told after 7 s, while most still wait, unless they are paid for again.
  */
 #define DEFERRED_FOR_NS 5500000000ULL
 
@@ -37,6 +37,9 @@ enum outcome {
 #define REFUSED_TIME_SHIFT 50
 #define REFUSED_TIME_MASK 0x1fff
 #define REFUSED_UNIT_SHIFT 27
+
+_Static_assert(!(REFUSED_ATTEMPT_MASK & REFUSED_IS_DEFERRED), "hash, flag, time and the set bit are apart");
+_Static_assert(DEFERRED_FOR_NS >> REFUSED_UNIT_SHIFT < REFUSED_TIME_MASK / 2, "its time does not go round while one is deferred");
 
 static __always_inline __u32 refused_place(__u32 hash)
 {
@@ -64,6 +67,12 @@ static __always_inline bool is_deferred(__u64 word, __u64 now)
 	__u64 age = (refused_time(now) - (word >> REFUSED_TIME_SHIFT)) & REFUSED_TIME_MASK;
 
 	return word & REFUSED_IS_DEFERRED && age <= DEFERRED_FOR_NS >> REFUSED_UNIT_SHIFT;
+}
+
+/* Whether this attempt was left unanswered, however long ago. */
+static __always_inline bool was_deferred(__u64 word, __u32 hash, __u32 seq)
+{
+	return is_back(word, hash, seq) && word & REFUSED_IS_DEFERRED;
 }
 
 /* One that was deferred is so again for nothing: what he keeps others waiting for was paid for. */

@@ -78,7 +78,7 @@ static __noinline int may_defer(const struct listener_rule *rule, const struct s
 
 	if (!is_limit_found(&rule->policy))
 		return 0;
-	if (may_be_return(now) && was_deferred(segment, now))
+	if (may_be_return(now) && may_defer_attempt_again(segment, now))
 		return 1;
 	return !is_by_server && find_service(rule->service, &service, &pace) && defer(service, pace, now);
 }

@@ -44,7 +44,7 @@ struct pace {
 	__u64 handshake_ns;		/* as they usually take */
 	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
 	__u64 kept_ns;			/* most of the idle time that is kept for a burst */
-	__u64 reserve_ns;		/* of it, what is not spent: so many come for each answer */
+	__u64 reserve_ns;		/* of it, what is left unspent, as so many come for each answer that the burst is likely to be a crowd */
 };
 
 /* What a connection waits for. */
@@ -463,11 +463,10 @@ static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
 static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
 	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
-	__u64 most = pace->kept_ns, kept;
+	__u64 most = pace->kept_ns, kept = (__s64)(idle - spent) > (__s64)most ? idle - most : spent;
 
-	if ((__s64)(idle - spent) < (__s64)(price + pace->reserve_ns) || !price)
+	if ((__s64)(idle - kept) < (__s64)(price + pace->reserve_ns) || !price)
 		return false;
-	kept = idle - spent > most ? idle - most : spent;
 	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + price);
 }
 
@@ -520,7 +519,7 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 
 /*
  * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: the burst is over, and what he
- * cost can be spent on the next one. Who comes back too early, twice, is not, and a crowd so uses up what there was.
+ * cost can be spent on the next one. Who does not come back in time is not paid back for, and a crowd so uses up what there was.
  */
 static __always_inline void repay(struct service *service, const struct pace *pace)
 {

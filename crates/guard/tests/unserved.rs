@@ -283,7 +283,7 @@ fn root_client_whom_a_burst_left_unanswered_is_left_so_again_for_nothing() {
         (after.stats.deferred - before.stats.deferred, after.stats.returned - before.stats.returned)
     };
     assert_eq!(send(0), (1, 0), "there was time");
-    // One in ten milliseconds, until what there was is spent.
+    // One in a quarter of ten milliseconds, until what there was is spent.
     let (mut last, mut since) = (0, Instant::now());
     while since.elapsed() < Duration::from_millis(60) {
         last += 1;

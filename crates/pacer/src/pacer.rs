@@ -14,6 +14,8 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
+/// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
+const EXCESS: f64 = 1.1;
 
 /// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
 pub const FIRST_PACE: Pace = Pace {
@@ -82,7 +84,7 @@ pub struct Asked {
 /// What the listeners of one server ask for, and have counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// Attempts: SYNs of nobody who came back.
+    /// SYNs but for those that are known to come back.
     pub new: u64,
     /// SYNs that found the accept queue full.
     pub accept_full: u64,
@@ -106,14 +108,15 @@ impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
         let Asked { seen, returned, admitted, accept_full, server_full } = asked;
-        self.new += seen.saturating_sub(returned);
         self.accept_full += accept_full;
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
-        let (refused, refused_by_queue) = if dry_run {
-            (0, 0)
+        let (refused, refused_by_queue, new) = if dry_run {
+            (0, 0, 0)
         } else {
-            (server_full, seen.saturating_sub(admitted).saturating_sub(server_full))
+            let by_queue = seen.saturating_sub(admitted).saturating_sub(server_full);
+            (server_full, by_queue, seen.saturating_sub(returned))
         };
+        self.new += new;
         self.bound += refused;
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
             self.waits_from = policy.waits_from;
@@ -157,10 +160,10 @@ pub struct Pacer {
     is_silent: bool,
 }
 
-/// Of the idle time that is kept, the share that may be spent on leaving people unanswered while so many new ones come for each answer. The more, the sooner a burst must be over to be answered at
-/// all, and the more of the CPU goes to SYNs that are sent again: of a crowd many times too large none are left waiting.
+/// Of the idle time that is kept, the share that may be spent on those who are let in beyond the limit or left unanswered, while so many new ones come for each answer. The more, the sooner a burst must be over to be answered at
+/// all, and the more of the CPU goes to SYNs that are sent again: of a crowd many times too large few are left waiting, and a queue that was let in for it is not kept up.
 fn savable(newcomers_per_answer: f64) -> f64 {
-    1.0 / (newcomers_per_answer - 1.0).max(1.0)
+    EXCESS / (newcomers_per_answer - 1.0).max(EXCESS)
 }
 
 /// What was there at a moment.
@@ -287,7 +290,10 @@ impl Pacer {
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
-        let share = savable(self.newcomers.per_s() * self.pace.answer_ns as f64 / 1e9);
+        // Of a server that has not shown what it can nothing is known; and of forged SYNs few become anything.
+        let is_known = self.service_rate.per_s() > 0.0;
+        let newcomers_per_s = if is_known { self.newcomers.per_s() * self.handshakes.share() } else { 0.0 };
+        let share = savable(newcomers_per_s * self.pace.answer_ns as f64 / 1e9);
         self.pace.reserve_ns = ((1.0 - share) * KEPT_NS as f64) as u64;
     }
 
@@ -494,10 +500,11 @@ mod tests {
     #[test]
     fn crowd_that_is_too_large_by_far_leaves_little_idle_time_for_silence() {
         let start = Nanos::from_secs(1);
-        for (times, reserve_ns) in [(1, 0), (2, 0), (3, KEPT_NS / 2), (5, KEPT_NS / 4 * 3)] {
+        for (times, reserve_ns) in [(1, 0), (2, 0), (3, KEPT_NS / 100 * 45), (12, KEPT_NS / 10 * 9)] {
             let mut pacer = Pacer::new(look(start, 0, 0));
             for number in 1..=8 {
                 let mut look = look(start, number, 1000 * number);
+                look.counts.never_came = 0;
                 look.demand.add(
                     &Policy::UNSERVED,
                     false,

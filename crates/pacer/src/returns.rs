@@ -47,7 +47,7 @@ impl Returns {
         let (is_back, was_deferred, next) = unsafe {
             (
                 tidegate_is_back(*word, hash, seq),
-                tidegate_was_deferred(*word),
+                tidegate_was_deferred(*word, hash, seq),
                 tidegate_next_word(*word, hash, seq, outcome as u32, now.0),
             )
         };
@@ -63,7 +63,7 @@ fn place(hash: u32) -> usize {
 
 unsafe extern "C" {
     fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
-    fn tidegate_was_deferred(word: u64) -> bool;
+    fn tidegate_was_deferred(word: u64, hash: u32, seq: u32) -> bool;
     fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
     fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
     fn tidegate_refused_place(hash: u32) -> u32;
@@ -112,6 +112,15 @@ mod tests {
         assert!(returns.may_defer_again(hash, 7, at(8)));
         assert_eq!(returns.see(hash, 7, Outcome::Refused, at(8)), DEFERRED);
         assert_eq!(returns.see(hash, 7, Outcome::Admitted, at(9)), REFUSED, "told that it is not wanted");
+    }
+
+    #[test]
+    fn time_of_a_word_goes_round_and_nobody_is_forgotten() {
+        let mut returns = Returns::default();
+        let round = Nanos(8192 << 27);
+        returns.see(1, 7, Outcome::Deferred, Nanos(round.0 - 1));
+        assert!(returns.may_defer_again(1, 7, round + Nanos::from_secs(5)));
+        assert!(!returns.may_defer_again(1, 7, round + Nanos::from_secs(6)));
     }
 
     #[test]

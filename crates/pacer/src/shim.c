@@ -76,9 +76,9 @@ bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)
 	return is_back(word, hash, seq);
 }
 
-bool tidegate_was_deferred(__u64 word)
+bool tidegate_was_deferred(__u64 word, __u32 hash, __u32 seq)
 {
-	return word & REFUSED_IS_DEFERRED;
+	return was_deferred(word, hash, seq);
 }
 
 bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq, __u64 now)

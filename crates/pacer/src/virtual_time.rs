@@ -258,6 +258,7 @@ impl Run {
             self.service.expect(&pace, now);
         }
         self.seen.asked += u64::from(client == Client::Asks);
+        self.demand.new += 1;
         if !is_admitted {
             self.demand.refused += u64::from(is_server_full);
             self.demand.refused_by_queue += u64::from(!is_server_full);
