@@ -1,4 +1,4 @@
-//! What an AF_XDP socket can do without a TCP behind it: the ceiling of every crowd over it.
+//! What an AF_XDP socket can do without a TCP behind it: about as much as a crowd over it could, which might only send in other batches.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
