@@ -385,6 +385,8 @@ impl Handshakes {
 
 #[cfg(test)]
 mod tests {
+    use verdict::ListenerLoad;
+
     use super::*;
 
     /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as many SYNs that were admitted.
@@ -514,6 +516,25 @@ mod tests {
             }
             let off = pacer.pace().reserve_ns.abs_diff(reserve_ns);
             assert!(off < KEPT_NS / 100, "{times} come for each answer: {} ns", pacer.pace().reserve_ns);
+        }
+    }
+
+    #[test]
+    fn idle_time_that_is_reserved_is_spent_on_nobody() {
+        let idle_ns = 2_000_000_000;
+        for (reserve_ns, is_spent) in [(0, true), (idle_ns / 2, true), (idle_ns, false)] {
+            let pace = Pace { answer_ns: 1_000_000, reserve_ns, ..FIRST_PACE };
+            let now = Nanos::from_secs(10);
+            // An answer just now, so that nobody is let in because the server seems to hang.
+            let mut service =
+                Counts { idle_ns, answered_ns: now.0, trickled_ns: now.0, ..Counts::of_generation(0) };
+            let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
+            assert_eq!(
+                service.may_exceed(&pace, now, &load, true),
+                is_spent,
+                "in the queue, {reserve_ns} ns"
+            );
+            assert_eq!(service.may_defer(&pace, now), is_spent, "left unanswered, {reserve_ns} ns");
         }
     }
 
