@@ -94,6 +94,18 @@ impl Testbed {
         Ok(testbed)
     }
 
+    /// The same with a CPU for each end, which looks for frames so far apart as long as there are any. Where an end is full, the other holds back.
+    pub fn join_apart(clients: Ipv4Net, server: (usize, Duration), crowd: (usize, Duration)) -> Result<Self> {
+        let testbed = Self::join(clients)?;
+        let ends = [(&testbed.server, SERVER_INTERFACE, server), (&testbed.crowd, CROWD_INTERFACE, crowd)];
+        for (namespace, interface, (cpu, interval)) in ends {
+            wait_for_room(namespace, interface)?;
+            receive_in_thread(namespace, interface, cpu, Priority::RealTime)?;
+            receive_by_timer(namespace, interface, interval)?;
+        }
+        Ok(testbed)
+    }
+
     /// The crowd is many hosts behind one router: the server resolves the router only.
     fn route(&self, pair: &VethPair, clients: Ipv4Net) -> Result<()> {
         self.address(pair, SERVER_ADDRESS, CROWD_ADDRESS)?;
@@ -237,8 +249,8 @@ fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) 
     namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")
 }
 
-/// Makes replies wait in a queue while the peer's ring of 256 frames is full, where they would be dropped without: a veth
-/// with a qdisc holds back since Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`). A NIC has a qdisc, too.
+/// Makes frames wait in a queue while the peer's ring of 256 is full, where they would be dropped without: a veth with a qdisc holds back since
+/// Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`), and AF_XDP is told to ask again. A NIC has a qdisc, too.
 fn wait_for_room(namespace: &Namespace, interface: &str) -> Result<()> {
     namespace.tc(&["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "100000"])
 }

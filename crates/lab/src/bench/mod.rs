@@ -50,8 +50,10 @@ pub const NAMES: [&str; 27] = [
 /// What the names begin with, for all figures of a group.
 pub const GROUPS: [&str; 4] = ["load", "bpf", "sim", "link"];
 
-/// CPU of all that a figure causes: a peer receives and answers inline.
+/// CPU of what is measured.
 const CPU: usize = 1;
+/// Of a server that is not asked inline.
+const SERVER_CPU: usize = 0;
 const REPETITIONS: usize = 5;
 
 /// One figure, as `./dev bench` prints it.
