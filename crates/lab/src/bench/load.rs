@@ -25,11 +25,11 @@ const FINE: f64 = 1.05;
 /// A repetition searches from this share of what the first search found.
 const BELOW: f64 = 0.8;
 /// So often a rate is tried: a machine that others use, too, may be away for a moment.
-const TRIES: usize = 2;
+const TRIES: usize = 3;
 /// How often the ends look for frames. To be woken, or to set a timer, costs a virtual CPU some 40 us: at 50 us the crowd's end takes half of its core. The ring between
 /// them holds 256 frames, which the crowd's end has in 500 us at 250,000 connections/s.
 const SERVER_POLL: Duration = Duration::from_micros(50);
-const CROWD_POLL: Duration = Duration::from_micros(200);
+const CROWD_POLL: Duration = Duration::from_micros(150);
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
 /// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
