@@ -59,8 +59,7 @@ pub const PEERS: [Peer; 2] = [
 ];
 
 impl Peer {
-    /// The most that it does before an XDP echo, be that where the crowd has it, or on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not
-    /// installed.
+    /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not installed.
     pub fn connections_per_s(&self) -> Result<Option<f64>> {
         let mut most = None;
         for hook in [Hook::XdpNative, Hook::XdpGeneric] {
