@@ -9,6 +9,7 @@ mod doctor;
 mod exporter;
 mod guard;
 mod lab;
+mod large_pages;
 mod link;
 mod listeners;
 mod load;
@@ -60,6 +61,9 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    if matches!(cli.command, Command::Sim(_) | Command::Bench(_)) {
+        large_pages::ask();
+    }
     let result = match cli.command {
         Command::Guard(args) => guard::run(*args),
         Command::Listeners(args) => listeners::run(args),
