@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    if matches!(cli.command, Command::Sim(_) | Command::Bench(_)) {
+    if matches!(cli.command, Command::Sim(_) | Command::Load(_) | Command::Bench(_)) {
         large_pages::ask();
     }
     let result = match cli.command {

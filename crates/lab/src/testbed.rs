@@ -94,7 +94,7 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// The same with a CPU for each end, which looks for frames so far apart as long as there are any. Where an end is full, the other holds back.
+    /// The same with a CPU for each end, which looks for frames so far apart as long as there are any. Where an end is full the other's sockets hold back; what an XDP program sends there is lost.
     pub fn join_apart(clients: Ipv4Net, server: (usize, Duration), crowd: (usize, Duration)) -> Result<Self> {
         let testbed = Self::join(clients)?;
         let ends = [(&testbed.server, SERVER_INTERFACE, server), (&testbed.crowd, CROWD_INTERFACE, crowd)];

@@ -54,7 +54,7 @@ impl Tx {
 
     /// Hands the queued frames to the kernel and gives how many it took.
     ///
-    /// In copy mode the frames are sent within this call, and on veth the peer receives them within it too. What the kernel
+    /// In copy mode the frames are sent within this call, and on veth the peer receives them within it too, unless its NAPI has a thread. What the kernel
     /// does not take for want of memory stays queued for the next call.
     ///
     /// # Errors

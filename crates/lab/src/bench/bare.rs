@@ -1,4 +1,5 @@
-//! What an AF_XDP socket can do without a TCP behind it: about as much as a crowd over it could, which might only send in other batches.
+//! What an AF_XDP socket can do without a TCP behind it: about as much as a crowd over it could, which might only send in other batches. No more answers are on the way than there
+//! is room for.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

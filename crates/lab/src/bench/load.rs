@@ -24,12 +24,12 @@ const COARSE: f64 = 1.5;
 const FINE: f64 = 1.05;
 /// A repetition searches from this share of what the first search found.
 const BELOW: f64 = 0.8;
-/// So often a rate is tried: a machine that others use, too, may be away for a moment.
-const TRIES: usize = 3;
-/// How often the ends look for frames. To be woken, or to set a timer, costs a virtual CPU some 40 us: at 50 us the crowd's end takes half of its core. The ring between
-/// them holds 256 frames, which the crowd's end has in 500 us at 250,000 connections/s.
-const SERVER_POLL: Duration = Duration::from_micros(50);
-const CROWD_POLL: Duration = Duration::from_micros(150);
+/// So often all are tried, the crowd at each rate, and the best counts: a machine that others use, too, may be away for a moment.
+pub const TRIES: usize = 3;
+/// How often the ends look for frames. To be woken, or to set a timer, costs a virtual CPU some 40 us: at 50 us, which the lab has for the sake of response times, the crowd's
+/// end takes half of its core. The ring between them holds 256 frames, which the crowd's end has in 500 us at 250,000 connections/s.
+const SERVER_INTERVAL: Duration = Duration::from_micros(50);
+const CROWD_INTERVAL: Duration = Duration::from_micros(150);
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
 /// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
@@ -52,8 +52,8 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let found = highest_kept(FROM, COARSE, stop)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
         .map(|_| {
-            let raw_frames_per_s = bare::sends_per_s(WINDOW)?;
-            let exchanges_per_s = bare::exchanges_per_s(WINDOW)?;
+            let raw_frames_per_s = best(|| bare::sends_per_s(WINDOW))?;
+            let exchanges_per_s = best(|| bare::exchanges_per_s(WINDOW))?;
             let mut peers_per_s = [None; PEERS.len()];
             for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
                 *rate = peer.connections_per_s()?;
@@ -146,6 +146,11 @@ fn highest_kept(mut rate: f64, factor: f64, stop: &AtomicBool) -> Result<CrowdSu
     }
 }
 
+/// The most that was measured.
+fn best(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
+    (0..TRIES).try_fold(0.0, |most: f64, _| Ok(most.max(measure()?)))
+}
+
 /// The crowd at a rate, if it keeps it.
 fn kept_at(rate: f64, stop: &AtomicBool) -> Result<Option<CrowdSummary>> {
     for _ in 0..TRIES {
@@ -178,7 +183,7 @@ fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
 pub enum Cores {
     /// Within the call that sends to it, as veth does by itself.
     Shared,
-    /// On a CPU of its own, as behind a wire. Whoever asks receives on his.
+    /// On a CPU of its own, as behind a wire. Whoever asks receives on his. Before Linux 6.16 what finds its ring full is lost.
     Own,
 }
 
@@ -186,7 +191,7 @@ pub enum Cores {
 pub fn before_echo(requests: Requests, hook: Hook, cores: Cores) -> Result<(Testbed, Echo)> {
     let testbed = match cores {
         Cores::Shared => Testbed::join(clients())?,
-        Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_POLL), (CPU, CROWD_POLL))?,
+        Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_INTERVAL), (CPU, CROWD_INTERVAL))?,
     };
     let echo = testbed.server.enter(|| -> Result<Echo> {
         Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, hook)?)
