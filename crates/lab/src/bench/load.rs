@@ -52,11 +52,11 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let found = highest_kept(FROM, COARSE, stop)?.offered_per_s;
     let pairs: Vec<Pair> = (0..REPETITIONS)
         .map(|_| {
-            let raw_frames_per_s = best(|| bare::sends_per_s(WINDOW))?;
-            let exchanges_per_s = best(|| bare::exchanges_per_s(WINDOW))?;
+            let raw_frames_per_s = best(|| bare::sends_per_s(WINDOW), stop)?;
+            let exchanges_per_s = best(|| bare::exchanges_per_s(WINDOW), stop)?;
             let mut peers_per_s = [None; PEERS.len()];
             for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
-                *rate = peer.connections_per_s()?;
+                *rate = peer.connections_per_s(stop)?;
             }
             Ok(Pair {
                 raw_frames_per_s,
@@ -147,8 +147,11 @@ fn highest_kept(mut rate: f64, factor: f64, stop: &AtomicBool) -> Result<CrowdSu
 }
 
 /// The most that was measured.
-fn best(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
-    (0..TRIES).try_fold(0.0, |most: f64, _| Ok(most.max(measure()?)))
+fn best(measure: impl Fn() -> Result<f64>, stop: &AtomicBool) -> Result<f64> {
+    (0..TRIES).try_fold(0.0, |most: f64, _| {
+        go_on(stop)?;
+        Ok(most.max(measure()?))
+    })
 }
 
 /// The crowd at a rate, if it keeps it.

@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use bpf::{Hook, Link};
 use load::{Close, Config, Progress};
 use nix::net::if_::if_nametoindex;
@@ -62,22 +62,25 @@ pub const PEERS: [Peer; 2] = [
 
 impl Peer {
     /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not installed.
-    pub fn connections_per_s(&self) -> Result<Option<f64>> {
-        let mut most = Err(anyhow!("{} was not tried", self.program));
+    pub fn connections_per_s(&self, stop: &AtomicBool) -> Result<Option<f64>> {
+        let (mut most, mut failed) = (None, None);
         for _ in 0..TRIES {
             for hook in [Hook::XdpNative, Hook::XdpGeneric] {
                 for cores in [Cores::Shared, Cores::Own] {
-                    most = match (most, self.before(hook, cores)) {
-                        (_, Ok(None)) => return Ok(None),
-                        (Ok(most), Ok(Some(rate))) => Ok(rate.max(most)),
-                        (Err(_), Ok(Some(rate))) => Ok(rate),
+                    go_on(stop)?;
+                    match self.before(hook, cores) {
+                        Ok(None) => return Ok(None),
+                        Ok(Some(rate)) => most = Some(rate.max(most.unwrap_or(rate))),
                         // One way in which it cannot do it says nothing of the others.
-                        (most, Err(error)) => most.or(Err(error)),
-                    };
+                        Err(error) => failed = Some(error),
+                    }
                 }
             }
         }
-        most.map(Some)
+        match (most, failed) {
+            (None, Some(error)) => Err(error),
+            (most, _) => Ok(most),
+        }
     }
 
     fn before(&self, hook: Hook, cores: Cores) -> Result<Option<f64>> {
