@@ -13,19 +13,20 @@ use xsk::echo::{Echo, Requests};
 
 use super::bare;
 use super::peers::{self, PEERS, Peer, Seen};
+use super::turns::Turns;
 use super::{CPU, Figure, REPETITIONS, SERVER_CPU, clients, go_on};
 use crate::testbed::{CROWD_INTERFACE, PORT, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// First offered rate of the search for the highest that is kept, attempts/s.
 const FROM: f64 = 10_000.0;
-/// From one offered rate to the next, in the first search and in each repetition's.
+/// From one offered rate to the next, in the first search and in each round's.
 const COARSE: f64 = 1.5;
 const FINE: f64 = 1.05;
-/// A repetition searches from this share of what the first search found.
+/// A round searches from this share of the most that was found.
 const BELOW: f64 = 0.8;
-/// So often all are tried, the crowd at each rate, and the best counts: a machine that others use, too, may be away for a moment.
-pub const TRIES: usize = 3;
+/// Rounds of a repetition. Each has its turn in each, and the best counts: a machine that others use, too, has slow stretches of some seconds.
+const ROUNDS: usize = 3;
 /// How often the ends look for frames. To be woken, or to set a timer, costs a virtual CPU some 40 us: at 50 us, which the lab has for the sake of response times, the crowd's
 /// end takes half of its core. The ring between them holds 256 frames, which the crowd's end has in 500 us at 250,000 connections/s.
 const SERVER_INTERVAL: Duration = Duration::from_micros(50);
@@ -39,7 +40,7 @@ const MIB_GOAL: f64 = 256.0;
 /// Of the timers that wait beside nobody's.
 const SYN_TIMEOUT: Nanos = Nanos::from_secs(2);
 
-/// One repetition: what the crowd did, and what a bare socket and others just before.
+/// The best of everybody's turns.
 struct Pair {
     crowd: CrowdSummary,
     raw_frames_per_s: f64,
@@ -48,24 +49,47 @@ struct Pair {
     peers_per_s: [Option<f64>; PEERS.len()],
 }
 
+impl Pair {
+    /// A turn for each. The most that the crowd was ever found to keep becomes what it keeps now, if that is more.
+    fn round(found: &mut f64, turns: &mut Turns<'_>) -> Result<Self> {
+        turns.next()?;
+        let raw_frames_per_s = bare::sends_per_s(WINDOW)?;
+        turns.next()?;
+        let exchanges_per_s = bare::exchanges_per_s(WINDOW)?;
+        let mut peers_per_s = [None; PEERS.len()];
+        for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
+            *rate = peer.connections_per_s(turns)?;
+        }
+        let crowd = highest_kept(*found * BELOW, FINE, turns)?;
+        *found = found.max(crowd.offered_per_s);
+        Ok(Self { crowd, raw_frames_per_s, exchanges_per_s, peers_per_s })
+    }
+
+    fn best(self, other: Self) -> Self {
+        let mut peers_per_s = self.peers_per_s;
+        for (rate, others) in peers_per_s.iter_mut().zip(other.peers_per_s) {
+            *rate = rate.zip(others).map(|(one, another)| one.max(another));
+        }
+        let is_more = other.crowd.goodput_per_s > self.crowd.goodput_per_s;
+        Self {
+            crowd: if is_more { other.crowd } else { self.crowd },
+            raw_frames_per_s: self.raw_frames_per_s.max(other.raw_frames_per_s),
+            exchanges_per_s: self.exchanges_per_s.max(other.exchanges_per_s),
+            peers_per_s,
+        }
+    }
+
+    fn repetition(found: &mut f64, turns: &mut Turns<'_>) -> Result<Self> {
+        let first = Self::round(found, turns)?;
+        (1..ROUNDS).try_fold(first, |best, _| Ok(best.best(Self::round(found, turns)?)))
+    }
+}
+
 pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
-    let found = highest_kept(FROM, COARSE, stop)?.offered_per_s;
-    let pairs: Vec<Pair> = (0..REPETITIONS)
-        .map(|_| {
-            let raw_frames_per_s = best(|| bare::sends_per_s(WINDOW), stop)?;
-            let exchanges_per_s = best(|| bare::exchanges_per_s(WINDOW), stop)?;
-            let mut peers_per_s = [None; PEERS.len()];
-            for (rate, peer) in peers_per_s.iter_mut().zip(&PEERS) {
-                *rate = peer.connections_per_s(stop)?;
-            }
-            Ok(Pair {
-                raw_frames_per_s,
-                exchanges_per_s,
-                peers_per_s,
-                crowd: highest_kept(found * BELOW, FINE, stop)?,
-            })
-        })
-        .collect::<Result<_>>()?;
+    let mut turns = Turns::new(stop);
+    let mut found = highest_kept(FROM, COARSE, &mut turns)?.offered_per_s;
+    let pairs: Vec<Pair> =
+        (0..REPETITIONS).map(|_| Pair::repetition(&mut found, &mut turns)).collect::<Result<_>>()?;
     let frames_per_s = |pair: &Pair| pair.crowd.generator.frames_sent as f64 / pair.crowd.window_s;
     let connections: Vec<(f64, f64)> = pairs
         .iter()
@@ -86,11 +110,13 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         "raw AF_XDP send rate divided by the frames that a connection sends, same cores";
     let bare_exchange =
         "a bare AF_XDP socket that exchanges a connection's frames with the same server, same cores";
+    let nearest = "the shortest of them: all are measured when the cores are about as near";
     let allowed = "the most that the project allows itself";
     let mut figures = vec![
         Figure::new("load.connections_per_second", "connections/s", raw_for_connections, &connections),
         Figure::new("load.frames_per_second", "frames/s", raw_for_frames, &frames),
         Figure::new("load.vs_bare_exchange", "connections/s", bare_exchange, &exchanges),
+        Figure::new("load.core_round_trip_ns", "ns", nearest, &turns.round_trips()),
         Figure::new("load.bytes_per_connection", "bytes", allowed, &bytes),
         Figure::new("load.million_connections_mib", "MiB", allowed, &million),
         Figure::new("load.timer_tick_ns", "ns", "the same without a timer", &ticks),
@@ -126,9 +152,10 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
 }
 
 /// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every attempt gets its reply.
-fn highest_kept(mut rate: f64, factor: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
+fn highest_kept(mut rate: f64, factor: f64, turns: &mut Turns<'_>) -> Result<CrowdSummary> {
     let mut kept = loop {
-        if let Some(crowd) = kept_at(rate, stop)? {
+        let crowd = crowd(rate, turns)?;
+        if is_kept(&crowd) {
             break crowd;
         }
         rate /= COARSE;
@@ -139,30 +166,12 @@ fn highest_kept(mut rate: f64, factor: f64, stop: &AtomicBool) -> Result<CrowdSu
     };
     loop {
         rate *= factor;
-        match kept_at(rate, stop)? {
-            Some(crowd) => kept = crowd,
-            None => return Ok(kept),
+        let crowd = crowd(rate, turns)?;
+        if !is_kept(&crowd) {
+            return Ok(kept);
         }
+        kept = crowd;
     }
-}
-
-/// The most that was measured.
-fn best(measure: impl Fn() -> Result<f64>, stop: &AtomicBool) -> Result<f64> {
-    (0..TRIES).try_fold(0.0, |most: f64, _| {
-        go_on(stop)?;
-        Ok(most.max(measure()?))
-    })
-}
-
-/// The crowd at a rate, if it keeps it.
-fn kept_at(rate: f64, stop: &AtomicBool) -> Result<Option<CrowdSummary>> {
-    for _ in 0..TRIES {
-        let crowd = crowd(rate, stop)?;
-        if is_kept(&crowd) {
-            return Ok(Some(crowd));
-        }
-    }
-    Ok(None)
 }
 
 /// The starts were on time, every attempt got its reply, and the replies did not pile up in our own ring: the responder
@@ -173,11 +182,12 @@ fn is_kept(crowd: &CrowdSummary) -> bool {
 }
 
 /// A crowd against the fastest responder that can be put behind veth.
-fn crowd(rate: f64, stop: &AtomicBool) -> Result<CrowdSummary> {
+fn crowd(rate: f64, turns: &mut Turns<'_>) -> Result<CrowdSummary> {
+    turns.next()?;
     let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative, Cores::Own)?;
     let config = one_packet(&testbed, rate);
-    let summary = testbed.crowd.enter(|| load::run(&config, stop, &mut |_: &Progress<'_>| {}))??;
-    go_on(stop)?;
+    let summary = testbed.crowd.enter(|| load::run(&config, turns.stop(), &mut |_: &Progress<'_>| {}))??;
+    go_on(turns.stop())?;
     Ok(summary)
 }
 

@@ -8,6 +8,7 @@ mod load;
 mod peers;
 mod program;
 mod sim;
+mod turns;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -17,10 +18,11 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 27] = [
+pub const NAMES: [&str; 28] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
+    "load.core_round_trip_ns",
     "load.bytes_per_connection",
     "load.million_connections_mib",
     "load.timer_tick_ns",

@@ -10,7 +10,8 @@ use load::{Close, Config, Progress};
 use nix::net::if_::if_nametoindex;
 use xsk::echo::Requests;
 
-use super::load::{Cores, TRIES, before_echo, one_packet};
+use super::load::{Cores, before_echo, one_packet};
+use super::turns::Turns;
 use super::{SERVER_CPU, clients, go_on};
 use crate::child::Running;
 use crate::server::on_cpu;
@@ -62,18 +63,16 @@ pub const PEERS: [Peer; 2] = [
 
 impl Peer {
     /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not installed.
-    pub fn connections_per_s(&self, stop: &AtomicBool) -> Result<Option<f64>> {
+    pub fn connections_per_s(&self, turns: &mut Turns<'_>) -> Result<Option<f64>> {
         let (mut most, mut failed) = (None, None);
-        for _ in 0..TRIES {
-            for hook in [Hook::XdpNative, Hook::XdpGeneric] {
-                for cores in [Cores::Shared, Cores::Own] {
-                    go_on(stop)?;
-                    match self.before(hook, cores) {
-                        Ok(None) => return Ok(None),
-                        Ok(Some(rate)) => most = Some(rate.max(most.unwrap_or(rate))),
-                        // One way in which it cannot do it says nothing of the others.
-                        Err(error) => failed = Some(error),
-                    }
+        for hook in [Hook::XdpNative, Hook::XdpGeneric] {
+            for cores in [Cores::Shared, Cores::Own] {
+                turns.next()?;
+                match self.before(hook, cores) {
+                    Ok(None) => return Ok(None),
+                    Ok(Some(rate)) => most = Some(rate.max(most.unwrap_or(rate))),
+                    // One way in which it cannot do it says nothing of the others.
+                    Err(error) => failed = Some(error),
                 }
             }
         }
