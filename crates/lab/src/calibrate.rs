@@ -7,7 +7,8 @@
 //! | crowd | gives |
 //! |---|---|
 //! | answered by the stock server, below saturation | a whole connection, in softirq and in the program |
-//! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
+//! | the same, but closed by RST and not by FIN | `fin` and `reset`, and what the program does about each |
+//! | closed by FIN, in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
 //! | refused by a token bucket that is empty, by RST | `syn_reset` |
 //! | the same in silence | `syn_held` |
 //! | before a server that was stopped and so accepts nobody, stock | `syn_dropped` |
@@ -17,7 +18,7 @@
 //! saturation both are rarer for each connection. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
 //! costs; the rest is the work itself. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
-//! How a whole connection's time divides over its segments and system calls cannot be seen from outside: it is divided evenly, but for what is known. What is
+//! How a whole connection's time divides over its segments and system calls cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. What is
 //! predicted of connections that are answered does not depend on it.
 
 use std::path::Path;
@@ -33,7 +34,7 @@ use sim::profile::{Receive, Server as Program, Softirq, System};
 
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
-use crate::experiment::{Experiment, Server};
+use crate::experiment::{Close, Experiment, Server};
 use crate::policy::Policy;
 use crate::saturation;
 
@@ -78,8 +79,8 @@ name = "cookies"
 guard = "no-syn-drop"
 "#;
 
-/// Segments that a client of one answered request sends beside its SYN: the end of the handshake, the request, the reply's ACK, FIN, and the ACK of the server's.
-const SEGMENTS: f64 = 5.0;
+/// Segments that a client of one answered request sends beside its SYN when it closes by RST: the end of the handshake, the request, the reply's ACK, and that. One that closes by FIN acknowledges the server's as well.
+const SEGMENTS: f64 = 4.0;
 /// What the program asks the kernel for it, beside a look at what is ready: accept, read, write, read again, close.
 const CALLS: f64 = 5.0;
 /// Between turns of the generator, of frames one by one and of frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
@@ -90,6 +91,9 @@ const TOGETHER: Duration = Duration::from_micros(491);
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
+
+/// Of a measurement.
+const TRIES: u32 = 3;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
@@ -107,14 +111,16 @@ pub fn calibrate(
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
-    let apart = experiment(APART)?;
-    let together = experiment(TOGETHER)?;
+    let apart = experiment(APART, Close::Fin)?;
+    let aborted = experiment(APART, Close::Rst)?;
+    let together = experiment(TOGETHER, Close::Fin)?;
+    let nearness = apart.testbed.nearness();
+    let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let [answers, hangs] = &apart.servers[..] else { unreachable!("two servers") };
     let [stock, reset, held, cookies] = &apart.policies[..] else { unreachable!("four policies") };
     let rate = match rate {
         Some(rate) => rate,
         None => {
-            let lab = Lab { experiment: &apart, program, stop };
             let on_probe =
                 |offered, answered| on_step(format!("offered {offered:.0}/s, answered {answered:.0}/s"));
             let found =
@@ -127,9 +133,11 @@ pub fn calibrate(
                        server: &Server,
                        policy: &Policy|
      -> Result<Costs> {
-        let lab = Lab { experiment, program, stop };
-        let measured = cell::run(lab, server, policy, &send(experiment, rate))
+        let measured = run_near(Lab { experiment, ..lab }, server, policy, &send(experiment, rate))
             .with_context(|| format!("measure {what}"))?;
+        if let Some(far) = &measured.far {
+            on_step(format!("{what}: {far}"));
+        }
         let costs = Costs::of(&measured, experiment.grid.duration);
         let Costs { softirq_of_syn, program_of_syn, .. } = costs;
         on_step(format!(
@@ -138,8 +146,9 @@ pub fn calibrate(
         Ok(costs)
     };
     let whole = measure("connections that are answered", &apart, answers, stock)?;
+    let by_rst = measure("connections that are closed by RST", &aborted, answers, stock)?;
     let batch = measure("connections that come together", &together, answers, stock)?;
-    for costs in [&whole, &batch] {
+    for costs in [&whole, &by_rst, &batch] {
         ensure!(
             costs.answered > 0.99,
             "the server answered {:.0}% of {rate:.0} attempts/s; calibrate with a lower --rate",
@@ -161,13 +170,16 @@ pub fn calibrate(
     let held = of_syn("SYNs that are held back", answers, held)?;
     let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
     let by_cookie = of_syn("handshakes by cookie that are reset", hangs, cookies)?;
-    let connection = without_turns(&whole);
+    let (connection, connection_by_rst) = (without_turns(&whole), without_turns(&by_rst));
     let poll = look_us()?;
-    let program_time = (whole.program_of_syn - woken * whole.sleeps_of_syn).max(LEAST);
+    let in_program = |costs: &Costs| (costs.program_of_syn - woken * costs.sleeps_of_syn).max(LEAST);
+    let (program_time, program_time_by_rst) = (in_program(&whole), in_program(&by_rst));
     // A RST costs as much in answer to a SYN as to the end of a handshake.
-    let syn_answered = (by_cookie - reset).max(reset).min(connection / 2.0);
-    let segment = (connection - syn_answered) / SEGMENTS;
+    let syn_answered = (by_cookie - reset).max(reset).min(connection_by_rst / 2.0);
+    let segment = (connection_by_rst - syn_answered) / SEGMENTS;
+    let fin = (connection - connection_by_rst).max(LEAST);
     let call = program_time / CALLS;
+    let error = (2.0 * call + program_time_by_rst - program_time).max(LEAST);
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
@@ -183,7 +195,7 @@ pub fn calibrate(
             end_dropped: dropped,
             end_reset: reset,
             data: segment,
-            fin: segment,
+            fin,
             ack: segment,
             reset: segment,
             stray: reset,
@@ -198,7 +210,7 @@ pub fn calibrate(
             request: 2.0 * call,
             kib: 0.5,
             close: 2.0 * call,
-            error: 2.0 * call,
+            error,
         },
         in_kernel: None,
         process_pool: None,
@@ -237,10 +249,23 @@ fn descriptors() -> Result<Option<u32>> {
     Ok(u32::try_from(hard).ok())
 }
 
-/// With a generator that has turns so far apart.
-fn experiment(coalesce: Duration) -> Result<Experiment> {
+/// Measures until the CPUs were near each other all the time, or for as many times as are worth it: what is far costs more, and one profile is of one state.
+fn run_near(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+    let mut measured = cell::run(lab, server, policy, send)?;
+    for _ in 1..TRIES {
+        if measured.far.is_none() {
+            break;
+        }
+        measured = cell::run(lab, server, policy, send)?;
+    }
+    Ok(measured)
+}
+
+/// With a generator that has turns so far apart, and clients who close so.
+fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     let mut experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
     experiment.testbed.coalesce = coalesce;
+    experiment.crowd.close = close;
     experiment.servers[1].is_stopped = true;
     Ok(experiment)
 }

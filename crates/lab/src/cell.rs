@@ -17,6 +17,7 @@ use crate::gauge::Gauge;
 use crate::guard::{self, Said};
 use crate::hold::{self, Holders};
 use crate::middle::RunningLink;
+use crate::nearness::Nearness;
 use crate::nft;
 use crate::policy::Policy;
 use crate::probe::{Difference, Snapshot, grown, settle};
@@ -43,6 +44,8 @@ pub struct Lab<'a> {
     pub experiment: &'a Experiment,
     /// `tidegate` itself.
     pub program: &'a Path,
+    /// How near the server's and the crowd's CPU are to each other.
+    pub nearness: &'a Nearness,
     /// Set when the run is to stop.
     pub stop: &'a AtomicBool,
 }
@@ -74,6 +77,10 @@ pub struct Measured {
     pub path: Option<(PathSummary, Vec<String>)>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
+    /// A cache line's round trip between the server's CPU and the crowd's, before or after, whichever was longer.
+    pub cores_ns: f64,
+    /// Why that should be read with care.
+    pub far: Option<String>,
 }
 
 /// Measures one point of the grid.
@@ -115,6 +122,7 @@ pub fn measure(
     marks.extend(of_path.unwrap_or_default());
     marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
     marks.extend(disturbed(machine_speed / look.speed));
+    marks.extend(measured.far);
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
     let flood = send.flood_per_s.map(|_| flood(&difference, send.duration));
     Ok(Cell {
@@ -135,6 +143,7 @@ pub fn measure(
         held: measured.held,
         machine_speed: Some(machine_speed),
         speed_before: Some(look.speed),
+        core_round_trip_ns: Some(measured.cores_ns),
         lost_before_server: difference.lost_before_server,
         lost_replies,
         link: None,
@@ -172,10 +181,9 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         abort: None,
     };
     let measured = run(lab, &server.near(), &Policy::stock(), &send).context("look at the machine")?;
-    Ok(Look {
-        speed: saturation.round_trip_us / micros(measured.round_trip),
-        marks: marks(&measured.crowd, &measured.difference, measured.lost_replies),
-    })
+    let mut marks = marks(&measured.crowd, &measured.difference, measured.lost_replies);
+    marks.extend(measured.far);
+    Ok(Look { speed: saturation.round_trip_us / micros(measured.round_trip), marks })
 }
 
 fn flood(difference: &Difference, window: Duration) -> Flood {
@@ -185,9 +193,10 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
 pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let Lab { experiment, program, stop } = lab;
+    let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
     settle(layout)?;
+    let cores_before_ns = nearness.wait(stop)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
     let mut testbed = match server.way {
@@ -236,6 +245,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let said_before = said_before.unwrap_or_default();
     let guard_per_s = said_after.or(guard.clone()).map(|after| guard::growth_per_s(&said_before, &after));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
+    let cores_ns = cores_before_ns.max(nearness.look()?);
     Ok(Measured {
         crowd,
         difference: after.since(&before),
@@ -247,6 +257,8 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
         server_sleeps,
         path,
         round_trip,
+        cores_ns,
+        far: far(nearness, cores_ns),
         is_rate_of_window,
         guard_samples,
     })
@@ -323,6 +335,16 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
 fn disturbed(change: f64) -> Option<String> {
     (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&change))
         .then(|| format!("the server's CPU ran at {:.0}% of its speed just before", change * 100.0))
+}
+
+/// What goes from one CPU to the other took several times as long as at other times.
+fn far(nearness: &Nearness, cores_ns: f64) -> Option<String> {
+    nearness.is_far(cores_ns).then(|| {
+        format!(
+            "the server's CPU and the crowd's were far from each other: a cache line took {cores_ns:.0} ns there and back, {:.0} at other times",
+            nearness.least_ns()
+        )
+    })
 }
 
 /// Most that were to be held are gone, or never came.

@@ -16,6 +16,7 @@ use sim::Profile;
 
 use crate::bursts::Bursts;
 use crate::extent;
+use crate::nearness::Nearness;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
@@ -370,6 +371,11 @@ impl Search {
 }
 
 impl Layout {
+    /// How near the server's CPU and the crowd's are.
+    pub(crate) fn nearness(&self) -> Nearness {
+        Nearness::of([self.server_cpu, self.crowd_cpu])
+    }
+
     /// CPU of the link, where the clients are far away: one that neither end has, or else the crowd's.
     pub fn link_cpu(&self) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);

@@ -56,7 +56,8 @@ pub fn run(
     let mut writer = Writer::create(&options.results, &experiment.name)?;
     let planned = servers.len() * policies.len() * experiment.grid.points() as usize;
     writer.begin(environment::header(experiment, notes)?, planned)?;
-    let lab = Lab { experiment, program: &options.program, stop };
+    let nearness = experiment.testbed.nearness();
+    let lab = Lab { experiment, program: &options.program, nearness: &nearness, stop };
     let measured = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
     writer.conclude(unless_stopped(measured, stop), stop, |writer| {
         answer(experiment, &servers, writer, |_, _| None)

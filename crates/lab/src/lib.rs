@@ -31,6 +31,7 @@ mod guard;
 mod hold;
 mod jobs;
 mod middle;
+mod nearness;
 mod nft;
 mod nginx;
 mod outcome;

@@ -172,6 +172,13 @@ pub(crate) static SPEED_BEFORE: Metric = Metric {
     value: |cell, _| cell.speed_before,
 };
 
+pub(crate) static CORES: Metric = Metric {
+    heading: "cores/ns",
+    definition: "Time in which a cache line went from the server's CPU to the crowd's and back, before or after the window, whichever was longer, nanoseconds. On a virtual machine the two may be on one chip or on two, and what goes between them takes longer then.",
+    format: format::number,
+    value: |cell, _| cell.core_round_trip_ns,
+};
+
 pub(crate) static LOST_REPLIES: Metric = Metric {
     heading: "lost replies",
     definition: "Replies lost between the server's transmit and the generator: the generator's fault. A count over the window.",
@@ -208,7 +215,7 @@ pub(crate) fn columns<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<
     COLUMNS.iter().chain(flood).chain(held).copied().collect()
 }
 
-static COLUMNS: [&Metric; 17] = [
+static COLUMNS: [&Metric; 18] = [
     &OFFERED,
     &GOODPUT,
     &OF_PEAK,
@@ -226,6 +233,7 @@ static COLUMNS: [&Metric; 17] = [
     &LOST_REPLIES,
     &MACHINE_SPEED,
     &SPEED_BEFORE,
+    &CORES,
 ];
 
 /// The summary, unless it is of no samples: then its zeros are not times.

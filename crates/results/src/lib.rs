@@ -150,6 +150,9 @@ pub struct Cell {
     /// The same just before the cells of this load: their offered rate is the load times the saturation rate times this.
     #[serde(default)]
     pub speed_before: Option<f64>,
+    /// Time in which a cache line went from the server's CPU to the crowd's and back, before or after the window, whichever was longer, ns. On a virtual machine the two may be on one chip or on two.
+    #[serde(default)]
+    pub core_round_trip_ns: Option<f64>,
     /// The bottleneck, in an experiment with one; such a cell has no server.
     #[serde(default)]
     pub link: Option<Box<BottleneckSummary>>,
@@ -456,9 +459,16 @@ mod tests {
     fn cell_of_an_older_file_is_read() {
         let mut line = serde_json::to_value(Cell::default()).expect("plain data");
         let cell = line.as_object_mut().expect("an object");
-        for added in
-            ["guard_per_s", "guard_samples", "flood", "held", "machine_speed", "speed_before", "link"]
-        {
+        for added in [
+            "guard_per_s",
+            "guard_samples",
+            "flood",
+            "held",
+            "machine_speed",
+            "speed_before",
+            "core_round_trip_ns",
+            "link",
+        ] {
             cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));
         }
         assert_eq!(serde_json::from_value::<Cell>(line).expect("readable"), Cell::default());
