@@ -6,9 +6,9 @@
 //!
 //! | crowd | gives |
 //! |---|---|
-//! | answered by the stock server, below saturation | a whole connection, in softirq and in the program |
-//! | the same, but closed by RST and not by FIN | `fin` and `reset`, and what the program does about each |
-//! | closed by FIN, in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
+//! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
+//! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
+//! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | refused by a token bucket that is empty, by RST | `syn_reset` |
 //! | the same in silence | `syn_held` |
 //! | before a server that was stopped and so accepts nobody, stock | `syn_dropped` |
@@ -97,6 +97,8 @@ const TRIES: u32 = 3;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
+/// Of that, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
+const FEWER: f64 = 0.7;
 
 /// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer, or of seven tenths of what it can; each step is told in a line.
 ///
@@ -111,9 +113,9 @@ pub fn calibrate(
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
-    let apart = experiment(APART, Close::Fin)?;
-    let aborted = experiment(APART, Close::Rst)?;
-    let together = experiment(TOGETHER, Close::Fin)?;
+    let apart = experiment(APART, Close::Rst)?;
+    let by_fin = experiment(APART, Close::Fin)?;
+    let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let [answers, hangs] = &apart.servers[..] else { unreachable!("two servers") };
@@ -130,8 +132,8 @@ pub fn calibrate(
     };
     let mut measure = |what: &str,
                        experiment: &Experiment,
-                       server: &Server,
-                       policy: &Policy|
+                       (server, policy): (&Server, &Policy),
+                       rate: f64|
      -> Result<Costs> {
         let measured = run_near(Lab { experiment, ..lab }, server, policy, &send(experiment, rate))
             .with_context(|| format!("measure {what}"))?;
@@ -145,16 +147,19 @@ pub fn calibrate(
         ));
         Ok(costs)
     };
-    let whole = measure("connections that are answered", &apart, answers, stock)?;
-    let by_rst = measure("connections that are closed by RST", &aborted, answers, stock)?;
-    let batch = measure("connections that come together", &together, answers, stock)?;
-    for costs in [&whole, &by_rst, &batch] {
+    let mut answered = |what: &str, experiment: &Experiment, rate: f64| -> Result<Costs> {
+        let costs = measure(what, experiment, (answers, stock), rate)?;
         ensure!(
             costs.answered > 0.99,
             "the server answered {:.0}% of {rate:.0} attempts/s; calibrate with a lower --rate",
             100.0 * costs.answered
         );
-    }
+        Ok(costs)
+    };
+    let whole = answered("connections that are answered", &apart, rate)?;
+    let batch = answered("connections that come together", &together, rate)?;
+    let ended_by_fin = answered("fewer, closed by FIN", &by_fin, FEWER * rate)?;
+    let ended_by_rst = answered("as many, closed by RST", &apart, FEWER * rate)?;
     let wake =
         cost_of_one((whole.softirq_of_syn, whole.turns_of_syn), (batch.softirq_of_syn, batch.turns_of_syn));
     let woken =
@@ -162,7 +167,7 @@ pub fn calibrate(
     let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
     // The program has nothing to do with them: all of the CPU's time is softirq's, and so exact.
     let mut of_syn = |what, server, policy| {
-        let costs = measure(what, &together, server, policy)?;
+        let costs = measure(what, &together, (server, policy), rate)?;
         let all = Costs { softirq_of_syn: costs.softirq_of_syn + costs.program_of_syn, ..costs };
         Ok::<_, anyhow::Error>(without_turns(&all))
     };
@@ -170,20 +175,20 @@ pub fn calibrate(
     let held = of_syn("SYNs that are held back", answers, held)?;
     let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
     let by_cookie = of_syn("handshakes by cookie that are reset", hangs, cookies)?;
-    let (connection, connection_by_rst) = (without_turns(&whole), without_turns(&by_rst));
+    let connection = without_turns(&whole);
     let poll = look_us()?;
     let in_program = |costs: &Costs| (costs.program_of_syn - woken * costs.sleeps_of_syn).max(LEAST);
-    let (program_time, program_time_by_rst) = (in_program(&whole), in_program(&by_rst));
+    let program_time = in_program(&whole);
     // A RST costs as much in answer to a SYN as to the end of a handshake.
-    let syn_answered = (by_cookie - reset).max(reset).min(connection_by_rst / 2.0);
-    let segment = (connection_by_rst - syn_answered) / SEGMENTS;
-    let fin = (connection - connection_by_rst).max(LEAST);
+    let syn_answered = (by_cookie - reset).max(reset).min(connection / 2.0);
+    let segment = (connection - syn_answered) / SEGMENTS;
+    let fin = (without_turns(&ended_by_fin) - without_turns(&ended_by_rst)).max(LEAST);
     let call = program_time / CALLS;
-    let error = (2.0 * call + program_time_by_rst - program_time).max(LEAST);
+    let close = (2.0 * call + in_program(&ended_by_fin) - in_program(&ended_by_rst)).max(LEAST);
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {woken:.2} us for each of {:.1} times that the program was woken",
+            "measured on this machine at {rate:.0} attempts/s, closed by RST: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {woken:.2} us for each of {:.1} times that the program was woken",
             whole.softirq_of_syn, whole.program_of_syn, whole.turns_of_syn, whole.sleeps_of_syn
         ),
         softirq: Softirq {
@@ -209,8 +214,8 @@ pub fn calibrate(
             accept_nothing: 0.0, // part of what accept(2) costs
             request: 2.0 * call,
             kib: 0.5,
-            close: 2.0 * call,
-            error,
+            close,
+            error: 2.0 * call,
         },
         in_kernel: None,
         process_pool: None,
