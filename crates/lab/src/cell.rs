@@ -34,6 +34,8 @@ const HELD: f64 = 0.9;
 /// Of a look at the machine, a tenth of its window: three of the gauge's looks, and as many as say more.
 const SHORTEST_MOMENT: Duration = Duration::from_millis(300);
 const LONGEST_MOMENT: Duration = Duration::from_secs(2);
+/// A crowd waits for CPUs that are near each other no longer than so many times what it takes itself.
+const WAITS: u32 = 3;
 /// How often a wait looks whether the run was stopped.
 const STOP_EVERY: Duration = Duration::from_millis(50);
 
@@ -196,7 +198,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
     settle(layout)?;
-    let cores_before_ns = nearness.wait(stop)?;
+    let cores_before_ns = nearness.wait(WAITS * (send.warmup + send.duration), stop)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
     let mut testbed = match server.way {

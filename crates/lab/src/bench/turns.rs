@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::{CPU, SERVER_CPU};
-use crate::nearness::Nearness;
+use crate::nearness::{Nearness, PATIENCE};
 
 /// Who is measured comes one after the other.
 pub struct Turns<'a> {
@@ -21,7 +21,7 @@ impl<'a> Turns<'a> {
 
     /// See [`Nearness::wait`].
     pub fn next(&mut self) -> Result<()> {
-        self.round_trips_ns.push(self.cores.wait(self.stop)?);
+        self.round_trips_ns.push(self.cores.wait(PATIENCE, self.stop)?);
         Ok(())
     }
 
