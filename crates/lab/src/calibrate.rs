@@ -36,6 +36,7 @@ use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Close, Experiment, Server};
 use crate::policy::Policy;
+use crate::probe::{SLEEPS, TURNS};
 use crate::saturation;
 
 /// The server, and another that will be stopped.
@@ -312,6 +313,7 @@ impl Costs {
     fn of(measured: &Measured, window: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
+        let counted = |name| measured.difference.kernel.get(name).copied().unwrap_or(0) as f64;
         let busy_of_syn = 1e6 * measured.difference.server_busy / measured.crowd.syns_per_s.max(1.0);
         // The parts are told by ticks; see `Difference::server_busy`.
         let program = shares.user + shares.system;
@@ -319,8 +321,8 @@ impl Costs {
         Self {
             softirq_of_syn: (1.0 - of_program) * busy_of_syn,
             program_of_syn: of_program * busy_of_syn,
-            turns_of_syn: measured.difference.receive_softirqs as f64 / syns,
-            sleeps_of_syn: measured.server_sleeps as f64 / syns,
+            turns_of_syn: counted(TURNS) / syns,
+            sleeps_of_syn: counted(SLEEPS) / syns,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
         }
     }

@@ -20,7 +20,7 @@ use crate::middle::RunningLink;
 use crate::nearness::Nearness;
 use crate::nft;
 use crate::policy::Policy;
-use crate::probe::{Difference, Snapshot, grown, settle};
+use crate::probe::{Difference, SLEEPS, Snapshot, grown, settle};
 use crate::saturation;
 use crate::server;
 use crate::testbed::{PORT, Testbed};
@@ -73,8 +73,6 @@ pub struct Measured {
     pub guard_samples: Vec<GuardSample>,
     /// What became of the connections that were held beside the crowd, by kind.
     pub held: BTreeMap<String, Held>,
-    /// How often the server's program went to sleep in the window; of several processes the first.
-    pub server_sleeps: u64,
     /// What went between clients and server, where they are far from each other, and why that should be read with care.
     pub path: Option<(PathSummary, Vec<String>)>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
@@ -235,7 +233,8 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     watch(send.warmup + send.duration)?;
     let round_trip = gauge.finish()?;
     let after = Snapshot::take(&testbed, layout)?;
-    let server_sleeps = netns::sleeps(running.id())? - sleeps_before;
+    let mut difference = after.since(&before);
+    difference.kernel.insert(SLEEPS.to_owned(), netns::sleeps(running.id())? - sleeps_before);
     let (said_after, in_window) = asked(guard.as_ref(), start);
     guard_samples.extend(in_window);
 
@@ -250,13 +249,12 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let cores_ns = cores_before_ns.max(nearness.look()?);
     Ok(Measured {
         crowd,
-        difference: after.since(&before),
+        difference,
         samples,
         guard: guard.map(|Said { counts, .. }| counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
         held,
-        server_sleeps,
         path,
         round_trip,
         cores_ns,

@@ -11,6 +11,11 @@ use crate::experiment::Layout;
 use crate::middle::{LINK_LEFT, LINK_RIGHT};
 use crate::testbed::{CROWD_INTERFACE, FLOODED_INTERFACE, SERVER_INTERFACE, Testbed};
 
+/// Among the counters, how often the server's CPU turned to received packets, as `/proc/softirqs` calls it.
+pub const TURNS: &str = "softirqs.NET_RX";
+/// How often the server's program went to sleep; of several processes the first.
+pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
+
 /// A CPU is quiet when it was idle for this share of a moment.
 pub const QUIET: f64 = 0.9;
 const MOMENT: Duration = Duration::from_millis(100);
@@ -20,13 +25,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, and each CPU's full backlog as `softnet.dropped.cpuN`.
+    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, and how often the server's turned to received packets ([`TURNS`]).
     pub kernel: BTreeMap<String, u64>,
     at: Instant,
     server_cpu: CpuTimes,
     crowd_cpu: CpuTimes,
-    /// Of the server's CPU.
-    receive_softirqs: u64,
     /// Frames that the server's end had no room for.
     lost_before_server: u64,
     /// Frames that the crowd's end had no room for.
@@ -45,8 +48,6 @@ pub struct Difference {
     /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more than the parts. What the hypervisor took is told exactly, too, but not from what: of an
     /// idle CPU it is how late it was woken, and idle already. So it is taken off in proportion.
     pub server_busy: f64,
-    /// How often the server's CPU turned to received packets.
-    pub receive_softirqs: u64,
     /// Where the crowd's CPU spent it.
     pub crowd_cpu: CpuShares,
     /// Frames that the server's end had no room for.
@@ -66,6 +67,7 @@ impl Snapshot {
         for (cpu, dropped) in netns::softnet_dropped()? {
             kernel.insert(format!("softnet.dropped.cpu{cpu}"), dropped);
         }
+        kernel.insert(TURNS.to_owned(), netns::receive_softirqs(layout.server_cpu)?);
         let dropped = |namespace: &Namespace, interface| -> Result<u64> {
             Ok(netns::link_counters(namespace, interface)?.transmit_dropped)
         };
@@ -78,7 +80,6 @@ impl Snapshot {
             at: Instant::now(),
             server_cpu: netns::cpu_times(layout.server_cpu)?,
             crowd_cpu: netns::cpu_times(layout.crowd_cpu)?,
-            receive_softirqs: netns::receive_softirqs(layout.server_cpu)?,
             lost_before_server: dropped(&testbed.crowd, CROWD_INTERFACE)? + of_link(LINK_LEFT)?,
             lost_replies: dropped(&testbed.server, SERVER_INTERFACE)? + of_link(LINK_RIGHT)?,
             flooded: match testbed.server_interfaces.contains(&FLOODED_INTERFACE) {
@@ -95,7 +96,6 @@ impl Snapshot {
             server_cpu: shares(self.server_cpu, earlier.server_cpu),
             server_busy: busy(self.server_cpu, earlier.server_cpu, self.at - earlier.at),
             crowd_cpu: shares(self.crowd_cpu, earlier.crowd_cpu),
-            receive_softirqs: self.receive_softirqs - earlier.receive_softirqs,
             lost_before_server: self.lost_before_server - earlier.lost_before_server,
             lost_replies: self.lost_replies - earlier.lost_replies,
             flood_syns: self.flooded.received - earlier.flooded.received,
