@@ -9,13 +9,13 @@
 //! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
 //! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
-//! | refused by a token bucket that is empty, by RST | `syn_reset` |
+//! | refused by a token bucket that is empty, by RST, and three times as many | `syn_reset` |
 //! | the same in silence | `syn_held` |
 //! | before a server that was stopped and so accepts nobody, stock | `syn_dropped` |
 //! | the same with cookies for everybody and *abort* | `syn_answered` and `end_reset` together |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation both are rarer for each connection. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
+//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
 //! costs; the rest is the work itself. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
 //! How a whole connection's time divides over its segments and system calls cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. What is
@@ -98,6 +98,8 @@ const TRIES: u32 = 3;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
+/// Times that rate, at which SYNs come that make no connection: what they cost is seen in how much more of it there is, as the lab's own watch takes more of the CPU than they do.
+const MORE: f64 = 3.0;
 /// Of that, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
 const FEWER: f64 = 0.7;
 
@@ -167,10 +169,10 @@ pub fn calibrate(
         cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
     let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
     // The program has nothing to do with them: all of the CPU's time is softirq's, and so exact.
-    let mut of_syn = |what, server, policy| {
-        let costs = measure(what, &together, (server, policy), rate)?;
-        let all = Costs { softirq_of_syn: costs.softirq_of_syn + costs.program_of_syn, ..costs };
-        Ok::<_, anyhow::Error>(without_turns(&all))
+    let mut of_syn = |what: &str, server, policy| {
+        let mut costs = |rate| measure(&format!("{what}, {rate:.0}/s"), &together, (server, policy), rate);
+        let (fewer, more) = (costs(rate)?, costs(MORE * rate)?);
+        Ok::<_, anyhow::Error>(cost_of_more(&fewer, &more, wake).max(LEAST))
     };
     let reset = of_syn("SYNs that are reset", answers, reset)?;
     let held = of_syn("SYNs that are held back", answers, held)?;
@@ -222,7 +224,7 @@ pub fn calibrate(
         process_pool: None,
         receive: Receive {
             ring: BACKLOG,
-            moderation: APART.as_secs_f64() * 1e6,
+            moderation: 1e6 / whole.turns_per_s.max(1.0),
             // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
             longest: 0.0,
             turn: 0.0,
@@ -253,6 +255,14 @@ fn look_us() -> Result<f64> {
 fn descriptors() -> Result<Option<u32>> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open descriptors")?;
     Ok(u32::try_from(hard).ok())
+}
+
+/// What each of those costs in softirq that one crowd has beyond another, without turns of the CPU: whatever else the CPU did, it did in both.
+fn cost_of_more(fewer: &Costs, more: &Costs, wake: f64) -> f64 {
+    let us_per_s = |costs: &Costs| {
+        costs.syns_per_s * (costs.softirq_of_syn + costs.program_of_syn - wake * costs.turns_of_syn)
+    };
+    (us_per_s(more) - us_per_s(fewer)) / (more.syns_per_s - fewer.syns_per_s).max(1.0)
 }
 
 /// Measures until the CPUs were near each other all the time, or for as many times as are worth it: what is far costs more, and one profile is of one state.
@@ -300,10 +310,12 @@ fn send(experiment: &Experiment, rate: f64) -> Send {
 
 /// Of one crowd, microseconds of the server's CPU for each SYN that came.
 struct Costs {
+    syns_per_s: f64,
     softirq_of_syn: f64,
     program_of_syn: f64,
     /// How often it turned to frames, and how often the program went to sleep.
     turns_of_syn: f64,
+    turns_per_s: f64,
     sleeps_of_syn: f64,
     /// Share of the attempts that were answered.
     answered: f64,
@@ -319,9 +331,11 @@ impl Costs {
         let program = shares.user + shares.system;
         let of_program = program / (program + shares.softirq).max(f64::MIN_POSITIVE);
         Self {
+            syns_per_s: measured.crowd.syns_per_s,
             softirq_of_syn: (1.0 - of_program) * busy_of_syn,
             program_of_syn: of_program * busy_of_syn,
             turns_of_syn: counted(TURNS) / syns,
+            turns_per_s: counted(TURNS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
         }
@@ -338,5 +352,21 @@ mod tests {
         assert_eq!(cost_of_one((20.0, 1.0), (30.0, 6.0)), 2.0);
         assert_eq!(cost_of_one((30.0, 1.0), (20.0, 1.01)), 0.0, "it happened as often in both");
         assert_eq!(cost_of_one((20.0, 6.0), (30.0, 1.0)), 0.0, "noise");
+    }
+
+    #[test]
+    fn cost_of_more_is_without_turns_and_what_both_crowds_had() {
+        let costs = |syns_per_s: f64| Costs {
+            syns_per_s,
+            // 2,000 turns a second of 10 us, 30 ms of something else, and 1.5 us for each SYN.
+            softirq_of_syn: 1.5 + 20_000.0 / syns_per_s,
+            program_of_syn: 30_000.0 / syns_per_s,
+            turns_of_syn: 2000.0 / syns_per_s,
+            turns_per_s: 2000.0,
+            sleeps_of_syn: 0.0,
+            answered: 0.0,
+        };
+        let cost = cost_of_more(&costs(20_000.0), &costs(60_000.0), 10.0);
+        assert!((cost - 1.5).abs() < 1e-9, "{cost}");
     }
 }

@@ -28,6 +28,7 @@ pub use crate::jobs::Options;
 use crate::jobs::{Steps, in_order};
 use crate::outcome::{Outcome, Stopped, Writer};
 use crate::policy::Policy;
+use crate::probe::TURNS;
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
 
@@ -364,7 +365,8 @@ fn cell(
 
 fn grown(before: &ServerCounts, after: &ServerCounts) -> BTreeMap<String, u64> {
     let pairs = after.kernel.named().into_iter().zip(before.kernel.named());
-    let grown = pairs.map(|((name, after), (_, before))| (name.to_owned(), after - before));
+    let of_kernel = pairs.map(|((name, after), (_, before))| (name.to_owned(), after - before));
+    let grown = of_kernel.chain([(TURNS.to_owned(), after.turns - before.turns)]);
     grown.filter(|(_, by)| *by > 0).collect()
 }
 

@@ -48,6 +48,8 @@ pub(crate) struct Cpu {
     /// Time in softirq, and in programs.
     pub(crate) softirq: Nanos,
     pub(crate) program: Nanos,
+    /// How often it turned to frames.
+    pub(crate) turned: u64,
 }
 
 impl Cpu {
@@ -63,6 +65,7 @@ impl Cpu {
             shared: None,
             softirq: Nanos::ZERO,
             program: Nanos::ZERO,
+            turned: 0,
         }
     }
 
@@ -132,6 +135,7 @@ impl Cpu {
     /// Does a frame's work, and turns to it if it did something else before. Gives when it is done.
     pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> Nanos {
         let turn = if self.is_at_frames { Nanos::ZERO } else { self.turn_to_frames };
+        self.turned += u64::from(!self.is_at_frames);
         self.is_at_frames = true;
         self.softirq += turn + cost;
         self.begin(Doing::Softirq, turn + cost, now)
@@ -193,7 +197,7 @@ mod tests {
         cpu.begin_step(Nanos(100), Nanos(6010));
         assert!(cpu.on_frame(Nanos(6050)));
         assert_eq!(frame(&mut cpu, 6050), 1010, "it was at the program");
-        assert_eq!(cpu.softirq, Nanos(3040));
+        assert_eq!((cpu.softirq, cpu.turned), (Nanos(3040), 3));
     }
 
     /// Frames without end, of 100 ns each, and a program that always has something to do: who had the CPU, in the end.

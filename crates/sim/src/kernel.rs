@@ -398,6 +398,15 @@ impl Kernel {
         }
     }
 
+    /// Whether somebody still waits for a timer. A kernel takes those out that are not waited for any more; here they stay, and cost nothing.
+    pub fn is_due(&self, timer: Timer, now: Nanos) -> bool {
+        match timer {
+            Timer::Request(id) => self.requests.get(id).is_some_and(|request| request.is_due(now)),
+            Timer::Socket(id) => self.sockets.get(id).is_some_and(|socket| socket.is_due(now)),
+            Timer::Agent => true,
+        }
+    }
+
     /// A timer has come up.
     pub fn on_timer(&mut self, timer: Timer, now: Nanos, out: &mut impl Outside) {
         match timer {

@@ -70,6 +70,8 @@ pub struct ServerCounts {
     pub softirq: Nanos,
     /// The same of the program.
     pub program: Nanos,
+    /// How often the CPU turned to frames.
+    pub turns: u64,
 }
 
 /// What waits for the softirq.
@@ -243,6 +245,7 @@ impl World {
             errors: self.program.errors(),
             softirq: self.cpu.softirq,
             program: self.cpu.program,
+            turns: self.cpu.turned,
         }
     }
 
@@ -255,6 +258,7 @@ impl World {
                 Event::AtClients => self.arrive_at_clients(now),
                 Event::Cpu => self.cpu_done(now),
                 Event::FarAway(way) => self.come_from_far(way, now),
+                Event::Timer(timer) if !self.kernel.is_due(timer, now) => {}
                 Event::Timer(timer) => {
                     self.ring.push_back(Pending::Timer(timer));
                     self.interrupts.on_timer();

@@ -15,7 +15,7 @@ use super::bare;
 use super::peers::{self, PEERS, Peer, Seen};
 use super::turns::Turns;
 use super::{CPU, Figure, REPETITIONS, SERVER_CPU, clients, go_on};
-use crate::testbed::{CROWD_INTERFACE, PORT, SERVER_INTERFACE, Testbed};
+use crate::testbed::{CROWD_INTERFACE, CROWD_POLL, PORT, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// First offered rate of the search for the highest that is kept, attempts/s.
@@ -27,10 +27,8 @@ const FINE: f64 = 1.05;
 const BELOW: f64 = 0.8;
 /// Rounds of a repetition. Each has its turn in each, and the best counts: a machine that others use, too, has slow stretches of some seconds.
 const ROUNDS: usize = 3;
-/// How often the ends look for frames. To be woken, or to set a timer, costs a virtual CPU some 40 us: at 50 us, which the lab has for the sake of response times, the crowd's
-/// end takes half of its core. The ring between them holds 256 frames, which the crowd's end has in 500 us at 250,000 connections/s.
+/// How often the server's end looks for frames.
 const SERVER_INTERVAL: Duration = Duration::from_micros(50);
-const CROWD_INTERVAL: Duration = Duration::from_micros(150);
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
 /// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
@@ -204,7 +202,7 @@ pub enum Cores {
 pub fn before_echo(requests: Requests, hook: Hook, cores: Cores) -> Result<(Testbed, Echo)> {
     let testbed = match cores {
         Cores::Shared => Testbed::join(clients())?,
-        Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_INTERVAL), (CPU, CROWD_INTERVAL))?,
+        Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_INTERVAL), (CPU, CROWD_POLL))?,
     };
     let echo = testbed.server.enter(|| -> Result<Echo> {
         Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, hook)?)

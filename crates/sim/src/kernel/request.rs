@@ -27,6 +27,13 @@ pub(super) struct Request {
     due: Nanos,
 }
 
+impl Request {
+    /// Whether its timer comes up now.
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        self.due <= now
+    }
+}
+
 impl Kernel {
     /// Where the SYN queue counts as full, connections.
     pub(super) fn syn_limit(&self) -> u32 {
@@ -156,7 +163,7 @@ impl Kernel {
     /// fewer, the more of them are old.
     pub(super) fn request_timed_out(&mut self, id: RequestId, now: Nanos, out: &mut impl Outside) {
         let most = self.most_retries();
-        let Some(request) = self.requests.get_mut(id).filter(|request| request.due <= now) else {
+        let Some(request) = self.requests.get_mut(id).filter(|request| request.is_due(now)) else {
             return; // it has ended
         };
         if request.timeouts >= most {

@@ -80,6 +80,11 @@ impl fmt::Display for WriteError {
 impl std::error::Error for WriteError {}
 
 impl Socket {
+    /// Whether its timer comes up now.
+    pub(super) fn is_due(&self, now: Nanos) -> bool {
+        self.wakes_at <= now
+    }
+
     pub(super) fn new(peer: Peer, connection: Connection) -> Self {
         Self {
             peer,
@@ -232,12 +237,9 @@ impl Kernel {
 
     pub(super) fn socket_timed_out(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let stack = self.config.stack;
-        let Some(socket) = self.sockets.get_mut(id) else {
-            return;
+        let Some(socket) = self.sockets.get_mut(id).filter(|socket| socket.is_due(now)) else {
+            return; // it has ended, or another has taken its place
         };
-        if socket.wakes_at > now {
-            return; // another has taken its place
-        }
         socket.wakes_at = Nanos::MAX;
         let (peer, before) = (socket.peer, socket.connection.state());
         let mut send = |segment: &Segment<'_>| out.send(peer, segment);
