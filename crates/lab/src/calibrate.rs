@@ -9,10 +9,10 @@
 //! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
 //! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
-//! | refused by a token bucket that is empty, by RST, and three times as many | `syn_reset` |
-//! | the same in silence | `syn_held` |
-//! | before a server that was stopped and so accepts nobody, stock | `syn_dropped` |
-//! | the same with cookies for everybody and *abort* | `syn_answered` and `end_reset` together |
+//! | four times as many, and half of the rate let in by a token bucket: the rest held back in silence, or reset | `syn_held`, `syn_reset` |
+//! | before a server that was stopped: all held back, or dropped by the kernel | what `syn_dropped` is beyond `syn_held` |
+//! | hardly any | what the lab's own watch takes |
+//! | together, before a server with a backlog of one, under *abort* | `syn_answered` and two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
 //! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
@@ -39,7 +39,7 @@ use crate::policy::Policy;
 use crate::probe::{SLEEPS, TURNS};
 use crate::saturation;
 
-/// The server, and another that will be stopped.
+/// The server, one that has no room, and one that will be stopped; `{saturation}` is how many are let in.
 const EXPERIMENT: &str = r#"
 name = "calibrate"
 title = "What does work cost?"
@@ -60,6 +60,11 @@ kind = "built-in"
 backlog = 1024
 
 [[server]]
+name = "narrow"
+kind = "built-in"
+backlog = 1
+
+[[server]]
 name = "hangs"
 kind = "built-in"
 backlog = 1
@@ -68,16 +73,20 @@ backlog = 1
 name = "stock"
 
 [[policy]]
-name = "reset"
-guard = "police:1/1+rst-syn"
+name = "held"
+guard = "police:{saturation}/1000"
 
 [[policy]]
-name = "held"
+name = "reset"
+guard = "police:{saturation}/1000+rst-syn"
+
+[[policy]]
+name = "nobody"
 guard = "police:1/1"
 
 [[policy]]
-name = "cookies"
-guard = "no-syn-drop"
+name = "abort"
+guard = "abort"
 "#;
 
 /// Segments that a client of one answered request sends beside its SYN when it closes by RST: the end of the handshake, the request, the reply's ACK, and that. One that closes by FIN acknowledges the server's as well.
@@ -98,8 +107,11 @@ const TRIES: u32 = 3;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
-/// Times that rate, at which SYNs come that make no connection: what they cost is seen in how much more of it there is, as the lab's own watch takes more of the CPU than they do.
-const MORE: f64 = 3.0;
+/// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
+const ADMITTED: f64 = 0.5;
+const MORE: f64 = 4.0;
+/// Attempts per second that leave the lab's own watch alone.
+const HARDLY_ANY: f64 = 100.0;
 /// Of that, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
 const FEWER: f64 = 0.7;
 
@@ -121,8 +133,8 @@ pub fn calibrate(
     let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
-    let [answers, hangs] = &apart.servers[..] else { unreachable!("two servers") };
-    let [stock, reset, held, cookies] = &apart.policies[..] else { unreachable!("four policies") };
+    let [answers, narrow, hangs] = &apart.servers[..] else { unreachable!("three servers") };
+    let [stock, held, reset, nobody, abort] = &apart.policies[..] else { unreachable!("five policies") };
     let rate = match rate {
         Some(rate) => rate,
         None => {
@@ -168,22 +180,44 @@ pub fn calibrate(
     let woken =
         cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
     let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
-    // The program has nothing to do with them: all of the CPU's time is softirq's, and so exact.
-    let mut of_syn = |what: &str, server, policy| {
-        let mut costs = |rate| measure(&format!("{what}, {rate:.0}/s"), &together, (server, policy), rate);
-        let (fewer, more) = (costs(rate)?, costs(MORE * rate)?);
-        Ok::<_, anyhow::Error>(cost_of_more(&fewer, &more, wake).max(LEAST))
+    let us_per_s = |costs: &Costs| {
+        let of_syn = costs.softirq_of_syn + costs.program_of_syn;
+        costs.syns_per_s * (of_syn - wake * costs.turns_of_syn - woken * costs.sleeps_of_syn)
     };
-    let reset = of_syn("SYNs that are reset", answers, reset)?;
-    let held = of_syn("SYNs that are held back", answers, held)?;
-    let dropped = of_syn("SYNs that the kernel drops", hangs, stock)?;
-    let by_cookie = of_syn("handshakes by cookie that are reset", hangs, cookies)?;
+    let let_in = ADMITTED * rate;
+    let [held, reset] = [held, reset].map(|policy| policy.for_saturation(let_in));
+    let mut beside = |what: &str, (server, policy): (&Server, &Policy), rate: f64| {
+        measure(what, &apart, (server, policy), rate)
+    };
+    let of_one = us_per_s(&whole) / whole.syns_per_s.max(1.0);
+    let mut refused = |what: &str, policy: &Policy| {
+        let costs = beside(what, (answers, policy), MORE * rate)?;
+        let refused = (costs.syns_per_s - costs.answered_per_s).max(1.0);
+        Ok::<_, anyhow::Error>(((us_per_s(&costs) - costs.answered_per_s * of_one) / refused).max(LEAST))
+    };
+    let held = refused("SYNs that are held back, but for some", &held)?;
+    let reset = refused("SYNs that are reset, but for some", &reset)?;
+    let held_alone = beside("SYNs that are all held back", (hangs, nobody), MORE * rate)?;
+    let dropped_alone = beside("SYNs that the kernel drops", (hangs, stock), MORE * rate)?;
+    let hardly_any = beside("hardly any", (answers, stock), HARDLY_ANY)?;
+    // What a drop by the kernel costs beyond one by the guard.
+    let beyond = (us_per_s(&dropped_alone) - us_per_s(&held_alone)) / dropped_alone.syns_per_s.max(1.0);
+    let dropped = (held + beyond).max(LEAST);
+    let watch = (us_per_s(&hardly_any) - HARDLY_ANY * of_one).max(0.0);
+    let torn = measure("handshakes that are reset at their end", &together, (narrow, abort), rate)?;
+    ensure!(
+        torn.torn_per_s > 0.0,
+        "no handshake found an accept queue of one place full at {rate:.0} attempts/s; calibrate with a higher --rate"
+    );
+    let of_answered = (us_per_s(&batch) - watch) / batch.syns_per_s.max(1.0);
+    let torn = (us_per_s(&torn) - watch - torn.answered_per_s * of_answered - torn.dropped_per_s * dropped)
+        / torn.torn_per_s;
     let connection = without_turns(&whole);
     let poll = look_us()?;
     let in_program = |costs: &Costs| (costs.program_of_syn - woken * costs.sleeps_of_syn).max(LEAST);
     let program_time = in_program(&whole);
-    // A RST costs as much in answer to a SYN as to the end of a handshake.
-    let syn_answered = (by_cookie - reset).max(reset).min(connection / 2.0);
+    // A RST costs as much in answer to a SYN as to the end of a handshake, and to the request that comes with that.
+    let syn_answered = (torn - 2.0 * reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
     let fin = (without_turns(&ended_by_fin) - without_turns(&ended_by_rst)).max(LEAST);
     let call = program_time / CALLS;
@@ -257,14 +291,6 @@ fn descriptors() -> Result<Option<u32>> {
     Ok(u32::try_from(hard).ok())
 }
 
-/// What each of those costs in softirq that one crowd has beyond another, without turns of the CPU: whatever else the CPU did, it did in both.
-fn cost_of_more(fewer: &Costs, more: &Costs, wake: f64) -> f64 {
-    let us_per_s = |costs: &Costs| {
-        costs.syns_per_s * (costs.softirq_of_syn + costs.program_of_syn - wake * costs.turns_of_syn)
-    };
-    (us_per_s(more) - us_per_s(fewer)) / (more.syns_per_s - fewer.syns_per_s).max(1.0)
-}
-
 /// Measures until the CPUs were near each other all the time, or for as many times as are worth it: what is far costs more, and one profile is of one state.
 fn run_near(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
     let mut measured = cell::run(lab, server, policy, send)?;
@@ -282,7 +308,7 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     let mut experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
     experiment.testbed.coalesce = coalesce;
     experiment.crowd.close = close;
-    experiment.servers[1].is_stopped = true;
+    experiment.servers[2].is_stopped = true;
     Ok(experiment)
 }
 
@@ -319,6 +345,10 @@ struct Costs {
     sleeps_of_syn: f64,
     /// Share of the attempts that were answered.
     answered: f64,
+    answered_per_s: f64,
+    /// SYNs that the kernel dropped, and handshakes that were reset at their end.
+    dropped_per_s: f64,
+    torn_per_s: f64,
 }
 
 impl Costs {
@@ -326,6 +356,7 @@ impl Costs {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
         let counted = |name| measured.difference.kernel.get(name).copied().unwrap_or(0) as f64;
+        let guarded = |name| measured.guard_per_s.get(name).copied().unwrap_or(0.0);
         let busy_of_syn = 1e6 * measured.difference.server_busy / measured.crowd.syns_per_s.max(1.0);
         // The parts are told by ticks; see `Difference::server_busy`.
         let program = shares.user + shares.system;
@@ -338,6 +369,9 @@ impl Costs {
             turns_per_s: counted(TURNS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
+            answered_per_s: measured.crowd.goodput_per_s,
+            dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),
+            torn_per_s: guarded("acks.full") - guarded("acks.implied"),
         }
     }
 }
@@ -352,21 +386,5 @@ mod tests {
         assert_eq!(cost_of_one((20.0, 1.0), (30.0, 6.0)), 2.0);
         assert_eq!(cost_of_one((30.0, 1.0), (20.0, 1.01)), 0.0, "it happened as often in both");
         assert_eq!(cost_of_one((20.0, 6.0), (30.0, 1.0)), 0.0, "noise");
-    }
-
-    #[test]
-    fn cost_of_more_is_without_turns_and_what_both_crowds_had() {
-        let costs = |syns_per_s: f64| Costs {
-            syns_per_s,
-            // 2,000 turns a second of 10 us, 30 ms of something else, and 1.5 us for each SYN.
-            softirq_of_syn: 1.5 + 20_000.0 / syns_per_s,
-            program_of_syn: 30_000.0 / syns_per_s,
-            turns_of_syn: 2000.0 / syns_per_s,
-            turns_per_s: 2000.0,
-            sleeps_of_syn: 0.0,
-            answered: 0.0,
-        };
-        let cost = cost_of_more(&costs(20_000.0), &costs(60_000.0), 10.0);
-        assert!((cost - 1.5).abs() < 1e-9, "{cost}");
     }
 }
