@@ -121,7 +121,7 @@ pub struct Cell {
     pub repetition: u32,
     /// What the crowd saw.
     pub crowd: CrowdSummary,
-    /// Kernel counters of the server's namespace, as differences over the measured window.
+    /// Kernel counters of the server's namespace, as differences over the measured window; also how often its CPU turned to received frames (`softirqs.NET_RX`) and its program slept (`server.voluntary_ctxt_switches`).
     pub kernel: BTreeMap<String, u64>,
     /// The same counters as they grew, a few times a second.
     pub samples: Vec<Sample>,
