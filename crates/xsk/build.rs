@@ -3,4 +3,5 @@
 fn main() {
     bpf_build::skeleton("crowd.bpf.c");
     bpf_build::skeleton("echo.bpf.c");
+    bpf_build::skeleton("relay.bpf.c");
 }

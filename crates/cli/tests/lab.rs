@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
+use lab::{CROWD_INTERFACE, Layout, Receive, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
@@ -552,21 +552,22 @@ fn is_guarded(testbed: &Testbed) -> bool {
 }
 
 /// A crowd that comes to a full accept queue behind a guard at tcx; how it is received is the argument.
-fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
+fn crowd_at_a_full_queue(xdp: &str, receive: Receive, attach: &str) -> Option<Value> {
     if let Err(reason) = netns::root_or_reason() {
         eprintln!("{reason}");
         return None;
     }
     let _machine = the_machine();
-    let testbed =
-        Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
+    let layout = Layout { receive, ..Layout::default() };
+    let testbed = Testbed::create(&layout, "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();
     // Holds one connection, and never accepts it.
     testbed.server.set_sysctl("net.core.somaxconn", "0").expect("sysctl");
     let _listener = testbed.server.enter(|| TcpListener::bind(&address)).expect("enter").expect("bind");
     let guard =
         ["guard", "--json", "--policy", "rst-syn", "--listen", &address, "--interface", SERVER_INTERFACE];
-    let mut guard = Json::start(testbed.server.command(TIDEGATE).expect("command").args(guard));
+    let mut command = testbed.server.command(TIDEGATE).expect("command");
+    let mut guard = Json::start(command.args(guard).args(["--attach", attach]));
     guard.wait_for("attached");
     let url = format!("http://{address}/");
     let load =
@@ -582,15 +583,24 @@ fn crowd_at_a_full_queue(xdp: &str) -> Option<Value> {
 
 #[test]
 fn root_crowd_hears_the_guards_resets_in_native_xdp() {
-    let Some(summary) = crowd_at_a_full_queue("native") else { return };
+    let Some(summary) = crowd_at_a_full_queue("native", Receive::Softirq, "tcx") else { return };
     assert_eq!(summary["timed_out_connect"], 0, "{summary}");
     assert!(summary["refused"].as_u64() > Some(30), "{summary}");
+}
+
+#[test]
+fn root_crowd_behind_a_relay_is_refused_in_the_driver_and_at_tcx() {
+    for attach in ["xdp", "tcx"] {
+        let Some(summary) = crowd_at_a_full_queue("native", Receive::Driver, attach) else { return };
+        assert_eq!(summary["timed_out_connect"], 0, "{attach}: {summary}");
+        assert!(summary["refused"].as_u64() > Some(30), "{attach}: {summary}");
+    }
 }
 
 /// Why the lab and `auto` are native: see docs/kernel.md.
 #[test]
 fn root_crowd_in_generic_xdp_misses_what_tc_redirected() {
-    let Some(summary) = crowd_at_a_full_queue("generic") else { return };
+    let Some(summary) = crowd_at_a_full_queue("generic", Receive::Softirq, "tcx") else { return };
     assert_eq!(summary["refused"], 0, "{summary}");
     assert!(summary["timed_out_connect"].as_u64() > Some(30), "{summary}");
 }

@@ -212,6 +212,10 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
         Receive::Napi => {
             "in a NAPI kernel thread of real-time priority, ahead of the server process, as in a NIC's driver"
         }
+        Receive::Driver => {
+            "in a NAPI kernel thread of real-time priority, ahead of the server process; a relay by XDP redirect, on the crowd's CPU, makes pages of socket \
+             buffers before that, so that frames come as a NIC's driver has them"
+        }
         Receive::ThreadedNapi => "in a NAPI kernel thread of ordinary priority, beside the server process",
     };
     let mut deviations = vec![
@@ -257,7 +261,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {
         let shared = match experiment.testbed.receive {
             Receive::Softirq => "both pairs share the backlog of the server's CPU",
-            Receive::Napi | Receive::ThreadedNapi => {
+            Receive::Napi | Receive::Driver | Receive::ThreadedNapi => {
                 "each pair has its thread on the server's CPU, so that the crowd does not share the flood's ring"
             }
         };

@@ -104,6 +104,8 @@ pub enum Receive {
     Softirq,
     /// In NAPI, ahead of every process, as in a NIC's driver: where native XDP is.
     Napi,
+    /// The same, and frames come in pages, without a socket buffer, as a NIC's driver has them: what native XDP costs there.
+    Driver,
     /// In a kernel thread of ordinary priority, beside the process.
     ThreadedNapi,
 }
@@ -247,6 +249,9 @@ impl Experiment {
             return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
         }
         self.saturation.check()?;
+        if self.ways.is_some() && self.testbed.receive == Receive::Driver {
+            return Err("testbed.receive = \"driver\" and [path]: a link hands over socket buffers, not a driver's pages; \"napi\" goes with it".to_owned());
+        }
         if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
             return Err(format!(
                 "server {:?}: backlog {} is more than listen(2) takes",
@@ -530,6 +535,8 @@ mod tests {
         );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
         assert_refused(("[crowd]", "[testbed]\ncoalesce = \"1s\"\n[crowd]"), "testbed.coalesce = 1s");
+        let behind_a_link = "[testbed]\nreceive = \"driver\"\n[path]\ndelay = \"1ms\"\n[crowd]";
+        assert_refused(("[crowd]", behind_a_link), "testbed.receive = \"driver\" and [path]");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
     }
 

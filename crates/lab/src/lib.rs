@@ -46,7 +46,7 @@ mod traces;
 
 pub use capture::Captures;
 pub use environment::version;
-pub use experiment::{Experiment, ExperimentError, Layout};
+pub use experiment::{Experiment, ExperimentError, Layout, Receive};
 pub use grid::Event;
 pub use jobs::Watch;
 pub use outcome::{Options, Outcome};

@@ -71,10 +71,7 @@ impl Snapshot {
         let dropped = |namespace: &Namespace, interface| -> Result<u64> {
             Ok(netns::link_counters(namespace, interface)?.transmit_dropped)
         };
-        let of_link = |interface| match &testbed.middle {
-            Some(middle) => dropped(&middle.namespace, interface),
-            None => Ok(0),
-        };
+        let of_link = |interface| testbed.between().map_or(Ok(0), |namespace| dropped(namespace, interface));
         Ok(Self {
             kernel,
             at: Instant::now(),

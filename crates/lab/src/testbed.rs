@@ -7,11 +7,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use ipnet::Ipv4Net;
 use netns::{Namespace, Offload, VethPair, set_offload};
+use nix::net::if_::if_nametoindex;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::experiment::{Layout, Receive};
-use crate::middle::{LINK_LEFT, Middle};
+use crate::middle::{LINK_LEFT, LINK_RIGHT, Middle};
 
 /// Interface names: short enough for any kernel, and plain in reports.
 pub const SERVER_INTERFACE: &str = "tgs0";
@@ -56,14 +57,35 @@ pub struct Testbed {
     pub server_interfaces: Vec<&'static str>,
     /// Between the two, where they are far from each other: nothing goes through before a link runs in it.
     pub middle: Option<Middle>,
+    /// Between the two, where the server's end receives as a driver does.
+    relay: Option<Relay>,
 }
 
 impl Testbed {
     /// Makes the namespaces, joins them and puts receive processing where the layout says. `clients` is routed to the
     /// crowd.
     pub fn create(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
-        let testbed = Self::join(clients)?;
+        let testbed = match layout.receive {
+            Receive::Driver => Self::join_by_relay(layout, clients)?,
+            _ => Self::join(clients)?,
+        };
         testbed.place(layout)?;
+        Ok(testbed)
+    }
+
+    /// The same with a relay in the middle.
+    fn join_by_relay(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
+        let (server, crowd) = (Namespace::create("server")?, Namespace::create("crowd")?);
+        let relay = Relay::join((&server, SERVER_INTERFACE), (&crowd, CROWD_INTERFACE), layout)?;
+        let [a, b] = relay.middle.ends.clone();
+        let testbed = Self {
+            server,
+            crowd,
+            server_interfaces: vec![SERVER_INTERFACE],
+            middle: None,
+            relay: Some(relay),
+        };
+        testbed.route(&VethPair { a, b }, clients)?;
         Ok(testbed)
     }
 
@@ -75,7 +97,13 @@ impl Testbed {
         // What the server sends is received in the link's time, as without a link it is in the crowd's.
         receive_in_thread(&middle.namespace, LINK_LEFT, layout.link_cpu(), Priority::RealTime)?;
         receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
-        let testbed = Self { server, crowd, server_interfaces: vec![SERVER_INTERFACE], middle: Some(middle) };
+        let testbed = Self {
+            server,
+            crowd,
+            server_interfaces: vec![SERVER_INTERFACE],
+            middle: Some(middle),
+            relay: None,
+        };
         testbed.route(&VethPair { a, b }, clients)?;
         testbed.place(layout)?;
         Ok(testbed)
@@ -88,6 +116,7 @@ impl Testbed {
             crowd: Namespace::create("crowd")?,
             server_interfaces: vec![SERVER_INTERFACE],
             middle: None,
+            relay: None,
         };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
@@ -146,6 +175,12 @@ impl Testbed {
         Ok(())
     }
 
+    /// The namespace between the two, if there is one.
+    pub fn between(&self) -> Option<&Namespace> {
+        let of_relay = self.relay.as_ref().map(|relay| &relay.middle.namespace);
+        of_relay.or(self.middle.as_ref().map(|middle| &middle.namespace))
+    }
+
     /// Where the server listens.
     pub fn server_address(&self) -> SocketAddr {
         (IpAddr::from(SERVER_ADDRESS), PORT).into()
@@ -181,7 +216,10 @@ impl Testbed {
         // In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
         // slice to end, and the 256 frames that a veth holds are full before that.
         receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
-        receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
+        // A relay looks for replies by a timer of its own.
+        if self.relay.is_none() {
+            receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
+        }
         wait_for_room(&self.server, SERVER_INTERFACE)?;
         self.place_server(layout, SERVER_INTERFACE)
     }
@@ -189,13 +227,37 @@ impl Testbed {
     fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
         match layout.receive {
             Receive::Softirq => receive_in_softirq(&self.server, interface, layout.server_cpu),
-            Receive::Napi => {
+            Receive::Napi | Receive::Driver => {
                 receive_in_thread(&self.server, interface, layout.server_cpu, Priority::RealTime)
             }
             Receive::ThreadedNapi => {
                 receive_in_thread(&self.server, interface, layout.server_cpu, Priority::Ordinary)
             }
         }
+    }
+}
+
+/// A namespace between the two that hands frames on by XDP redirect, on the crowd's CPU: what leaves it is a page with a frame in it, and no socket
+/// buffer. Its timers are those of a NIC: when the server's end gets frames, and when the crowd's does.
+#[derive(Debug)]
+struct Relay {
+    middle: Middle,
+    _both_ways: [xsk::relay::Relay; 2],
+}
+
+impl Relay {
+    fn join(server: (&Namespace, &str), crowd: (&Namespace, &str), layout: &Layout) -> Result<Self> {
+        let middle = Middle::join(server, crowd)?;
+        for (interface, interval) in [(LINK_LEFT, CROWD_POLL), (LINK_RIGHT, layout.coalesce)] {
+            receive_in_thread(&middle.namespace, interface, layout.crowd_cpu, Priority::RealTime)?;
+            receive_by_timer(&middle.namespace, interface, interval)?;
+        }
+        let redirect = || -> Result<_> {
+            let [left, right] = [if_nametoindex(LINK_LEFT)?, if_nametoindex(LINK_RIGHT)?];
+            Ok([xsk::relay::Relay::attach(left, right)?, xsk::relay::Relay::attach(right, left)?])
+        };
+        let both_ways = middle.namespace.enter(redirect)?.context("join two veth pairs by XDP redirect")?;
+        Ok(Self { middle, _both_ways: both_ways })
     }
 }
 

@@ -130,6 +130,9 @@ pub enum Error {
     /// The benchmark peer could not be attached.
     #[error("attach the echo: {0}")]
     Echo(bpf::AttachError),
+    /// A relay could not be attached.
+    #[error("attach the relay: {0}")]
+    Relay(bpf::AttachError),
     /// The program's maps could not be used.
     #[error("connect the socket to its program: {0}")]
     Map(libbpf_rs::Error),

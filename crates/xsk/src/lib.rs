@@ -40,6 +40,7 @@ mod error;
 mod interface;
 mod program;
 mod rate;
+pub mod relay;
 mod ring;
 mod rx;
 mod socket;
