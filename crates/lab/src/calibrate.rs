@@ -7,16 +7,17 @@
 //! | crowd | gives |
 //! |---|---|
 //! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
-//! | the same in turns ten times as far apart, so that more comes at once | what it costs to turn to frames, and to wake the program: [`Softirq::wake`], [`Program::poll`] |
+//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
-//! | four times as many, and half of the rate let in by a token bucket: the rest held back in silence, or reset | `syn_held`, `syn_reset` |
-//! | before a server that was stopped: all held back, or dropped by the kernel | what `syn_dropped` is beyond `syn_held` |
+//! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
+//! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered` and two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that two crowds of one rate give what one turn
-//! costs; the rest is the work itself. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
+//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that crowds of one rate give what one turn
+//! costs: the slope of the line nearest to them. Where it begins is the work itself. A turn to SYNs alone that nothing comes of costs much less than one to
+//! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
 //! How a whole connection's time divides over its segments and system calls cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. What is
 //! predicted of connections that are answered does not depend on it.
@@ -85,6 +86,10 @@ name = "nobody"
 guard = "police:1/1"
 
 [[policy]]
+name = "all-reset"
+guard = "police:1/1+rst-syn"
+
+[[policy]]
 name = "abort"
 guard = "abort"
 "#;
@@ -93,10 +98,18 @@ guard = "abort"
 const SEGMENTS: f64 = 4.0;
 /// What the program asks the kernel for it, beside a look at what is ready: accept, read, write, read again, close.
 const CALLS: f64 = 5.0;
-/// Between turns of the generator, of frames one by one and of frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
+/// Between turns of the generator: from frames one by one to frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
 /// at the same moment of a turn, always in softirq or never.
-const APART: Duration = Duration::from_micros(49);
-const TOGETHER: Duration = Duration::from_micros(491);
+const SPACINGS: [Duration; 4] = [
+    Duration::from_micros(49),
+    Duration::from_micros(109),
+    Duration::from_micros(229),
+    Duration::from_micros(491),
+];
+const APART: Duration = SPACINGS[0];
+const TOGETHER: Duration = SPACINGS[SPACINGS.len() - 1];
+/// How often crowds of all these come, one after the other, so that a machine whose speed changes does not make a slope.
+const ROUNDS: u32 = 2;
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
@@ -134,7 +147,9 @@ pub fn calibrate(
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let [answers, narrow, hangs] = &apart.servers[..] else { unreachable!("three servers") };
-    let [stock, held, reset, nobody, abort] = &apart.policies[..] else { unreachable!("five policies") };
+    let [stock, held_but_some, reset_but_some, nobody, all_reset, abort] = &apart.policies[..] else {
+        unreachable!("six policies")
+    };
     let rate = match rate {
         Some(rate) => rate,
         None => {
@@ -171,51 +186,62 @@ pub fn calibrate(
         );
         Ok(costs)
     };
-    let whole = answered("connections that are answered", &apart, rate)?;
-    let batch = answered("connections that come together", &together, rate)?;
+    let mut all = Vec::new();
+    for spacing in (0..ROUNDS).flat_map(|_| SPACINGS) {
+        let what = format!("connections that are answered, turns {spacing:?} apart");
+        all.push(answered(&what, &experiment(spacing, Close::Rst)?, rate)?);
+    }
     let ended_by_fin = answered("fewer, closed by FIN", &by_fin, FEWER * rate)?;
     let ended_by_rst = answered("as many, closed by RST", &apart, FEWER * rate)?;
-    let wake =
-        cost_of_one((whole.softirq_of_syn, whole.turns_of_syn), (batch.softirq_of_syn, batch.turns_of_syn));
-    let woken =
-        cost_of_one((whole.program_of_syn, whole.sleeps_of_syn), (batch.program_of_syn, batch.sleeps_of_syn));
-    let without_turns = |costs: &Costs| (costs.softirq_of_syn - wake * costs.turns_of_syn).max(LEAST);
-    let us_per_s = |costs: &Costs| {
-        let of_syn = costs.softirq_of_syn + costs.program_of_syn;
-        costs.syns_per_s * (of_syn - wake * costs.turns_of_syn - woken * costs.sleeps_of_syn)
+    let softirq = Line::nearest(all.iter().map(|costs| (costs.turns_of_syn, costs.softirq_of_syn)));
+    let in_programs = Line::nearest(all.iter().map(|costs| (costs.sleeps_of_syn, costs.program_of_syn)));
+    let (connection, turn) = (softirq.at_zero.max(LEAST), softirq.slope);
+    let (program_time, woken) = (in_programs.at_zero.max(LEAST), in_programs.slope);
+    let of_one = connection + program_time;
+    let hardly_any = measure("hardly any", &apart, (answers, stock), HARDLY_ANY)?;
+    let watch = (hardly_any.us_per_s(turn, woken) - HARDLY_ANY * of_one).max(0.0);
+    // The watch is a part of what a connection was found to cost.
+    let of_answered = of_one - watch / rate;
+
+    let mut dropped = Vec::new();
+    for experiment in (0..ROUNDS).flat_map(|_| [&apart, &together]) {
+        dropped.push(measure("SYNs that the kernel drops", experiment, (hangs, stock), MORE * rate)?);
+    }
+    let of_syn = |costs: &Costs| (costs.us_per_s(0.0, woken) - watch) / costs.syns_per_s.max(1.0);
+    let drops = Line::nearest(dropped.iter().map(|costs| (costs.turns_of_syn, of_syn(costs))));
+    let (dropped, wake) = (drops.at_zero.max(LEAST), drops.slope.min(turn));
+    let mut alone = |what: &str, policy: &Policy| -> Result<f64> {
+        let costs = measure(what, &apart, (hangs, policy), MORE * rate)?;
+        Ok((of_syn(&costs) - wake * costs.turns_of_syn).max(LEAST))
     };
-    let let_in = ADMITTED * rate;
-    let [held, reset] = [held, reset].map(|policy| policy.for_saturation(let_in));
-    let mut beside = |what: &str, (server, policy): (&Server, &Policy), rate: f64| {
-        measure(what, &apart, (server, policy), rate)
+    let held = alone("SYNs that are all held back", nobody)?;
+    let reset = alone("SYNs that are all reset", all_reset)?;
+
+    // In each turn, beside a server that works.
+    let mut cold = |what: &str, policy: &Policy, of_refused: f64| -> Result<f64> {
+        let policy = policy.for_saturation(ADMITTED * rate);
+        let costs = measure(what, &apart, (answers, &policy), MORE * rate)?;
+        let refused = costs.syns_per_s - costs.answered_per_s;
+        let known = watch + costs.answered_per_s * of_answered + refused * of_refused;
+        Ok((costs.us_per_s(turn, woken) - known) / costs.turns_per_s.max(1.0))
     };
-    let of_one = us_per_s(&whole) / whole.syns_per_s.max(1.0);
-    let mut refused = |what: &str, policy: &Policy| {
-        let costs = beside(what, (answers, policy), MORE * rate)?;
-        let refused = (costs.syns_per_s - costs.answered_per_s).max(1.0);
-        Ok::<_, anyhow::Error>(((us_per_s(&costs) - costs.answered_per_s * of_one) / refused).max(LEAST))
-    };
-    let held = refused("SYNs that are held back, but for some", &held)?;
-    let reset = refused("SYNs that are reset, but for some", &reset)?;
-    let held_alone = beside("SYNs that are all held back", (hangs, nobody), MORE * rate)?;
-    let dropped_alone = beside("SYNs that the kernel drops", (hangs, stock), MORE * rate)?;
-    let hardly_any = beside("hardly any", (answers, stock), HARDLY_ANY)?;
-    // What a drop by the kernel costs beyond one by the guard.
-    let beyond = (us_per_s(&dropped_alone) - us_per_s(&held_alone)) / dropped_alone.syns_per_s.max(1.0);
-    let dropped = (held + beyond).max(LEAST);
-    let watch = (us_per_s(&hardly_any) - HARDLY_ANY * of_one).max(0.0);
+    let of_held = cold("SYNs that are held back, but for some", held_but_some, held)?;
+    let of_reset = cold("SYNs that are reset, but for some", reset_but_some, reset)?;
+    let cold_refusal = f64::midpoint(of_held, of_reset).max(0.0);
+
     let torn = measure("handshakes that are reset at their end", &together, (narrow, abort), rate)?;
     ensure!(
         torn.torn_per_s > 0.0,
         "no handshake found an accept queue of one place full at {rate:.0} attempts/s; calibrate with a higher --rate"
     );
-    let of_answered = (us_per_s(&batch) - watch) / batch.syns_per_s.max(1.0);
-    let torn = (us_per_s(&torn) - watch - torn.answered_per_s * of_answered - torn.dropped_per_s * dropped)
+    let torn = (torn.us_per_s(turn + cold_refusal, woken)
+        - watch
+        - torn.answered_per_s * of_answered
+        - torn.dropped_per_s * dropped)
         / torn.torn_per_s;
-    let connection = without_turns(&whole);
     let poll = look_us()?;
-    let in_program = |costs: &Costs| (costs.program_of_syn - woken * costs.sleeps_of_syn).max(LEAST);
-    let program_time = in_program(&whole);
+    let without_turns = |costs: &Costs| costs.softirq_of_syn - turn * costs.turns_of_syn;
+    let in_program = |costs: &Costs| costs.program_of_syn - woken * costs.sleeps_of_syn;
     // A RST costs as much in answer to a SYN as to the end of a handshake, and to the request that comes with that.
     let syn_answered = (torn - 2.0 * reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
@@ -225,8 +251,7 @@ pub fn calibrate(
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s, closed by RST: {:.1} us in softirq and {:.1} us in the program for a connection, {wake:.2} us of it for each of {:.1} turns to frames and {woken:.2} us for each of {:.1} times that the program was woken",
-            whole.softirq_of_syn, whole.program_of_syn, whole.turns_of_syn, whole.sleeps_of_syn
+            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {program_time:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken"
         ),
         softirq: Softirq {
             syn_answered,
@@ -243,6 +268,8 @@ pub fn calibrate(
             stray: reset,
             sent_again: segment,
             wake,
+            cold_connection: turn - wake,
+            cold_refusal,
         },
         server: Program {
             poll,
@@ -258,7 +285,7 @@ pub fn calibrate(
         process_pool: None,
         receive: Receive {
             ring: BACKLOG,
-            moderation: 1e6 / whole.turns_per_s.max(1.0),
+            moderation: 1e6 / all[0].turns_per_s.max(1.0),
             // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
             longest: 0.0,
             turn: 0.0,
@@ -312,12 +339,26 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// Of two measurements of a time and of how often something happened in it, what that costs each time; nothing where it happened as often in both, or noise would have
-/// it cost less than nothing.
-fn cost_of_one((time, count): (f64, f64), (other_time, other_count): (f64, f64)) -> f64 {
-    const ALIKE: f64 = 0.05;
-    let more = count - other_count;
-    if more.abs() < ALIKE * count.max(other_count) { 0.0 } else { ((time - other_time) / more).max(0.0) }
+/// What something takes, and what more it takes each time that something else is done on the way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    at_zero: f64,
+    slope: f64,
+}
+
+impl Line {
+    /// By least squares through points `(how often, time)`. Nothing costs less than nothing: then it is the mean.
+    fn nearest(points: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
+        let count = points.clone().count().max(1) as f64;
+        let (x, y) =
+            points.clone().fold((0.0, 0.0), |(sum, of_y), (x, y)| (sum + x / count, of_y + y / count));
+        let (of_x, of_both) = points.fold((0.0, 0.0), |(of_x, of_both), point| {
+            let (dx, dy) = (point.0 - x, point.1 - y);
+            (of_x + dx * dx, of_both + dx * dy)
+        });
+        let slope = if of_x > 0.0 { (of_both / of_x).max(0.0) } else { 0.0 };
+        Self { at_zero: y - slope * x, slope }
+    }
 }
 
 fn send(experiment: &Experiment, rate: f64) -> Send {
@@ -352,6 +393,12 @@ struct Costs {
 }
 
 impl Costs {
+    /// Microseconds of the CPU in a second, but for turns and waking the program at these costs.
+    fn us_per_s(&self, turn: f64, woken: f64) -> f64 {
+        let of_syn = self.softirq_of_syn + self.program_of_syn;
+        self.syns_per_s * (of_syn - turn * self.turns_of_syn - woken * self.sleeps_of_syn)
+    }
+
     fn of(measured: &Measured, window: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
@@ -381,10 +428,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cost_of_one_is_the_difference_of_times_over_that_of_counts() {
-        assert_eq!(cost_of_one((30.0, 6.0), (20.0, 1.0)), 2.0);
-        assert_eq!(cost_of_one((20.0, 1.0), (30.0, 6.0)), 2.0);
-        assert_eq!(cost_of_one((30.0, 1.0), (20.0, 1.01)), 0.0, "it happened as often in both");
-        assert_eq!(cost_of_one((20.0, 6.0), (30.0, 1.0)), 0.0, "noise");
+    fn line_is_the_nearest_to_all_points_and_never_falls() {
+        let line = |points: &[(f64, f64)]| Line::nearest(points.iter().copied());
+        assert_eq!(line(&[(1.0, 12.0), (3.0, 16.0)]), Line { at_zero: 10.0, slope: 2.0 });
+        // Two measurements at each end: what is between them is noise.
+        assert_eq!(
+            line(&[(1.0, 11.0), (1.0, 13.0), (3.0, 15.0), (3.0, 17.0)]),
+            Line { at_zero: 10.0, slope: 2.0 }
+        );
+        assert_eq!(line(&[(1.0, 16.0), (3.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "noise");
+        assert_eq!(line(&[(2.0, 16.0), (2.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "no two are apart");
     }
 }

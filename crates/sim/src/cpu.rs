@@ -2,9 +2,12 @@
 //!
 //! Sources: Linux `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which is scheduled like a program; from 4.9 to 6.4 nothing else ran softirq while
 //! it waited, and both had turns; since 6.5, commit d15121be7485, each program that leaves a lock runs what there is, and softirq goes first again) and
-//! `net/core/dev.c`; receive livelock is Mogul and Ramakrishnan, 1997. What it is not: no interrupts of its own, no caches, one CPU.
+//! `net/core/dev.c`; receive livelock is Mogul and Ramakrishnan, 1997. What it is not: no interrupts of its own, one CPU, and of caches only that a program takes them from softirq.
 
 use units::Nanos;
+
+use crate::kernel::WorkPath;
+use crate::profile::TurnToFrames;
 
 /// What the CPU does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,10 +38,12 @@ pub(crate) struct Cpu {
     done_at: Nanos,
     /// What the program's step still takes that was interrupted.
     left: Option<Nanos>,
-    /// What it costs to turn to frames.
-    turn_to_frames: Nanos,
+    turn_to_frames: TurnToFrames,
     /// It has turned to them, and to nothing else since.
     is_at_frames: bool,
+    /// What the caches hold since a program ran last.
+    is_warm_for_connections: bool,
+    is_warm_for_refusals: bool,
     /// Longest time in softirq, and turns.
     turns: Option<(Nanos, Nanos)>,
     /// When softirq began that has not ended since.
@@ -53,10 +58,12 @@ pub(crate) struct Cpu {
 }
 
 impl Cpu {
-    pub(crate) fn new(turns: Option<(Nanos, Nanos)>, turn_to_frames: Nanos) -> Self {
+    pub(crate) fn new(turns: Option<(Nanos, Nanos)>, turn_to_frames: TurnToFrames) -> Self {
         Self {
             turn_to_frames,
             is_at_frames: false,
+            is_warm_for_connections: false,
+            is_warm_for_refusals: false,
             doing: Doing::Nothing,
             done_at: Nanos::ZERO,
             left: None,
@@ -132,18 +139,31 @@ impl Cpu {
         }
     }
 
-    /// Does a frame's work, and turns to it if it did something else before. Gives when it is done.
-    pub(crate) fn begin_frame(&mut self, cost: Nanos, now: Nanos) -> Nanos {
-        let turn = if self.is_at_frames { Nanos::ZERO } else { self.turn_to_frames };
-        self.turned += u64::from(!self.is_at_frames);
-        self.is_at_frames = true;
-        self.softirq += turn + cost;
-        self.begin(Doing::Softirq, turn + cost, now)
+    /// Does a frame's work, and turns to it if it did something else before; `None` for a timer's. Gives when it is done.
+    pub(crate) fn begin_frame(&mut self, path: Option<WorkPath>, cost: Nanos, now: Nanos) -> Nanos {
+        let mut cost = cost;
+        if !std::mem::replace(&mut self.is_at_frames, true) {
+            cost += self.turn_to_frames.wake;
+            self.turned += 1;
+        }
+        let (is_warm, cold) = match path {
+            Some(WorkPath::Connections) => {
+                (&mut self.is_warm_for_connections, self.turn_to_frames.cold_connection)
+            }
+            Some(WorkPath::Refusals) => (&mut self.is_warm_for_refusals, self.turn_to_frames.cold_refusal),
+            None => (&mut true, Nanos::ZERO),
+        };
+        if !std::mem::replace(is_warm, true) {
+            cost += cold;
+        }
+        self.softirq += cost;
+        self.begin(Doing::Softirq, cost, now)
     }
 
     /// Does a step of the program. Gives when it is done.
     pub(crate) fn begin_step(&mut self, cost: Nanos, now: Nanos) -> Nanos {
         self.is_at_frames = false;
+        (self.is_warm_for_connections, self.is_warm_for_refusals) = (false, false);
         self.program += cost;
         self.begin(Doing::Program, cost, now)
     }
@@ -169,12 +189,12 @@ mod tests {
 
     #[test]
     fn frame_interrupts_the_program_which_goes_on_after_it() {
-        let mut cpu = Cpu::new(None, Nanos::ZERO);
+        let mut cpu = Cpu::new(None, TurnToFrames::default());
         assert_eq!(cpu.next(false, true, Nanos(0)), Next::Step);
         assert_eq!(cpu.begin_step(Nanos(100), Nanos(0)), Nanos(100));
         assert!(cpu.on_frame(Nanos(30)));
         assert_eq!(cpu.next(true, false, Nanos(30)), Next::Frame);
-        assert_eq!(cpu.begin_frame(Nanos(10), Nanos(30)), Nanos(40));
+        assert_eq!(cpu.begin_frame(None, Nanos(10), Nanos(30)), Nanos(40));
         assert!(!cpu.done());
         assert_eq!(cpu.next(false, false, Nanos(40)), Next::Resume(Nanos(70)));
         cpu.begin_step(Nanos(70), Nanos(40));
@@ -183,10 +203,10 @@ mod tests {
 
     #[test]
     fn cpu_turns_to_frames_once_for_all_that_come_before_it_has_none() {
-        let mut cpu = Cpu::new(None, Nanos(1000));
+        let mut cpu = Cpu::new(None, TurnToFrames { wake: Nanos(1000), ..TurnToFrames::default() });
         let frame = |cpu: &mut Cpu, now| {
             assert_eq!(cpu.next(true, false, Nanos(now)), Next::Frame);
-            let done = cpu.begin_frame(Nanos(10), Nanos(now));
+            let done = cpu.begin_frame(None, Nanos(10), Nanos(now));
             assert!(!cpu.done());
             done.0 - now
         };
@@ -200,13 +220,32 @@ mod tests {
         assert_eq!((cpu.softirq, cpu.turned), (Nanos(3040), 3));
     }
 
+    #[test]
+    fn first_segment_of_a_kind_after_the_program_ran_finds_the_caches_cold() {
+        let cold = TurnToFrames { wake: Nanos(1), cold_connection: Nanos(300), cold_refusal: Nanos(70) };
+        let mut cpu = Cpu::new(None, cold);
+        let frame = |cpu: &mut Cpu, path| {
+            let before = cpu.softirq;
+            cpu.begin_frame(Some(path), Nanos(10), Nanos(0));
+            cpu.done();
+            cpu.softirq.0 - before.0
+        };
+        let kinds = [WorkPath::Refusals, WorkPath::Connections, WorkPath::Refusals, WorkPath::Connections];
+        assert_eq!(kinds.map(|path| frame(&mut cpu, path)), [81, 310, 10, 10]);
+        assert_eq!(cpu.next(false, false, Nanos(0)), Next::Idle);
+        assert_eq!(kinds.map(|path| frame(&mut cpu, path)), [11, 10, 10, 10], "nobody else had them");
+        cpu.begin_step(Nanos(5), Nanos(0));
+        cpu.done();
+        assert_eq!(kinds.map(|path| frame(&mut cpu, path)), [81, 310, 10, 10]);
+    }
+
     /// Frames without end, of 100 ns each, and a program that always has something to do: who had the CPU, in the end.
     fn share_of_program(turns: Option<(Nanos, Nanos)>) -> f64 {
-        let mut cpu = Cpu::new(turns, Nanos::ZERO);
+        let mut cpu = Cpu::new(turns, TurnToFrames::default());
         let mut now = Nanos(0);
         while now < Nanos(1_000_000) {
             let done = match cpu.next(true, true, now) {
-                Next::Frame => cpu.begin_frame(Nanos(100), now),
+                Next::Frame => cpu.begin_frame(None, Nanos(100), now),
                 Next::Step => cpu.begin_step(Nanos(100), now),
                 other => panic!("{other:?}"),
             };

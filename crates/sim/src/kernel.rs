@@ -129,6 +129,30 @@ impl Work {
         Self::Reset,
         Self::Stray,
     ];
+
+    /// Whose code and data it needs.
+    pub(crate) fn path(self) -> WorkPath {
+        match self {
+            Self::SynDropped
+            | Self::SynReset
+            | Self::SynHeld
+            | Self::EndDropped
+            | Self::EndReset
+            | Self::Stray => WorkPath::Refusals,
+            Self::SynAnswered | Self::Established | Self::Data | Self::Fin | Self::Ack | Self::Reset => {
+                WorkPath::Connections
+            }
+        }
+    }
+}
+
+/// Work that keeps the same in the caches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WorkPath {
+    /// Segments of those who are, or will be, connected.
+    Connections,
+    /// Segments that nothing comes of.
+    Refusals,
 }
 
 /// Whose rules.

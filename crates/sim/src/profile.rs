@@ -102,10 +102,15 @@ pub struct Softirq {
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,
-    /// To turn to frames at all, once for all that come before the CPU has none: the interrupt, and what it pushes out of the cache. Where the profile does not say, it
-    /// is part of what each segment costs.
+    /// To turn to frames at all, once for all that come before the CPU has none: the interrupt. Where the profile does not say, it is part of what each segment costs.
     #[serde(default)]
     pub wake: f64,
+    /// More for the first segment of a connection after the program ran, which has the caches by then.
+    #[serde(default)]
+    pub cold_connection: f64,
+    /// The same for the first segment that is refused or dropped.
+    #[serde(default)]
+    pub cold_refusal: f64,
 }
 
 /// The server's program and its system calls, microseconds.
@@ -241,6 +246,8 @@ impl Profile {
             ("softirq.stray", softirq.stray),
             ("softirq.sent_again", softirq.sent_again),
             ("softirq.wake", softirq.wake),
+            ("softirq.cold_connection", softirq.cold_connection),
+            ("softirq.cold_refusal", softirq.cold_refusal),
             ("receive.moderation", receive.moderation),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
@@ -306,8 +313,13 @@ impl Profile {
     }
 
     /// What it costs to turn to frames.
-    pub(crate) fn turn_to_frames(&self) -> Nanos {
-        micros(self.softirq.wake)
+    pub(crate) fn turn_to_frames(&self) -> TurnToFrames {
+        let Softirq { wake, cold_connection, cold_refusal, .. } = self.softirq;
+        TurnToFrames {
+            wake: micros(wake),
+            cold_connection: micros(cold_connection),
+            cold_refusal: micros(cold_refusal),
+        }
     }
 
     /// Longest time in softirq, and the turns after it; `None` where programs never get one as long as frames come.
@@ -329,6 +341,14 @@ impl Frames {
     pub(crate) fn segment(&self, work: Work) -> Nanos {
         self.segments[work as usize]
     }
+}
+
+/// What comes on top of segments, of [`Softirq`], as spans.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TurnToFrames {
+    pub(crate) wake: Nanos,
+    pub(crate) cold_connection: Nanos,
+    pub(crate) cold_refusal: Nanos,
 }
 
 /// [`Server`] as spans.

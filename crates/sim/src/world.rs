@@ -24,7 +24,7 @@ use wire::{FourTuple, Segment, frame_len};
 
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
-use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting};
+use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting, WorkPath};
 use crate::profile::{Frames, Profile};
 use crate::program::Program;
 use crate::server::Service;
@@ -371,8 +371,8 @@ impl World {
                 self.cpu.begin_step(cost, now)
             }
             Next::Frame => {
-                let cost = self.receive_next(now);
-                let done = self.cpu.begin_frame(cost, now);
+                let (path, cost) = self.receive_next(now);
+                let done = self.cpu.begin_frame(path, cost, now);
                 // What it causes leaves when it is done.
                 self.let_out(done);
                 done
@@ -381,8 +381,8 @@ impl World {
         self.events.put(done, Event::Cpu);
     }
 
-    /// The first that waits for the softirq, and what it costs.
-    fn receive_next(&mut self, now: Nanos) -> Nanos {
+    /// The first that waits for the softirq, what it needs, and what it costs.
+    fn receive_next(&mut self, now: Nanos) -> (Option<WorkPath>, Nanos) {
         let Self { kernel, events, packets, said, frame_costs, .. } = self;
         match self.ring.pop_front().expect("something waits") {
             Pending::Packet(packet) => {
@@ -390,11 +390,11 @@ impl World {
                 let mut rest = Rest { now, events, packets, said };
                 let work = kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut rest);
                 packets.take_back(packet);
-                frame_costs.segment(work)
+                (Some(work.path()), frame_costs.segment(work))
             }
             Pending::Timer(timer) => {
                 kernel.on_timer(timer, now, &mut Rest { now, events, packets, said });
-                if said.packets.is_empty() { Nanos::ZERO } else { frame_costs.timer }
+                (None, if said.packets.is_empty() { Nanos::ZERO } else { frame_costs.timer })
             }
         }
     }
