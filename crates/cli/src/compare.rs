@@ -1,4 +1,4 @@
-//! `tidegate compare`: two runs of one dumbbell beside each other.
+//! `tidegate compare`: two runs beside each other.
 
 use std::path::{Path, PathBuf};
 
@@ -7,16 +7,20 @@ use report::Run;
 
 use crate::output::say;
 
-/// Hold two runs of a dumbbell against each other, as of tidegate lab run and of tidegate sim: what was dropped, and how far apart the times of objects are
+/// Hold two runs of one experiment against each other, as of tidegate lab run and of tidegate sim: goodput and response times before a server, or drops of a dumbbell and how far apart the times of its objects are
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Two results.jsonl
     #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
     files: Vec<PathBuf>,
 
-    /// Fail when times of objects are further apart than this anywhere (Kolmogorov-Smirnov distance)
+    /// Fail when anything is further apart than this: goodput or mean response of B from A's, as a share of it, or times of objects anywhere (Kolmogorov-Smirnov distance)
     #[arg(long, value_name = "D", value_parser = parse_distance)]
     at_most: Option<f64>,
+
+    /// Write both as one HTML page, too, with both lines in every plot
+    #[arg(long, value_name = "FILE")]
+    page: Option<PathBuf>,
 }
 
 fn parse_distance(text: &str) -> Result<f64, String> {
@@ -26,38 +30,44 @@ fn parse_distance(text: &str) -> Result<f64, String> {
 
 /// Prints both, and fails where they are too far apart.
 pub fn run(args: Args) -> Result<()> {
-    let [one, other] = args.files.as_slice() else { unreachable!("clap wants two") };
-    let (one, other) = (read(one)?, read(other)?);
+    let [a, b] = args.files.as_slice() else { unreachable!("clap wants two") };
+    let (one, other) = (read(a)?, read(b)?);
     let compared = report::compare(&one, &other);
+    let (a, b) = (a.display(), b.display());
     ensure!(
         !compared.is_empty(),
-        "compare {} and {}: no scenario, load and queue of a dumbbell is in both",
-        args.files[0].display(),
-        args.files[1].display()
+        "compare {a} and {b}: no server, load and policy is in both, and no scenario, load and queue of a dumbbell"
     );
+    if let Some(path) = &args.page {
+        ensure!(
+            !compared.iter().all(report::Compared::is_link),
+            "--page is of servers, and {a} is of a dumbbell; its own page has plots"
+        );
+        let page = report::comparison_page([&one, &other], &compared, args.at_most);
+        files::write_whole(path, page.as_bytes())
+            .with_context(|| format!("write the page {}", path.display()))?;
+    }
     let unshared = report::unshared(&one, &other);
-    let mut text = report::comparison_table([&one, &other], &compared);
-    unshared.scenarios.iter().chain(&unshared.points).chain(&unshared.claims).for_each(|line| {
+    let mut text = report::comparison_table([&one, &other], &compared, args.at_most);
+    unshared.servers.iter().chain(&unshared.points).chain(&unshared.claims).for_each(|line| {
         text.push_str(line);
         text.push('\n');
     });
+    if let Some(path) = &args.page {
+        text += &format!("page     {}", path.display());
+    }
     // Whoever stops reading does not make it true.
     let said = say(text.trim_end());
     if let Some(most) = args.at_most {
         ensure!(unshared.points.is_empty(), "not all was compared: {}", unshared.points.join("; "));
-        compared.iter().try_for_each(|point| check(point, most))?;
+        let far: Vec<String> = compared.iter().filter_map(|point| point.too_far(most)).collect();
+        ensure!(far.is_empty(), "too far apart, {} of {}: {}", far.len(), compared.len(), far.join("; "));
     }
     said
 }
 
-fn check(point: &report::Compared<'_>, most: f64) -> Result<()> {
-    let of = format!("{} at {}x, {}", point.scenario, point.load, point.policy);
-    let distance = point.distance().with_context(|| format!("{of}: one run has no times of objects"))?;
-    ensure!(distance <= most, "{of}: times of objects are {distance:.3} apart, more than {most}");
-    Ok(())
-}
-
-fn read(path: &Path) -> Result<Run> {
+/// A run from its results.
+pub fn read(path: &Path) -> Result<Run> {
     let lines = files::lines(path).with_context(|| format!("read {}", path.display()))?;
     Run::from_lines(lines.map(|line| line.map_err(anyhow::Error::from)))
         .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))

@@ -25,6 +25,7 @@ pub fn is_mistake(error: &Error) -> bool {
         || error.is::<aqm::ConfigError>()
         || error.is::<link::ConfigError>()
         || error.is::<report::ReadError>()
+        || error.is::<::lab::RatesError>()
         || error.downcast_ref::<files::ReadError>().is_some_and(files::ReadError::is_mistake)
         || error.downcast_ref::<::lab::ExperimentError>().is_some_and(::lab::ExperimentError::is_mistake)
 }

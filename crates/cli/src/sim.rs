@@ -11,6 +11,7 @@ use report::Run;
 use sim::Profile;
 
 use crate::bar::Bar;
+use crate::compare;
 use crate::lab::{event_text, show};
 use crate::mistake::{Mistake, in_file};
 use crate::output::say;
@@ -27,6 +28,10 @@ pub struct Args {
     /// The machine, for experiments that have one and do not name it: a TOML file, or xeon-2005, itanium-2005, round-numbers
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<PathBuf>,
+
+    /// Let every crowd come at the rate at which it came in that run of the same experiment, as measured by tidegate lab run, in place of multiples of what the simulated server can do; tidegate compare holds both against each other
+    #[arg(long, value_name = "RESULTS", conflicts_with = "quick")]
+    rates_of: Option<PathBuf>,
 
     /// Write all runs as one HTML page, too: a book of figures
     #[arg(long, value_name = "FILE")]
@@ -66,12 +71,14 @@ pub fn run(args: Args) -> Result<()> {
         files::try_place(book).with_context(|| cannot_write(book))?;
     }
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
+    let rates_of = args.rates_of.as_deref().map(compare::read).transpose()?;
     let captures = args.trace.map(|folder| Captures { folder, frames: args.trace_frames as usize });
     let stop = signals::stop_flag()?;
     let options = Options {
         results: &args.results,
         profile: profile.as_ref(),
         threads: args.threads.into(),
+        rates_of: rates_of.as_ref(),
         captures: captures.as_ref(),
         stop: &stop,
         watch: &(),
@@ -121,7 +128,7 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
     let outcome = match plan {
         Plan::Grid(experiment) => simulate::run(experiment, &options, on_event),
         Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, &options, on_event),
-        Plan::Traces(_) => unreachable!("refused before anything is run"),
+        Plan::Traces(traces) => traces.simulate(&options, on_event),
     };
     bar.finish();
     show(outcome?)
@@ -140,14 +147,19 @@ impl Args {
     /// Whether it can be simulated.
     fn check(&self, plan: &Plan, file: &Path) -> Result<(), ExperimentError> {
         let what = match plan {
-            Plan::Traces(_) => "it is packet scripts; they are played by tidegate lab run",
             Plan::Dumbbell(_) if self.trace.is_some() => {
                 "--trace is for experiments with a server; packets of a dumbbell have no bytes that could be kept"
+            }
+            Plan::Traces(_) if self.trace.is_some() => {
+                "--trace is for experiments with a crowd; the results of packet scripts have every segment"
+            }
+            Plan::Dumbbell(_) | Plan::Traces(_) if self.rates_of.is_some() => {
+                "--rates-of is for experiments with a crowd, whose rates it gives"
             }
             Plan::Grid(experiment) if experiment.profile.is_none() && self.profile.is_none() => {
                 "it names no profile: give --profile a name or a file, as --profile xeon-2005"
             }
-            Plan::Grid(_) | Plan::Dumbbell(_) => return Ok(()),
+            Plan::Grid(_) | Plan::Dumbbell(_) | Plan::Traces(_) => return Ok(()),
         };
         Err(ExperimentError::Invalid { path: file.to_owned(), what: what.to_owned() })
     }

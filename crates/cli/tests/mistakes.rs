@@ -29,7 +29,8 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
     for (arguments, why) in [
         (vec!["sim", "none.toml"], "read experiment none.toml: there is no such file"),
         (vec!["sim", "binary"], "read experiment binary: it is not UTF-8"),
-        (vec!["sim", SCRIPTS], "it is packet scripts; they are played by tidegate lab run"),
+        (vec!["sim", SCRIPTS, "--trace", "frames"], "--trace is for experiments with a crowd"),
+        (vec!["sim", SCRIPTS, "--rates-of", "text"], "--rates-of is for experiments with a crowd"),
         (vec!["sim", DEMO], "it names no profile: give --profile a name or a file"),
         (
             vec!["sim", DEMO, "--profile", "nope"],

@@ -279,3 +279,76 @@ fn server_in_the_kernel_runs_where_the_profile_has_one() {
     assert!(!output.status.success());
     assert!(said.contains("round-numbers has no costs of a server in the kernel"), "{said}");
 }
+
+/// The results of the only run in a folder.
+fn results(folder: &Path) -> PathBuf {
+    let mut runs = fs::read_dir(folder.join("results")).expect("results");
+    runs.next().expect("a run").expect("a folder").path().join("results.jsonl")
+}
+
+fn compare(args: &[&str]) -> (Option<i32>, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    let output = command.arg("compare").args(args).output().expect("tidegate runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+}
+
+/// One on a machine, the other on a slower one: at the same rates, and not at the same multiples of what each can do.
+#[test]
+fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
+    let [measured, predicted] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+    let file = experiment(measured.path());
+    let file = file.to_str().expect("text");
+    let run = |folder: &Path, args: &[&str]| {
+        let output = sim(&[&[file], args].concat(), folder);
+        assert!(output.status.success(), "{output:?}");
+        let path = results(folder);
+        (
+            path.to_str().expect("text").to_owned(),
+            report::Run::from_json_lines(&fs::read_to_string(path).expect("records")).expect("a run"),
+        )
+    };
+    let (a, one) = run(measured.path(), &["--profile", PROFILE]);
+    let (b, other) = run(predicted.path(), &["--profile", "itanium-2005", "--rates-of", &a]);
+    assert_eq!(one.cells.len(), other.cells.len());
+    for (came, comes) in one.cells.iter().zip(&other.cells) {
+        assert_eq!((&came.policy, came.load, came.repetition), (&comes.policy, comes.load, comes.repetition));
+        let ratio = comes.crowd.offered_per_s / came.crowd.offered_per_s;
+        assert!((0.95..1.05).contains(&ratio), "{ratio}: by chance alone it is 1% here");
+    }
+    let (slower, faster) = (other.saturations[0].rate_per_s, one.saturations[0].rate_per_s);
+    assert!(slower < 0.8 * faster, "{slower} and {faster}: at multiples of these it would be another crowd");
+
+    assert_eq!(compare(&[&a, &a, "--at-most", "0"]).0, Some(0));
+    let page = predicted.path().join("both.html");
+    let (status, said) = compare(&[&a, &b, "--page", page.to_str().expect("text")]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(
+        said.contains("of A's") && fs::read_to_string(&page).expect("a page").contains("of A's"),
+        "{said}"
+    );
+    let (status, said) = compare(&[&a, &b, "--at-most", "0.01"]);
+    assert!(status == Some(1) && said.contains("too far apart"), "{said}");
+}
+
+#[test]
+fn rates_of_another_experiment_are_a_mistake_and_nothing_is_left_behind() {
+    let [one, other] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+    let file = changed(one.path(), "repetitions = 2", "repetitions = 1", "once");
+    assert!(sim(&[&file, "--profile", PROFILE], one.path()).status.success());
+    let rates = results(one.path());
+    let file = experiment(other.path());
+    let renamed = fs::read_to_string(&file).expect("text").replace("name = \"small\"", "name = \"large\"");
+    fs::write(&file, renamed).expect("write");
+    let args = [file.to_str().expect("text"), "--profile", PROFILE, "--rates-of"];
+    for (rates, why) in [
+        (rates.to_str().expect("text"), "of a run of \"small\", and this is \"large\""),
+        ("/nosuch", "read /nosuch"),
+    ] {
+        let output = sim(&[&args[..], &[rates]].concat(), other.path());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why) && said.trim_end().lines().count() == 1, "{said}");
+        assert!(!other.path().join("results").exists(), "nothing is left behind");
+    }
+}

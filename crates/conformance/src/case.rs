@@ -6,7 +6,7 @@ use include_dir::{Dir, DirEntry, include_dir};
 use netns::Lan;
 use script::{Family, Hook, ParseError, Script};
 
-use crate::Kernel;
+use crate::{Kernel, Simulated};
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../tests/conformance");
 const SUFFIX: &str = ".pkt";
@@ -76,6 +76,12 @@ impl Case {
             .collect()
     }
 
+    /// The same for the simulated kernel, where the guard's programs are nowhere in particular.
+    pub fn all_simulated(script: &Script) -> Vec<Self> {
+        let families = script.setup.families.iter();
+        families.map(|family| Self { script: script.clone(), family: *family, hook: Hook::Auto }).collect()
+    }
+
     /// As in `root_syn/rst-syn-full/ipv4/tcx`.
     pub fn name(&self) -> String {
         format!("root_{}/{}/{}", plain_name(&self.script), self.family, self.hook)
@@ -102,6 +108,17 @@ impl Case {
         let mut kernel = Kernel::start(lan, &self.script.setup, self.family, self.hook)
             .with_context(|| format!("{}: set the kernel up", self.script.file))?;
         Ok(Outcome::Passed(script::run(&self.script, &mut kernel)?))
+    }
+
+    /// Plays it to the simulated kernel, in virtual time, and gives the segments as [`script::run`] does.
+    ///
+    /// # Errors
+    ///
+    /// The first line that does not hold, with what came until then; or a setting that the simulated kernel has not.
+    pub fn simulate(&self) -> Result<Vec<String>> {
+        let mut kernel = Simulated::start(&self.script.setup, self.family)
+            .with_context(|| format!("{}: set the simulated kernel up", self.script.file))?;
+        Ok(script::run(&self.script, &mut kernel)?)
     }
 
     /// What only a socket buffer allows is at tcx, wherever the other stages are.

@@ -138,6 +138,7 @@ mod tests {
             results: folder.path(),
             profile: Some(&profile),
             threads: 1,
+            rates_of: None,
             captures: Some(&captures),
             stop: &AtomicBool::new(false),
             watch: &(),

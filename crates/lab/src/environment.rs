@@ -55,19 +55,31 @@ pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
     })
 }
 
-/// The header of a run of packet scripts that starts now.
+/// The header of packet scripts that are played to this kernel.
 pub fn of_traces(traces: &Traces) -> Header {
+    let client = "The client is a script on a raw socket: it sends what its lines say, when they say it, and has no timers. \
+                  Times are shorter than the figure's where nothing depends on them.";
+    traces_header(traces, machine(), vec![client.to_owned()])
+}
+
+/// The same of the simulated kernel.
+pub fn of_simulated_traces(traces: &Traces) -> Header {
+    let deviations = [
+        "In virtual time: no kernel ran. The server is a model of today's Linux, whose work costs nothing; the wire takes no time.",
+        "The client is a script: it sends what its lines say, when they say it, and has no timers.",
+    ];
+    let environment = Environment { cpu: "none, as nothing costs anything".to_owned(), ..simulated("none") };
+    traces_header(traces, environment, deviations.map(str::to_owned).into())
+}
+
+fn traces_header(traces: &Traces, environment: Environment, deviations: Vec<String>) -> Header {
     Header {
         experiment: traces.name.clone(),
         title: traces.title.clone(),
         source: traces.source.clone(),
         started: now(),
-        environment: machine(),
-        deviations: vec![
-            "The client is a script on a raw socket: it sends what its lines say, when they say it, and has no timers. \
-             Times are shorter than the figure's where nothing depends on them."
-                .to_owned(),
-        ],
+        environment,
+        deviations,
         planned: None,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
 use anyhow::Result;
+use report::Run;
 use sim::Profile;
 use units::Nanos;
 
@@ -20,6 +21,8 @@ pub struct Options<'a> {
     pub profile: Option<&'a Profile>,
     /// Threads, one at least.
     pub threads: usize,
+    /// A run of the same experiment whose crowds came at rates that are to be had again, in place of multiples of this machine's own saturation rate.
+    pub rates_of: Option<&'a Run>,
     /// Frames of the server's link are kept.
     pub captures: Option<&'a Captures>,
     /// Ends the run, within a moment, with what is complete.
@@ -160,7 +163,15 @@ mod tests {
     use super::*;
 
     fn options<'a>(threads: usize, stop: &'a AtomicBool) -> Options<'a> {
-        Options { results: Path::new(""), profile: None, threads, captures: None, stop, watch: &() }
+        Options {
+            results: Path::new(""),
+            profile: None,
+            threads,
+            rates_of: None,
+            captures: None,
+            stop,
+            watch: &(),
+        }
     }
 
     #[test]

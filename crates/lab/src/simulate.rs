@@ -29,6 +29,7 @@ use crate::jobs::{Steps, in_order};
 use crate::outcome::{Outcome, Stopped, Writer};
 use crate::policy::Policy;
 use crate::probe::TURNS;
+use crate::rates::{Came, Rates};
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
 
@@ -67,14 +68,24 @@ pub fn run(
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
-    let planned = servers.len() * policies.len() * experiment.grid.points() as usize;
+    let machine = Machine { experiment, profile, options };
+    let places = places(machine, &servers, &policies)?;
+    let planned = places.len();
+    let all = servers.len() * policies.len() * experiment.grid.points() as usize;
+    if planned < all {
+        let note = format!(
+            "{} of the grid's {all} cells are left out: the run whose rates are to be had has not measured them",
+            all - planned
+        );
+        on_event(&Event::Note(&note));
+        notes.push(note);
+    }
     if let Some(captures) = options.captures {
         captures.make_room(planned)?;
     }
     let mut writer = Writer::create(options.results, &experiment.name)?;
     writer.begin(header(experiment, profile, notes), planned)?;
-    let machine = Machine { experiment, profile, options };
-    let measured = measure_all(machine, (&servers, &policies), &mut writer, &mut on_event);
+    let measured = measure_all(machine, &servers, &places, &mut writer, &mut on_event);
     // The reasons in the file are of whole runs on the papers' machines.
     let has_reasons = !experiment.is_quick && profile.system.linux == Generation::Linux24;
     writer.conclude(measured, options.stop, |writer| {
@@ -189,6 +200,42 @@ struct Machine<'a> {
     options: &'a Options<'a>,
 }
 
+/// A cell of the grid.
+#[derive(Clone, Copy)]
+struct Place<'a> {
+    server: &'a Server,
+    policy: &'a Policy,
+    load: f64,
+    repetition: u32,
+    /// How its crowd is to come, where that is not a multiple of what is found here.
+    came: Option<Came>,
+}
+
+/// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
+fn places<'a>(
+    Machine { experiment, options, .. }: Machine<'a>,
+    servers: &[&'a Server],
+    policies: &[&'a Policy],
+) -> Result<Vec<Place<'a>>> {
+    let rates = options.rates_of.map(|run| Rates::of(run, experiment)).transpose()?;
+    let grid = &experiment.grid;
+    let mut places = Vec::new();
+    for &server in servers {
+        for repetition in 0..grid.repetitions {
+            for &load in &grid.loads {
+                for &policy in policies {
+                    let came = rates.map(|rates| rates.came(server, policy, load, repetition));
+                    if came != Some(None) {
+                        places.push(Place { server, policy, load, repetition, came: came.flatten() });
+                    }
+                }
+            }
+        }
+    }
+    ensure!(!places.is_empty(), "the run whose rates are to be had has none of the grid's cells");
+    Ok(places)
+}
+
 /// What is simulated once.
 #[derive(Debug, Clone)]
 struct Job<'a> {
@@ -222,7 +269,8 @@ struct Done {
 
 fn measure_all(
     machine: Machine<'_>,
-    (servers, policies): (&[&Server], &[&Policy]),
+    servers: &[&Server],
+    places: &[Place<'_>],
     writer: &mut Writer,
     on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<()> {
@@ -239,29 +287,30 @@ fn measure_all(
         writer.write(Record::Saturation(found.clone()))?;
         all_found.push((server, found));
     }
-    let grid = &experiment.grid;
+    let saturation_of = |server: &Server| {
+        let found = all_found.iter().find(|(other, _)| other.name == server.name);
+        found.expect("each was looked for").1.rate_per_s
+    };
     let mut cells = Vec::new();
-    for (server, rate) in all_found.iter().map(|(server, found)| (*server, found.rate_per_s)) {
-        for repetition in 0..grid.repetitions {
-            for &load in &grid.loads {
-                for policy in policies {
-                    let job = Job {
-                        experiment,
-                        server,
-                        policy: policy.for_saturation(rate),
-                        profile,
-                        rate: experiment.mean_rate(server, load * rate),
-                        warmup: grid.warmup,
-                        window: experiment.window(server),
-                        timeout: experiment.clients(server).timeout,
-                        is_probe: false,
-                        seed: u64::from(repetition) + 1,
-                        frames: options.captures.map(|captures| captures.frames),
-                    };
-                    cells.push((job, load, repetition));
-                }
-            }
-        }
+    for &Place { server, policy, load, repetition, came } in places {
+        let came = came.unwrap_or_else(|| {
+            let saturation = saturation_of(server);
+            Came { rate: experiment.mean_rate(server, load * saturation), saturation }
+        });
+        let job = Job {
+            experiment,
+            server,
+            policy: policy.for_saturation(came.saturation),
+            profile,
+            rate: came.rate,
+            warmup: experiment.grid.warmup,
+            window: experiment.window(server),
+            timeout: experiment.clients(server).timeout,
+            is_probe: false,
+            seed: u64::from(repetition) + 1,
+            frames: options.captures.map(|captures| captures.frames),
+        };
+        cells.push((job, load, repetition));
     }
     let time = cells.iter().map(|(job, ..)| Nanos::from(job.warmup + job.window).0).sum();
     options.watch.grid_begins(cells.len(), Nanos(time));

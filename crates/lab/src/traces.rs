@@ -5,16 +5,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
 use conformance::{Case, Outcome as Played};
-use results::{Answer, ClaimAnswer, Estimate, Record, Trace, TraceOutcome, Unit};
+use results::{Answer, ClaimAnswer, Estimate, Header, Record, Trace, TraceOutcome, Unit};
 use script::{Failure, Script};
 use serde::Deserialize;
 
 use crate::environment;
 use crate::experiment::{ExperimentError, from_toml, is_plain};
 use crate::grid::Event;
+use crate::jobs;
 use crate::outcome::{Options, Outcome, Writer};
 
-/// Packet scripts that are played to the running kernel.
+/// Packet scripts that are played to the running kernel, or to the simulated one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Traces {
@@ -77,7 +78,7 @@ impl Traces {
         self.traces.iter().try_for_each(|trace| trace.find().map(drop))
     }
 
-    /// Plays every script with each of its address families and hooks.
+    /// Plays every script to the running kernel, with each of its address families and hooks.
     ///
     /// # Errors
     ///
@@ -86,33 +87,107 @@ impl Traces {
         &self,
         options: &Options,
         stop: &AtomicBool,
+        on_event: impl FnMut(&Event<'_>),
+    ) -> Result<Outcome> {
+        self.play(Ground::Running, &options.results, stop, on_event)
+    }
+
+    /// Plays every script to the simulated kernel, with each of its address families.
+    ///
+    /// # Errors
+    ///
+    /// When the simulated kernel has not what a script sets, or the results cannot be written.
+    pub fn simulate(&self, options: &jobs::Options<'_>, on_event: impl FnMut(&Event<'_>)) -> Result<Outcome> {
+        self.play(Ground::Simulated, options.results, options.stop, on_event)
+    }
+
+    fn play(
+        &self,
+        ground: Ground,
+        results: &Path,
+        stop: &AtomicBool,
         mut on_event: impl FnMut(&Event<'_>),
     ) -> Result<Outcome> {
-        let mut writer = Writer::create(&options.results, &self.name)?;
+        let mut writer = Writer::create(results, &self.name)?;
         let scripts =
             self.traces.iter().map(|file| Ok((file, file.find()?))).collect::<Result<Vec<_>, String>>();
         let scripts = scripts.map_err(anyhow::Error::msg)?;
-        let planned = scripts.iter().map(|(_, script)| Case::all(script).len()).sum();
-        writer.begin(environment::of_traces(self), planned)?;
+        let planned = scripts.iter().map(|(_, script)| ground.cases(script).len()).sum();
+        writer.begin(ground.header(self), planned)?;
         let mut claims = Vec::new();
         for (file, script) in &scripts {
-            let cases = Case::all(script);
+            let cases = ground.cases(script);
             let mut reached = vec![Reached::Unplayed; cases.len()];
             for (reached, case) in reached.iter_mut().zip(&cases) {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let (trace, until) = play(case)?;
+                let (trace, until) = ground.play(case)?;
                 on_event(&Event::Trace(&trace));
                 writer.write(Record::Trace(Box::new(trace)))?;
                 *reached = until;
             }
-            claims.extend(answers(self, file, script, &reached));
+            claims.extend(answers(self, file, script, ground.name(), &reached));
         }
         for claim in claims {
             writer.write(Record::Claim(Box::new(claim)))?;
         }
         writer.finish(stop.load(Ordering::Relaxed))
+    }
+}
+
+/// What scripts are played to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ground {
+    Running,
+    Simulated,
+}
+
+impl Ground {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Running => "the running kernel",
+            Self::Simulated => "the simulated kernel",
+        }
+    }
+
+    fn header(self, traces: &Traces) -> Header {
+        match self {
+            Self::Running => environment::of_traces(traces),
+            Self::Simulated => environment::of_simulated_traces(traces),
+        }
+    }
+
+    fn cases(self, script: &Script) -> Vec<Case> {
+        match self {
+            Self::Running => Case::all(script),
+            Self::Simulated => Case::all_simulated(script),
+        }
+    }
+
+    fn play(self, case: &Case) -> Result<(Trace, Reached)> {
+        let (hook, played) = match self {
+            Self::Running => (case.hook.to_string(), case.play()),
+            Self::Simulated => ("simulated".to_owned(), case.simulate().map(Played::Passed)),
+        };
+        let trace = |transcript, outcome| Trace {
+            script: conformance::plain_name(&case.script).to_owned(),
+            family: case.family.to_string(),
+            hook,
+            transcript,
+            outcome,
+        };
+        match played {
+            Ok(Played::Passed(transcript)) => Ok((trace(transcript, TraceOutcome::Held), Reached::End)),
+            Ok(Played::Skipped(reason)) => {
+                Ok((trace(Vec::new(), TraceOutcome::Skipped(reason)), Reached::Nothing))
+            }
+            Err(error) => {
+                let failure: Failure = error.downcast().with_context(|| format!("play {}", case.name()))?;
+                let why = format!("line {}: {}", failure.line, failure.what);
+                Ok((trace(failure.transcript, TraceOutcome::Failed(why)), Reached::Line(failure.line)))
+            }
+        }
     }
 }
 
@@ -149,27 +224,6 @@ enum Reached {
     Unplayed,
 }
 
-fn play(case: &Case) -> Result<(Trace, Reached)> {
-    let trace = |transcript, outcome| Trace {
-        script: conformance::plain_name(&case.script).to_owned(),
-        family: case.family.to_string(),
-        hook: case.hook.to_string(),
-        transcript,
-        outcome,
-    };
-    match case.play() {
-        Ok(Played::Passed(transcript)) => Ok((trace(transcript, TraceOutcome::Held), Reached::End)),
-        Ok(Played::Skipped(reason)) => {
-            Ok((trace(Vec::new(), TraceOutcome::Skipped(reason)), Reached::Nothing))
-        }
-        Err(error) => {
-            let failure: Failure = error.downcast().with_context(|| format!("play {}", case.name()))?;
-            let why = format!("line {}: {}", failure.line, failure.what);
-            Ok((trace(failure.transcript, TraceOutcome::Failed(why)), Reached::Line(failure.line)))
-        }
-    }
-}
-
 /// A claim holds when the lines above it do; it fails when one between it and the claim before does not.
 fn shown(script: &Script, claim: usize, reached: Reached) -> Shown {
     let before = if claim == 0 { 0 } else { script.claims[claim - 1].line };
@@ -182,7 +236,13 @@ fn shown(script: &Script, claim: usize, reached: Reached) -> Shown {
     }
 }
 
-fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reached]) -> Vec<ClaimAnswer> {
+fn answers(
+    traces: &Traces,
+    file: &TraceFile,
+    script: &Script,
+    server: &str,
+    reached: &[Reached],
+) -> Vec<ClaimAnswer> {
     let answer = |(index, claim): (usize, &script::Claim)| {
         let shown: Vec<Shown> = reached.iter().map(|reached| shown(script, index, *reached)).collect();
         let count = |wanted| shown.iter().filter(|shown| **shown == wanted).count();
@@ -199,7 +259,7 @@ fn answers(traces: &Traces, file: &TraceFile, script: &Script, reached: &[Reache
         });
         ClaimAnswer {
             experiment: traces.name.clone(),
-            server: "the running kernel".to_owned(),
+            server: server.to_owned(),
             source: file.source.clone(),
             text: claim.text.clone(),
             measured: format!(
@@ -234,7 +294,7 @@ mod tests {
             traces: vec![file.clone()],
             source: String::new(),
         };
-        let answers = answers(&traces, &file, &script, reached);
+        let answers = answers(&traces, &file, &script, "a kernel", reached);
         answers.iter().map(|claim| (claim.answer, claim.ours.map(|ours| ours.mean))).collect()
     }
 
@@ -264,6 +324,33 @@ mod tests {
             answers_of(&[Reached::Line(5), Reached::Unplayed]),
             [(Answer::Undecided, Some(1.0)), (Answer::Fails, Some(0.0))]
         );
+    }
+
+    /// Those that the book of figures has.
+    #[test]
+    fn traces_of_the_papers_hold_on_the_simulated_kernel() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let stop = AtomicBool::new(false);
+        let options = jobs::Options {
+            results: folder.path(),
+            profile: None,
+            threads: 1,
+            rates_of: None,
+            captures: None,
+            stop: &stop,
+            watch: &(),
+        };
+        for figure in ["fig-4.2", "fig-4.5", "fig-4.11"] {
+            let file = format!(
+                "{}/../../experiments/connection-management/{figure}.toml",
+                env!("CARGO_MANIFEST_DIR")
+            );
+            let text = std::fs::read_to_string(&file).expect("an experiment");
+            let traces = Traces::parse(file.as_ref(), text).expect("an experiment");
+            let run = traces.simulate(&options, |_| {}).expect("a run").run;
+            assert!(run.traces.iter().all(|trace| trace.outcome == TraceOutcome::Held), "{:?}", run.traces);
+            assert!(!run.claims.is_empty() && run.claims.iter().all(|claim| claim.answer == Answer::Holds));
+        }
     }
 
     #[test]

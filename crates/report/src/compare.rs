@@ -1,54 +1,78 @@
-//! Two runs of one dumbbell beside each other: on the kernel and in virtual time, or of two kernels.
+//! Two runs beside each other: on the kernel and in virtual time, or of two kernels.
 
-use results::BottleneckSummary;
+mod link;
+mod page;
+mod server;
 
 use crate::claims::{claims_of_one, compared_claims};
 use crate::finding::missing;
 use crate::format;
-use crate::link::{COLUMNS, is_link, links, with_care};
+use crate::link::with_care;
 use crate::run::{Point, Run};
-use crate::table::{headed, wrap};
+use crate::table::wrap;
+
+pub use page::comparison_page;
 
 /// A point that two runs have in common.
 #[derive(Debug)]
 pub struct Compared<'a> {
-    /// Of which scenario.
-    pub scenario: &'a str,
-    /// By what the number of bulk flows is multiplied.
+    /// Before which server; of a dumbbell, in which scenario.
+    pub server: &'a str,
+    /// Offered load as a multiple of the saturation rate; of a dumbbell, by what the number of bulk flows is multiplied.
     pub load: f64,
-    /// The queue discipline.
+    /// The policy, or the queue discipline.
     pub policy: &'a str,
     points: [Point<'a>; 2],
 }
 
-/// The points of dumbbells that two runs have in common, in the order of the first.
+/// The points that two runs have in common, in the order of the first.
 pub fn compare<'a>(one: &'a Run, other: &'a Run) -> Vec<Compared<'a>> {
     let mut compared = Vec::new();
-    for scenario in one.servers().into_iter().filter(|scenario| is_link(&one.cells, scenario)) {
-        let others = other.points(scenario);
-        for point in one.points(scenario) {
+    for server in one.servers() {
+        let others = other.points(server);
+        for point in one.points(server) {
             let (load, policy) = (point.load(), point.policy());
             let same = others.iter().find(|other| other.load() == load && other.policy() == policy);
-            if let Some(same) = same.filter(|same| links(same).next().is_some()) {
-                compared.push(Compared { scenario, load, policy, points: [point, same.clone()] });
+            if let Some(same) = same.filter(|same| has_link(same) == has_link(&point)) {
+                compared.push(Compared { server, load, policy, points: [point, same.clone()] });
             }
         }
     }
     compared
 }
 
+fn has_link(point: &Point<'_>) -> bool {
+    point.cells.iter().any(|cell| cell.link.is_some())
+}
+
+impl Compared<'_> {
+    /// Whether it is of a dumbbell, which has no server.
+    pub fn is_link(&self) -> bool {
+        has_link(&self.points[0])
+    }
+
+    /// What is further apart than this, in words: times of objects by their [distance](Compared::distance), goodput and mean response before a server by the share of A's by which B's differ.
+    pub fn too_far(&self, most: f64) -> Option<String> {
+        if self.is_link() { self.too_distant(most) } else { self.too_different(most) }
+    }
+
+    fn name(&self) -> String {
+        format!("{} at {}x, {}", self.server, self.load, self.policy)
+    }
+}
+
 /// What only one of two runs has, a line for each.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Unshared {
-    /// Scenarios, as a kernel cannot run all that can be simulated.
-    pub scenarios: Vec<String>,
-    /// Points of a scenario that both have; and that they are of one experiment.
+    /// Servers, or scenarios of a dumbbell, as a kernel cannot run all that can be simulated.
+    pub servers: Vec<String>,
+    /// Points of one that both have; and that they are of one experiment.
     pub points: Vec<String>,
     /// Claims that one answers and the other does not.
     pub claims: Vec<String>,
 }
 
-/// What of dumbbells is not compared, since only one of the two has it.
+/// What is not compared, since only one of the two has it.
 pub fn unshared(one: &Run, other: &Run) -> Unshared {
     let mut unshared = Unshared::default();
     for (has, lacks, name) in [(one, other, "B"), (other, one, "A")] {
@@ -56,18 +80,18 @@ pub fn unshared(one: &Run, other: &Run) -> Unshared {
             claims_of_one(has, lacks)
                 .map(|claims| format!("{name} does not answer claims that the other does: {claims}")),
         );
-        for scenario in has.servers() {
-            let others = lacks.points(scenario);
+        for server in has.servers() {
+            let others = lacks.points(server);
             if others.is_empty() {
-                unshared.scenarios.push(format!("{name} has no {scenario}"));
+                unshared.servers.push(format!("{name} has no {server}"));
                 continue;
             }
-            for point in has.points(scenario) {
+            for point in has.points(server) {
                 let (load, policy) = (point.load(), point.policy());
                 let is_there = others.iter().any(|other| other.load() == load && other.policy() == policy);
                 if !is_there {
                     let load = format::multiple(load);
-                    unshared.points.push(format!("{name} has no {scenario} at {load}x, {policy}"));
+                    unshared.points.push(format!("{name} has no {server} at {load}x, {policy}"));
                 }
             }
         }
@@ -79,67 +103,15 @@ pub fn unshared(one: &Run, other: &Run) -> Unshared {
     unshared
 }
 
-impl Compared<'_> {
-    /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects which had come by some time differs, at the times that results
-    /// keep. Seeds are taken together. `None` where one of the two has no objects, or no times of them.
-    pub fn distance(&self) -> Option<f64> {
-        let [one, other] = self.points.each_ref().map(Times::of);
-        let (one, other) = (one?, other?);
-        let moments = one.moments().chain(other.moments());
-        let distances: Vec<f64> = moments.map(|ms| (one.share_by(ms) - other.share_by(ms)).abs()).collect();
-        // Of no shares, or of such as are no numbers, there is none.
-        let are_numbers = !distances.is_empty() && distances.iter().all(|distance| distance.is_finite());
-        are_numbers.then(|| distances.into_iter().fold(0.0, f64::max))
-    }
+/// Neighbouring points of the same server.
+fn of_servers<'p, 'a>(
+    points: &'p [&'p Compared<'a>],
+) -> impl Iterator<Item = (&'a str, &'p [&'p Compared<'a>])> {
+    points.chunk_by(|a, b| a.server == b.server).map(|chunk| (chunk[0].server, chunk))
 }
 
-/// The times of all objects of a point.
-struct Times<'a> {
-    links: Vec<&'a BottleneckSummary>,
-    objects: f64,
-}
-
-impl<'a> Times<'a> {
-    fn of(point: &Point<'a>) -> Option<Self> {
-        let links: Vec<_> = links(point).collect();
-        let objects: u64 = links.iter().map(|link| link.objects_done).sum();
-        (objects > 0).then_some(Self { links, objects: objects as f64 })
-    }
-
-    fn moments(&self) -> impl Iterator<Item = f64> {
-        self.links.iter().flat_map(|link| link.done_by_ms.iter().map(|(ms, _)| *ms))
-    }
-
-    fn share_by(&self, ms: f64) -> f64 {
-        let objects = self.links.iter().map(|link| link.objects_done as f64 * link.share_by(ms));
-        objects.sum::<f64>() / self.objects
-    }
-}
-
-/// What of the results is compared, by heading.
-const SHOWN: [&str; 7] = ["use", "queue", "drops", "of packets", "SYN drops", "objects", "< 10 packets"];
-
-/// Both as text for the terminal, a line for each.
-pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
-    let columns: Vec<_> = COLUMNS.iter().filter(|column| SHOWN.contains(&column.heading)).collect();
-    let headings = ["scenario", "queue", ""].into_iter().chain(columns.iter().map(|column| column.heading));
-    let mut grid = headed(headings.chain(["distance"]), 3..columns.len() + 4);
-    for point in compared {
-        for (which, (name, of)) in ["A", "B"].into_iter().zip(&point.points).enumerate() {
-            let begin = match which {
-                0 => {
-                    [format!("{} {}×", point.scenario, format::multiple(point.load)), point.policy.to_owned()]
-                }
-                _ => [String::new(), String::new()],
-            };
-            let mut row = Vec::from(begin);
-            row.push(name.to_owned());
-            row.extend(columns.iter().map(|column| column.show(of)));
-            let distance = point.distance().filter(|_| which == 0);
-            row.push(distance.map(|distance| format!("{distance:.3}")).unwrap_or_default());
-            grid.add_row(row);
-        }
-    }
+/// Both as text for the terminal; `most` is how far apart they may be, if that was asked for.
+pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>], most: Option<f64>) -> String {
     let mut text = String::new();
     for (name, run) in ["A", "B"].into_iter().zip(runs) {
         let of = &run.header.environment;
@@ -149,22 +121,26 @@ pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>]) -> String {
         );
         text += &missing(run).map(|missing| wrap(&format!("   {missing}"), "   ")).unwrap_or_default();
     }
-    text += &grid.trim_fmt();
-    text.push('\n');
+    let (links, servers): (Vec<_>, Vec<_>) = compared.iter().partition(|point| point.is_link());
+    if !links.is_empty() {
+        text += &link::table(&links);
+    }
+    for (server, points) in of_servers(&servers) {
+        text += &server::table(runs, server, points);
+    }
+    if !servers.is_empty() {
+        text += &wrap(&server::sum(&servers, most), "");
+    }
     for (which, name) in ["A, ", "B, "].into_iter().enumerate() {
         let points: Vec<Point<'_>> = compared.iter().map(|point| point.points[which].clone()).collect();
         text += &with_care(&points, name);
     }
-    text += &wrap(
-        "distance: the most by which the shares of objects that had come by some time differ (Kolmogorov-Smirnov); seeds are taken together",
-        "",
-    );
     text + &compared_claims(runs)
 }
 
 #[cfg(test)]
 mod tests {
-    use results::{Answer, Cell};
+    use results::{Answer, BottleneckSummary, Cell};
 
     use super::*;
     use crate::table::WIDTH;
@@ -222,7 +198,7 @@ mod tests {
         "another".clone_into(&mut other.header.experiment);
         other.cells.push(Cell { server: "flooded".to_owned(), ..cell("red", 100.0, 5) });
         assert!(unshared(&one, &other).points[2].contains("another experiment"));
-        assert_eq!(unshared(&one, &other).scenarios, ["A has no flooded"]);
+        assert_eq!(unshared(&one, &other).servers, ["A has no flooded"]);
     }
 
     #[test]
@@ -230,7 +206,7 @@ mod tests {
         let [mut one, mut other] = [0, 1].map(|_| run(vec![cell("red", 100.0, 50)]));
         (one.claims, other.claims) = (testing::claims(), testing::claims());
         other.claims[0].answer = Answer::Fails;
-        let text = comparison_table([&one, &other], &compare(&one, &other));
+        let text = comparison_table([&one, &other], &compare(&one, &other), None);
         assert!(text.contains("built-in: after the peak it answers more"), "{text}");
         let line = text.lines().find(|line| line.contains("it answers more")).expect("a line");
         assert!(line.contains("holds") && line.contains("fails"), "{text}");
@@ -252,7 +228,7 @@ mod tests {
         let (mut one, other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 100.0, 50)]));
         one.cells[0].marks = vec!["the link was late".to_owned()];
         one.header.planned = Some(4);
-        let text = comparison_table([&one, &other], &compare(&one, &other));
+        let text = comparison_table([&one, &other], &compare(&one, &other), None);
         assert!(text.contains("\n  A, to be read with care: the link was late\n"), "{text}");
         assert!(!text.contains("B, to be read"), "{text}");
         assert!(text.contains("The run ended early: 3 of its 4 cells are missing (75.0%)."), "{text}");
@@ -270,8 +246,81 @@ mod tests {
     #[test]
     fn table_has_a_line_for_each_run_and_says_what_the_distance_is() {
         let (one, other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 130.0, 50)]));
-        let text = comparison_table([&one, &other], &compare(&one, &other));
+        let text = comparison_table([&one, &other], &compare(&one, &other), None);
         assert!(text.contains("0.300") && text.contains("Kolmogorov-Smirnov"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+    }
+
+    /// The demo beside itself, with all rates of the second run by this factor and all times by that.
+    fn scaled(goodput: f64, times: f64) -> Run {
+        let mut run = testing::demo();
+        for cell in &mut run.cells {
+            cell.crowd.goodput_per_s *= goodput;
+            cell.crowd.response_ms.mean *= times;
+        }
+        run
+    }
+
+    #[test]
+    fn servers_are_as_far_apart_as_their_numbers_are() {
+        let one = testing::demo();
+        let far = |other: &Run, most| {
+            compare(&one, other).iter().filter(|point| point.too_far(most).is_some()).count()
+        };
+        let points = compare(&one, &one).len();
+        assert_eq!(points, one.cells.len(), "each point was measured once");
+        assert_eq!(far(&one, 0.0), 0, "a run is where it is");
+        assert_eq!((far(&scaled(1.1, 1.0), 0.11), far(&scaled(1.1, 1.0), 0.09)), (0, points));
+        assert_eq!((far(&scaled(1.0, 0.8), 0.21), far(&scaled(1.0, 0.8), 0.19)), (0, points));
+        let other = scaled(1.1, 0.8);
+        let words = compare(&one, &other)[0].too_far(0.05).expect("both are");
+        assert!(
+            words.contains("goodput/s") && words.contains("(+10%)") && words.contains("(-20%)"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn nothing_answered_in_one_run_is_at_any_distance_and_in_both_at_none() {
+        let one = run(vec![testing::cell("a", 1.0, "stock")]);
+        let mut none = one.clone();
+        none.cells[0].crowd.goodput_per_s = 0.0;
+        none.cells[0].crowd.response_ms = results::LatencySummary::default();
+        assert!(compare(&one, &none)[0].too_far(0.99).is_some());
+        assert!(compare(&none, &one)[0].too_far(1.0).is_some());
+        assert!(compare(&none, &none)[0].too_far(0.0).is_none());
+        let text = comparison_table([&none, &none], &compare(&none, &none), Some(0.1));
+        assert!(text.contains("Nobody was answered in either run."), "{text}");
+    }
+
+    #[test]
+    fn table_and_page_have_every_number_of_both_runs_and_how_many_are_within_a_bound() {
+        let (one, mut other) = (testing::demo(), scaled(1.1, 1.0));
+        other.cells[0].crowd.goodput_per_s *= 2.0;
+        let compared = compare(&one, &other);
+        let all = 2 * one.cells.len();
+        let sum = format!("{} are within 15.0%.", all - 1);
+        let text = comparison_table([&one, &other], &compared, Some(0.15));
+        let page = comparison_page([&one, &other], &compared, Some(0.15));
+        assert!(text.replace('\n', " ").contains(&sum) && page.contains(&sum), "{sum}: {text}");
+        for shown in [&text, &page] {
+            for cell in one.cells.iter().chain(&other.cells) {
+                let goodput = format::number(cell.crowd.goodput_per_s);
+                assert!(shown.contains(&goodput), "{goodput}");
+            }
+            assert!(shown.contains("+10%") && shown.contains("2.20×"));
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
+        assert_eq!(page.matches("<figure>").count(), 2 * 2 * 3, "two plots for each policy and server");
+    }
+
+    #[test]
+    fn page_of_two_runs_loads_nothing_and_escapes_what_tries_to_be_markup() {
+        let run = testing::hostile();
+        let page = comparison_page([&run, &run], &compare(&run, &run), None);
+        for loader in ["src=", "@import", "url(", "<script", "<link", "<iframe", "<img", "<object"] {
+            assert!(!page.contains(loader), "{loader}");
+        }
+        assert!(!page.contains(testing::HOSTILE) && !page.contains("<b onload"));
     }
 }

@@ -35,7 +35,7 @@ mod traces;
 
 pub use book::book;
 pub use claims::claims_table;
-pub use compare::{Compared, Unshared, compare, comparison_table, unshared};
+pub use compare::{Compared, Unshared, compare, comparison_page, comparison_table, unshared};
 pub use finding::finding;
 pub use page::page;
 pub use run::{ReadError, Run};

@@ -142,7 +142,7 @@ fn ideal(rate: f64, end: f64) -> Vec<(f64, f64)> {
     vec![(0.0, 0.0), (knee, knee), (end, knee)]
 }
 
-fn figure(caption: &str, server: &str, mut plot: Plot) -> Markup {
+pub(crate) fn figure(caption: &str, server: &str, mut plot: Plot) -> Markup {
     plot.title =
         format!("{caption} of {server} against offered load; the numbers are in the table of results");
     html! {
@@ -173,7 +173,7 @@ fn series<'a>(points: &[Point<'a>], policies: &Policies<'a>, metric: &Metric) ->
     all.filter(|series| !series.points.is_empty()).collect()
 }
 
-fn reading(point: &Point, metric: &Metric) -> Option<Reading> {
+pub(crate) fn reading(point: &Point, metric: &Metric) -> Option<Reading> {
     Some(Reading { spread: metric.spread(point, None)?, is_marked: marks::is_marked(point) })
 }
 

@@ -1,52 +1,26 @@
-//! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the simulated one: `cargo test -p sim --test scripts syn/`.
+//! The simulated kernel as what packet scripts are played to: the same scripts, in virtual time.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use libtest_mimic::{Arguments, Failed, Trial};
-use script::{Arrival, Ends, Family, Script, Setup, State, System};
-use sim::{Config, EventQueue, Kernel, News, Outside, Peer, Read, SocketId, SocketState, Timer};
+use script::{Arrival, Ends, Family, Setup, State, System};
+use sim::{Config, EventQueue, News, Outside, Peer, Read, SocketId, SocketState, Timer};
 use units::Nanos;
 use verdict::ListenerLoad;
 use wire::{Ethernet, FourTuple, Segment};
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    let scripts = match conformance::scripts() {
-        Ok(scripts) => scripts,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::FAILURE;
-        }
-    };
-    let trials = scripts.into_iter().flat_map(|script| {
-        script.setup.families.clone().into_iter().map(move |family| trial(script.clone(), family))
-    });
-    libtest_mimic::run(&arguments, trials.collect()).exit_code()
-}
-
-fn trial(script: Script, family: Family) -> Trial {
-    let name = format!("{}/{family}", conformance::plain_name(&script));
-    Trial::test(name, move || {
-        let mut server = Server::start(&script.setup, family)?;
-        match script::run(&script, &mut server) {
-            Ok(_) => Ok(()),
-            Err(failure) => Err(Failed::from(failure.to_string())),
-        }
-    })
-}
-
 /// A simulated server and the wire to it, which takes no time.
-struct Server {
-    kernel: Kernel,
+#[derive(Debug)]
+pub struct Simulated {
+    kernel: sim::Kernel,
     wire: Wire,
     now: Nanos,
     connections: HashMap<SocketAddr, SocketId>,
 }
 
 /// What leaves the kernel.
+#[derive(Debug)]
 struct Wire {
     ends: Ends,
     now: Nanos,
@@ -72,8 +46,13 @@ impl Outside for Wire {
     fn tell(&mut self, _: News) {}
 }
 
-impl Server {
-    fn start(setup: &Setup, family: Family) -> Result<Self> {
+impl Simulated {
+    /// A server as a script wants it.
+    ///
+    /// # Errors
+    ///
+    /// A sysctl that the simulated kernel has not.
+    pub fn start(setup: &Setup, family: Family) -> Result<Self> {
         let (client, server) = match family {
             Family::Ipv4 => ("10.9.0.77", "10.9.0.2:8080"),
             Family::Ipv6 => ("fd00:9::77", "[fd00:9::2]:8080"),
@@ -81,7 +60,7 @@ impl Server {
         let ethernet = Ethernet { src: [2, 0, 0, 0, 0, 1], dst: [2, 0, 0, 0, 0, 2] };
         let ends = Ends { ethernet, client: client.parse()?, server: server.parse()? };
         let wire = Wire { ends, now: Nanos::ZERO, timers: EventQueue::new(), arrived: VecDeque::new() };
-        let (mut wire, mut kernel) = (wire, Kernel::new(config(setup)?));
+        let (mut wire, mut kernel) = (wire, sim::Kernel::new(config(setup)?));
         kernel.start(Nanos::ZERO, &mut wire);
         Ok(Self { kernel, wire, now: Nanos::ZERO, connections: HashMap::new() })
     }
@@ -108,7 +87,7 @@ fn config(setup: &Setup) -> Result<Config> {
     Ok(config)
 }
 
-impl System for Server {
+impl System for Simulated {
     fn ends(&self) -> Ends {
         self.wire.ends
     }
