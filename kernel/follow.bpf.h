@@ -31,6 +31,11 @@ enum {
 	AF_INET = 2,
 	US_PER_MS = 1000,
 	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
+	/*
+	 * Of a connection that waits no more; find_service() knows no such index. Its storage goes with the socket: what is deleted before
+	 * waits for a grace period of RCU tasks trace (Linux 6.18, bpf_selem_free()).
+	 */
+	NO_SERVICE = MAX_LISTENERS,
 };
 
 struct {
@@ -109,6 +114,9 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	wait = bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!wait)
 		return; /* no memory: as if it were served */
+	/* A socket may have been another connection before (connect(2) with AF_UNSPEC). */
+	wait->received = 0;
+	wait->turns = 0;
 	wait->index = index;
 	wait->calls = FOLLOW_FLAGS & ~ops->bpf_sock_ops_cb_flags;
 	bpf_spin_lock(&service->lock);
@@ -130,17 +138,15 @@ static __always_inline void end_wait(struct bpf_sock_ops *ops, bool is_answered)
 	if (!sk)
 		return;
 	wait = bpf_sk_storage_get(&waits, sk, 0, 0);
-	if (!wait)
+	if (!wait || !find_service(wait->index, &service, &pace))
 		return;
-	if (find_service(wait->index, &service, &pace)) {
-		now = bpf_ktime_get_ns();
-		bucket = bucket_of((now - wait->since_ns) / NS_PER_US);
-		bpf_spin_lock(&service->lock);
-		end(service, pace, wait, is_answered, bucket, now);
-		bpf_spin_unlock(&service->lock);
-	}
+	now = bpf_ktime_get_ns();
+	bucket = bucket_of((now - wait->since_ns) / NS_PER_US);
+	bpf_spin_lock(&service->lock);
+	end(service, pace, wait, is_answered, bucket, now);
+	bpf_spin_unlock(&service->lock);
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags & ~wait->calls);
-	bpf_sk_storage_delete(&waits, sk);
+	wait->index = NO_SERVICE;
 }
 
 /* More of a request has come. */

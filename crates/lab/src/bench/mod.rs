@@ -3,6 +3,7 @@
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
 mod bare;
+mod follow;
 mod link;
 mod load;
 mod peers;
@@ -18,7 +19,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 28] = [
+pub const NAMES: [&str; 29] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
@@ -40,6 +41,7 @@ pub const NAMES: [&str; 28] = [
     "bpf.ack_armed_ns",
     "bpf.cookie_ns",
     "bpf.rst_fin_ns",
+    "bpf.connection_ns",
     "sim.events_per_second",
     "sim.event_cost_growth",
     "sim.bulk100_seconds",

@@ -20,7 +20,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStora
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients, go_on, median};
+use super::{Figure, REPETITIONS, clients, follow, go_on, median};
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
@@ -71,6 +71,7 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         figure("bpf.ack_armed_ns", |times| times.ack_armed),
         figure("bpf.cookie_ns", |times| times.cookie),
         figure("bpf.rst_fin_ns", |times| times.rst_fin),
+        follow::figure(stop)?,
     ])
 }
 
@@ -128,7 +129,7 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     })
 }
 
-fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
+pub fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
     Guard::start(&Config {
         listeners: vec![Listener::new(listen, policy)],
         interfaces: vec!["lo".to_owned()],
@@ -276,7 +277,7 @@ fn frame_ns(testbed: &Testbed) -> Result<f64> {
     })?
 }
 
-fn listen_at(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
+pub fn listen_at(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).with_context(|| format!("bind {address}"))?;
     listen(&fd, Backlog::new(backlog)?).with_context(|| format!("listen at {address}"))?;

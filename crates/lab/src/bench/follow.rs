@@ -1,0 +1,85 @@
+//! What a whole connection costs more when it is guarded, from its SYN to its end, beside the same one without a guard.
+//!
+//! Client and server are sockets of one thread on the loopback, so that all of it, and what the kernel puts off until later, is on one CPU.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use guard::Guard;
+use netns::Namespace;
+
+use super::program::{guard_at, listen_at};
+use super::{Figure, REPETITIONS, go_on, median};
+
+/// Connections at a time, with a guard and without in turns: a machine changes its speed within seconds.
+const CONNECTIONS: u32 = 5_000;
+const TURNS: usize = 4;
+
+pub fn figure(stop: &AtomicBool) -> Result<Figure> {
+    let namespace = Namespace::create("bench")?;
+    let pairs =
+        namespace.enter(|| (0..REPETITIONS).map(|_| repetition(stop)).collect::<Result<Vec<_>>>())??;
+    let reference = "tcp.connection_ns: the same connection without a guard, request and answer of a few bytes, closed by RST";
+    Ok(Figure::new("bpf.connection_ns", "ns", reference, &pairs))
+}
+
+/// What one costs more, and what it costs without, ns: medians of the turns.
+fn repetition(stop: &AtomicBool) -> Result<(f64, f64)> {
+    let address = SocketAddr::from(([127, 0, 0, 1], 80));
+    let listener = TcpListener::from(listen_at(address, 128)?);
+    let (mut more, mut without) = (Vec::new(), Vec::new());
+    for _ in 0..TURNS {
+        go_on(stop)?;
+        let plain = connections_ns(&listener, address)?;
+        // A limit that nobody reaches: all are admitted and followed.
+        let guard = guard_at(address, "abort+rst-syn+unserved:1000000".parse()?)?;
+        let guarded = connections_ns(&listener, address)?;
+        ensure_all_followed(&guard)?;
+        more.push(guarded - plain);
+        without.push(plain);
+    }
+    Ok((median(more), median(without)))
+}
+
+fn connections_ns(listener: &TcpListener, address: SocketAddr) -> Result<f64> {
+    let start = Instant::now();
+    (0..CONNECTIONS).try_for_each(|_| connection(listener, address))?;
+    Ok(start.elapsed().as_nanos() as f64 / f64::from(CONNECTIONS))
+}
+
+fn connection(listener: &TcpListener, address: SocketAddr) -> Result<()> {
+    let mut client = TcpStream::connect(address).context("connect")?;
+    let (mut server, _) = listener.accept().context("accept")?;
+    let mut bytes = [0; 8];
+    client.write_all(b"request").context("ask")?;
+    ensure!(server.read(&mut bytes).context("read the request")? > 0, "the request is not there");
+    server.write_all(b"answer").context("answer")?;
+    ensure!(client.read(&mut bytes).context("read the answer")? > 0, "the answer is not there");
+    reset_at_close(&client)
+}
+
+/// So that its ports are free at once.
+fn reset_at_close(client: &TcpStream) -> Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let (pointer, size) = ((&raw const linger).cast(), size_of_val(&linger) as libc::socklen_t);
+    // SAFETY: the kernel reads `size` bytes.
+    let done =
+        unsafe { libc::setsockopt(client.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, pointer, size) };
+    ensure!(done == 0, "set SO_LINGER: {}", std::io::Error::last_os_error());
+    Ok(())
+}
+
+fn ensure_all_followed(guard: &Guard) -> Result<()> {
+    let sample = guard.sample()?;
+    let listener = &sample.listeners[0];
+    let followed = listener.service.as_ref().map(|service| service.answered);
+    ensure!(
+        followed == Some(u64::from(CONNECTIONS)),
+        "of {CONNECTIONS} connections {followed:?} were followed to their answer"
+    );
+    Ok(())
+}
