@@ -24,14 +24,56 @@ enum {
 	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
 };
 
-/* Not static: see on_syn_tc(). */
-__noinline int parse_linear(struct __sk_buff *skb, struct segment *segment)
+static __always_inline struct frame skb_frame(struct __sk_buff *skb)
 {
-	struct frame frame = {
+	return (struct frame){
 		.data = (void *)(long)skb->data,
 		.data_end = (void *)(long)skb->data_end,
 		.length = skb->len,
 	};
+}
+
+static __always_inline struct frame xdp_frame(struct xdp_md *xdp)
+{
+	struct frame frame = { .data = (void *)(long)xdp->data, .data_end = (void *)(long)xdp->data_end };
+	long length = frame.data_end - frame.data;
+
+	/* Of pointers the verifier takes a difference in 64 bits only. */
+	asm volatile("" : "+r"(length));
+	frame.length = length;
+	return frame;
+}
+
+/*
+ * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may find its queue full: they go on after a look at their
+ * flags. `asked` are the flags that somebody asks about.
+ */
+static __always_inline bool is_nobodys(const struct frame *frame, __u8 asked)
+{
+	const struct tcp_header *tcp = find_plain_tcp(frame);
+
+	return tcp && !(tcp->flags & asked) && !*(volatile __u64 *)&armed_until_ns;
+}
+
+/* Counted as on_frame() does. */
+static __always_inline bool pass_plain(const struct frame *frame, __u8 asked)
+{
+	struct path_stats *path;
+
+	if (!is_nobodys(frame, asked))
+		return false;
+	path = path_counters();
+	if (path) {
+		path->frames++;
+		path->not_syn++;
+	}
+	return true;
+}
+
+/* Not static: see on_syn_tc(). */
+__noinline int parse_linear(struct __sk_buff *skb, struct segment *segment)
+{
+	struct frame frame = skb_frame(skb);
 
 	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
 }
@@ -62,9 +104,7 @@ static __always_inline int tc_answer(struct __sk_buff *skb, enum action action)
 	}
 }
 
-/* All stages. */
-SEC("tc")
-int admit_tc(struct __sk_buff *skb)
+static __always_inline int admit_skb(struct __sk_buff *skb)
 {
 	struct segment segment = {};
 	enum parsed parsed = parse_skb(skb, &segment);
@@ -75,12 +115,16 @@ int admit_tc(struct __sk_buff *skb)
 	return tc_answer(skb, action);
 }
 
-/*
- * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a handshake without a place comes by with
- * SYN set, or not at all.
- */
+/* All stages. */
 SEC("tc")
-int finish_tc(struct __sk_buff *skb)
+int admit_tc(struct __sk_buff *skb)
+{
+	struct frame frame = skb_frame(skb);
+
+	return pass_plain(&frame, TCP_SYN | TCP_FIN) ? TC_ACT_UNSPEC : admit_skb(skb);
+}
+
+static __always_inline int finish_skb(struct __sk_buff *skb)
 {
 	struct segment segment = {};
 
@@ -89,13 +133,21 @@ int finish_tc(struct __sk_buff *skb)
 	return tc_answer(skb, on_other(skb, &segment, true));
 }
 
+/*
+ * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a handshake without a place comes by with
+ * SYN set, or not at all.
+ */
+SEC("tc")
+int finish_tc(struct __sk_buff *skb)
+{
+	struct frame frame = skb_frame(skb);
+
+	return is_nobodys(&frame, TCP_FIN) ? TC_ACT_UNSPEC : finish_skb(skb);
+}
+
 __noinline int parse_xdp(struct xdp_md *xdp, struct segment *segment)
 {
-	struct frame frame = {
-		.data = (void *)(long)xdp->data,
-		.data_end = (void *)(long)xdp->data_end,
-		.length = xdp->data_end - xdp->data,
-	};
+	struct frame frame = xdp_frame(xdp);
 
 	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
 }
@@ -118,16 +170,23 @@ static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
 	}
 }
 
+static __always_inline int admit(struct xdp_md *xdp, enum hook hook)
+{
+	struct frame frame = xdp_frame(xdp);
+
+	return pass_plain(&frame, TCP_SYN) ? XDP_PASS : admit_frame(xdp, hook);
+}
+
 SEC("xdp")
 int admit_xdp(struct xdp_md *xdp)
 {
-	return admit_frame(xdp, HOOK_XDP);
+	return admit(xdp, HOOK_XDP);
 }
 
 SEC("xdp")
 int admit_xdp_skb(struct xdp_md *xdp)
 {
-	return admit_frame(xdp, HOOK_XDP_GENERIC);
+	return admit(xdp, HOOK_XDP_GENERIC);
 }
 
 /* sk, skb, request. An error drops the SYN (tcp_v4_route_req(), net/ipv4/tcp_ipv4.c). */

@@ -37,7 +37,7 @@ static __always_inline bool is_armed(void)
 
 	if (!until)
 		return false;
-	if (bpf_ktime_get_ns() < until)
+	if (bpf_ktime_get_coarse_ns() < until)
 		return true;
 	/* Unless another CPU arms just now. */
 	__sync_val_compare_and_swap(&armed_until_ns, until, 0);

@@ -75,6 +75,46 @@ static __always_inline void *frame_at(const struct frame *frame, __u32 offset, _
 	return header;
 }
 
+/*
+ * The TCP header of the plainest of frames, or NULL: no VLAN tag, IPv4 without options or IPv6 without extension headers, no fragment, and lengths that do not
+ * contradict each other. What parse_frame() would say of it, without writing it down.
+ */
+static __always_inline const struct tcp_header *find_plain_tcp(const struct frame *frame)
+{
+	const struct ethernet_header *ethernet = frame_at(frame, 0, sizeof(*ethernet));
+	const struct tcp_header *tcp;
+	const struct ipv4_header *ipv4;
+	const struct ipv6_header *ipv6;
+	__u32 offset = sizeof(*ethernet), length, header_length;
+
+	if (!ethernet)
+		return NULL;
+	if (ethernet->ethertype == bpf_htons(ETHERTYPE_IPV4)) {
+		ipv4 = frame_at(frame, offset, sizeof(*ipv4));
+		if (!ipv4 || ipv4->version_ihl != (4 << 4 | sizeof(*ipv4) / 4) || ipv4->protocol != PROTOCOL_TCP ||
+		    ipv4->fragment & bpf_htons(IPV4_FRAGMENT_BITS))
+			return NULL;
+		offset += sizeof(*ipv4);
+		length = bpf_ntohs(ipv4->total_length) - sizeof(*ipv4);
+	} else if (ethernet->ethertype == bpf_htons(ETHERTYPE_IPV6)) {
+		ipv6 = frame_at(frame, offset, sizeof(*ipv6));
+		if (!ipv6 || bpf_ntohl(ipv6->version_class_label) >> 28 != 6 || ipv6->next_header != PROTOCOL_TCP)
+			return NULL;
+		offset += sizeof(*ipv6);
+		length = bpf_ntohs(ipv6->payload_length);
+	} else {
+		return NULL;
+	}
+	tcp = frame_at(frame, offset, sizeof(*tcp));
+	if (!tcp)
+		return NULL;
+	header_length = (tcp->offset >> 4) * 4;
+	/* In 32 bits: an IPv4 packet shorter than its header is longer than any frame. */
+	if (header_length < sizeof(*tcp) || header_length > length || length > frame->length - offset)
+		return NULL;
+	return tcp;
+}
+
 static __always_inline bool is_vlan(__u16 ethertype)
 {
 	return ethertype == ETHERTYPE_8021Q || ethertype == ETHERTYPE_8021AD;

@@ -392,7 +392,8 @@ struct inet6_dev {			/* include/net/if_inet6.h; leads to the above */
 };
 
 struct net_device {			/* include/linux/netdevice.h */
-	const unsigned char *dev_addr;	/* read by xdp_is_for_host() */
+	const unsigned char *dev_addr;	/* this and the next: read by xdp_is_for_host() */
+	__u8 dev_addr_shadow[32];	/* the same address, in the struct itself; from 5.17 */
 	unsigned int mtu;		/* read by own_mss() */
 	struct inet6_dev *ip6_ptr;	/* read by answer_hop_limit(); absent without CONFIG_IPV6 */
 	int ifindex;			/* this and the next: read by is_own_device() */
