@@ -123,8 +123,8 @@ const SHARE: f64 = 0.7;
 /// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
 const ADMITTED: f64 = 0.5;
 const MORE: f64 = 4.0;
-/// Attempts per second that leave the lab's own watch alone.
-const HARDLY_ANY: f64 = 100.0;
+/// Attempts per second that leave the lab's own watch alone: of a hundred each costs ten times what it does in a crowd, as caches are cold and the CPU idles between them.
+const HARDLY_ANY: f64 = 5.0;
 /// Of that, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
 const FEWER: f64 = 0.7;
 
@@ -141,117 +141,220 @@ pub fn calibrate(
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
-    let apart = experiment(APART, Close::Rst)?;
-    let by_fin = experiment(APART, Close::Fin)?;
+    let (apart, by_fin) = (experiment(APART, Close::Rst)?, experiment(APART, Close::Fin)?);
     let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
-    let [answers, narrow, hangs] = &apart.servers[..] else { unreachable!("three servers") };
-    let [stock, held_but_some, reset_but_some, nobody, all_reset, abort] = &apart.policies[..] else {
-        unreachable!("six policies")
-    };
+    let mut crowds =
+        Crowds { lab, apart: &apart, by_fin: &by_fin, together: &together, on_step: &mut on_step };
     let rate = match rate {
         Some(rate) => rate,
-        None => {
-            let on_probe =
-                |offered, answered| on_step(format!("offered {offered:.0}/s, answered {answered:.0}/s"));
-            let found =
-                saturation::find(lab, answers, on_probe).context("find where the server saturates")?;
-            SHARE * found.rate_per_s
-        }
+        None => SHARE * crowds.saturation()?,
     };
-    let mut measure = |what: &str,
-                       experiment: &Experiment,
-                       (server, policy): (&Server, &Policy),
-                       rate: f64|
-     -> Result<Costs> {
-        let measured = run_near(Lab { experiment, ..lab }, server, policy, &send(experiment, rate))
+    let answered = crowds.answered(rate)?;
+    let refused = crowds.refused(rate, &answered)?;
+    let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
+    profile(rate, &answered, &refused, end_of_handshake)
+}
+
+/// What each crowd needs.
+struct Crowds<'a> {
+    lab: Lab<'a>,
+    /// By how they come, and how they close.
+    apart: &'a Experiment,
+    by_fin: &'a Experiment,
+    together: &'a Experiment,
+    /// Is told what came of each.
+    on_step: &'a mut dyn FnMut(String),
+}
+
+/// What connections cost that are answered, microseconds.
+struct Answered {
+    /// In softirq, and in the program, but for turns and for waking it.
+    connection: f64,
+    in_program: f64,
+    /// A turn to their frames, and waking the program.
+    turn: f64,
+    woken: f64,
+    /// Its end by FIN, beside that by RST, in softirq and in the program.
+    fin: f64,
+    close: f64,
+    /// How far apart turns came to be, where they are as near as they can be.
+    turns_apart_us: f64,
+    /// The lab's own watch, in a second.
+    watch_us_per_s: f64,
+    /// A connection, without what of it is the watch.
+    without_watch: f64,
+}
+
+/// What SYNs cost that become nothing, microseconds.
+struct Refused {
+    dropped: f64,
+    held: f64,
+    reset: f64,
+    /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
+    wake: f64,
+    cold: f64,
+}
+
+impl<'a> Crowds<'a> {
+    fn server(&self, name: &str) -> &'a Server {
+        let servers = &self.apart.servers;
+        servers.iter().find(|server| server.name == name).expect("a server of the experiment above")
+    }
+
+    fn policy(&self, name: &str) -> &'a Policy {
+        let policies = &self.apart.policies;
+        policies.iter().find(|policy| policy.name == name).expect("a policy of the experiment above")
+    }
+
+    /// The rate at which the server saturates, requests/s.
+    fn saturation(&mut self) -> Result<f64> {
+        let on_probe =
+            |offered, answered| (self.on_step)(format!("offered {offered:.0}/s, answered {answered:.0}/s"));
+        let answers = self.apart.servers.first().expect("the first one answers");
+        let found =
+            saturation::find(self.lab, answers, on_probe).context("find where the server saturates")?;
+        Ok(found.rate_per_s)
+    }
+
+    /// What a crowd before a server under a policy made its CPU do.
+    fn measure(
+        &mut self,
+        what: &str,
+        experiment: &Experiment,
+        (server, policy): (&Server, &Policy),
+        rate: f64,
+    ) -> Result<Costs> {
+        let lab = Lab { experiment, ..self.lab };
+        let measured = run_near(lab, server, policy, &send(experiment, rate))
             .with_context(|| format!("measure {what}"))?;
         if let Some(far) = &measured.far {
-            on_step(format!("{what}: {far}"));
+            (self.on_step)(format!("{what}: {far}"));
         }
         let costs = Costs::of(&measured, experiment.grid.duration);
         let Costs { softirq_of_syn, program_of_syn, .. } = costs;
-        on_step(format!(
+        (self.on_step)(format!(
             "{what}: {softirq_of_syn:.2} us in softirq and {program_of_syn:.2} us in programs for each SYN"
         ));
         Ok(costs)
-    };
-    let mut answered = |what: &str, experiment: &Experiment, rate: f64| -> Result<Costs> {
-        let costs = measure(what, experiment, (answers, stock), rate)?;
+    }
+
+    /// The same of one that the stock server answers.
+    fn measure_answered(&mut self, what: &str, experiment: &Experiment, rate: f64) -> Result<Costs> {
+        let stock = (self.server("answers"), self.policy("stock"));
+        let costs = self.measure(what, experiment, stock, rate)?;
         ensure!(
             costs.answered > 0.99,
             "the server answered {:.0}% of {rate:.0} attempts/s; calibrate with a lower --rate",
             100.0 * costs.answered
         );
         Ok(costs)
-    };
-    let mut all = Vec::new();
-    for spacing in (0..ROUNDS).flat_map(|_| SPACINGS) {
-        let what = format!("connections that are answered, turns {spacing:?} apart");
-        all.push(answered(&what, &experiment(spacing, Close::Rst)?, rate)?);
     }
-    let ended_by_fin = answered("fewer, closed by FIN", &by_fin, FEWER * rate)?;
-    let ended_by_rst = answered("as many, closed by RST", &apart, FEWER * rate)?;
-    let softirq = Line::nearest(all.iter().map(|costs| (costs.turns_of_syn, costs.softirq_of_syn)));
-    let in_programs = Line::nearest(all.iter().map(|costs| (costs.sleeps_of_syn, costs.program_of_syn)));
-    let (connection, turn) = (softirq.at_zero.max(LEAST), softirq.slope);
-    let (program_time, woken) = (in_programs.at_zero.max(LEAST), in_programs.slope);
-    let of_one = connection + program_time;
-    let hardly_any = measure("hardly any", &apart, (answers, stock), HARDLY_ANY)?;
-    let watch = (hardly_any.us_per_s(turn, woken) - HARDLY_ANY * of_one).max(0.0);
-    // The watch is a part of what a connection was found to cost.
-    let of_answered = of_one - watch / rate;
 
-    let mut dropped = Vec::new();
-    for experiment in (0..ROUNDS).flat_map(|_| [&apart, &together]) {
-        dropped.push(measure("SYNs that the kernel drops", experiment, (hangs, stock), MORE * rate)?);
+    fn answered(&mut self, rate: f64) -> Result<Answered> {
+        let mut all = Vec::new();
+        for spacing in (0..ROUNDS).flat_map(|_| SPACINGS) {
+            let what = format!("connections that are answered, turns {spacing:?} apart");
+            all.push(self.measure_answered(&what, &experiment(spacing, Close::Rst)?, rate)?);
+        }
+        let by_fin = self.measure_answered("fewer, closed by FIN", self.by_fin, FEWER * rate)?;
+        let by_rst = self.measure_answered("as many, closed by RST", self.apart, FEWER * rate)?;
+        let hardly_any = (self.server("answers"), self.policy("stock"));
+        let hardly_any = self.measure("hardly any", self.apart, hardly_any, HARDLY_ANY)?;
+
+        let softirq = Line::nearest(all.iter().map(|costs| (costs.turns_of_syn, costs.softirq_of_syn)));
+        let program = Line::nearest(all.iter().map(|costs| (costs.sleeps_of_syn, costs.program_of_syn)));
+        let (connection, turn) = (softirq.at_zero.max(LEAST), softirq.slope);
+        let (in_program, woken) = (program.at_zero.max(LEAST), program.slope);
+        let of_one = connection + in_program;
+        let watch_us_per_s = (hardly_any.us_per_s(turn, woken) - HARDLY_ANY * of_one).max(0.0);
+        let in_softirq = |costs: &Costs| costs.softirq_of_syn - turn * costs.turns_of_syn;
+        let of_program = |costs: &Costs| costs.program_of_syn - woken * costs.sleeps_of_syn;
+        Ok(Answered {
+            connection,
+            in_program,
+            turn,
+            woken,
+            fin: (in_softirq(&by_fin) - in_softirq(&by_rst)).max(LEAST),
+            close: (2.0 * in_program / CALLS + of_program(&by_fin) - of_program(&by_rst)).max(LEAST),
+            turns_apart_us: 1e6 / all[0].turns_per_s.max(1.0),
+            watch_us_per_s,
+            without_watch: of_one - watch_us_per_s / rate,
+        })
     }
-    let of_syn = |costs: &Costs| (costs.us_per_s(0.0, woken) - watch) / costs.syns_per_s.max(1.0);
-    let drops = Line::nearest(dropped.iter().map(|costs| (costs.turns_of_syn, of_syn(costs))));
-    let (dropped, wake) = (drops.at_zero.max(LEAST), drops.slope.min(turn));
-    let mut alone = |what: &str, policy: &Policy| -> Result<f64> {
-        let costs = measure(what, &apart, (hangs, policy), MORE * rate)?;
-        Ok((of_syn(&costs) - wake * costs.turns_of_syn).max(LEAST))
-    };
-    let held = alone("SYNs that are all held back", nobody)?;
-    let reset = alone("SYNs that are all reset", all_reset)?;
 
-    // In each turn, beside a server that works.
-    let mut cold = |what: &str, policy: &Policy, of_refused: f64| -> Result<f64> {
-        let policy = policy.for_saturation(ADMITTED * rate);
-        let costs = measure(what, &apart, (answers, &policy), MORE * rate)?;
+    fn refused(&mut self, rate: f64, answered: &Answered) -> Result<Refused> {
+        let hangs = self.server("hangs");
+        let of_syn = |costs: &Costs| {
+            (costs.us_per_s(0.0, answered.woken) - answered.watch_us_per_s) / costs.syns_per_s.max(1.0)
+        };
+        let mut dropped = Vec::new();
+        let (nearer, farther) = (self.apart, self.together);
+        for experiment in (0..ROUNDS).flat_map(|_| [nearer, farther]) {
+            let stock = (hangs, self.policy("stock"));
+            dropped.push(self.measure("SYNs that the kernel drops", experiment, stock, MORE * rate)?);
+        }
+        let drops = Line::nearest(dropped.iter().map(|costs| (costs.turns_of_syn, of_syn(costs))));
+        let wake = drops.slope.min(answered.turn);
+        let mut alone = |what: &str, policy: &str| -> Result<f64> {
+            let policy = self.policy(policy);
+            let costs = self.measure(what, self.apart, (hangs, policy), MORE * rate)?;
+            Ok((of_syn(&costs) - wake * costs.turns_of_syn).max(LEAST))
+        };
+        let held = alone("SYNs that are all held back", "nobody")?;
+        let reset = alone("SYNs that are all reset", "all-reset")?;
+        let cold = f64::midpoint(
+            self.cold_us(rate, "SYNs that are held back, but for some", ("held", held), answered)?,
+            self.cold_us(rate, "SYNs that are reset, but for some", ("reset", reset), answered)?,
+        );
+        Ok(Refused { dropped: drops.at_zero.max(LEAST), held, reset, wake, cold: cold.max(0.0) })
+    }
+
+    /// What a turn to SYNs of which some are let in costs more than all that is known of them.
+    fn cold_us(
+        &mut self,
+        rate: f64,
+        what: &str,
+        (policy, of_refused): (&str, f64),
+        answered: &Answered,
+    ) -> Result<f64> {
+        let policy = self.policy(policy).for_saturation(ADMITTED * rate);
+        let answers = self.server("answers");
+        let costs = self.measure(what, self.apart, (answers, &policy), MORE * rate)?;
         let refused = costs.syns_per_s - costs.answered_per_s;
-        let known = watch + costs.answered_per_s * of_answered + refused * of_refused;
-        Ok((costs.us_per_s(turn, woken) - known) / costs.turns_per_s.max(1.0))
-    };
-    let of_held = cold("SYNs that are held back, but for some", held_but_some, held)?;
-    let of_reset = cold("SYNs that are reset, but for some", reset_but_some, reset)?;
-    let cold_refusal = f64::midpoint(of_held, of_reset).max(0.0);
+        let known =
+            answered.watch_us_per_s + costs.answered_per_s * answered.without_watch + refused * of_refused;
+        Ok((costs.us_per_s(answered.turn, answered.woken) - known) / costs.turns_per_s.max(1.0))
+    }
 
-    let torn = measure("handshakes that are reset at their end", &together, (narrow, abort), rate)?;
-    ensure!(
-        torn.torn_per_s > 0.0,
-        "no handshake found an accept queue of one place full at {rate:.0} attempts/s; calibrate with a higher --rate"
-    );
-    let torn = (torn.us_per_s(turn + cold_refusal, woken)
-        - watch
-        - torn.answered_per_s * of_answered
-        - torn.dropped_per_s * dropped)
-        / torn.torn_per_s;
+    /// What a handshake costs, from its SYN on, that is reset at its end, with the request that comes with that.
+    fn torn_us(&mut self, rate: f64, answered: &Answered, refused: &Refused) -> Result<f64> {
+        let narrow = (self.server("narrow"), self.policy("abort"));
+        let torn = self.measure("handshakes that are reset at their end", self.together, narrow, rate)?;
+        ensure!(
+            torn.torn_per_s > 0.0,
+            "no handshake found an accept queue of one place full at {rate:.0} attempts/s; calibrate with a higher --rate"
+        );
+        let all = torn.us_per_s(answered.turn + refused.cold, answered.woken) - answered.watch_us_per_s;
+        let others = torn.answered_per_s * answered.without_watch + torn.dropped_per_s * refused.dropped;
+        Ok((all - others) / torn.torn_per_s)
+    }
+}
+
+/// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
+fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Result<Profile> {
+    let &Answered { connection, in_program, turn, woken, fin, close, .. } = answered;
+    let &Refused { dropped, held, reset, wake, cold } = refused;
     let poll = look_us()?;
-    let without_turns = |costs: &Costs| costs.softirq_of_syn - turn * costs.turns_of_syn;
-    let in_program = |costs: &Costs| costs.program_of_syn - woken * costs.sleeps_of_syn;
     // A RST costs as much in answer to a SYN as to the end of a handshake, and to the request that comes with that.
     let syn_answered = (torn - 2.0 * reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
-    let fin = (without_turns(&ended_by_fin) - without_turns(&ended_by_rst)).max(LEAST);
-    let call = program_time / CALLS;
-    let close = (2.0 * call + in_program(&ended_by_fin) - in_program(&ended_by_rst)).max(LEAST);
+    let call = in_program / CALLS;
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {program_time:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken"
+            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken"
         ),
         softirq: Softirq {
             syn_answered,
@@ -269,7 +372,7 @@ pub fn calibrate(
             sent_again: segment,
             wake,
             cold_connection: turn - wake,
-            cold_refusal,
+            cold_refusal: cold,
         },
         server: Program {
             poll,
@@ -285,7 +388,7 @@ pub fn calibrate(
         process_pool: None,
         receive: Receive {
             ring: BACKLOG,
-            moderation: 1e6 / all[0].turns_per_s.max(1.0),
+            moderation: answered.turns_apart_us,
             // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
             longest: 0.0,
             turn: 0.0,
