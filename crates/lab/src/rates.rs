@@ -71,7 +71,25 @@ mod tests {
     use super::*;
     use crate::environment;
 
-    const FILE: &str = "name = \"a\"\ntitle = \"A?\"\n[grid]\nloads = [2.0]\nwarmup = \"1s\"\nduration = \"1s\"\nrepetitions = 2\n[[server]]\nname = \"s\"\nkind = \"built-in\"\nbacklog = 8\n[[policy]]\nname = \"stock\"\n";
+    const FILE: &str = r#"
+name = "a"
+title = "A?"
+[crowd]
+timeout = "1s"
+close = "fin"
+arrivals = "poisson"
+[grid]
+loads = [2.0]
+warmup = "1s"
+duration = "1s"
+repetitions = 2
+[[server]]
+name = "s"
+kind = "built-in"
+backlog = 8
+[[policy]]
+name = "stock"
+"#;
 
     fn experiment() -> Experiment {
         Experiment::parse(Path::new("a.toml"), FILE.to_owned()).expect("an experiment")
