@@ -52,10 +52,9 @@ static __always_inline bool is_nobodys(const struct frame *frame, __u8 asked)
 {
 	const struct tcp_header *tcp = find_plain_tcp(frame);
 
-	return tcp && !(tcp->flags & asked) && !*(volatile __u64 *)&armed_until_ns;
+	return tcp && !(tcp->flags & asked) && !may_be_armed();
 }
 
-/* Counted as on_frame() does. */
 static __always_inline bool pass_plain(const struct frame *frame, __u8 asked)
 {
 	struct path_stats *path;
@@ -63,10 +62,8 @@ static __always_inline bool pass_plain(const struct frame *frame, __u8 asked)
 	if (!is_nobodys(frame, asked))
 		return false;
 	path = path_counters();
-	if (path) {
-		path->frames++;
-		path->not_syn++;
-	}
+	if (path)
+		count_not_syn(path);
 	return true;
 }
 

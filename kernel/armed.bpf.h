@@ -13,7 +13,7 @@
 #define ARMED_STEP_NS 1000000
 
 /*
- * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
+ * Until when segments with ACK are looked at, ns of CLOCK_MONOTONIC; 0 while no listener is near overflow, so that a
  * segment of a healthy server costs one read. Of all listeners together.
  */
 __u64 armed_until_ns = 0;
@@ -29,6 +29,12 @@ static __always_inline void arm_until(__u64 until)
 static __always_inline void arm(__u64 now)
 {
 	arm_until(now + ARMED_NS);
+}
+
+/* False is for sure, and costs one read. */
+static __always_inline bool may_be_armed(void)
+{
+	return *(volatile __u64 *)&armed_until_ns;
 }
 
 static __always_inline bool is_armed(void)

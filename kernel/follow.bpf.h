@@ -125,7 +125,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wait->calls);
 }
 
-/* The last time that we hear of this socket. */
+/* The last time that we ask about this connection. */
 static __always_inline void end_wait(struct bpf_sock_ops *ops, bool is_answered)
 {
 	struct bpf_sock *sk = ops->sk;

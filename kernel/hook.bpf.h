@@ -42,25 +42,20 @@ static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 	return xdp->rxq->dev;
 }
 
-/* Without a helper's call where the kernel has the address in the device itself. */
-static __always_inline bool has_address(void *ctx, const __u32 *mac)
-{
-	struct net_device *device = device_of(ctx, HOOK_XDP);
-	__u32 own[2] = {};
-
-	if (bpf_ksym_exists(bpf_cast_to_kern_ctx) && bpf_core_field_exists(device->dev_addr_shadow))
-		return *(__u32 *)device->dev_addr_shadow == mac[0] && *(__u16 *)&device->dev_addr_shadow[4] == (__u16)mac[1];
-	bpf_probe_read_kernel(own, 6, BPF_CORE_READ(device, dev_addr));
-	return own[0] == mac[0] && own[1] == (__u16)mac[1];
-}
-
-/* Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves. */
+/*
+ * Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves, without a helper's call where the kernel has
+ * the address in the device itself.
+ */
 static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
 {
-	__u32 mac[2];
+	struct net_device *device = device_of(ctx, HOOK_XDP);
+	__u8 mac[6] = {};
 
-	__builtin_memcpy(mac, segment->mac, sizeof(mac));
-	return has_address(ctx, mac);
+	if (bpf_ksym_exists(bpf_cast_to_kern_ctx) && bpf_core_field_exists(device->dev_addr_shadow))
+		__builtin_memcpy(mac, device->dev_addr_shadow, sizeof(mac));
+	else
+		bpf_probe_read_kernel(mac, sizeof(mac), BPF_CORE_READ(device, dev_addr));
+	return !__builtin_memcmp(mac, segment->mac, sizeof(mac));
 }
 
 static __always_inline bool is_for_host(void *ctx, enum hook hook, const struct segment *segment)

@@ -75,6 +75,14 @@ static __always_inline void *frame_at(const struct frame *frame, __u32 offset, _
 	return header;
 }
 
+/* Bytes of a TCP header, in a packet that has so many from there on; 0 if that cannot be. */
+static __always_inline __u32 data_offset_of(const struct tcp_header *tcp, __u32 length)
+{
+	__u32 bytes = (tcp->offset >> 4) * 4;
+
+	return bytes < sizeof(*tcp) || bytes > length ? 0 : bytes;
+}
+
 /*
  * The TCP header of the plainest of frames, or NULL: no VLAN tag, IPv4 without options or IPv6 without extension headers, no fragment, and lengths that do not
  * contradict each other. What parse_frame() would say of it, without writing it down.
@@ -85,7 +93,7 @@ static __always_inline const struct tcp_header *find_plain_tcp(const struct fram
 	const struct tcp_header *tcp;
 	const struct ipv4_header *ipv4;
 	const struct ipv6_header *ipv6;
-	__u32 offset = sizeof(*ethernet), length, header_length;
+	__u32 offset = sizeof(*ethernet), length;
 
 	if (!ethernet)
 		return NULL;
@@ -106,11 +114,8 @@ static __always_inline const struct tcp_header *find_plain_tcp(const struct fram
 		return NULL;
 	}
 	tcp = frame_at(frame, offset, sizeof(*tcp));
-	if (!tcp)
-		return NULL;
-	header_length = (tcp->offset >> 4) * 4;
 	/* In 32 bits: an IPv4 packet shorter than its header is longer than any frame. */
-	if (header_length < sizeof(*tcp) || header_length > length || length > frame->length - offset)
+	if (!tcp || !data_offset_of(tcp, length) || length > frame->length - offset)
 		return NULL;
 	return tcp;
 }
@@ -127,8 +132,8 @@ static __always_inline enum parsed parse_tcp(const struct frame *frame, __u32 le
 
 	if (!tcp)
 		return PARSED_MALFORMED;
-	header_length = (tcp->offset >> 4) * 4;
-	if (header_length < sizeof(*tcp) || header_length > length)
+	header_length = data_offset_of(tcp, length);
+	if (!header_length)
 		return PARSED_MALFORMED;
 	segment->source_port = tcp->source;
 	segment->destination_port = tcp->destination;

@@ -54,7 +54,7 @@ enum stage {
 	STAGES,
 };
 
-/* Of one connection, from the handshake's end to the beginning of the response. */
+/* Of one connection, from the handshake's end to the beginning of the response; what is there later is nobody's. */
 struct wait {
 	__u64 since_ns;			/* it began to wait last */
 	__u64 epoch;

@@ -117,8 +117,8 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 }
 
 /*
- * The time, read once for a SYN: to the nanosecond where a rate or a server is measured by it, which costs as much as looking into a map; else to the tick
- * (some ms), for what lasts for seconds.
+ * The time, read once for a SYN: to the nanosecond where attempts or a server are measured by it, which costs as much as looking into a map; else to the tick
+ * (some ms), for what lasts for seconds, and for the budget of refusals, which has a tenth of a second's at once.
  */
 static __always_inline __u64 read_clock(const struct listener_policy *policy)
 {
@@ -271,6 +271,13 @@ static __always_inline bool is_syn(const struct segment *segment, struct path_st
 	else
 		path->not_syn++;
 	return false;
+}
+
+/* A frame of TCP that has no SYN, as on_frame() counts it. */
+static __always_inline void count_not_syn(struct path_stats *path)
+{
+	path->frames++;
+	path->not_syn++;
 }
 
 static __always_inline enum action on_frame(void *ctx, enum hook hook, enum parsed parsed,

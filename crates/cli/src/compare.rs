@@ -1,11 +1,12 @@
 //! `tidegate compare`: two runs beside each other.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, ensure};
-use report::Run;
 
+use crate::mistake::Mistake;
 use crate::output::say;
+use crate::run_file::read_run;
 
 /// Hold two runs of one experiment against each other, as of tidegate lab run and of tidegate sim: goodput and response times before a server, or drops of a dumbbell and how far apart the times of its objects are
 #[derive(Debug, clap::Args)]
@@ -31,7 +32,7 @@ fn parse_distance(text: &str) -> Result<f64, String> {
 /// Prints both, and fails where they are too far apart.
 pub fn run(args: Args) -> Result<()> {
     let [a, b] = args.files.as_slice() else { unreachable!("clap wants two") };
-    let (one, other) = (read(a)?, read(b)?);
+    let (one, other) = (read_run(a)?, read_run(b)?);
     let compared = report::compare(&one, &other);
     let (a, b) = (a.display(), b.display());
     ensure!(
@@ -39,10 +40,10 @@ pub fn run(args: Args) -> Result<()> {
         "compare {a} and {b}: no server, load and policy is in both, and no scenario, load and queue of a dumbbell"
     );
     if let Some(path) = &args.page {
-        ensure!(
-            !compared.iter().all(report::Compared::is_link),
-            "--page is of servers, and {a} is of a dumbbell; its own page has plots"
-        );
+        if compared.iter().all(report::Compared::is_link) {
+            let why = format!("--page is of servers, and {a} is of a dumbbell, whose own page has plots");
+            return Err(Mistake(why).into());
+        }
         let page = report::comparison_page([&one, &other], &compared, args.at_most);
         files::write_whole(path, page.as_bytes())
             .with_context(|| format!("write the page {}", path.display()))?;
@@ -64,11 +65,4 @@ pub fn run(args: Args) -> Result<()> {
         ensure!(far.is_empty(), "too far apart, {} of {}: {}", far.len(), compared.len(), far.join("; "));
     }
     said
-}
-
-/// A run from its results.
-pub fn read(path: &Path) -> Result<Run> {
-    let lines = files::lines(path).with_context(|| format!("read {}", path.display()))?;
-    Run::from_lines(lines.map(|line| line.map_err(anyhow::Error::from)))
-        .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
 }

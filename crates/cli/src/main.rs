@@ -18,6 +18,7 @@ mod mistake;
 mod output;
 mod printer;
 mod qdisc;
+mod run_file;
 mod schema;
 mod serve;
 mod signals;

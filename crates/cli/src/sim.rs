@@ -11,11 +11,11 @@ use report::Run;
 use sim::Profile;
 
 use crate::bar::Bar;
-use crate::compare;
 use crate::lab::{event_text, show};
 use crate::mistake::{Mistake, in_file};
 use crate::output::say;
 use crate::printer::complain;
+use crate::run_file::read_run;
 use crate::signals;
 
 /// Run an experiment in virtual time: the lab's files and results, on a machine that a profile describes
@@ -71,7 +71,10 @@ pub fn run(args: Args) -> Result<()> {
         files::try_place(book).with_context(|| cannot_write(book))?;
     }
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
-    let rates_of = args.rates_of.as_deref().map(compare::read).transpose()?;
+    let rates_of = args.rates_of.as_deref().map(read_run).transpose()?;
+    if let Some(run) = &rates_of {
+        plans.iter().try_for_each(|plan| plan.check_rates(run))?;
+    }
     let captures = args.trace.map(|folder| Captures { folder, frames: args.trace_frames as usize });
     let stop = signals::stop_flag()?;
     let options = Options {
@@ -165,7 +168,6 @@ impl Args {
     }
 }
 
-/// One that comes along, or a file.
 /// A page in the place of an experiment: of one that is read, or of the first of many where the page's own name was forgotten.
 fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
     let is_same = |file: &PathBuf| {
@@ -178,6 +180,7 @@ fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a Path
     Ok(())
 }
 
+/// One that comes along, or a file.
 fn read_profile(path: &Path) -> Result<Profile> {
     if let Some(profile) = path.to_str().and_then(Profile::shipped) {
         return Ok(profile);

@@ -188,6 +188,9 @@ fn root_arp_is_untouched() {
     });
 }
 
+/// Of a frame with IPv4 and no options. Without SYN a program does not look further than it must.
+const FLAGS_AT: usize = 14 + 20 + 13;
+
 #[test]
 fn root_fragments_are_untouched() {
     with_full_listener(LISTEN4, |world, guarded| {
@@ -195,10 +198,13 @@ fn root_fragments_are_untouched() {
         for (name, bits) in
             [("first fragment", [0x20, 0]), ("middle fragment", [0x20, 1]), ("last fragment", [0, 1])]
         {
-            let mut frame = plain.clone();
-            frame[20..22].copy_from_slice(&bits);
-            fix_ipv4_checksum(&mut frame);
-            is_passed(world, guarded, name, &frame, |path| path.fragment);
+            for flags in [SYN, ACK] {
+                let mut frame = plain.clone();
+                frame[20..22].copy_from_slice(&bits);
+                frame[FLAGS_AT] = flags;
+                fix_ipv4_checksum(&mut frame);
+                is_passed(world, guarded, name, &frame, |path| path.fragment);
+            }
         }
     });
     with_full_listener(LISTEN6, |world, guarded| {
@@ -250,8 +256,13 @@ fn root_truncated_frames_are_untouched() {
             let whole = syn.to_bytes();
             // A packet socket does not send less than an Ethernet header, and an empty packet reaches no program.
             for length in 15..whole.len() {
-                let name = format!("{} cut to {length}", syn.name);
-                is_passed(world, guarded, &name, &whole[..length], |path| path.malformed);
+                for flags in [SYN, ACK] {
+                    let name = format!("{} cut to {length}, flags {flags:#x}", syn.name);
+                    let mut frame = whole.clone();
+                    let is_ipv4 = frame[12..14] == [0x08, 0x00];
+                    frame[if is_ipv4 { FLAGS_AT } else { FLAGS_AT + 20 }] = flags;
+                    is_passed(world, guarded, &name, &frame[..length], |path| path.malformed);
+                }
             }
             let third_tag = syn.clone().with("three tags", |syn| {
                 syn.tags = vec![(0x88a8, 1), (0x8100, 2), (0x8100, 3)];
@@ -277,10 +288,13 @@ fn root_lengths_that_contradict_each_other_are_untouched() {
             ("TCP header of 16 bytes", 46, 0x40),
             ("TCP header beyond the packet", 46, 0xf0),
         ] {
-            let mut frame = plain.clone();
-            frame[at] = value;
-            fix_ipv4_checksum(&mut frame);
-            is_passed(world, guarded, name, &frame, |path| path.malformed);
+            for flags in [SYN, ACK] {
+                let mut frame = plain.clone();
+                frame[FLAGS_AT] = flags;
+                frame[at] = value;
+                fix_ipv4_checksum(&mut frame);
+                is_passed(world, guarded, name, &frame, |path| path.malformed);
+            }
         }
     });
 }

@@ -4,11 +4,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
+use report::Run;
 
 use crate::dumbbell::{self, Dumbbell};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
+use crate::rates::{Rates, RatesError};
 use crate::traces::Traces;
 
 /// An experiment, as its TOML file says it.
@@ -64,6 +66,18 @@ impl Plan {
             Self::Grid(experiment) => experiment.check_extent(),
             Self::Dumbbell(dumbbell) => dumbbell.check_extent(),
             Self::Traces(_) => Ok(()),
+        }
+    }
+
+    /// Whether this run has rates for it, as `tidegate sim --rates-of` wants.
+    ///
+    /// # Errors
+    ///
+    /// When it is of another experiment.
+    pub fn check_rates(&self, run: &Run) -> Result<(), RatesError> {
+        match self {
+            Self::Grid(experiment) => Rates::of(run, experiment).map(drop),
+            Self::Traces(_) | Self::Dumbbell(_) => Ok(()),
         }
     }
 

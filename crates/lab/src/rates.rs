@@ -3,7 +3,7 @@
 //! A prediction is held against what was measured at the same rate: at the same multiple of each machine's own saturation it would be of another crowd.
 
 use report::Run;
-use results::{Cell, Saturation};
+use results::{Cell, Header};
 
 use crate::experiment::{Experiment, Server};
 use crate::policy::Policy;
@@ -14,19 +14,22 @@ pub struct Rates<'a>(&'a Run);
 
 /// They are of something else.
 #[derive(Debug, thiserror::Error)]
-#[error("the rates are of a run of {theirs:?}, and this is {ours:?}: give results of the same experiment")]
-pub struct RatesError {
-    theirs: String,
-    ours: String,
-}
-
-/// How one crowd came.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Came {
-    /// Attempts per second; in bursts, over burst and gap.
-    pub rate: f64,
-    /// What a load of 1 was at that moment, requests/s.
-    pub saturation: f64,
+pub enum RatesError {
+    /// Of another experiment.
+    #[error(
+        "the rates are of a run of {theirs:?}, and this is {ours:?}: give results of the same experiment"
+    )]
+    Experiment {
+        /// Which one that run is of.
+        theirs: String,
+        /// Which one is to be simulated.
+        ours: String,
+    },
+    /// Of other cells.
+    #[error(
+        "the run of {0:?} whose rates are wanted has none of the cells that would be simulated: give a whole one, of the same file"
+    )]
+    Cells(String),
 }
 
 impl<'a> Rates<'a> {
@@ -39,16 +42,11 @@ impl<'a> Rates<'a> {
         if run.header.experiment == experiment.name {
             return Ok(Self(run));
         }
-        Err(RatesError { theirs: run.header.experiment.clone(), ours: experiment.name.clone() })
+        Err(RatesError::Experiment { theirs: run.header.experiment.clone(), ours: experiment.name.clone() })
     }
 
-    /// The saturation rate that was found for a server; `None` if that run had no such server.
-    pub fn saturation(self, server: &Server) -> Option<&'a Saturation> {
-        self.0.saturations.iter().find(|saturation| saturation.server == server.name)
-    }
-
-    /// How the crowd of a cell came; `None` if that run has no such cell.
-    pub fn came(self, server: &Server, policy: &Policy, load: f64, repetition: u32) -> Option<Came> {
+    /// What a load of 1 was when a cell was measured, requests/s: the server's saturation rate at the machine's speed just before. `None` if that run has no such cell.
+    pub fn load_one(self, server: &Server, policy: &Policy, load: f64, repetition: u32) -> Option<f64> {
         let is_it = |cell: &&Cell| {
             cell.load == load
                 && cell.repetition == repetition
@@ -56,9 +54,18 @@ impl<'a> Rates<'a> {
                 && cell.server == server.name
         };
         let cell = self.0.cells.iter().find(is_it)?;
-        let saturation = self.saturation(server)?.rate_per_s * cell.speed_before.unwrap_or(1.0);
-        let rate = cell.crowd.offered_per_s;
-        (rate > 0.0).then_some(Came { rate, saturation })
+        let found = self.0.saturations.iter().find(|found| found.server == server.name)?;
+        let rate = found.rate_per_s * cell.speed_before.unwrap_or(1.0);
+        (rate > 0.0).then_some(rate)
+    }
+
+    /// What that run is, for whoever reads results with its rates.
+    pub fn words(self) -> String {
+        let Header { started, environment, .. } = &self.0.header;
+        format!(
+            "Crowds come at the rates of another run, of {started} ({}): a load is a multiple of what was found there, not of the saturation rate here.",
+            environment.kernel
+        )
     }
 }
 
@@ -66,7 +73,7 @@ impl<'a> Rates<'a> {
 mod tests {
     use std::path::Path;
 
-    use results::{CrowdSummary, Header};
+    use results::{CrowdSummary, Saturation};
 
     use super::*;
     use crate::environment;
@@ -96,12 +103,12 @@ name = "stock"
     }
 
     fn run(experiment: &Experiment) -> Run {
-        let cell = |repetition, offered_per_s| Cell {
+        let cell = |repetition, speed, offered_per_s| Cell {
             server: "s".to_owned(),
             policy: "stock".to_owned(),
             load: 2.0,
             repetition,
-            speed_before: Some(0.9),
+            speed_before: Some(speed),
             crowd: CrowdSummary { offered_per_s, ..CrowdSummary::default() },
             ..Cell::default()
         };
@@ -116,22 +123,22 @@ name = "stock"
         Run {
             header: environment::plain(experiment),
             saturations: vec![saturation],
-            cells: vec![cell(0, 1800.0), cell(1, 1750.0)],
+            // Users who reload make more attempts than were meant.
+            cells: vec![cell(0, 0.9, 2900.0), cell(1, 1.1, 2210.0)],
             traces: Vec::new(),
             claims: Vec::new(),
         }
     }
 
     #[test]
-    fn every_cell_has_the_rate_of_its_own_repetition() {
+    fn load_of_one_is_what_it_was_just_before_the_cell_whatever_its_crowd_came_to() {
         let experiment = experiment();
         let (server, policy) = (&experiment.servers[0], &experiment.policies[0]);
         let run = run(&experiment);
         let rates = Rates::of(&run, &experiment).expect("the same experiment");
-        let rate = |load, repetition| rates.came(server, policy, load, repetition).map(|came| came.rate);
-        assert_eq!([rate(2.0, 0), rate(2.0, 1)], [Some(1800.0), Some(1750.0)]);
-        assert_eq!([rate(2.0, 2), rate(4.0, 0)], [None, None], "that run has no such cells");
-        assert_eq!(rates.came(server, policy, 2.0, 0).map(|came| came.saturation), Some(900.0));
+        let one = |load, repetition| rates.load_one(server, policy, load, repetition);
+        assert_eq!([one(2.0, 0), one(2.0, 1)], [Some(900.0), Some(1100.0)]);
+        assert_eq!([one(2.0, 2), one(4.0, 0)], [None, None], "that run has no such cells");
     }
 
     #[test]

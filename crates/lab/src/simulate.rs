@@ -29,7 +29,7 @@ use crate::jobs::{Steps, in_order};
 use crate::outcome::{Outcome, Stopped, Writer};
 use crate::policy::Policy;
 use crate::probe::TURNS;
-use crate::rates::{Came, Rates};
+use crate::rates::{Rates, RatesError};
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
 
@@ -69,6 +69,9 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     let machine = Machine { experiment, profile, options };
+    if let Some(run) = options.rates_of {
+        notes.push(Rates::of(run, experiment)?.words());
+    }
     let places = places(machine, &servers, &policies)?;
     let planned = places.len();
     let all = servers.len() * policies.len() * experiment.grid.points() as usize;
@@ -207,8 +210,8 @@ struct Place<'a> {
     policy: &'a Policy,
     load: f64,
     repetition: u32,
-    /// How its crowd is to come, where that is not a multiple of what is found here.
-    came: Option<Came>,
+    /// What a load of 1 is, requests/s, where it is not what is found here.
+    load_one: Option<f64>,
 }
 
 /// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
@@ -224,15 +227,21 @@ fn places<'a>(
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
                 for &policy in policies {
-                    let came = rates.map(|rates| rates.came(server, policy, load, repetition));
-                    if came != Some(None) {
-                        places.push(Place { server, policy, load, repetition, came: came.flatten() });
-                    }
+                    let load_one = match rates {
+                        None => None,
+                        Some(rates) => match rates.load_one(server, policy, load, repetition) {
+                            None => continue,
+                            one => one,
+                        },
+                    };
+                    places.push(Place { server, policy, load, repetition, load_one });
                 }
             }
         }
     }
-    ensure!(!places.is_empty(), "the run whose rates are to be had has none of the grid's cells");
+    if places.is_empty() {
+        return Err(RatesError::Cells(experiment.name.clone()).into());
+    }
     Ok(places)
 }
 
@@ -292,17 +301,14 @@ fn measure_all(
         found.expect("each was looked for").1.rate_per_s
     };
     let mut cells = Vec::new();
-    for &Place { server, policy, load, repetition, came } in places {
-        let came = came.unwrap_or_else(|| {
-            let saturation = saturation_of(server);
-            Came { rate: experiment.mean_rate(server, load * saturation), saturation }
-        });
+    for &Place { server, policy, load, repetition, load_one } in places {
+        let saturation = load_one.unwrap_or_else(|| saturation_of(server));
         let job = Job {
             experiment,
             server,
-            policy: policy.for_saturation(came.saturation),
+            policy: policy.for_saturation(saturation),
             profile,
-            rate: came.rate,
+            rate: experiment.mean_rate(server, load * saturation),
             warmup: experiment.grid.warmup,
             window: experiment.window(server),
             timeout: experiment.clients(server).timeout,

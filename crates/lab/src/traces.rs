@@ -168,7 +168,7 @@ impl Ground {
     fn play(self, case: &Case) -> Result<(Trace, Reached)> {
         let (hook, played) = match self {
             Self::Running => (case.hook.to_string(), case.play()),
-            Self::Simulated => ("simulated".to_owned(), case.simulate().map(Played::Passed)),
+            Self::Simulated => (Trace::SIMULATED.to_owned(), case.simulate().map(Played::Passed)),
         };
         let trace = |transcript, outcome| Trace {
             script: conformance::plain_name(&case.script).to_owned(),
@@ -183,7 +183,9 @@ impl Ground {
                 Ok((trace(Vec::new(), TraceOutcome::Skipped(reason)), Reached::Nothing))
             }
             Err(error) => {
-                let failure: Failure = error.downcast().with_context(|| format!("play {}", case.name()))?;
+                let script = conformance::plain_name(&case.script);
+                let failure: Failure =
+                    error.downcast().with_context(|| format!("play {script} to {}", self.name()))?;
                 let why = format!("line {}: {}", failure.line, failure.what);
                 Ok((trace(failure.transcript, TraceOutcome::Failed(why)), Reached::Line(failure.line)))
             }

@@ -57,7 +57,7 @@ impl Compared<'_> {
     }
 
     fn name(&self) -> String {
-        format!("{} at {}x, {}", self.server, self.load, self.policy)
+        format!("{} at {}x, {}", self.server, format::multiple(self.load), self.policy)
     }
 }
 
@@ -286,7 +286,7 @@ mod tests {
         let mut none = one.clone();
         none.cells[0].crowd.goodput_per_s = 0.0;
         none.cells[0].crowd.response_ms = results::LatencySummary::default();
-        assert!(compare(&one, &none)[0].too_far(0.99).is_some());
+        assert!(compare(&one, &none)[0].too_far(1.0).is_some());
         assert!(compare(&none, &one)[0].too_far(1.0).is_some());
         assert!(compare(&none, &none)[0].too_far(0.0).is_none());
         let text = comparison_table([&none, &none], &compare(&none, &none), Some(0.1));
@@ -305,8 +305,11 @@ mod tests {
         assert!(text.replace('\n', " ").contains(&sum) && page.contains(&sum), "{sum}: {text}");
         for shown in [&text, &page] {
             for cell in one.cells.iter().chain(&other.cells) {
-                let goodput = format::number(cell.crowd.goodput_per_s);
-                assert!(shown.contains(&goodput), "{goodput}");
+                let [offered, goodput] =
+                    [cell.crowd.offered_per_s, cell.crowd.goodput_per_s].map(format::number);
+                for number in [offered, goodput, format::millis(cell.crowd.response_ms.mean)] {
+                    assert!(shown.contains(&number), "{number}");
+                }
             }
             assert!(shown.contains("+10%") && shown.contains("2.20×"));
         }

@@ -24,6 +24,12 @@ impl Metric {
         Spread::of(point.cells.iter().filter_map(|cell| (self.value)(cell, saturation)))
     }
 
+    /// The mean over the repetitions that have a value.
+    pub fn mean(&self, point: &Point) -> Option<f64> {
+        let values: Vec<f64> = point.cells.iter().filter_map(|cell| (self.value)(cell, None)).collect();
+        (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+    }
+
     /// The median as text.
     pub fn show(&self, point: &Point, saturation: Option<f64>) -> String {
         match self.spread(point, saturation) {

@@ -140,7 +140,7 @@ impl<'a> Point<'a> {
 }
 
 /// Each item once, in the order of first appearance.
-fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub(crate) fn distinct<'a>(items: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
     for item in items {
         if !seen.contains(&item) {

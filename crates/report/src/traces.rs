@@ -38,7 +38,7 @@ pub(crate) fn finding(traces: &[Trace]) -> String {
     let skipped = count(|outcome| matches!(outcome, TraceOutcome::Skipped(_)));
     let played = traces.len() - skipped;
     let runs = if played == 1 { "run" } else { "runs" };
-    let kernel = if traces.iter().all(is_simulated) { "the simulated kernel" } else { "this kernel" };
+    let kernel = if traces.iter().all(Trace::is_simulated) { "the simulated kernel" } else { "this kernel" };
     let text = format!("Every line of the packet scripts held in {held} of {played} {runs} on {kernel}");
     if skipped == 0 { text + "." } else { format!("{text}; {skipped} could not be played here.") }
 }
@@ -48,21 +48,14 @@ fn by_script(traces: &[Trace]) -> impl Iterator<Item = &[Trace]> {
     traces.chunk_by(|a, b| a.script == b.script)
 }
 
-/// As the lab calls the hook of runs on the simulated kernel.
-const SIMULATED: &str = "simulated";
-
-fn is_simulated(trace: &Trace) -> bool {
-    trace.hook == SIMULATED
-}
-
 /// How a run ended.
 fn heading(trace: &Trace) -> String {
     let end = match &trace.outcome {
         TraceOutcome::Held => "every line holds",
         TraceOutcome::Failed(why) | TraceOutcome::Skipped(why) => why,
     };
-    if is_simulated(trace) {
-        return format!("{}, {SIMULATED}: {end}", trace.family);
+    if trace.is_simulated() {
+        return format!("{}, {}: {end}", trace.family, trace.hook);
     }
     format!("{}, hook {}: {end}", trace.family, trace.hook)
 }

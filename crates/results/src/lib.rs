@@ -194,12 +194,22 @@ pub struct Trace {
     pub script: String,
     /// Address family, `ipv4` or `ipv6`.
     pub family: String,
-    /// Where the guard's programs were, as the script says it.
+    /// Where the guard's programs were, as the script says it; [`Trace::SIMULATED`] on the simulated kernel.
     pub hook: String,
     /// Every segment: seconds since the start, the client's label, `>` from it or `<` to it, and the segment as tcpdump has it.
     pub transcript: Vec<String>,
     /// How it ended.
     pub outcome: TraceOutcome,
+}
+
+impl Trace {
+    /// In the place of a hook: the kernel was simulated, and the guard nowhere in particular.
+    pub const SIMULATED: &str = "simulated";
+
+    /// Whether it was played to the simulated kernel.
+    pub fn is_simulated(&self) -> bool {
+        self.hook == Self::SIMULATED
+    }
 }
 
 /// How a packet script ended.

@@ -106,12 +106,8 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
     netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    let groups: [(&str, Measure); 4] = [
-        ("load.", load::figures),
-        ("bpf.", program::figures),
-        ("sim.", sim::figures),
-        ("link.", link::figures),
-    ];
+    let groups: [(&str, Measure); 4] =
+        [("load.", load::figures), ("bpf.", bpf_figures), ("sim.", sim::figures), ("link.", link::figures)];
     for (group, measure) in groups {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
             let figures = measure(stop)?;
@@ -123,6 +119,13 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
 
 /// Measures the figures of a group.
 type Measure = fn(&AtomicBool) -> Result<Vec<Figure>>;
+
+/// Those of the programs alone, and of a whole connection.
+fn bpf_figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+    let mut figures = program::figures(stop)?;
+    figures.push(follow::figure(stop)?);
+    Ok(figures)
+}
 
 /// A line of `/proc/self/status`, KiB.
 fn status_kib(name: &str) -> Result<f64> {

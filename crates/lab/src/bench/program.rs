@@ -20,7 +20,7 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStora
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients, follow, go_on, median};
+use super::{Figure, REPETITIONS, clients, go_on, median};
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
@@ -71,7 +71,6 @@ pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
         figure("bpf.ack_armed_ns", |times| times.ack_armed),
         figure("bpf.cookie_ns", |times| times.cookie),
         figure("bpf.rst_fin_ns", |times| times.rst_fin),
-        follow::figure(stop)?,
     ])
 }
 

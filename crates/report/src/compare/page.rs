@@ -8,7 +8,7 @@ use crate::format;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::page::{circumstances, head, theme_choice};
 use crate::plot::{Plot, Reading, Scale, Series};
-use crate::run::Run;
+use crate::run::{Run, distinct};
 use crate::server::{figure, folded, reading};
 
 /// One self-contained HTML page of the servers that two runs have in common, as [`crate::page()`] otherwise; `most` is by which share numbers may differ, if that was asked for.
@@ -44,12 +44,7 @@ fn about(run: &Run) -> String {
 }
 
 fn section(runs: [&Run; 2], server: &str, points: &[&Compared<'_>]) -> Markup {
-    let mut policies: Vec<&str> = Vec::new();
-    for point in points {
-        if !policies.contains(&point.policy) {
-            policies.push(point.policy);
-        }
-    }
+    let policies = distinct(points.iter().map(|point| point.policy));
     html! {
         section {
             h2 { "Server: " (server) }

@@ -4,28 +4,27 @@ use super::Compared;
 use crate::format;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::run::{Point, Run};
-use crate::spread::Spread;
 use crate::table::{headed, wrap};
 
 /// A number that both runs have of a point.
 pub(super) struct Pair {
     metric: &'static Metric,
-    /// Over the repetitions of either; `None` where there was nothing to measure, as a response time where nobody was answered.
-    values: [Option<Spread>; 2],
+    /// Means of the repetitions, each of which comes at a rate of its own, so that the middle one is of no rate in particular. `None` where there was nothing to
+    /// measure, as a response time where nobody was answered.
+    values: [Option<f64>; 2],
 }
 
 impl Pair {
     fn of(metric: &'static Metric, points: &[Point<'_>; 2]) -> Self {
-        Self { metric, values: points.each_ref().map(|point| metric.spread(point, None)) }
+        Self { metric, values: points.each_ref().map(|point| metric.mean(point)) }
     }
 
-    /// By which share of A's number B's is larger; below 0 where it is smaller. Infinite where only one of them has anything, `None` where neither has.
+    /// By which share of A's number B's is larger; below 0 where it is smaller. Infinite where only one of them has something, `None` where neither has.
     fn apart(&self) -> Option<f64> {
-        let [a, b] = self.values.map(|spread| spread.map_or(0.0, |spread| spread.median));
-        match (a > 0.0, b > 0.0) {
-            (false, false) => None,
-            (true, _) => Some(b / a - 1.0),
-            (false, true) => Some(f64::INFINITY),
+        match self.values.map(|value| value.filter(|value| *value > 0.0)) {
+            [None, None] => None,
+            [Some(a), Some(b)] => Some(b / a - 1.0),
+            _ => Some(f64::INFINITY),
         }
     }
 
@@ -34,8 +33,7 @@ impl Pair {
     }
 
     fn show(&self, which: usize) -> String {
-        self.values[which]
-            .map_or_else(|| format::NOTHING.to_owned(), |spread| (self.metric.format)(spread.median))
+        self.values[which].map_or_else(|| format::NOTHING.to_owned(), self.metric.format)
     }
 
     fn show_apart(&self) -> String {
@@ -68,7 +66,7 @@ impl Compared<'_> {
 
 /// Headings; the first two hold text, the rest numbers.
 pub(super) const HEADINGS: [&str; 10] =
-    ["load", "policy", "offered A", "offered B", "goodput A", "goodput B", "", "mean A", "mean B", ""];
+    ["load", "policy", "offered A", "offered B", "goodput A", "goodput B", "±", "mean A", "mean B", "±"];
 
 /// What stands below [`HEADINGS`], but for the load.
 pub(super) fn row(point: &Compared<'_>) -> Vec<String> {
@@ -99,7 +97,7 @@ pub(super) fn title(runs: [&Run; 2], server: &str) -> String {
     };
     let [a, b] = runs.map(found);
     format!(
-        "{server}: saturation {a} requests/s in A, {b} in B; rates per second, medians of the repetitions; beside them by how much B's is above A's"
+        "{server}: saturation {a} requests/s in A, {b} in B; rates per second, means of the repetitions; ± by how much B's is above A's"
     )
 }
 
@@ -111,16 +109,18 @@ pub(super) fn sum(compared: &[&Compared<'_>], most: Option<f64>) -> String {
     let Some(last) = apart.len().checked_sub(1) else {
         return "Nobody was answered in either run.".to_owned();
     };
-    let at = |share: f64| match apart[(last as f64 * share).round() as usize] {
-        apart if apart.is_finite() => format!("within {}", format::percent(apart)),
-        _ => "any distance".to_owned(),
+    // So many of them, and no fewer, are as near.
+    let nearest = |share: f64| (apart.len() as f64 * share).ceil() as usize;
+    let at = |share: f64| match apart[nearest(share).saturating_sub(1).min(last)] {
+        apart if apart.is_finite() => format!("within {} of A's", format::percent(apart)),
+        _ => "at any distance, as one run has nothing".to_owned(),
     };
     let of_bound = most.map(|most| {
         let within = apart.iter().filter(|apart| **apart <= most).count();
         format!(" {within} are within {}.", format::percent(most))
     });
     format!(
-        "Of {} numbers of B (goodput, mean response) half are {} of A's, nine in ten {}, all {}.{}",
+        "Of {} numbers of B (goodput, mean response) half are {}, nine in ten {}, all {}.{}",
         apart.len(),
         at(0.5),
         at(0.9),

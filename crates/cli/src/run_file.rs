@@ -1,0 +1,13 @@
+//! The results of a run, as a command line names them.
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use report::Run;
+
+/// A run from its `results.jsonl`.
+pub fn read_run(path: &Path) -> Result<Run> {
+    let lines = files::lines(path).with_context(|| format!("read {}", path.display()))?;
+    Run::from_lines(lines.map(|line| line.map_err(anyhow::Error::from)))
+        .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
+}
