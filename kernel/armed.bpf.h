@@ -13,7 +13,7 @@
 #define ARMED_STEP_NS 1000000
 
 /*
- * Until when segments with ACK are looked at, ns of CLOCK_MONOTONIC; 0 while no listener is near overflow, so that a
+ * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
  * segment of a healthy server costs one read. Of all listeners together.
  */
 __u64 armed_until_ns = 0;
@@ -43,7 +43,7 @@ static __always_inline bool is_armed(void)
 
 	if (!until)
 		return false;
-	if (bpf_ktime_get_coarse_ns() < until)
+	if (bpf_ktime_get_ns() < until)
 		return true;
 	/* Unless another CPU arms just now. */
 	__sync_val_compare_and_swap(&armed_until_ns, until, 0);

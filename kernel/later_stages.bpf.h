@@ -85,7 +85,7 @@ struct found_rule {
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
 	found->index = 0;
-	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED && is_leased(bpf_ktime_get_coarse_ns()) &&
+	return find_place(ctx, hook, segment, bpf_ktime_get_ns(), &found->index) == PLACE_GUARDED &&
 	       read_rule(found->index, &found->rule, &found->stats);
 }
 

@@ -200,9 +200,9 @@ enum place {
 	PLACE_NOT_GUARDED,
 	PLACE_MARTIAN,
 	PLACE_OTHER_HOST,
+	PLACE_UNLEASED,
 };
 
-/* `now` is of CLOCK_MONOTONIC, coarse or not: the lease is renewed many times a second, and lasts for one. */
 static __always_inline bool is_leased(__u64 now)
 {
 	__u32 zero = 0;
@@ -226,8 +226,9 @@ static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6,
 	return bpf_map_lookup_elem(&listeners, key);
 }
 
-/* Finds the guarded listener of a segment; `index` is meant when there is one. Whether the agent still lives is not asked. */
-static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
+/* Finds the guarded listener of a segment; `index` is meant when there is one. `now` is of bpf_ktime_get_ns(). */
+static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
+					     __u32 *index)
 {
 	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
 	bool is_wildcard;
@@ -243,6 +244,8 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	key.address = segment->destination;
 	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
+	if (!is_leased(now))
+		return PLACE_UNLEASED;
 	return PLACE_GUARDED;
 }
 

@@ -116,34 +116,20 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return (enum verdict)policy->syn_when_full;
 }
 
-/*
- * The time, read once for a SYN: to the nanosecond where attempts or a server are measured by it, which costs as much as looking into a map; else to the tick
- * (some ms), for what lasts for seconds, and for the budget of refusals, which has a tenth of a second's at once.
- */
-static __always_inline __u64 read_clock(const struct listener_policy *policy)
+/* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
+static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
+					  struct listener *listener)
 {
-	return policy->trigger == TRIGGER_QUEUE && policy->full != FULL_RATE ? bpf_ktime_get_coarse_ns() : bpf_ktime_get_ns();
-}
-
-static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index, struct listener *listener,
-					  struct path_stats *path)
-{
-	struct attempt attempt = {};
+	struct attempt attempt = { .now_ns = now };
 	enum outcome outcome = OUTCOME_REFUSED;
 	bool is_by_server = false;
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
-	__u64 now;
 	int back;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
-	attempt.now_ns = now = read_clock(&rule.policy);
-	if (!is_leased(now)) {
-		path->unleased++;
-		return ACTION_PASS;
-	}
 	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
 		arm(now);
 	if (rule.policy.trigger != TRIGGER_QUEUE)
@@ -198,11 +184,12 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 {
 	struct path_stats *path = path_counters();
 	struct listener listener = {};
+	__u64 now = bpf_ktime_get_ns();
 	__u32 index = 0;
 
 	if (!path)
 		return ACTION_PASS;
-	switch (find_place(ctx, hook, segment, &index)) {
+	switch (find_place(ctx, hook, segment, now, &index)) {
 	case PLACE_NOT_GUARDED:
 		path->not_guarded++;
 		return ACTION_PASS;
@@ -212,12 +199,15 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 	case PLACE_OTHER_HOST:
 		path->other_host++;
 		return ACTION_PASS;
+	case PLACE_UNLEASED:
+		path->unleased++;
+		return ACTION_PASS;
 	default:
 		break;
 	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:
-		return decide(ctx, hook, segment, index, &listener, path);
+		return decide(ctx, hook, segment, now, index, &listener);
 	case FOUND_NOTHING:
 		path->no_listener++;
 		return ACTION_PASS;
