@@ -44,6 +44,14 @@ pub fn run(args: Args) -> Result<()> {
             let why = format!("--page is of servers, and {a} is of a dumbbell, whose own page has plots");
             return Err(Mistake(why).into());
         }
+        let place = path.canonicalize().ok();
+        if args.files.iter().any(|file| place.is_some() && file.canonicalize().ok() == place) {
+            let why = format!(
+                "--page {}: the page would take the place of results; name a file for it, as both.html",
+                path.display()
+            );
+            return Err(Mistake(why).into());
+        }
         let page = report::comparison_page([&one, &other], &compared, args.at_most);
         files::write_whole(path, page.as_bytes())
             .with_context(|| format!("write the page {}", path.display()))?;

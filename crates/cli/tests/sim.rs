@@ -327,6 +327,8 @@ fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
         said.contains("of A's") && fs::read_to_string(&page).expect("a page").contains("of A's"),
         "{said}"
     );
+    let (status, said) = compare(&[&a, &b, "--page", &b]);
+    assert!(status == Some(2) && said.contains("would take the place of results"), "{said}");
     let (status, said) = compare(&[&a, &b, "--at-most", "0.01"]);
     assert!(status == Some(1) && said.contains("too far apart"), "{said}");
 }
