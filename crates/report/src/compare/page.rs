@@ -48,7 +48,8 @@ fn section(runs: [&Run; 2], server: &str, points: &[&Compared<'_>]) -> Markup {
     html! {
         section {
             h2 { "Server: " (server) }
-            p { (title(runs, server)) }
+            p { (title(runs, server)) "." }
+            p.hint { "Lines are medians, bars the range over repetitions; the table has means. Hollow markers: read with care, see the marks on the run's own page." }
             div.plots {
                 @for policy in policies {
                     @for (metric, y_label, scale, y_tick) in [

@@ -120,7 +120,7 @@ pub(super) fn sum(compared: &[&Compared<'_>], most: Option<f64>) -> String {
         format!(" {within} are within {}.", format::percent(most))
     });
     format!(
-        "Of {} numbers of B (goodput, mean response) half are {}, nine in ten {}, all {}.{}",
+        "Of {} numbers of B (goodput, mean response) half are {}, nine in ten {}, the furthest {}.{}",
         apart.len(),
         at(0.5),
         at(0.9),
