@@ -8,6 +8,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "verdict.h"
+#include "moment.bpf.h"
 
 #define ARMED_NS 2000000000ULL		/* longest handshake that is looked out for after the last SYN */
 #define ARMED_STEP_NS 1000000
@@ -20,9 +21,7 @@ __u64 armed_until_ns = 0;
 
 static __always_inline void arm_until(__u64 until)
 {
-	/* All CPUs share it: write only when it matters. */
-	if (armed_until_ns + ARMED_STEP_NS < until)
-		armed_until_ns = until;
+	put_off(&armed_until_ns, until, ARMED_STEP_NS);
 }
 
 /* Has the ACK stage look at segments from now on for ARMED_NS. */
@@ -34,20 +33,12 @@ static __always_inline void arm(__u64 now)
 /* False is for sure, and costs one read. */
 static __always_inline bool may_be_armed(void)
 {
-	return *(volatile __u64 *)&armed_until_ns;
+	return may_be_before(&armed_until_ns);
 }
 
 static __always_inline bool is_armed(void)
 {
-	__u64 until = *(volatile __u64 *)&armed_until_ns;
-
-	if (!until)
-		return false;
-	if (bpf_ktime_get_ns() < until)
-		return true;
-	/* Unless another CPU arms just now. */
-	__sync_val_compare_and_swap(&armed_until_ns, until, 0);
-	return false;
+	return may_be_armed() && is_before(&armed_until_ns, bpf_ktime_get_ns());
 }
 
 /* Whether anything is to be said about segments that end handshakes. */

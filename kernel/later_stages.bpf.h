@@ -81,11 +81,11 @@ struct found_rule {
 	__u32 index;
 };
 
-/* The rule of the guarded listener that a segment is for, if it is for one. */
+/* The rule of the guarded listener that a segment is for, if it is for one and our decisions stand. */
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
 	found->index = 0;
-	return find_place(ctx, hook, segment, bpf_ktime_get_ns(), &found->index) == PLACE_GUARDED &&
+	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED && is_leased(bpf_ktime_get_ns()) &&
 	       read_rule(found->index, &found->rule, &found->stats);
 }
 

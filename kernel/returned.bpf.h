@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "segment.bpf.h"
 #include "answer.bpf.h"
+#include "moment.bpf.h"
 #include "returned.h"
 
 #define RETURNS_WITHIN_NS 64000000000ULL /* after the seventh SYN of Linux, the longest wait between two (tcp(7), tcp_syn_retries) */
@@ -52,18 +53,22 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 	next = next_word(word, hash, segment->seq, (enum outcome)outcome, now);
 	if (next != word)
 		*place = next;
-	/* All CPUs share it: write only when it matters. */
-	if (outcome != OUTCOME_ADMITTED && returns_until_ns < now + RETURNS_WITHIN_NS - RETURNS_STEP_NS)
-		returns_until_ns = now + RETURNS_WITHIN_NS;
+	if (outcome != OUTCOME_ADMITTED)
+		put_off(&returns_until_ns, now + RETURNS_WITHIN_NS, RETURNS_STEP_NS);
 	if (!is_back(word, hash, segment->seq))
 		return 0;
 	return was_deferred(word, hash, segment->seq) ? 2 : 1;
 }
 
-/* Whether any may come back now. */
+/* Whether any may come back at all, and now. */
+static __always_inline bool may_return(void)
+{
+	return may_be_before(&returns_until_ns);
+}
+
 static __always_inline bool may_be_return(__u64 now)
 {
-	return now < *(volatile __u64 *)&returns_until_ns;
+	return is_before(&returns_until_ns, now);
 }
 
 #endif

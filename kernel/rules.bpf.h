@@ -17,6 +17,7 @@ enum {
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
 	MAX_RESERVED_SOURCES = 1024,	/* networks, of all listeners together; also in crates/guard */
+	HINTS = 128,			/* a power of two; also in crates/guard */
 };
 
 /* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
@@ -24,6 +25,20 @@ struct listener_key {
 	struct address address;
 	__be16 port;
 	__u16 zero;
+};
+
+/* What a place of `hints` is to those who look there. */
+enum hint_kind {
+	HINT_NONE,			/* nothing, or several: ask `listeners` */
+	HINT_EXACT,			/* for the address */
+	HINT_WILDCARD,			/* for whatever address of that port and family: no key names one */
+};
+
+/* A key of `listeners` and its index. */
+struct listener_hint {
+	__u32 kind;			/* enum hint_kind */
+	struct listener_key key;
+	__u32 index;
 };
 
 /* What the agent sets for one listener. */
@@ -89,7 +104,7 @@ struct path_stats {
 	__u64 martian;			/* SYN between addresses that must not be answered */
 	__u64 no_listener;		/* guarded, but nothing listens (any more) */
 	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
-	__u64 unleased;			/* SYN to a guarded listener whose agent has not been heard of */
+	__u64 unleased;			/* SYN that would be refused, had the agent been heard of */
 };
 
 _Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
@@ -110,6 +125,17 @@ struct {
 	__type(key, struct listener_key);
 	__type(value, __u32);		/* index into `rules` and `listener_stat` */
 } listeners SEC(".maps");
+
+/*
+ * The keys of `listeners` that have a port's last bits for themselves, so that most SYNs are spared the hash, which costs several times as much. The
+ * agent sets it after `listeners`, and forgets first what it says.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, HINTS);
+	__type(key, __u32);
+	__type(value, struct listener_hint);
+} hints SEC(".maps");
 
 /* The host's addresses, kept up to date by the agent: what a wildcard stands for. */
 struct {
@@ -200,7 +226,6 @@ enum place {
 	PLACE_NOT_GUARDED,
 	PLACE_MARTIAN,
 	PLACE_OTHER_HOST,
-	PLACE_UNLEASED,
 };
 
 static __always_inline bool is_leased(__u64 now)
@@ -211,11 +236,37 @@ static __always_inline bool is_leased(__u64 now)
 	return !until || !*until || now < *until;
 }
 
+/* Also in crates/guard. */
+static __always_inline __u32 hint_place(__be16 port, bool is_ipv6)
+{
+	return (bpf_ntohs(port) << 1 | is_ipv6) & (HINTS - 1);
+}
+
+static __always_inline struct listener_hint *find_hint(const struct listener_key *key, bool is_ipv6)
+{
+	__u32 place = hint_place(key->port, is_ipv6);
+	struct listener_hint *hint = bpf_map_lookup_elem(&hints, &place);
+	__u32 kind;
+
+	if (!hint || hint->key.port != key->port)
+		return NULL;
+	kind = *(volatile __u32 *)&hint->kind;
+	if (kind == HINT_EXACT)
+		return __builtin_memcmp(&hint->key.address, &key->address, sizeof(key->address)) ? NULL : hint;
+	return kind == HINT_WILDCARD ? hint : NULL;
+}
+
 /* Finds the index of a guarded destination, the exact address before the wildcard. */
 static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6, bool *is_wildcard)
 {
-	__u32 *found = bpf_map_lookup_elem(&listeners, key);
+	struct listener_hint *hint = find_hint(key, is_ipv6);
+	__u32 *found;
 
+	if (hint) {
+		*is_wildcard = hint->kind == HINT_WILDCARD;
+		return &hint->index;
+	}
+	found = bpf_map_lookup_elem(&listeners, key);
 	*is_wildcard = !found;
 	if (found)
 		return found;
@@ -226,9 +277,8 @@ static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6,
 	return bpf_map_lookup_elem(&listeners, key);
 }
 
-/* Finds the guarded listener of a segment; `index` is meant when there is one. `now` is of bpf_ktime_get_ns(). */
-static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
-					     __u32 *index)
+/* Finds the guarded listener of a segment; `index` is meant when there is one. */
+static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
 	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
 	bool is_wildcard;
@@ -244,8 +294,6 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	key.address = segment->destination;
 	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
-	if (!is_leased(now))
-		return PLACE_UNLEASED;
 	return PLACE_GUARDED;
 }
 

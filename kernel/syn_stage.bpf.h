@@ -116,22 +116,36 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	return (enum verdict)policy->syn_when_full;
 }
 
-/* `now` is read once for a SYN: reading the clock costs as much as looking into a map. */
-static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u64 now, __u32 index,
-					  struct listener *listener)
+/* Whether it takes the time to decide about any SYN. */
+static __always_inline bool goes_by_time(const struct listener_policy *policy)
 {
-	struct attempt attempt = { .now_ns = now };
+	return policy->trigger != TRIGGER_QUEUE || policy->full == FULL_RATE;
+}
+
+/*
+ * The clock is read once for a SYN, and only for one that it matters to: that costs as much as looking into a map. Whether our decisions still stand
+ * is asked of those alone by which a SYN would be refused.
+ */
+static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
+					  struct listener *listener, struct path_stats *path)
+{
 	enum outcome outcome = OUTCOME_REFUSED;
-	bool is_by_server = false;
+	bool is_by_server = false, is_near_full;
+	struct attempt attempt = {};
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
+	__u64 now = 0;
 	int back;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
-	if (has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load))
+	is_near_full = has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load);
+	if (is_near_full || goes_by_time(&rule.policy) || may_return())
+		now = bpf_ktime_get_ns();
+	if (is_near_full)
 		arm(now);
+	attempt.now_ns = now;
 	if (rule.policy.trigger != TRIGGER_QUEUE)
 		read_service(rule.service, now, &listener->load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
@@ -141,8 +155,15 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else
 		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
-	if (verdict != VERDICT_ADMIT)
+	if (verdict != VERDICT_ADMIT) {
+		if (!now)
+			now = bpf_ktime_get_ns();
+		if (!is_leased(now)) {
+			path->unleased++;
+			return ACTION_PASS;
+		}
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
+	}
 	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)))) {
 		is_by_server = false;
 		verdict = VERDICT_ADMIT;
@@ -163,7 +184,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		stats->returned += see_return(segment, now, outcome) > 0;
 		return ACTION_DROP;
 	default:
-		back = may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
+		back = now && may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
 		stats->returned += back > 0;
 		if (back > 1)
 			repay_service(&rule);
@@ -184,12 +205,11 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 {
 	struct path_stats *path = path_counters();
 	struct listener listener = {};
-	__u64 now = bpf_ktime_get_ns();
 	__u32 index = 0;
 
 	if (!path)
 		return ACTION_PASS;
-	switch (find_place(ctx, hook, segment, now, &index)) {
+	switch (find_place(ctx, hook, segment, &index)) {
 	case PLACE_NOT_GUARDED:
 		path->not_guarded++;
 		return ACTION_PASS;
@@ -199,15 +219,12 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 	case PLACE_OTHER_HOST:
 		path->other_host++;
 		return ACTION_PASS;
-	case PLACE_UNLEASED:
-		path->unleased++;
-		return ACTION_PASS;
 	default:
 		break;
 	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:
-		return decide(ctx, hook, segment, now, index, &listener);
+		return decide(ctx, hook, segment, index, &listener, path);
 	case FOUND_NOTHING:
 		path->no_listener++;
 		return ACTION_PASS;

@@ -99,6 +99,7 @@ pub struct Programs {
     follow_socket: OwnedFd,
     interfaces: MapHandle,
     listeners: MapHandle,
+    hints: MapHandle,
     own_addresses: MapHandle,
     rules: MapHandle,
     reserved: MapHandle,
@@ -180,6 +181,7 @@ impl Programs {
             follow_socket: progs.follow_socket.as_fd().try_clone_to_owned()?,
             interfaces: MapHandle::try_from(&maps.interfaces)?,
             listeners: MapHandle::try_from(&maps.listeners)?,
+            hints: MapHandle::try_from(&maps.hints)?,
             own_addresses: MapHandle::try_from(&maps.own_addresses)?,
             rules: MapHandle::try_from(&maps.rules)?,
             reserved: MapHandle::try_from(&maps.reserved)?,
@@ -301,49 +303,60 @@ impl Programs {
 
     /// Forgets the keys that are not among `wanted`, or lead elsewhere there: their SYNs are the kernel's.
     pub fn forget_other_keys(&self, wanted: &Keys) -> Result<()> {
-        let known: Vec<Vec<u8>> = self.listeners.keys().collect();
-        for key in known {
-            let value = self.listeners.lookup(&key, MapFlags::ANY).context("read a listener's index")?;
-            if wanted.get(&key).map(|index| &index[..]) != value.as_deref() {
-                self.listeners.delete(&key).context("forget a listener's address")?;
-            }
-        }
-        Ok(())
+        let others = self.known_keys()?.into_iter().filter(|(key, index)| wanted.get(key) != Some(index));
+        self.forget_keys(others.map(|(key, _)| key))
     }
 
     /// Forgets those of listeners whose address is another host's now.
     pub fn forget_keys_of(&self, away: &BTreeSet<SocketAddr>) -> Result<()> {
-        for key in away.iter().map(|listen| key(*listen)) {
-            let key = bytes_of(&key);
-            if self.listeners.lookup(key, MapFlags::ANY).context("read a listener's index")?.is_some() {
-                self.listeners.delete(key).context("forget a listener's address")?;
-            }
-        }
-        Ok(())
+        let known = self.known_keys()?;
+        let keys = away.iter().map(|listen| bytes_of(&key(*listen)).to_vec());
+        self.forget_keys(keys.filter(|key| known.contains_key(key)))
     }
 
     /// Forgets `0.0.0.0` where it stood for a dual-stack `[::]` and another socket listens there now, which nobody named. While none
     /// listens it stays: a server that restarts finds itself guarded.
     pub fn forget_others_listeners(&self, wanted: &Keys) -> Result<()> {
-        let known: Vec<Vec<u8>> = self.listeners.keys().collect();
-        for key in known.iter().filter(|key| !wanted.contains_key(&key[..])) {
+        let mut others = Vec::new();
+        for key in self.known_keys()?.into_keys().filter(|key| !wanted.contains_key(key)) {
             let ipv4 =
-                SocketAddr::from(([0_u8; 4], u16::from_be(from_bytes::<types::listener_key>(key).port)));
+                SocketAddr::from(([0_u8; 4], u16::from_be(from_bytes::<types::listener_key>(&key).port)));
             if self.query(ipv4)?.found == FOUND_LISTENER {
-                self.listeners.delete(key).context("forget a listener's address")?;
+                others.push(key);
             }
         }
-        Ok(())
+        self.forget_keys(others.into_iter())
     }
 
     /// Adds the keys of `wanted` that are not there yet.
     pub fn add_keys(&self, wanted: &Keys) -> Result<()> {
-        for (key, index) in wanted {
-            if self.listeners.lookup(key, MapFlags::ANY).context("read a listener's index")?.is_none() {
-                self.listeners.update(key, index, MapFlags::ANY).context("write the listener's address")?;
+        let known = self.known_keys()?;
+        let new: Vec<_> = wanted.iter().filter(|(key, _)| !known.contains_key(*key)).collect();
+        for (key, index) in &new {
+            self.listeners.update(key, *index, MapFlags::ANY).context("write the listener's address")?;
+        }
+        if new.is_empty() { Ok(()) } else { self.set_hints() }
+    }
+
+    fn forget_keys(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
+        let mut is_any = false;
+        for key in keys {
+            self.forget_hint(&from_bytes(&key))?;
+            self.listeners.delete(&key).context("forget a listener's address")?;
+            is_any = true;
+        }
+        if is_any { self.set_hints() } else { Ok(()) }
+    }
+
+    fn known_keys(&self) -> Result<Keys> {
+        let mut known = Keys::new();
+        for key in self.listeners.keys() {
+            let index = self.listeners.lookup(&key, MapFlags::ANY).context("read a listener's index")?;
+            if let Some(index) = index.and_then(|index| index.try_into().ok()) {
+                known.insert(key, index);
             }
         }
-        Ok(())
+        Ok(known)
     }
 
     /// Forgets what the listener with this index has counted, and the server with this index; connections that still wait for that are nobody's.
@@ -584,6 +597,8 @@ fn random_bytes<const N: usize>() -> Result<[u8; N]> {
 unsafe impl Plain for types::address {}
 // SAFETY: sixteen bytes and two halves of a word.
 unsafe impl Plain for types::listener_key {}
+// SAFETY: words around a key, which is words and two halves of one.
+unsafe impl Plain for types::listener_hint {}
 // SAFETY: words only.
 unsafe impl Plain for types::listener_rule {}
 // SAFETY: words only.
@@ -633,5 +648,6 @@ fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {
     Ok(from_bytes(&bytes))
 }
 
+mod hints;
 #[cfg(test)]
 mod tests;

@@ -106,6 +106,24 @@ fn root_each_listener_has_its_policy_and_its_counters() {
     assert_eq!((counts(0), counts(1)), ((4, 1, 0), (4, 0, 1)));
 }
 
+/// They share a place of the map `hints` (rules.bpf.h), whoever comes and goes.
+#[test]
+fn root_listeners_whose_ports_share_their_last_bits_are_told_apart() {
+    const FELLOW: &str = "10.9.0.2:8144";
+    let Some(world) = World::create() else { return };
+    let (_first, _fellow) = (world.listen(FIRST), world.listen(FELLOW));
+    let tap = world.tap();
+    let mut guard = start(&world, &[listener(FIRST, "rst-syn")]);
+    let _streams = fill(&world, FIRST);
+    assert!(is_reset(&tap, 8080, 1001), "alone");
+    reload(&world, &mut guard, &[listener(FIRST, "rst-syn"), listener(FELLOW, "rst-syn")]).expect("reload");
+    assert!(is_reset(&tap, 8080, 1002) && !is_reset(&tap, 8144, 1002), "beside one that has room");
+    reload(&world, &mut guard, &[listener(FELLOW, "rst-syn")]).expect("reload");
+    let _streams = fill(&world, FELLOW);
+    assert!(!is_reset(&tap, 8080, 1003), "the kernel's alone");
+    assert!(is_reset(&tap, 8144, 1003), "alone");
+}
+
 #[test]
 fn root_reload_changes_policies_and_keeps_counters_and_what_stays() {
     let Some(world) = World::create() else { return };
