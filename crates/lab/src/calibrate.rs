@@ -10,6 +10,7 @@
 //! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
+//! | twice as many before it, all answered with a cookie | `syn_cookie`: what is more than the segments that come after it, which are dropped |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered` and two of `end_reset`: the end of a handshake, and the request behind it |
@@ -19,9 +20,11 @@
 //! costs: the slope of the line nearest to them. Where it begins is the work itself. A turn to SYNs alone that nothing comes of costs much less than one to
 //! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
-//! How a whole connection's time divides over its segments and system calls cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. What is
-//! predicted of connections that are answered does not depend on it.
+//! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
+//! program is divided as the system calls of such a program take it, which are timed in this process over the loopback.
 
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -30,6 +33,7 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, getrlimit};
+use nix::sys::socket::{setsockopt, sockopt};
 use sim::Profile;
 use sim::profile::{Receive, Server as Program, Softirq, System};
 
@@ -90,14 +94,20 @@ name = "all-reset"
 guard = "police:1/1+rst-syn"
 
 [[policy]]
+name = "own-cookies"
+guard = "no-syn-drop"
+
+[[policy]]
+name = "kernel-cookies"
+guard = "no-syn-drop:kernel"
+
+[[policy]]
 name = "abort"
 guard = "abort"
 "#;
 
 /// Segments that a client of one answered request sends beside its SYN when it closes by RST: the end of the handshake, the request, the reply's ACK, and that. One that closes by FIN acknowledges the server's as well.
 const SEGMENTS: f64 = 4.0;
-/// What the program asks the kernel for it, beside a look at what is ready: accept, read, write, read again, close.
-const CALLS: f64 = 5.0;
 /// Between turns of the generator: from frames one by one to frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
 /// at the same moment of a turn, always in softirq or never.
 const SPACINGS: [Duration; 4] = [
@@ -123,6 +133,9 @@ const SHARE: f64 = 0.7;
 /// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
 const ADMITTED: f64 = 0.5;
 const MORE: f64 = 4.0;
+/// Times that rate, how many get a cookie: each is three segments and more. They give up before they would send their request again.
+const COOKIES: f64 = 2.0;
+const PATIENCE: Duration = Duration::from_millis(150);
 /// Attempts per second that leave the lab's own watch alone: of a hundred each costs ten times what it does in a crowd, as caches are cold and the CPU idles between them. What they take is a tenth of what is found, which is so much too much.
 const HARDLY_ANY: f64 = 5.0;
 /// Of the rate, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
@@ -142,11 +155,19 @@ pub fn calibrate(
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
     let (apart, by_fin) = (experiment(APART, Close::Rst)?, experiment(APART, Close::Fin)?);
+    let mut impatient = apart.clone();
+    impatient.crowd.timeout = PATIENCE;
     let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
-    let mut crowds =
-        Crowds { lab, apart: &apart, by_fin: &by_fin, together: &together, on_step: &mut on_step };
+    let mut crowds = Crowds {
+        lab,
+        apart: &apart,
+        by_fin: &by_fin,
+        impatient: &impatient,
+        together: &together,
+        on_step: &mut on_step,
+    };
     let rate = match rate {
         Some(rate) => rate,
         None => SHARE * crowds.saturation()?,
@@ -163,6 +184,7 @@ struct Crowds<'a> {
     /// By how they come, and how they close.
     apart: &'a Experiment,
     by_fin: &'a Experiment,
+    impatient: &'a Experiment,
     together: &'a Experiment,
     /// Is told what came of each.
     on_step: &'a mut dyn FnMut(String),
@@ -176,9 +198,9 @@ struct Answered {
     /// A turn to their frames, and waking the program.
     turn: f64,
     woken: f64,
-    /// Its end by FIN, beside that by RST, in softirq and in the program.
+    /// What its end by FIN costs more than that by RST, in softirq and in the program.
     fin: f64,
-    close: f64,
+    close_more: f64,
     /// How far apart turns came to be, where they are as near as they can be.
     turns_apart_us: f64,
     /// The lab's own watch, in a second.
@@ -192,6 +214,8 @@ struct Refused {
     dropped: f64,
     held: f64,
     reset: f64,
+    /// Answered with a cookie.
+    cookie: f64,
     /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
     wake: f64,
     cold: f64,
@@ -277,7 +301,7 @@ impl<'a> Crowds<'a> {
             turn,
             woken,
             fin: (in_softirq(&by_fin) - in_softirq(&by_rst)).max(LEAST),
-            close: (2.0 * in_program / CALLS + of_program(&by_fin) - of_program(&by_rst)).max(LEAST),
+            close_more: of_program(&by_fin) - of_program(&by_rst),
             turns_apart_us: 1e6 / all[0].turns_per_s.max(1.0),
             watch_us_per_s,
             without_watch: of_one - watch_us_per_s / rate,
@@ -304,11 +328,17 @@ impl<'a> Crowds<'a> {
         };
         let held = alone("SYNs that are all held back", "nobody")?;
         let reset = alone("SYNs that are all reset", "all-reset")?;
+        let cookies = if guard::takes_own_cookies() { "own-cookies" } else { "kernel-cookies" };
+        let with_cookies = (hangs, self.policy(cookies));
+        let what = "SYNs that all get a cookie";
+        let costs = self.measure(what, self.impatient, with_cookies, COOKIES * rate)?;
+        let after_it = held * (costs.frames_of_syn - 1.0);
+        let cookie = (of_syn(&costs) - wake * costs.turns_of_syn - after_it).max(LEAST);
         let cold = f64::midpoint(
             self.cold_us(rate, "SYNs that are held back, but for some", ("held", held), answered)?,
             self.cold_us(rate, "SYNs that are reset, but for some", ("reset", reset), answered)?,
         );
-        Ok(Refused { dropped: drops.at_zero.max(LEAST), held, reset, wake, cold: cold.max(0.0) })
+        Ok(Refused { dropped: drops.at_zero.max(LEAST), held, reset, cookie, wake, cold: cold.max(0.0) })
     }
 
     /// What a turn to SYNs of which some are let in costs more than all that is known of them.
@@ -344,13 +374,13 @@ impl<'a> Crowds<'a> {
 
 /// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
 fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Result<Profile> {
-    let &Answered { connection, in_program, turn, woken, fin, close, .. } = answered;
-    let &Refused { dropped, held, reset, wake, cold } = refused;
-    let poll = look_us()?;
+    let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
+    let &Refused { dropped, held, reset, cookie, wake, cold } = refused;
+    let (poll, calls) = (look_us()?, Calls::timed().context("time system calls over the loopback")?);
+    let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
     // A RST costs as much in answer to a SYN as to the end of a handshake, and to the request that comes with that.
     let syn_answered = (torn - 2.0 * reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
-    let call = in_program / CALLS;
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
@@ -358,6 +388,7 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
         ),
         softirq: Softirq {
             syn_answered,
+            syn_cookie: Some(cookie),
             syn_dropped: dropped,
             syn_reset: reset,
             syn_held: held,
@@ -377,12 +408,12 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
         server: Program {
             poll,
             woken: (woken - poll).max(0.0),
-            accept: call,
+            accept: of_program(calls.accept),
             accept_nothing: 0.0, // part of what accept(2) costs
-            request: 2.0 * call,
+            request: of_program(calls.answer),
             kib: 0.5,
-            close,
-            error: 2.0 * call,
+            close: (of_program(calls.end) + close_more).max(LEAST),
+            error: of_program(calls.end),
         },
         in_kernel: None,
         process_pool: None,
@@ -413,6 +444,61 @@ fn look_us() -> Result<f64> {
         shortest = shortest.min(start.elapsed() / LOOKS);
     }
     Ok(shortest.as_secs_f64() * 1e6)
+}
+
+/// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them.
+#[derive(Default)]
+struct Calls {
+    /// To accept them.
+    accept: Duration,
+    /// To read the request, write the answer, and ask to be told when more comes.
+    answer: Duration,
+    /// To read that the client has reset them, and close.
+    end: Duration,
+}
+
+impl Calls {
+    fn timed() -> io::Result<Self> {
+        const TIMES: u32 = 20;
+        const CONNECTIONS: usize = 100;
+        const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        const ANSWER: [u8; 1000] = [b'x'; 1000];
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
+        let client = || -> io::Result<TcpStream> {
+            let mut client = TcpStream::connect(listener.local_addr()?)?;
+            setsockopt(&client, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?; // RST when it closes
+            client.write_all(REQUEST)?;
+            Ok(client)
+        };
+        let mut buffer = [0; 1000];
+        let mut calls = Self::default();
+        for _ in 0..TIMES {
+            let clients: Vec<TcpStream> = (0..CONNECTIONS).map(|_| client()).collect::<io::Result<_>>()?;
+            let start = Instant::now();
+            let mut ours: Vec<TcpStream> =
+                clients.iter().map(|_| Ok(listener.accept()?.0)).collect::<io::Result<_>>()?;
+            calls.accept += start.elapsed();
+            let start = Instant::now();
+            for own in &mut ours {
+                let _length = own.read(&mut buffer)?;
+                own.write_all(&ANSWER)?;
+                epoll.add(&*own, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
+            }
+            calls.answer += start.elapsed();
+            drop(clients);
+            let start = Instant::now();
+            for mut own in ours {
+                let _reset = own.read(&mut buffer);
+            }
+            calls.end += start.elapsed();
+        }
+        Ok(calls)
+    }
+
+    fn all(&self) -> Duration {
+        self.accept + self.answer + self.end
+    }
 }
 
 /// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.
@@ -487,6 +573,8 @@ struct Costs {
     turns_of_syn: f64,
     turns_per_s: f64,
     sleeps_of_syn: f64,
+    /// Frames that the guard saw.
+    frames_of_syn: f64,
     /// Share of the attempts that were answered.
     answered: f64,
     answered_per_s: f64,
@@ -518,6 +606,7 @@ impl Costs {
             turns_of_syn: counted(TURNS) / syns,
             turns_per_s: counted(TURNS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
+            frames_of_syn: guarded("passed.frames") / measured.crowd.syns_per_s.max(1.0),
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),

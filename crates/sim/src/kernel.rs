@@ -87,8 +87,10 @@ pub enum News {
 /// What a segment made the kernel do: what it costs depends on that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Work {
-    /// A SYN, answered by SYN/ACK, with a request socket or a cookie.
+    /// A SYN that the kernel answered by SYN/ACK, with a request socket or a cookie.
     SynAnswered,
+    /// A SYN that the guard answered by SYN/ACK with a cookie.
+    SynCookie,
     /// A SYN that the kernel dropped.
     SynDropped,
     /// A SYN that the guard answered by RST.
@@ -115,8 +117,9 @@ pub enum Work {
 
 impl Work {
     /// All kinds, in their order.
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::SynAnswered,
+        Self::SynCookie,
         Self::SynDropped,
         Self::SynReset,
         Self::SynHeld,
@@ -133,7 +136,8 @@ impl Work {
     /// Whose code and data it needs.
     pub(crate) fn path(self) -> WorkPath {
         match self {
-            Self::SynDropped
+            Self::SynCookie
+            | Self::SynDropped
             | Self::SynReset
             | Self::SynHeld
             | Self::EndDropped
@@ -151,7 +155,7 @@ impl Work {
 pub(crate) enum WorkPath {
     /// Segments of those who are, or will be, connected.
     Connections,
-    /// Segments that nothing comes of.
+    /// Segments that nothing comes of, or nothing yet.
     Refusals,
 }
 
@@ -410,7 +414,10 @@ impl Kernel {
                 let iss = self.cookies.make_own(from, segment, now);
                 self.send_cookie(from, segment, iss, now, out)
             }
-            Verdict::KernelCookie => self.send_kernel_cookie(from, segment, now, out),
+            Verdict::KernelCookie => {
+                self.send_kernel_cookie(from, segment, now, out);
+                Work::SynCookie
+            }
         }
     }
 

@@ -76,8 +76,11 @@ impl System {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Softirq {
-    /// A SYN that is answered by SYN/ACK.
+    /// A SYN that the kernel answers by SYN/ACK.
     pub syn_answered: f64,
+    /// A SYN that the guard answers by SYN/ACK with a cookie. Where the profile does not say, it costs what one costs that the kernel answers.
+    #[serde(default)]
+    pub syn_cookie: Option<f64>,
     /// A SYN that the kernel drops.
     pub syn_dropped: f64,
     /// A SYN that the guard answers by RST.
@@ -233,6 +236,7 @@ impl Profile {
         let Self { softirq, receive, .. } = self;
         let softirq = [
             ("softirq.syn_answered", softirq.syn_answered),
+            ("softirq.syn_cookie", softirq.syn_cookie.unwrap_or(softirq.syn_answered)),
             ("softirq.syn_dropped", softirq.syn_dropped),
             ("softirq.syn_reset", softirq.syn_reset),
             ("softirq.syn_held", softirq.syn_held),
@@ -268,6 +272,7 @@ impl Profile {
         let softirq = &self.softirq;
         micros(match work {
             Work::SynAnswered => softirq.syn_answered,
+            Work::SynCookie => softirq.syn_cookie.unwrap_or(softirq.syn_answered),
             Work::SynDropped => softirq.syn_dropped,
             Work::SynReset => softirq.syn_reset,
             Work::SynHeld => softirq.syn_held,

@@ -13,6 +13,9 @@ use crate::http::{self, Request};
 use crate::kernel::{Kernel, News, Outside, Read, SocketId};
 use crate::profile::Steps;
 
+/// What it learns of at once (`MAX_EVENTS` of `tidegate serve`), so that its listener has a turn at least so often.
+const MOST_IN_LOOK: usize = 512;
+
 /// How much of the accept queue is taken at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
@@ -62,8 +65,9 @@ pub(crate) struct Server {
     is_acceptable: bool,
     /// Something came, in this order.
     ready: VecDeque<SocketId>,
-    /// Of the look that it has had: it accepts, then serves so many.
+    /// Of the look that it has had: it accepts, serves what it accepted, and then so many of the others.
     accepts: bool,
+    fresh: VecDeque<SocketId>,
     serves: usize,
     /// Part of a request that came alone.
     partial: SecondaryMap<SocketId, Vec<u8>>,
@@ -71,7 +75,7 @@ pub(crate) struct Server {
     open: u32,
     /// It has as many as it may: it does not look at its listener until one is closed.
     is_full: bool,
-    /// Sockets in `ready`.
+    /// Sockets in `ready` and `fresh`.
     waiting: SecondaryMap<SocketId, ()>,
     doing: Option<Step>,
     /// It slept, and something came for it.
@@ -91,6 +95,7 @@ impl Server {
             is_acceptable: false,
             ready: VecDeque::new(),
             accepts: false,
+            fresh: VecDeque::new(),
             serves: 0,
             partial: SecondaryMap::new(),
             open: 0,
@@ -125,7 +130,8 @@ impl Server {
 
     /// Whether it would do something, had it the CPU.
     pub(crate) fn has_steps(&self) -> bool {
-        self.accepts || self.serves > 0 || self.is_acceptable && !self.is_full || !self.ready.is_empty()
+        let of_look = self.accepts || !self.fresh.is_empty() || self.serves > 0;
+        of_look || self.is_acceptable && !self.is_full || !self.ready.is_empty()
     }
 
     /// Begins its next step, and gives what that costs.
@@ -140,19 +146,23 @@ impl Server {
             let has_one = kernel.load().accept_qlen > 0 && self.has_room();
             return (Step::Accept, if has_one { self.costs.accept } else { self.costs.accept_nothing });
         }
-        while self.serves > 0 {
-            self.serves -= 1;
-            let Some(id) = self.ready.pop_front() else {
-                self.serves = 0;
-                break;
-            };
-            self.waiting.remove(id);
+        while let Some(id) = self.next_to_serve() {
             if let Some(step) = self.read(id, kernel) {
                 return step;
             }
         }
         let woken = if std::mem::take(&mut self.is_woken) { self.costs.woken } else { Nanos::ZERO };
         (Step::Poll, self.costs.poll + woken)
+    }
+
+    /// Of the look that it has had.
+    fn next_to_serve(&mut self) -> Option<SocketId> {
+        let id = self.fresh.pop_front().or_else(|| {
+            self.serves = self.serves.checked_sub(1)?;
+            self.ready.pop_front()
+        })?;
+        self.waiting.remove(id);
+        Some(id)
     }
 
     /// What a connection has for it; `None` when nothing is to be done.
@@ -191,7 +201,7 @@ impl Server {
         match self.doing.take().expect("a step was begun") {
             Step::Poll => {
                 self.accepts = !self.is_full && std::mem::take(&mut self.is_acceptable);
-                self.serves = self.ready.len();
+                self.serves = self.ready.len().min(MOST_IN_LOOK - usize::from(self.accepts));
             }
             Step::Accept => {
                 let accepted = if self.has_room() { kernel.accept() } else { None };
@@ -200,11 +210,11 @@ impl Server {
                 self.is_acceptable |= self.is_full;
                 if let Some((id, _)) = accepted {
                     self.open += 1;
-                    // The request may be there already.
-                    self.put(id);
+                    // The request may be there already; what comes before it is served is found then.
+                    self.waiting.insert(id, ());
+                    self.fresh.push_back(id);
                 }
                 self.accepts = accepted.is_some() && self.service.accept == Accept::Inf;
-                self.serves = self.ready.len();
                 if self.service.accept == Accept::One {
                     self.is_acceptable = kernel.load().accept_qlen > 0;
                 }

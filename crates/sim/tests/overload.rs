@@ -117,6 +117,31 @@ fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
 }
 
+/// What was accepted is served before the next look tells of those that have closed meanwhile, so that the same work is felt the less, the more of it is theirs.
+#[test]
+fn connections_are_served_when_they_are_accepted_and_not_behind_those_that_have_closed() {
+    let median_ms = |request: f64, close: f64| {
+        let mut setup = setup("rst-syn");
+        (setup.profile.server.request, setup.profile.server.close) = (request, close);
+        let (crowd, _) = run(setup, 40_000.0, 1);
+        assert!(crowd.goodput_per_s > 0.7 * 25_000.0, "{crowd:?}");
+        crowd.response_ms.p50
+    };
+    let [early, late] = [(2.0, 12.0), (12.0, 2.0)].map(|(request, close)| median_ms(request, close));
+    assert!(early < 0.9 * late, "{early} ms, {late} ms where requests are the work");
+}
+
+#[test]
+fn cookie_of_the_guard_costs_what_the_profile_says_of_it() {
+    let goodput = |cost| {
+        let mut setup = setup("no-syn-drop");
+        setup.profile.softirq.syn_cookie = cost;
+        run(setup, 32_000.0, 1).0.goodput_per_s
+    };
+    let [as_the_kernels, cheap] = [None, Some(1.0)].map(goodput);
+    assert!(cheap > as_the_kernels + 1_000.0, "{cheap}/s, {as_the_kernels}/s");
+}
+
 /// Accept-INF takes connections as long as there are any. Where more come than it can take beside what softirq does for them it serves none, unless it runs out of descriptors.
 #[test]
 fn server_that_only_accepts_is_saved_by_its_limit_of_descriptors() {

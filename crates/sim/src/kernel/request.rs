@@ -156,7 +156,7 @@ impl Kernel {
         out: &mut impl Outside,
     ) -> Work {
         self.send_syn_ack(to, &Handshake::begin(syn, iss, now), now, out);
-        Work::SynAnswered
+        Work::SynCookie
     }
 
     /// `reqsk_timer_handler()`: SYN/ACK again, unless it was sent often enough. When the queue is half full, handshakes that were never answered get
@@ -287,14 +287,15 @@ impl Kernel {
             Verdict::Drop => return Work::EndDropped,
             _ => {}
         }
+        // Whether there is a place for it or not (`cookie_tcp_check()`).
+        self.counters.syncookies_recv += u64::from(whose == Whose::Kernels);
         if self.is_accept_queue_full() {
             self.counters.listen_overflows += 1;
             self.counters.listen_drops += 1;
             return Work::EndDropped;
         }
-        match whose {
-            Whose::Kernels => self.counters.syncookies_recv += 1,
-            Whose::Guards => self.guard.took_cookie(),
+        if whose == Whose::Guards {
+            self.guard.took_cookie();
         }
         let irs = SeqNumber(segment.seq.0.wrapping_sub(1));
         let iss = SeqNumber(segment.ack.0.wrapping_sub(1));
