@@ -8,7 +8,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "verdict.h"
-#include "moment.bpf.h"
+#include "deadline.bpf.h"
 
 #define ARMED_NS 2000000000ULL		/* longest handshake that is looked out for after the last SYN */
 #define ARMED_STEP_NS 1000000
@@ -21,7 +21,7 @@ __u64 armed_until_ns = 0;
 
 static __always_inline void arm_until(__u64 until)
 {
-	put_off(&armed_until_ns, until, ARMED_STEP_NS);
+	extend(&armed_until_ns, until, ARMED_STEP_NS);
 }
 
 /* Has the ACK stage look at segments from now on for ARMED_NS. */
@@ -33,7 +33,7 @@ static __always_inline void arm(__u64 now)
 /* False is for sure, and costs one read. */
 static __always_inline bool may_be_armed(void)
 {
-	return may_be_before(&armed_until_ns);
+	return has_deadline(&armed_until_ns);
 }
 
 static __always_inline bool is_armed(void)

@@ -97,16 +97,16 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	struct listener_key key = {};
 	const struct pace *pace;
 	struct service *service;
-	__u32 *found, index, us;
-	bool is_wildcard;
+	struct found_index found;
 	struct wait *wait;
+	__u32 index, us;
 	__u64 now;
 
 	if (!sk || bpf_get_netns_cookie(ops) != guarded_netns_cookie)
 		return;
 	local_key(ops, &key);
-	found = find_index(&key, !is_mapped(&key.address), &is_wildcard);
-	if (!found || !find_rule_service(*found, &index) || !find_service(index, &service, &pace))
+	if (!find_index(&key, !is_mapped(&key.address), &found) || !find_rule_service(found.index, &index) ||
+	    !find_service(index, &service, &pace))
 		return;
 	now = bpf_ktime_get_ns();
 	us = read_handshake_us(ops);

@@ -84,9 +84,16 @@ struct found_rule {
 /* The rule of the guarded listener that a segment is for, if it is for one and our decisions stand. */
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
+	struct path_stats *path = path_counters();
+
 	found->index = 0;
-	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED && is_leased(bpf_ktime_get_ns()) &&
-	       read_rule(found->index, &found->rule, &found->stats);
+	if (!path || find_place(ctx, hook, segment, &found->index) != PLACE_GUARDED)
+		return false;
+	if (!is_leased(bpf_ktime_get_ns())) {
+		path->unleased++;
+		return false;
+	}
+	return read_rule(found->index, &found->rule, &found->stats);
 }
 
 /*

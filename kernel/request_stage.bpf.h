@@ -66,21 +66,20 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	struct attempt attempt = {};
 	struct listener_rule rule;
 	struct address remote = {};
-	bool is_wildcard;
-	__u32 *index;
+	struct found_index found;
 
-	if (!is_from_guarded(sk, skb) || !is_leased(bpf_ktime_get_ns()))
+	if (!is_from_guarded(sk, skb))
 		return true;
 	read_addresses(request, &key.address, &remote);
 	key.port = bpf_htons(BPF_CORE_READ(request, __req_common.skc_num));
-	index = find_index(&key, !is_mapped(&key.address), &is_wildcard);
-	if (!index || !read_rule(*index, &rule, &stats) || rule.policy.full != FULL_RESERVED)
+	if (!find_index(&key, !is_mapped(&key.address), &found) || !read_rule(found.index, &rule, &stats) ||
+	    rule.policy.full != FULL_RESERVED)
 		return true;
 	read_load(sk, &load);
-	attempt.is_reserved = is_reserved_source(&rule.policy, *index, &remote);
+	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
 	if (admit_syn(&rule.policy, &load, &attempt) == VERDICT_ADMIT)
 		return true;
-	if (rule.dry_run)
+	if (rule.dry_run || !is_leased(bpf_ktime_get_ns()))
 		return true; /* counted where it came in */
 	stats->late++;
 	return false;

@@ -9,7 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include "segment.bpf.h"
 #include "answer.bpf.h"
-#include "moment.bpf.h"
+#include "deadline.bpf.h"
 #include "returned.h"
 
 #define RETURNS_WITHIN_NS 64000000000ULL /* after the seventh SYN of Linux, the longest wait between two (tcp(7), tcp_syn_retries) */
@@ -54,16 +54,16 @@ static __noinline int see_return(const struct segment *segment, __u64 now, __u32
 	if (next != word)
 		*place = next;
 	if (outcome != OUTCOME_ADMITTED)
-		put_off(&returns_until_ns, now + RETURNS_WITHIN_NS, RETURNS_STEP_NS);
+		extend(&returns_until_ns, now + RETURNS_WITHIN_NS, RETURNS_STEP_NS);
 	if (!is_back(word, hash, segment->seq))
 		return 0;
 	return was_deferred(word, hash, segment->seq) ? 2 : 1;
 }
 
-/* Whether any may come back at all, and now. */
-static __always_inline bool may_return(void)
+/* Whether any may come back: false is for sure. */
+static __always_inline bool may_any_return(void)
 {
-	return may_be_before(&returns_until_ns);
+	return has_deadline(&returns_until_ns);
 }
 
 static __always_inline bool may_be_return(__u64 now)

@@ -17,7 +17,8 @@ enum {
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
 	MAX_RESERVED_SOURCES = 1024,	/* networks, of all listeners together; also in crates/guard */
-	HINTS = 128,			/* a power of two; also in crates/guard */
+	HINTS = 128,			/* a power of two */
+	HINT_KIND_BITS = 2,
 };
 
 /* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
@@ -29,14 +30,14 @@ struct listener_key {
 
 /* What a place of `hints` is to those who look there. */
 enum hint_kind {
-	HINT_NONE,			/* nothing, or several: ask `listeners` */
+	HINT_NONE,			/* nothing, or several, or it is being written: ask `listeners` */
 	HINT_EXACT,			/* for the address */
 	HINT_WILDCARD,			/* for whatever address of that port and family: no key names one */
 };
 
 /* A key of `listeners` and its index. */
 struct listener_hint {
-	__u32 kind;			/* enum hint_kind */
+	__u32 kind;			/* enum hint_kind; above it a number, another one each time that the rest was written */
 	struct listener_key key;
 	__u32 index;
 };
@@ -90,7 +91,7 @@ struct listener_stats {
 
 _Static_assert(sizeof(struct listener_stats) == 20 * sizeof(__u64), "no padding: user space adds up raw words");
 
-/* Every frame, and for those that were passed before a decision, why. */
+/* Every frame, and for those that were passed whatever the policy says, why. */
 struct path_stats {
 	__u64 frames;
 	__u64 not_ip;
@@ -104,7 +105,7 @@ struct path_stats {
 	__u64 martian;			/* SYN between addresses that must not be answered */
 	__u64 no_listener;		/* guarded, but nothing listens (any more) */
 	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
-	__u64 unleased;			/* SYN that would be refused, had the agent been heard of */
+	__u64 unleased;			/* SYN that finds the server full, or segment of a later stage, while the agent has not been heard of */
 };
 
 _Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
@@ -127,8 +128,9 @@ struct {
 } listeners SEC(".maps");
 
 /*
- * The keys of `listeners` that have a port's last bits for themselves, so that most SYNs are spared the hash, which costs several times as much. The
- * agent sets it after `listeners`, and forgets first what it says.
+ * The keys of `listeners` that share their place with none, so that most segments are spared the hash, which costs several times as much. The
+ * agent sets it after `listeners`, and forgets first what it says. It writes in place, and nothing says in which order the kernel copies (array_map_update_elem()): so it
+ * writes HINT_NONE before, and the kind behind, in calls of their own, and who reads looks at the kind before and after.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -208,6 +210,13 @@ struct {
 	__type(value, __u64);
 } lease SEC(".maps");
 
+static __always_inline struct path_stats *path_counters(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&path_stat, &zero);
+}
+
 /* ---- The guarded listener that a segment is for. ---- */
 
 /*
@@ -236,63 +245,76 @@ static __always_inline bool is_leased(__u64 now)
 	return !until || !*until || now < *until;
 }
 
-/* Also in crates/guard. */
+/* Also in crates/guard. Of 80, 443, 8080 and 8443 no two share one. */
 static __always_inline __u32 hint_place(__be16 port, bool is_ipv6)
 {
-	return (bpf_ntohs(port) << 1 | is_ipv6) & (HINTS - 1);
+	__u32 number = bpf_ntohs(port);
+
+	return ((number ^ number >> 6) << 1 | is_ipv6) & (HINTS - 1);
 }
 
-static __always_inline struct listener_hint *find_hint(const struct listener_key *key, bool is_ipv6)
+/* The index of a guarded destination, and whether by a wildcard. */
+struct found_index {
+	__u32 index;
+	bool is_wildcard;
+};
+
+/* False if `listeners` must be asked. */
+static __always_inline bool find_hint(const struct listener_key *key, bool is_ipv6, struct found_index *found)
 {
-	__u32 place = hint_place(key->port, is_ipv6);
+	__u32 place = hint_place(key->port, is_ipv6), word;
 	struct listener_hint *hint = bpf_map_lookup_elem(&hints, &place);
-	__u32 kind;
+	enum hint_kind kind;
 
-	if (!hint || hint->key.port != key->port)
-		return NULL;
-	kind = *(volatile __u32 *)&hint->kind;
-	if (kind == HINT_EXACT)
-		return __builtin_memcmp(&hint->key.address, &key->address, sizeof(key->address)) ? NULL : hint;
-	return kind == HINT_WILDCARD ? hint : NULL;
+	if (!hint)
+		return false;
+	word = *(volatile __u32 *)&hint->kind;
+	kind = word & ((1 << HINT_KIND_BITS) - 1);
+	if (kind == HINT_NONE || *(volatile __be16 *)&hint->key.port != key->port)
+		return false;
+	if (kind == HINT_EXACT && __builtin_memcmp(&hint->key.address, &key->address, sizeof(key->address)))
+		return false;
+	found->index = *(volatile __u32 *)&hint->index;
+	found->is_wildcard = kind == HINT_WILDCARD;
+	return *(volatile __u32 *)&hint->kind == word;
 }
 
-/* Finds the index of a guarded destination, the exact address before the wildcard. */
-static __always_inline __u32 *find_index(struct listener_key *key, bool is_ipv6, bool *is_wildcard)
+/* Finds the index of a guarded destination, the exact address before the wildcard. Changes the key. */
+static __always_inline bool find_index(struct listener_key *key, bool is_ipv6, struct found_index *found)
 {
-	struct listener_hint *hint = find_hint(key, is_ipv6);
-	__u32 *found;
+	__u32 *index;
 
-	if (hint) {
-		*is_wildcard = hint->kind == HINT_WILDCARD;
-		return &hint->index;
+	if (find_hint(key, is_ipv6, found))
+		return true;
+	index = bpf_map_lookup_elem(&listeners, key);
+	found->is_wildcard = !index;
+	if (!index) {
+		if (is_ipv6)
+			__builtin_memset(&key->address, 0, sizeof(key->address));
+		else
+			key->address.word[3] = 0;
+		index = bpf_map_lookup_elem(&listeners, key);
 	}
-	found = bpf_map_lookup_elem(&listeners, key);
-	*is_wildcard = !found;
-	if (found)
-		return found;
-	if (is_ipv6)
-		__builtin_memset(&key->address, 0, sizeof(key->address));
-	else
-		key->address.word[3] = 0;
-	return bpf_map_lookup_elem(&listeners, key);
+	if (!index)
+		return false;
+	found->index = *index;
+	return true;
 }
 
 /* Finds the guarded listener of a segment; `index` is meant when there is one. */
 static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
 	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
-	bool is_wildcard;
-	__u32 *found;
+	struct found_index found = {};
 
-	found = find_index(&key, segment->is_ipv6, &is_wildcard);
-	if (!found)
+	if (!find_index(&key, segment->is_ipv6, &found))
 		return PLACE_NOT_GUARDED;
-	*index = *found;
+	*index = found.index;
 	if (is_martian(segment, ifindex_of(ctx, hook)))
 		return PLACE_MARTIAN;
 	/* The key again, not the segment's: Linux 6.1 takes none out of a global function's argument, and stack is short. */
 	key.address = segment->destination;
-	if (!is_for_host(ctx, hook, segment) || (is_wildcard && !is_local(&key.address)))
+	if (!is_for_host(ctx, hook, segment) || (found.is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
 	return PLACE_GUARDED;
 }

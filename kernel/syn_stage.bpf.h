@@ -122,10 +122,13 @@ static __always_inline bool goes_by_time(const struct listener_policy *policy)
 	return policy->trigger != TRIGGER_QUEUE || policy->full == FULL_RATE;
 }
 
-/*
- * The clock is read once for a SYN, and only for one that it matters to: that costs as much as looking into a map. Whether our decisions still stand
- * is asked of those alone by which a SYN would be refused.
- */
+/* Reading the clock costs as much as looking into a map: 0 for a SYN that it does not matter to, unless it is refused. */
+static __always_inline __u64 time_to_decide(const struct listener_policy *policy, bool is_near_full)
+{
+	return is_near_full || goes_by_time(policy) || may_any_return() ? bpf_ktime_get_ns() : 0;
+}
+
+/* Whether our decisions still stand is asked only where a SYN would be refused: one that is admitted goes to the kernel either way. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener, struct path_stats *path)
 {
@@ -135,14 +138,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
-	__u64 now = 0;
+	__u64 now;
 	int back;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
 	is_near_full = has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load);
-	if (is_near_full || goes_by_time(&rule.policy) || may_return())
-		now = bpf_ktime_get_ns();
+	now = time_to_decide(&rule.policy, is_near_full);
 	if (is_near_full)
 		arm(now);
 	attempt.now_ns = now;
@@ -158,7 +160,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	if (verdict != VERDICT_ADMIT) {
 		if (!now)
 			now = bpf_ktime_get_ns();
-		if (!is_leased(now)) {
+		if (!rule.dry_run && !is_leased(now)) {
 			path->unleased++;
 			return ACTION_PASS;
 		}
@@ -192,13 +194,6 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 			expect_service(rule.service, now);
 		return ACTION_PASS;
 	}
-}
-
-static __always_inline struct path_stats *path_counters(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&path_stat, &zero);
 }
 
 static __always_inline enum action on_syn(void *ctx, enum hook hook, const struct segment *segment)

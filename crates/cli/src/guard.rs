@@ -269,7 +269,7 @@ fn watch(
         unleased = sample.path.unleased;
         if left > 0 {
             lines.printer.complain(format_args!(
-                "warning: {left} SYNs were left to the kernel, because this process did not run for a second"
+                "warning: {left} segments were left to the kernel, because this process did not run for a second"
             ));
         }
         let now = start.elapsed();

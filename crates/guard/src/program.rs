@@ -309,6 +309,9 @@ impl Programs {
 
     /// Forgets those of listeners whose address is another host's now.
     pub fn forget_keys_of(&self, away: &BTreeSet<SocketAddr>) -> Result<()> {
+        if away.is_empty() {
+            return Ok(());
+        }
         let known = self.known_keys()?;
         let keys = away.iter().map(|listen| bytes_of(&key(*listen)).to_vec());
         self.forget_keys(keys.filter(|key| known.contains_key(key)))
@@ -333,6 +336,8 @@ impl Programs {
         let known = self.known_keys()?;
         let new: Vec<_> = wanted.iter().filter(|(key, _)| !known.contains_key(*key)).collect();
         for (key, index) in &new {
+            // It may have been a wildcard's alone.
+            self.forget_hint(key)?;
             self.listeners.update(key, *index, MapFlags::ANY).context("write the listener's address")?;
         }
         if new.is_empty() { Ok(()) } else { self.set_hints() }
@@ -341,7 +346,7 @@ impl Programs {
     fn forget_keys(&self, keys: impl Iterator<Item = Vec<u8>>) -> Result<()> {
         let mut is_any = false;
         for key in keys {
-            self.forget_hint(&from_bytes(&key))?;
+            self.forget_hint(&key)?;
             self.listeners.delete(&key).context("forget a listener's address")?;
             is_any = true;
         }
@@ -352,8 +357,8 @@ impl Programs {
         let mut known = Keys::new();
         for key in self.listeners.keys() {
             let index = self.listeners.lookup(&key, MapFlags::ANY).context("read a listener's index")?;
-            if let Some(index) = index.and_then(|index| index.try_into().ok()) {
-                known.insert(key, index);
+            if let Some(index) = index {
+                known.insert(key, index.try_into().expect("an index has four bytes"));
             }
         }
         Ok(known)

@@ -11,6 +11,8 @@ use guard::{Attach, Config, Guard, Listener, Sample};
 
 const FIRST: &str = "10.9.0.2:8080";
 const SECOND: &str = "10.9.0.2:8081";
+/// Shares the first one's place in the map `hints` (rules.bpf.h).
+const FELLOW: &str = "10.9.0.2:8145";
 
 fn listener(listen: &str, policy: &str) -> Listener {
     let (listen, policy) = (listen.parse().expect("address"), policy.parse().expect("policy"));
@@ -106,10 +108,8 @@ fn root_each_listener_has_its_policy_and_its_counters() {
     assert_eq!((counts(0), counts(1)), ((4, 1, 0), (4, 0, 1)));
 }
 
-/// They share a place of the map `hints` (rules.bpf.h), whoever comes and goes.
 #[test]
-fn root_listeners_whose_ports_share_their_last_bits_are_told_apart() {
-    const FELLOW: &str = "10.9.0.2:8144";
+fn root_listeners_whose_ports_share_a_place_are_told_apart() {
     let Some(world) = World::create() else { return };
     let (_first, _fellow) = (world.listen(FIRST), world.listen(FELLOW));
     let tap = world.tap();
@@ -117,11 +117,32 @@ fn root_listeners_whose_ports_share_their_last_bits_are_told_apart() {
     let _streams = fill(&world, FIRST);
     assert!(is_reset(&tap, 8080, 1001), "alone");
     reload(&world, &mut guard, &[listener(FIRST, "rst-syn"), listener(FELLOW, "rst-syn")]).expect("reload");
-    assert!(is_reset(&tap, 8080, 1002) && !is_reset(&tap, 8144, 1002), "beside one that has room");
+    assert!(is_reset(&tap, 8080, 1002) && !is_reset(&tap, 8145, 1002), "beside one that has room");
     reload(&world, &mut guard, &[listener(FELLOW, "rst-syn")]).expect("reload");
     let _streams = fill(&world, FELLOW);
     assert!(!is_reset(&tap, 8080, 1003), "the kernel's alone");
-    assert!(is_reset(&tap, 8144, 1003), "alone");
+    assert!(is_reset(&tap, 8145, 1003), "alone");
+}
+
+#[test]
+fn root_address_gets_its_own_listener_beside_a_wildcard_and_gives_it_back() {
+    const ANY: &str = "0.0.0.0:8080";
+    const OTHER_FAMILY: &str = "[::]:8080";
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(OTHER_FAMILY);
+    let tap = world.tap();
+    let _streams = fill(&world, FIRST);
+    let (refuses, admits) = (|listen| listener(listen, "rst-syn"), |listen| listener(listen, "default"));
+    let mut guard = start(&world, &[refuses(ANY)]);
+    assert!(is_reset(&tap, 8080, 1001), "by the wildcard");
+    reload(&world, &mut guard, &[admits(FIRST)]).expect("reload");
+    assert!(!is_reset(&tap, 8080, 1002), "by its own");
+    reload(&world, &mut guard, &[refuses(OTHER_FAMILY)]).expect("reload");
+    assert!(is_reset(&tap, 8080, 1003), "by the wildcard of both families");
+    reload(&world, &mut guard, &[refuses(OTHER_FAMILY), admits(FIRST)]).expect("reload");
+    assert!(!is_reset(&tap, 8080, 1004), "by its own, which the wildcard of both families does not hide");
+    reload(&world, &mut guard, &[refuses(OTHER_FAMILY)]).expect("reload");
+    assert!(is_reset(&tap, 8080, 1005), "by the wildcard again");
 }
 
 #[test]
@@ -241,9 +262,9 @@ fn root_reloads_under_way_cost_no_client_its_connection() {
     // One of the policies has an ACK stage.
     let Some(world) = World::create_for(Attach::Tcx) else { return };
     let server = world.listen(FIRST);
-    let _other = world.listen(SECOND);
+    let _other = world.listen(FELLOW);
     // The other listener's rule would refuse nearly every SYN of the first.
-    let other = listener(SECOND, "persistent-drop:99+rst-syn");
+    let other = listener(FELLOW, "persistent-drop:99+rst-syn");
     let mut guard = start(&world, &[listener(FIRST, "default"), other.clone()]);
     let policies = ["default", "rst-syn", "reserv", "abort+rst-syn", "police:1000000", "reserv+rst-syn"];
     let is_over = std::sync::atomic::AtomicBool::new(false);

@@ -4,8 +4,9 @@ mod common;
 
 use common::frame::Segment;
 use common::*;
-use guard::{Attach, Policy};
+use guard::{Attach, Config, Listener, Policy};
 use std::io::ErrorKind;
+use std::time::Duration;
 
 const LISTEN4: &str = "10.9.0.2:8080";
 
@@ -52,6 +53,47 @@ fn root_full_syn_queue_alone_admits_every_syn() {
     assert!(sample.stats.syn_full > 0);
     assert_eq!(sample.stats.admitted, 20);
     assert_eq!(sample.stats.reset, 0);
+}
+
+/// An agent that is not heard of any more.
+fn silent(world: &World, policy: Policy) -> Guarded<'_> {
+    let config = Config {
+        listeners: vec![Listener::new(LISTEN4.parse().expect("address"), policy)],
+        interfaces: vec!["s0".to_owned()],
+        lease: Some(Duration::from_nanos(1)),
+        must_listen: true,
+        ..Config::default()
+    };
+    world.guard_with(&config).expect("start the guard")
+}
+
+#[test]
+fn root_guard_whose_lease_is_over_refuses_no_syn_and_counts_those_that_it_would() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = silent(&world, Policy::RST_SYN);
+    let _streams = world.fill(&guarded);
+    let full = guarded.sample();
+    assert_eq!((full.stats.admitted, full.path.unleased), (BACKLOG as u64 + 1, 0));
+    let tap = world.tap();
+    let syn = Segment::syn("attempt", GHOST4, SERVER4, PORT);
+    tap.send(&syn.to_bytes());
+    let later = guarded.wait("a SYN", |sample| sample.path.unleased == 1);
+    assert_eq!((later.stats.seen, later.stats.reset), (full.stats.seen, 0));
+}
+
+#[test]
+fn root_guard_whose_lease_is_over_resets_no_handshake_and_counts_those_that_it_would_ask_about() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    let guarded = silent(&world, Policy::ABORT);
+    let tap = world.tap();
+    let handshake = Handshake::begin(&tap, LISTEN4);
+    let _streams = world.fill(&guarded);
+    let before = guarded.sample().path.unleased;
+    tap.send(&handshake.end(b"").to_bytes());
+    let after = guarded.wait("the end of a handshake", |sample| sample.path.unleased > before);
+    assert_eq!((after.stats.acks_full, after.stats.acks_reset), (0, 0));
 }
 
 #[test]

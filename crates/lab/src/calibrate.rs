@@ -10,10 +10,10 @@
 //! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
-//! | twice as many before it, all answered with a cookie | `syn_cookie`: what is more than the segments that come after it, which are dropped |
+//! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `end_reset`: the end of each handshake and the request behind it, which find no place |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes |
-//! | together, before a server with a backlog of one, under *abort* | `syn_answered` and two of `end_reset`: the end of a handshake, and the request behind it |
+//! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
 //! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that crowds of one rate give what one turn
@@ -133,9 +133,9 @@ const SHARE: f64 = 0.7;
 /// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
 const ADMITTED: f64 = 0.5;
 const MORE: f64 = 4.0;
-/// Times that rate, how many get a cookie: each is three segments and more. They give up before they would send their request again.
+/// Times that rate, how many get a cookie: each is three segments, of which two are reset.
 const COOKIES: f64 = 2.0;
-const PATIENCE: Duration = Duration::from_millis(150);
+const ENDS: f64 = 2.0;
 /// Attempts per second that leave the lab's own watch alone: of a hundred each costs ten times what it does in a crowd, as caches are cold and the CPU idles between them. What they take is a tenth of what is found, which is so much too much.
 const HARDLY_ANY: f64 = 5.0;
 /// Of the rate, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
@@ -155,19 +155,11 @@ pub fn calibrate(
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
     let (apart, by_fin) = (experiment(APART, Close::Rst)?, experiment(APART, Close::Fin)?);
-    let mut impatient = apart.clone();
-    impatient.crowd.timeout = PATIENCE;
     let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
-    let mut crowds = Crowds {
-        lab,
-        apart: &apart,
-        by_fin: &by_fin,
-        impatient: &impatient,
-        together: &together,
-        on_step: &mut on_step,
-    };
+    let mut crowds =
+        Crowds { lab, apart: &apart, by_fin: &by_fin, together: &together, on_step: &mut on_step };
     let rate = match rate {
         Some(rate) => rate,
         None => SHARE * crowds.saturation()?,
@@ -184,7 +176,6 @@ struct Crowds<'a> {
     /// By how they come, and how they close.
     apart: &'a Experiment,
     by_fin: &'a Experiment,
-    impatient: &'a Experiment,
     together: &'a Experiment,
     /// Is told what came of each.
     on_step: &'a mut dyn FnMut(String),
@@ -214,8 +205,8 @@ struct Refused {
     dropped: f64,
     held: f64,
     reset: f64,
-    /// Answered with a cookie.
-    cookie: f64,
+    /// The end of a handshake that finds no place, and is reset.
+    end_reset: f64,
     /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
     wake: f64,
     cold: f64,
@@ -331,14 +322,19 @@ impl<'a> Crowds<'a> {
         let cookies = if guard::takes_own_cookies() { "own-cookies" } else { "kernel-cookies" };
         let with_cookies = (hangs, self.policy(cookies));
         let what = "SYNs that all get a cookie";
-        let costs = self.measure(what, self.impatient, with_cookies, COOKIES * rate)?;
-        let after_it = held * (costs.frames_of_syn - 1.0);
-        let cookie = (of_syn(&costs) - wake * costs.turns_of_syn - after_it).max(LEAST);
+        let costs = self.measure(what, self.apart, with_cookies, COOKIES * rate)?;
+        ensure!(
+            costs.ends_of_syn > 0.9 * ENDS,
+            "of {ENDS} segments that came after each cookie {:.2} were reset",
+            costs.ends_of_syn
+        );
+        let end_reset = (of_syn(&costs) - wake * costs.turns_of_syn - reset) / costs.ends_of_syn;
         let cold = f64::midpoint(
             self.cold_us(rate, "SYNs that are held back, but for some", ("held", held), answered)?,
             self.cold_us(rate, "SYNs that are reset, but for some", ("reset", reset), answered)?,
         );
-        Ok(Refused { dropped: drops.at_zero.max(LEAST), held, reset, cookie, wake, cold: cold.max(0.0) })
+        let (dropped, end_reset) = (drops.at_zero.max(LEAST), end_reset.max(LEAST));
+        Ok(Refused { dropped, held, reset, end_reset, wake, cold: cold.max(0.0) })
     }
 
     /// What a turn to SYNs of which some are let in costs more than all that is known of them.
@@ -375,11 +371,10 @@ impl<'a> Crowds<'a> {
 /// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
 fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
-    let &Refused { dropped, held, reset, cookie, wake, cold } = refused;
+    let &Refused { dropped, held, reset, end_reset, wake, cold } = refused;
     let (poll, calls) = (look_us()?, Calls::timed().context("time system calls over the loopback")?);
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
-    // A RST costs as much in answer to a SYN as to the end of a handshake, and to the request that comes with that.
-    let syn_answered = (torn - 2.0 * reset).max(reset).min(connection / 2.0);
+    let syn_answered = (torn - ENDS * end_reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
     Ok(Profile {
         name: "host".to_owned(),
@@ -388,13 +383,13 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
         ),
         softirq: Softirq {
             syn_answered,
-            syn_cookie: Some(cookie),
+            syn_cookie: Some(reset),
             syn_dropped: dropped,
             syn_reset: reset,
             syn_held: held,
             established: segment,
             end_dropped: dropped,
-            end_reset: reset,
+            end_reset,
             data: segment,
             fin,
             ack: segment,
@@ -446,8 +441,8 @@ fn look_us() -> Result<f64> {
     Ok(shortest.as_secs_f64() * 1e6)
 }
 
-/// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them.
-#[derive(Default)]
+/// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them: the shortest of several times. Over the loopback
+/// a client's receipt of the answer is part of writing it, so that `answer` is taken for more than it is, by what that costs more than to hand frames to an interface.
 struct Calls {
     /// To accept them.
     accept: Duration,
@@ -472,26 +467,27 @@ impl Calls {
             Ok(client)
         };
         let mut buffer = [0; 1000];
-        let mut calls = Self::default();
+        let mut calls = Self { accept: Duration::MAX, answer: Duration::MAX, end: Duration::MAX };
         for _ in 0..TIMES {
             let clients: Vec<TcpStream> = (0..CONNECTIONS).map(|_| client()).collect::<io::Result<_>>()?;
             let start = Instant::now();
             let mut ours: Vec<TcpStream> =
                 clients.iter().map(|_| Ok(listener.accept()?.0)).collect::<io::Result<_>>()?;
-            calls.accept += start.elapsed();
+            calls.accept = calls.accept.min(start.elapsed());
             let start = Instant::now();
             for own in &mut ours {
                 let _length = own.read(&mut buffer)?;
                 own.write_all(&ANSWER)?;
                 epoll.add(&*own, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
             }
-            calls.answer += start.elapsed();
+            calls.answer = calls.answer.min(start.elapsed());
             drop(clients);
             let start = Instant::now();
             for mut own in ours {
+                own.set_nonblocking(true)?;
                 let _reset = own.read(&mut buffer);
             }
-            calls.end += start.elapsed();
+            calls.end = calls.end.min(start.elapsed());
         }
         Ok(calls)
     }
@@ -573,8 +569,8 @@ struct Costs {
     turns_of_syn: f64,
     turns_per_s: f64,
     sleeps_of_syn: f64,
-    /// Frames that the guard saw.
-    frames_of_syn: f64,
+    /// Ends of handshakes, and what came with them, that were reset.
+    ends_of_syn: f64,
     /// Share of the attempts that were answered.
     answered: f64,
     answered_per_s: f64,
@@ -606,7 +602,7 @@ impl Costs {
             turns_of_syn: counted(TURNS) / syns,
             turns_per_s: counted(TURNS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
-            frames_of_syn: guarded("passed.frames") / measured.crowd.syns_per_s.max(1.0),
+            ends_of_syn: guarded("acks.reset") / measured.crowd.syns_per_s.max(1.0),
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),

@@ -355,10 +355,12 @@ fn let_go(kind: &str, held: &Held) -> Option<String> {
     })
 }
 
-/// A guard that did not run for a second leaves SYNs to the kernel.
+/// A guard that did not run for a second leaves SYNs, and the ends of handshakes and connections, to the kernel.
 fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
-    let syns = guard?.get("passed.unleased").copied().filter(|&syns| syns > 0)?;
-    Some(format!("{syns} SYNs were left to the kernel, because the guard's process did not run for a second"))
+    let left = guard?.get("passed.unleased").copied().filter(|&left| left > 0)?;
+    Some(format!(
+        "{left} segments were left to the kernel, because the guard's process did not run for a second"
+    ))
 }
 
 /// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low. Only stock can

@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use crowd::Pages;
 use serde::{Deserialize, Serialize};
 use slotmap::{SlotMap, new_key_type};
-use tcp::{LINUX, Stack, reset_for};
+use tcp::{Handshake, LINUX, Stack, reset_for};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy, Verdict};
 use wire::{Flags, Segment, SeqNumber};
@@ -412,7 +412,8 @@ impl Kernel {
             }
             Verdict::Cookie => {
                 let iss = self.cookies.make_own(from, segment, now);
-                self.send_cookie(from, segment, iss, now, out)
+                self.send_syn_ack(from, &Handshake::begin(segment, iss, now), now, out);
+                Work::SynCookie
             }
             Verdict::KernelCookie => {
                 self.send_kernel_cookie(from, segment, now, out);

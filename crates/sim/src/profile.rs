@@ -78,8 +78,9 @@ impl System {
 pub struct Softirq {
     /// A SYN that the kernel answers by SYN/ACK.
     pub syn_answered: f64,
-    /// A SYN that the guard answers by SYN/ACK with a cookie. Where the profile does not say, it costs what one costs that the kernel answers.
-    #[serde(default)]
+    /// A SYN that the guard answers by SYN/ACK with a cookie, which finds the caches as one does that it refuses. Where the profile does not say, it costs what one
+    /// costs that the kernel answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_cookie: Option<f64>,
     /// A SYN that the kernel drops.
     pub syn_dropped: f64,
@@ -114,6 +115,12 @@ pub struct Softirq {
     /// The same for the first segment that is refused or dropped.
     #[serde(default)]
     pub cold_refusal: f64,
+}
+
+impl Softirq {
+    fn syn_cookie(&self) -> f64 {
+        self.syn_cookie.unwrap_or(self.syn_answered)
+    }
 }
 
 /// The server's program and its system calls, microseconds.
@@ -236,7 +243,7 @@ impl Profile {
         let Self { softirq, receive, .. } = self;
         let softirq = [
             ("softirq.syn_answered", softirq.syn_answered),
-            ("softirq.syn_cookie", softirq.syn_cookie.unwrap_or(softirq.syn_answered)),
+            ("softirq.syn_cookie", softirq.syn_cookie()),
             ("softirq.syn_dropped", softirq.syn_dropped),
             ("softirq.syn_reset", softirq.syn_reset),
             ("softirq.syn_held", softirq.syn_held),
@@ -272,7 +279,7 @@ impl Profile {
         let softirq = &self.softirq;
         micros(match work {
             Work::SynAnswered => softirq.syn_answered,
-            Work::SynCookie => softirq.syn_cookie.unwrap_or(softirq.syn_answered),
+            Work::SynCookie => softirq.syn_cookie(),
             Work::SynDropped => softirq.syn_dropped,
             Work::SynReset => softirq.syn_reset,
             Work::SynHeld => softirq.syn_held,

@@ -13,7 +13,7 @@ use crate::http::{self, Request};
 use crate::kernel::{Kernel, News, Outside, Read, SocketId};
 use crate::profile::Steps;
 
-/// What it learns of at once (`MAX_EVENTS` of `tidegate serve`), so that its listener has a turn at least so often.
+/// What it learns of in one look (`MAX_EVENTS` of `tidegate serve`).
 const MOST_IN_LOOK: usize = 512;
 
 /// How much of the accept queue is taken at a time.
@@ -56,19 +56,31 @@ enum Step {
     Close(SocketId),
 }
 
+/// What it may be told of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ready {
+    Listener,
+    Socket(SocketId),
+}
+
 /// The program.
+///
+/// What is ready is told of in the order in which it came to be (`ep_send_events()`, `fs/eventpoll.c`, 6.18): what one look has no room for is told of first in the next, and the listener,
+/// which is watched by level, goes to the end whenever it was told of.
 #[derive(Debug)]
 pub(crate) struct Server {
     service: Service,
     costs: Steps,
-    /// A connection waits, as far as the program was told.
+    /// A connection waits, as far as the kernel has said.
     is_acceptable: bool,
-    /// Something came, in this order.
-    ready: VecDeque<SocketId>,
-    /// Of the look that it has had: it accepts, serves what it accepted, and then so many of the others.
+    /// Something came, in this order; the first so many it was told of.
+    ready: VecDeque<Ready>,
+    told: usize,
+    /// The listener is among what it was not told of yet.
+    is_listener_ready: bool,
+    /// It accepts, and then serves these before it goes on.
     accepts: bool,
     fresh: VecDeque<SocketId>,
-    serves: usize,
     /// Part of a request that came alone.
     partial: SecondaryMap<SocketId, Vec<u8>>,
     /// Connections that it has open.
@@ -94,9 +106,10 @@ impl Server {
             costs,
             is_acceptable: false,
             ready: VecDeque::new(),
+            told: 0,
+            is_listener_ready: false,
             accepts: false,
             fresh: VecDeque::new(),
-            serves: 0,
             partial: SecondaryMap::new(),
             open: 0,
             is_full: false,
@@ -114,7 +127,10 @@ impl Server {
     pub(crate) fn hear(&mut self, news: News) {
         self.is_woken |= self.doing.is_none() && !self.has_steps();
         match news {
-            News::Acceptable => self.is_acceptable = true,
+            News::Acceptable => {
+                self.is_acceptable = true;
+                self.watch_listener();
+            }
             News::Readable(id) => self.put(id),
             // It never waits for room.
             News::Writable(_) => {}
@@ -124,14 +140,25 @@ impl Server {
     /// Among what is ready.
     fn put(&mut self, id: SocketId) {
         if self.waiting.insert(id, ()).is_none() {
-            self.ready.push_back(id);
+            self.ready.push_back(Ready::Socket(id));
+        }
+    }
+
+    fn watch_listener(&mut self) {
+        if self.may_accept() && !self.is_listener_ready {
+            self.is_listener_ready = true;
+            self.ready.push_back(Ready::Listener);
         }
     }
 
     /// Whether it would do something, had it the CPU.
     pub(crate) fn has_steps(&self) -> bool {
-        let of_look = self.accepts || !self.fresh.is_empty() || self.serves > 0;
-        of_look || self.is_acceptable && !self.is_full || !self.ready.is_empty()
+        self.accepts || !self.waiting.is_empty() || self.may_accept()
+    }
+
+    /// Somebody waits, and there is room. The listener may be among what is ready without: then nothing is told of it.
+    fn may_accept(&self) -> bool {
+        self.is_acceptable && !self.is_full
     }
 
     /// Begins its next step, and gives what that costs.
@@ -142,27 +169,45 @@ impl Server {
     }
 
     fn choose(&mut self, kernel: &mut Kernel) -> (Step, Nanos) {
-        if self.accepts {
-            let has_one = kernel.load().accept_qlen > 0 && self.has_room();
-            return (Step::Accept, if has_one { self.costs.accept } else { self.costs.accept_nothing });
-        }
-        while let Some(id) = self.next_to_serve() {
-            if let Some(step) = self.read(id, kernel) {
-                return step;
+        loop {
+            if self.accepts {
+                let has_one = kernel.load().accept_qlen > 0 && self.has_room();
+                return (Step::Accept, if has_one { self.costs.accept } else { self.costs.accept_nothing });
+            }
+            match self.next_told() {
+                Some(Ready::Listener) => self.accepts = self.may_accept(),
+                Some(Ready::Socket(id)) => {
+                    if let Some(step) = self.read(id, kernel) {
+                        return step;
+                    }
+                }
+                None => break,
             }
         }
         let woken = if std::mem::take(&mut self.is_woken) { self.costs.woken } else { Nanos::ZERO };
         (Step::Poll, self.costs.poll + woken)
     }
 
-    /// Of the look that it has had.
-    fn next_to_serve(&mut self) -> Option<SocketId> {
-        let id = self.fresh.pop_front().or_else(|| {
-            self.serves = self.serves.checked_sub(1)?;
+    /// What it has accepted, then what it was told of.
+    fn next_told(&mut self) -> Option<Ready> {
+        let next = self.fresh.pop_front().map(Ready::Socket).or_else(|| {
+            self.told = self.told.checked_sub(1)?;
             self.ready.pop_front()
         })?;
-        self.waiting.remove(id);
-        Some(id)
+        if let Ready::Socket(id) = next {
+            self.waiting.remove(id);
+        }
+        Some(next)
+    }
+
+    /// Learns what is ready.
+    fn look(&mut self) {
+        self.told = self.ready.len().min(MOST_IN_LOOK);
+        let is_told = |entry: &Ready| *entry == Ready::Listener;
+        if self.is_listener_ready && self.ready.iter().take(self.told).any(is_told) {
+            self.is_listener_ready = false;
+            self.watch_listener();
+        }
     }
 
     /// What a connection has for it; `None` when nothing is to be done.
@@ -199,15 +244,12 @@ impl Server {
     /// The step is done: its system calls are made.
     pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         match self.doing.take().expect("a step was begun") {
-            Step::Poll => {
-                self.accepts = !self.is_full && std::mem::take(&mut self.is_acceptable);
-                self.serves = self.ready.len().min(MOST_IN_LOOK - usize::from(self.accepts));
-            }
+            Step::Poll => self.look(),
             Step::Accept => {
                 let accepted = if self.has_room() { kernel.accept() } else { None };
                 // What waits then can be seen again when there is room: the listener is looked at by level.
                 self.is_full = !self.has_room();
-                self.is_acceptable |= self.is_full;
+                self.is_acceptable = accepted.is_some() || self.is_full;
                 if let Some((id, _)) = accepted {
                     self.open += 1;
                     // The request may be there already; what comes before it is served is found then.
@@ -254,10 +296,13 @@ impl Server {
     fn close(&mut self, id: SocketId, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         self.open -= 1;
         self.is_full = false;
+        self.watch_listener();
         self.partial.remove(id);
-        if self.waiting.remove(id).is_some() {
-            self.ready.retain(|other| *other != id);
-            self.serves = self.serves.min(self.ready.len());
+        if self.waiting.remove(id).is_some()
+            && let Some(place) = self.ready.iter().position(|entry| *entry == Ready::Socket(id))
+        {
+            self.ready.remove(place);
+            self.told -= usize::from(place < self.told);
         }
         kernel.close(id, now, out);
     }

@@ -57,7 +57,7 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         counter("guard_fins", "FINs whose connection was destroyed", fins.collect()),
         counter(
             "guard_unleased",
-            "SYNs that were left to the kernel because the guard did not run",
+            "Segments that were left to the kernel because the guard did not run",
             vec![(vec![], sample.path.unleased as f64)],
         ),
         gauge("guard_queue_length", "Connections in a listener's queues", queues.collect()),

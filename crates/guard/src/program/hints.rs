@@ -1,4 +1,4 @@
-//! Where the SYN stage finds most listeners without a hash: the map `hints` of rules.bpf.h.
+//! Where programs find most listeners without a hash: the map `hints` of rules.bpf.h.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -12,18 +12,17 @@ use super::{Keys, Programs};
 
 /// As in rules.bpf.h.
 const HINTS: u32 = 128;
-
+const KIND_BITS: u32 = 2;
 /// `enum hint_kind` of rules.bpf.h.
 const HINT_NONE: u32 = 0;
 const HINT_EXACT: u32 = 1;
 const HINT_WILDCARD: u32 = 2;
 
 impl Programs {
-    /// Forgets what leads to a key beside `listeners`, which still has it.
-    pub(super) fn forget_hint(&self, key: &listener_key) -> Result<()> {
-        let place = place_of(key);
-        let known = self.hint(place)?;
-        self.write_hint(place, &listener_hint { kind: HINT_NONE, ..known })
+    /// Has programs ask `listeners` for a key, and for those that share its place.
+    pub(super) fn forget_hint(&self, key: &[u8]) -> Result<()> {
+        self.clear_hint(place_of(&from_bytes(key)))?;
+        Ok(())
     }
 
     /// Sets them by what `listeners` has.
@@ -31,28 +30,37 @@ impl Programs {
         let hints = hints(&self.known_keys()?);
         for place in 0..HINTS {
             let known = self.hint(place)?;
-            let Some(hint) = hints.get(&place) else {
-                if known.kind != HINT_NONE {
-                    self.write_hint(place, &listener_hint { kind: HINT_NONE, ..known })?;
-                }
-                continue;
-            };
-            if bytes_of(&known) == bytes_of(hint) {
-                continue;
+            match hints.get(&place) {
+                Some(hint) if is_same(&known, hint) => {}
+                Some(hint) => self.set_hint(place, hint)?,
+                None => _ = self.clear_hint(place)?,
             }
-            // The kernel copies word by word, and programs read meanwhile: what they go by is taken away first, and comes last.
-            self.write_hint(place, &listener_hint { kind: HINT_NONE, ..known })?;
-            self.write_hint(place, &listener_hint { kind: HINT_NONE, ..*hint })?;
-            self.write_hint(place, hint)?;
         }
         Ok(())
+    }
+
+    /// In three writes: see rules.bpf.h.
+    fn set_hint(&self, place: u32, hint: &listener_hint) -> Result<()> {
+        let number = (self.clear_hint(place)? >> KIND_BITS).wrapping_add(1) << KIND_BITS;
+        self.write_hint(place, &listener_hint { kind: number | HINT_NONE, ..*hint })?;
+        self.write_hint(place, &listener_hint { kind: number | hint.kind, ..*hint })
+    }
+
+    /// Nothing is found there any more. Gives its number, without a kind.
+    fn clear_hint(&self, place: u32) -> Result<u32> {
+        let known = self.hint(place)?;
+        let kind = known.kind >> KIND_BITS << KIND_BITS | HINT_NONE;
+        if known.kind != kind {
+            self.write_hint(place, &listener_hint { kind, ..known })?;
+        }
+        Ok(kind)
     }
 
     fn hint(&self, place: u32) -> Result<listener_hint> {
         let value = self
             .hints
             .lookup(&place.to_ne_bytes(), MapFlags::ANY)
-            .context("read where listeners are found")?;
+            .context("read where a listener is found")?;
         Ok(from_bytes(&value.expect("an array map has every index")))
     }
 
@@ -61,6 +69,13 @@ impl Programs {
             .update(&place.to_ne_bytes(), bytes_of(hint), MapFlags::ANY)
             .context("write where a listener is found")
     }
+}
+
+/// But for the number.
+fn is_same(one: &listener_hint, other: &listener_hint) -> bool {
+    let without_number =
+        |hint: &listener_hint| listener_hint { kind: hint.kind & ((1 << KIND_BITS) - 1), ..*hint };
+    bytes_of(&without_number(one)) == bytes_of(&without_number(other))
 }
 
 /// Those keys that have their place for themselves, by it.
@@ -78,7 +93,8 @@ fn hints(keys: &Keys) -> BTreeMap<u32, listener_hint> {
 
 /// `hint_place()` of rules.bpf.h.
 fn place_of(key: &listener_key) -> u32 {
-    (u32::from(u16::from_be(key.port)) << 1 | u32::from(address_of(key).is_ipv6())) % HINTS
+    let port = u32::from(u16::from_be(key.port));
+    ((port ^ port >> 6) << 1 | u32::from(address_of(key).is_ipv6())) % HINTS
 }
 
 fn address_of(key: &listener_key) -> IpAddr {
@@ -109,9 +125,11 @@ mod tests {
         assert_eq!(hints_of(&["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"]), [(HINT_EXACT, 2)]);
         assert_eq!(hints_of(&["10.0.0.1:80", "0.0.0.0:80"]), [], "an address that has its own listener");
         assert_eq!(
-            hints_of(&["10.0.0.1:80", "10.0.0.1:144", "10.0.0.1:81"]),
+            hints_of(&["10.0.0.1:80", "10.0.0.1:147", "10.0.0.1:81"]),
             [(HINT_EXACT, 2)],
-            "the same last bits"
+            "two that share a place"
         );
+        let common = ["10.0.0.1:80", "10.0.0.1:443", "10.0.0.1:8080", "10.0.0.1:8443"];
+        assert_eq!(hints_of(&common).len(), common.len());
     }
 }

@@ -90,7 +90,8 @@ impl Kernel {
         }
         if by_cookie {
             self.counters.syncookies_sent += 1;
-            return self.send_kernel_cookie(from, syn, now, out);
+            self.send_kernel_cookie(from, syn, now, out);
+            return Work::SynAnswered;
         }
         let handshake = Handshake::begin(syn, self.next_iss(), now);
         let due = now + self.timeout_after(0);
@@ -121,7 +122,13 @@ impl Kernel {
         Nanos(first.0 << timeouts.min(10)).min(LONGEST_TIMEOUT)
     }
 
-    fn send_syn_ack(&mut self, to: Peer, handshake: &Handshake, now: Nanos, out: &mut impl Outside) {
+    pub(super) fn send_syn_ack(
+        &mut self,
+        to: Peer,
+        handshake: &Handshake,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) {
         self.counters.syn_acks += 1;
         out.send(to, &handshake.syn_ack(self.config.stack, 0, now));
     }
@@ -133,7 +140,7 @@ impl Kernel {
         syn: &Segment<'_>,
         now: Nanos,
         out: &mut impl Outside,
-    ) -> Work {
+    ) {
         let iss = self.cookies.make(to, syn, now);
         let offered = answered(syn.options);
         let handshake = Handshake { offered, ..Handshake::begin(syn, iss, now) };
@@ -143,20 +150,6 @@ impl Kernel {
         }
         self.counters.syn_acks += 1;
         out.send(to, &answer);
-        Work::SynAnswered
-    }
-
-    /// Nothing is kept.
-    pub(super) fn send_cookie(
-        &mut self,
-        to: Peer,
-        syn: &Segment<'_>,
-        iss: SeqNumber,
-        now: Nanos,
-        out: &mut impl Outside,
-    ) -> Work {
-        self.send_syn_ack(to, &Handshake::begin(syn, iss, now), now, out);
-        Work::SynCookie
     }
 
     /// `reqsk_timer_handler()`: SYN/ACK again, unless it was sent often enough. When the queue is half full, handshakes that were never answered get
