@@ -394,7 +394,7 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
             fin,
             ack: segment,
             reset: segment,
-            stray: reset,
+            stray: end_reset,
             sent_again: segment,
             wake,
             cold_connection: turn - wake,
