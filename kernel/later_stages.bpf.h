@@ -81,19 +81,12 @@ struct found_rule {
 	__u32 index;
 };
 
-/* The rule of the guarded listener that a segment is for, if it is for one and our decisions stand. */
+/* The rule of the guarded listener that a segment is for, if it is for one. */
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
-	struct path_stats *path = path_counters();
-
 	found->index = 0;
-	if (!path || find_place(ctx, hook, segment, &found->index) != PLACE_GUARDED)
-		return false;
-	if (!is_leased(bpf_ktime_get_ns())) {
-		path->unleased++;
-		return false;
-	}
-	return read_rule(found->index, &found->rule, &found->stats);
+	return find_place(ctx, hook, segment, &found->index) == PLACE_GUARDED &&
+	       read_rule(found->index, &found->rule, &found->stats);
 }
 
 /*
@@ -112,12 +105,16 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 					   struct listener_stats *stats)
 {
 	enum verdict verdict = admit_ack(&rule->policy, load, is_reserved);
+	__u64 now;
 
 	if (!accept_queue_is_full(load) && verdict == VERDICT_ADMIT)
 		return VERDICT_ADMIT;
+	now = bpf_ktime_get_ns();
+	if (!rule->dry_run && !may_act(now))
+		return VERDICT_ADMIT;
 	stats->acks_full++;
 	stats->acks_implied += segment->payload_length || segment->flags & TCP_FIN;
-	arm(bpf_ktime_get_ns());
+	arm(now);
 	stats->acks_dropped += verdict == VERDICT_DROP;
 	if (!rule->dry_run)
 		return verdict;
@@ -135,6 +132,8 @@ static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct se
 	if (found->rule.policy.syn_when_full != VERDICT_COOKIE)
 		return;
 	now = bpf_ktime_get_ns();
+	if (!is_leased(now))
+		return;
 	hash = hash_flow(segment) ^ segment->ack;
 	place = hash & (MAX_TAKEN - 1);
 	last = bpf_map_lookup_elem(&taken, &place);
@@ -250,6 +249,8 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 	if (policy->on_fin == FIN_KEEP && !is_any_asked)
 		return ACTION_PASS;
 	if (!find_connection(skb, segment, &fin, &net, &policy->on_fin) || policy->on_fin == FIN_KEEP)
+		return ACTION_PASS;
+	if (!found.rule.dry_run && !may_act(bpf_ktime_get_ns()))
 		return ACTION_PASS;
 	found.stats->fins++;
 	if (admit_fin(policy, &fin) != VERDICT_RESET || !has_right_checksum(skb, segment))

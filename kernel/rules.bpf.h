@@ -105,7 +105,7 @@ struct path_stats {
 	__u64 martian;			/* SYN between addresses that must not be answered */
 	__u64 no_listener;		/* guarded, but nothing listens (any more) */
 	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
-	__u64 unleased;			/* SYN that finds the server full, or segment of a later stage, while the agent has not been heard of */
+	__u64 unleased;			/* SYN that finds the server full, or later segment that would be acted on, while the agent has not been heard of */
 };
 
 _Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
@@ -243,6 +243,19 @@ static __always_inline bool is_leased(__u64 now)
 	__u64 *until = bpf_map_lookup_elem(&lease, &zero);
 
 	return !until || !*until || now < *until;
+}
+
+/* Asked where something is to be done about a segment; counts one that is left to the kernel. */
+static __always_inline bool may_act(__u64 now)
+{
+	struct path_stats *path;
+
+	if (is_leased(now))
+		return true;
+	path = path_counters();
+	if (path)
+		path->unleased++;
+	return false;
 }
 
 /* Also in crates/guard. Of 80, 443, 8080 and 8443 no two share one. */

@@ -130,7 +130,7 @@ static __always_inline __u64 time_to_decide(const struct listener_policy *policy
 
 /* Whether our decisions still stand is asked only where a SYN would be refused: one that is admitted goes to the kernel either way. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
-					  struct listener *listener, struct path_stats *path)
+					  struct listener *listener)
 {
 	enum outcome outcome = OUTCOME_REFUSED;
 	bool is_by_server = false, is_near_full;
@@ -160,10 +160,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	if (verdict != VERDICT_ADMIT) {
 		if (!now)
 			now = bpf_ktime_get_ns();
-		if (!rule.dry_run && !is_leased(now)) {
-			path->unleased++;
+		if (!rule.dry_run && !may_act(now))
 			return ACTION_PASS;
-		}
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
 	}
 	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)))) {
@@ -219,7 +217,7 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 	}
 	switch (find_listener(ctx, segment, &listener)) {
 	case FOUND_LISTENER:
-		return decide(ctx, hook, segment, index, &listener, path);
+		return decide(ctx, hook, segment, index, &listener);
 	case FOUND_NOTHING:
 		path->no_listener++;
 		return ACTION_PASS;

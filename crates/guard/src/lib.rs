@@ -319,6 +319,8 @@ impl Guard {
             self.programs.set_budget(config.refusals_per_s)?;
         }
         let servers = servers::keep(&self.slots, &self.servers, &slots);
+        // They are kept up to date only while a wildcard stands for them.
+        set_own_addresses(&self.programs, &slots)?;
         if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
             // What was there is what the kernel has had room for. Listeners that were in force go on counting.
             apply(&self.programs, &self.slots, &self.slots, &self.servers)

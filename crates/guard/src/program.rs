@@ -292,13 +292,44 @@ impl Programs {
         for &(listen, index) in listeners {
             keys.insert(bytes_of(&key(listen)).to_vec(), index.to_ne_bytes());
         }
-        for &(listen, index) in listeners {
-            for address in self.destinations(listen)? {
+        let known = self.known_keys()?;
+        for &(listen, index) in listeners.iter().filter(|(listen, _)| is_ipv6_wildcard(listen)) {
+            let ipv4 = SocketAddr::from(([0_u8; 4], listen.port()));
+            let (key, index) = (bytes_of(&key(ipv4)).to_vec(), index.to_ne_bytes());
+            let answer = self.query(ipv4)?;
+            // While no server is there it is as it was.
+            let serves_ipv4 = if answer.found == FOUND_LISTENER {
+                answer.family == libc::AF_INET6 as u32
+            } else {
+                known.get(&key) == Some(&index)
+            };
+            if serves_ipv4 {
                 // Where 0.0.0.0 is named, too, it is another listener.
-                keys.entry(bytes_of(&key(address)).to_vec()).or_insert(index.to_ne_bytes());
+                keys.entry(key).or_insert(index);
             }
         }
         Ok(keys)
+    }
+
+    /// Forgets the wildcards of ports at which addresses of their own come or go: a SYN to one of these meets its own rule or the kernel.
+    pub fn forget_wildcards_beside_changes(&self, wanted: &Keys) -> Result<()> {
+        let known = self.known_keys()?;
+        let own = |keys: &Keys| -> BTreeMap<Vec<u8>, [u8; 4]> {
+            keys.iter()
+                .filter(|(key, _)| !hints::is_wildcard(key))
+                .map(|(key, index)| (key.clone(), *index))
+                .collect()
+        };
+        let (before, after) = (own(&known), own(wanted));
+        let port = |key: &Vec<u8>| from_bytes::<types::listener_key>(key).port;
+        let changed: BTreeSet<u16> = before
+            .iter()
+            .filter(|(key, index)| after.get(*key) != Some(index))
+            .chain(after.iter().filter(|(key, index)| before.get(*key) != Some(index)))
+            .map(|(key, _)| port(key))
+            .collect();
+        let is_beside = |key: &Vec<u8>| hints::is_wildcard(key) && changed.contains(&port(key));
+        self.forget_keys(known.into_keys().filter(is_beside))
     }
 
     /// Forgets the keys that are not among `wanted`, or lead elsewhere there: their SYNs are the kernel's.
@@ -334,7 +365,9 @@ impl Programs {
     /// Adds the keys of `wanted` that are not there yet.
     pub fn add_keys(&self, wanted: &Keys) -> Result<()> {
         let known = self.known_keys()?;
-        let new: Vec<_> = wanted.iter().filter(|(key, _)| !known.contains_key(*key)).collect();
+        let mut new: Vec<_> = wanted.iter().filter(|(key, _)| !known.contains_key(*key)).collect();
+        // An address before the wildcard that would stand for it.
+        new.sort_by_key(|(key, _)| hints::is_wildcard(key));
         for (key, index) in &new {
             // It may have been a wildcard's alone.
             self.forget_hint(key)?;
@@ -418,19 +451,6 @@ impl Programs {
                 .context("write this host's addresses")?;
         }
         Ok(())
-    }
-
-    /// `[::]` stands for IPv4, too, if the socket there serves it (`IPV6_V6ONLY` is off): the kernel tells.
-    fn destinations(&self, listen: SocketAddr) -> Result<Vec<SocketAddr>> {
-        let mut destinations = vec![listen];
-        if listen == SocketAddr::from(([0_u16; 8], listen.port())) {
-            let ipv4 = SocketAddr::from(([0_u8; 4], listen.port()));
-            let answer = self.query(ipv4)?;
-            if answer.found == FOUND_LISTENER && answer.family == libc::AF_INET6 as u32 {
-                destinations.push(ipv4);
-            }
-        }
-        Ok(destinations)
     }
 
     /// The queues of the listener that a SYN to `listen` would reach now, if there is one.
@@ -569,6 +589,11 @@ fn policy_of(policy: &Policy) -> types::listener_policy {
         trigger,
         trigger_at,
     }
+}
+
+/// It stands for IPv4, too, if the socket there serves it (`IPV6_V6ONLY` is off): the kernel tells.
+fn is_ipv6_wildcard(listen: &SocketAddr) -> bool {
+    *listen == SocketAddr::from(([0_u16; 8], listen.port()))
 }
 
 fn key(listen: SocketAddr) -> types::listener_key {

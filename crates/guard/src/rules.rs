@@ -8,7 +8,7 @@ use pacer::FIRST_PACE;
 use verdict::ListenerLoad;
 
 use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
-use crate::slots::{canonical, indexed};
+use crate::slots::{canonical, indexed, observed};
 use crate::{Listener, interface, listener};
 
 /// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
@@ -65,10 +65,16 @@ pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLo
     Ok(None)
 }
 
-/// The keys of those that are not away.
+/// The keys of those that are not away. One that is only observed has a key where the wildcard of another would stand for it.
 pub fn keys(programs: &Programs, slots: &[Option<Listener>], away: &Away) -> Result<Keys> {
-    let here: Vec<(SocketAddr, u32)> =
-        indexed(slots).into_iter().filter(|(listen, _)| !away.contains(listen)).collect();
+    let mut here = indexed(slots);
+    let wildcards: BTreeSet<u16> = here
+        .iter()
+        .filter(|(listen, _)| listen.ip().is_unspecified())
+        .map(|(listen, _)| listen.port())
+        .collect();
+    here.extend(observed(slots).into_iter().filter(|(listen, _)| wildcards.contains(&listen.port())));
+    here.retain(|(listen, _)| !away.contains(listen));
     programs.keys(&here)
 }
 
@@ -98,6 +104,7 @@ pub fn apply(
     services: &[u32],
 ) -> Result<()> {
     let keys = keys(programs, slots, &away(slots, &Away::new()))?;
+    programs.forget_wildcards_beside_changes(&keys)?;
     programs.forget_other_keys(&keys)?;
     programs.forget_reserved_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
     for ((index, slot), &service) in (0..).zip(slots).zip(services) {

@@ -37,9 +37,18 @@ pub fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Slo
 
 /// Those that something is decided for, with their indices.
 pub fn indexed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
+    indexed_where(slots, decides)
+}
+
+/// The others.
+pub fn observed(slots: &[Option<Listener>]) -> Vec<(SocketAddr, u32)> {
+    indexed_where(slots, |listener| !decides(listener))
+}
+
+fn indexed_where(slots: &[Option<Listener>], is_meant: impl Fn(&Listener) -> bool) -> Vec<(SocketAddr, u32)> {
     let slots = slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
-    let decided = slots.filter(|(listener, _)| decides(listener));
-    decided.map(|(listener, index)| (listener.listen, index)).collect()
+    let meant = slots.filter(|(listener, _)| is_meant(listener));
+    meant.map(|(listener, index)| (listener.listen, index)).collect()
 }
 
 /// Whether anything is decided for it; otherwise it is only observed.
@@ -69,7 +78,7 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
         if listen.port() == 0 {
             return refuse(format!("listener {listen}: port 0 is no port that can be guarded"));
         }
-        if listen.ip().is_multicast() {
+        if canonical(*listen).ip().is_multicast() {
             return refuse(format!(
                 "listener {listen}: no TCP connection has a multicast address; name one of this host"
             ));

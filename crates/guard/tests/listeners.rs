@@ -143,6 +143,33 @@ fn root_address_gets_its_own_listener_beside_a_wildcard_and_gives_it_back() {
     assert!(!is_reset(&tap, 8080, 1004), "by its own, which the wildcard of both families does not hide");
     reload(&world, &mut guard, &[refuses(OTHER_FAMILY)]).expect("reload");
     assert!(is_reset(&tap, 8080, 1005), "by the wildcard again");
+    reload(&world, &mut guard, &[refuses(OTHER_FAMILY), listener(FIRST, "observe")]).expect("reload");
+    assert!(!is_reset(&tap, 8080, 1006), "it is only observed");
+}
+
+#[test]
+fn root_server_of_both_families_that_restarts_after_a_reload_is_guarded_at_once() {
+    const ANY: &str = "[::]:8080";
+    let Some(world) = World::create() else { return };
+    let tap = world.tap();
+    let server = world.listen(ANY);
+    let mut guard = start(&world, &[listener(ANY, "rst-syn")]);
+    close(server);
+    reload(&world, &mut guard, &[listener(ANY, "rst-syn")]).expect("reload");
+    let _server = world.listen(ANY);
+    let _streams = fill(&world, FIRST);
+    assert!(is_reset(&tap, 8080, 1001));
+}
+
+#[test]
+fn root_reload_to_a_wildcard_knows_the_hosts_addresses_at_once() {
+    let Some(world) = World::create() else { return };
+    let tap = world.tap();
+    let _server = world.listen("0.0.0.0:8080");
+    let mut guard = start(&world, &[listener(FIRST, "rst-syn")]);
+    let _streams = fill(&world, FIRST);
+    reload(&world, &mut guard, &[listener("0.0.0.0:8080", "rst-syn")]).expect("reload");
+    assert!(is_reset(&tap, 8080, 1001));
 }
 
 #[test]

@@ -83,12 +83,16 @@ fn hints(keys: &Keys) -> BTreeMap<u32, listener_hint> {
     let mut places: BTreeMap<u32, Vec<listener_hint>> = BTreeMap::new();
     for (key, index) in keys {
         let key: listener_key = from_bytes(key);
-        let kind = if address_of(&key).is_unspecified() { HINT_WILDCARD } else { HINT_EXACT };
+        let kind = if is_wildcard(bytes_of(&key)) { HINT_WILDCARD } else { HINT_EXACT };
         let hint = listener_hint { kind, key, index: u32::from_ne_bytes(*index) };
         places.entry(place_of(&key)).or_default().push(hint);
     }
     let alone = |(place, hints): (u32, Vec<_>)| <[_; 1]>::try_from(hints).ok().map(|[hint]| (place, hint));
     places.into_iter().filter_map(alone).collect()
+}
+
+pub(super) fn is_wildcard(key: &[u8]) -> bool {
+    address_of(&from_bytes(key)).is_unspecified()
 }
 
 /// `hint_place()` of rules.bpf.h.
