@@ -315,12 +315,12 @@ impl Guard {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));
         }
+        // They are kept up to date only while a wildcard stands for them.
+        set_own_addresses(&self.programs, &slots)?;
         if config.refusals_per_s != self.config.refusals_per_s {
             self.programs.set_budget(config.refusals_per_s)?;
         }
         let servers = servers::keep(&self.slots, &self.servers, &slots);
-        // They are kept up to date only while a wildcard stands for them.
-        set_own_addresses(&self.programs, &slots)?;
         if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
             // What was there is what the kernel has had room for. Listeners that were in force go on counting.
             apply(&self.programs, &self.slots, &self.slots, &self.servers)
