@@ -23,8 +23,6 @@
 //! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
 //! program is divided as the system calls of such a program take it, which are timed in this process over the loopback.
 
-use std::io::{self, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -33,10 +31,10 @@ use anyhow::{Context, Result, ensure};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::socket::{setsockopt, sockopt};
 use sim::Profile;
 use sim::profile::{Receive, Server as Program, Softirq, System};
 
+use crate::calls::Calls;
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Close, Experiment, Server};
@@ -439,62 +437,6 @@ fn look_us() -> Result<f64> {
         shortest = shortest.min(start.elapsed() / LOOKS);
     }
     Ok(shortest.as_secs_f64() * 1e6)
-}
-
-/// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them: the shortest of several times. Over the loopback
-/// a client's receipt of the answer is part of writing it, so that `answer` is taken for more than it is, by what that costs more than to hand frames to an interface.
-struct Calls {
-    /// To accept them.
-    accept: Duration,
-    /// To read the request, write the answer, and ask to be told when more comes.
-    answer: Duration,
-    /// To read that the client has reset them, and close.
-    end: Duration,
-}
-
-impl Calls {
-    fn timed() -> io::Result<Self> {
-        const TIMES: u32 = 20;
-        const CONNECTIONS: usize = 100;
-        const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-        const ANSWER: [u8; 1000] = [b'x'; 1000];
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?;
-        let client = || -> io::Result<TcpStream> {
-            let mut client = TcpStream::connect(listener.local_addr()?)?;
-            setsockopt(&client, sockopt::Linger, &libc::linger { l_onoff: 1, l_linger: 0 })?; // RST when it closes
-            client.write_all(REQUEST)?;
-            Ok(client)
-        };
-        let mut buffer = [0; 1000];
-        let mut calls = Self { accept: Duration::MAX, answer: Duration::MAX, end: Duration::MAX };
-        for _ in 0..TIMES {
-            let clients: Vec<TcpStream> = (0..CONNECTIONS).map(|_| client()).collect::<io::Result<_>>()?;
-            let start = Instant::now();
-            let mut ours: Vec<TcpStream> =
-                clients.iter().map(|_| Ok(listener.accept()?.0)).collect::<io::Result<_>>()?;
-            calls.accept = calls.accept.min(start.elapsed());
-            let start = Instant::now();
-            for own in &mut ours {
-                let _length = own.read(&mut buffer)?;
-                own.write_all(&ANSWER)?;
-                epoll.add(&*own, EpollEvent::new(EpollFlags::EPOLLIN, 0))?;
-            }
-            calls.answer = calls.answer.min(start.elapsed());
-            drop(clients);
-            let start = Instant::now();
-            for mut own in ours {
-                own.set_nonblocking(true)?;
-                let _reset = own.read(&mut buffer);
-            }
-            calls.end = calls.end.min(start.elapsed());
-        }
-        Ok(calls)
-    }
-
-    fn all(&self) -> Duration {
-        self.accept + self.answer + self.end
-    }
 }
 
 /// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.

@@ -16,6 +16,7 @@ mod apache;
 pub mod bench;
 mod bursts;
 pub mod calibrate;
+mod calls;
 mod capture;
 mod cell;
 mod child;
