@@ -8,7 +8,7 @@ use files::ReadError;
 use lab::simulate::{self, Options};
 use lab::{Captures, Event, ExperimentError, Plan, dumbbell};
 use report::Run;
-use sim::Profile;
+use sim::{Profile, ProfileError};
 
 use crate::bar::Bar;
 use crate::lab::{event_text, show};
@@ -180,6 +180,13 @@ fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a Path
     Ok(())
 }
 
+fn say_profile(error: ProfileError) -> String {
+    match error {
+        ProfileError::Toml(error) => files::one_line(&error),
+        ProfileError::Invalid(what) => what,
+    }
+}
+
 /// One that comes along, or a file.
 fn read_profile(path: &Path) -> Result<Profile> {
     if let Some(profile) = path.to_str().and_then(Profile::shipped) {
@@ -187,7 +194,7 @@ fn read_profile(path: &Path) -> Result<Profile> {
     }
     let name = format!("profile {}", path.display());
     match files::read_text(path) {
-        Ok(text) => in_file(Profile::parse(&text), name),
+        Ok(text) => in_file(Profile::parse(&text).map_err(say_profile), name),
         Err(ReadError::Missing) => {
             let known: Vec<&str> = Profile::shipped_names().collect();
             in_file(Err(format!("no file, and none of those that come along: {}", known.join(", "))), name)

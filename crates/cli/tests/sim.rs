@@ -153,7 +153,7 @@ fn what_cannot_be_simulated_is_one_line() {
     for (text, why) in [
         (whole.replace("poll = 1.0", "poll = -1.0"), "server.poll = -1 us is no cost"),
         (whole.replace("ring = 256", "ring = 0"), "receive.ring = 0 holds no frame"),
-        (whole.replace("poll = ", "pol = "), "unknown field `pol`"),
+        (whole.replace("poll = ", "pol = "), "column 1: unknown field `pol`"),
         (whole.replace("longest = 0.0", "longest = 5.0"), "receive.turn = 0 gives programs no turn"),
     ] {
         let output = sim(&[file, "--profile", &profile(&text)], folder.path());

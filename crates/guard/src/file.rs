@@ -84,7 +84,7 @@ impl Config {
     pub fn read(path: &Path, lease: Option<Duration>) -> Result<Self> {
         let text = read_text(path)?;
         let file: File = toml::from_str(&text).map_err(|error| {
-            ConfigError(format!("configuration {}: {}", path.display(), one_line(&error)))
+            ConfigError(format!("configuration {}: {}", path.display(), files::one_line(&error)))
         })?;
         let File { interfaces, attach, refusals_per_s, sockopt, listeners } = file;
         let listeners = listeners.into_iter().map(Entry::listener).collect();
@@ -108,14 +108,6 @@ fn read_text(path: &Path) -> Result<String> {
         let said = format!("configuration {}: {error}", path.display());
         if error.is_mistake() { ConfigError(said).into() } else { anyhow::Error::msg(said) }
     })
-}
-
-/// What is wrong in a TOML file, and where: toml draws the line and a caret below it, on several lines; ours is one.
-pub fn one_line(error: &toml::de::Error) -> String {
-    let text = error.to_string();
-    let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
-    let message = error.message().replace('\n', ", ");
-    place.map_or(message.clone(), |place| format!("{place}: {message}"))
 }
 
 /// Where a server listens: an address and a port.

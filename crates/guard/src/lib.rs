@@ -45,7 +45,7 @@ use units::Nanos;
 
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
-pub use file::{ConfigError, one_line, parse_listen, parse_network};
+pub use file::{ConfigError, parse_listen, parse_network};
 pub use observe::Observed;
 pub use program::{ListenerStats, PathStats};
 pub use service::Service;

@@ -50,7 +50,9 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
         toml::from_str::<File>(&format!("workload = {text}")).map_err(said)?.workload
     } else if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
         let content = files::read_text(Path::new(text)).map_err(|error| format!("read {text}: {error}"))?;
-        toml::from_str::<File>(&content).map_err(|error| format!("{text}: {}", said(error)))?.workload
+        toml::from_str::<File>(&content)
+            .map_err(|error| format!("{text}: {}", files::one_line(&error)))?
+            .workload
     } else {
         let names: Vec<&str> = Workload::NAMES.into_iter().map(|(name, _)| name).collect();
         return Err(format!(

@@ -21,7 +21,7 @@ pub use kernel::{
     Config, Counters, Generation, GuardStats, Kernel, News, Outside, Peer, Read, RequestId, SocketId,
     SocketState, Timer, Waiting, Work, WriteError,
 };
-pub use profile::Profile;
+pub use profile::{Profile, ProfileError};
 pub use queue::EventQueue;
 pub use server::{Accept, Service};
 pub use world::{PathCounts, ServerCounts, Setup, World};

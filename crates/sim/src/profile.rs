@@ -6,6 +6,17 @@ use units::Nanos;
 
 use crate::kernel::{Config, Generation, Work};
 
+/// Why a text is no profile.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ProfileError {
+    /// It is not TOML, or has an unknown or missing key.
+    #[error("{}", .0.message().replace('\n', ", "))]
+    Toml(Box<toml::de::Error>),
+    /// It asks for a machine that cannot be: what, why, and what would do.
+    #[error("{0}")]
+    Invalid(String),
+}
+
 /// A machine: what each kind of work costs its CPU. TOML with times as numbers of microseconds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -208,30 +219,35 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// One line: an unknown or missing key, a cost below zero or above a second, a ring that holds nothing, clients of no known system.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let profile: Self = toml::from_str(text).map_err(|error| error.message().replace('\n', " "))?;
-        for (name, cost) in profile.costs() {
+    /// An unknown or missing key, a cost below zero or above a second, a ring that holds nothing, clients of no known system.
+    pub fn parse(text: &str) -> Result<Self, ProfileError> {
+        let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Toml(Box::new(error)))?;
+        profile.check().map_err(ProfileError::Invalid)?;
+        Ok(profile)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (name, cost) in self.costs() {
             if !(0.0..=MOST).contains(&cost) {
                 return Err(format!("{name} = {cost} us is no cost; 0 to {MOST} us"));
             }
         }
-        if let Some(name) = profile.system.clients.as_deref().filter(|name| Stack::by_name(name).is_none()) {
+        if let Some(name) = self.system.clients.as_deref().filter(|name| Stack::by_name(name).is_none()) {
             return Err(format!("system.clients = {name:?} is no client stack; linux-2.4 is one"));
         }
-        if profile.system.descriptors == Some(0) {
+        if self.system.descriptors == Some(0) {
             return Err("system.descriptors = 0 lets a program accept nothing; 1024 is usual".to_owned());
         }
-        if profile.receive.ring == 0 {
+        if self.receive.ring == 0 {
             return Err("receive.ring = 0 holds no frame; 256 is usual".to_owned());
         }
-        if profile.receive.longest > 0.0 && profile.receive.turn <= 0.0 {
+        if self.receive.longest > 0.0 && self.receive.turn <= 0.0 {
             return Err(
                 "receive.turn = 0 gives programs no turn; 4000 us is usual, or set receive.longest to 0"
                     .to_owned(),
             );
         }
-        Ok(profile)
+        Ok(())
     }
 
     /// As [`Profile::parse`] reads it.
@@ -429,7 +445,7 @@ mod tests {
         let text = Profile::shipped("xeon-2005").expect("shipped").to_toml();
         let refused = |from: &str, to: &str| {
             assert!(text.contains(from), "{from} is not in it: {text}");
-            Profile::parse(&text.replacen(from, to, 1)).expect_err(to)
+            Profile::parse(&text.replacen(from, to, 1)).expect_err(to).to_string()
         };
         assert!(refused("linux = \"2.4\"", "linux = \"2.2\"").contains("2.2"));
         assert!(

@@ -307,3 +307,38 @@ impl Server {
         kernel.close(id, now, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use slotmap::SlotMap;
+
+    use super::*;
+    use crate::profile::Profile;
+
+    fn server() -> Server {
+        let service =
+            Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 64, descriptors: None };
+        Server::new(service, Profile::shipped("round-numbers").expect("shipped").steps())
+    }
+
+    #[test]
+    fn look_tells_of_so_many_and_of_the_others_first_in_the_next_with_the_listener_at_their_end() {
+        let mut sockets = SlotMap::with_key();
+        let came: Vec<SocketId> = (0..MOST_IN_LOOK + 3).map(|_| sockets.insert(())).collect();
+        let mut server = server();
+        server.hear(News::Acceptable);
+        came.iter().for_each(|&id| server.hear(News::Readable(id)));
+        let mut look = || {
+            server.look();
+            std::iter::from_fn(|| server.next_told()).collect::<Vec<_>>()
+        };
+        let first = look();
+        assert_eq!(
+            (first.len(), first[0], first[1]),
+            (MOST_IN_LOOK, Ready::Listener, Ready::Socket(came[0]))
+        );
+        let left = came[MOST_IN_LOOK - 1..].iter().map(|&id| Ready::Socket(id));
+        assert_eq!(look(), left.chain([Ready::Listener]).collect::<Vec<_>>());
+        assert_eq!(look(), [Ready::Listener], "a connection still waits");
+    }
+}
