@@ -182,7 +182,7 @@ fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a Path
 
 fn say_profile(error: ProfileError) -> String {
     match error {
-        ProfileError::Toml(error) => files::one_line(&error),
+        ProfileError::Toml(error) => files::say_toml_error(&error),
         ProfileError::Invalid(what) => what,
     }
 }

@@ -84,7 +84,7 @@ impl Config {
     pub fn read(path: &Path, lease: Option<Duration>) -> Result<Self> {
         let text = read_text(path)?;
         let file: File = toml::from_str(&text).map_err(|error| {
-            ConfigError(format!("configuration {}: {}", path.display(), files::one_line(&error)))
+            ConfigError(format!("configuration {}: {}", path.display(), files::say_toml_error(&error)))
         })?;
         let File { interfaces, attach, refusals_per_s, sockopt, listeners } = file;
         let listeners = listeners.into_iter().map(Entry::listener).collect();

@@ -51,7 +51,7 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
     } else if Path::new(text).extension().is_some_and(|extension| extension == "toml") {
         let content = files::read_text(Path::new(text)).map_err(|error| format!("read {text}: {error}"))?;
         toml::from_str::<File>(&content)
-            .map_err(|error| format!("{text}: {}", files::one_line(&error)))?
+            .map_err(|error| format!("{text}: {}", files::say_toml_error(&error)))?
             .workload
     } else {
         let names: Vec<&str> = Workload::NAMES.into_iter().map(|(name, _)| name).collect();

@@ -16,7 +16,7 @@ pub enum ExperimentError {
         source: files::ReadError,
     },
     /// It is not TOML, or has an unknown key or a wrong type.
-    #[error("experiment {}: {}", path.display(), files::one_line(error))]
+    #[error("experiment {}: {}", path.display(), files::say_toml_error(error))]
     Parse {
         /// The file.
         path: PathBuf,
