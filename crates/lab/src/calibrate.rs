@@ -10,6 +10,7 @@
 //! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
+//! | all reset, four times as many and one times: in the larger crowd each turn has a SYN | how far apart the crowd's turns are, and from how long who is refused waits the way to the server and back: [`CrowdEnd`] |
 //! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `end_reset`: the end of each handshake and the request behind it, which find no place |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes |
@@ -32,7 +33,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
-use sim::profile::{Receive, Server as Program, Softirq, System};
+use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
 
 use crate::calls::Calls;
 use crate::cell::{self, Lab, Measured};
@@ -190,16 +191,15 @@ struct Answered {
     /// What its end by FIN costs more than that by RST, in softirq and in the program.
     fin: f64,
     close_more: f64,
-    /// How far apart turns came to be, where they are as near as they can be.
-    turns_apart_us: f64,
     /// The lab's own watch, in a second.
     watch_us_per_s: f64,
     /// A connection, without what of it is the watch.
     without_watch: f64,
 }
 
-/// What SYNs cost that become nothing, microseconds.
+/// What SYNs cost that become nothing, microseconds, and how they came.
 struct Refused {
+    crowd: CrowdEnd,
     dropped: f64,
     held: f64,
     reset: f64,
@@ -291,7 +291,6 @@ impl<'a> Crowds<'a> {
             woken,
             fin: (in_softirq(&by_fin) - in_softirq(&by_rst)).max(LEAST),
             close_more: of_program(&by_fin) - of_program(&by_rst),
-            turns_apart_us: 1e6 / all[0].turns_per_s.max(1.0),
             watch_us_per_s,
             without_watch: of_one - watch_us_per_s / rate,
         })
@@ -310,13 +309,18 @@ impl<'a> Crowds<'a> {
         }
         let drops = Line::nearest(dropped.iter().map(|costs| (costs.turns_of_syn, of_syn(costs))));
         let wake = drops.slope.min(answered.turn);
-        let mut alone = |what: &str, policy: &str| -> Result<f64> {
+        let mut alone = |what: &str, policy: &str| -> Result<(f64, Costs)> {
             let policy = self.policy(policy);
             let costs = self.measure(what, self.apart, (hangs, policy), MORE * rate)?;
-            Ok((of_syn(&costs) - wake * costs.turns_of_syn).max(LEAST))
+            Ok(((of_syn(&costs) - wake * costs.turns_of_syn).max(LEAST), costs))
         };
-        let held = alone("SYNs that are all held back", "nobody")?;
-        let reset = alone("SYNs that are all reset", "all-reset")?;
+        let (held, _) = alone("SYNs that are all held back", "nobody")?;
+        let (reset, all) = alone("SYNs that are all reset", "all-reset")?;
+        let everybody_reset = (hangs, self.policy("all-reset"));
+        let fewer = self.measure("fewer that are all reset", self.apart, everybody_reset, rate)?;
+        // Who is refused waits for half a turn before his SYN leaves, and for half of one when his RST has come.
+        let turns = all.turns_apart_us();
+        let crowd = CrowdEnd { delay: ((fewer.refused_after_us - turns) / 2.0).max(0.0), turns };
         let cookies = if guard::takes_own_cookies() { "own-cookies" } else { "kernel-cookies" };
         let with_cookies = (hangs, self.policy(cookies));
         let what = "SYNs that all get a cookie";
@@ -332,7 +336,7 @@ impl<'a> Crowds<'a> {
             self.cold_us(rate, "SYNs that are reset, but for some", ("reset", reset), answered)?,
         );
         let (dropped, end_reset) = (drops.at_zero.max(LEAST), end_reset.max(LEAST));
-        Ok(Refused { dropped, held, reset, end_reset, wake, cold: cold.max(0.0) })
+        Ok(Refused { crowd, dropped, held, reset, end_reset, wake, cold: cold.max(0.0) })
     }
 
     /// What a turn to SYNs of which some are let in costs more than all that is known of them.
@@ -369,7 +373,7 @@ impl<'a> Crowds<'a> {
 /// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
 fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
-    let &Refused { dropped, held, reset, end_reset, wake, cold } = refused;
+    let &Refused { crowd, dropped, held, reset, end_reset, wake, cold } = refused;
     let (poll, calls) = (look_us()?, Calls::timed().context("time system calls over the loopback")?);
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
     let syn_answered = (torn - ENDS * end_reset).max(reset).min(connection / 2.0);
@@ -412,11 +416,12 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
         process_pool: None,
         receive: Receive {
             ring: BACKLOG,
-            moderation: answered.turns_apart_us,
+            moderation: 0.0,
             // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
             longest: 0.0,
             turn: 0.0,
         },
+        crowd,
         system: System { descriptors: descriptors()?, ..System::default() },
     })
 }
@@ -513,6 +518,8 @@ struct Costs {
     sleeps_of_syn: f64,
     /// Ends of handshakes, and what came with them, that were reset.
     ends_of_syn: f64,
+    /// How long a client waited to hear that he is refused, in the median.
+    refused_after_us: f64,
     /// Share of the attempts that were answered.
     answered: f64,
     answered_per_s: f64,
@@ -526,6 +533,11 @@ impl Costs {
     fn us_per_s(&self, turn: f64, woken: f64) -> f64 {
         let of_syn = self.softirq_of_syn + self.program_of_syn;
         self.syns_per_s * (of_syn - turn * self.turns_of_syn - woken * self.sleeps_of_syn)
+    }
+
+    /// How far apart turns came to be, of a crowd that has a SYN for each.
+    fn turns_apart_us(&self) -> f64 {
+        1e6 / self.turns_per_s.max(1.0)
     }
 
     fn of(measured: &Measured, window: Duration) -> Self {
@@ -545,6 +557,7 @@ impl Costs {
             turns_per_s: counted(TURNS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
             ends_of_syn: guarded("acks.reset") / measured.crowd.syns_per_s.max(1.0),
+            refused_after_us: 1e3 * measured.crowd.refusal_ms.p50,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),

@@ -35,8 +35,6 @@ use crate::testbed::{PORT, SERVER_ADDRESS};
 
 /// Time between samples of the counters.
 const SAMPLE_EVERY: Nanos = Nanos::from_millis(250);
-/// Of the wire, each way: a switch and two NICs.
-const DELAY: Nanos = Nanos::from_micros(50);
 /// The server in captures: as in the lab.
 const SERVER: SocketAddrV4 = SocketAddrV4::new(SERVER_ADDRESS, PORT);
 /// The page of `tidegate serve`.
@@ -167,13 +165,22 @@ fn set_sysctl(config: &mut Config, name: &str, value: &str) -> Result<(), String
 }
 
 fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Header {
+    let crowd = &profile.crowd;
+    let (delay, turns) = (crowd.delay(), crowd.turns());
+    let turns = if turns > Nanos::ZERO {
+        format!(
+            "clients share a machine that takes, answers and begins what is due in turns at least {turns} apart, and costs nothing"
+        )
+    } else {
+        "clients' machines cost nothing".to_owned()
+    };
     let mut deviations = vec![
         format!(
             "In virtual time: no kernel ran. The server is a model of Linux with one CPU, the machine is the profile {:?} ({}).",
             profile.name, profile.about
         ),
         format!(
-            "The wire between crowd and server takes {DELAY} each way, and has no rate of its own; clients' machines cost nothing."
+            "The wire between crowd and server takes {delay} each way, and has no rate of its own; {turns}."
         ),
         format!(
             "The crowd is that of tidegate load: its TCP has the options, timers and manners of {} (docs/crowd.md).",
@@ -182,7 +189,7 @@ fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Hea
     ];
     if experiment.ways.is_some() {
         deviations.push(format!(
-            "Clients are far away: a path between {DELAY} of wire and the server, each way. Replies are not under congestion control, so that those longer than an \
+            "Clients are far away: a path between {delay} of wire and the server, each way. Replies are not under congestion control, so that those longer than an \
              initial window come sooner than a real kernel's. {}",
             environment::NEAR
         ));
@@ -533,7 +540,7 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         }
         ServerKind::BuiltIn | ServerKind::Nginx => {}
     }
-    Ok(Setup { kernel, service, profile, delay: DELAY })
+    Ok(Setup { kernel, service, profile })
 }
 
 /// The clients' system, where an experiment names none.

@@ -37,6 +37,9 @@ pub struct Profile {
     pub process_pool: Option<Server>,
     /// How packets wait.
     pub receive: Receive,
+    /// How the crowd's end of the wire sends and receives.
+    #[serde(default)]
+    pub crowd: CrowdEnd,
     /// Whose rules; those of today where the profile says nothing.
     #[serde(default)]
     pub system: System,
@@ -179,14 +182,42 @@ impl Server {
 pub struct Receive {
     /// Frames that the receive ring holds; more are lost.
     pub ring: u32,
-    /// Least time between two interrupts for frames, microseconds: the moderation of a NIC, or in the lab the turns of the generator. Frames that come meanwhile wait for the
-    /// next, if the CPU is not at others.
+    /// Least time between two interrupts for frames, microseconds: the moderation of a NIC. Frames that come meanwhile wait for the next, if the CPU is not at others.
     #[serde(default)]
     pub moderation: f64,
     /// Longest time in softirq, microseconds, before programs get a turn (`MAX_SOFTIRQ_TIME`, ksoftirqd); 0 is for ever, as long as frames come.
     pub longest: f64,
     /// How long such a turn is, and then that of the softirq, microseconds.
     pub turn: f64,
+}
+
+/// The crowd's end of the wire, which has no costs: it is as fast as it must be, but not sooner.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CrowdEnd {
+    /// Of the wire, each way, microseconds: a switch and two NICs.
+    pub delay: f64,
+    /// Least time between two turns of a generator, microseconds: in each it takes what has come, answers it, and only then begins what was due meanwhile, all at one moment.
+    /// With 0 each client acts at a time of his own.
+    pub turns: f64,
+}
+
+impl Default for CrowdEnd {
+    fn default() -> Self {
+        Self { delay: 50.0, turns: 0.0 }
+    }
+}
+
+impl CrowdEnd {
+    /// Of the wire, each way.
+    pub fn delay(&self) -> Nanos {
+        micros(self.delay)
+    }
+
+    /// Least time between two turns.
+    pub fn turns(&self) -> Nanos {
+        micros(self.turns)
+    }
 }
 
 fn micros(cost: f64) -> Nanos {
@@ -256,7 +287,7 @@ impl Profile {
     }
 
     fn costs(&self) -> Vec<(String, f64)> {
-        let Self { softirq, receive, .. } = self;
+        let Self { softirq, receive, crowd, .. } = self;
         let softirq = [
             ("softirq.syn_answered", softirq.syn_answered),
             ("softirq.syn_cookie", softirq.syn_cookie()),
@@ -278,6 +309,8 @@ impl Profile {
             ("receive.moderation", receive.moderation),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
+            ("crowd.delay", crowd.delay),
+            ("crowd.turns", crowd.turns),
         ];
         let servers = [
             ("server", Some(&self.server)),
@@ -434,8 +467,8 @@ mod tests {
     fn itanium_is_the_xeon_slowed_down() {
         let [xeon, itanium] = ["xeon-2005", "itanium-2005"].map(|name| Profile::shipped(name).expect(name));
         for ((name, fast), (_, slow)) in xeon.costs().into_iter().zip(itanium.costs()) {
-            let is_turn = name.starts_with("receive.");
-            let factor = if is_turn { 1.0 } else { 1.0 / 0.62 };
+            let is_no_work = name.starts_with("receive.") || name.starts_with("crowd.");
+            let factor = if is_no_work { 1.0 } else { 1.0 / 0.62 };
             assert!((slow - fast * factor).abs() < 0.01, "{name}: {slow} for {fast}");
         }
     }

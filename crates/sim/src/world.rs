@@ -5,8 +5,8 @@
 //!         <-- delay --------------------------------'----------'
 //! ```
 //!
-//! The clients' machines cost nothing. Frames take as long as the wire's delay; the wire has no rate of its own here. Behind it, clients may be far away
-//! (`distance.rs`).
+//! The clients' machines cost nothing; they are one that acts in turns, as the lab's generator, or each acts at a time of his own. Frames take as long as the
+//! wire's delay; the wire has no rate of its own here. Behind it, clients may be far away (`distance.rs`).
 
 mod agenda;
 mod distance;
@@ -45,10 +45,8 @@ pub struct Setup {
     pub kernel: kernel::Config,
     /// Its program.
     pub service: Service,
-    /// What its work costs.
+    /// What its work costs, and how the crowd's end of the wire works.
     pub profile: Profile,
-    /// Of the wire, each way.
-    pub delay: Nanos,
 }
 
 /// What happened at the server.
@@ -139,6 +137,11 @@ pub struct World {
     said: Said,
     /// When the crowd is looked at next.
     crowd_at: Nanos,
+    /// Least time between two of its turns, if it has any, and when the next may be.
+    turns: Nanos,
+    next_turn: Nanos,
+    /// What has come to it for its next turn.
+    to_take: VecDeque<Box<Packet>>,
     frames: u64,
     frames_lost: u64,
     /// Events so far.
@@ -159,7 +162,7 @@ impl World {
             cpu: Cpu::new(setup.profile.turns(), setup.profile.turn_to_frames()),
             frame_costs: setup.profile.frames(),
             ring_size: setup.profile.receive.ring,
-            delay: setup.delay,
+            delay: setup.profile.crowd.delay(),
             events: Agenda::new(),
             packets: Packets::default(),
             to_server: Pipe::default(),
@@ -169,6 +172,9 @@ impl World {
             frames_waiting: 0,
             said: Said::default(),
             crowd_at: Nanos::MAX,
+            turns: setup.profile.crowd.turns(),
+            next_turn: Nanos::ZERO,
+            to_take: VecDeque::new(),
             frames: 0,
             frames_lost: 0,
             happened: 0,
@@ -428,7 +434,16 @@ impl World {
         self.look_at_crowd(now);
     }
 
+    /// A packet has come to the crowd's machine.
     fn enter_client(&mut self, packet: Box<Packet>, now: Nanos) {
+        if self.turns > Nanos::ZERO {
+            self.to_take.push_back(packet);
+        } else {
+            self.take(packet, now);
+        }
+    }
+
+    fn take(&mut self, packet: Box<Packet>, now: Nanos) {
         {
             let Self { crowd, to_server, events, packets, delay, .. } = self;
             let mut send = sender(to_server, events, packets, now + *delay);
@@ -442,6 +457,10 @@ impl World {
             return;
         }
         self.crowd_at = Nanos::MAX;
+        self.next_turn = now + self.turns;
+        while let Some(packet) = self.to_take.pop_front() {
+            self.take(packet, now);
+        }
         {
             let Self { crowd, to_server, events, packets, delay, .. } = self;
             let mut send = sender(to_server, events, packets, now + *delay);
@@ -454,7 +473,12 @@ impl World {
     /// Sees to it that the crowd is looked at when it has something to do.
     fn look_at_crowd(&mut self, now: Nanos) {
         let tick = if self.crowd.live() > 0 { Nanos((now.0 / TICK.0 + 1) * TICK.0) } else { Nanos::MAX };
-        let next = self.crowd.next_start().unwrap_or(Nanos::MAX).max(now).min(tick);
+        let due = if self.to_take.is_empty() {
+            self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick)
+        } else {
+            now
+        };
+        let next = due.max(now).max(self.next_turn);
         if next < self.crowd_at {
             self.crowd_at = next;
             self.events.put(next, Event::Crowd);

@@ -11,7 +11,6 @@ use units::Nanos;
 use wire::{Flags, parse};
 
 const SERVER: &str = "10.76.0.1:80";
-const DELAY: Nanos = Nanos::from_micros(50);
 
 /// Of the frames of a crowd of so many a second, for a second, so many.
 fn capture(rate: f64, most: usize) -> Capture {
@@ -35,7 +34,6 @@ fn capture(rate: f64, most: usize) -> Capture {
         kernel: Config::default(),
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped("round-numbers").expect("shipped"),
-        delay: DELAY,
     };
     let mut world = World::new(setup, crowd);
     world.capture(SERVER.parse().expect("an address"), most);

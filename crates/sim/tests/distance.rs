@@ -36,7 +36,6 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
         kernel,
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped("round-numbers").expect("shipped"),
-        delay: Nanos::from_micros(50),
     };
     let mut world = World::new(setup, crowd);
     if let Some((to_server, to_clients)) = paths {

@@ -45,7 +45,6 @@ fn setup(policy: &str) -> Setup {
         kernel: Config { policy, ..Config::default() },
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: machine(),
-        delay: Nanos::from_micros(50),
     }
 }
 
@@ -83,6 +82,24 @@ fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
     // Two of a reply's three ways to the server wait for an interrupt.
     let later = gathered.response_ms.mean - one_by_one.response_ms.mean;
     assert!((0.1..1.5).contains(&later), "{later} ms later");
+}
+
+#[test]
+fn crowd_in_turns_gathers_frames_and_keeps_its_clients_waiting_at_its_own_end() {
+    let in_turns = |micros: f64| {
+        let mut setup = setup("default");
+        setup.profile.crowd.turns = micros;
+        setup.profile.softirq.wake = 5.0;
+        run(setup, 10_000.0, 1)
+    };
+    let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(in_turns);
+    for crowd in [&one_by_one, &gathered] {
+        assert!(crowd.ok as f64 > 0.99 * crowd.offered as f64, "{crowd:?}");
+    }
+    assert!(calm.turns * 2 < busy.turns, "{calm:?}, {busy:?}");
+    // Who begins waits for half a turn, and so do the SYN/ACK and the reply: most of one each, as they come soon after a turn.
+    let later = gathered.response_ms.mean - one_by_one.response_ms.mean;
+    assert!((0.75..1.5).contains(&later), "{later} ms later");
 }
 
 #[test]

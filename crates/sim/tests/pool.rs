@@ -23,11 +23,11 @@ fn machine(name: &str) -> Profile {
     profile
 }
 
-fn setup(profile: Profile, count: u32, delay: Nanos) -> Setup {
+fn setup(profile: Profile, count: u32) -> Setup {
     let kernel = Config { backlog: 511, ..profile.system.config() };
     let service =
         Service { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None };
-    Setup { kernel, service, profile, delay }
+    Setup { kernel, service, profile }
 }
 
 fn run(setup: Setup, rate: f64) -> (CrowdSummary, ServerCounts) {
@@ -59,9 +59,9 @@ fn cpu_bound_pool_answers_one_in_what_a_connection_costs() {
     let softirq = 7.0 + 5.0 + 4.0 + 1.5 + 3.0 + 1.5;
     let program = 6.0 + 100.0 + 2.0 + 4.0;
     let peak = 1e6 / (softirq + program);
-    let (below, _) = run(setup(profile.clone(), 150, Nanos::from_micros(50)), 0.95 * peak);
+    let (below, _) = run(setup(profile.clone(), 150), 0.95 * peak);
     assert!(below.goodput_per_s > 0.98 * below.offered_per_s, "{} of {peak}", below.goodput_per_s);
-    let (beyond, server) = run(setup(profile, 150, Nanos::from_micros(50)), 1.05 * peak);
+    let (beyond, server) = run(setup(profile, 150), 1.05 * peak);
     assert!((0.9 * peak..1.01 * peak).contains(&beyond.goodput_per_s), "{} of {peak}", beyond.goodput_per_s);
     assert_eq!(server.errors, 0);
 }
@@ -69,10 +69,11 @@ fn cpu_bound_pool_answers_one_in_what_a_connection_costs() {
 #[test]
 fn waiting_for_clients_bounds_a_pool_by_its_processes() {
     // With 50 ms each way a process has its connection for the request's round trip, and for that in which the client closes.
-    let delay = Nanos::from_millis(50);
+    let mut profile = machine("round-numbers");
+    profile.crowd.delay = 50_000.0;
     for count in [1, 10, 40] {
-        let (crowd, _) = run(setup(machine("round-numbers"), count, delay), 1000.0);
-        let most = f64::from(count) / (2.0 * delay.as_secs_f64());
+        let (crowd, _) = run(setup(profile.clone(), count), 1000.0);
+        let most = f64::from(count) / (2.0 * profile.crowd.delay().as_secs_f64());
         assert!(
             crowd.goodput_per_s <= 1.05 * most,
             "{} by {count} processes, {most} at most",
@@ -88,7 +89,7 @@ fn waiting_for_clients_bounds_a_pool_by_its_processes() {
 
 #[test]
 fn apache_of_the_thesis_answers_a_fifth_of_its_event_driven_server() {
-    let of = |rate| run(setup(machine("xeon-2005"), 150, Nanos::from_micros(50)), rate).0;
+    let of = |rate| run(setup(machine("xeon-2005"), 150), rate).0;
     let peak = 19_000.0 / 5.0;
     let below = of(0.97 * peak);
     assert!(below.goodput_per_s > 0.97 * below.offered_per_s, "{} of {peak}", below.goodput_per_s);

@@ -84,7 +84,6 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
         kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::parse(PROFILE).context("the bench's profile")?,
-        delay: Nanos::from_micros(50),
     };
     Ok(World::new(setup, crowd))
 }
