@@ -191,7 +191,7 @@ pub struct Receive {
     pub turn: f64,
 }
 
-/// The crowd's end of the wire, which has no costs: it is as fast as it must be, but not sooner.
+/// The crowd's end of the wire. Its work costs nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CrowdEnd {
@@ -484,6 +484,7 @@ mod tests {
         assert!(
             refused("clients = \"linux-2.4\"", "clients = \"beos\"").contains("\"beos\" is no client stack")
         );
+        assert!(refused("[crowd]\ndelay = 50.0", "[crowd]\ndelay = -1.0").contains("crowd.delay = -1 us"));
         assert!(
             refused("[in_kernel]\npoll = 0.0", "[in_kernel]\npoll = -1.0").contains("in_kernel.poll = -1 us")
         );

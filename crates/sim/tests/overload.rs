@@ -66,39 +66,33 @@ fn server_below_saturation_answers_everybody_soon() {
     assert!((0.4..0.8).contains(&busy), "{busy} of the CPU at 15,000/s");
 }
 
-#[test]
-fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
-    let moderated = |micros: f64| {
+/// A crowd whose frames come one by one, and together, by something that gathers them for so many microseconds. All are answered; how much later those are that were gathered, ms.
+fn gather(by: impl Fn(&mut Profile, f64)) -> ([ServerCounts; 2], f64) {
+    let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(|micros| {
         let mut setup = setup("default");
-        setup.profile.receive.moderation = micros;
         setup.profile.softirq.wake = 5.0;
+        by(&mut setup.profile, micros);
         run(setup, 10_000.0, 1)
-    };
-    let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(moderated);
+    });
     for crowd in [&one_by_one, &gathered] {
         assert!(crowd.ok as f64 > 0.99 * crowd.offered as f64, "{crowd:?}");
     }
+    ([busy, calm], gathered.response_ms.mean - one_by_one.response_ms.mean)
+}
+
+#[test]
+fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
+    let ([busy, calm], later) = gather(|profile, micros| profile.receive.moderation = micros);
     assert!(calm.softirq.0 as f64 <= 0.8 * busy.softirq.0 as f64, "{calm:?}, {busy:?}");
     // Two of a reply's three ways to the server wait for an interrupt.
-    let later = gathered.response_ms.mean - one_by_one.response_ms.mean;
     assert!((0.1..1.5).contains(&later), "{later} ms later");
 }
 
 #[test]
 fn crowd_in_turns_gathers_frames_and_keeps_its_clients_waiting_at_its_own_end() {
-    let in_turns = |micros: f64| {
-        let mut setup = setup("default");
-        setup.profile.crowd.turns = micros;
-        setup.profile.softirq.wake = 5.0;
-        run(setup, 10_000.0, 1)
-    };
-    let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(in_turns);
-    for crowd in [&one_by_one, &gathered] {
-        assert!(crowd.ok as f64 > 0.99 * crowd.offered as f64, "{crowd:?}");
-    }
+    let ([busy, calm], later) = gather(|profile, micros| profile.crowd.turns = micros);
     assert!(calm.turns * 2 < busy.turns, "{calm:?}, {busy:?}");
-    // Who begins waits for half a turn, and so do the SYN/ACK and the reply: most of one each, as they come soon after a turn.
-    let later = gathered.response_ms.mean - one_by_one.response_ms.mean;
+    // Who begins waits for half a turn, and the SYN/ACK and the reply for most of one each, as they come soon after it.
     assert!((0.75..1.5).contains(&later), "{later} ms later");
 }
 
