@@ -95,13 +95,12 @@ static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const
 	return false;
 }
 
-static __always_inline struct answer_style answer_style(void *ctx, enum hook hook, const struct segment *segment,
-							struct net *net)
+static __always_inline struct answer_style answer_style(void *ctx, enum hook hook, const struct segment *segment)
 {
 	struct answer_style style = {};
 
 	style.partial_checksum = checksum_is_partial(ctx, hook, segment);
-	style.ttl = segment->is_ipv6 ? answer_hop_limit(ctx, hook) : answer_ttl(net);
+	style.ttl = segment->is_ipv6 ? answer_hop_limit(ctx, hook) : answer_ttl(net_of_frame(ctx, hook));
 	return style;
 }
 
@@ -230,47 +229,45 @@ static __always_inline enum sent send_back(void *ctx, enum hook hook, const stru
 	return store_headers(ctx, hook, segment->l3_offset, &answer->v4, sizeof(answer->v4));
 }
 
-static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook, const struct segment *segment,
-						      struct net *net)
+static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook, const struct segment *segment)
 {
-	struct answer_style style = answer_style(ctx, hook, segment, net);
+	struct answer_style style = answer_style(ctx, hook, segment);
 	struct answer *answer = clean_answer();
 
 	if (!answer)
 		return SENT_NOT;
 	if (segment->is_ipv6)
-		style.flow_label = reset_flow_label(net, segment);
+		style.flow_label = reset_flow_label(net_of_frame(ctx, hook), segment);
 	build_reset(segment, &style, answer);
 	return send_back(ctx, hook, segment, answer, 0);
 }
 
 /* Each is a function of its own, whose stack frame others do not carry: a program and all that it calls have 512 bytes. */
 
-static __noinline int send_reset_tc(struct __sk_buff *skb, const struct segment *segment, struct net *net)
+static __noinline int send_reset_tc(struct __sk_buff *skb, const struct segment *segment)
 {
-	return build_and_send_reset(skb, HOOK_TC, segment, net);
+	return build_and_send_reset(skb, HOOK_TC, segment);
 }
 
-static __noinline int send_reset_xdp(struct xdp_md *xdp, const struct segment *segment, struct net *net)
+static __noinline int send_reset_xdp(struct xdp_md *xdp, const struct segment *segment)
 {
-	return build_and_send_reset(xdp, HOOK_XDP, segment, net);
+	return build_and_send_reset(xdp, HOOK_XDP, segment);
 }
 
-static __noinline int send_reset_xdp_generic(struct xdp_md *xdp, const struct segment *segment, struct net *net)
+static __noinline int send_reset_xdp_generic(struct xdp_md *xdp, const struct segment *segment)
 {
-	return build_and_send_reset(xdp, HOOK_XDP_GENERIC, segment, net);
+	return build_and_send_reset(xdp, HOOK_XDP_GENERIC, segment);
 }
 
-/* `net` is the listener's. */
-static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment, struct net *net)
+static __always_inline enum sent send_reset(void *ctx, enum hook hook, const struct segment *segment)
 {
 	switch (hook) {
 	case HOOK_TC:
-		return send_reset_tc(ctx, segment, net);
+		return send_reset_tc(ctx, segment);
 	case HOOK_XDP:
-		return send_reset_xdp(ctx, segment, net);
+		return send_reset_xdp(ctx, segment);
 	default:
-		return send_reset_xdp_generic(ctx, segment, net);
+		return send_reset_xdp_generic(ctx, segment);
 	}
 }
 

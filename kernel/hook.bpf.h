@@ -42,6 +42,16 @@ static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 	return xdp->rxq->dev;
 }
 
+/* The network namespace that the frame is in, which is that of any socket it may be for; for reads by bpf_probe_read_kernel() only. */
+static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
+{
+	struct net_device *device = device_of(ctx, hook);
+
+	if (hook != HOOK_TC && bpf_ksym_exists(bpf_cast_to_kern_ctx))
+		return device->nd_net.net;
+	return BPF_CORE_READ(device, nd_net.net);
+}
+
 /*
  * Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves, without a helper's call where the kernel has
  * the address in the device itself.

@@ -224,15 +224,14 @@ static __noinline int has_right_checksum(struct __sk_buff *skb, const struct seg
  * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the connection; the FIN itself becomes
  * the client's RST. The clone comes by here again, and is no FIN any more.
  */
-static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct net *net,
-					      struct listener_stats *stats)
+static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct listener_stats *stats)
 {
 	if (!change_flags(skb, HOOK_TC, segment, TCP_RST, TCP_FIN))
 		return ACTION_PASS;
 	stats->fins_reset++;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
 		return ACTION_PASS; /* the server's end at least */
-	return send_reset(skb, HOOK_TC, segment, net) == SENT ? ACTION_SEND_BACK : ACTION_DROP;
+	return send_reset(skb, HOOK_TC, segment) == SENT ? ACTION_SEND_BACK : ACTION_DROP;
 }
 
 /* A FIN: is its sender gone for good? */
@@ -240,7 +239,6 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct listener_policy *policy;
 	struct found_rule found;
-	struct net *net = NULL;
 	struct fin fin = {};
 
 	if (!segment || !find_rule(skb, HOOK_TC, segment, &found))
@@ -248,18 +246,18 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 	policy = &found.rule.policy;
 	if (policy->on_fin == FIN_KEEP && !is_any_asked)
 		return ACTION_PASS;
-	if (!find_connection(skb, segment, &fin, &net, &policy->on_fin) || policy->on_fin == FIN_KEEP)
-		return ACTION_PASS;
-	if (!found.rule.dry_run && !may_act(bpf_ktime_get_ns()))
+	if (!find_connection(skb, segment, &fin, &policy->on_fin) || policy->on_fin == FIN_KEEP)
 		return ACTION_PASS;
 	found.stats->fins++;
 	if (admit_fin(policy, &fin) != VERDICT_RESET || !has_right_checksum(skb, segment))
+		return ACTION_PASS;
+	if (!found.rule.dry_run && !may_act(bpf_ktime_get_ns()))
 		return ACTION_PASS;
 	if (found.rule.dry_run) {
 		found.stats->fins_reset++;
 		return ACTION_PASS;
 	}
-	return reset_both(skb, segment, net, found.stats);
+	return reset_both(skb, segment, found.stats);
 }
 
 static __always_inline bool is_fin(const struct segment *segment)

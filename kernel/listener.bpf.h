@@ -25,10 +25,9 @@ enum found {
 	FOUND_OTHER,			/* established, TIME_WAIT or a request socket: the kernel knows it already */
 };
 
-/* A listener as copied from the kernel. */
+/* A listener as copied from the kernel: its queues, and the rest of its load as it was. */
 struct listener {
 	struct listener_load load;
-	struct net *net;		/* for reads by bpf_probe_read_kernel() only */
 	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */
 };
 
@@ -61,7 +60,6 @@ static __always_inline enum found read_listener(const struct tcp_sock *tcp, stru
 	listener->load.accept_limit = sk->sk_max_ack_backlog;
 	listener->load.syn_qlen = tcp->inet_conn.icsk_accept_queue.qlen.counter;
 	listener->load.syn_limit = sk->sk_max_ack_backlog;
-	listener->net = sk->__sk_common.skc_net.net;
 	listener->family = sk->__sk_common.skc_family;
 	return FOUND_LISTENER;
 }
@@ -128,11 +126,10 @@ static __always_inline enum handshake find_handshake(void *ctx, const struct seg
 }
 
 /*
- * Finds the established connection that a FIN is for, copies its state and its namespace, and lets `on_fin` be what its server
- * has asked for, if it has.
+ * Finds the established connection that a FIN is for, copies its state, and lets `on_fin` be what its server has asked for, if it
+ * has.
  */
-static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, struct net **net,
-					    __u32 *on_fin)
+static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, __u32 *on_fin)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
 	struct tcp_sock *tcp;
@@ -147,7 +144,6 @@ static __always_inline bool find_connection(void *ctx, const struct segment *seg
 		fin->ahead = segment->seq - tcp->rcv_nxt;
 		fin->unread = tcp->rcv_nxt - tcp->copied_seq;
 		fin->unacknowledged = tcp->write_seq - segment->ack;
-		*net = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net;
 		wanted = bpf_sk_storage_get(&asked, tcp, 0, 0);
 		if (wanted)
 			*on_fin = *wanted;

@@ -181,8 +181,7 @@ static __always_inline __u16 initial_window(__u16 mss)
 }
 
 /* Fills the workspace with the SYN/ACK and sends it. */
-static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
-					     struct workspace *work)
+static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const struct segment *segment, struct workspace *work)
 {
 	__u32 offset = segment->l3_offset + answer_bytes(segment);
 	struct answer *answer = clean_answer();
@@ -192,9 +191,9 @@ static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const st
 	if (!answer)
 		return SENT_NOT;
 	write_options(&work->ours, &work->words);
-	work->style = answer_style(ctx, hook, segment, net);
+	work->style = answer_style(ctx, hook, segment);
 	if (segment->is_ipv6)
-		work->style.flow_label = automatic_flow_label(net, segment);
+		work->style.flow_label = automatic_flow_label(net_of_frame(ctx, hook), segment);
 	build_syn_ack(segment, &work->style, work->isn, initial_window(work->ours.mss), &work->words, answer);
 	size = work->words.count * 4;
 	sent = send_back(ctx, hook, segment, answer, size);
@@ -205,45 +204,41 @@ static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const st
 	return store(ctx, hook, offset, work->words.word, size) ? SENT : SENT_LOST;
 }
 
-static __noinline int send_chosen_tc(struct __sk_buff *skb, const struct segment *segment, struct net *net,
-				     struct workspace *work)
+static __noinline int send_chosen_tc(struct __sk_buff *skb, const struct segment *segment, struct workspace *work)
 {
-	return send_chosen(skb, HOOK_TC, segment, net, work);
+	return send_chosen(skb, HOOK_TC, segment, work);
 }
 
-static __noinline int send_chosen_xdp(struct xdp_md *xdp, const struct segment *segment, struct net *net,
-				      struct workspace *work)
+static __noinline int send_chosen_xdp(struct xdp_md *xdp, const struct segment *segment, struct workspace *work)
 {
-	return send_chosen(xdp, HOOK_XDP, segment, net, work);
+	return send_chosen(xdp, HOOK_XDP, segment, work);
 }
 
-static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct segment *segment, struct net *net,
-					      struct workspace *work)
+static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct segment *segment, struct workspace *work)
 {
-	return send_chosen(xdp, HOOK_XDP_GENERIC, segment, net, work);
+	return send_chosen(xdp, HOOK_XDP_GENERIC, segment, work);
 }
 
 /*
  * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which only the MSS is offered, since
  * the kernel could not know later what else was agreed. Not larger than the SYN, but for the MSS option if that had none.
  */
-static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, struct net *net,
-					      bool is_kernels)
+static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, bool is_kernels)
 {
 	struct workspace *work = workspace_for(segment, segment->seq);
 
 	if (!work || !load_tcp(ctx, hook, segment, &work->tcp))
 		return SENT_NOT;
 	work->ours.mss = own_mss(ctx, hook, segment);
-	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net, work)))
+	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net_of_frame(ctx, hook), work)))
 		return SENT_NOT;
 	switch (hook) {
 	case HOOK_TC:
-		return send_chosen_tc(ctx, segment, net, work);
+		return send_chosen_tc(ctx, segment, work);
 	case HOOK_XDP:
-		return send_chosen_xdp(ctx, segment, net, work);
+		return send_chosen_xdp(ctx, segment, work);
 	default:
-		return send_chosen_xdp_generic(ctx, segment, net, work);
+		return send_chosen_xdp_generic(ctx, segment, work);
 	}
 }
 

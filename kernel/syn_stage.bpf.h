@@ -63,10 +63,10 @@ static __always_inline bool may_refuse(__u64 now)
 }
 
 static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
-					  struct net *net, struct listener_stats *stats)
+					  struct listener_stats *stats)
 {
 	if (may_refuse(now))
-		return count_answer(send_reset(ctx, hook, segment, net), &stats->reset, stats);
+		return count_answer(send_reset(ctx, hook, segment), &stats->reset, stats);
 	stats->over_budget++;
 	stats->dropped++;
 	return ACTION_DROP;
@@ -77,10 +77,10 @@ static __always_inline enum action refuse(void *ctx, enum hook hook, const struc
  * the kernel would answer it with RST.
  */
 static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
-						      struct net *net, bool is_kernels, struct listener_stats *stats)
+						      bool is_kernels, struct listener_stats *stats)
 {
 	arm_until(now + ((__u64)COOKIE_PERIODS << COOKIE_PERIOD_SHIFT));
-	return count_answer(send_syn_ack(ctx, hook, segment, net, is_kernels), &stats->cookies, stats);
+	return count_answer(send_syn_ack(ctx, hook, segment, is_kernels), &stats->cookies, stats);
 }
 
 static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,
@@ -176,10 +176,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
 		stats->returned += see_return(segment, now, outcome) > 0;
-		return refuse(ctx, hook, segment, now, listener->net, stats);
+		return refuse(ctx, hook, segment, now, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
-		return answer_with_cookie(ctx, hook, segment, now, listener->net, verdict == VERDICT_KERNEL_COOKIE, stats);
+		return answer_with_cookie(ctx, hook, segment, now, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
 		stats->returned += see_return(segment, now, outcome) > 0;
 		return ACTION_DROP;

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::*;
 use guard::{Config, Guard, Listener, Service};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 
 const LISTEN: &str = "10.9.0.2:8080";
@@ -270,6 +271,50 @@ fn end_many(world: &World, endings: u64) {
         drop((client, server));
     }
     run.check();
+}
+
+/// More than `WAIT_PLACES` of kernel/follow.bpf.h, so that what is known of some stands in the storage of their sockets.
+#[test]
+fn root_more_wait_than_have_a_place_and_each_is_counted() {
+    const MANY: usize = 4_500;
+    let Some(world) = World::create() else { return };
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit of open descriptors");
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("as many as may be");
+    let many = || {
+        let mut run = Run {
+            world: &world,
+            listener: listen(&world),
+            guard: Some(start(&world)),
+            truth: Truth::default(),
+            kept: VecDeque::new(),
+        };
+        for _ in 0..MANY {
+            let (client, server) = (run.connect(), run.listener.accept().expect("one waits").0);
+            run.kept.push_back((client, server, true));
+            run.truth.established += 1;
+        }
+        run.check();
+        for number in 0..MANY {
+            let (mut client, mut server, _) = run.kept.pop_front().expect("it is not empty");
+            match number % 3 {
+                0 => {
+                    ask(&mut client, &mut server);
+                    answer(&mut server);
+                    run.truth.answered += 1;
+                }
+                1 => {
+                    answer(&mut server);
+                    run.truth.answered += 1;
+                }
+                _ => run.truth.ended += 1,
+            }
+        }
+        run.check();
+        // Their places are free again.
+        run.end(ANSWERED[0], true);
+        run.check();
+    };
+    world.client.enter(many).expect("enter");
 }
 
 #[test]
