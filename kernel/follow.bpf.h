@@ -32,14 +32,14 @@ enum {
 	US_PER_MS = 1000,
 	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
 	/*
-	 * Of a connection that waits no more; find_service() knows no such index. Its storage goes with the socket: what is deleted before
-	 * waits for a grace period of RCU tasks trace (Linux 6.18, bpf_selem_free()).
+	 * Of a connection that waits no more; find_service() knows no such index. Storage that it has goes with the socket: what is deleted
+	 * before waits for a grace period of RCU tasks trace (Linux 6.18, bpf_selem_free()).
 	 */
 	NO_SERVICE = MAX_LISTENERS,
 	WAIT_PLACES = 4096,		/* a power of two */
 };
 
-/* What is known of a connection as long as it waits; of a cache line. */
+/* What is known of a connection for as long as it waits: a cache line. */
 struct wait_place {
 	__u64 cookie;			/* of the socket whose it is; 0: nobody's */
 	struct wait wait;
@@ -49,8 +49,9 @@ struct wait_place {
 _Static_assert(sizeof(struct wait_place) == 64, "of a cache line");
 
 /*
- * Cookies of sockets go up by one, so that connections take the places in turn, and come to one that is taken only if somebody waits there for so long: then what is known
- * stands in the socket's own storage. To make that and to free it takes a sixth of the time that following a connection does (docs/admission.md).
+ * A place is found by the socket's cookie. These go up by one, so that connections take the places in turn, and come to one that is taken only if somebody has waited there for
+ * thousands of them; then what is known stands in the socket's own storage. To make and to free that costs a third of what it is to follow a connection
+ * (docs/admission.md), and a table of this size stays in a CPU's cache.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -98,7 +99,7 @@ static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct b
 	return place && is_place_of(place, cookie) ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, 0);
 }
 
-/* It waits no more. */
+/* A connection waits no more. */
 static __always_inline void forget_wait(struct bpf_sock_ops *ops, struct wait *wait)
 {
 	__u64 cookie = bpf_get_socket_cookie(ops);

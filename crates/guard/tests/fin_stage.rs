@@ -4,9 +4,10 @@ mod common;
 
 use common::frame::{ACK, FIN, Segment, is_reset_to};
 use common::*;
-use guard::{Attach, Policy};
+use guard::{Attach, Config, Listener, Policy};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::time::Duration;
 
 const LISTEN4: &str = "10.9.0.2:8080";
 const LISTEN6: &str = "[fd09::2]:8080";
@@ -122,6 +123,32 @@ fn root_fin_is_kept_while_the_response_is_under_way_and_when_out_of_order() {
         let sample = guarded.wait(segment.name, |sample| sample.stats.fins == count);
         assert_eq!(sample.stats.fins_reset, 0, "{}", segment.name);
     }
+}
+
+#[test]
+fn root_guard_whose_lease_is_over_resets_nobody_and_counts_those_alone_whom_it_would() {
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let listener = world.listen(LISTEN4);
+    let config = Config {
+        listeners: vec![Listener::new(LISTEN4.parse().expect("address"), policy("rst-fin"))],
+        interfaces: vec!["s0".to_owned()],
+        lease: Some(Duration::from_nanos(1)),
+        must_listen: true,
+        ..Config::default()
+    };
+    let guarded = world.guard_with(&config).expect("start the guard");
+    let (mut client, mut server) = connect(&world, &listener, LISTEN4);
+    // Its request is not read, so that rst-fin would keep it.
+    client.write_all(b"request").expect("send");
+    client.shutdown(Shutdown::Write).expect("send FIN");
+    let kept = guarded.wait("the FIN", |sample| sample.stats.fins == 1);
+    assert_eq!(kept.path.unleased, 0);
+    assert_eq!((read(&mut server), read(&mut server)), (Ok(7), Ok(0)));
+    let (client, mut server) = connect(&world, &listener, LISTEN4);
+    client.shutdown(Shutdown::Write).expect("send FIN");
+    assert_eq!(read(&mut server), Ok(0), "half-closed, as the kernel has it");
+    let after = guarded.sample();
+    assert_eq!((after.stats.fins, after.stats.fins_reset, after.path.unleased), (2, 0, 1));
 }
 
 #[test]
