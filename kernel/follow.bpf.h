@@ -46,15 +46,19 @@ struct wait_place {
 	__u64 zero;
 };
 
-_Static_assert(sizeof(struct wait_place) == 64, "of a cache line");
+_Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 
 /*
- * A place is found by the socket's cookie. These go up by one, so that connections take the places in turn, and come to one that is taken only if somebody has waited there for
- * thousands of them; then what is known stands in the socket's own storage. To make and to free that costs a third of what it is to follow a connection
- * (docs/admission.md), and a table of this size stays in a CPU's cache.
+ * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is
+ * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then what is known stands in the socket's storage. To make and
+ * to free that costs a quarter of what it was to follow a connection (docs/admission.md); a table of this size stays in a CPU's cache.
+ *
+ * A place whose connection's end we are not told of, as another program took back our flags, is lost for as long as the program is loaded; with all of them lost it is as if
+ * there were no table.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE); /* so that its values begin with a page (array_map_alloc()), and each place is one line */
 	__uint(max_entries, WAIT_PLACES);
 	__type(key, __u32);
 	__type(value, struct wait_place);
@@ -79,6 +83,15 @@ static __always_inline bool is_place_of(struct wait_place *place, __u64 cookie)
 	return *(volatile __u64 *)&place->cookie == cookie;
 }
 
+/* The place that is this socket's; NULL if none is. */
+static __always_inline struct wait_place *find_own_place(struct bpf_sock_ops *ops)
+{
+	__u64 cookie = bpf_get_socket_cookie(ops);
+	struct wait_place *place = find_place_of(cookie);
+
+	return place && is_place_of(place, cookie) ? place : NULL;
+}
+
 /* NULL if there is no memory. */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
@@ -93,21 +106,19 @@ static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct b
 /* NULL if we know nothing of this connection. */
 static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
-	__u64 cookie = bpf_get_socket_cookie(ops);
-	struct wait_place *place = find_place_of(cookie);
+	struct wait_place *place = find_own_place(ops);
 
-	return place && is_place_of(place, cookie) ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, 0);
+	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, 0);
 }
 
 /* A connection waits no more. */
 static __always_inline void forget_wait(struct bpf_sock_ops *ops, struct wait *wait)
 {
-	__u64 cookie = bpf_get_socket_cookie(ops);
-	struct wait_place *place = find_place_of(cookie);
+	struct wait_place *place = find_own_place(ops);
 
 	wait->index = NO_SERVICE;
-	/* Whoever has the place next writes behind this. */
-	if (place && is_place_of(place, cookie))
+	/* A full barrier: all that we wrote here comes before what the next owner writes. */
+	if (place)
 		__sync_lock_test_and_set(&place->cookie, 0);
 }
 

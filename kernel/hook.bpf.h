@@ -42,7 +42,7 @@ static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 	return xdp->rxq->dev;
 }
 
-/* The network namespace that the frame is in, which is that of any socket it may be for; for reads by bpf_probe_read_kernel() only. */
+/* The network namespace in which the kernel, and bpf_skc_lookup_tcp(), look for a frame's socket; for reads by bpf_probe_read_kernel() only. */
 static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
 {
 	struct net_device *device = device_of(ctx, hook);

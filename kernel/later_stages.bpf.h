@@ -251,12 +251,12 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 	found.stats->fins++;
 	if (admit_fin(policy, &fin) != VERDICT_RESET || !has_right_checksum(skb, segment))
 		return ACTION_PASS;
-	if (!found.rule.dry_run && !may_act(bpf_ktime_get_ns()))
-		return ACTION_PASS;
 	if (found.rule.dry_run) {
 		found.stats->fins_reset++;
 		return ACTION_PASS;
 	}
+	if (!may_act(bpf_ktime_get_ns()))
+		return ACTION_PASS;
 	return reset_both(skb, segment, found.stats);
 }
 

@@ -25,7 +25,7 @@ enum found {
 	FOUND_OTHER,			/* established, TIME_WAIT or a request socket: the kernel knows it already */
 };
 
-/* A listener as copied from the kernel: its queues, and the rest of its load as it was. */
+/* A listener as copied from the kernel. Of its load read_listener() sets the queues only. */
 struct listener {
 	struct listener_load load;
 	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */

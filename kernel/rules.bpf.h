@@ -85,7 +85,7 @@ struct listener_stats {
 	__u64 acks_dropped;
 	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
 	__u64 cookies_back;		/* handshakes by cookies of ours that were given to the kernel */
-	__u64 fins;			/* of established connections, under rst-fin */
+	__u64 fins;			/* of established connections, under rst-fin, with a lease or without */
 	__u64 fins_reset;		/* both ends */
 };
 

@@ -62,6 +62,7 @@ enum {
 	BPF_F_INGRESS = 1,
 	BPF_F_NO_PREALLOC = 1,
 	BPF_F_CLONE = 1 << 9,
+	BPF_F_MMAPABLE = 1 << 10,
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
@@ -396,8 +397,8 @@ struct net_device {			/* include/linux/netdevice.h */
 	__u8 dev_addr_shadow[32];	/* the same address, in the struct itself; from 5.17 */
 	unsigned int mtu;		/* read by own_mss() */
 	struct inet6_dev *ip6_ptr;	/* read by answer_hop_limit(); absent without CONFIG_IPV6 */
-	int ifindex;			/* this and the next: read by is_own_device() */
-	possible_net_t nd_net;
+	int ifindex;			/* read by is_own_device() */
+	possible_net_t nd_net;		/* the same, and read by net_of_frame() */
 };
 
 struct sk_buff {			/* include/linux/skbuff.h */

@@ -6,7 +6,7 @@ use units::Nanos;
 const WINDOW: Nanos = Nanos::from_millis(200);
 const ENOUGH: u64 = 64;
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
-/// How fast what the server could do is forgotten while nobody shows what it can.
+/// How fast what the server could do is forgotten while it is busy and does less: in the gap between two bursts nobody shows what it can, and nothing says that it cannot any more.
 const FORGET_S: f64 = 10.0;
 /// Somebody waits all the time, but for what two looks at the counts are apart.
 const BUSY: f64 = 0.9;
@@ -43,7 +43,7 @@ impl ServiceRate {
         let busy = 1.0 - idle.as_secs_f64() / seconds;
         // Of a server that hardly worked it says little how fast it was; as much as it did it can do.
         let shown = answered as f64 / (seconds * if busy >= 0.5 { busy } else { 1.0 });
-        let best = shown.max(per_s * (-seconds / FORGET_S).exp());
+        let best = shown.max(per_s * (-busy * seconds / FORGET_S).exp());
         let has_shown_all = busy >= BUSY && answered > 0;
         self.per_s = if has_shown_all { best.min(shown / LEFT_BY_SYNS) } else { best };
     }
@@ -78,10 +78,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_could_do_is_forgotten() {
+    fn what_a_server_could_do_is_forgotten_while_it_is_busy_and_not_while_nobody_waits() {
         let mut rate = ServiceRate::default();
         add(&mut rate, 4, 0.0, 2000);
-        assert_eq!(add(&mut rate, 200, 1.0, 0), 14_715.0, "40,000/s over e after ten seconds");
+        assert_eq!(add(&mut rate, 1200, 1.0, 0), 40_000.0, "after a minute");
+        assert_eq!(add(&mut rate, 200, 0.0, 0), 14_715.0, "over e after ten seconds of answering nobody");
+        add(&mut rate, 4, 0.0, 2000);
+        assert_eq!(
+            add(&mut rate, 200, 0.5, 500),
+            24_261.0,
+            "over its root after ten of which half were busy"
+        );
     }
 
     #[test]
