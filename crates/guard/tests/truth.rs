@@ -95,7 +95,12 @@ struct Run<'a> {
     kept: VecDeque<(TcpStream, TcpStream, bool)>,
 }
 
-impl Run<'_> {
+impl<'a> Run<'a> {
+    fn new(world: &'a World) -> Self {
+        let (listener, guard) = (listen(world), Some(start(world)));
+        Self { world, listener, guard, truth: Truth::default(), kept: VecDeque::new() }
+    }
+
     fn service(&self) -> Service {
         let guard = self.guard.as_ref().expect("one is there");
         let sample = self.world.server.enter(|| guard.sample()).expect("enter").expect("sample");
@@ -235,13 +240,7 @@ fn root_count_of_who_waits_is_what_a_walk_over_the_sockets_finds() {
 }
 
 fn end_many(world: &World, endings: u64) {
-    let mut run = Run {
-        world,
-        listener: listen(world),
-        guard: Some(start(world)),
-        truth: Truth::default(),
-        kept: VecDeque::new(),
-    };
+    let mut run = Run::new(world);
     let every = (endings / FEWEST_GUARDS).clamp(1, ENDINGS_PER_GUARD);
     for number in 0..endings {
         match number as usize % 16 {
@@ -283,13 +282,7 @@ fn root_more_wait_than_have_a_place_and_each_is_counted() {
     let most = hard.max(3 * MANY as u64);
     setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("root may have as many");
     let many = || {
-        let mut run = Run {
-            world: &world,
-            listener: listen(&world),
-            guard: Some(start(&world)),
-            truth: Truth::default(),
-            kept: VecDeque::new(),
-        };
+        let mut run = Run::new(&world);
         for _ in 0..MANY {
             let (client, server) = (run.connect(), run.listener.accept().expect("one waits").0);
             run.kept.push_back((client, server, true));
@@ -322,13 +315,7 @@ fn root_more_wait_than_have_a_place_and_each_is_counted() {
 #[test]
 fn root_connection_that_times_out_waits_no_more() {
     let Some(world) = World::create() else { return };
-    let mut run = Run {
-        world: &world,
-        listener: listen(&world),
-        guard: Some(start(&world)),
-        truth: Truth::default(),
-        kept: VecDeque::new(),
-    };
+    let mut run = Run::new(&world);
     let tap = world.tap();
     let handshake = Handshake::begin(&tap, LISTEN);
     tap.send(&handshake.end(b"GET").to_bytes());
