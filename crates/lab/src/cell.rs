@@ -29,6 +29,8 @@ use crate::testbed::{PORT, Testbed};
 const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
+/// Share of a CPU that a hypervisor may take without a mark.
+const MOST_STEAL: f64 = 0.02;
 /// Held connections are there when this share of them is open at the end.
 const HELD: f64 = 0.9;
 /// Of a look at the machine, a tenth of its window: three of the gauge's looks, and as many as say more.
@@ -83,7 +85,38 @@ pub struct Measured {
     pub far: Option<String>,
 }
 
-/// Measures one point of the grid.
+impl Measured {
+    /// Why that should be read with care: what the generator did.
+    fn of_generator(&self) -> Vec<String> {
+        let limited = |reason: &String| format!("generator-limited: {reason}");
+        let lost = (self.lost_replies > 0).then(|| {
+            format!(
+                "{} replies were lost at the crowd's end: the generator's fault, not the server's",
+                self.lost_replies
+            )
+        });
+        self.crowd.generator.reasons.iter().map(limited).chain(lost).collect()
+    }
+
+    /// What the machine did: it had other work, or its CPUs were far from each other.
+    fn of_machine(&self) -> impl Iterator<Item = String> + use<> {
+        let cpus = [self.difference.server_cpu.steal, self.difference.crowd_cpu.steal];
+        let steal = cpus.into_iter().fold(0.0, f64::max);
+        let stolen =
+            (steal > MOST_STEAL).then(|| format!("the hypervisor took {:.0}% of a CPU", steal * 100.0));
+        stolen.into_iter().chain(self.far.clone())
+    }
+
+    /// Why that should be read with care.
+    pub fn marks(&self) -> Vec<String> {
+        let mut marks = self.of_generator();
+        marks.extend(self.of_machine());
+        marks
+    }
+}
+
+/// Measures one point of the grid, and says whether the machine disturbed it: had other work, or its CPUs far from each other. The cell's marks say so. A cell at another speed than
+/// just before is marked as well, and not disturbed: it may have been that moment which was not as usual.
 pub fn measure(
     lab: Lab<'_>,
     server: &Server,
@@ -92,7 +125,7 @@ pub fn measure(
     saturation: &Saturation,
     look: &Look,
     repetition: u32,
-) -> Result<Cell> {
+) -> Result<(Cell, bool)> {
     let experiment = lab.experiment;
     let rate_per_s = saturation.rate_per_s * look.speed;
     let send = Send {
@@ -107,10 +140,12 @@ pub fn measure(
         abort: policy.crowd.abort.or(experiment.crowd.abort),
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
+    let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
+    let mut marks = measured.of_generator();
+    let of_machine: Vec<String> = measured.of_machine().collect();
+    let is_disturbed = !of_machine.is_empty();
     let Measured { crowd, difference, samples, guard, guard_per_s, guard_samples, lost_replies, .. } =
         measured;
-    let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
-    let mut marks = marks(&crowd, &difference, lost_replies);
     if !measured.is_rate_of_window {
         marks.push("the guard said nothing in the warm-up: its rates are from its start on".to_owned());
     }
@@ -121,11 +156,11 @@ pub fn measure(
     let (path, of_path) = measured.path.unzip();
     marks.extend(of_path.unwrap_or_default());
     marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
-    marks.extend(disturbed(machine_speed / look.speed));
-    marks.extend(measured.far);
+    marks.extend(drifted(machine_speed / look.speed));
+    marks.extend(of_machine);
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
     let flood = send.flood_per_s.map(|_| flood(&difference, send.duration));
-    Ok(Cell {
+    let cell = Cell {
         server: server.name.clone(),
         policy: policy.name.clone(),
         load,
@@ -148,7 +183,8 @@ pub fn measure(
         lost_replies,
         link: None,
         path: path.map(Box::new),
-    })
+    };
+    Ok((cell, is_disturbed))
 }
 
 /// What the machine can do just before the cells of a load.
@@ -181,9 +217,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         abort: None,
     };
     let measured = run(lab, &server.near(), &Policy::stock(), &send).context("look at the machine")?;
-    let mut marks = marks(&measured.crowd, &measured.difference, measured.lost_replies);
-    marks.extend(measured.far);
-    Ok(Look { speed: saturation.round_trip_us / micros(measured.round_trip), marks })
+    Ok(Look { speed: saturation.round_trip_us / micros(measured.round_trip), marks: measured.marks() })
 }
 
 fn flood(difference: &Difference, window: Duration) -> Flood {
@@ -332,7 +366,7 @@ fn listen_counters(mut counters: BTreeMap<String, u64>) -> BTreeMap<String, u64>
 }
 
 /// The offered rate was for another speed, so that the load was another.
-fn disturbed(change: f64) -> Option<String> {
+fn drifted(change: f64) -> Option<String> {
     (!(1.0 / SAME_SPEED..SAME_SPEED).contains(&change))
         .then(|| format!("the server's CPU ran at {:.0}% of its speed just before", change * 100.0))
 }
@@ -369,20 +403,4 @@ fn underestimated(crowd: &CrowdSummary, saturation: f64) -> Option<String> {
     let share = crowd.goodput_per_s / saturation;
     (share > 1.05)
         .then(|| format!("goodput is {:.0}% of the saturation rate, which was underestimated", share * 100.0))
-}
-
-/// Why a cell should be read with care.
-pub fn marks(crowd: &CrowdSummary, difference: &Difference, lost_replies: u64) -> Vec<String> {
-    let mut marks: Vec<String> =
-        crowd.generator.reasons.iter().map(|reason| format!("generator-limited: {reason}")).collect();
-    if lost_replies > 0 {
-        marks.push(format!(
-            "{lost_replies} replies were lost at the crowd's end: the generator's fault, not the server's"
-        ));
-    }
-    let steal = difference.server_cpu.steal.max(difference.crowd_cpu.steal);
-    if steal > 0.02 {
-        marks.push(format!("the hypervisor took {:.0}% of a CPU", steal * 100.0));
-    }
-    marks
 }

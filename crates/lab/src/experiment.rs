@@ -29,6 +29,8 @@ pub use ways::{Way, Ways};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 pub const LONGEST: Duration = Duration::from_secs(3600);
+/// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
+const MOST_AGAIN: u32 = 10;
 /// Warm-up and window of a quick run.
 const QUICK: Duration = Duration::from_secs(1);
 
@@ -125,6 +127,9 @@ pub struct Grid {
     /// How often the whole grid is measured.
     #[serde(default = "one")]
     pub repetitions: u32,
+    /// How many times more a point is measured at most, when the machine disturbed it; in the lab only.
+    #[serde(default)]
+    pub again: u32,
 }
 
 /// How the saturation rate is searched: rising until the server no longer answers all, then between the last two.
@@ -211,7 +216,7 @@ impl Experiment {
     /// made as short, so that there is one of them in the window, and a gap.
     pub fn quicken(&mut self) {
         self.is_quick = true;
-        self.grid.repetitions = 1;
+        (self.grid.repetitions, self.grid.again) = (1, 0);
         let quicker = self.map.as_ref().map(Map::quicker);
         for server in &mut self.servers {
             if let (Some(quicker), Some(bursts)) = (quicker, server.crowd.bursts) {
@@ -267,6 +272,9 @@ impl Experiment {
         }
         if self.grid.repetitions == 0 {
             return Err("grid.repetitions is 0: nothing would be measured; 1 is usual".to_owned());
+        }
+        if self.grid.again > MOST_AGAIN {
+            return Err(format!("grid.again is {}, and can be {MOST_AGAIN} at most", self.grid.again));
         }
         if self.servers.is_empty() || self.policies.is_empty() {
             return Err("at least one [[server]] and one [[policy]] are wanted".to_owned());
@@ -538,6 +546,7 @@ mod tests {
         let behind_a_link = "[testbed]\nreceive = \"driver\"\n[path]\ndelay = \"1ms\"\n[crowd]";
         assert_refused(("[crowd]", behind_a_link), "testbed.receive = \"driver\" and [path]");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
+        assert_refused(("duration = \"2s\"", "duration = \"2s\"\nagain = 11"), "grid.again is 11");
     }
 
     const CLAIM: &str = r#"name = "stock"

@@ -151,8 +151,13 @@ fn measure_all(
                 let look = cell::look(lab, server, &saturation).with_context(|| at("stock"))?;
                 // Policies alternate, so that a drift of the machine meets them all; their clients send the same.
                 for policy in policies {
-                    let cell = cell::measure(lab, server, policy, load, &saturation, &look, repetition)
-                        .with_context(|| at(&policy.name))?;
+                    let measure = || cell::measure(lab, server, policy, load, &saturation, &look, repetition);
+                    let set_aside = |cell| writer.write(Record::SetAside(Box::new(cell)));
+                    let (mut cell, aside) =
+                        undisturbed(grid.again, measure, set_aside).with_context(|| at(&policy.name))?;
+                    if aside > 0 {
+                        cell.marks.push(format!("measured {aside} times before, while the machine had other work"));
+                    }
                     done += 1;
                     on_event(&Event::Cell(&cell, done, cells));
                     writer.write(Record::Cell(Box::new(cell)))?;
@@ -161,6 +166,24 @@ fn measure_all(
         }
     }
     Ok(())
+}
+
+/// Measures until the machine did not disturb it, and at most so many times more; gives the last, and how many were set aside. What is set aside is chosen by what the
+/// machine did, and never by what came of it.
+fn undisturbed<T>(
+    again: u32,
+    mut measure: impl FnMut() -> Result<(T, bool)>,
+    mut set_aside: impl FnMut(T) -> Result<()>,
+) -> Result<(T, u32)> {
+    let mut aside = 0;
+    loop {
+        let (measured, is_disturbed) = measure()?;
+        if !is_disturbed || aside == again {
+            return Ok((measured, aside));
+        }
+        set_aside(measured)?;
+        aside += 1;
+    }
 }
 
 /// Says of each claim what has been measured by now of these servers, and `why` it does not hold.
@@ -196,4 +219,30 @@ pub fn quick(experiment: &Experiment) -> Option<String> {
     let bursts =
         if has_bursts { "; its bursts and gaps are shortened, one of each at least in a second" } else { "" };
     experiment.is_quick.then(|| format!("a quick run, which shows that all works and no more{bursts}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_machine_disturbed_is_set_aside_and_measured_again_but_not_for_ever() {
+        let run = |again, disturbed: [bool; 3]| {
+            let (mut times, mut aside) = (0, Vec::new());
+            let measure = || {
+                times += 1;
+                Ok((times, disturbed[times - 1]))
+            };
+            let set_aside = |time| {
+                aside.push(time);
+                Ok(())
+            };
+            let kept = undisturbed(again, measure, set_aside).expect("measured");
+            (kept, aside)
+        };
+        assert_eq!(run(2, [false, true, true]), ((1, 0), vec![]));
+        assert_eq!(run(2, [true, false, true]), ((2, 1), vec![1]));
+        assert_eq!(run(2, [true, true, true]), ((3, 2), vec![1, 2]), "the last counts, with its marks");
+        assert_eq!(run(0, [true, true, true]), ((1, 0), vec![]));
+    }
 }

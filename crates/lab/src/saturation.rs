@@ -62,12 +62,8 @@ pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -
         if is_answered {
             round_trip_us = cell::micros(measured.round_trip);
         } else {
-            let reasons = cell::marks(&measured.crowd, &measured.difference, measured.lost_replies);
             marks.extend(
-                reasons
-                    .into_iter()
-                    .chain(measured.far)
-                    .map(|mark| format!("a probe at {offered:.0}/s: {mark}")),
+                measured.marks().into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")),
             );
         }
         // More than was offered are late replies to what came before the window, and no rate that the server holds.

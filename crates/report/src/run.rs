@@ -48,6 +48,7 @@ impl Run {
                 Record::Header(header) => headers.push(*header),
                 Record::Saturation(saturation) => saturations.push(saturation),
                 Record::Cell(cell) => cells.push(*cell),
+                Record::SetAside(_) => {}
                 Record::Trace(trace) => traces.push(*trace),
                 Record::Claim(claim) => claims.push(*claim),
             }

@@ -35,6 +35,8 @@ pub enum Record {
     Saturation(Saturation),
     /// One point of the grid.
     Cell(Box<Cell>),
+    /// One point of the grid that was measured again, as the machine had other work; its marks say which. No number of the run is of it.
+    SetAside(Box<Cell>),
     /// One run of a packet script.
     Trace(Box<Trace>),
     /// What the run says of one claim.
