@@ -333,6 +333,50 @@ fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
     assert!(status == Some(1) && said.contains("too far apart"), "{said}");
 }
 
+/// What a run that measured them would say of the machine's speed: a CPU that took so long for a small datagram.
+fn with_speeds(lines: &str, round_trip_us: f64) -> String {
+    let told = |line: &str| {
+        let mut record: serde_json::Value = serde_json::from_str(line).expect("a record");
+        match record["record"].as_str() {
+            Some("saturation") => record["round_trip_us"] = 1.0.into(),
+            Some("cell") => record["machine_speed"] = (1.0 / round_trip_us).into(),
+            _ => {}
+        }
+        format!("{record}\n")
+    };
+    lines.lines().map(told).collect()
+}
+
+#[test]
+fn prediction_is_of_a_machine_as_fast_as_the_one_that_it_is_held_against() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = changed(folder.path(), "repetitions = 2", "repetitions = 1", "once.toml");
+    assert!(sim(&[&file, "--profile", PROFILE], folder.path()).status.success());
+    let lines = fs::read_to_string(results(folder.path())).expect("records");
+    let profile = fs::read_to_string(PROFILE).expect("a profile");
+    let overloaded = |told: &str, round_trip_us: f64| {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name).to_str().expect("text").to_owned();
+        fs::write(path("machine.toml"), format!("{told}\n{profile}")).expect("write");
+        fs::write(path("measured.jsonl"), with_speeds(&lines, round_trip_us)).expect("write");
+        let (machine, measured) = (path("machine.toml"), path("measured.jsonl"));
+        let output = sim(&[&file, "--profile", &machine, "--rates-of", &measured], folder.path());
+        assert!(output.status.success(), "{output:?}");
+        let text = fs::read_to_string(results(folder.path())).expect("records");
+        let run = report::Run::from_json_lines(&text).expect("a run");
+        let guarded = |cell: &&results::Cell| cell.policy == "default" && cell.load == 1.5;
+        let cell = run.cells.iter().find(guarded).expect("it was simulated");
+        let said = run.header.deviations.join(" ");
+        (cell.machine_speed, cell.crowd.goodput_per_s, said)
+    };
+    let (speed, as_measured, said) = overloaded("", 4.0);
+    assert!(speed.is_none() && said.contains("does not say how fast its machine was"), "{speed:?}: {said}");
+    let (speed, half, said) = overloaded("round_trip_us = 2.0", 4.0);
+    assert!(speed == Some(0.5) && said.contains("the speed of that run's"), "{speed:?}: {said}");
+    let ratio = half / as_measured;
+    assert!((0.3..0.55).contains(&ratio), "{ratio}: half the CPU, and refusals take their part of it first");
+}
+
 #[test]
 fn rates_of_another_experiment_are_a_mistake_and_nothing_is_left_behind() {
     let [one, other] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));

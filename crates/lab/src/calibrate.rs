@@ -157,8 +157,14 @@ pub fn calibrate(
     let together = experiment(TOGETHER, Close::Rst)?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
-    let mut crowds =
-        Crowds { lab, apart: &apart, by_fin: &by_fin, together: &together, on_step: &mut on_step };
+    let mut crowds = Crowds {
+        lab,
+        apart: &apart,
+        by_fin: &by_fin,
+        together: &together,
+        speed: None,
+        on_step: &mut on_step,
+    };
     let rate = match rate {
         Some(rate) => rate,
         None => SHARE * crowds.saturation()?,
@@ -166,7 +172,8 @@ pub fn calibrate(
     let answered = crowds.answered(rate)?;
     let refused = crowds.refused(rate, &answered)?;
     let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
-    profile(rate, &answered, &refused, end_of_handshake)
+    let round_trip_us = crowds.speed.map(cell::micros);
+    Ok(Profile { round_trip_us, ..profile(rate, &answered, &refused, end_of_handshake)? })
 }
 
 /// What each crowd needs.
@@ -176,6 +183,8 @@ struct Crowds<'a> {
     apart: &'a Experiment,
     by_fin: &'a Experiment,
     together: &'a Experiment,
+    /// What the server's CPU took for a small datagram beside the first of them: costs are at its speed then.
+    speed: Option<Duration>,
     /// Is told what came of each.
     on_step: &'a mut dyn FnMut(String),
 }
@@ -245,10 +254,12 @@ impl<'a> Crowds<'a> {
         if let Some(far) = &measured.far {
             (self.on_step)(format!("{what}: {far}"));
         }
-        let costs = Costs::of(&measured, experiment.grid.duration);
+        let speed = *self.speed.get_or_insert(measured.round_trip);
+        let costs = Costs::of(&measured, experiment.grid.duration, speed);
         let Costs { softirq_of_syn, program_of_syn, .. } = costs;
         (self.on_step)(format!(
-            "{what}: {softirq_of_syn:.2} us in softirq and {program_of_syn:.2} us in programs for each SYN"
+            "{what}: {softirq_of_syn:.2} us in softirq and {program_of_syn:.2} us in programs for each SYN, at {:.0}% of the first one's speed",
+            100.0 * speed.as_secs_f64() / measured.round_trip.as_secs_f64()
         ));
         Ok(costs)
     }
@@ -383,6 +394,8 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
         about: format!(
             "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken"
         ),
+        round_trip_us: None,
+        speed: 1.0,
         softirq: Softirq {
             syn_answered,
             syn_cookie: Some(reset),
@@ -540,12 +553,14 @@ impl Costs {
         1e6 / self.turns_per_s.max(1.0)
     }
 
-    fn of(measured: &Measured, window: Duration) -> Self {
+    /// Of a crowd, as if the CPU had taken so long for a small datagram: machines change their speed from one to the next.
+    fn of(measured: &Measured, window: Duration, round_trip: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
         let counted = |name| measured.difference.kernel.get(name).copied().unwrap_or(0) as f64;
         let guarded = |name| measured.guard_per_s.get(name).copied().unwrap_or(0.0);
-        let busy_of_syn = 1e6 * measured.difference.server_busy / measured.crowd.syns_per_s.max(1.0);
+        let slower = measured.round_trip.as_secs_f64() / round_trip.as_secs_f64();
+        let busy_of_syn = 1e6 * measured.difference.server_busy / measured.crowd.syns_per_s.max(1.0) / slower;
         // The parts are told by ticks; see `Difference::server_busy`.
         let program = shares.user + shares.system;
         let of_program = program / (program + shares.softirq).max(f64::MIN_POSITIVE);

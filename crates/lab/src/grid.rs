@@ -156,7 +156,8 @@ fn measure_all(
                     let (mut cell, aside) =
                         undisturbed(grid.again, measure, set_aside).with_context(|| at(&policy.name))?;
                     if aside > 0 {
-                        cell.marks.push(format!("measured {aside} times before, while the machine had other work"));
+                        cell.marks
+                            .push(format!("measured {aside} times before, while the machine had other work"));
                     }
                     done += 1;
                     on_event(&Event::Cell(&cell, done, cells));

@@ -4,6 +4,7 @@
 
 use report::Run;
 use results::{Cell, Header};
+use sim::Profile;
 
 use crate::experiment::{Experiment, Server};
 use crate::policy::Policy;
@@ -11,6 +12,15 @@ use crate::policy::Policy;
 /// Another run of an experiment.
 #[derive(Clone, Copy)]
 pub struct Rates<'a>(&'a Run);
+
+/// The crowd and the machine of a cell.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Moment {
+    /// What a load of 1 was, requests/s: the server's saturation rate at the machine's speed just before.
+    pub load_one: f64,
+    /// What the server's CPU took for a small datagram meanwhile, us, where a machine was there.
+    pub round_trip_us: Option<f64>,
+}
 
 /// They are of something else.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +55,8 @@ impl<'a> Rates<'a> {
         Err(RatesError::Experiment { theirs: run.header.experiment.clone(), ours: experiment.name.clone() })
     }
 
-    /// What a load of 1 was when a cell was measured, requests/s: the server's saturation rate at the machine's speed just before. `None` if that run has no such cell.
-    pub fn load_one(self, server: &Server, policy: &Policy, load: f64, repetition: u32) -> Option<f64> {
+    /// When a cell was measured; `None` if that run has no such cell.
+    pub fn moment(self, server: &Server, policy: &Policy, load: f64, repetition: u32) -> Option<Moment> {
         let is_it = |cell: &&Cell| {
             cell.load == load
                 && cell.repetition == repetition
@@ -55,15 +65,20 @@ impl<'a> Rates<'a> {
         };
         let cell = self.0.cells.iter().find(is_it)?;
         let found = self.0.saturations.iter().find(|found| found.server == server.name)?;
-        let rate = found.rate_per_s * cell.speed_before.unwrap_or(1.0);
-        (rate > 0.0).then_some(rate)
+        let load_one = found.rate_per_s * cell.speed_before.unwrap_or(1.0);
+        let round_trip_us = cell.machine_speed.map(|speed| found.round_trip_us / speed);
+        (load_one > 0.0).then_some(Moment { load_one, round_trip_us })
     }
 
-    /// What that run is, for whoever reads results with its rates.
-    pub fn words(self) -> String {
+    /// What that run is, for whoever reads results with its rates, and at its speeds where `profile` says how fast it was itself.
+    pub fn words(self, profile: &Profile) -> String {
         let Header { started, environment, .. } = &self.0.header;
+        let speeds = match profile.round_trip_us {
+            Some(_) => "The CPU has the speed of that run's at that moment, by small datagrams within it.",
+            None => "The CPU has the profile's speed, as that does not say how fast its machine was.",
+        };
         format!(
-            "Crowds come at the rates of another run, of {started} ({}): a load is a multiple of what was found there, not of the saturation rate here.",
+            "Crowds come at the rates of another run, of {started} ({}): a load is a multiple of what was found there, not of the saturation rate here. {speeds}",
             environment.kernel
         )
     }
@@ -103,19 +118,20 @@ name = "stock"
     }
 
     fn run(experiment: &Experiment) -> Run {
-        let cell = |repetition, speed, offered_per_s| Cell {
+        let cell = |repetition, speed, machine_speed, offered_per_s| Cell {
             server: "s".to_owned(),
             policy: "stock".to_owned(),
             load: 2.0,
             repetition,
             speed_before: Some(speed),
+            machine_speed: Some(machine_speed),
             crowd: CrowdSummary { offered_per_s, ..CrowdSummary::default() },
             ..Cell::default()
         };
         let saturation = Saturation {
             server: "s".to_owned(),
             rate_per_s: 1000.0,
-            round_trip_us: 0.0,
+            round_trip_us: 2.0,
             probes: Vec::new(),
             marks: Vec::new(),
             bursts: None,
@@ -124,7 +140,7 @@ name = "stock"
             header: environment::plain(experiment),
             saturations: vec![saturation],
             // Users who reload make more attempts than were meant.
-            cells: vec![cell(0, 0.9, 2900.0), cell(1, 1.1, 2210.0)],
+            cells: vec![cell(0, 0.9, 0.8, 2900.0), cell(1, 1.1, 1.6, 2210.0)],
             traces: Vec::new(),
             claims: Vec::new(),
         }
@@ -136,9 +152,10 @@ name = "stock"
         let (server, policy) = (&experiment.servers[0], &experiment.policies[0]);
         let run = run(&experiment);
         let rates = Rates::of(&run, &experiment).expect("the same experiment");
-        let one = |load, repetition| rates.load_one(server, policy, load, repetition);
-        assert_eq!([one(2.0, 0), one(2.0, 1)], [Some(900.0), Some(1100.0)]);
-        assert_eq!([one(2.0, 2), one(4.0, 0)], [None, None], "that run has no such cells");
+        let moment = |load, repetition| rates.moment(server, policy, load, repetition);
+        let of = |load_one, round_trip_us| Some(Moment { load_one, round_trip_us: Some(round_trip_us) });
+        assert_eq!([moment(2.0, 0), moment(2.0, 1)], [of(900.0, 2.5), of(1100.0, 1.25)]);
+        assert_eq!([moment(2.0, 2), moment(4.0, 0)], [None, None], "that run has no such cells");
     }
 
     #[test]

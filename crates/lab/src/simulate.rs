@@ -29,7 +29,7 @@ use crate::jobs::{Steps, in_order};
 use crate::outcome::{Outcome, Stopped, Writer};
 use crate::policy::Policy;
 use crate::probe::TURNS;
-use crate::rates::{Rates, RatesError};
+use crate::rates::{Moment, Rates, RatesError};
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
 
@@ -68,7 +68,7 @@ pub fn run(
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     let machine = Machine { experiment, profile, options };
     if let Some(run) = options.rates_of {
-        notes.push(Rates::of(run, experiment)?.words());
+        notes.push(Rates::of(run, experiment)?.words(profile));
     }
     let places = places(machine, &servers, &policies)?;
     let planned = places.len();
@@ -217,8 +217,8 @@ struct Place<'a> {
     policy: &'a Policy,
     load: f64,
     repetition: u32,
-    /// What a load of 1 is, requests/s, where it is not what is found here.
-    load_one: Option<f64>,
+    /// When that other run measured it, whose rates are to be had.
+    moment: Option<Moment>,
 }
 
 /// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
@@ -234,14 +234,14 @@ fn places<'a>(
         for repetition in 0..grid.repetitions {
             for &load in &grid.loads {
                 for &policy in policies {
-                    let load_one = match rates {
+                    let moment = match rates {
                         None => None,
-                        Some(rates) => match rates.load_one(server, policy, load, repetition) {
+                        Some(rates) => match rates.moment(server, policy, load, repetition) {
                             None => continue,
-                            one => one,
+                            moment => moment,
                         },
                     };
-                    places.push(Place { server, policy, load, repetition, load_one });
+                    places.push(Place { server, policy, load, repetition, moment });
                 }
             }
         }
@@ -259,6 +259,8 @@ struct Job<'a> {
     server: &'a Server,
     policy: Policy,
     profile: &'a Profile,
+    /// Over that when the profile was measured, where it is another.
+    speed: Option<f64>,
     rate: f64,
     warmup: Duration,
     window: Duration,
@@ -308,13 +310,15 @@ fn measure_all(
         found.expect("each was looked for").1.rate_per_s
     };
     let mut cells = Vec::new();
-    for &Place { server, policy, load, repetition, load_one } in places {
-        let saturation = load_one.unwrap_or_else(|| saturation_of(server));
+    for &Place { server, policy, load, repetition, moment } in places {
+        let saturation = moment.map_or_else(|| saturation_of(server), |moment| moment.load_one);
+        let round_trip_us = moment.and_then(|moment| moment.round_trip_us);
         let job = Job {
             experiment,
             server,
             policy: policy.for_saturation(saturation),
             profile,
+            speed: round_trip_us.and_then(|time| profile.speed_at(time)),
             rate: experiment.mean_rate(server, load * saturation),
             warmup: experiment.grid.warmup,
             window: experiment.window(server),
@@ -357,6 +361,7 @@ fn saturate(
             server,
             policy,
             profile,
+            speed: None,
             rate,
             warmup,
             window,
@@ -412,6 +417,7 @@ fn cell(
         policy: job.policy.name.clone(),
         load,
         repetition,
+        machine_speed: job.speed,
         crowd,
         kernel: grown(&before, &after),
         samples,
@@ -512,7 +518,7 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
 }
 
 fn setup(job: &Job<'_>) -> Result<Setup> {
-    let mut profile = job.profile.clone();
+    let mut profile = Profile { speed: job.speed.unwrap_or(1.0), ..job.profile.clone() };
     let mut kernel = Config {
         backlog: job.server.backlog,
         policy: match &job.policy.guard {

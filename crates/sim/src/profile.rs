@@ -25,6 +25,12 @@ pub struct Profile {
     pub name: String,
     /// Where its numbers are from, and which published numbers were used to fit it.
     pub about: String,
+    /// What its CPU took for a small datagram sent and received within itself while the costs were measured, us: how fast it was. The lab looks at the same in every cell.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub round_trip_us: Option<f64>,
+    /// How many times as fast as that the CPU is now; files do not say.
+    #[serde(skip, default = "as_measured")]
+    pub speed: f64,
     /// Work in softirq.
     pub softirq: Softirq,
     /// The server's program and its system calls.
@@ -220,6 +226,10 @@ impl CrowdEnd {
     }
 }
 
+fn as_measured() -> f64 {
+    1.0
+}
+
 fn micros(cost: f64) -> Nanos {
     Nanos((cost * 1e3).round() as u64)
 }
@@ -268,6 +278,9 @@ impl Profile {
         }
         if self.system.descriptors == Some(0) {
             return Err("system.descriptors = 0 lets a program accept nothing; 1024 is usual".to_owned());
+        }
+        if self.round_trip_us.is_some_and(|time| !(time > 0.0 && time <= MOST)) {
+            return Err("round_trip_us is a time above zero; leave it out where it is not known".to_owned());
         }
         if self.receive.ring == 0 {
             return Err("receive.ring = 0 holds no frame; 256 is usual".to_owned());
@@ -323,10 +336,21 @@ impl Profile {
         softirq.into_iter().map(|(name, cost)| (name.to_owned(), cost)).chain(of_servers).collect()
     }
 
+    /// How fast the machine was, over this, when its CPU took so long for a small datagram; `None` where either is not known.
+    pub fn speed_at(&self, round_trip_us: f64) -> Option<f64> {
+        let speed = self.round_trip_us? / round_trip_us;
+        speed.is_normal().then_some(speed)
+    }
+
+    /// Time of the CPU, at the speed that it has.
+    fn work(&self, cost: f64) -> Nanos {
+        micros(cost / self.speed)
+    }
+
     /// What a segment costs that made the kernel do this.
     pub fn segment(&self, work: Work) -> Nanos {
         let softirq = &self.softirq;
-        micros(match work {
+        self.work(match work {
             Work::SynAnswered => softirq.syn_answered,
             Work::SynCookie => softirq.syn_cookie(),
             Work::SynDropped => softirq.syn_dropped,
@@ -345,7 +369,7 @@ impl Profile {
 
     /// What a timer costs that sends something again.
     pub fn timer(&self) -> Nanos {
-        micros(self.softirq.sent_again)
+        self.work(self.softirq.sent_again)
     }
 
     /// Costs of work in softirq.
@@ -357,14 +381,14 @@ impl Profile {
     pub(crate) fn steps(&self) -> Steps {
         let Server { poll, woken, accept, accept_nothing, request, kib, close, error } = self.server;
         Steps {
-            poll: micros(poll),
-            woken: micros(woken),
-            accept: micros(accept),
-            accept_nothing: micros(accept_nothing),
-            request: micros(request),
-            kib: micros(kib),
-            close: micros(close),
-            error: micros(error),
+            poll: self.work(poll),
+            woken: self.work(woken),
+            accept: self.work(accept),
+            accept_nothing: self.work(accept_nothing),
+            request: self.work(request),
+            kib: self.work(kib),
+            close: self.work(close),
+            error: self.work(error),
         }
     }
 
@@ -377,9 +401,9 @@ impl Profile {
     pub(crate) fn turn_to_frames(&self) -> TurnToFrames {
         let Softirq { wake, cold_connection, cold_refusal, .. } = self.softirq;
         TurnToFrames {
-            wake: micros(wake),
-            cold_connection: micros(cold_connection),
-            cold_refusal: micros(cold_refusal),
+            wake: self.work(wake),
+            cold_connection: self.work(cold_connection),
+            cold_refusal: self.work(cold_refusal),
         }
     }
 
@@ -443,6 +467,30 @@ mod tests {
         profile.softirq.stray += 10.0;
         for work in Work::ALL {
             assert_eq!(profile.frames().segment(work), profile.segment(work), "{work:?}");
+        }
+    }
+
+    #[test]
+    fn faster_machine_does_the_same_work_in_less_time_and_waits_as_long() {
+        let text = Profile::shipped("round-numbers").expect("shipped").to_toml();
+        let profile =
+            Profile::parse(&format!("round_trip_us = 3.0\n{text}")).expect("a machine with a speed");
+        assert_eq!((profile.speed_at(1.5), profile.speed_at(0.0)), (Some(2.0), None));
+        assert_eq!(Profile { round_trip_us: None, ..profile.clone() }.speed_at(1.5), None);
+        let fast = Profile { speed: 2.0, ..profile.clone() };
+        let half = |time: Nanos| Nanos(time.0 / 2);
+        for work in Work::ALL {
+            assert_eq!(fast.segment(work), half(profile.segment(work)), "{work:?}");
+        }
+        assert_eq!(fast.timer(), half(profile.timer()));
+        assert_eq!(fast.steps().request, half(profile.steps().request));
+        assert_eq!(fast.turn_to_frames().wake, half(profile.turn_to_frames().wake));
+        assert_eq!((fast.moderation(), fast.turns()), (profile.moderation(), profile.turns()));
+        assert_eq!(fast.crowd, profile.crowd);
+        for time in ["0.0", "-1.0", "nan", "inf"] {
+            let error =
+                Profile::parse(&format!("round_trip_us = {time}\n{text}")).expect_err(time).to_string();
+            assert!(error.contains("round_trip_us is a time above zero"), "{error}");
         }
     }
 
