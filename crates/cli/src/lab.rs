@@ -131,6 +131,15 @@ pub fn event_text(event: &Event<'_>) -> String {
         Event::Saturated(found) => {
             format!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)
         }
+        Event::SetAside(cell) => {
+            format!(
+                "  {} at {:.1} x, {}: measured again, {}",
+                cell.server,
+                cell.load,
+                cell.policy,
+                cell.marks.join("; ")
+            )
+        }
         Event::Cell(cell, done, all) => {
             let marked = if cell.marks.is_empty() { "" } else { "  (marked)" };
             if let Some(link) = &cell.link {

@@ -29,7 +29,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<PathBuf>,
 
-    /// Let every crowd come at the rate at which it was meant to come in that run of the same experiment, as measured by tidegate lab run, in place of multiples of what the simulated server can do, and at the speed that the machine had then; tidegate compare holds both against each other
+    /// Let every crowd come at the rate at which it was meant to come in that run of the same experiment, as measured by tidegate lab run, in place of multiples of what the simulated server can do, and at the speed that the machine had then, where both runs say how fast theirs was; tidegate compare holds both against each other
     #[arg(long, value_name = "RESULTS", conflicts_with = "quick")]
     rates_of: Option<PathBuf>,
 

@@ -162,7 +162,7 @@ pub fn calibrate(
         apart: &apart,
         by_fin: &by_fin,
         together: &together,
-        speed: None,
+        round_trip: None,
         on_step: &mut on_step,
     };
     let rate = match rate {
@@ -172,7 +172,7 @@ pub fn calibrate(
     let answered = crowds.answered(rate)?;
     let refused = crowds.refused(rate, &answered)?;
     let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
-    let round_trip_us = crowds.speed.map(cell::micros);
+    let round_trip_us = crowds.round_trip.map(cell::micros);
     Ok(Profile { round_trip_us, ..profile(rate, &answered, &refused, end_of_handshake)? })
 }
 
@@ -184,7 +184,7 @@ struct Crowds<'a> {
     by_fin: &'a Experiment,
     together: &'a Experiment,
     /// What the server's CPU took for a small datagram beside the first of them: costs are at its speed then.
-    speed: Option<Duration>,
+    round_trip: Option<Duration>,
     /// Is told what came of each.
     on_step: &'a mut dyn FnMut(String),
 }
@@ -254,12 +254,12 @@ impl<'a> Crowds<'a> {
         if let Some(far) = &measured.far {
             (self.on_step)(format!("{what}: {far}"));
         }
-        let speed = *self.speed.get_or_insert(measured.round_trip);
-        let costs = Costs::of(&measured, experiment.grid.duration, speed);
+        let round_trip = *self.round_trip.get_or_insert(measured.round_trip);
+        let costs = Costs::of(&measured, experiment.grid.duration, round_trip);
         let Costs { softirq_of_syn, program_of_syn, .. } = costs;
         (self.on_step)(format!(
             "{what}: {softirq_of_syn:.2} us in softirq and {program_of_syn:.2} us in programs for each SYN, at {:.0}% of the first one's speed",
-            100.0 * speed.as_secs_f64() / measured.round_trip.as_secs_f64()
+            100.0 * round_trip.as_secs_f64() / measured.round_trip.as_secs_f64()
         ));
         Ok(costs)
     }
@@ -553,7 +553,8 @@ impl Costs {
         1e6 / self.turns_per_s.max(1.0)
     }
 
-    /// Of a crowd, as if the CPU had taken so long for a small datagram: machines change their speed from one to the next.
+    /// Of a crowd, as if the CPU had taken so long for a small datagram: machines change their speed from one to the next. Beside a program with many connections a datagram
+    /// takes up to 15% longer at the same speed, so that what is measured before a stopped server may come out as much too dear.
     fn of(measured: &Measured, window: Duration, round_trip: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();

@@ -179,6 +179,7 @@ pub fn measure(
         machine_speed: Some(machine_speed),
         speed_before: Some(look.speed),
         core_round_trip_ns: Some(measured.cores_ns),
+        times_set_aside: 0,
         lost_before_server: difference.lost_before_server,
         lost_replies,
         link: None,

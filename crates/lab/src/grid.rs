@@ -24,6 +24,8 @@ pub enum Event<'a> {
     Probe(&'a Server, f64, f64),
     /// A server's saturation rate was found.
     Saturated(&'a Saturation),
+    /// A cell was measured, and will be again, as the machine disturbed it.
+    SetAside(&'a Cell),
     /// A cell was measured; so many of so many are done.
     Cell(&'a Cell, usize, usize),
     /// A packet script was played.
@@ -152,16 +154,19 @@ fn measure_all(
                 // Policies alternate, so that a drift of the machine meets them all; their clients send the same.
                 for policy in policies {
                     let measure = || cell::measure(lab, server, policy, load, &saturation, &look, repetition);
-                    let set_aside = |cell| writer.write(Record::SetAside(Box::new(cell)));
-                    let (mut cell, aside) =
+                    let set_aside = |cell| {
+                        on_event(&Event::SetAside(&cell));
+                        writer.write(Record::SetAside(Box::new(cell)))
+                    };
+                    let Undisturbed { mut measured, times_set_aside, failed } =
                         undisturbed(grid.again, measure, set_aside).with_context(|| at(&policy.name))?;
-                    if aside > 0 {
-                        cell.marks
-                            .push(format!("measured {aside} times before, while the machine had other work"));
-                    }
+                    measured.times_set_aside = times_set_aside;
                     done += 1;
-                    on_event(&Event::Cell(&cell, done, cells));
-                    writer.write(Record::Cell(Box::new(cell)))?;
+                    on_event(&Event::Cell(&measured, done, cells));
+                    writer.write(Record::Cell(Box::new(measured)))?;
+                    if let Some(error) = failed {
+                        return Err(error.context(at(&policy.name)));
+                    }
                 }
             }
         }
@@ -169,22 +174,37 @@ fn measure_all(
     Ok(())
 }
 
-/// Measures until the machine did not disturb it, and at most so many times more; gives the last, and how many were set aside. What is set aside is chosen by what the
-/// machine did, and never by what came of it.
+/// What counts of something that was measured once or more.
+#[derive(Debug)]
+struct Undisturbed<T> {
+    /// The last.
+    measured: T,
+    times_set_aside: u32,
+    /// Why it was not measured once more, although the machine disturbed it.
+    failed: Option<anyhow::Error>,
+}
+
+/// Measures until the machine did not disturb it, and at most so many times more. What is set aside is chosen by what the machine did, and never by what came of it; it is so only once there is another.
 fn undisturbed<T>(
     again: u32,
     mut measure: impl FnMut() -> Result<(T, bool)>,
     mut set_aside: impl FnMut(T) -> Result<()>,
-) -> Result<(T, u32)> {
-    let mut aside = 0;
-    loop {
-        let (measured, is_disturbed) = measure()?;
-        if !is_disturbed || aside == again {
-            return Ok((measured, aside));
+) -> Result<Undisturbed<T>> {
+    let (mut measured, mut is_disturbed) = measure()?;
+    let (mut times_set_aside, mut failed) = (0, None);
+    while is_disturbed && times_set_aside < again {
+        match measure() {
+            Ok(next) => {
+                set_aside(std::mem::replace(&mut measured, next.0)).map(|()| is_disturbed = next.1)?
+            }
+            Err(error) => {
+                failed = Some(error);
+                break;
+            }
         }
-        set_aside(measured)?;
-        aside += 1;
+        times_set_aside += 1;
     }
+    Ok(Undisturbed { measured, times_set_aside, failed })
 }
 
 /// Says of each claim what has been measured by now of these servers, and `why` it does not hold.
@@ -224,26 +244,39 @@ pub fn quick(experiment: &Experiment) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use anyhow::bail;
+
     use super::*;
+
+    /// A machine that disturbs as is said, and then cannot be measured on: what counts, what was set aside, and whether an error is told.
+    fn run(again: u32, disturbed: &[bool]) -> (usize, Vec<usize>, bool) {
+        let (mut times, mut aside) = (0, Vec::new());
+        let measure = || {
+            times += 1;
+            disturbed.get(times - 1).map(|is_disturbed| (times, *is_disturbed)).context("stopped")
+        };
+        let set_aside = |time| {
+            aside.push(time);
+            Ok(())
+        };
+        let Undisturbed { measured, times_set_aside, failed } =
+            undisturbed(again, measure, set_aside).expect("measured once");
+        assert_eq!(times_set_aside as usize, aside.len());
+        (measured, aside, failed.is_some())
+    }
 
     #[test]
     fn what_the_machine_disturbed_is_set_aside_and_measured_again_but_not_for_ever() {
-        let run = |again, disturbed: [bool; 3]| {
-            let (mut times, mut aside) = (0, Vec::new());
-            let measure = || {
-                times += 1;
-                Ok((times, disturbed[times - 1]))
-            };
-            let set_aside = |time| {
-                aside.push(time);
-                Ok(())
-            };
-            let kept = undisturbed(again, measure, set_aside).expect("measured");
-            (kept, aside)
-        };
-        assert_eq!(run(2, [false, true, true]), ((1, 0), vec![]));
-        assert_eq!(run(2, [true, false, true]), ((2, 1), vec![1]));
-        assert_eq!(run(2, [true, true, true]), ((3, 2), vec![1, 2]), "the last counts, with its marks");
-        assert_eq!(run(0, [true, true, true]), ((1, 0), vec![]));
+        assert_eq!(run(2, &[false, true, true]), (1, vec![], false));
+        assert_eq!(run(2, &[true, false, true]), (2, vec![1], false));
+        assert_eq!(run(2, &[true, true, true]), (3, vec![1, 2], false), "the last counts, with its marks");
+        assert_eq!(run(0, &[true, true, true]), (1, vec![], false));
+    }
+
+    #[test]
+    fn what_was_measured_counts_although_it_cannot_be_measured_again() {
+        assert_eq!(run(2, &[true]), (1, vec![], true));
+        assert_eq!(run(2, &[true, true]), (2, vec![1], true));
+        undisturbed(2, || bail!("stopped"), |()| Ok(())).expect_err("there is nothing");
     }
 }

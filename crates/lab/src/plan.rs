@@ -10,7 +10,7 @@ use crate::dumbbell::{self, Dumbbell};
 use crate::experiment::{Experiment, ExperimentError};
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
-use crate::rates::{Rates, RatesError};
+use crate::rates::{self, RatesError};
 use crate::traces::Traces;
 
 /// An experiment, as its TOML file says it.
@@ -76,7 +76,7 @@ impl Plan {
     /// When it is of another experiment.
     pub fn check_rates(&self, run: &Run) -> Result<(), RatesError> {
         match self {
-            Self::Grid(experiment) => Rates::of(run, experiment).map(drop),
+            Self::Grid(experiment) => rates::check(run, experiment),
             Self::Traces(_) | Self::Dumbbell(_) => Ok(()),
         }
     }

@@ -3,23 +3,28 @@
 //! A prediction is held against what was measured at the same rate: at the same multiple of each machine's own saturation it would be of another crowd.
 
 use report::Run;
-use results::{Cell, Header};
+use results::{Cell, Header, Saturation};
 use sim::Profile;
 
 use crate::experiment::{Experiment, Server};
 use crate::policy::Policy;
 
-/// Another run of an experiment.
+/// Another run of an experiment, for a machine with a profile.
 #[derive(Clone, Copy)]
-pub struct Rates<'a>(&'a Run);
+pub struct Rates<'a> {
+    run: &'a Run,
+    profile: &'a Profile,
+}
 
 /// The crowd and the machine of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Moment {
     /// What a load of 1 was, requests/s: the server's saturation rate at the machine's speed just before.
     pub load_one: f64,
-    /// What the server's CPU took for a small datagram meanwhile, us, where a machine was there.
-    pub round_trip_us: Option<f64>,
+    /// The CPU's speed meanwhile, over that when the profile was measured, where both are known.
+    pub speed: Option<f64>,
+    /// The same just before.
+    pub speed_before: Option<f64>,
 }
 
 /// They are of something else.
@@ -42,17 +47,28 @@ pub enum RatesError {
     Cells(String),
 }
 
+/// Whether a run's rates can be had for an experiment.
+///
+/// # Errors
+///
+/// When it is of another one.
+pub fn check(run: &Run, experiment: &Experiment) -> Result<(), RatesError> {
+    let (theirs, ours) = (&run.header.experiment, &experiment.name);
+    if theirs == ours {
+        return Ok(());
+    }
+    Err(RatesError::Experiment { theirs: theirs.clone(), ours: ours.clone() })
+}
+
 impl<'a> Rates<'a> {
     /// Of a run.
     ///
     /// # Errors
     ///
     /// When it is of another experiment.
-    pub fn of(run: &'a Run, experiment: &Experiment) -> Result<Self, RatesError> {
-        if run.header.experiment == experiment.name {
-            return Ok(Self(run));
-        }
-        Err(RatesError::Experiment { theirs: run.header.experiment.clone(), ours: experiment.name.clone() })
+    pub fn of(run: &'a Run, profile: &'a Profile, experiment: &Experiment) -> Result<Self, RatesError> {
+        check(run, experiment)?;
+        Ok(Self { run, profile })
     }
 
     /// When a cell was measured; `None` if that run has no such cell.
@@ -63,19 +79,34 @@ impl<'a> Rates<'a> {
                 && cell.policy == policy.name
                 && cell.server == server.name
         };
-        let cell = self.0.cells.iter().find(is_it)?;
-        let found = self.0.saturations.iter().find(|found| found.server == server.name)?;
+        let cell = self.run.cells.iter().find(is_it)?;
+        let found = self.saturation(&server.name)?;
         let load_one = found.rate_per_s * cell.speed_before.unwrap_or(1.0);
-        let round_trip_us = cell.machine_speed.map(|speed| found.round_trip_us / speed);
-        (load_one > 0.0).then_some(Moment { load_one, round_trip_us })
+        let (speed, speed_before) =
+            (self.speed(found, cell.machine_speed), self.speed(found, cell.speed_before));
+        (load_one > 0.0).then_some(Moment { load_one, speed, speed_before })
     }
 
-    /// What that run is, for whoever reads results with its rates, and at its speeds where `profile` says how fast it was itself.
-    pub fn words(self, profile: &Profile) -> String {
-        let Header { started, environment, .. } = &self.0.header;
-        let speeds = match profile.round_trip_us {
-            Some(_) => "The CPU has the speed of that run's at that moment, by small datagrams within it.",
-            None => "The CPU has the profile's speed, as that does not say how fast its machine was.",
+    fn saturation(self, server: &str) -> Option<&'a Saturation> {
+        self.run.saturations.iter().find(|found| found.server == server)
+    }
+
+    /// A speed over that at saturation as one over the profile's.
+    fn speed(self, found: &Saturation, speed: Option<f64>) -> Option<f64> {
+        self.profile.speed_at(found.round_trip_us / speed?)
+    }
+
+    /// What that run is, for whoever reads results with its rates.
+    pub fn words(self) -> String {
+        let Header { started, environment, .. } = &self.run.header;
+        let has_speed = |cell: &Cell| {
+            let found = self.saturation(&cell.server)?;
+            self.speed(found, cell.machine_speed)
+        };
+        let speeds = if self.run.cells.iter().all(|cell| has_speed(cell).is_some()) {
+            "The CPU is as fast in each cell as that run's was, by small datagrams within it."
+        } else {
+            "The CPU is as fast as the profile's, but for cells of which both that run and the profile say how fast the machine was."
         };
         format!(
             "Crowds come at the rates of another run, of {started} ({}): a load is a multiple of what was found there, not of the saturation rate here. {speeds}",
@@ -88,7 +119,7 @@ impl<'a> Rates<'a> {
 mod tests {
     use std::path::Path;
 
-    use results::{CrowdSummary, Saturation};
+    use results::CrowdSummary;
 
     use super::*;
     use crate::environment;
@@ -140,7 +171,7 @@ name = "stock"
             header: environment::plain(experiment),
             saturations: vec![saturation],
             // Users who reload make more attempts than were meant.
-            cells: vec![cell(0, 0.9, 0.8, 2900.0), cell(1, 1.1, 1.6, 2210.0)],
+            cells: vec![cell(0, 0.8, 0.5, 2900.0), cell(1, 1.2, 1.5, 2210.0)],
             traces: Vec::new(),
             claims: Vec::new(),
         }
@@ -151,18 +182,45 @@ name = "stock"
         let experiment = experiment();
         let (server, policy) = (&experiment.servers[0], &experiment.policies[0]);
         let run = run(&experiment);
-        let rates = Rates::of(&run, &experiment).expect("the same experiment");
+        let profile = Profile { round_trip_us: Some(4.0), ..profile() };
+        let rates = Rates::of(&run, &profile, &experiment).expect("the same experiment");
         let moment = |load, repetition| rates.moment(server, policy, load, repetition);
-        let of = |load_one, round_trip_us| Some(Moment { load_one, round_trip_us: Some(round_trip_us) });
-        assert_eq!([moment(2.0, 0), moment(2.0, 1)], [of(900.0, 2.5), of(1100.0, 1.25)]);
+        let of = |load_one, speed, speed_before| {
+            Some(Moment { load_one, speed: Some(speed), speed_before: Some(speed_before) })
+        };
+        assert_eq!([moment(2.0, 0), moment(2.0, 1)], [of(800.0, 1.0, 1.6), of(1200.0, 3.0, 2.4)]);
         assert_eq!([moment(2.0, 2), moment(4.0, 0)], [None, None], "that run has no such cells");
+        assert!(rates.words().contains("as fast in each cell as that run's"));
+    }
+
+    #[test]
+    fn where_a_machine_does_not_say_how_fast_it_was_it_is_as_fast_as_the_profiles() {
+        let experiment = experiment();
+        let (server, policy) = (&experiment.servers[0], &experiment.policies[0]);
+        let said = |run: &Run, profile: &Profile| {
+            let rates = Rates::of(run, profile, &experiment).expect("the same experiment");
+            let moment = rates.moment(server, policy, 2.0, 0).expect("it was measured");
+            assert!(rates.words().contains("as fast as the profile's"));
+            moment.speed
+        };
+        assert_eq!(said(&run(&experiment), &profile()), None, "a profile without a time");
+        let timed = Profile { round_trip_us: Some(4.0), ..profile() };
+        for speed in [None, Some(0.0), Some(f64::NAN), Some(-1.0), Some(f64::INFINITY)] {
+            let mut run = run(&experiment);
+            run.cells[0].machine_speed = speed;
+            assert_eq!(said(&run, &timed), None, "{speed:?}");
+        }
+    }
+
+    fn profile() -> Profile {
+        Profile::shipped("round-numbers").expect("it comes along")
     }
 
     #[test]
     fn run_of_another_experiment_is_refused() {
         let mut run = run(&experiment());
         run.header = Header { experiment: "b".to_owned(), ..run.header };
-        let error = Rates::of(&run, &experiment()).err().expect("another experiment").to_string();
+        let error = Rates::of(&run, &profile(), &experiment()).err().expect("another experiment").to_string();
         assert!(error.contains("\"b\"") && error.contains("\"a\""), "{error}");
     }
 }

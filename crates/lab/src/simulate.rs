@@ -68,7 +68,7 @@ pub fn run(
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     let machine = Machine { experiment, profile, options };
     if let Some(run) = options.rates_of {
-        notes.push(Rates::of(run, experiment)?.words(profile));
+        notes.push(Rates::of(run, profile, experiment)?.words());
     }
     let places = places(machine, &servers, &policies)?;
     let planned = places.len();
@@ -223,11 +223,11 @@ struct Place<'a> {
 
 /// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
 fn places<'a>(
-    Machine { experiment, options, .. }: Machine<'a>,
+    Machine { experiment, profile, options }: Machine<'a>,
     servers: &[&'a Server],
     policies: &[&'a Policy],
 ) -> Result<Vec<Place<'a>>> {
-    let rates = options.rates_of.map(|run| Rates::of(run, experiment)).transpose()?;
+    let rates = options.rates_of.map(|run| Rates::of(run, profile, experiment)).transpose()?;
     let grid = &experiment.grid;
     let mut places = Vec::new();
     for &server in servers {
@@ -261,6 +261,8 @@ struct Job<'a> {
     profile: &'a Profile,
     /// Over that when the profile was measured, where it is another.
     speed: Option<f64>,
+    /// The same just before, by which the rate was chosen.
+    speed_before: Option<f64>,
     rate: f64,
     warmup: Duration,
     window: Duration,
@@ -312,13 +314,13 @@ fn measure_all(
     let mut cells = Vec::new();
     for &Place { server, policy, load, repetition, moment } in places {
         let saturation = moment.map_or_else(|| saturation_of(server), |moment| moment.load_one);
-        let round_trip_us = moment.and_then(|moment| moment.round_trip_us);
         let job = Job {
             experiment,
             server,
             policy: policy.for_saturation(saturation),
             profile,
-            speed: round_trip_us.and_then(|time| profile.speed_at(time)),
+            speed: moment.and_then(|moment| moment.speed),
+            speed_before: moment.and_then(|moment| moment.speed_before),
             rate: experiment.mean_rate(server, load * saturation),
             warmup: experiment.grid.warmup,
             window: experiment.window(server),
@@ -362,6 +364,7 @@ fn saturate(
             policy,
             profile,
             speed: None,
+            speed_before: None,
             rate,
             warmup,
             window,
@@ -418,6 +421,7 @@ fn cell(
         load,
         repetition,
         machine_speed: job.speed,
+        speed_before: job.speed_before,
         crowd,
         kernel: grown(&before, &after),
         samples,

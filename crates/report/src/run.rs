@@ -200,6 +200,15 @@ mod tests {
     }
 
     #[test]
+    fn what_was_measured_again_is_no_cell_of_the_run() {
+        let run = testing::demo();
+        let aside = Record::SetAside(Box::new(run.cells[0].clone()));
+        let line = serde_json::to_string(&aside).expect("finite numbers");
+        let read = Run::from_json_lines(&format!("{}{line}\n", testing::json_lines(&run))).expect("valid");
+        assert_eq!(read.cells.len(), run.cells.len());
+    }
+
+    #[test]
     fn bad_line_is_named_by_its_number() {
         let text = format!("{}\n\nnot json\n", testing::json_lines(&testing::empty()).trim());
         let error = Run::from_json_lines(&text).expect_err("line 3 is not JSON").to_string();

@@ -2,7 +2,7 @@
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
 //! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate
+//! were measured, with those that were measured again as `set_aside` before it, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate
 //! link --json` writes a [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
@@ -35,7 +35,7 @@ pub enum Record {
     Saturation(Saturation),
     /// One point of the grid.
     Cell(Box<Cell>),
-    /// One point of the grid that was measured again, as the machine had other work; its marks say which. No number of the run is of it.
+    /// One point of the grid that was measured again, as the machine disturbed it; its marks say how. No number of the run is of it.
     SetAside(Box<Cell>),
     /// One run of a packet script.
     Trace(Box<Trace>),
@@ -145,7 +145,7 @@ pub struct Cell {
     /// Connections that were held beside the crowd, by kind: `idle`, `half_requests`, `slow_readers`.
     #[serde(default)]
     pub held: BTreeMap<String, Held>,
-    /// Speed of the server's CPU in the window, by small datagrams within it, over that when the saturation rate was found. A
+    /// Speed of the server's CPU in the window, by small datagrams within it, over that when the saturation rate was found, or, in virtual time, when the profile was measured. A
     /// neighbour on the same core may take up to half of it.
     #[serde(default)]
     pub machine_speed: Option<f64>,
@@ -155,6 +155,9 @@ pub struct Cell {
     /// Time in which a cache line went from the server's CPU to the crowd's and back, before or after the window, whichever was longer, ns. On a virtual machine the two may be on one chip or on two.
     #[serde(default)]
     pub core_round_trip_ns: Option<f64>,
+    /// Times that it was measured before and set aside, as the machine disturbed it.
+    #[serde(default)]
+    pub times_set_aside: u32,
     /// The bottleneck, in an experiment with one; such a cell has no server.
     #[serde(default)]
     pub link: Option<Box<BottleneckSummary>>,
@@ -479,6 +482,7 @@ mod tests {
             "machine_speed",
             "speed_before",
             "core_round_trip_ns",
+            "times_set_aside",
             "link",
         ] {
             cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));

@@ -28,7 +28,7 @@ pub struct Profile {
     /// What its CPU took for a small datagram sent and received within itself while the costs were measured, us: how fast it was. The lab looks at the same in every cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
-    /// How many times as fast as that the CPU is now; files do not say.
+    /// How many times as fast as that the CPU is now; files do not say. What a program works as long as it is told to takes as long at any speed.
     #[serde(skip, default = "as_measured")]
     pub speed: f64,
     /// Work in softirq.
@@ -279,8 +279,10 @@ impl Profile {
         if self.system.descriptors == Some(0) {
             return Err("system.descriptors = 0 lets a program accept nothing; 1024 is usual".to_owned());
         }
-        if self.round_trip_us.is_some_and(|time| !(time > 0.0 && time <= MOST)) {
-            return Err("round_trip_us is a time above zero; leave it out where it is not known".to_owned());
+        if let Some(time) = self.round_trip_us.filter(|time| !(*time > 0.0 && *time <= MOST)) {
+            return Err(format!(
+                "round_trip_us = {time} is no time of a datagram; above 0 and up to {MOST} us, or leave it out where it is not known"
+            ));
         }
         if self.receive.ring == 0 {
             return Err("receive.ring = 0 holds no frame; 256 is usual".to_owned());
@@ -339,7 +341,7 @@ impl Profile {
     /// How fast the machine was, over this, when its CPU took so long for a small datagram; `None` where either is not known.
     pub fn speed_at(&self, round_trip_us: f64) -> Option<f64> {
         let speed = self.round_trip_us? / round_trip_us;
-        speed.is_normal().then_some(speed)
+        (speed > 0.0 && speed.is_normal()).then_some(speed)
     }
 
     /// Time of the CPU, at the speed that it has.
@@ -473,9 +475,24 @@ mod tests {
     #[test]
     fn faster_machine_does_the_same_work_in_less_time_and_waits_as_long() {
         let text = Profile::shipped("round-numbers").expect("shipped").to_toml();
-        let profile =
+        let mut profile =
             Profile::parse(&format!("round_trip_us = 3.0\n{text}")).expect("a machine with a speed");
-        assert_eq!((profile.speed_at(1.5), profile.speed_at(0.0)), (Some(2.0), None));
+        let speeds = [1.5, 0.0, -1.0].map(|time| profile.speed_at(time));
+        assert_eq!(speeds, [Some(2.0), None, None]);
+        // Each another cost, and none zero.
+        profile.server = Server {
+            poll: 2.0,
+            woken: 4.0,
+            accept: 6.0,
+            accept_nothing: 8.0,
+            request: 10.0,
+            kib: 12.0,
+            close: 14.0,
+            error: 16.0,
+        };
+        (profile.softirq.wake, profile.softirq.cold_connection, profile.softirq.cold_refusal) =
+            (2.0, 4.0, 6.0);
+        profile.receive = Receive { ring: 256, moderation: 50.0, longest: 2000.0, turn: 3000.0 };
         assert_eq!(Profile { round_trip_us: None, ..profile.clone() }.speed_at(1.5), None);
         let fast = Profile { speed: 2.0, ..profile.clone() };
         let half = |time: Nanos| Nanos(time.0 / 2);
@@ -483,14 +500,17 @@ mod tests {
             assert_eq!(fast.segment(work), half(profile.segment(work)), "{work:?}");
         }
         assert_eq!(fast.timer(), half(profile.timer()));
-        assert_eq!(fast.steps().request, half(profile.steps().request));
-        assert_eq!(fast.turn_to_frames().wake, half(profile.turn_to_frames().wake));
-        assert_eq!((fast.moderation(), fast.turns()), (profile.moderation(), profile.turns()));
-        assert_eq!(fast.crowd, profile.crowd);
+        let Steps { poll, woken, accept, accept_nothing, request, kib, close, error } = fast.steps();
+        let steps = [poll, woken, accept, accept_nothing, request, kib, close, error];
+        assert_eq!(steps, [1, 2, 3, 4, 5, 6, 7, 8].map(Nanos::from_micros));
+        let TurnToFrames { wake, cold_connection, cold_refusal } = fast.turn_to_frames();
+        assert_eq!([wake, cold_connection, cold_refusal], [1, 2, 3].map(Nanos::from_micros));
+        assert_eq!(fast.moderation(), Nanos::from_micros(50));
+        assert_eq!(fast.turns(), Some((Nanos::from_millis(2), Nanos::from_millis(3))));
         for time in ["0.0", "-1.0", "nan", "inf"] {
             let error =
                 Profile::parse(&format!("round_trip_us = {time}\n{text}")).expect_err(time).to_string();
-            assert!(error.contains("round_trip_us is a time above zero"), "{error}");
+            assert!(error.contains("is no time of a datagram"), "{error}");
         }
     }
 
