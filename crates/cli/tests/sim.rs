@@ -370,9 +370,9 @@ fn prediction_is_of_a_machine_as_fast_as_the_one_that_it_is_held_against() {
         (cell.machine_speed, cell.crowd.goodput_per_s, said)
     };
     let (speed, as_measured, said) = overloaded("", 4.0);
-    assert!(speed.is_none() && said.contains("does not say how fast its machine was"), "{speed:?}: {said}");
+    assert!(speed.is_none() && said.contains("as fast as the profile's"), "{speed:?}: {said}");
     let (speed, half, said) = overloaded("round_trip_us = 2.0", 4.0);
-    assert!(speed == Some(0.5) && said.contains("the speed of that run's"), "{speed:?}: {said}");
+    assert!(speed == Some(0.5) && said.contains("as fast in each cell as that run's"), "{speed:?}: {said}");
     let ratio = half / as_measured;
     assert!((0.3..0.55).contains(&ratio), "{ratio}: half the CPU, and refusals take their part of it first");
 }
