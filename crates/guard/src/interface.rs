@@ -1,7 +1,7 @@
 //! Which interfaces to guard, and what kind each is.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -9,8 +9,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, socket};
 
-/// Any port but 0.
-const DISCARD: u16 = 9;
+use crate::route;
 
 /// A network interface of the calling thread's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,22 +65,13 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
     Ok(addresses.collect())
 }
 
-/// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace: then the source that it would choose
-/// to talk to that address is the address itself (`ip_route_output_key_hash_rcu()`: of a local route without another preferred source). IPv6
-/// addresses that are local by a route alone are not known so. `None` if it cannot be known, as when the host has no file descriptor left.
+/// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace, or will when the interface that has it is up. `None` if it cannot be known, as when the host has no file
+/// descriptor left.
 pub fn is_local(address: IpAddr) -> Option<bool> {
-    if address.is_loopback() {
+    if address.is_loopback() || route::is_local(address).ok()? {
         return Some(true);
     }
-    let any: IpAddr =
-        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).ok()?;
-    // Sends nothing, and fails where no route leads.
-    let source = socket.connect((address, DISCARD)).and_then(|()| socket.local_addr());
-    if source.is_ok_and(|source| source.ip() == address) {
-        return Some(true);
-    }
-    // A second one of an interface, one of a link alone, or of an interface that is down.
+    // One of a link alone, of an interface that is down, or with a table of its own.
     own_addresses().ok().map(|own| own.contains(&address))
 }
 

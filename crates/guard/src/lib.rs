@@ -25,6 +25,7 @@ mod listener;
 mod observe;
 mod prepared;
 mod program;
+mod route;
 mod rules;
 mod servers;
 mod service;

@@ -30,13 +30,8 @@ pub type Away = BTreeSet<SocketAddr>;
 
 /// Those of these listeners; where nothing can be known it is as before.
 pub fn away(slots: &[Option<Listener>], before: &Away) -> Away {
-    // An address of IPv6 may be local by a route alone; a socket that is bound there says so.
-    let is_bound = |listen: &SocketAddr| {
-        listen.is_ipv6()
-            && watch::own_listeners().is_ok_and(|all| all.iter().any(|own| own.address == *listen))
-    };
     let is_away = |listen: &SocketAddr| match interface::is_local(listen.ip()) {
-        Some(is_local) => !is_local && !is_bound(listen),
+        Some(is_local) => !is_local,
         None => before.contains(listen),
     };
     let named = indexed(slots).into_iter().map(|(listen, _)| listen);

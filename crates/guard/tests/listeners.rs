@@ -248,14 +248,19 @@ fn root_address_that_is_another_hosts_is_not_guarded_until_it_comes() {
 
 #[test]
 fn root_address_that_leaves_is_not_guarded_though_its_server_stays_bound_to_it() {
-    let Some(world) = World::create() else { return };
-    let move_to = |verb: &str| world.server.ip(&["addr", verb, "10.9.0.9/32", "dev", "s0"]).expect("address");
-    move_to("add");
-    let _listener = world.listen("10.9.0.9:8080");
-    let guard = start(&world, &[listener("10.9.0.9:8080", "rst-syn")]);
-    assert!(sample(&world, &guard).away.is_empty());
-    move_to("del");
-    assert_eq!(sample(&world, &guard).away.len(), 1);
+    for (address, listen) in [("10.9.0.9/32", "10.9.0.9:8080"), ("fd09::9/128", "[fd09::9]:8080")] {
+        let Some(world) = World::create() else { return };
+        let ip = |arguments: &[&str]| world.server.ip(arguments).expect("address or route");
+        ip(&["addr", "add", address, "dev", "s0"]);
+        let _listener = world.listen(listen);
+        let guard = start(&world, &[listener(listen, "rst-syn")]);
+        let away = || sample(&world, &guard).away.len();
+        assert_eq!(away(), 0);
+        ip(&["addr", "del", address, "dev", "s0"]);
+        assert_eq!(away(), 1, "{listen}");
+        ip(&["route", "add", "local", address, "dev", "lo"]);
+        assert_eq!(away(), 0, "{listen} by a route alone");
+    }
 }
 
 #[test]
