@@ -95,6 +95,7 @@ struct service {
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
 	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
 	__u64 paid_ns;
+	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
 	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
@@ -116,6 +117,17 @@ static __always_inline bool is_idle(const struct service *service, const struct 
 	return !service->recent[STAGE_WAITING] && (!pace->counts_silent || !service->recent[STAGE_SILENT]);
 }
 
+/* Somebody was refused within this part of patience_ns: there is a crowd. */
+#define CROWD_SHIFT 4
+
+/* A crowd leaves moments in which nobody waits, too, which pay for nobody. How much of the time from `since` on is such. */
+static __always_inline __u64 count_crowded_ns(const struct service *service, const struct pace *pace, __u64 since, __u64 now)
+{
+	__u64 until = *(volatile __u64 *)&service->crowded_ns + (pace->patience_ns >> CROWD_SHIFT), end = until < now ? until : now;
+
+	return end > since ? end - since : 0;
+}
+
 /* Keeps the time in which nobody waits, after whatever has changed. */
 static __always_inline void settle_idle(struct service *service, const struct pace *pace, __u64 now)
 {
@@ -128,8 +140,10 @@ static __always_inline void settle_idle(struct service *service, const struct pa
 		return;
 	}
 	/* Clocks are read before the lock is taken. */
-	if (now > service->idle_since_ns)
+	if (now > service->idle_since_ns) {
 		service->idle_ns += now - service->idle_since_ns;
+		__sync_fetch_and_add(&service->spent_ns, count_crowded_ns(service, pace, service->idle_since_ns, now));
+	}
 	service->idle_since_ns = 0;
 	service->busy_since_ns = now;
 }
@@ -447,12 +461,12 @@ static __always_inline bool may_pass(struct service *service, const struct pace 
 	       (__s64)(now - last) > (__s64)pace->trickle_ns && __sync_bool_compare_and_swap(&service->trickled_ns, last, now);
 }
 
-/* Time in which nobody waited; it may be that of a period that ends just now twice. */
-static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
+/* Time in which nobody waited, but for what is a crowd's of a time that still lasts; it may be that of one that ends just now twice. */
+static __always_inline __u64 read_idle_ns(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 since = *(volatile __u64 *)&service->idle_since_ns, idle = *(volatile __u64 *)&service->idle_ns;
 
-	return since && now > since ? idle + (now - since) : idle;
+	return since && now > since ? idle + (now - since) - count_crowded_ns(service, pace, since, now) : idle;
 }
 
 /*
@@ -462,7 +476,7 @@ static __always_inline __u64 read_idle_ns(struct service *service, __u64 now)
  */
 static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
-	__u64 idle = read_idle_ns(service, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
+	__u64 idle = read_idle_ns(service, pace, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
 	__u64 most = pace->kept_ns, kept = (__s64)(idle - spent) > (__s64)most ? idle - most : spent;
 
 	if ((__s64)(idle - kept) < (__s64)(price + pace->reserve_ns) || !price)
@@ -476,9 +490,18 @@ static __always_inline __u32 count_past(const struct listener_load *load, bool i
 	return is_found ? load->unserved + 1 - load->unserved_limit : 0;
 }
 
+/* Of the idle time, what may still be spent; below 0 if that is less than nothing. */
+static __always_inline __s64 count_left_ns(struct service *service, const struct pace *pace, __u64 now)
+{
+	return read_idle_ns(service, pace, now) - *(volatile __u64 *)&service->spent_ns - pace->reserve_ns;
+}
+
+/* Of a queue that stays, the part that is paid for again each patience_ns. */
+#define PAID_AGAIN_SHIFT 3
+
 /*
  * One who would be so many past the limit. He takes the place of one who was answered, unless more wait than before: only what the queue grows by is
- * paid for, and again each patience_ns that it stays. When nothing is left, nobody is past the limit for free either: then it is a crowd.
+ * paid for, and a part of it again while it stays, or none would ever end. When nothing is left, nobody is past the limit for free either: then it is a crowd.
  */
 static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 past, __u64 now)
 {
@@ -486,15 +509,18 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 
 	if (now - since > pace->patience_ns) {
 		service->paid_ns = now;
-		service->paid = paid = 0;
+		service->paid = paid = now - since > 2 * pace->patience_ns ? 0 : paid - (paid >> PAID_AGAIN_SHIFT);
 	}
-	if (past <= paid)
-		return (__s64)(read_idle_ns(service, now) - *(volatile __u64 *)&service->spent_ns) >= (__s64)(pace->answer_ns + pace->reserve_ns);
-	/* Who waits in a queue does so for one patience_ns. */
-	if (past * pace->answer_ns > pace->patience_ns || !spend(service, pace, past - paid, now))
-		return false;
-	service->paid = past;
-	return true;
+	if (past <= paid) {
+		if (count_left_ns(service, pace, now) >= (__s64)pace->answer_ns)
+			return true;
+	} else if (past * pace->answer_ns <= pace->patience_ns && spend(service, pace, past - paid, now)) {
+		/* Who waits in a queue does so for one patience_ns. */
+		service->paid = past;
+		return true;
+	}
+	service->crowded_ns = now;
+	return false;
 }
 
 /* SYNs come in batches, from an interface that moderates its interrupts: a batch may be ahead of its time. */

@@ -539,6 +539,49 @@ mod tests {
     }
 
     #[test]
+    fn idle_moments_of_a_crowd_pay_for_nobody_and_a_gap_does() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
+        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
+        let mut service = Counts::of_generation(0);
+        let ask = |service: &mut Counts, ms| service.may_exceed(&pace, at(ms), &load, true);
+        assert!(!ask(&mut service, 0), "nothing is saved up: it is a crowd");
+        // Half of the time nobody waits, and somebody is refused every 20 ms.
+        for turn in 0..50 {
+            service.idle_since_ns = at(20 * turn).0;
+            let mut wait = service.begin(&pace, 100, at(20 * turn + 10));
+            service.go_on(&pace, &mut wait, at(20 * turn + 10));
+            assert!(!ask(&mut service, 20 * turn + 19), "after {turn} moments");
+            service.end(&pace, &wait, true, at(20 * turn + 20));
+        }
+        // From a sixteenth of a second after the last one on it is a gap.
+        assert!(!ask(&mut service, 1_040) && !ask(&mut service, 1_100));
+        assert!(!ask(&mut service, 1_160), "each time that somebody is refused it begins anew");
+        assert!(ask(&mut service, 1_300));
+    }
+
+    #[test]
+    fn queue_that_stays_is_paid_for_again_by_an_eighth_each_second_and_one_that_is_over_in_full() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let past = |count: u32| ListenerLoad {
+            unserved: 4 + count - 1,
+            unserved_limit: 4,
+            ..ListenerLoad::default()
+        };
+        let at = |ms: u64| Nanos::from_millis(100_000 + ms);
+        let mut service = Counts { idle_ns: 4_000_000_000, ..Counts::of_generation(0) };
+        let mut cost = |ms, count| {
+            let before = service.spent_ns;
+            assert!(service.may_exceed(&pace, at(ms), &past(count), true));
+            (service.spent_ns - before) / pace.answer_ns
+        };
+        assert_eq!(cost(0, 80), 80);
+        assert_eq!((cost(500, 80), cost(600, 30)), (0, 0), "places of those who were answered");
+        assert_eq!((cost(1_001, 80), cost(1_002, 80)), (10, 0));
+        assert_eq!(cost(3_100, 80), 80, "two seconds later there is no queue that was paid for");
+    }
+
+    #[test]
     fn of_what_two_listeners_say_the_earlier_counts() {
         let words = ["rst-syn+unserved", "rst-syn+unserved+request", "rst-syn+unserved+first-byte"];
         let mut demand = Demand::default();

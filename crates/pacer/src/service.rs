@@ -57,6 +57,7 @@ pub struct Service {
     pub spent_ns: u64,
     pub paid: u64,
     pub paid_ns: u64,
+    pub crowded_ns: u64,
     pub deferred_ns: u64,
     pub slots: [u64; SLOTS],
     pub expected: u64,
