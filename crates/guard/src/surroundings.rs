@@ -74,7 +74,7 @@ impl Surroundings {
         self.unseen.retain(|listen, _| sample.listeners.iter().any(|of| of.listener.listen == *listen));
         for of in sample.listeners.iter().filter(|of| of.observed.is_none()) {
             let listen = of.listener.listen;
-            let is_full = of.load.is_some_and(|load| load.accept_qlen > load.accept_limit);
+            let is_full = of.load.is_some_and(|load| load.is_accept_queue_full());
             if !is_full || of.stats.seen > 0 {
                 continue;
             }

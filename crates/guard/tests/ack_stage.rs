@@ -127,7 +127,7 @@ fn root_handshake_that_finds_room_ends_as_ever() {
     listener.accept().expect("one waits");
     tap.send(&handshake.end(b"hello").to_bytes());
     let sample = guarded.wait("the queue to be full again", |sample| {
-        sample.load.is_some_and(|load| load.accept_qlen > load.accept_limit)
+        sample.load.is_some_and(|load| load.is_accept_queue_full())
     });
     assert_eq!((sample.stats.acks_full, sample.stats.acks_reset), (0, 0));
 }
@@ -166,9 +166,7 @@ fn root_dry_run_counts_an_abort_and_does_nothing() {
     // The request socket is still there: once there is room, the same segment makes the connection.
     listener.accept().expect("one waits");
     tap.send(&end.to_bytes());
-    guarded.wait("the connection", |sample| {
-        sample.load.is_some_and(|load| load.accept_qlen > load.accept_limit)
-    });
+    guarded.wait("the connection", |sample| sample.load.is_some_and(|load| load.is_accept_queue_full()));
     for _ in 0..BACKLOG {
         listener.accept().expect("one waits");
     }

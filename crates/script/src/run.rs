@@ -279,7 +279,7 @@ impl<'a, S: System> Run<'a, S> {
         for number in 0..=limit + 1 {
             self.settle()?;
             let load = self.system.load()?;
-            if load.accept_qlen > load.accept_limit {
+            if load.is_accept_queue_full() {
                 return Ok(());
             }
             let label = format!("fill{}-{number}", self.fillers.len());

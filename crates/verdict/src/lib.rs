@@ -272,6 +272,18 @@ impl Policy {
 }
 
 impl ListenerLoad {
+    /// Whether the accept queue holds as many as it may: one more than the limit, as `sk_acceptq_is_full()` has it.
+    pub fn is_accept_queue_full(&self) -> bool {
+        // SAFETY: reads as many numbers as the array has, and keeps nothing.
+        unsafe { tidegate_accept_queue_is_full(self.numbers().as_ptr()) != 0 }
+    }
+
+    /// Whether the SYN queue is at its limit.
+    pub fn is_syn_queue_full(&self) -> bool {
+        // SAFETY: as above.
+        unsafe { tidegate_syn_queue_is_full(self.numbers().as_ptr()) != 0 }
+    }
+
     /// The fields of `struct listener_load`, in its order.
     pub fn numbers(&self) -> [u32; 9] {
         [
@@ -334,6 +346,8 @@ unsafe extern "C" {
         hash: u32,
         is_reserved: u32,
     ) -> u32;
+    fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
+    fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
     fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;
     fn tidegate_admit_ack(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;

@@ -101,7 +101,7 @@ impl World {
         let address = guarded.connect_to.clone();
         let streams = (0..=BACKLOG).map(|_| self.connect(&address).expect("there is room")).collect();
         guarded.wait("a full accept queue", |sample| {
-            sample.load.is_some_and(|load| load.accept_qlen > load.accept_limit)
+            sample.load.is_some_and(|load| load.is_accept_queue_full())
         });
         streams
     }

@@ -69,7 +69,7 @@ impl Guard {
         self.stats.known += u64::from(segment.flags == Flags::SYN);
     }
 
-    /// A SYN of one that it does not.
+    /// A SYN of one that it does not: `decide()` of `kernel/syn_stage.bpf.h`. Differs: refusals have no budget (`kernel/syn_stage.bpf.h`), and no source is reserved.
     pub(super) fn on_syn(
         &mut self,
         from: Peer,
@@ -121,8 +121,8 @@ impl Guard {
     fn count_syn(&mut self, verdict: Verdict, load: &ListenerLoad) {
         let stats = &mut self.stats;
         stats.seen += 1;
-        stats.accept_full += u64::from(load.accept_qlen > load.accept_limit);
-        stats.syn_full += u64::from(load.syn_qlen >= load.syn_limit);
+        stats.accept_full += u64::from(load.is_accept_queue_full());
+        stats.syn_full += u64::from(load.is_syn_queue_full());
         match verdict {
             Verdict::Admit => stats.admitted += 1,
             Verdict::Drop => stats.dropped += 1,
@@ -138,7 +138,7 @@ impl Guard {
             return Verdict::Admit;
         }
         let verdict = self.policy.admit_ack(load, false);
-        if load.accept_qlen <= load.accept_limit && verdict == Verdict::Admit {
+        if !load.is_accept_queue_full() && verdict == Verdict::Admit {
             return Verdict::Admit;
         }
         self.stats.acks_full += 1;
