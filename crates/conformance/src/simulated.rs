@@ -32,7 +32,7 @@ impl Outside for Wire {
     fn send(&mut self, to: Peer, segment: &Segment<'_>) {
         let Ethernet { src, dst } = self.ends.ethernet;
         let ethernet = Ethernet { src: dst, dst: src };
-        let tuple = FourTuple { src: self.ends.server, dst: SocketAddr::new(self.ends.client, to.0 as u16) };
+        let tuple = FourTuple { src: self.ends.server, dst: SocketAddr::new(self.ends.client, to.port()) };
         let mut frame = vec![0; 2048];
         let len = wire::emit(&mut frame, &ethernet, &tuple, segment);
         frame.truncate(len);
@@ -77,11 +77,8 @@ fn config(setup: &Setup) -> Result<Config> {
     let Setup { policy, dry_run, backlog, .. } = *setup;
     let mut config = Config { policy, dry_run, backlog, ..Config::default() };
     for (name, value) in &setup.sysctls {
-        let value: u8 = value.parse()?;
-        match name.as_str() {
-            "net.ipv4.tcp_syncookies" => config.syncookies = value,
-            "net.ipv4.tcp_abort_on_overflow" => config.abort_on_overflow = value != 0,
-            _ => bail!("the simulated kernel has no sysctl {name}"),
+        if let Err(lack) = config.set_sysctl(name, value) {
+            bail!("the simulated kernel has no {lack}");
         }
     }
     Ok(config)
@@ -98,7 +95,7 @@ impl System for Simulated {
 
     fn send(&mut self, frame: &[u8]) -> Result<()> {
         let Ok((tuple, segment)) = wire::parse(frame) else { bail!("the script sent no frame") };
-        self.kernel.receive(Peer(tuple.src.port().into()), &segment, self.now, &mut self.wire);
+        self.kernel.receive(Peer::new(0, tuple.src.port()), &segment, self.now, &mut self.wire);
         Ok(())
     }
 
@@ -124,7 +121,7 @@ impl System for Simulated {
 
     fn accept(&mut self) -> Result<Option<SocketAddr>> {
         let Some((id, peer)) = self.kernel.accept() else { return Ok(None) };
-        let peer = SocketAddr::new(self.wire.ends.client, peer.0 as u16);
+        let peer = SocketAddr::new(self.wire.ends.client, peer.port());
         self.connections.insert(peer, id);
         Ok(Some(peer))
     }
@@ -158,7 +155,7 @@ impl System for Simulated {
     }
 
     fn state(&mut self, peer: SocketAddr) -> Result<State> {
-        Ok(match self.kernel.state(Peer(peer.port().into()), self.now) {
+        Ok(match self.kernel.state(Peer::new(0, peer.port()), self.now) {
             SocketState::SynRecv => State::SynRecv,
             SocketState::Established => State::Established,
             SocketState::FinWait1 => State::FinWait1,

@@ -412,6 +412,20 @@ impl Crowd {
         &self.tally
     }
 
+    /// Holds the counts against each other.
+    ///
+    /// # Panics
+    ///
+    /// In debug builds, when an attempt that has started is neither open nor has one cause.
+    pub fn check(&self) {
+        debug_assert_eq!(self.tally.open(), Some(self.open as u64), "every attempt is open or has one cause");
+        debug_assert_eq!(
+            self.table.iter().filter(|attempt| !attempt.ended).count(),
+            self.open,
+            "every open attempt is in the table"
+        );
+    }
+
     /// Whether every attempt has its cause and no more will start.
     pub fn is_over(&self) -> bool {
         self.next_start().is_none() && self.open == 0

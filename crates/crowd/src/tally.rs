@@ -53,6 +53,8 @@ pub struct Tally {
     answered_by_syns: [u64; MOST_SYNS],
     late: u64,
     late_max: Nanos,
+    /// Attempts that never left, since the start of the run.
+    not_sent: u64,
     /// Microseconds.
     response: Histogram<u64>,
     /// Of all replies since it was last taken, in the window or not; microseconds.
@@ -121,6 +123,7 @@ impl Tally {
             answered_by_syns: [0; MOST_SYNS],
             late: 0,
             late_max: Nanos::ZERO,
+            not_sent: 0,
             response: histogram(),
             interval: histogram(),
             user: histogram(),
@@ -193,7 +196,10 @@ impl Tally {
             Cause::Refused => self.totals.refused += 1,
             Cause::Reset => self.totals.reset += 1,
             Cause::TimedOutConnect | Cause::TimedOutResponse => self.totals.timed_out += 1,
-            Cause::NotSent => self.totals.offered += 1,
+            Cause::NotSent => {
+                self.totals.offered += 1;
+                self.not_sent += 1;
+            }
             _ => self.totals.failed += 1,
         }
         if self.window.contains(intended_start) {
@@ -205,6 +211,12 @@ impl Tally {
                 record(&mut self.refusal, waited_us);
             }
         }
+    }
+
+    /// Attempts since the start of the run that have no cause yet, if each has one at most.
+    pub fn open(&self) -> Option<u64> {
+        let Totals { offered, ok, refused, reset, timed_out, failed, .. } = self.totals;
+        offered.checked_sub(ok + refused + reset + timed_out + failed + self.not_sent)
     }
 
     /// What is still open when the run stops has not sent all its SYNs.

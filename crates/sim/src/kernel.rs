@@ -30,15 +30,30 @@ use request::Request;
 use socket::Socket;
 pub use socket::{Read, SocketState, WriteError};
 
-/// A client's address and port, whatever they are where it lives.
+/// A client: the number of its address among all clients', and its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Peer(pub u64);
+pub struct Peer(pub(crate) u64);
 
 impl Peer {
+    /// Of a client's address and port.
+    pub fn new(address: u32, port: u16) -> Self {
+        Self(u64::from(address) << 16 | u64::from(port))
+    }
+
+    /// Its address, by number.
+    pub fn address(self) -> u32 {
+        (self.0 >> 16) as u32
+    }
+
+    /// Its port.
+    pub fn port(self) -> u16 {
+        self.0 as u16
+    }
+
     /// Its number in [`Pages`]: of 64 addresses that follow each other four ports are together, since attempts go from address to address, and from port to port
     /// where there are few.
     fn number(self) -> u64 {
-        let (address, port) = (self.0 >> 16, self.0 & 0xffff);
+        let (address, port) = (u64::from(self.address()), u64::from(self.port()));
         (address >> 6) << 22 | (port >> 2) << 8 | (port & 0x3) << 6 | address & 0x3f
     }
 }
@@ -213,6 +228,25 @@ impl Default for Config {
     }
 }
 
+impl Config {
+    /// Sets a sysctl by its name, as `sysctl -w` does.
+    ///
+    /// # Errors
+    ///
+    /// Of one that is not simulated its name, of a value that is no number both.
+    pub fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let number = value.trim().parse::<u32>().map_err(|_| format!("sysctl {name} = {value}"))?;
+        match name {
+            "net.ipv4.tcp_syncookies" => self.syncookies = number.min(2) as u8,
+            "net.ipv4.tcp_abort_on_overflow" => self.abort_on_overflow = number != 0,
+            "net.ipv4.tcp_max_syn_backlog" => self.max_syn_backlog = number,
+            "net.ipv4.tcp_synack_retries" => self.synack_retries = number.min(255) as u8,
+            _ => return Err(format!("sysctl {name}")),
+        }
+        Ok(())
+    }
+}
+
 /// What the kernel has of a client.
 #[derive(Debug, Clone, Copy)]
 enum End {
@@ -300,9 +334,14 @@ impl Kernel {
         &self.guard.stats
     }
 
-    /// Connections and handshakes that it keeps, and those in TIME-WAIT.
-    pub fn kept(&self) -> usize {
-        self.ends.len()
+    /// In debug builds: no queue is over its limit, and what is kept of each client is one thing.
+    pub(crate) fn check(&self) {
+        debug_assert!(self.accept_queue.len() <= self.config.backlog as usize + 1, "the accept queue");
+        debug_assert!(self.requests.len() <= self.syn_limit() as usize + 1, "the SYN queue");
+        debug_assert!(self.young as usize <= self.requests.len(), "handshakes that are young");
+        let open = self.sockets.values().filter(|socket| socket.state() != SocketState::Gone).count();
+        let kept = self.requests.len() + open + self.time_waits.len();
+        debug_assert_eq!(self.ends.len(), kept, "every client has one end here");
     }
 
     /// State of its end of a client's connection.
@@ -316,7 +355,7 @@ impl Kernel {
         }
     }
 
-    /// A segment has come from a client.
+    /// A segment has come from a client. Gives what it made the kernel do, by which it costs.
     pub fn receive(&mut self, from: Peer, segment: &Segment<'_>, now: Nanos, out: &mut impl Outside) -> Work {
         match self.ends.get(from.number()) {
             None => self.receive_at_listener(from, segment, now, out),
@@ -332,8 +371,8 @@ impl Kernel {
         }
     }
 
-    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, and
-    /// what is sent again is acknowledged again.
+    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, what is sent again is acknowledged again, and
+    /// its time begins anew with that. Differs: a SYN with a newer timestamp and a lower number does not begin anew.
     fn receive_in_time_wait(
         &mut self,
         from: Peer,
@@ -357,12 +396,11 @@ impl Kernel {
             self.forget_time_wait(from, id);
             return self.receive_at_listener(from, segment, now, out);
         }
-        if !segment.is_empty() {
+        if segment.flags.has(Flags::ACK) {
             self.time_waits[id].until = now + TIME_WAIT;
-            let options = wire::Options::NONE;
-            let ack =
-                Segment { seq: snd_nxt, ack: rcv_nxt, flags: Flags::ACK, window: 0, options, payload: &[] };
-            out.send(from, &ack);
+        }
+        if !segment.is_empty() || segment.seq != rcv_nxt {
+            out.send(from, &acknowledgment(snd_nxt, rcv_nxt));
         }
         Work::Ack
     }
@@ -447,4 +485,9 @@ impl Kernel {
             Timer::Agent => self.agent_looks(now, out),
         }
     }
+}
+
+/// What is sent of a connection that has no socket: where it is.
+fn acknowledgment(seq: SeqNumber, ack: SeqNumber) -> Segment<'static> {
+    Segment { seq, ack, flags: Flags::ACK, window: 0, options: wire::Options::NONE, payload: &[] }
 }

@@ -14,6 +14,7 @@ pub mod profile;
 mod program;
 mod queue;
 mod server;
+mod woken;
 mod world;
 
 pub use capture::Capture;

@@ -276,6 +276,9 @@ impl Profile {
         if let Some(name) = self.system.clients.as_deref().filter(|name| Stack::by_name(name).is_none()) {
             return Err(format!("system.clients = {name:?} is no client stack; linux-2.4 is one"));
         }
+        if self.system.syncookies > 2 {
+            return Err(format!("system.syncookies = {} is none of 0, 1 and 2", self.system.syncookies));
+        }
         if self.system.descriptors == Some(0) {
             return Err("system.descriptors = 0 lets a program accept nothing; 1024 is usual".to_owned());
         }

@@ -47,6 +47,8 @@ enum Step {
     /// Learn what is ready.
     Poll,
     Accept,
+    /// Half a request was read.
+    Read,
     /// A request is answered by so many bytes of body.
     Answer {
         to: SocketId,
@@ -230,7 +232,7 @@ impl Server {
             if !self.scratch.is_empty() {
                 self.partial.insert(id, self.scratch.clone());
             }
-            return (got != Read::Nothing).then_some((Step::Poll, self.costs.request));
+            return (got != Read::Nothing).then_some((Step::Read, self.costs.request));
         };
         let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
@@ -245,6 +247,7 @@ impl Server {
     pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         match self.doing.take().expect("a step was begun") {
             Step::Poll => self.look(),
+            Step::Read => {}
             Step::Accept => {
                 let accepted = if self.has_room() { kernel.accept() } else { None };
                 // What waits then can be seen again when there is room: the listener is looked at by level.
@@ -283,8 +286,10 @@ impl Server {
                     self.close(to, kernel, now, out);
                 }
             }
-            // The reset can be read, too.
-            Err(_) => self.errors += 1,
+            Err(_) => {
+                self.errors += 1;
+                self.close(to, kernel, now, out);
+            }
         }
     }
 

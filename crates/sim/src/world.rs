@@ -97,7 +97,7 @@ struct Rest<'a> {
 
 impl Outside for Rest<'_> {
     fn send(&mut self, to: Peer, segment: &Segment<'_>) {
-        let endpoint = Endpoint { client: (to.0 >> 16) as u32, port: to.0 as u16 };
+        let endpoint = Endpoint { client: to.address(), port: to.port() };
         self.said.packets.push(self.packets.packet(endpoint, segment));
     }
 
@@ -111,7 +111,7 @@ impl Outside for Rest<'_> {
 }
 
 fn peer(endpoint: Endpoint) -> Peer {
-    Peer(u64::from(endpoint.client) << 16 | u64::from(endpoint.port))
+    Peer::new(endpoint.client, endpoint.port)
 }
 
 /// All of it.
@@ -277,7 +277,38 @@ impl World {
                 Event::Crowd => self.run_crowd(now),
             }
         }
+        if cfg!(debug_assertions) {
+            self.check();
+        }
         self.crowd.is_over()
+    }
+
+    /// No packet is lost without being counted, no queue is over its limit, and every attempt ends in one cause.
+    fn check(&self) {
+        let in_ring = self.ring.iter().filter(|pending| matches!(pending, Pending::Packet(_))).count();
+        let far_away = self.distance.as_ref().map_or(0, |distance| distance.len());
+        let places = [
+            self.to_server.len(),
+            self.to_clients.len(),
+            in_ring,
+            self.to_take.len(),
+            self.said.packets.len(),
+            far_away,
+        ];
+        assert_eq!(
+            self.packets.under_way(),
+            places.iter().sum::<usize>(),
+            "every packet is in one place: {places:?}"
+        );
+        let came = match self.paths() {
+            None => self.to_server.crossed(),
+            Some([to_server, _]) => to_server.packets.delivered.packets,
+        };
+        assert_eq!(came, self.frames + self.frames_lost, "what came to the server was received or lost");
+        assert_eq!(in_ring, self.frames_waiting as usize, "frames that wait");
+        assert!(self.frames_waiting <= self.ring_size, "the ring holds {}", self.ring_size);
+        self.kernel.check();
+        self.crowd.check();
     }
 
     /// Ends it: what is open is unfinished.

@@ -1,4 +1,4 @@
-//! The event queue against a binary heap, which is right for sure; and how fast both are, and a calendar queue: `cargo test --release -p sim --test queue -- --ignored
+//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo test --release -p sim --test queue -- --ignored
 //! --nocapture`.
 
 use std::cmp::Reverse;
@@ -109,6 +109,60 @@ impl Queue for Calendar {
     }
 }
 
+/// A hashed timing wheel with unsorted places (Varghese and Lauck, SOSP 1987, scheme 6): its hand goes from tick to tick, and looks at all that lies in a place, of this turn or a later one.
+struct Wheel {
+    places: Vec<Vec<(u64, u64, u64)>>,
+    /// Of the tick at the hand, in order, the last first.
+    due: Vec<(u64, u64, u64)>,
+    tick: u64,
+    pushed: u64,
+    len: usize,
+}
+
+impl Wheel {
+    /// Of a tick, ns, as a power of two: about a microsecond.
+    const TICK: u32 = 10;
+    /// A turn takes a second.
+    const PLACES: usize = 1 << 20;
+
+    fn new() -> Self {
+        Self { places: vec![Vec::new(); Self::PLACES], due: Vec::new(), tick: 0, pushed: 0, len: 0 }
+    }
+
+    fn place(tick: u64) -> usize {
+        tick as usize & (Self::PLACES - 1)
+    }
+}
+
+impl Queue for Wheel {
+    fn push(&mut self, at: u64, event: u64) {
+        self.pushed += 1;
+        self.len += 1;
+        let entry = (at, self.pushed, event);
+        if at >> Self::TICK <= self.tick {
+            let place = self.due.partition_point(|other| *other > entry);
+            self.due.insert(place, entry);
+        } else {
+            self.places[Self::place(at >> Self::TICK)].push(entry);
+        }
+    }
+
+    fn pop(&mut self) -> Option<(u64, u64)> {
+        if self.len == 0 {
+            return None;
+        }
+        while self.due.is_empty() {
+            self.tick += 1;
+            let tick = self.tick;
+            let is_due = |(at, ..): &mut (u64, u64, u64)| *at >> Self::TICK == tick;
+            self.due.extend(self.places[Self::place(tick)].extract_if(.., is_due));
+            self.due.sort_unstable_by(|one, other| other.cmp(one));
+        }
+        self.len -= 1;
+        self.due.pop().map(|(at, _, event)| (at, event))
+    }
+}
+
 /// Gaps of a simulated server: microseconds on the wire and on the CPU, seconds until somebody gives up, and many at once.
 fn gap(random: &mut Pcg64Mcg) -> u64 {
     match random.random_range(0..10) {
@@ -148,6 +202,10 @@ fn events_come_as_out_of_a_heap() {
         let ours = hold(&mut EventQueue::new(), pending, 100_000, gap).0;
         assert_eq!(ours, hold(&mut Heap::default(), pending, 100_000, gap).0, "{pending} pending");
         assert_eq!(ours, hold(&mut Calendar::new(), pending, 100_000, gap).0, "{pending} pending, calendar");
+        // With few of them the hand goes over millions of empty places from one to the next.
+        if pending >= 10_000 {
+            assert_eq!(ours, hold(&mut Wheel::new(), pending, 100_000, gap).0, "{pending} pending, wheel");
+        }
     }
 }
 
@@ -155,14 +213,15 @@ fn events_come_as_out_of_a_heap() {
 #[ignore = "a measurement"]
 fn cost_of_an_event() {
     let spread = |random: &mut Pcg64Mcg| random.random_range(0..10_000_000_000);
-    println!("ns for an event   pending     ours     heap calendar");
+    println!("ns for an event   pending     ours     heap calendar    wheel");
     for pending in [10_000, 100_000, 1_000_000, 10_000_000] {
         for (name, gap) in [("as a server's", gap as fn(&mut Pcg64Mcg) -> u64), ("evenly", spread)] {
             let times = 3_000_000;
             let ours = black_box(hold(&mut EventQueue::new(), pending, times, gap)).1;
             let heap = black_box(hold(&mut Heap::default(), pending, times, gap)).1;
             let calendar = black_box(hold(&mut Calendar::new(), pending, times, gap)).1;
-            println!("{name:>14} {pending:>12} {ours:>8.0} {heap:>8.0} {calendar:>8.0}");
+            let wheel = black_box(hold(&mut Wheel::new(), pending, times, gap)).1;
+            println!("{name:>14} {pending:>12} {ours:>8.0} {heap:>8.0} {calendar:>8.0} {wheel:>8.0}");
         }
     }
 }

@@ -18,14 +18,16 @@ pub struct Handshake {
     pub offered: Options,
     /// When the SYN/ACK was sent first.
     pub sent_at: Nanos,
-    /// SYN/ACKs sent after that.
+    /// SYN/ACKs sent after that (`num_retrans`).
     pub sent_again: u8,
+    /// Of these, those that its timer sent (`num_timeout`), and not the SYN, which came again.
+    pub timeouts: u8,
 }
 
 impl Handshake {
     /// Of a SYN that came now, with an initial sequence number of ours.
     pub fn begin(syn: &Segment<'_>, iss: SeqNumber, now: Nanos) -> Self {
-        Self { irs: syn.seq, iss, offered: syn.options, sent_at: now, sent_again: 0 }
+        Self { irs: syn.seq, iss, offered: syn.options, sent_at: now, sent_again: 0, timeouts: 0 }
     }
 
     /// The SYN/ACK: what the SYN offered and this stack has. `clock` is what timestamps show at time zero, milliseconds.
@@ -48,6 +50,22 @@ impl Handshake {
             options,
             payload: &[],
         }
+    }
+
+    /// The SYN/ACK is sent again, since the SYN was (`inet_rtx_syn_ack()`).
+    pub fn repeat(&mut self) {
+        self.sent_again = self.sent_again.saturating_add(1);
+    }
+
+    /// It is sent again, since nobody has answered it (`reqsk_timer_handler()`).
+    pub fn time_out(&mut self) {
+        self.timeouts = self.timeouts.saturating_add(1);
+        self.repeat();
+    }
+
+    /// How long it waits for an answer now: `first`, doubled each time that its timer came up, and no more than `longest` (`tcp_reqsk_timeout()`).
+    pub fn timeout(&self, first: Nanos, longest: Nanos) -> Nanos {
+        Nanos(first.0 << self.timeouts.min(10)).min(longest)
     }
 
     /// Whether a segment acknowledges the SYN/ACK.

@@ -5,6 +5,7 @@ use path::{Config, ConfigError, DropCause, Path};
 use units::Nanos;
 
 use super::packet::{Arena, Handle};
+use crate::woken::Woken;
 
 /// What went through one way of the bottleneck in the measured window. The packets of a flood are in `bytes` and `queue_pkts`, and else counted by themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -52,8 +53,7 @@ const NUMBERS: usize = 1024;
 #[derive(Debug)]
 pub(super) struct Bottleneck {
     path: Path<Handle>,
-    /// For when it is to be looked at.
-    woken_at: Nanos,
+    woken: Woken,
     tally: Tally,
     /// The queue's length times how long it was that, packets times nanoseconds; up to `looked_at`.
     queue_area: u128,
@@ -68,6 +68,8 @@ struct Tally {
     /// Data bytes of a full packet.
     mss: u32,
     counts: LinkCounts,
+    /// Packets that were dropped or lost, since the start.
+    dropped: u64,
 }
 
 impl Bottleneck {
@@ -75,8 +77,8 @@ impl Bottleneck {
         let counts = LinkCounts { dropped_numbers: vec![0; NUMBERS], ..LinkCounts::default() };
         Ok(Self {
             path: Path::new(config, seed)?,
-            woken_at: Nanos::MAX,
-            tally: Tally { config: config.clone(), from, mss, counts },
+            woken: Woken::default(),
+            tally: Tally { config: config.clone(), from, mss, counts, dropped: 0 },
             queue_area: 0,
             looked_at: from,
         })
@@ -101,18 +103,12 @@ impl Bottleneck {
 
     /// When the path is to be looked at next, if nobody has said so yet.
     pub(super) fn wake(&mut self) -> Option<Nanos> {
-        let next = self.path.next().filter(|next| *next < self.woken_at)?;
-        self.woken_at = next;
-        Some(next)
+        self.woken.tell(self.path.next())
     }
 
     /// Whether it is to be looked at now: an earlier moment may have come in between.
     pub(super) fn is_woken(&mut self, now: Nanos) -> bool {
-        let is_woken = self.woken_at == now;
-        if is_woken {
-            self.woken_at = Nanos::MAX;
-        }
-        is_woken
+        self.woken.is_now(now)
     }
 
     /// Adds up the queue's length. It is looked at whenever a packet comes or goes.
@@ -126,6 +122,11 @@ impl Bottleneck {
     /// Packets that wait or are under way.
     pub(super) fn len(&self) -> usize {
         self.path.qlen_pkts() as usize + self.path.in_flight()
+    }
+
+    /// Packets that were dropped or lost since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.tally.dropped
     }
 
     /// What was counted until now.
@@ -162,6 +163,7 @@ impl Tally {
 
     fn dropped(&mut self, packet: Handle, cause: DropCause, now: Nanos, arena: &mut Arena) {
         let parcel = arena.take(packet);
+        self.dropped += 1;
         if now < self.from {
             return;
         }

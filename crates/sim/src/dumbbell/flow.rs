@@ -154,13 +154,13 @@ impl Flow {
             Acceptor::Listening if is_syn => {
                 let handshake = Handshake::begin(segment, ISS, now);
                 send(&handshake.syn_ack(ends.stack, 0, now));
-                self.acceptor = Acceptor::Requested(handshake, now + ends.stack.initial_rto);
+                self.acceptor = Acceptor::Requested(handshake, now + ends.syn_ack_timeout(&handshake));
             }
             // A SYN that is sent again is answered again, which puts the timer off (`tcp_check_req()`, Linux 6.18 `net/ipv4/tcp_minisocks.c`).
             Acceptor::Requested(handshake, again_at) if is_syn => {
                 send(&handshake.syn_ack(ends.stack, 0, now));
-                handshake.sent_again = handshake.sent_again.saturating_add(1);
-                *again_at = now + timeout(ends.stack, handshake.sent_again);
+                handshake.repeat();
+                *again_at = now + ends.syn_ack_timeout(handshake);
             }
             Acceptor::Requested(..) if segment.flags.has(Flags::RST) => self.acceptor = Acceptor::Gone,
             Acceptor::Requested(handshake, _) if handshake.is_acknowledged_by(segment) => {
@@ -225,12 +225,12 @@ impl Flow {
                 connection.on_deadline(ends.stack, &Zeros(reply), now, send);
             }
             (Role::Acceptor, Acceptor::Requested(handshake, again_at)) if *again_at <= now => {
-                if handshake.sent_again >= SYN_ACK_RETRIES {
+                if handshake.timeouts >= SYN_ACK_RETRIES {
                     self.acceptor = Acceptor::Gone;
                 } else {
                     send(&handshake.syn_ack(ends.stack, 0, now));
-                    handshake.sent_again += 1;
-                    *again_at = now + timeout(ends.stack, handshake.sent_again);
+                    handshake.time_out();
+                    *again_at = now + ends.syn_ack_timeout(handshake);
                 }
             }
             (Role::Acceptor, _) => {}
@@ -277,15 +277,14 @@ impl Ends<'_> {
             connection.control(self.control);
         }
     }
+
+    fn syn_ack_timeout(&self, handshake: &Handshake) -> Nanos {
+        handshake.timeout(self.stack.initial_rto, self.stack.rto.most)
+    }
 }
 
-/// SYN/ACKs after the first (`net.ipv4.tcp_synack_retries`).
+/// Times that an unanswered SYN/ACK is sent again (`net.ipv4.tcp_synack_retries`).
 const SYN_ACK_RETRIES: u8 = 5;
-
-/// How long a SYN/ACK waits that was sent again so many times before (`tcp_timeout_init()`, doubled).
-fn timeout(stack: &Stack, sent_again: u8) -> Nanos {
-    Nanos(stack.initial_rto.0 << sent_again.min(10)).min(stack.rto.most)
-}
 
 fn route(plan: &Plan, flow: FlowKey, hash: u32, to: Role) -> Route {
     let (from_host, to_host) = match to {

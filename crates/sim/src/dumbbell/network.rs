@@ -157,6 +157,11 @@ impl Network {
             links + queues,
             "every packet under way is in a queue or on a link"
         );
-        debug_assert!(self.delivered + self.arena.len() as u64 <= self.sent, "no packet comes from nowhere");
+        let dropped: u64 = self.bottlenecks.iter().map(Bottleneck::dropped).sum();
+        debug_assert_eq!(
+            self.sent,
+            self.delivered + dropped + self.arena.len() as u64,
+            "what was sent has arrived, was dropped or is under way"
+        );
     }
 }

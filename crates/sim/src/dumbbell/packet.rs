@@ -102,14 +102,6 @@ impl Parcel {
     pub(super) fn opens(&self) -> bool {
         self.flags.has(Flags::SYN)
     }
-
-    fn kind(&self) -> PacketKind {
-        match (self.flags.has(Flags::SYN), self.flags.has(Flags::ACK)) {
-            (false, _) => PacketKind::Other,
-            (true, false) => PacketKind::Syn,
-            (true, true) => PacketKind::SynAck,
-        }
-    }
 }
 
 static ZEROS: Zeros = Zeros(u64::MAX);
@@ -129,7 +121,7 @@ pub(super) struct Arena {
 impl Arena {
     /// Keeps a packet of so many bytes on the wire.
     pub(super) fn put(&mut self, parcel: Parcel, bytes: u32) -> Handle {
-        let (hash, kind) = (parcel.route.hash, parcel.kind());
+        let (hash, kind) = (parcel.route.hash, PacketKind::of_tcp(parcel.flags.0));
         let index = match self.free.pop() {
             Some(index) => {
                 self.parcels[index as usize] = parcel;

@@ -119,9 +119,9 @@ fn kept(mss: u16, timestamps: Option<Timestamps>) -> Options {
 
 /// Addresses that stand for a client and the listener.
 fn flow(peer: Peer, irs: SeqNumber) -> Flow {
-    let address = Ipv6Addr::from(u128::from(peer.0 >> 16) | 0xffff << 96);
+    let address = Ipv6Addr::from(u128::from(peer.address()) | 0xffff << 96);
     Flow {
-        source: SocketAddrV6::new(address, peer.0 as u16, 0, 0),
+        source: SocketAddrV6::new(address, peer.port(), 0, 0),
         destination: SocketAddrV6::new(Ipv6Addr::LOCALHOST, 80, 0, 0),
         client_isn: irs.0,
     }

@@ -6,7 +6,7 @@ use verdict::Verdict;
 use wire::{Flags, Segment, SeqNumber};
 
 use super::cookies::{Whose, answered, mix, stamp};
-use super::{End, Generation, Kernel, News, Outside, Peer, RequestId, Timer, Work};
+use super::{End, Generation, Kernel, News, Outside, Peer, RequestId, Timer, Work, acknowledgment};
 
 /// First wait for the end of a handshake: RFC 6298 since 3.1 (`TCP_TIMEOUT_INIT`), RFC 1122 before.
 const TIMEOUT: Nanos = Nanos::from_secs(1);
@@ -21,9 +21,7 @@ const FEWEST_RETRIES: u8 = 2;
 pub(super) struct Request {
     pub(super) peer: Peer,
     pub(super) handshake: Handshake,
-    /// Times that its timer came up.
-    timeouts: u8,
-    /// When it will come up next.
+    /// When its timer comes up.
     due: Nanos,
 }
 
@@ -38,8 +36,8 @@ impl Kernel {
     /// Where the SYN queue counts as full, connections.
     pub(super) fn syn_limit(&self) -> u32 {
         match self.config.generation {
-            // `max_qlen_log`: the next power of two (2.4.20 `tcp_listen_start()`).
-            Generation::Linux24 => self.config.max_syn_backlog.next_power_of_two(),
+            // `max_qlen_log`: the next power of two, from 64 on (2.4.20 `tcp_listen_start()`).
+            Generation::Linux24 => self.config.max_syn_backlog.clamp(64, 1 << 31).next_power_of_two(),
             Generation::Linux410 => self.config.backlog,
         }
     }
@@ -94,8 +92,8 @@ impl Kernel {
             return Work::SynAnswered;
         }
         let handshake = Handshake::begin(syn, self.next_iss(), now);
-        let due = now + self.timeout_after(0);
-        let id = self.requests.insert(Request { peer: from, handshake, timeouts: 0, due });
+        let due = now + self.syn_ack_timeout(&handshake);
+        let id = self.requests.insert(Request { peer: from, handshake, due });
         self.ends.insert(from.number(), End::Request(id));
         self.young += 1;
         out.wake(due, Timer::Request(id));
@@ -114,12 +112,19 @@ impl Kernel {
         SeqNumber(mix(self.config.seed, self.handshakes << 8) as u32)
     }
 
-    fn timeout_after(&self, timeouts: u8) -> Nanos {
+    fn syn_ack_timeout(&self, handshake: &Handshake) -> Nanos {
         let first = match self.config.generation {
             Generation::Linux24 => TIMEOUT_24,
             Generation::Linux410 => TIMEOUT,
         };
-        Nanos(first.0 << timeouts.min(10)).min(LONGEST_TIMEOUT)
+        handshake.timeout(first, LONGEST_TIMEOUT)
+    }
+
+    /// Its timer comes up so long from now; one that was set before comes to nothing.
+    fn set_request_timer(&mut self, id: RequestId, now: Nanos, out: &mut impl Outside) {
+        let due = now + self.syn_ack_timeout(&self.requests[id].handshake);
+        self.requests[id].due = due;
+        out.wake(due, Timer::Request(id));
     }
 
     pub(super) fn send_syn_ack(
@@ -159,17 +164,14 @@ impl Kernel {
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_due(now)) else {
             return; // it has ended
         };
-        if request.timeouts >= most {
+        if request.handshake.timeouts >= most {
             self.forget_request(id);
             return;
         }
-        self.young -= u32::from(request.timeouts == 0);
-        request.timeouts += 1;
-        request.handshake.sent_again = request.handshake.sent_again.saturating_add(1);
-        let (peer, handshake, timeouts) = (request.peer, request.handshake, request.timeouts);
-        let due = now + self.timeout_after(timeouts);
-        self.requests[id].due = due;
-        out.wake(due, Timer::Request(id));
+        self.young -= u32::from(request.handshake.timeouts == 0);
+        request.handshake.time_out();
+        let (peer, handshake) = (request.peer, request.handshake);
+        self.set_request_timer(id, now, out);
         self.send_syn_ack(peer, &handshake, now, out);
     }
 
@@ -193,12 +195,13 @@ impl Kernel {
 
     fn forget_request(&mut self, id: RequestId) {
         if let Some(request) = self.requests.remove(id) {
-            self.young -= u32::from(request.timeouts == 0);
+            self.young -= u32::from(request.handshake.timeouts == 0);
             self.ends.remove(request.peer.number());
         }
     }
 
-    /// `tcp_check_req()`.
+    /// `tcp_check_req()`. A SYN that comes again is answered again, which puts the timer off, but not in 2.4. Differs: it is answered as often as it comes, and not once in half a second at most
+    /// (`tcp_oow_rate_limited()`).
     pub(super) fn receive_for_request(
         &mut self,
         id: RequestId,
@@ -208,19 +211,16 @@ impl Kernel {
     ) -> Work {
         let Request { peer, handshake, .. } = self.requests[id];
         let flags = segment.flags;
-        if flags.has(Flags::RST) {
-            if segment.seq == handshake.irs + 1 {
-                self.counters.embryonic_rsts += 1;
-                self.forget_request(id);
+        if flags == Flags::SYN && segment.seq == handshake.irs {
+            self.requests[id].handshake.repeat();
+            if self.config.generation == Generation::Linux410 {
+                self.set_request_timer(id, now, out);
             }
-            return Work::Reset;
-        }
-        if flags.has(Flags::SYN) {
-            if flags == Flags::SYN && segment.seq == handshake.irs {
-                self.requests[id].handshake.sent_again += 1;
-                self.send_syn_ack(peer, &handshake, now, out);
-            }
+            self.send_syn_ack(peer, &handshake, now, out);
             return Work::SynAnswered;
+        }
+        if flags.has(Flags::RST) || flags.has(Flags::SYN) {
+            return self.break_off_request(id, segment, out);
         }
         if !flags.has(Flags::ACK) {
             return Work::Stray;
@@ -234,16 +234,38 @@ impl Kernel {
             Verdict::Reset => self.reset_request(id, segment, out),
             Verdict::Drop => Work::EndDropped,
             _ if self.is_accept_queue_full() => {
+                // Both before the kernel looks at the setting (`tcp_v4_syn_recv_sock()`).
                 self.counters.listen_overflows += 1;
+                self.counters.listen_drops += 1;
                 if self.config.abort_on_overflow {
                     return self.reset_request(id, segment, out);
                 }
-                self.counters.listen_drops += 1;
                 Work::EndDropped
             }
             _ => {
                 self.forget_request(id);
                 self.establish(peer, &handshake, segment, now, out)
+            }
+        }
+    }
+
+    /// A RST, or a SYN of another handshake. A RST ends this one at the number that is expected (RFC 5961 section 3.2), and a SYN in the window; otherwise the client is told which number that is, but
+    /// for a RST beyond the window.
+    fn break_off_request(&mut self, id: RequestId, segment: &Segment<'_>, out: &mut impl Outside) -> Work {
+        let Request { peer, handshake, .. } = self.requests[id];
+        let ahead = segment.seq - (handshake.irs + 1);
+        let is_in_window = ahead <= u32::from(self.config.stack.window);
+        match (segment.flags.has(Flags::RST), is_in_window) {
+            (true, _) if ahead == 0 => {
+                self.counters.embryonic_rsts += 1;
+                self.forget_request(id);
+                Work::Reset
+            }
+            (true, false) => Work::Reset,
+            (false, true) => self.reset_request(id, segment, out),
+            (true, true) | (false, false) => {
+                out.send(peer, &acknowledgment(handshake.iss + 1, handshake.irs + 1));
+                Work::Ack
             }
         }
     }
@@ -292,7 +314,7 @@ impl Kernel {
         }
         let irs = SeqNumber(segment.seq.0.wrapping_sub(1));
         let iss = SeqNumber(segment.ack.0.wrapping_sub(1));
-        let handshake = Handshake { irs, iss, offered, sent_at: now, sent_again: 1 };
+        let handshake = Handshake { irs, iss, offered, sent_at: now, sent_again: 1, timeouts: 0 };
         self.establish(from, &handshake, segment, now, out)
     }
 

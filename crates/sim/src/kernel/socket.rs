@@ -265,6 +265,10 @@ impl Kernel {
     }
 
     /// read(2) of at most `max` bytes into the end of `to`.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
     pub fn read(&mut self, id: SocketId, max: usize, to: &mut Vec<u8>) -> Read {
         let socket = &mut self.sockets[id];
         let len = socket.unread().min(max);
@@ -289,6 +293,10 @@ impl Kernel {
     /// # Errors
     ///
     /// When nobody can be sent anything any more.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
     pub fn write(
         &mut self,
         id: SocketId,
@@ -313,6 +321,10 @@ impl Kernel {
     }
 
     /// Whether a program that writes and waits may go on: what the send buffer does not hold was acknowledged. Otherwise it is told when.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
     pub fn wait_for_room(&mut self, id: SocketId) -> bool {
         let socket = &mut self.sockets[id];
         socket.waits_for_room = !socket.has_room();
@@ -320,6 +332,10 @@ impl Kernel {
     }
 
     /// shutdown(2) of the way to the client.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
     pub fn shutdown(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let stack = self.config.stack;
         let socket = &mut self.sockets[id];
@@ -330,6 +346,10 @@ impl Kernel {
     }
 
     /// close(2): by FIN, or where something was received and not read by RST (RFC 2525 section 2.17).
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
     pub fn close(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let stack = self.config.stack;
         let socket = &mut self.sockets[id];

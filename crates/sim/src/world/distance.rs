@@ -7,11 +7,11 @@ use crowd::Endpoint;
 use foldhash::fast::FixedState;
 use path::{Config, ConfigError, Counters, Path};
 use units::Nanos;
-use wire::Flags;
 
 use super::packets::{Packet, Packets};
 use super::peer;
 use crate::capture::Way;
+use crate::woken::Woken;
 
 /// What went one way since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,8 +37,7 @@ struct Direction {
     path: Path<Carried>,
     opening: u64,
     opening_dropped: u64,
-    /// For when somebody was told to look at it; [`Nanos::MAX`] is nobody.
-    woken_at: Nanos,
+    woken: Woken,
 }
 
 /// A packet on a path, with what a queue asks of it.
@@ -69,7 +68,7 @@ impl Distance {
         // As `tidegate link` has them.
         let direction = |config: &Config, which: u64| -> Result<Direction, ConfigError> {
             let path = Path::new(config, seed.wrapping_mul(2).wrapping_add(which))?;
-            Ok(Direction { path, opening: 0, opening_dropped: 0, woken_at: Nanos::MAX })
+            Ok(Direction { path, opening: 0, opening_dropped: 0, woken: Woken::default() })
         };
         Ok(Self {
             to_server: direction(to_server, 0)?,
@@ -88,12 +87,7 @@ impl Distance {
         packets: &mut Packets,
     ) -> Option<Nanos> {
         let flow = flow(&self.flow_key, packet.endpoint);
-        let flags = packet.segment().flags;
-        let kind = match (flags.has(Flags::SYN), flags.has(Flags::ACK)) {
-            (false, _) => PacketKind::Other,
-            (true, false) => PacketKind::Syn,
-            (true, true) => PacketKind::SynAck,
-        };
+        let kind = PacketKind::of_tcp(packet.segment().flags.0);
         let direction = self.direction(way);
         let Direction { path, opening, opening_dropped, .. } = &mut *direction;
         *opening += opens(kind);
@@ -106,12 +100,7 @@ impl Distance {
 
     /// Whether somebody was told to look now: an earlier moment may have come in between.
     pub(super) fn is_woken(&mut self, way: Way, now: Nanos) -> bool {
-        let direction = self.direction(way);
-        let is_woken = direction.woken_at == now;
-        if is_woken {
-            direction.woken_at = Nanos::MAX;
-        }
-        is_woken
+        self.direction(way).woken.is_now(now)
     }
 
     /// The next packet that is there by now; to be asked until there is none.
@@ -138,6 +127,17 @@ impl Distance {
         })
     }
 
+    /// Packets that wait or are under way; in debug builds, what came has left, was dropped or is among them.
+    pub(super) fn len(&self) -> usize {
+        let len = |direction: &Direction| {
+            let len = direction.path.qlen_pkts() as usize + direction.path.in_flight();
+            let Counters { arrived, delivered, dropped, .. } = direction.path.counters();
+            debug_assert_eq!(arrived.packets, delivered.packets + dropped.packets + len as u64, "of a path");
+            len
+        };
+        len(&self.to_server) + len(&self.to_clients)
+    }
+
     fn direction(&mut self, way: Way) -> &mut Direction {
         match way {
             Way::ToServer => &mut self.to_server,
@@ -148,9 +148,7 @@ impl Distance {
 
 impl Direction {
     fn wake(&mut self) -> Option<Nanos> {
-        let next = self.path.next().filter(|next| *next < self.woken_at)?;
-        self.woken_at = next;
-        Some(next)
+        self.woken.tell(self.path.next())
     }
 }
 

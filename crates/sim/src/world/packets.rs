@@ -25,15 +25,21 @@ impl Packet {
     }
 }
 
-/// Places for packets that are free again.
+/// Places for packets.
 #[derive(Debug, Default)]
-#[expect(clippy::vec_box, reason = "what moves from queue to queue is where the packet is")]
-pub(super) struct Packets(Vec<Box<Packet>>);
+pub(super) struct Packets {
+    /// Those that are free again.
+    #[expect(clippy::vec_box, reason = "what moves from queue to queue is where the packet is")]
+    free: Vec<Box<Packet>>,
+    /// All.
+    places: usize,
+}
 
 impl Packets {
     pub(super) fn packet(&mut self, endpoint: Endpoint, segment: &Segment<'_>) -> Box<Packet> {
         let Segment { seq, ack, flags, window, options, payload: bytes } = *segment;
-        let Some(mut packet) = self.0.pop() else {
+        let Some(mut packet) = self.free.pop() else {
+            self.places += 1;
             let payload = bytes.to_vec();
             return Box::new(Packet { endpoint, seq, ack, flags, window, options, payload });
         };
@@ -45,7 +51,12 @@ impl Packets {
     }
 
     pub(super) fn take_back(&mut self, packet: Box<Packet>) {
-        self.0.push(packet);
+        self.free.push(packet);
+    }
+
+    /// Packets that were not taken back.
+    pub(super) fn under_way(&self) -> usize {
+        self.places - self.free.len()
     }
 }
 
@@ -53,6 +64,8 @@ impl Packets {
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     packets: VecDeque<(Nanos, Box<Packet>)>,
+    /// Since the start.
+    sent: u64,
 }
 
 impl Pipe {
@@ -62,6 +75,7 @@ impl Pipe {
             self.packets.back().is_none_or(|(before, _)| *before <= arrives),
             "no packet overtakes another"
         );
+        self.sent += 1;
         self.packets.push_back((arrives, packet));
         self.packets.len() == 1
     }
@@ -69,6 +83,15 @@ impl Pipe {
     pub(super) fn take(&mut self, now: Nanos) -> Option<Box<Packet>> {
         let is_there = self.next().is_some_and(|arrives| arrives <= now);
         if is_there { self.packets.pop_front().map(|(_, packet)| packet) } else { None }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.packets.len()
+    }
+
+    /// Packets that have come to its far end since the start.
+    pub(super) fn crossed(&self) -> u64 {
+        self.sent - self.packets.len() as u64
     }
 
     pub(super) fn next(&self) -> Option<Nanos> {
