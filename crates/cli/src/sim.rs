@@ -45,8 +45,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 
-    /// Frames of each cell that --trace keeps, from its start
-    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "trace", value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    /// Frames of each cell that --trace keeps, from its start; in memory, until the cell is done
+    #[arg(long, value_name = "N", default_value_t = 10_000, requires = "trace", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     trace_frames: u32,
 
     /// Measure each point once and for a second only, to see that all works; the results say so

@@ -39,6 +39,7 @@ use crate::calls::Calls;
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Close, Experiment, Server};
+use crate::grid::{Undisturbed, undisturbed};
 use crate::policy::Policy;
 use crate::probe::{SLEEPS, TURNS};
 use crate::saturation;
@@ -124,8 +125,8 @@ const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
-/// Of a measurement.
-const TRIES: u32 = 3;
+/// A crowd before CPUs that were far from each other comes again at most so many times.
+const AGAIN: u32 = 2;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
@@ -155,6 +156,7 @@ pub fn calibrate(
     netns::sweep()?;
     let (apart, by_fin) = (experiment(APART, Close::Rst)?, experiment(APART, Close::Fin)?);
     let together = experiment(TOGETHER, Close::Rst)?;
+    apart.testbed.check_here()?;
     let nearness = apart.testbed.nearness();
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let mut crowds = Crowds {
@@ -172,8 +174,8 @@ pub fn calibrate(
     let answered = crowds.answered(rate)?;
     let refused = crowds.refused(rate, &answered)?;
     let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
-    let round_trip_us = crowds.round_trip.map(cell::micros);
-    Ok(Profile { round_trip_us, ..profile(rate, &answered, &refused, end_of_handshake)? })
+    let round_trip = crowds.round_trip;
+    profile(rate, round_trip, &answered, &refused, end_of_handshake)
 }
 
 /// What each crowd needs.
@@ -382,7 +384,13 @@ impl<'a> Crowds<'a> {
 }
 
 /// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
-fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Result<Profile> {
+fn profile(
+    rate: f64,
+    round_trip: Option<Duration>,
+    answered: &Answered,
+    refused: &Refused,
+    torn: f64,
+) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
     let &Refused { crowd, dropped, held, reset, end_reset, wake, cold } = refused;
     let (poll, calls) = (look_us()?, Calls::timed().context("time system calls over the loopback")?);
@@ -392,9 +400,9 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken"
+            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, segments of nobody, what a timer sends, and bytes beyond the first KiB"
         ),
-        round_trip_us: None,
+        round_trip_us: round_trip.map(cell::micros),
         speed: 1.0,
         softirq: Softirq {
             syn_answered,
@@ -403,14 +411,15 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
             syn_reset: reset,
             syn_held: held,
             established: segment,
+            // Not measured: as what it is most like.
             end_dropped: dropped,
             end_reset,
             data: segment,
             fin,
             ack: segment,
             reset: segment,
-            stray: end_reset,
-            sent_again: segment,
+            stray: end_reset,    // nor this,
+            sent_again: segment, // nor this
             wake,
             cold_connection: turn - wake,
             cold_refusal: cold,
@@ -421,7 +430,7 @@ fn profile(rate: f64, answered: &Answered, refused: &Refused, torn: f64) -> Resu
             accept: of_program(calls.accept),
             accept_nothing: 0.0, // part of what accept(2) costs
             request: of_program(calls.answer),
-            kib: 0.5,
+            kib: 0.5, // not measured: a copy of some GB/s, and its segment
             close: (of_program(calls.end) + close_more).max(LEAST),
             error: of_program(calls.end),
         },
@@ -465,14 +474,13 @@ fn descriptors() -> Result<Option<u32>> {
 
 /// Measures until the CPUs were near each other all the time, or for as many times as are worth it: what is far costs more, and one profile is of one state.
 fn run_near(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let mut measured = cell::run(lab, server, policy, send)?;
-    for _ in 1..TRIES {
-        if measured.far.is_none() {
-            break;
-        }
-        measured = cell::run(lab, server, policy, send)?;
-    }
-    Ok(measured)
+    let measure = || {
+        let measured = cell::run(lab, server, policy, send)?;
+        let is_far = measured.far.is_some();
+        Ok((measured, is_far))
+    };
+    let Undisturbed { measured, failed, .. } = undisturbed(AGAIN, measure, |_| Ok(()))?;
+    failed.map_or(Ok(measured), Err)
 }
 
 /// With a generator that has turns so far apart, and clients who close so.

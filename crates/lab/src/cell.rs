@@ -99,12 +99,12 @@ impl Measured {
     }
 
     /// What the machine did: it had other work, or its CPUs were far from each other.
-    fn of_machine(&self) -> impl Iterator<Item = String> + use<> {
+    fn of_machine(&self) -> Vec<String> {
         let cpus = [self.difference.server_cpu.steal, self.difference.crowd_cpu.steal];
         let steal = cpus.into_iter().fold(0.0, f64::max);
         let stolen =
             (steal > MOST_STEAL).then(|| format!("the hypervisor took {:.0}% of a CPU", steal * 100.0));
-        stolen.into_iter().chain(self.far.clone())
+        stolen.into_iter().chain(self.far.clone()).collect()
     }
 
     /// Why that should be read with care.
@@ -142,7 +142,7 @@ pub fn measure(
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
     let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
     let mut marks = measured.of_generator();
-    let of_machine: Vec<String> = measured.of_machine().collect();
+    let of_machine = measured.of_machine();
     let is_disturbed = !of_machine.is_empty();
     let Measured { crowd, difference, samples, guard, guard_per_s, guard_samples, lost_replies, .. } =
         measured;

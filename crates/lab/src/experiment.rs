@@ -10,6 +10,7 @@ mod ways;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::{bail, ensure};
 use claims::{Claim, Scope};
 use serde::{Deserialize, Deserializer};
 use sim::Profile;
@@ -396,15 +397,11 @@ impl Layout {
     }
 
     fn check(&self) -> Result<(), String> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         if self.server_cpu == self.crowd_cpu {
             return Err(format!(
                 "testbed: server and crowd share CPU {}; give each its own",
                 self.server_cpu
             ));
-        }
-        if let Some(cpu) = [self.server_cpu, self.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus.max(2)) {
-            return Err(format!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"));
         }
         if self.coalesce > load::MAX_COALESCE {
             return Err(format!(
@@ -413,12 +410,21 @@ impl Layout {
                 load::MAX_COALESCE
             ));
         }
-        if cpus < 2 {
-            return Err(
-                "testbed: the lab needs two CPUs, one for the server and one for the crowd".to_owned()
-            );
-        }
         Ok(())
+    }
+
+    /// Whether this machine has its CPUs. The simulator needs none of them.
+    ///
+    /// # Errors
+    ///
+    /// When it has not.
+    pub(crate) fn check_here(&self) -> anyhow::Result<()> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
+        let missing = [self.server_cpu, self.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus);
+        missing.map_or(Ok(()), |cpu| {
+            bail!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0")
+        })
     }
 }
 
@@ -429,6 +435,7 @@ pub fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, 
         .map_err(|error| serde::de::Error::custom(format!("{text:?} is not a time, as in \"4s\": {error}")))
 }
 
+/// The same of one that may be left out.
 pub fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     duration(deserializer).map(Some)
 }

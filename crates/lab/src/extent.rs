@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Cells that a file may ask for, so that a slip of the pen does not run for a year.
 const MOST_CELLS: u128 = 100_000;
 
-/// What an attempt at a server takes to simulate, seconds, more than was measured, 1.9 us on a slow core and 0.8 us on a fast one (`tidegate bench sim.events_per_second`).
+/// What an attempt at a server takes to simulate, seconds, between what was measured on fast cores, 0.8 to 1.9 us, and on one that others used, 5 to 7 (`tidegate bench sim.events_per_second`).
 pub const ATTEMPT_S: f64 = 3e-6;
 /// What a full packet over a dumbbell's bottleneck takes, on a slow core: a fast one has done 1 us (`tidegate bench sim.bulk100_seconds`).
 pub const PACKET_S: f64 = 2e-6;

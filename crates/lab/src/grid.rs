@@ -43,6 +43,7 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
+    experiment.testbed.check_here()?;
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);
     notes.extend(missing);
@@ -176,16 +177,17 @@ fn measure_all(
 
 /// What counts of something that was measured once or more.
 #[derive(Debug)]
-struct Undisturbed<T> {
+pub struct Undisturbed<T> {
     /// The last.
-    measured: T,
-    times_set_aside: u32,
+    pub measured: T,
+    /// How many there were before it.
+    pub times_set_aside: u32,
     /// Why it was not measured once more, although the machine disturbed it.
-    failed: Option<anyhow::Error>,
+    pub failed: Option<anyhow::Error>,
 }
 
 /// Measures until the machine did not disturb it, and at most so many times more. What is set aside is chosen by what the machine did, and never by what came of it; it is so only once there is another.
-fn undisturbed<T>(
+pub fn undisturbed<T>(
     again: u32,
     mut measure: impl FnMut() -> Result<(T, bool)>,
     mut set_aside: impl FnMut(T) -> Result<()>,

@@ -46,7 +46,7 @@ pub fn unless_stopped(measured: Result<()>, stop: &AtomicBool) -> Result<()> {
 const LINES: &str = "results.jsonl";
 const LINES_SO_FAR: &str = "results.jsonl.part";
 
-/// The results folder of a run: each record is on disk before the next is measured. Files get their names when the run ends, so that none of them is a part.
+/// The results folder of a run: each record is written as soon as all before it are. Files get their names when the run ends, so that none of them is a part.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,

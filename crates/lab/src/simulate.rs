@@ -22,7 +22,7 @@ use units::Nanos;
 use crate::apache;
 use crate::distance;
 use crate::environment;
-use crate::experiment::{Arrivals, Close, Experiment, Server, ServerKind};
+use crate::experiment::{Arrivals, Close, Experiment, Layout, Server, ServerKind};
 use crate::grid::{self, Event, answer};
 pub use crate::jobs::Options;
 use crate::jobs::{Steps, in_order};
@@ -60,6 +60,7 @@ pub fn run(
     let (servers, mut notes) = servers(experiment, profile);
     let (policies, left_out) = policies(experiment);
     notes.extend(left_out);
+    notes.extend(meaningless(experiment, &policies));
     notes.extend(grid::quick(experiment));
     for note in &notes {
         on_event(&Event::Note(note));
@@ -67,10 +68,9 @@ pub fn run(
     ensure!(!servers.is_empty(), "none of the experiment's servers can be simulated; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies can be simulated; see the notes above");
     let machine = Machine { experiment, profile, options };
-    if let Some(run) = options.rates_of {
-        notes.push(Rates::of(run, profile, experiment)?.words());
-    }
-    let places = places(machine, &servers, &policies)?;
+    let rates = options.rates_of.map(|run| Rates::of(run, profile, experiment)).transpose()?;
+    notes.extend(rates.map(Rates::words));
+    let places = places(experiment, rates, &servers, &policies)?;
     let planned = places.len();
     let all = servers.len() * policies.len() * experiment.grid.points() as usize;
     if planned < all {
@@ -149,19 +149,26 @@ fn lack(policy: &Policy) -> Option<String> {
         return Some("a flood, or connections that are held,".to_owned());
     }
     let mut config = Config::default();
-    policy.sysctls.iter().find_map(|(name, value)| set_sysctl(&mut config, name, value).err())
+    policy.sysctls.iter().find_map(|(name, value)| config.set_sysctl(name, value).err())
 }
 
-fn set_sysctl(config: &mut Config, name: &str, value: &str) -> Result<(), String> {
-    let number = value.trim().parse::<u32>().map_err(|_| format!("sysctl {name} = {value}"))?;
-    match name {
-        "net.ipv4.tcp_syncookies" => config.syncookies = number.min(2) as u8,
-        "net.ipv4.tcp_abort_on_overflow" => config.abort_on_overflow = number != 0,
-        "net.ipv4.tcp_max_syn_backlog" => config.max_syn_backlog = number,
-        "net.ipv4.tcp_synack_retries" => config.synack_retries = number.min(255) as u8,
-        _ => return Err(format!("sysctl {name}")),
+/// A word about what a file asks for that has no meaning here.
+fn meaningless(experiment: &Experiment, policies: &[&Policy]) -> Vec<String> {
+    let attached = policies.iter().filter_map(|policy| Some((policy, policy.attach.as_ref()?)));
+    let mut notes: Vec<String> = attached
+        .map(|(policy, hook)| {
+            format!(
+                "{}: attach = {hook:?} has no meaning here; a profile has one cost of each decision",
+                policy.name
+            )
+        })
+        .collect();
+    if experiment.testbed != Layout::default() {
+        notes.push(
+            "[testbed] is of the lab, and has no meaning here: a profile says how frames come".to_owned(),
+        );
     }
-    Ok(())
+    notes
 }
 
 fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Header {
@@ -223,11 +230,11 @@ struct Place<'a> {
 
 /// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
 fn places<'a>(
-    Machine { experiment, profile, options }: Machine<'a>,
+    experiment: &Experiment,
+    rates: Option<Rates<'_>>,
     servers: &[&'a Server],
     policies: &[&'a Policy],
 ) -> Result<Vec<Place<'a>>> {
-    let rates = options.rates_of.map(|run| Rates::of(run, profile, experiment)).transpose()?;
     let grid = &experiment.grid;
     let mut places = Vec::new();
     for &server in servers {
@@ -534,7 +541,7 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         ..profile.system.config()
     };
     for (name, value) in &job.policy.sysctls {
-        set_sysctl(&mut kernel, name, value).map_err(anyhow::Error::msg)?;
+        kernel.set_sysctl(name, value).map_err(anyhow::Error::msg)?;
     }
     let cpu_time = job.server.cpu_time.into();
     let descriptors = profile.system.descriptors;

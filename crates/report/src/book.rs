@@ -5,10 +5,10 @@ use results::{Answer, ClaimAnswer};
 
 use crate::claims::{claims_section, sum};
 use crate::finding::finding;
-use crate::page::{circumstances, glossary, head, theme_choice};
+use crate::page::{circumstances, glossary, head, measured, theme_choice};
 use crate::policy::Policies;
 use crate::run::Run;
-use crate::server::{folded, section};
+use crate::server::folded;
 use crate::traces::traces_section;
 
 /// One self-contained HTML page with a chapter for each run, in their order, and a list of contents; as [`crate::page()`] otherwise.
@@ -110,7 +110,7 @@ fn chapter(run: &Run, number: usize, first_server: usize) -> Markup {
             p.finding { (finding(run)) }
             (claims_section(&run.claims))
             (traces_section(&run.traces))
-            @for (number, server) in (first_server..).zip(run.servers()) { (section(run, server, &policies, number)) }
+            (measured(run, &policies, first_server))
             (folded("Circumstances", circumstances(&run.header)))
         }
     }

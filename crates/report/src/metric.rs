@@ -213,12 +213,20 @@ pub(crate) static HELD: Metric = Metric {
     value: |cell, _| (!cell.held.is_empty()).then(|| cell.held.values().map(|held| held.held as f64).sum()),
 };
 
-/// The columns of the page's table, in order: those of a flood and of held connections only where there were some.
+pub(crate) static SET_ASIDE: Metric = Metric {
+    heading: "set aside",
+    definition: "How often it was measured before, and set aside, as the machine disturbed it: it had other work, or its CPUs were far from each other.",
+    format: format::count,
+    value: |cell, _| Some(f64::from(cell.times_set_aside)),
+};
+
+/// The columns of the page's table, in order: those of a flood, of held connections and of what was set aside only where there were some.
 pub(crate) fn columns<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<&'static Metric> {
     let any = |has: fn(&Cell) -> bool| cells.clone().any(has);
     let flood: &[&Metric] = if any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };
     let held: &[&Metric] = if any(|cell| !cell.held.is_empty()) { &[&HELD] } else { &[] };
-    COLUMNS.iter().chain(flood).chain(held).copied().collect()
+    let set_aside: &[&Metric] = if any(|cell| cell.times_set_aside > 0) { &[&SET_ASIDE] } else { &[] };
+    COLUMNS.iter().chain(flood).chain(held).chain(set_aside).copied().collect()
 }
 
 static COLUMNS: [&Metric; 18] = [

@@ -68,7 +68,7 @@ pub fn page(run: &Run) -> String {
                     (claims_section(&run.claims))
                     (traces_section(&run.traces))
                     @if servers.is_empty() && run.traces.is_empty() { p { "This run is empty: no server was measured." } }
-                    (measured(run, &policies))
+                    (measured(run, &policies, 1))
                     (circumstances(&run.header))
                     (glossary(run.cells.iter()))
                 }
@@ -78,9 +78,9 @@ pub fn page(run: &Run) -> String {
     html.into_string()
 }
 
-/// Each server, or a map of all of them and what is behind it.
-pub(crate) fn measured(run: &Run, policies: &Policies) -> Markup {
-    let servers = (1..).zip(run.servers());
+/// Each server, or a map of all of them and what is behind it; they are numbered from `first` on.
+pub(crate) fn measured(run: &Run, policies: &Policies, first: usize) -> Markup {
+    let servers = (first..).zip(run.servers());
     html! {
         @match BurstMap::of(run) {
             Some(map) => {
