@@ -90,7 +90,10 @@ impl Claim {
         for policy in [Some(&self.policy), self.against.as_ref()].into_iter().flatten() {
             let Some((_, has_guard)) = scope.policies.iter().find(|(name, _)| name == policy) else {
                 let names: Vec<&str> = scope.policies.iter().map(|(name, _)| *name).collect();
-                return Err(format!("no [[policy]] is called {policy:?}; there are {}", names.join(", ")));
+                return Err(format!(
+                    "no [[policy]] or [[aqm]] is called {policy:?}; there are {}",
+                    names.join(", ")
+                ));
             };
             if self.measure.needs_guard() && !has_guard {
                 return Err(format!(
@@ -101,7 +104,7 @@ impl Claim {
         }
         if let Some(server) = self.server.as_deref().filter(|server| !scope.servers.contains(server)) {
             let names = scope.servers.join(", ");
-            return Err(format!("no [[server]] is called {server:?}; there are {names}"));
+            return Err(format!("no [[server]] or [[scenario]] is called {server:?}; there are {names}"));
         }
         self.holds.check()
     }
@@ -283,8 +286,9 @@ impl Bounds {
             (Some(least), Some(most)) if least > most => {
                 Err(format!("holds can never be: at least {least} and at most {most}"))
             }
-            (least, most) if [least, most].into_iter().flatten().any(f64::is_nan) => {
-                Err("holds has NaN, which nothing is compared with".to_owned())
+            (least, most) if [least, most].into_iter().flatten().any(|bound| !bound.is_finite()) => {
+                Err("holds has NaN or an infinity, which nothing is compared with; leave that bound out"
+                    .to_owned())
             }
             _ => Ok(()),
         }

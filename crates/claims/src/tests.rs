@@ -177,7 +177,8 @@ fn claim_that_no_run_could_answer_is_refused_with_the_reason() {
     let error = |from: &str, to: &str| changed(from, to).check(&SCOPE).expect_err("refused");
     assert_eq!(claim(GOODPUT).check(&SCOPE), Ok(()));
     assert!(
-        error("\"stock\"", "\"stok\"").contains("no [[policy]] is called \"stok\"; there are stock, abort")
+        error("\"stock\"", "\"stok\"")
+            .contains("no [[policy]] or [[aqm]] is called \"stok\"; there are stock, abort")
     );
     assert!(
         error("[1.25, 1.8]", "[1.26]").contains("load 1.26 is not measured; grid.loads are [1.0, 1.25, 1.8]")
@@ -251,7 +252,10 @@ fn claim_may_be_of_one_server_that_is_measured() {
     assert_eq!(of_one.check(&SCOPE), Ok(()));
     assert!(of_one.is_of("b") && !of_one.is_of("a"));
     let of_none = changed("policy = \"abort", "server = \"c\"\n    policy = \"abort");
-    assert_eq!(of_none.check(&SCOPE), Err("no [[server]] is called \"c\"; there are a, b".to_owned()));
+    assert_eq!(
+        of_none.check(&SCOPE),
+        Err("no [[server]] or [[scenario]] is called \"c\"; there are a, b".to_owned())
+    );
 }
 
 #[test]

@@ -18,8 +18,8 @@ use tcp::{Algorithm, Rto, Stack};
 use units::Nanos;
 
 use crate::experiment::{
-    ExperimentError, WorkloadText, check_claims, check_names, check_once, check_window, duration, from_toml,
-    some_duration, unique,
+    ExperimentError, WorkloadText, check_claims, check_names, check_once, check_title, check_window,
+    duration, from_toml, some_duration, unique,
 };
 use crate::extent;
 pub use run::run;
@@ -89,8 +89,14 @@ fn back_limit() -> u32 {
 fn durations<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<[Duration; 2], D::Error> {
     #[derive(Deserialize)]
     struct One(#[serde(deserialize_with = "duration")] Duration);
-    let [first, last] = <[One; 2]>::deserialize(deserializer)?;
-    Ok([first.0, last.0])
+    let all: Vec<One> = Vec::deserialize(deserializer)?;
+    let all: Vec<Duration> = all.into_iter().map(|one| one.0).collect();
+    all.try_into().map_err(|all: Vec<Duration>| {
+        serde::de::Error::custom(format!(
+            "{} are given; two are wanted, of the first server and the last",
+            all.len()
+        ))
+    })
 }
 
 /// The TCP of all hosts.
@@ -236,6 +242,7 @@ impl Dumbbell {
         let rows = self.scenarios.iter().map(|scenario| &scenario.name);
         let names = rows.chain(self.aqms.iter().map(|aqm| &aqm.name)).chain([&self.name]);
         check_names(names)?;
+        check_title(&self.title)?;
         if self.scenarios.is_empty() || self.aqms.is_empty() {
             return Err("at least one [[scenario]] and one [[aqm]] are wanted".to_owned());
         }
@@ -403,7 +410,7 @@ mod tests {
             ("warmup = \"100s\"", "warmup = \"-1s\"", "not a time"),
             ("sessions = 135", "session = 135", "unknown field"),
             ("measure = \"syn_drops\"", "measure = \"p99\"", "of a server"),
-            ("aqm = \"redfavor\"", "aqm = \"red-flavour\"", "no [[policy]] is called"),
+            ("aqm = \"redfavor\"", "aqm = \"red-flavour\"", "no [[policy]] or [[aqm]] is called"),
             ("bulk = 9\nreverse = 1\nsessions = 135", "", "nothing is sent"),
             ("dumbbell\"\n", "ring\"\n", "unknown variant"),
         ] {

@@ -21,7 +21,7 @@ use crate::nearness::Nearness;
 use crate::policy::Policy;
 use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
 
-pub use check::{check_claims, check_names, check_once, check_window, is_plain, unique};
+pub use check::{check_claims, check_names, check_once, check_title, check_window, is_plain, unique};
 pub use clients::{Abort, Arrivals, Close, Crowd, WorkloadText};
 pub use error::{ExperimentError, from_toml};
 pub use map::Map;
@@ -30,6 +30,12 @@ pub use ways::{Way, Ways};
 
 /// Longest time that an experiment may ask for, so that a slip of the pen does not run for a year.
 pub const LONGEST: Duration = Duration::from_secs(3600);
+/// No crowd of the lab or of virtual time is larger, attempts/s.
+pub const MOST_RATE: f64 = 1e7;
+/// Between two probes of a search.
+const MOST_FACTOR: f64 = 10.0;
+/// Of a request.
+const LONGEST_WORK: Duration = Duration::from_secs(60);
 /// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
 const MOST_AGAIN: u32 = 10;
 /// Warm-up and window of a quick run.
@@ -245,6 +251,7 @@ impl Experiment {
         let rows = self.servers.iter().map(|server| &server.name);
         let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
         check_names(names)?;
+        check_title(&self.title)?;
         check::check_loads(&self.grid.loads)?;
         self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
         check_window("grid.duration", self.grid.duration)?;
@@ -287,6 +294,12 @@ impl Experiment {
             self.servers.iter().find(|s| s.kind != ServerKind::BuiltIn && !s.cpu_time.is_zero())
         {
             return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.cpu_time > LONGEST_WORK) {
+            return Err(format!(
+                "server {:?}: cpu_time = {:?} is no work for one request; up to {LONGEST_WORK:?}",
+                server.name, server.cpu_time
+            ));
         }
         if let Some(name) = self.profile.as_deref().filter(|name| Profile::shipped(name).is_none()) {
             let known: Vec<&str> = Profile::shipped_names().collect();
@@ -367,12 +380,14 @@ impl Grid {
 
 impl Search {
     fn check(&self) -> Result<(), String> {
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        if !(1.0..=1e7).contains(&self.from) {
+        if !(1.0..=MOST_RATE).contains(&self.from) {
             return Err(format!("saturation.from = {} is not a rate; 8000 is usual", self.from));
         }
-        if !positive(self.factor) || self.factor < 1.05 {
-            return Err(format!("saturation.factor = {} would not rise; 1.4 is usual", self.factor));
+        if !(1.05..=MOST_FACTOR).contains(&self.factor) {
+            return Err(format!(
+                "saturation.factor = {}, and can be 1.05 to {MOST_FACTOR}; 1.4 is usual",
+                self.factor
+            ));
         }
         if self.refinements > 20 {
             return Err(format!(
@@ -549,6 +564,12 @@ mod tests {
             "saturation.refinements = 4000",
         );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
+        assert_refused(("[crowd]", "[saturation]\nfactor = 1e308\n[crowd]"), "can be 1.05 to 10");
+        assert_refused(("title = \"", "title = \"\\u001b[2J"), "is no line of text");
+        assert_refused(
+            ("kind = \"built-in\"", "kind = \"built-in\"\ncpu_time = \"10y\""),
+            "no work for one request",
+        );
         assert_refused(("[crowd]", "[testbed]\ncoalesce = \"1s\"\n[crowd]"), "testbed.coalesce = 1s");
         let behind_a_link = "[testbed]\nreceive = \"driver\"\n[path]\ndelay = \"1ms\"\n[crowd]";
         assert_refused(("[crowd]", behind_a_link), "testbed.receive = \"driver\" and [path]");
@@ -576,7 +597,7 @@ mod tests {
         let measure = with("error_share", "errors");
         assert_refused(("name = \"stock\"", &measure), "unknown variant `errors`");
         let policy = with("policy = \"stock\"", "policy = \"guarded\"");
-        assert_refused(("name = \"stock\"", &policy), "no [[policy]] is called \"guarded\"");
+        assert_refused(("name = \"stock\"", &policy), "no [[policy]] or [[aqm]] is called \"guarded\"");
     }
 
     #[test]

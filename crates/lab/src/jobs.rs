@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use report::Run;
 use sim::Profile;
 use units::Nanos;
@@ -102,9 +102,9 @@ pub fn in_order<J: Sync, D: Send>(
     let steps = Steps { failed: Some(&failed), ..Steps::alone(options) };
     std::thread::scope(|scope| {
         let (sender, receiver) = channel();
-        for _ in 0..options.threads.clamp(1, jobs.len().max(1)) {
+        for number in 0..options.threads.clamp(1, jobs.len().max(1)) {
             let (sender, next, failed, run) = (sender.clone(), &next, &failed, &run);
-            scope.spawn(move || {
+            let spawned = std::thread::Builder::new().spawn_scoped(scope, move || {
                 while !steps.are_stopped() {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(job) = jobs.get(index) else { return };
@@ -118,6 +118,12 @@ pub fn in_order<J: Sync, D: Send>(
                     }
                 }
             });
+            match spawned {
+                Ok(_) => {}
+                Err(error) if number == 0 => return Err(error).context("start a thread to simulate on"),
+                // Those that there are do all of it.
+                Err(_) => break,
+            }
         }
         drop(sender);
         let (mut done, mut why) = (0, Ok(()));

@@ -2,12 +2,18 @@
 //!
 //! A prediction is held against what was measured at the same rate: at the same multiple of each machine's own saturation it would be of another crowd.
 
+use std::ops::RangeInclusive;
+
 use report::Run;
 use results::{Cell, Header, Saturation};
 use sim::Profile;
 
-use crate::experiment::{Experiment, Server};
+use crate::experiment::{Experiment, MOST_RATE, Server};
 use crate::policy::Policy;
+
+/// Of a server, requests/s, and of a machine over what it was.
+const RATES: RangeInclusive<f64> = 0.0..=MOST_RATE;
+const SPEEDS: RangeInclusive<f64> = 0.0..=10.0;
 
 /// Another run of an experiment, for a machine with a profile.
 #[derive(Clone, Copy)]
@@ -40,6 +46,20 @@ pub enum RatesError {
         /// Which one is to be simulated.
         ours: String,
     },
+    /// It has a number that no run has.
+    #[error(
+        "the run of {experiment:?} whose rates are wanted has {what} = {value} before {server:?}: give results as tidegate wrote them"
+    )]
+    Number {
+        /// Which one that run is of.
+        experiment: String,
+        /// The number's name.
+        what: &'static str,
+        /// The number.
+        value: f64,
+        /// Of which server.
+        server: String,
+    },
     /// Of other cells.
     #[error(
         "the run of {0:?} whose rates are wanted has none of the cells that would be simulated: give a whole one, of the same file"
@@ -54,10 +74,20 @@ pub enum RatesError {
 /// When it is of another one.
 pub fn check(run: &Run, experiment: &Experiment) -> Result<(), RatesError> {
     let (theirs, ours) = (&run.header.experiment, &experiment.name);
-    if theirs == ours {
-        return Ok(());
+    if theirs != ours {
+        return Err(RatesError::Experiment { theirs: theirs.clone(), ours: ours.clone() });
     }
-    Err(RatesError::Experiment { theirs: theirs.clone(), ours: ours.clone() })
+    let rates = run.saturations.iter().map(|found| ("rate_per_s", &found.server, found.rate_per_s, RATES));
+    let speeds = run.cells.iter().flat_map(|cell| {
+        let speeds = [("speed_before", cell.speed_before), ("machine_speed", cell.machine_speed)];
+        speeds.into_iter().filter_map(|(what, speed)| Some((what, &cell.server, speed?, SPEEDS)))
+    });
+    match rates.chain(speeds).find(|(_, _, value, bounds)| !bounds.contains(value)) {
+        None => Ok(()),
+        Some((what, server, value, _)) => {
+            Err(RatesError::Number { experiment: theirs.clone(), what, value, server: server.clone() })
+        }
+    }
 }
 
 impl<'a> Rates<'a> {
@@ -205,7 +235,7 @@ name = "stock"
         };
         assert_eq!(said(&run(&experiment), &profile()), None, "a profile without a time");
         let timed = Profile { round_trip_us: Some(4.0), ..profile() };
-        for speed in [None, Some(0.0), Some(f64::NAN), Some(-1.0), Some(f64::INFINITY)] {
+        for speed in [None, Some(0.0)] {
             let mut run = run(&experiment);
             run.cells[0].machine_speed = speed;
             assert_eq!(said(&run, &timed), None, "{speed:?}");
@@ -214,6 +244,22 @@ name = "stock"
 
     fn profile() -> Profile {
         Profile::shipped("round-numbers").expect("it comes along")
+    }
+
+    #[test]
+    fn numbers_that_no_run_has_are_refused() {
+        let refused = |change: fn(&mut Run)| {
+            let mut run = run(&experiment());
+            change(&mut run);
+            check(&run, &experiment()).expect_err("it has such a number").to_string()
+        };
+        let error = refused(|run| run.saturations[0].rate_per_s = 1e308);
+        assert!(error.contains("rate_per_s") && error.contains("before \"s\""), "{error}");
+        for speed in [-1.0, 10_000.0, f64::INFINITY, f64::NAN] {
+            assert!(!SPEEDS.contains(&speed), "{speed}");
+        }
+        assert!(refused(|run| run.cells[0].speed_before = Some(10_000.0)).contains("speed_before = 10000"));
+        assert!(refused(|run| run.cells[0].machine_speed = Some(-1.0)).contains("machine_speed = -1"));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use results::{KEEPS_UP, Saturation};
 use crate::bursts::Bursts;
 use crate::cell::{self, Lab};
 use crate::crowd::Send;
-use crate::experiment::{Experiment, Search, Server};
+use crate::experiment::{Experiment, MOST_RATE, Search, Server};
 use crate::policy::Policy;
 
 /// How long a client of a probe waits: less than until it would send its SYN again.
@@ -118,13 +118,16 @@ pub fn search(
     );
     let (mut low, mut high) = (search.from, search.from * search.factor);
     let mut rises = 0;
-    while is_kept(high)? {
+    loop {
+        ensure!(
+            rises < MAX_RISES && high <= MOST_RATE,
+            "{server} still answers {low:.0} requests/s; set saturation.from or factor higher, or give each request some work (cpu_time)"
+        );
+        if !is_kept(high)? {
+            break;
+        }
         (low, high) = (high, high * search.factor);
         rises += 1;
-        ensure!(
-            rises < MAX_RISES,
-            "{server} still answers {low:.0} requests/s; set saturation.from or factor higher"
-        );
     }
     for _ in 0..search.refinements {
         let middle = (low * high).sqrt();

@@ -68,6 +68,14 @@ pub fn check_names<'a>(mut names: impl Iterator<Item = &'a String>) -> Result<()
     }
 }
 
+/// A title goes to terminals and pages as one line.
+pub fn check_title(title: &str) -> Result<(), String> {
+    match title.contains(char::is_control) {
+        true => Err(format!("title {title:?} is no line of text: take out what is escaped")),
+        false => Ok(()),
+    }
+}
+
 /// Claims that can be answered; `refuse` says why a measure is of another kind of experiment.
 pub fn check_claims(
     claims: &[Claim],
