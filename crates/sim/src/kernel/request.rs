@@ -250,7 +250,7 @@ impl Kernel {
     }
 
     /// A RST, or a SYN of another handshake. A RST ends this one at the number that is expected (RFC 5961 section 3.2), and a SYN in the window; otherwise the client is told which number that is, but
-    /// for a RST beyond the window.
+    /// for a RST beyond the window. Differs: 2.4 lets any RST in the window end it.
     fn break_off_request(&mut self, id: RequestId, segment: &Segment<'_>, out: &mut impl Outside) -> Work {
         let Request { peer, handshake, .. } = self.requests[id];
         let ahead = segment.seq - (handshake.irs + 1);
