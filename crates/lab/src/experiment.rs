@@ -33,7 +33,7 @@ pub const LONGEST: Duration = Duration::from_secs(3600);
 /// No crowd of the lab or of virtual time is larger, attempts/s.
 pub const MOST_RATE: f64 = 1e7;
 /// Between two probes of a search.
-const MOST_FACTOR: f64 = 10.0;
+const MOST_FACTOR: f64 = 100.0;
 /// Of a request.
 const LONGEST_WORK: Duration = Duration::from_secs(60);
 /// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
@@ -564,7 +564,7 @@ mod tests {
             "saturation.refinements = 4000",
         );
         assert_refused(("[crowd]", "[testbed]\ncrowd_cpu = 0\n[crowd]"), "share CPU 0");
-        assert_refused(("[crowd]", "[saturation]\nfactor = 1e308\n[crowd]"), "can be 1.05 to 10");
+        assert_refused(("[crowd]", "[saturation]\nfactor = 1e308\n[crowd]"), "can be 1.05 to 100;");
         assert_refused(("title = \"", "title = \"\\u001b[2J"), "is no line of text");
         assert_refused(
             ("kind = \"built-in\"", "kind = \"built-in\"\ncpu_time = \"10y\""),
