@@ -606,4 +606,38 @@ mod tests {
         assert_eq!(line(&[(1.0, 16.0), (3.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "noise");
         assert_eq!(line(&[(2.0, 16.0), (2.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "no two are apart");
     }
+    #[test]
+    fn profile_adds_up_to_what_was_measured() {
+        let answered = Answered {
+            connection: 20.0,
+            in_program: 12.0,
+            turn: 10.0,
+            woken: 3.0,
+            fin: 1.5,
+            close_more: 0.5,
+            watch_us_per_s: 15_000.0,
+            without_watch: 19.0,
+        };
+        let refused = Refused {
+            crowd: CrowdEnd { delay: 46.0, turns: 59.0 },
+            dropped: 1.2,
+            held: 1.1,
+            reset: 1.4,
+            end_reset: 2.8,
+            wake: 1.0,
+            cold: 4.0,
+        };
+        let torn = 11.0;
+        let profile = profile(10_000.0, None, &answered, &refused, torn).expect("timed here");
+        let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let Softirq { syn_answered, established, data, ack, reset, end_reset, .. } = profile.softirq;
+        assert!(is_near(syn_answered + ENDS * end_reset, torn), "a handshake that is torn");
+        assert!(is_near(syn_answered + established + data + ack + reset, answered.connection));
+        assert!(is_near(profile.softirq.wake + profile.softirq.cold_connection, answered.turn));
+        let Program { accept, request, close, error, poll, woken, .. } = profile.server;
+        assert!(is_near(accept + request + error, answered.in_program), "closed by RST");
+        assert!(is_near(close - error, answered.close_more), "closed by FIN");
+        assert!(is_near(woken + poll, answered.woken.max(poll)));
+        assert_eq!(Profile::parse(&profile.to_toml()), Ok(profile), "it can be read back");
+    }
 }

@@ -9,6 +9,7 @@ pub mod kernels;
 mod run;
 mod times;
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +24,9 @@ use crate::experiment::{
 };
 use crate::extent;
 pub use run::run;
+
+/// Whole milliseconds in a route (ip-route(8)), and no timer is longer (`TCP_RTO_MAX`, Linux 6.18 `include/net/tcp.h`).
+const LEAST_RTOS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(120);
 
 /// A dumbbell, as its TOML file says it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -308,6 +312,9 @@ impl Tcp {
         if self.initial_window == Some(0) {
             return Err("tcp.initial_window = 0: nothing could be sent; 10 is usual".to_owned());
         }
+        if let Some(least) = self.least_rto.filter(|least| !LEAST_RTOS.contains(least)) {
+            return Err(format!("tcp.least_rto = {least:?}: from 1ms to 2min; 200ms is usual"));
+        }
         Ok(())
     }
 
@@ -406,6 +413,7 @@ mod tests {
             ("stack = \"linux-2.4\"", "stack = \"beos\"", "there are linux"),
             ("mss = 1000", "mss = 10", "1460 is usual"),
             ("initial_window = 2", "initial_window = 0", "10 is usual"),
+            ("least_rto = \"200ms\"", "least_rto = \"0s\"", "from 1ms to 2min"),
             ("repetitions = 30", "repetitions = 0", "nothing would be measured"),
             ("warmup = \"100s\"", "warmup = \"-1s\"", "not a time"),
             ("sessions = 135", "session = 135", "unknown field"),

@@ -91,6 +91,9 @@ impl Policy {
                 self.name
             ));
         }
+        if let Some(abort) = self.crowd.abort {
+            abort.check("crowd.abort").map_err(|what| format!("policy {:?}: {what}", self.name))?;
+        }
         if let Some(hold) = self.crowd.hold {
             hold.check().map_err(|what| format!("policy {:?}: {what}", self.name))?;
         }
@@ -153,10 +156,17 @@ fn fill(text: &str, rate_per_s: f64) -> Result<String, String> {
                 let place: String = piece.chars().take_while(|&c| c != '}').collect();
                 format!("{SATURATION}{place}}} is no rate: {{saturation}}, or a share as {{saturation*0.8}}")
             })?;
+        if filled.ends_with(is_digit) || rest.starts_with(is_digit) {
+            return Err(format!("{SATURATION}}} beside a digit: both would be read as one number"));
+        }
         filled.push_str(&format!("{:.0}", (share * rate_per_s).max(1.0)));
         filled.push_str(rest);
     }
     Ok(filled)
+}
+
+fn is_digit(c: char) -> bool {
+    c.is_ascii_digit()
 }
 
 fn is_flood(rate: f64) -> bool {
@@ -199,6 +209,10 @@ mod tests {
         ] {
             let error = nft(bad).check().expect_err(bad);
             assert!(error.contains(bad) && error.contains("{saturation*0.8}"), "{error}");
+        }
+        for two in ["{saturation}{saturation}", "{saturation}0", "1{saturation*0.8}"] {
+            let error = nft(two).check().expect_err(two);
+            assert!(error.contains("beside a digit"), "{error}");
         }
     }
 

@@ -233,14 +233,17 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Of one that is not simulated its name, of a value that is no number both.
+    /// Of one that is not simulated its name, of a value that the kernel does not take both.
     pub fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
-        let number = value.trim().parse::<u32>().map_err(|_| format!("sysctl {name} = {value}"))?;
+        let number = value.trim().parse::<u32>().ok().filter(|number| i32::try_from(*number).is_ok());
+        let refused = || format!("sysctl {name} = {value}");
+        // Of one byte each but for the backlog (Linux 6.18 net/ipv4/sysctl_net_ipv4.c).
+        let byte = || number.and_then(|number| u8::try_from(number).ok()).ok_or_else(refused);
         match name {
-            "net.ipv4.tcp_syncookies" => self.syncookies = number.min(2) as u8,
-            "net.ipv4.tcp_abort_on_overflow" => self.abort_on_overflow = number != 0,
-            "net.ipv4.tcp_max_syn_backlog" => self.max_syn_backlog = number,
-            "net.ipv4.tcp_synack_retries" => self.synack_retries = number.min(255) as u8,
+            "net.ipv4.tcp_syncookies" => self.syncookies = byte()?,
+            "net.ipv4.tcp_abort_on_overflow" => self.abort_on_overflow = byte()? != 0,
+            "net.ipv4.tcp_max_syn_backlog" => self.max_syn_backlog = number.ok_or_else(refused)?,
+            "net.ipv4.tcp_synack_retries" => self.synack_retries = byte()?,
             _ => return Err(format!("sysctl {name}")),
         }
         Ok(())
@@ -490,4 +493,23 @@ impl Kernel {
 /// What is sent of a connection that has no socket: where it is.
 fn acknowledgment(seq: SeqNumber, ack: SeqNumber) -> Segment<'static> {
     Segment { seq, ack, flags: Flags::ACK, window: 0, options: wire::Options::NONE, payload: &[] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sysctl_takes_what_the_kernels_takes() {
+        let mut config = Config::default();
+        let mut set = |name: &str, value: &str| config.set_sysctl(&format!("net.ipv4.{name}"), value);
+        for (name, most) in [("tcp_syncookies", "255"), ("tcp_synack_retries", "255")] {
+            assert_eq!(set(name, most), Ok(()));
+            assert_eq!(set(name, "256"), Err(format!("sysctl net.ipv4.{name} = 256")));
+        }
+        assert_eq!(set("tcp_max_syn_backlog", "2147483647"), Ok(()));
+        assert!(set("tcp_max_syn_backlog", "2147483648").is_err());
+        assert!(set("tcp_abort_on_overflow", "-1").is_err());
+        assert_eq!((config.syncookies, config.max_syn_backlog), (255, i32::MAX.cast_unsigned()));
+    }
 }

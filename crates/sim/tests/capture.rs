@@ -14,6 +14,11 @@ const SERVER: &str = "10.76.0.1:80";
 
 /// Of the frames of a crowd of so many a second, for a second, so many.
 fn capture(rate: f64, most: usize) -> Capture {
+    capture_before(Profile::shipped("round-numbers").expect("shipped"), rate, most)
+}
+
+/// The same before another machine.
+fn capture_before(profile: Profile, rate: f64, most: usize) -> Capture {
     let end = Nanos::from_secs(1);
     let manners = Manners {
         timeout: Nanos::from_secs(10),
@@ -33,7 +38,7 @@ fn capture(rate: f64, most: usize) -> Capture {
     let setup = Setup {
         kernel: Config::default(),
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
-        profile: Profile::shipped("round-numbers").expect("shipped"),
+        profile,
     };
     let mut world = World::new(setup, crowd);
     world.capture(SERVER.parse().expect("an address"), most);
@@ -95,4 +100,31 @@ fn capture_of_a_crowd_is_in_the_order_of_time_and_no_longer_than_asked() {
     let short = capture(20_000.0, 1000);
     assert_eq!(short.frames().count(), 1000);
     assert_eq!(short.left_out(), times.len() as u64 - 1000);
+}
+
+#[test]
+fn turn_of_a_generator_ends_handshakes_before_it_begins_others() {
+    let mut profile = Profile::shipped("round-numbers").expect("shipped");
+    profile.crowd.turns = 1000.0;
+    let capture = capture_before(profile, 10_000.0, usize::MAX);
+    let server: SocketAddr = SERVER.parse().expect("an address");
+    let mut turns: Vec<(Nanos, Vec<bool>)> = Vec::new();
+    for (at, frame) in capture.frames() {
+        let (tuple, segment) = parse(frame).expect("a frame");
+        if tuple.dst != server {
+            continue;
+        }
+        let begins = segment.flags == Flags::SYN;
+        match turns.last_mut() {
+            Some((of, frames)) if *of == at => frames.push(begins),
+            _ => turns.push((at, vec![begins])),
+        }
+    }
+    assert!(
+        turns.windows(2).all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_millis(1)),
+        "a turn is a millisecond long"
+    );
+    let of_both = turns.iter().filter(|(_, frames)| frames.contains(&true) && frames.contains(&false));
+    assert!(of_both.count() > 900, "{} turns", turns.len());
+    assert!(turns.iter().all(|(_, frames)| frames.is_sorted()), "a SYN comes before an answer");
 }

@@ -6,7 +6,7 @@ use ipnet::Ipv4Net;
 use load::{Stacks, Workload};
 use serde::Deserialize;
 
-use super::duration;
+use super::{LONGEST, duration};
 use crate::bursts::Bursts;
 
 /// What the clients do.
@@ -43,6 +43,20 @@ pub struct Abort {
     pub after: Duration,
     /// How often they load the page again.
     pub reloads: u8,
+}
+
+impl Abort {
+    /// Whether a clock of milliseconds can tell it, in an hour.
+    ///
+    /// # Errors
+    ///
+    /// One line about `key`, the name of the table.
+    pub fn check(self, key: &str) -> Result<(), String> {
+        match (Duration::from_millis(1)..=LONGEST).contains(&self.after) {
+            true => Ok(()),
+            false => Err(format!("{key}.after = {:?}: from 1ms to 1h; 8s is usual", self.after)),
+        }
+    }
 }
 
 /// A workload as `tidegate load --workload` takes it. Deserializes from a name or a table.

@@ -1,0 +1,186 @@
+//! What an experiment with servers is checked for: that it can be run, and in a lifetime.
+
+use std::time::Duration;
+
+use claims::{Claim, Scope};
+use sim::Profile;
+
+use super::check::{check_claims, check_loads, check_names, check_title, check_window, unique};
+use super::{Experiment, LONGEST, Layout, MOST_RATE, Receive, Search, Server, ServerKind};
+use crate::extent;
+use crate::policy::Policy;
+use crate::testbed::{CROWD_ADDRESS, SERVER_ADDRESS};
+
+/// Between two probes of a search.
+const MOST_FACTOR: f64 = 100.0;
+/// Of a request.
+const LONGEST_WORK: Duration = Duration::from_secs(60);
+/// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
+const MOST_AGAIN: u32 = 10;
+
+impl Experiment {
+    /// Whether all of it can be run.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let rows = self.servers.iter().map(|server| &server.name);
+        let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
+        check_names(names)?;
+        check_title(&self.title)?;
+        check_loads(&self.grid.loads)?;
+        self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
+        check_window("grid.duration", self.grid.duration)?;
+        check_window("saturation.duration", self.saturation.duration)?;
+        check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
+        let longest_wait = self.servers.iter().map(|server| self.clients(server).timeout).max();
+        if self.grid.warmup > LONGEST || longest_wait > Some(LONGEST) || self.crowd.timeout > LONGEST {
+            return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
+        }
+        self.crowd.abort.map_or(Ok(()), |abort| abort.check("crowd.abort"))?;
+        self.saturation.check()?;
+        if self.ways.is_some() && self.testbed.receive == Receive::Driver {
+            return Err("testbed.receive = \"driver\" and [path]: a link hands over socket buffers, not a driver's pages; \"napi\" goes with it".to_owned());
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
+            return Err(format!(
+                "server {:?}: backlog {} is more than listen(2) takes",
+                server.name, server.backlog
+            ));
+        }
+        let ends = [SERVER_ADDRESS, CROWD_ADDRESS];
+        if ends.iter().any(|end| self.crowd.clients.contains(end)) {
+            return Err(format!(
+                "crowd.clients {} has the testbed's own 10.76.0.0/30 in it",
+                self.crowd.clients
+            ));
+        }
+        if self.grid.repetitions == 0 {
+            return Err("grid.repetitions is 0: nothing would be measured; 1 is usual".to_owned());
+        }
+        if self.grid.again > MOST_AGAIN {
+            return Err(format!("grid.again is {}, and can be {MOST_AGAIN} at most", self.grid.again));
+        }
+        if self.servers.is_empty() || self.policies.is_empty() {
+            return Err("at least one [[server]] and one [[policy]] are wanted".to_owned());
+        }
+        unique("server", self.servers.iter().map(|server| server.name.as_str()))?;
+        unique("policy", self.policies.iter().map(|policy| policy.name.as_str()))?;
+        self.testbed.check()?;
+        if let Some(server) =
+            self.servers.iter().find(|s| s.kind != ServerKind::BuiltIn && !s.cpu_time.is_zero())
+        {
+            return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.cpu_time > LONGEST_WORK) {
+            return Err(format!(
+                "server {:?}: cpu_time = {:?} is no work for one request; up to {LONGEST_WORK:?}",
+                server.name, server.cpu_time
+            ));
+        }
+        if let Some(name) = self.profile.as_deref().filter(|name| Profile::shipped(name).is_none()) {
+            let known: Vec<&str> = Profile::shipped_names().collect();
+            return Err(format!("profile = {name:?} does not come along; there are {}", known.join(", ")));
+        }
+        if self.crowd.timeout.is_zero()
+            || self.servers.iter().any(|server| self.clients(server).timeout.is_zero())
+        {
+            return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
+        }
+        self.servers.iter().try_for_each(|server| self.check_way_to(server))?;
+        self.policies.iter().try_for_each(Policy::check)?;
+        self.check_claims()
+    }
+
+    fn check_way_to(&self, server: &Server) -> Result<(), String> {
+        let timeout = self.clients(server).timeout;
+        let shortest: Duration =
+            server.way.as_ref().map_or(Duration::ZERO, |way| way.shortest_reply().into());
+        if shortest < timeout {
+            return Ok(());
+        }
+        Err(format!(
+            "path.delay: a reply takes two round trips, {shortest:?}, and nobody waits longer than {timeout:?}; raise crowd.timeout, or lower the delay"
+        ))
+    }
+
+    /// Whether it can be measured in a lifetime.
+    pub fn check_extent(&self) -> Result<(), String> {
+        let points = self.policies.len() as u128 * self.grid.points();
+        let (mut lab_s, mut attempts) = (0.0, 0.0);
+        for server in &self.servers {
+            let time = self.grid.warmup + self.window(server);
+            lab_s += extent::times(time, points);
+            let rates =
+                self.grid.loads.iter().map(|load| self.mean_rate(server, load * self.saturation.from));
+            let rate = rates.sum::<f64>() / self.grid.loads.len() as f64;
+            attempts += extent::times(time, points) * rate;
+        }
+        let speed = format!(
+            "{} in the lab, and about {} in virtual time on one CPU",
+            extent::roughly(lab_s),
+            extent::roughly(attempts * extent::ATTEMPT_S)
+        );
+        extent::check(points * self.servers.len() as u128, &speed, "take out loads, servers or policies")
+    }
+
+    fn check_window_of(&self, server: &Server) -> Result<(), String> {
+        let key = match server.duration {
+            Some(_) => &format!("server {:?}: duration", server.name),
+            None => "grid.duration",
+        };
+        let window = self.window(server);
+        check_window(key, window)?;
+        match self.bursts(server) {
+            Some(bursts) => bursts.check().and_then(|()| bursts.check_window(key, window)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_claims(&self) -> Result<(), String> {
+        let policies: Vec<(&str, bool)> =
+            self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
+        let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
+        check_claims(&self.claims, &scope, |Claim { measure, .. }| {
+            measure.is_of_link().then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
+        })
+    }
+}
+
+impl Search {
+    fn check(&self) -> Result<(), String> {
+        if !(1.0..=MOST_RATE).contains(&self.from) {
+            return Err(format!("saturation.from = {} is not a rate; 8000 is usual", self.from));
+        }
+        if !(1.05..=MOST_FACTOR).contains(&self.factor) {
+            return Err(format!(
+                "saturation.factor = {}, and can be 1.05 to {MOST_FACTOR}; 1.4 is usual",
+                self.factor
+            ));
+        }
+        if self.refinements > 20 {
+            return Err(format!(
+                "saturation.refinements = {} is finer than any machine; 4 is usual",
+                self.refinements
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Layout {
+    fn check(&self) -> Result<(), String> {
+        if self.server_cpu == self.crowd_cpu {
+            return Err(format!(
+                "testbed: server and crowd share CPU {}; give each its own",
+                self.server_cpu
+            ));
+        }
+        if self.coalesce > load::MAX_COALESCE {
+            return Err(format!(
+                "testbed.coalesce = {:?} makes every attempt late; 50us is usual, {:?} the most",
+                self.coalesce,
+                load::MAX_COALESCE
+            ));
+        }
+        Ok(())
+    }
+}
