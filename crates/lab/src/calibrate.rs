@@ -14,6 +14,7 @@
 //! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `end_reset`: the end of each handshake and the request behind it, which find no place |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes |
+//! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor: a server's `cpu_time` takes so much longer |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
@@ -120,6 +121,8 @@ const APART: Duration = SPACINGS[0];
 const TOGETHER: Duration = SPACINGS[SPACINGS.len() - 1];
 /// How often crowds of all these come, one after the other, so that a machine whose speed changes does not make a slope.
 const ROUNDS: u32 = 2;
+/// How long a program works to see what is taken from it: from one second to the next it is 1 to 3%.
+const WORK_WITHOUT_A_PAUSE: Duration = Duration::from_secs(10);
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
@@ -175,7 +178,9 @@ pub fn calibrate(
     let refused = crowds.refused(rate, &answered)?;
     let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
     let round_trip = crowds.round_trip;
-    profile(rate, round_trip, &answered, &refused, end_of_handshake)
+    let taken = taken(apart.testbed.server_cpu)?;
+    on_step(format!("of its CPU {:.1}% is taken from a program that works without a pause", 100.0 * taken));
+    Ok(Profile { taken, ..profile(rate, round_trip, &answered, &refused, end_of_handshake)? })
 }
 
 /// What each crowd needs.
@@ -403,6 +408,7 @@ fn profile(
             "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, segments of nobody, what a timer sends, and bytes beyond the first KiB"
         ),
         round_trip_us: round_trip.map(cell::micros),
+        taken: 0.0,
         speed: 1.0,
         softirq: Softirq {
             syn_answered,
@@ -464,6 +470,12 @@ fn look_us() -> Result<f64> {
         shortest = shortest.min(start.elapsed() / LOOKS);
     }
     Ok(shortest.as_secs_f64() * 1e6)
+}
+
+/// Share of a CPU that a program which works without a pause does not have, while nobody else runs.
+fn taken(cpu: usize) -> Result<f64> {
+    let work = || netns::pin_to_cpu(cpu).map(|()| serve::taken(WORK_WITHOUT_A_PAUSE));
+    std::thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }
 
 /// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.

@@ -21,6 +21,21 @@ pub(crate) fn burn(amount: Duration) {
     }
 }
 
+/// Which share of its CPU a thread that works for such a wall-clock time does not have for itself: by so much less than the time that passes is what it [burns](burn). Keeps the
+/// calling thread busy for `window`.
+pub fn taken(window: Duration) -> f64 {
+    let mut work = Work { left: window, shortest: Duration::MAX };
+    let start = Instant::now();
+    let mut last = start;
+    while last - start < window {
+        let now = Instant::now();
+        work.look(now - last);
+        last = now;
+    }
+    let had = window - work.left;
+    1.0 - had.as_secs_f64() / (last - start).as_secs_f64()
+}
+
 struct Work {
     left: Duration,
     shortest: Duration,
@@ -44,6 +59,12 @@ mod tests {
         let start = Instant::now();
         burn(Duration::from_millis(2));
         assert!(start.elapsed() >= Duration::from_millis(2));
+    }
+
+    #[test]
+    fn share_that_is_taken_is_what_burning_takes_longer() {
+        let share = taken(Duration::from_millis(20));
+        assert!((0.0..1.0).contains(&share), "{share}");
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod sys;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+pub use cpu::taken;
 pub use reply::reply_bytes;
 pub use server::{BindError, RunError, Server, Totals};
 pub use sys::raise_descriptor_limit;

@@ -28,6 +28,10 @@ pub struct Profile {
     /// What its CPU took for a small datagram sent and received within itself while the costs were measured, us: how fast it was. The lab looks at the same in every cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
+    /// Share of its CPU that a program which works without a pause does not have for itself though nobody else runs: ticks, and the hypervisor. What was measured as a cost has it in it; what a program works as long as it is told
+    /// to takes so much longer ([`Profile::working`]).
+    #[serde(default)]
+    pub taken: f64,
     /// How many times as fast as that the CPU is now; files do not say. What a program works as long as it is told to takes as long at any speed.
     #[serde(skip, default = "as_measured")]
     pub speed: f64,
@@ -236,6 +240,8 @@ fn micros(cost: f64) -> Nanos {
 
 /// A cost above a second is a slip of the pen.
 const MOST: f64 = 1e6;
+/// Of a CPU, taken from who works.
+const MOST_TAKEN: f64 = 0.5;
 
 /// Profiles that come along, by their names.
 const SHIPPED: [(&str, &str); 3] = [
@@ -285,6 +291,12 @@ impl Profile {
         if let Some(time) = self.round_trip_us.filter(|time| !(*time > 0.0 && *time <= MOST)) {
             return Err(format!(
                 "round_trip_us = {time} is no time of a datagram; above 0 and up to {MOST} us, or leave it out where it is not known"
+            ));
+        }
+        if !(0.0..=MOST_TAKEN).contains(&self.taken) {
+            return Err(format!(
+                "taken = {} is no share of a CPU on which something can be measured; 0 to {MOST_TAKEN}",
+                self.taken
             ));
         }
         if self.receive.ring == 0 {
@@ -345,6 +357,11 @@ impl Profile {
     pub fn speed_at(&self, round_trip_us: f64) -> Option<f64> {
         let speed = self.round_trip_us? / round_trip_us;
         (speed > 0.0 && speed.is_normal()).then_some(speed)
+    }
+
+    /// How long the CPU is busy when a program works for so long, by its own clock.
+    pub fn working(&self, time: Nanos) -> Nanos {
+        Nanos((time.0 as f64 / (1.0 - self.taken)).round() as u64)
     }
 
     /// Time of the CPU, at the speed that it has.
@@ -510,6 +527,13 @@ mod tests {
         assert_eq!([wake, cold_connection, cold_refusal], [1, 2, 3].map(Nanos::from_micros));
         assert_eq!(fast.moderation(), Nanos::from_micros(50));
         assert_eq!(fast.turns(), Some((Nanos::from_millis(2), Nanos::from_millis(3))));
+        let ms = Nanos::from_millis;
+        assert_eq!(Profile { taken: 0.2, ..fast }.working(ms(4)), ms(5), "at any speed");
+        for share in ["-0.1", "0.6", "nan"] {
+            let with_share = text.replace("taken = 0.0", &format!("taken = {share}"));
+            let error = Profile::parse(&with_share).expect_err(share).to_string();
+            assert!(error.contains("is no share of a CPU"), "{error}");
+        }
         for time in ["0.0", "-1.0", "nan", "inf"] {
             let error =
                 Profile::parse(&format!("round_trip_us = {time}\n{text}")).expect_err(time).to_string();

@@ -155,10 +155,12 @@ pub struct World {
 impl World {
     /// Nothing has happened yet.
     pub fn new(setup: Setup, crowd: Crowd) -> Self {
+        let cpu_time = setup.profile.working(setup.service.cpu_time);
+        let service = Service { cpu_time, ..setup.service };
         let mut world = Self {
             crowd,
             kernel: Kernel::new(setup.kernel),
-            program: Program::new(setup.service, setup.profile.steps()),
+            program: Program::new(service, setup.profile.steps()),
             cpu: Cpu::new(setup.profile.turns(), setup.profile.turn_to_frames()),
             frame_costs: setup.profile.frames(),
             ring_size: setup.profile.receive.ring,

@@ -66,6 +66,20 @@ fn server_below_saturation_answers_everybody_soon() {
     assert!((0.4..0.8).contains(&busy), "{busy} of the CPU at 15,000/s");
 }
 
+#[test]
+fn work_takes_longer_where_the_cpu_is_taken_from_it() {
+    let busy = |taken: f64| {
+        let mut setup = setup("default");
+        setup.service.cpu_time = Nanos::from_millis(2);
+        setup.profile.taken = taken;
+        let (crowd, server) = run(setup, 100.0, 1);
+        assert_eq!(crowd.ok, crowd.offered, "{crowd:?}");
+        server.program.0 as f64
+    };
+    let share = busy(0.5) / busy(0.0);
+    assert!((1.9..2.0).contains(&share), "twice the 2 ms, and steps that are as they were measured: {share}");
+}
+
 /// A crowd whose frames come one by one, and together, by something that gathers them for so many microseconds. All are answered; how much later those are that were gathered, ms.
 fn gather(by: impl Fn(&mut Profile, f64)) -> ([ServerCounts; 2], f64) {
     let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(|micros| {
