@@ -148,10 +148,15 @@ pub fn event_text(event: &Event<'_>) -> String {
                     cell.server, cell.load, cell.policy, link.drops, link.opening_drops
                 );
             }
-            format!(
-                "  [{done}/{all}] {} at {:.1} x, {}: {:.0}/s after {:.1} ms{marked}",
-                cell.server, cell.load, cell.policy, cell.crowd.goodput_per_s, cell.crowd.response_ms.mean
-            )
+            let answered = match cell.crowd.ok {
+                0 => "nobody was answered".to_owned(),
+                _ => {
+                    let (goodput, mean) = (cell.crowd.goodput_per_s, cell.crowd.response_ms.mean);
+                    format!("{goodput:.0}/s after {mean:.1} ms")
+                }
+            };
+            let (server, load, policy) = (&cell.server, cell.load, &cell.policy);
+            format!("  [{done}/{all}] {server} at {load:.1} x, {policy}: {answered}{marked}")
         }
     }
 }

@@ -62,6 +62,9 @@ pub fn run(
     notes.extend(left_out);
     notes.extend(meaningless(experiment, &policies));
     notes.extend(grid::quick(experiment));
+    if let (Some(own), Some(other)) = (&own, options.profile.filter(|other| other.name != profile.name)) {
+        notes.push(format!("the machine is {}, as the file says, and not {}", own.name, other.name));
+    }
     for note in &notes {
         on_event(&Event::Note(note));
     }
@@ -361,7 +364,12 @@ fn saturate(
     let mut probes = Vec::new();
     // A rate is of connections, with one request or several.
     let requests = experiment.clients(server).workload.workload().mean_requests();
+    let mut last = None;
     let probe = |rate: f64, length: Length| {
+        // The search asks twice before it believes a no; here the same comes of it.
+        if let Some((_, kept)) = last.filter(|(of, _)| *of == (rate, length)) {
+            return Ok(kept);
+        }
         let (warmup, window) = saturation::lengths(experiment, length);
         let timeout = ONE_SYN.min(experiment.clients(server).timeout);
         let policy = Policy::stock();
@@ -384,7 +392,9 @@ fn saturate(
         let (offered, goodput) = (crowd.offered_per_s, crowd.goodput_per_s / requests);
         on_event(&Event::Probe(server, offered, goodput));
         probes.push((offered, goodput));
-        Ok((goodput >= results::KEEPS_UP * offered).then_some(goodput.min(offered)))
+        let kept = (goodput >= results::KEEPS_UP * offered).then_some(goodput.min(offered));
+        last = Some(((rate, length), kept));
+        Ok(kept)
     };
     let rate_per_s = saturation::search(search, &server.name, probe)?;
     let (server, marks) = (server.name.clone(), Vec::new());

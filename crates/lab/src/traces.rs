@@ -205,7 +205,7 @@ impl TraceFile {
         let found = scripts.into_iter().find(|script| conformance::plain_name(script) == self.script);
         found.ok_or_else(|| {
             format!(
-                "trace {:?}: there is no such packet script; traces are {}",
+                "trace {:?}: there is no such packet script; traces are {}, and the others of tests/conformance are called as ack/default-full, by folder and name without .pkt; scripts from elsewhere cannot be played",
                 self.script,
                 names.join(", ")
             )

@@ -176,7 +176,10 @@ impl fmt::Display for ReadError {
         match self {
             Self::Parse { line, cause } => write!(f, "line {line}: {cause}"),
             Self::NoHeader => {
-                write!(f, "no header record; is this a results file of `tidegate lab run`?")
+                write!(
+                    f,
+                    "no header record; is this the results.jsonl of `tidegate lab run` or `tidegate sim`?"
+                )
             }
             Self::SecondHeader => write!(f, "two header records; give one run at a time"),
         }
