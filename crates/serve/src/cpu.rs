@@ -21,7 +21,7 @@ pub(crate) fn burn(amount: Duration) {
     }
 }
 
-/// Which share of its CPU a thread that works for such a wall-clock time does not have for itself: by so much less than the time that passes is what it [burns](burn). Keeps the
+/// Which share of its CPU a thread that works for such a wall-clock time does not have for itself: by so much less than the time that passes is the work that it does. Keeps the
 /// calling thread busy for `window`.
 pub fn taken(window: Duration) -> f64 {
     let mut work = Work { left: window, shortest: Duration::MAX };
