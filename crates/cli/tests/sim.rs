@@ -254,6 +254,10 @@ fn experiment_that_names_its_machine_runs_on_it_whatever_the_command_line_says()
         let output = sim(&[&file, "--profile", "xeon-2005", "--quick"], folder.path());
         assert!(output.status.success(), "{output:?}");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let probes: Vec<&str> = said.lines().filter(|line| line.contains(": offered ")).collect();
+        assert!(probes.len() > 3 && probes.windows(2).all(|pair| pair[0] != pair[1]), "none twice: {said}");
+        let is_told = said.contains("the machine is itanium-2005, as the file says, and not xeon-2005");
+        assert_eq!(is_told, !profile.is_empty(), "{said}");
         let line = said.lines().find(|line| line.contains("saturates at")).expect("a saturation").to_owned();
         line.split_whitespace().nth(3).expect("a rate").parse::<f64>().expect("a number")
     };

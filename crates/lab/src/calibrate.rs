@@ -26,7 +26,7 @@
 //! program is divided as the system calls of such a program take it, which are timed in this process over the loopback.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -121,8 +121,8 @@ const APART: Duration = SPACINGS[0];
 const TOGETHER: Duration = SPACINGS[SPACINGS.len() - 1];
 /// How often crowds of all these come, one after the other, so that a machine whose speed changes does not make a slope.
 const ROUNDS: u32 = 2;
-/// How long a program works to see what is taken from it: from one second to the next it is 1 to 3%.
-const WORK_WITHOUT_A_PAUSE: Duration = Duration::from_secs(10);
+/// Seconds for which a program works to see what is taken from it: from one to the next it is 1 to 3%.
+const WORK_S: u32 = 10;
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
@@ -178,9 +178,12 @@ pub fn calibrate(
     let refused = crowds.refused(rate, &answered)?;
     let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
     let round_trip = crowds.round_trip;
-    let taken = taken(apart.testbed.server_cpu)?;
-    on_step(format!("of its CPU {:.1}% is taken from a program that works without a pause", 100.0 * taken));
-    Ok(Profile { taken, ..profile(rate, round_trip, &answered, &refused, end_of_handshake)? })
+    let taken = taken(apart.testbed.server_cpu, stop)?;
+    on_step(format!(
+        "{:.1}% of the server's CPU is taken from a program that works without a pause",
+        100.0 * taken
+    ));
+    profile(rate, (round_trip, taken), &answered, &refused, end_of_handshake)
 }
 
 /// What each crowd needs.
@@ -391,7 +394,7 @@ impl<'a> Crowds<'a> {
 /// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
 fn profile(
     rate: f64,
-    round_trip: Option<Duration>,
+    (round_trip, taken): (Option<Duration>, f64),
     answered: &Answered,
     refused: &Refused,
     torn: f64,
@@ -408,7 +411,7 @@ fn profile(
             "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, segments of nobody, what a timer sends, and bytes beyond the first KiB"
         ),
         round_trip_us: round_trip.map(cell::micros),
-        taken: 0.0,
+        taken,
         speed: 1.0,
         softirq: Softirq {
             syn_answered,
@@ -473,8 +476,16 @@ fn look_us() -> Result<f64> {
 }
 
 /// Share of a CPU that a program which works without a pause does not have, while nobody else runs.
-fn taken(cpu: usize) -> Result<f64> {
-    let work = || netns::pin_to_cpu(cpu).map(|()| serve::taken(WORK_WITHOUT_A_PAUSE));
+fn taken(cpu: usize, stop: &AtomicBool) -> Result<f64> {
+    let work = || {
+        netns::pin_to_cpu(cpu)?;
+        let mut sum = 0.0;
+        for _ in 0..WORK_S {
+            ensure!(!stop.load(Ordering::Relaxed), "stopped");
+            sum += serve::taken(Duration::from_secs(1));
+        }
+        Ok(sum / f64::from(WORK_S))
+    };
     std::thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }
 
@@ -618,6 +629,7 @@ mod tests {
         assert_eq!(line(&[(1.0, 16.0), (3.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "noise");
         assert_eq!(line(&[(2.0, 16.0), (2.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "no two are apart");
     }
+
     #[test]
     fn profile_adds_up_to_what_was_measured() {
         let answered = Answered {
@@ -640,7 +652,7 @@ mod tests {
             cold: 4.0,
         };
         let torn = 11.0;
-        let profile = profile(10_000.0, None, &answered, &refused, torn).expect("timed here");
+        let profile = profile(10_000.0, (None, 0.02), &answered, &refused, torn).expect("timed here");
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         let Softirq { syn_answered, established, data, ack, reset, end_reset, .. } = profile.softirq;
         assert!(is_near(syn_answered + ENDS * end_reset, torn), "a handshake that is torn");
