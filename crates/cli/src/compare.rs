@@ -70,7 +70,13 @@ pub fn run(args: Args) -> Result<()> {
     if let Some(most) = args.at_most {
         ensure!(unshared.points.is_empty(), "not all was compared: {}", unshared.points.join("; "));
         let far: Vec<String> = compared.iter().filter_map(|point| point.too_far(most)).collect();
-        ensure!(far.is_empty(), "too far apart, {} of {}: {}", far.len(), compared.len(), far.join("; "));
+        ensure!(
+            far.is_empty(),
+            "too far apart at {} of {} points: {}",
+            far.len(),
+            compared.len(),
+            far.join("; ")
+        );
     }
     said
 }

@@ -11,6 +11,7 @@ use results::TraceOutcome;
 
 use crate::output::say;
 use crate::printer::complain;
+use crate::run_file::ensure_folder;
 use crate::signals;
 
 /// Run an experiment on real kernels, in network namespaces of its own
@@ -57,6 +58,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Calibrate { rate } => return calibrate(rate),
     };
     let plans = files.iter().map(|file| Plan::read(file, quick)).collect::<Result<Vec<_>, _>>()?;
+    ensure_folder(&results)?;
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
     let options = Options { results, program };

@@ -12,14 +12,15 @@ pub fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Prints one line.
+/// Prints a line, or several; what a terminal would obey in them is text, as results files and what is named in them may be anybody's.
 ///
 /// # Errors
 ///
 /// When nobody reads any more.
 pub fn say(line: impl Display) -> Result<()> {
+    let lines: Vec<String> = line.to_string().split('\n').map(printable).collect();
     let mut stdout = io::stdout().lock();
-    writeln!(stdout, "{line}").and_then(|()| stdout.flush()).context("write to standard output")
+    writeln!(stdout, "{}", lines.join("\n")).and_then(|()| stdout.flush()).context("write to standard output")
 }
 
 /// Without control characters, which a terminal would obey: whoever names a process or a control group has a say in what we print.

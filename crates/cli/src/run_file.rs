@@ -5,9 +5,21 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use report::Run;
 
+use crate::mistake::Mistake;
+
 /// A run from its `results.jsonl`.
 pub fn read_run(path: &Path) -> Result<Run> {
     let lines = files::lines(path).with_context(|| format!("read {}", path.display()))?;
     Run::from_lines(lines.map(|line| line.map_err(anyhow::Error::from)))
         .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
+}
+
+/// Runs make folders of their own below one: what is there may not be anything else.
+pub fn ensure_folder(results: &Path) -> Result<()> {
+    if results.exists() && !results.is_dir() {
+        let why =
+            format!("--results {}: it is there, and no folder; name one, as results", results.display());
+        return Err(Mistake(why).into());
+    }
+    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::lab::{event_text, show};
 use crate::mistake::{Mistake, in_file};
 use crate::output::say;
 use crate::printer::complain;
-use crate::run_file::read_run;
+use crate::run_file::{ensure_folder, read_run};
 use crate::signals;
 
 /// Run an experiment in virtual time: the lab's files and results, on a machine that a profile describes
@@ -66,6 +66,7 @@ fn threads() -> u16 {
 pub fn run(args: Args) -> Result<()> {
     let plans = args.files.iter().map(|file| Plan::read(file, args.quick)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().zip(&args.files).try_for_each(|(plan, file)| args.check(plan, file))?;
+    ensure_folder(&args.results)?;
     if let Some(book) = &args.book {
         ensure_no_experiment(book, args.files.iter().chain(&args.profile))?;
         files::try_place(book).with_context(|| cannot_write(book))?;

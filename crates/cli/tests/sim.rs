@@ -161,6 +161,15 @@ fn what_cannot_be_simulated_is_one_line() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(why) && said.trim_end().lines().count() == 1, "{said}");
     }
+    fs::write(folder.path().join("results"), "").expect("write");
+    let output = sim(&[file, "--profile", "round-numbers"], folder.path());
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(
+        said.contains("results: it is there, and no folder") && said.trim_end().lines().count() == 1,
+        "{said}"
+    );
+    fs::remove_file(folder.path().join("results")).expect("it is there");
     let output = sim(&[file, "--profile", "/nowhere.toml"], folder.path());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
@@ -173,6 +182,22 @@ fn what_cannot_be_simulated_is_one_line() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("it names no profile: give --profile a name or a file"), "{said}");
     assert!(!folder.path().join("results").exists(), "nothing is left behind");
+}
+
+#[test]
+fn program_that_answers_nobody_is_marked_unless_its_descriptors_are_bounded() {
+    let text = fs::read_to_string(PROFILE).expect("a profile");
+    let bounded = format!("{text}\n[system]\ndescriptors = 100\n");
+    for (profile, answers_nobody) in [(text, true), (bounded, false)] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let machine = folder.path().join("machine.toml");
+        fs::write(&machine, profile).expect("write");
+        let file = changed(folder.path(), "loads = [0.8, 1.5]", "loads = [1.5, 6.0]", "far-over.toml");
+        let output = sim(&[&file, "--profile", machine.to_str().expect("text")], folder.path());
+        assert!(output.status.success(), "{output:?}");
+        let lines = fs::read_to_string(results(folder.path())).expect("records");
+        assert_eq!(lines.contains("of the CPU and answered nobody"), answers_nobody);
+    }
 }
 
 /// The experiment with another server, machine or claim.
@@ -333,6 +358,12 @@ fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
     );
     let (status, said) = compare(&[&a, &b, "--page", &b]);
     assert!(status == Some(2) && said.contains("would take the place of results"), "{said}");
+    let obeyed = fs::read_to_string(&a).expect("records").replace("\"built-in\"", "\"built\\u001b[2Jin\"");
+    let hostile = predicted.path().join("hostile.jsonl");
+    fs::write(&hostile, obeyed).expect("write");
+    let hostile = hostile.to_str().expect("text");
+    let (status, said) = compare(&[hostile, hostile]);
+    assert!(status == Some(0) && said.contains("built\\u{1b}[2Jin") && !said.contains('\u{1b}'), "{said}");
     let (status, said) = compare(&[&a, &b, "--at-most", "0.01"]);
     assert!(status == Some(1) && said.contains("too far apart"), "{said}");
 }

@@ -7,19 +7,20 @@
 //! | crowd | gives |
 //! |---|---|
 //! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
-//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
+//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice; and before a server that works for each request, whose program rarely sleeps while its CPU turns to frames | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
 //! | all reset, four times as many and one times: in the larger crowd each turn has a SYN | how far apart the crowd's turns are, and from how long who is refused waits the way to the server and back: [`CrowdEnd`] |
 //! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `end_reset`: the end of each handshake and the request behind it, which find no place |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
-//! | hardly any | what the lab's own watch takes |
-//! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor: a server's `cpu_time` takes so much longer |
+//! | hardly any | what the lab's own watch takes, and its turns |
+//! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor, beside the lab's own watch: a server's `cpu_time` takes so much longer |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that crowds of one rate give what one turn
-//! costs: the slope of the line nearest to them. Where it begins is the work itself. A turn to SYNs alone that nothing comes of costs much less than one to
+//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that crowds give what one turn and one
+//! waking cost: the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then had a third less in the program than the others, and the line through it no turn
+//! at all. Only how the work divides over softirq and program is told by them, and of that the median counts. Before a server that only answers the program sleeps as often as the CPU turns to frames, so that no crowd of it tells one from the other; before one that works 150 us for each request it turns to them six times as often. A turn to SYNs alone that nothing comes of costs much less than one to
 //! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
 //! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
@@ -36,6 +37,7 @@ use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
 use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
 
+use crate::bench::median;
 use crate::calls::Calls;
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
@@ -74,6 +76,12 @@ backlog = 1
 name = "hangs"
 kind = "built-in"
 backlog = 1
+
+[[server]]
+name = "works"
+kind = "built-in"
+backlog = 1024
+cpu_time = "150us"
 
 [[policy]]
 name = "stock"
@@ -117,6 +125,8 @@ const SPACINGS: [Duration; 4] = [
     Duration::from_micros(229),
     Duration::from_micros(491),
 ];
+/// The same before the server that works, in which more is done between two turns.
+const SPACINGS_OF_WORK: [Duration; 2] = [SPACINGS[0], SPACINGS[2]];
 const APART: Duration = SPACINGS[0];
 const TOGETHER: Duration = SPACINGS[SPACINGS.len() - 1];
 /// How often crowds of all these come, one after the other, so that a machine whose speed changes does not make a slope.
@@ -174,16 +184,17 @@ pub fn calibrate(
         Some(rate) => rate,
         None => SHARE * crowds.saturation()?,
     };
-    let answered = crowds.answered(rate)?;
-    let refused = crowds.refused(rate, &answered)?;
-    let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
-    let round_trip = crowds.round_trip;
     let taken = taken(apart.testbed.server_cpu, stop)?;
-    on_step(format!(
+    (crowds.on_step)(format!(
         "{:.1}% of the server's CPU is taken from a program that works without a pause",
         100.0 * taken
     ));
-    profile(rate, (round_trip, taken), &answered, &refused, end_of_handshake)
+    let answered = crowds.answered(rate, taken)?;
+    let refused = crowds.refused(rate, &answered)?;
+    let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
+    // What is to be predicted has the watch beside it, as what was measured had.
+    let taken = 1.0 - (1.0 - taken) * (1.0 - answered.watch_share);
+    profile(rate, (crowds.round_trip, taken), &answered, &refused, end_of_handshake)
 }
 
 /// What each crowd needs.
@@ -210,8 +221,9 @@ struct Answered {
     /// What its end by FIN costs more than that by RST, in softirq and in the program.
     fin: f64,
     close_more: f64,
-    /// The lab's own watch, in a second.
+    /// The lab's own watch, in a second, but for turns and wakings; and its share of the CPU with them.
     watch_us_per_s: f64,
+    watch_share: f64,
     /// A connection, without what of it is the watch.
     without_watch: f64,
 }
@@ -274,9 +286,15 @@ impl<'a> Crowds<'a> {
         Ok(costs)
     }
 
-    /// The same of one that the stock server answers.
-    fn measure_answered(&mut self, what: &str, experiment: &Experiment, rate: f64) -> Result<Costs> {
-        let stock = (self.server("answers"), self.policy("stock"));
+    /// The same of one that a stock server answers.
+    fn measure_answered(
+        &mut self,
+        what: &str,
+        experiment: &Experiment,
+        server: &str,
+        rate: f64,
+    ) -> Result<Costs> {
+        let stock = (self.server(server), self.policy("stock"));
         let costs = self.measure(what, experiment, stock, rate)?;
         ensure!(
             costs.answered > 0.99,
@@ -286,34 +304,47 @@ impl<'a> Crowds<'a> {
         Ok(costs)
     }
 
-    fn answered(&mut self, rate: f64) -> Result<Answered> {
+    /// `taken` is the share of the CPU that a program which works has not for itself.
+    fn answered(&mut self, rate: f64, taken: f64) -> Result<Answered> {
         let mut all = Vec::new();
         for spacing in (0..ROUNDS).flat_map(|_| SPACINGS) {
             let what = format!("connections that are answered, turns {spacing:?} apart");
-            all.push(self.measure_answered(&what, &experiment(spacing, Close::Rst)?, rate)?);
+            all.push(self.measure_answered(&what, &experiment(spacing, Close::Rst)?, "answers", rate)?);
         }
-        let by_fin = self.measure_answered("fewer, closed by FIN", self.by_fin, FEWER * rate)?;
-        let by_rst = self.measure_answered("as many, closed by RST", self.apart, FEWER * rate)?;
+        let work_us = cell::micros(self.server("works").cpu_time);
+        let while_it_works = SHARE * 1e6 / (SHARE * 1e6 / rate + work_us);
+        let mut working = Vec::new();
+        for spacing in (0..ROUNDS).flat_map(|_| SPACINGS_OF_WORK) {
+            let what = format!("the same before a server that works {work_us} us, turns {spacing:?} apart");
+            let crowd = experiment(spacing, Close::Rst)?;
+            working.push(self.measure_answered(&what, &crowd, "works", while_it_works)?);
+        }
+        let by_fin = self.measure_answered("fewer, closed by FIN", self.by_fin, "answers", FEWER * rate)?;
+        let by_rst = self.measure_answered("as many, closed by RST", self.apart, "answers", FEWER * rate)?;
         let stock = (self.server("answers"), self.policy("stock"));
         let hardly_any = self.measure("hardly any", self.apart, stock, HARDLY_ANY)?;
 
-        let softirq = Line::nearest(all.iter().map(|costs| (costs.turns_of_syn, costs.softirq_of_syn)));
-        let program = Line::nearest(all.iter().map(|costs| (costs.sleeps_of_syn, costs.program_of_syn)));
-        let (connection, turn) = (softirq.at_zero.max(LEAST), softirq.slope);
-        let (in_program, woken) = (program.at_zero.max(LEAST), program.slope);
-        let of_one = connection + in_program;
-        let watch_us_per_s = (hardly_any.us_per_s(turn, woken) - HARDLY_ANY * of_one).max(0.0);
+        let of_answers = all.iter().map(|costs| costs.beside(&hardly_any, 0.0));
+        let of_works =
+            working.iter().map(|costs| costs.beside(&hardly_any, work_us / (1.0 - taken) / costs.slower));
+        let Plane { at_zero, slopes: [turn, woken] } = Plane::nearest(of_answers.chain(of_works));
+        let of_hardly_any = HARDLY_ANY * (at_zero + turn + woken);
+        let all_watch_us_per_s = (hardly_any.us_per_s(0.0, 0.0) - of_hardly_any).max(0.0);
         let in_softirq = |costs: &Costs| costs.softirq_of_syn - turn * costs.turns_of_syn;
         let of_program = |costs: &Costs| costs.program_of_syn - woken * costs.sleeps_of_syn;
+        let with_watch = at_zero + all_watch_us_per_s / rate;
+        let by_ticks = median(all.iter().map(in_softirq).collect());
+        let connection = by_ticks.clamp(LEAST, (with_watch - LEAST).max(LEAST));
         Ok(Answered {
             connection,
-            in_program,
+            in_program: (with_watch - connection).max(LEAST),
             turn,
             woken,
             fin: (in_softirq(&by_fin) - in_softirq(&by_rst)).max(LEAST),
             close_more: of_program(&by_fin) - of_program(&by_rst),
-            watch_us_per_s,
-            without_watch: of_one - watch_us_per_s / rate,
+            watch_us_per_s: (hardly_any.us_per_s(turn, woken) - HARDLY_ANY * at_zero).max(0.0),
+            watch_share: all_watch_us_per_s / 1e6,
+            without_watch: at_zero,
         })
     }
 
@@ -537,6 +568,42 @@ impl Line {
     }
 }
 
+/// What something takes, and what more it takes each time that one of two other things is done on the way.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Plane {
+    at_zero: f64,
+    slopes: [f64; 2],
+}
+
+impl Plane {
+    /// By least squares through points `([how often, how often], time)`. Nothing costs less than nothing: what would is left out.
+    fn nearest(points: impl Iterator<Item = ([f64; 2], f64)> + Clone) -> Self {
+        let count = points.clone().count().max(1) as f64;
+        let mean =
+            |of: fn(&([f64; 2], f64)) -> f64| points.clone().map(|point| of(&point)).sum::<f64>() / count;
+        let (first, second, time) =
+            (mean(|(often, _)| often[0]), mean(|(often, _)| often[1]), mean(|(_, time)| *time));
+        let [mut aa, mut ab, mut bb, mut at, mut bt] = [0.0; 5];
+        for ([a, b], t) in points.clone() {
+            let (a, b, t) = (a - first, b - second, t - time);
+            (aa, ab, bb, at, bt) = (aa + a * a, ab + a * b, bb + b * b, at + a * t, bt + b * t);
+        }
+        let determinant = aa * bb - ab * ab;
+        let slopes = [(at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant];
+        if determinant > 0.0 && slopes.iter().all(|slope| *slope >= 0.0) {
+            return Self { at_zero: time - slopes[0] * first - slopes[1] * second, slopes };
+        }
+        let by_one = |which: usize| Line::nearest(points.clone().map(|(often, time)| (often[which], time)));
+        if slopes[1] < 0.0 || determinant <= 0.0 {
+            let Line { at_zero, slope } = by_one(0);
+            Self { at_zero, slopes: [slope, 0.0] }
+        } else {
+            let Line { at_zero, slope } = by_one(1);
+            Self { at_zero, slopes: [0.0, slope] }
+        }
+    }
+}
+
 fn send(experiment: &Experiment, rate: f64) -> Send {
     Send {
         rate,
@@ -570,9 +637,20 @@ struct Costs {
     /// SYNs that the kernel dropped, and handshakes that were reset at their end.
     dropped_per_s: f64,
     torn_per_s: f64,
+    /// Times as long as beside the first crowd the CPU took for a small datagram.
+    slower: f64,
 }
 
 impl Costs {
+    /// How often the CPU turned to frames for each connection, and its program slept, and how long it took but for `worked_us`; without what was so beside hardly any.
+    fn beside(&self, hardly_any: &Self, worked_us: f64) -> ([f64; 2], f64) {
+        let connections = self.syns_per_s - hardly_any.syns_per_s;
+        let of_connection = |per_s: fn(&Self) -> f64| (per_s(self) - per_s(hardly_any)) / connections;
+        let turns = of_connection(|costs| costs.turns_of_syn * costs.syns_per_s);
+        let sleeps = of_connection(|costs| costs.sleeps_of_syn * costs.syns_per_s);
+        ([turns, sleeps], of_connection(|costs| costs.us_per_s(0.0, 0.0)) - worked_us)
+    }
+
     /// Microseconds of the CPU in a second, but for turns and waking the program at these costs.
     fn us_per_s(&self, turn: f64, woken: f64) -> f64 {
         let of_syn = self.softirq_of_syn + self.program_of_syn;
@@ -609,6 +687,7 @@ impl Costs {
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),
             torn_per_s: guarded("acks.full") - guarded("acks.implied"),
+            slower,
         }
     }
 }
@@ -631,6 +710,30 @@ mod tests {
     }
 
     #[test]
+    fn plane_is_the_nearest_to_all_points_and_no_slope_of_it_falls() {
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        let plane = |slopes: [f64; 2], noise: [f64; 4]| {
+            let often = [[0.2, 0.2], [0.1, 0.1], [2.0, 0.3], [1.8, 0.1]];
+            let points = often.into_iter().zip(noise);
+            Plane::nearest(
+                points.map(|(of, noise)| (of, 40.0 + slopes[0] * of[0] + slopes[1] * of[1] + noise)),
+            )
+        };
+        let found = plane([12.0, 9.0], [0.0; 4]);
+        assert!(
+            near(found.at_zero, 40.0) && near(found.slopes[0], 12.0) && near(found.slopes[1], 9.0),
+            "{found:?}"
+        );
+        let found = plane([12.0, 0.0], [0.0, 0.5, -0.5, 0.0]);
+        assert_eq!(found.slopes[1], 0.0, "to sleep costs no less than nothing: {found:?}");
+        assert!((11.0..13.0).contains(&found.slopes[0]), "{found:?}");
+        let found = plane([0.0, 9.0], [0.0, 0.0, -1.0, -1.0]);
+        assert_eq!(found.slopes[0], 0.0, "{found:?}");
+        let found = Plane::nearest([([1.0, 1.0], 12.0), ([3.0, 3.0], 16.0)].into_iter());
+        assert_eq!(found, Plane { at_zero: 10.0, slopes: [2.0, 0.0] }, "nothing tells one from the other");
+    }
+
+    #[test]
     fn profile_adds_up_to_what_was_measured() {
         let answered = Answered {
             connection: 20.0,
@@ -640,6 +743,7 @@ mod tests {
             fin: 1.5,
             close_more: 0.5,
             watch_us_per_s: 15_000.0,
+            watch_share: 0.02,
             without_watch: 19.0,
         };
         let refused = Refused {

@@ -44,15 +44,7 @@ pub fn version() -> &'static str {
 pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
     let mut deviations = deviations(experiment);
     deviations.extend(notes);
-    Ok(Header {
-        experiment: experiment.name.clone(),
-        title: experiment.title.clone(),
-        source: experiment.source.clone(),
-        started: now(),
-        environment: environment(experiment)?,
-        deviations,
-        planned: None,
-    })
+    Ok(Header { environment: environment(experiment)?, deviations, ..plain(experiment) })
 }
 
 /// The header of packet scripts that are played to this kernel.
@@ -81,6 +73,7 @@ fn traces_header(traces: &Traces, environment: Environment, deviations: Vec<Stri
         environment,
         deviations,
         planned: None,
+        is_quick: false,
     }
 }
 
@@ -94,6 +87,7 @@ pub fn plain(experiment: &Experiment) -> Header {
         environment: machine(),
         deviations: Vec::new(),
         planned: None,
+        is_quick: experiment.is_quick,
     }
 }
 
@@ -107,6 +101,7 @@ pub fn of_dumbbell(dumbbell: &Dumbbell, deviations: Vec<String>) -> Header {
         environment: Environment { cpu: "none".to_owned(), cpus: 0, ..simulated("") },
         deviations,
         planned: None,
+        is_quick: dumbbell.is_quick,
     }
 }
 

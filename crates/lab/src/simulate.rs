@@ -417,6 +417,7 @@ fn cell(
         let name = format!("{policy}-{load}x-{}.pcap", repetition + 1);
         captures.write(&[&job.experiment.name, server, &name], &capture)?;
     }
+    let marks = only_accepts(job, &before, &after).into_iter().collect();
     let window_s = job.window.as_secs_f64();
     let guard_after = guard_counts(&after.guard);
     let has_guard = job.policy.guard.is_some();
@@ -448,8 +449,24 @@ fn cell(
         guard_samples: if has_guard { guard_samples } else { Vec::new() },
         lost_before_server: after.frames_lost - before.frames_lost,
         path: path.map(Box::new),
+        marks,
         ..Cell::default()
     }))
+}
+
+/// Says so when the program had the CPU and answered nobody, which a real one could not go on with for ever.
+fn only_accepts(job: &Job<'_>, before: &ServerCounts, after: &ServerCounts) -> Option<String> {
+    /// Of the CPU's time. With less than that, others kept it from answering.
+    const HAD_THE_CPU: f64 = 0.01;
+    let is_bounded = job.server.kind != ServerKind::BuiltIn || job.profile.system.descriptors.is_some();
+    let share = (after.program - before.program).as_secs_f64() / job.window.as_secs_f64();
+    (!is_bounded && after.answered == before.answered && share > HAD_THE_CPU).then(|| {
+        format!(
+            "the program had {:.0}% of the CPU and answered nobody: it accepts all that wait before it serves one; \
+             descriptors in the profile's [system] bounds how many it has open",
+            100.0 * share
+        )
+    })
 }
 
 fn grown(before: &ServerCounts, after: &ServerCounts) -> BTreeMap<String, u64> {
@@ -527,7 +544,7 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     }
     world.stop(end);
     let health = GeneratorHealth {
-        receive_mode: "virtual".to_owned(),
+        receive_mode: GeneratorHealth::SIMULATED.to_owned(),
         peak_connections: world.crowd().peak() as u64,
         ..GeneratorHealth::default()
     };

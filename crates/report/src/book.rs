@@ -71,7 +71,7 @@ fn contents(runs: &[Run]) -> Markup {
             h2 { "Contents" }
             div.scroll {
                 table {
-                    thead { tr { @for heading in ["experiment", "claims", "hold", "fail", "undecided"] { th scope="col" { (heading) } } } }
+                    thead { tr { @for heading in ["experiment", "claims", "hold", "fail", "undecided", "not measured"] { th scope="col" { (heading) } } } }
                     tbody {
                         @for (number, run) in (1..).zip(runs) {
                             tr {
@@ -80,7 +80,7 @@ fn contents(runs: &[Run]) -> Markup {
                                     small { (run.header.title) }
                                 }
                                 td { (run.claims.len()) }
-                                @for answer in [Answer::Holds, Answer::Fails, Answer::Undecided] {
+                                @for answer in [Answer::Holds, Answer::Fails, Answer::Undecided, Answer::NotMeasured] {
                                     td { (run.claims.iter().filter(|claim| claim.answer == answer).count()) }
                                 }
                             }

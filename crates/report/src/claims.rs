@@ -29,10 +29,20 @@ fn group_table(claims: &[ClaimAnswer]) -> String {
     }
     let title = format!("claims of {}, {}: {}", claims[0].experiment, claims[0].server, sum(claims));
     let mut text = wrap(&title, "") + &grid.trim_fmt() + "\n";
+    if claims.iter().any(is_too_wide) {
+        text += &wrap(&format!("  {WIDE}"), "    ");
+    }
     for (mark, numbers) in footnotes(claims) {
         text += &wrap(&format!("  {}: {mark}", numbers.join(", ")), "    ");
     }
     text
+}
+
+/// What to do about an answer that is undecided.
+const WIDE: &str = "undecided: the 95% interval of the repetitions has the bound in it; more of them make it narrower ([grid] repetitions)";
+
+fn is_too_wide(claim: &ClaimAnswer) -> bool {
+    claim.answer == Answer::Undecided && claim.ours.as_ref().is_some_and(|ours| ours.count > 1)
 }
 
 /// The claims that two runs both answer, as text for the terminal; empty when there are none.
@@ -104,7 +114,7 @@ pub(crate) fn claims_section(claims: &[ClaimAnswer]) -> Markup {
         @if !claims.is_empty() {
             section {
                 h2 { "Claims" }
-                p { (sum(claims)) "." }
+                p { (sum(claims)) "." @if claims.iter().any(is_too_wide) { " " (WIDE) "." } }
                 div.scroll {
                     table.claims {
                         thead { tr { @for heading in HEADINGS { th scope="col" { (heading) } } } }
@@ -206,6 +216,7 @@ mod tests {
             text.starts_with("claims of demo, built-in: 1 hold, 1 fail, 1 undecided, 1 not measured\n"),
             "{text}"
         );
+        assert_eq!(text.matches("undecided: the 95%").count(), 1, "{text}");
         for shown in ["≥ 1.27×", "1.30×", "1.21×–1.39×", "≤ 1.10×", "fails", "not measured"] {
             assert!(text.contains(shown), "{shown} is missing: {text}");
         }

@@ -72,6 +72,14 @@ pub struct Unshared {
     pub claims: Vec<String>,
 }
 
+/// When, where and how a run was measured.
+fn about(run: &Run) -> String {
+    let of = &run.header.environment;
+    let quick =
+        if run.header.is_quick { "; a quick run, which shows that all works and no more" } else { "" };
+    format!("{}; {}; {}{quick}", run.header.started, of.kernel, of.cpu)
+}
+
 /// What is not compared, since only one of the two has it.
 pub fn unshared(one: &Run, other: &Run) -> Unshared {
     let mut unshared = Unshared::default();
@@ -114,11 +122,7 @@ fn of_servers<'p, 'a>(
 pub fn comparison_table(runs: [&Run; 2], compared: &[Compared<'_>], most: Option<f64>) -> String {
     let mut text = String::new();
     for (name, run) in ["A", "B"].into_iter().zip(runs) {
-        let of = &run.header.environment;
-        text += &wrap(
-            &format!("{name}: {}, {}, {}", run.header.experiment, run.header.started, of.kernel),
-            "   ",
-        );
+        text += &wrap(&format!("{name}: {}, {}", run.header.experiment, about(run)), "   ");
         text += &missing(run).map(|missing| wrap(&format!("   {missing}"), "   ")).unwrap_or_default();
     }
     let (links, servers): (Vec<_>, Vec<_>) = compared.iter().partition(|point| point.is_link());
@@ -225,12 +229,16 @@ mod tests {
 
     #[test]
     fn marks_of_either_run_and_what_it_lacks_are_said() {
-        let (mut one, other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 100.0, 50)]));
+        let (mut one, mut other) = (run(vec![cell("red", 100.0, 50)]), run(vec![cell("red", 100.0, 50)]));
+        other.header.is_quick = true;
+        "the profile round-numbers".clone_into(&mut other.header.environment.cpu);
         one.cells[0].marks = vec!["the link was late".to_owned()];
         one.header.planned = Some(4);
         let text = comparison_table([&one, &other], &compare(&one, &other), None);
         assert!(text.contains("\n  A, to be read with care: the link was late\n"), "{text}");
         assert!(!text.contains("B, to be read"), "{text}");
+        assert_eq!(text.matches("a quick run").count(), 1, "{text}");
+        assert!(text.contains("the profile round-numbers"), "a machine is named: {text}");
         assert!(text.contains("The run ended early: 3 of its 4 cells are missing (75.0%)."), "{text}");
     }
 

@@ -45,13 +45,15 @@ pub(crate) fn cpu_table(points: &[Point], policies: &Policies) -> Markup {
 
 fn row(point: &Point, policies: &Policies) -> Markup {
     let server = mean(point.cells.iter().map(|cell| cell.server_cpu));
+    // A crowd that is simulated has no CPU.
+    let has_crowd = point.cells.iter().any(|cell| !cell.crowd.generator.is_simulated());
     let crowd = mean(point.cells.iter().map(|cell| cell.crowd_cpu));
     html! {
         tr {
             th scope="row" { (policies.label(point.policy())) }
             td.bar { (bar(&server)) }
             @for (_, share) in KINDS { td { (format::percent(share(&server))) } }
-            td { (format::percent(1.0 - crowd.idle)) }
+            td { (if has_crowd { format::percent(1.0 - crowd.idle) } else { format::NOTHING.to_owned() }) }
         }
     }
 }
@@ -88,7 +90,11 @@ fn mean(shares: impl ExactSizeIterator<Item = CpuShares>) -> CpuShares {
 
 #[cfg(test)]
 mod tests {
+    use results::GeneratorHealth;
+
     use super::*;
+    use crate::run::Run;
+    use crate::testing;
 
     #[test]
     fn mean_of_shares_sums_to_one() {
@@ -97,6 +103,18 @@ mod tests {
         let mean = mean([a, b].into_iter());
         let sum: f64 = KINDS.iter().map(|(_, share)| share(&mean)).sum();
         assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+    }
+
+    #[test]
+    fn simulated_crowd_has_no_cpu() {
+        let mut run = testing::demo();
+        let page = |run: &Run| cpu_table(&run.points("built-in"), &Policies(run.policies())).into_string();
+        let busy = page(&run).matches(format::NOTHING).count();
+        for cell in &mut run.cells {
+            GeneratorHealth::SIMULATED.clone_into(&mut cell.crowd.generator.receive_mode);
+        }
+        let rows = run.points("built-in").len();
+        assert_eq!((busy, page(&run).matches(format::NOTHING).count()), (0, rows));
     }
 
     #[test]

@@ -196,7 +196,9 @@ fn behind(points: &[Point], policies: &Policies, rate: Option<f64>, number: usiz
         @if has_samples(points) {
             (folded("Accept queue, overflows and who waits over time", growth(points, policies)))
         }
-        (folded("The generator's health", health_table(points, policies)))
+        @if points.iter().flat_map(|point| &point.cells).any(|cell| !cell.crowd.generator.is_simulated()) {
+            (folded("The generator's health", health_table(points, policies)))
+        }
     }
 }
 

@@ -349,6 +349,7 @@ fn header() -> Header {
             "Receive processing shares the server's CPU through RPS instead of a NIC's interrupt.".to_owned(),
         ],
         planned: None,
+        is_quick: false,
     }
 }
 

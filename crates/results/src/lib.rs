@@ -61,6 +61,9 @@ pub struct Header {
     /// Cells that the run was to measure, or runs of packet scripts; one that ended early has fewer. Older files do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned: Option<u64>,
+    /// Made short, to see that all works: each point was measured once, for a second. Older files do not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_quick: bool,
 }
 
 /// The machine and its software.
@@ -409,6 +412,16 @@ pub struct GeneratorHealth {
     /// Why not by AF_XDP, where that was tried and is not to be had.
     #[serde(default)]
     pub receive_fallback: Option<String>,
+}
+
+impl GeneratorHealth {
+    /// In the place of a receive mode: the crowd was simulated, on machines that cost nothing and are never late.
+    pub const SIMULATED: &str = "virtual";
+
+    /// Whether the crowd was simulated.
+    pub fn is_simulated(&self) -> bool {
+        self.receive_mode == Self::SIMULATED
+    }
 }
 
 /// A distribution of times, in milliseconds.

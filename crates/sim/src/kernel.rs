@@ -233,7 +233,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Of one that is not simulated its name, of a value that the kernel does not take both.
+    /// Of one that is not simulated its name, and which are; of a value that the kernel does not take both.
     pub fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = value.trim().parse::<u32>().ok().filter(|number| i32::try_from(*number).is_ok());
         let refused = || format!("sysctl {name} = {value}");
@@ -244,7 +244,11 @@ impl Config {
             "net.ipv4.tcp_abort_on_overflow" => self.abort_on_overflow = byte()? != 0,
             "net.ipv4.tcp_max_syn_backlog" => self.max_syn_backlog = number.ok_or_else(refused)?,
             "net.ipv4.tcp_synack_retries" => self.synack_retries = byte()?,
-            _ => return Err(format!("sysctl {name}")),
+            _ => {
+                return Err(format!(
+                    "sysctl {name} (unlike net.ipv4.tcp_syncookies, tcp_abort_on_overflow, tcp_max_syn_backlog and tcp_synack_retries)"
+                ));
+            }
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ pub struct Profile {
     /// What its CPU took for a small datagram sent and received within itself while the costs were measured, us: how fast it was. The lab looks at the same in every cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
-    /// Share of its CPU that a program which works without a pause does not have for itself though nobody else runs: ticks, and the hypervisor. What was measured as a cost has it in it; what a program works as long as it is told
+    /// Share of its CPU that a program which works without a pause does not have for itself though nobody else runs: ticks, the hypervisor, and of what the lab measured its own watch. What was measured as a cost has it in it; what a program works as long as it is told
     /// to takes so much longer ([`Profile::working`]).
     #[serde(default)]
     pub taken: f64,

@@ -149,7 +149,7 @@ fn clients() -> Ipv4Net {
     "10.77.0.0/16".parse().expect("a network")
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

@@ -3,7 +3,7 @@
 use maud::{DOCTYPE, Markup, html};
 
 use super::server::{HEADINGS, row, sum, title};
-use super::{Compared, of_servers};
+use super::{Compared, about, of_servers};
 use crate::format;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::page::{circumstances, head, theme_choice};
@@ -36,11 +36,6 @@ pub fn comparison_page(runs: [&Run; 2], compared: &[Compared<'_>], most: Option<
         }
     };
     html.into_string()
-}
-
-fn about(run: &Run) -> String {
-    let of = &run.header.environment;
-    format!("{}; {}; {}", of.kernel, of.cpu, run.header.started)
 }
 
 fn section(runs: [&Run; 2], server: &str, points: &[&Compared<'_>]) -> Markup {
