@@ -14,11 +14,11 @@ pub fn read_run(path: &Path) -> Result<Run> {
         .with_context(|| format!("read {}; it should be the results.jsonl of a run", path.display()))
 }
 
-/// Runs make folders of their own below one: what is there may not be anything else.
+/// Runs make folders of their own below one, which a file is not.
 pub fn ensure_folder(results: &Path) -> Result<()> {
-    if results.exists() && !results.is_dir() {
+    if results.is_file() {
         let why =
-            format!("--results {}: it is there, and no folder; name one, as results", results.display());
+            format!("--results {}: it is a file, and no folder; name one, as results", results.display());
         return Err(Mistake(why).into());
     }
     Ok(())

@@ -166,7 +166,7 @@ fn what_cannot_be_simulated_is_one_line() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(
-        said.contains("results: it is there, and no folder") && said.trim_end().lines().count() == 1,
+        said.contains("results: it is a file, and no folder") && said.trim_end().lines().count() == 1,
         "{said}"
     );
     fs::remove_file(folder.path().join("results")).expect("it is there");
