@@ -7,7 +7,7 @@
 //! | crowd | gives |
 //! |---|---|
 //! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
-//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice; and before a server that works for each request, whose program rarely sleeps while its CPU turns to frames | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
+//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice; and before a server that works for each request, whose program mostly runs when its CPU turns to frames | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
 //! | all reset, four times as many and one times: in the larger crowd each turn has a SYN | how far apart the crowd's turns are, and from how long who is refused waits the way to the server and back: [`CrowdEnd`] |
@@ -20,7 +20,7 @@
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
 //! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Both are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server), so that crowds give what one turn and one
 //! waking cost: the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then had a third less in the program than the others, and the line through it no turn
-//! at all. Only how the work divides over softirq and program is told by them, and of that the median counts. Before a server that only answers the program sleeps as often as the CPU turns to frames, so that no crowd of it tells one from the other; before one that works 150 us for each request it turns to them six times as often. A turn to SYNs alone that nothing comes of costs much less than one to
+//! at all. Only how the work divides over softirq and program is told by them, and of that the median counts. Before a server that only answers the program sleeps as often as the CPU turns to frames, so that no crowd of it tells one from the other; before one that works for each request frames come while it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing comes of costs much less than one to
 //! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
 //!
 //! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
