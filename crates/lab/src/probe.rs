@@ -16,6 +16,9 @@ pub const TURNS: &str = "softirqs.NET_RX";
 /// How often the server's program went to sleep; of several processes the first.
 pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 
+/// How often the crowd's end has waited for replies since it last looked for some.
+pub const LOOKS: &str = "crowd_end.voluntary_ctxt_switches";
+
 /// A CPU is quiet when it was idle for this share of a moment.
 pub const QUIET: f64 = 0.9;
 const MOMENT: Duration = Duration::from_millis(100);
@@ -25,7 +28,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, and how often the server's turned to received packets ([`TURNS`]).
+    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), and the crowd's end looked for some ([`LOOKS`]).
     pub kernel: BTreeMap<String, u64>,
     at: Instant,
     server_cpu: CpuTimes,
@@ -68,6 +71,7 @@ impl Snapshot {
             kernel.insert(format!("softnet.dropped.cpu{cpu}"), dropped);
         }
         kernel.insert(TURNS.to_owned(), netns::receive_softirqs(layout.server_cpu)?);
+        kernel.insert(LOOKS.to_owned(), testbed.looks()?);
         let dropped = |namespace: &Namespace, interface| -> Result<u64> {
             Ok(netns::link_counters(namespace, interface)?.transmit_dropped)
         };

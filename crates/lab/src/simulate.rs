@@ -176,21 +176,23 @@ fn meaningless(experiment: &Experiment, policies: &[&Policy]) -> Vec<String> {
 
 fn header(experiment: &Experiment, profile: &Profile, notes: Vec<String>) -> Header {
     let crowd = &profile.crowd;
-    let (delay, turns) = (crowd.delay(), crowd.turns());
-    let turns = if turns > Nanos::ZERO {
+    let (delay, turns, poll) = (crowd.delay(), crowd.turns(), crowd.poll());
+    let machines = if turns > Nanos::ZERO {
         format!(
             "clients share a machine that takes, answers and begins what is due in turns at least {turns} apart, and costs nothing"
         )
     } else {
         "clients' machines cost nothing".to_owned()
     };
+    let looks =
+        if poll > Nanos::ZERO { format!("; replies are looked for every {poll}") } else { String::new() };
     let mut deviations = vec![
         format!(
             "In virtual time: no kernel ran. The server is a model of Linux with one CPU, the machine is the profile {:?} ({}).",
             profile.name, profile.about
         ),
         format!(
-            "The wire between crowd and server takes {delay} each way, and has no rate of its own; {turns}."
+            "The wire between crowd and server takes {delay} each way, and has no rate of its own; {machines}{looks}."
         ),
         format!(
             "The crowd is that of tidegate load: its TCP has the options, timers and manners of {} (docs/crowd.md).",

@@ -59,13 +59,15 @@ pub struct Testbed {
     pub middle: Option<Middle>,
     /// Between the two, where the server's end receives as a driver does.
     relay: Option<Relay>,
+    /// The threads that receive at the crowd's end, where they have been given a CPU.
+    crowd_threads: Vec<Pid>,
 }
 
 impl Testbed {
     /// Makes the namespaces, joins them and puts receive processing where the layout says. `clients` is routed to the
     /// crowd.
     pub fn create(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
-        let testbed = match layout.receive {
+        let mut testbed = match layout.receive {
             Receive::Driver => Self::join_by_relay(layout, clients)?,
             _ => Self::join(clients)?,
         };
@@ -84,6 +86,7 @@ impl Testbed {
             server_interfaces: vec![SERVER_INTERFACE],
             middle: None,
             relay: Some(relay),
+            crowd_threads: Vec::new(),
         };
         testbed.route(&VethPair { a, b }, clients)?;
         Ok(testbed)
@@ -97,12 +100,13 @@ impl Testbed {
         // What the server sends is received in the link's time, as without a link it is in the crowd's.
         receive_in_thread(&middle.namespace, LINK_LEFT, layout.link_cpu(), Priority::RealTime)?;
         receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
-        let testbed = Self {
+        let mut testbed = Self {
             server,
             crowd,
             server_interfaces: vec![SERVER_INTERFACE],
             middle: Some(middle),
             relay: None,
+            crowd_threads: Vec::new(),
         };
         testbed.route(&VethPair { a, b }, clients)?;
         testbed.place(layout)?;
@@ -117,6 +121,7 @@ impl Testbed {
             server_interfaces: vec![SERVER_INTERFACE],
             middle: None,
             relay: None,
+            crowd_threads: Vec::new(),
         };
         let (server, crowd) = (&testbed.server, &testbed.crowd);
         let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
@@ -181,6 +186,11 @@ impl Testbed {
         of_relay.or(self.middle.as_ref().map(|middle| &middle.namespace))
     }
 
+    /// How often the crowd's end has waited for replies, and so has looked for them.
+    pub fn looks(&self) -> Result<u64> {
+        self.crowd_threads.iter().map(|thread| netns::sleeps(thread.as_raw() as u32)).sum()
+    }
+
     /// Where the server listens.
     pub fn server_address(&self) -> SocketAddr {
         (IpAddr::from(SERVER_ADDRESS), PORT).into()
@@ -212,10 +222,11 @@ impl Testbed {
 
     /// Puts receive processing on the CPUs of the layout. Without this, veth does it on the sender's CPU, and a server
     /// would never feel its own packets.
-    fn place(&self, layout: &Layout) -> Result<()> {
+    fn place(&mut self, layout: &Layout) -> Result<()> {
         // In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
         // slice to end, and the 256 frames that a veth holds are full before that.
-        receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
+        self.crowd_threads =
+            receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
         // A relay looks for replies by a timer of its own.
         if self.relay.is_none() {
             receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
@@ -225,15 +236,13 @@ impl Testbed {
     }
 
     fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
+        let (server, cpu) = (&self.server, layout.server_cpu);
         match layout.receive {
-            Receive::Softirq => receive_in_softirq(&self.server, interface, layout.server_cpu),
-            Receive::Napi | Receive::Driver => {
-                receive_in_thread(&self.server, interface, layout.server_cpu, Priority::RealTime)
-            }
-            Receive::ThreadedNapi => {
-                receive_in_thread(&self.server, interface, layout.server_cpu, Priority::Ordinary)
-            }
-        }
+            Receive::Softirq => return receive_in_softirq(server, interface, cpu),
+            Receive::Napi | Receive::Driver => receive_in_thread(server, interface, cpu, Priority::RealTime)?,
+            Receive::ThreadedNapi => receive_in_thread(server, interface, cpu, Priority::Ordinary)?,
+        };
+        Ok(())
     }
 }
 
@@ -280,8 +289,13 @@ fn cpu_mask(cpu: usize) -> String {
     format!("{:x}{}", 1u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
-/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP.
-fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priority: Priority) -> Result<()> {
+/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP. Gives the threads.
+fn receive_in_thread(
+    namespace: &Namespace,
+    interface: &str,
+    cpu: usize,
+    priority: Priority,
+) -> Result<Vec<Pid>> {
     set_offload(namespace, interface, Offload::GenericReceive, true)?;
     // The threads of other runs may have the same name, so ours are those that appear now.
     let before = napi_threads(interface)?;
@@ -292,7 +306,7 @@ fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priorit
         !threads.is_empty(),
         "no kernel thread napi/{interface}-*: this kernel has no threaded NAPI for veth"
     );
-    for thread in threads {
+    for &thread in &threads {
         let mut set = CpuSet::new();
         set.set(cpu).with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
         sched_setaffinity(thread, &set).with_context(|| format!("pin the receive thread of {interface}"))?;
@@ -300,7 +314,7 @@ fn receive_in_thread(namespace: &Namespace, interface: &str, cpu: usize, priorit
             make_real_time(thread).with_context(|| format!("raise the receive thread of {interface}"))?;
         }
     }
-    Ok(())
+    Ok(threads)
 }
 
 /// Makes NAPI look for frames at a fixed interval while there are any, as a NIC's interrupt moderation does. Without it

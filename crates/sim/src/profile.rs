@@ -208,13 +208,29 @@ pub struct CrowdEnd {
     /// Of the wire, each way, microseconds: a switch and two NICs.
     pub delay: f64,
     /// Least time between two turns of a generator, microseconds: in each it takes what has come, answers it, and only then begins what was due meanwhile, all at one moment.
-    /// With 0 each client acts at a time of his own.
+    /// With this and `poll` 0 each client acts at a time of his own.
     pub turns: f64,
+    /// Time between two looks of the crowd's end for what has come, microseconds, as a NIC moderates its interrupts.
+    pub poll: f64,
+}
+
+/// How far apart a generator's turns are, and its end's looks for frames.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CrowdTurns {
+    pub(crate) least: Nanos,
+    poll: Nanos,
+}
+
+impl CrowdTurns {
+    /// When its end receives what comes now.
+    pub(crate) fn received(self, now: Nanos) -> Nanos {
+        if self.poll == Nanos::ZERO { now } else { Nanos(now.0.next_multiple_of(self.poll.0)) }
+    }
 }
 
 impl Default for CrowdEnd {
     fn default() -> Self {
-        Self { delay: 50.0, turns: 0.0 }
+        Self { delay: 50.0, turns: 0.0, poll: 0.0 }
     }
 }
 
@@ -227,6 +243,17 @@ impl CrowdEnd {
     /// Least time between two turns.
     pub fn turns(&self) -> Nanos {
         micros(self.turns)
+    }
+
+    /// Time between two looks for frames.
+    pub fn poll(&self) -> Nanos {
+        micros(self.poll)
+    }
+
+    /// How far apart turns are, if it has any.
+    pub(crate) fn in_turns(&self) -> Option<CrowdTurns> {
+        let turns = CrowdTurns { least: self.turns(), poll: self.poll() };
+        (turns.least > Nanos::ZERO || turns.poll > Nanos::ZERO).then_some(turns)
     }
 }
 
@@ -341,6 +368,7 @@ impl Profile {
             ("receive.turn", receive.turn),
             ("crowd.delay", crowd.delay),
             ("crowd.turns", crowd.turns),
+            ("crowd.poll", crowd.poll),
         ];
         let servers = [
             ("server", Some(&self.server)),

@@ -25,7 +25,7 @@ use wire::{FourTuple, Segment, frame_len};
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
 use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting, WorkPath};
-use crate::profile::{Frames, Profile};
+use crate::profile::{CrowdTurns, Frames, Profile};
 use crate::program::Program;
 use crate::server::Service;
 use agenda::{Agenda, Event};
@@ -137,11 +137,11 @@ pub struct World {
     said: Said,
     /// When the crowd is looked at next.
     crowd_at: Nanos,
-    /// Least time between two of its turns, if it has any, and when the next may be.
-    turns: Nanos,
+    /// How far apart its turns are, if it has any, and when the next may be.
+    turns: Option<CrowdTurns>,
     next_turn: Nanos,
-    /// What has come to it for its next turn.
-    to_take: VecDeque<Box<Packet>>,
+    /// What has come to it, and from when on it is there for a turn to take.
+    to_take: Pipe,
     frames: u64,
     frames_lost: u64,
     /// Events so far.
@@ -174,9 +174,9 @@ impl World {
             frames_waiting: 0,
             said: Said::default(),
             crowd_at: Nanos::MAX,
-            turns: setup.profile.crowd.turns(),
+            turns: setup.profile.crowd.in_turns(),
             next_turn: Nanos::ZERO,
-            to_take: VecDeque::new(),
+            to_take: Pipe::default(),
             frames: 0,
             frames_lost: 0,
             happened: 0,
@@ -469,8 +469,8 @@ impl World {
 
     /// A packet has come to the crowd's machine.
     fn enter_client(&mut self, packet: Box<Packet>, now: Nanos) {
-        if self.turns > Nanos::ZERO {
-            self.to_take.push_back(packet);
+        if let Some(turns) = self.turns {
+            self.to_take.put(turns.received(now), packet);
         } else {
             self.take(packet, now);
         }
@@ -490,8 +490,10 @@ impl World {
             return;
         }
         self.crowd_at = Nanos::MAX;
-        self.next_turn = now + self.turns;
-        while let Some(packet) = self.to_take.pop_front() {
+        if let Some(turns) = self.turns {
+            self.next_turn = now + turns.least;
+        }
+        while let Some(packet) = self.to_take.take(now) {
             self.take(packet, now);
         }
         {
@@ -506,11 +508,8 @@ impl World {
     /// Sees to it that the crowd is looked at when it has something to do.
     fn look_at_crowd(&mut self, now: Nanos) {
         let tick = if self.crowd.live() > 0 { Nanos((now.0 / TICK.0 + 1) * TICK.0) } else { Nanos::MAX };
-        let due = if self.to_take.is_empty() {
-            self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick)
-        } else {
-            now
-        };
+        let received = self.to_take.next().unwrap_or(Nanos::MAX);
+        let due = self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick).min(received);
         let next = due.max(now).max(self.next_turn);
         if next < self.crowd_at {
             self.crowd_at = next;

@@ -102,11 +102,8 @@ fn capture_of_a_crowd_is_in_the_order_of_time_and_no_longer_than_asked() {
     assert_eq!(short.left_out(), times.len() as u64 - 1000);
 }
 
-#[test]
-fn turn_of_a_generator_ends_handshakes_before_it_begins_others() {
-    let mut profile = Profile::shipped("round-numbers").expect("shipped");
-    profile.crowd.turns = 1000.0;
-    let capture = capture_before(profile, 10_000.0, usize::MAX);
+/// What left for the server together, and when: of each frame whether it begins an attempt.
+fn turns(capture: &Capture) -> Vec<(Nanos, Vec<bool>)> {
     let server: SocketAddr = SERVER.parse().expect("an address");
     let mut turns: Vec<(Nanos, Vec<bool>)> = Vec::new();
     for (at, frame) in capture.frames() {
@@ -120,6 +117,14 @@ fn turn_of_a_generator_ends_handshakes_before_it_begins_others() {
             _ => turns.push((at, vec![begins])),
         }
     }
+    turns
+}
+
+#[test]
+fn turn_of_a_generator_ends_handshakes_before_it_begins_others() {
+    let mut profile = Profile::shipped("round-numbers").expect("shipped");
+    profile.crowd.turns = 1000.0;
+    let turns = turns(&capture_before(profile, 10_000.0, usize::MAX));
     assert!(
         turns.windows(2).all(|pair| pair[1].0 - pair[0].0 >= Nanos::from_millis(1)),
         "a turn is a millisecond long"
@@ -127,4 +132,17 @@ fn turn_of_a_generator_ends_handshakes_before_it_begins_others() {
     let of_both = turns.iter().filter(|(_, frames)| frames.contains(&true) && frames.contains(&false));
     assert!(of_both.count() > 900, "{} turns", turns.len());
     assert!(turns.iter().all(|(_, frames)| frames.is_sorted()), "a SYN comes before an answer");
+}
+
+#[test]
+fn crowd_that_looks_for_replies_by_a_timer_answers_them_all_then() {
+    let mut profile = Profile::shipped("round-numbers").expect("shipped");
+    let poll = Nanos::from_micros(200);
+    (profile.crowd.delay, profile.crowd.poll) = (0.0, 200.0);
+    let turns = turns(&capture_before(profile, 10_000.0, usize::MAX));
+    let is_look = |at: Nanos| at.0.is_multiple_of(poll.0);
+    let mut answers = turns.iter().filter(|(_, frames)| frames.contains(&false));
+    assert!(answers.clone().count() > 4000, "{} answers", answers.clone().count());
+    assert!(answers.all(|(at, _)| is_look(*at)), "what came in between waits");
+    assert!(turns.iter().any(|(at, _)| !is_look(*at)), "who begins does not");
 }
