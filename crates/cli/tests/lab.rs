@@ -225,6 +225,7 @@ fn root_quick_run_takes_rules_dry_runs_floods_holders_and_other_clients() {
     assert_eq!(held.held.keys().collect::<Vec<_>>(), ["half_requests", "idle"]);
     assert!(held.held.values().all(|kind| kind.held == kind.asked), "{:?}", held.held);
     let is_quick = |record: &Record| match record {
+        Record::Header(header) => header.is_quick,
         Record::Claim(claim) => claim.marks.iter().any(|mark| mark.starts_with("a quick run")),
         _ => true,
     };

@@ -28,21 +28,19 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::eventfd::EventFd;
 use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
 use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
 
-use crate::bench::median;
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Close, Experiment, Server};
 use crate::grid::{Undisturbed, undisturbed};
+use crate::nearest::{Line, Plane, median};
 use crate::policy::Policy;
 use crate::probe::{LOOKS, SLEEPS, TURNS};
 use crate::saturation;
@@ -440,7 +438,8 @@ fn profile(
 ) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
     let &Refused { crowd, dropped, held, reset, end_reset, wake, cold } = refused;
-    let (poll, calls) = (look_us()?, Calls::timed().context("time system calls over the loopback")?);
+    let poll = cell::micros(calls::look().context("time a look at what is ready")?);
+    let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
     let syn_answered = (torn - ENDS * end_reset).max(reset).min(connection / 2.0);
     let segment = (connection - syn_answered) / SEGMENTS;
@@ -496,24 +495,6 @@ fn profile(
     })
 }
 
-/// What it takes a program to learn what is ready when something is, microseconds: the shortest of several times, as whatever else runs here makes them longer.
-fn look_us() -> Result<f64> {
-    const TIMES: u32 = 20;
-    const LOOKS: u32 = 1000;
-    let ready = EventFd::from_value(1).context("make an eventfd")?;
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("make an epoll")?;
-    epoll.add(&ready, EpollEvent::new(EpollFlags::EPOLLIN, 0)).context("watch an eventfd")?;
-    let mut shortest = Duration::MAX;
-    for _ in 0..TIMES {
-        let start = Instant::now();
-        for _ in 0..LOOKS {
-            epoll.wait(&mut [EpollEvent::empty()], EpollTimeout::ZERO).context("look at what is ready")?;
-        }
-        shortest = shortest.min(start.elapsed() / LOOKS);
-    }
-    Ok(shortest.as_secs_f64() * 1e6)
-}
-
 /// Share of a CPU that a program which works without a pause does not have, while nobody else runs.
 fn taken(cpu: usize, stop: &AtomicBool) -> Result<f64> {
     let work = || {
@@ -554,64 +535,6 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// What something takes, and what more it takes each time that something else is done on the way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Line {
-    at_zero: f64,
-    slope: f64,
-}
-
-impl Line {
-    /// By least squares through points `(how often, time)`. Nothing costs less than nothing: then it is the mean.
-    fn nearest(points: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
-        let count = points.clone().count().max(1) as f64;
-        let (x, y) =
-            points.clone().fold((0.0, 0.0), |(sum, of_y), (x, y)| (sum + x / count, of_y + y / count));
-        let (of_x, of_both) = points.fold((0.0, 0.0), |(of_x, of_both), point| {
-            let (dx, dy) = (point.0 - x, point.1 - y);
-            (of_x + dx * dx, of_both + dx * dy)
-        });
-        let slope = if of_x > 0.0 { (of_both / of_x).max(0.0) } else { 0.0 };
-        Self { at_zero: y - slope * x, slope }
-    }
-}
-
-/// What something takes, and what more it takes each time that one of two other things is done on the way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Plane {
-    at_zero: f64,
-    slopes: [f64; 2],
-}
-
-impl Plane {
-    /// By least squares through points `([how often, how often], time)`. Nothing costs less than nothing: what would is left out.
-    fn nearest(points: impl Iterator<Item = ([f64; 2], f64)> + Clone) -> Self {
-        let count = points.clone().count().max(1) as f64;
-        let mean =
-            |of: fn(&([f64; 2], f64)) -> f64| points.clone().map(|point| of(&point)).sum::<f64>() / count;
-        let (first, second, time) =
-            (mean(|(often, _)| often[0]), mean(|(often, _)| often[1]), mean(|(_, time)| *time));
-        let [mut aa, mut ab, mut bb, mut at, mut bt] = [0.0; 5];
-        for ([a, b], t) in points.clone() {
-            let (a, b, t) = (a - first, b - second, t - time);
-            (aa, ab, bb, at, bt) = (aa + a * a, ab + a * b, bb + b * b, at + a * t, bt + b * t);
-        }
-        let determinant = aa * bb - ab * ab;
-        let slopes = [(at * bb - bt * ab) / determinant, (bt * aa - at * ab) / determinant];
-        if determinant > 0.0 && slopes.iter().all(|slope| *slope >= 0.0) {
-            return Self { at_zero: time - slopes[0] * first - slopes[1] * second, slopes };
-        }
-        let by_one = |which: usize| Line::nearest(points.clone().map(|(often, time)| (often[which], time)));
-        if slopes[1] < 0.0 || determinant <= 0.0 {
-            let Line { at_zero, slope } = by_one(0);
-            Self { at_zero, slopes: [slope, 0.0] }
-        } else {
-            let Line { at_zero, slope } = by_one(1);
-            Self { at_zero, slopes: [0.0, slope] }
-        }
-    }
-}
-
 fn send(experiment: &Experiment, rate: f64) -> Send {
     Send {
         rate,
@@ -627,6 +550,7 @@ fn send(experiment: &Experiment, rate: f64) -> Send {
 }
 
 /// Of one crowd, microseconds of the server's CPU for each SYN that came.
+#[derive(Default)]
 struct Costs {
     syns_per_s: f64,
     softirq_of_syn: f64,
@@ -718,40 +642,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_is_the_nearest_to_all_points_and_never_falls() {
-        let line = |points: &[(f64, f64)]| Line::nearest(points.iter().copied());
-        assert_eq!(line(&[(1.0, 12.0), (3.0, 16.0)]), Line { at_zero: 10.0, slope: 2.0 });
-        // Two measurements at each end: what is between them is noise.
-        assert_eq!(
-            line(&[(1.0, 11.0), (1.0, 13.0), (3.0, 15.0), (3.0, 17.0)]),
-            Line { at_zero: 10.0, slope: 2.0 }
-        );
-        assert_eq!(line(&[(1.0, 16.0), (3.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "noise");
-        assert_eq!(line(&[(2.0, 16.0), (2.0, 12.0)]), Line { at_zero: 14.0, slope: 0.0 }, "no two are apart");
-    }
-
-    #[test]
-    fn plane_is_the_nearest_to_all_points_and_no_slope_of_it_falls() {
-        let near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        let plane = |slopes: [f64; 2], noise: [f64; 4]| {
-            let often = [[0.2, 0.2], [0.1, 0.1], [2.0, 0.3], [1.8, 0.1]];
-            let points = often.into_iter().zip(noise);
-            Plane::nearest(
-                points.map(|(of, noise)| (of, 40.0 + slopes[0] * of[0] + slopes[1] * of[1] + noise)),
-            )
+    fn what_is_beside_a_crowd_is_no_part_of_it() {
+        let of = |syns_per_s: f64, us_per_s: f64, turns_per_s: f64| Costs {
+            syns_per_s,
+            softirq_of_syn: us_per_s / syns_per_s / 2.0,
+            program_of_syn: us_per_s / syns_per_s / 2.0,
+            turns_of_syn: turns_per_s / syns_per_s,
+            sleeps_of_syn: turns_per_s / syns_per_s / 2.0,
+            ..Costs::default()
         };
-        let found = plane([12.0, 9.0], [0.0; 4]);
-        assert!(
-            near(found.at_zero, 40.0) && near(found.slopes[0], 12.0) && near(found.slopes[1], 9.0),
-            "{found:?}"
-        );
-        let found = plane([12.0, 0.0], [0.0, 0.5, -0.5, 0.0]);
-        assert_eq!(found.slopes[1], 0.0, "to sleep costs no less than nothing: {found:?}");
-        assert!((11.0..13.0).contains(&found.slopes[0]), "{found:?}");
-        let found = plane([0.0, 9.0], [0.0, 0.0, -1.0, -1.0]);
-        assert_eq!(found.slopes[0], 0.0, "{found:?}");
-        let found = Plane::nearest([([1.0, 1.0], 12.0), ([3.0, 3.0], 16.0)].into_iter());
-        assert_eq!(found, Plane { at_zero: 10.0, slopes: [2.0, 0.0] }, "nothing tells one from the other");
+        let hardly_any = of(5.0, 5_000.0, 160.0);
+        // Of each of a thousand more 40 us, seven tenths of a turn, and 150 us that a request works.
+        let crowd = of(1005.0, 5_000.0 + 1000.0 * 190.0, 160.0 + 700.0);
+        let ([turns, sleeps], us) = crowd.beside(&hardly_any, 150.0);
+        let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
+        assert!(is_near(turns, 0.7) && is_near(sleeps, 0.35) && is_near(us, 40.0), "{turns} {sleeps} {us}");
     }
 
     #[test]

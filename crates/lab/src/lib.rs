@@ -32,6 +32,7 @@ mod guard;
 mod hold;
 mod jobs;
 mod middle;
+mod nearest;
 mod nearness;
 mod nft;
 mod nginx;

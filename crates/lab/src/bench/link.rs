@@ -13,7 +13,8 @@ use port::{Clock, Mode};
 use units::Nanos;
 use xsk::{Socket, Steer};
 
-use super::{CPU, Figure, REPETITIONS, go_on, median};
+use super::{CPU, Figure, REPETITIONS, go_on};
+use crate::nearest::median;
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// Of what sends and receives beside the link.

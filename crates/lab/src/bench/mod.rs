@@ -18,6 +18,8 @@ use ipnet::Ipv4Net;
 use netns::pin_to_cpu;
 use serde::Serialize;
 
+use crate::nearest::median;
+
 /// Names of all figures. They stay: scripts compare them over time.
 pub const NAMES: [&str; 29] = [
     "load.connections_per_second",
@@ -147,11 +149,6 @@ fn is_meant(wanted: &str, name: &str) -> bool {
 
 fn clients() -> Ipv4Net {
     "10.77.0.0/16".parse().expect("a network")
-}
-
-pub(crate) fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 #[cfg(test)]

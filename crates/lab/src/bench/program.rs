@@ -20,7 +20,8 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStora
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients, go_on, median};
+use super::{Figure, REPETITIONS, clients, go_on};
+use crate::nearest::median;
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
