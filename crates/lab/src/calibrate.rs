@@ -18,7 +18,7 @@
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: it has its own work, and timers are late. Turns and wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of the crowd's receiving thread, its looks), so that crowds give what one turn and one
+//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: timers are late, and its end's receiving takes time of the same CPU. Turns and wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of the crowd's receiving thread, its looks), so that crowds give what one turn and one
 //! waking cost: the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then had a third less in the program than the others, and the line through it no turn
 //! at all. Only how the work divides over softirq and program is told by them, and of that the median counts. Before a server that only answers the program sleeps as often as the CPU turns to frames, so that no crowd of it tells one from the other; before one that works for each request frames come while it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing comes of costs much less than one to
 //! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
@@ -39,11 +39,12 @@ use crate::calls::{self, Calls};
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
 use crate::experiment::{Close, Experiment, Server};
+use crate::fit::{Line, Plane, median};
 use crate::grid::{Undisturbed, undisturbed};
-use crate::nearest::{Line, Plane, median};
 use crate::policy::Policy;
 use crate::probe::{LOOKS, SLEEPS, TURNS};
 use crate::saturation;
+use crate::testbed::CROWD_POLL;
 
 /// The server, one that has no room, and one that will be stopped; `{saturation}` is how many are let in.
 const EXPERIMENT: &str = r#"
@@ -136,7 +137,7 @@ const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
-/// A crowd before CPUs that were far from each other comes again at most so many times, and so does one that is not all answered, as a machine may lose a third of its speed for a moment.
+/// A crowd before CPUs that were far from each other comes again at most so many times.
 const AGAIN: u32 = 2;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
@@ -151,6 +152,8 @@ const ENDS: f64 = 2.0;
 const HARDLY_ANY: f64 = 5.0;
 /// Of the rate, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
 const FEWER: f64 = 0.7;
+/// Times as far apart as they are told to be, and looks for replies are of another machine.
+const MOST_POLLS: f64 = 2.0;
 
 /// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer, or of seven tenths of what it can; each step is told in a line.
 ///
@@ -293,18 +296,12 @@ impl<'a> Crowds<'a> {
         rate: f64,
     ) -> Result<Costs> {
         let stock = (self.server(server), self.policy("stock"));
-        for _ in 0..AGAIN {
-            let costs = self.measure(what, experiment, stock, rate)?;
-            if costs.is_all_answered() {
-                return Ok(costs);
-            }
-            (self.on_step)(format!("{what}: {:.0}% were answered; once more", 100.0 * costs.answered));
-        }
         let costs = self.measure(what, experiment, stock, rate)?;
         ensure!(
-            costs.is_all_answered(),
-            "{what}: the server answered {:.0}% of {rate:.0} attempts/s, {AGAIN} times before as well; calibrate with a lower --rate",
-            100.0 * costs.answered
+            costs.answered > 0.99,
+            "the server answered {:.1}% of {rate:.0} attempts/s, at {:.0}% of the speed that it had beside the first crowd; calibrate once more, or with a lower --rate",
+            100.0 * costs.answered,
+            100.0 / costs.slower
         );
         Ok(costs)
     }
@@ -375,10 +372,16 @@ impl<'a> Crowds<'a> {
         let (reset, all) = alone("SYNs that are all reset", "all-reset")?;
         let everybody_reset = (hangs, self.policy("all-reset"));
         let fewer = self.measure("fewer that are all reset", self.apart, everybody_reset, rate)?;
-        // Who is refused waits for half a turn before his SYN leaves, for half the time to the next look when his RST has come, and for half a turn again.
-        let (turns, poll) = (all.turns_apart_us(), all.looks_apart_us());
-        let delay = ((fewer.refused_after_us - turns - poll / 2.0) / 2.0).max(0.0);
-        let crowd = CrowdEnd { delay, turns, poll };
+        ensure!(
+            all.looks_apart_us() < MOST_POLLS * cell::micros(CROWD_POLL),
+            "the crowd's end looked for replies every {:.0} us, where it is told {CROWD_POLL:?}: its CPU {} is busy with something else",
+            all.looks_apart_us(),
+            self.apart.testbed.crowd_cpu
+        );
+        let delay = delay_us(fewer.refused_after_us, all.turns_apart_us(), fewer.looks_apart_us());
+        (self.on_step)(format!("{delay:.1} us each way between crowd and server"));
+        let crowd =
+            CrowdEnd { delay: delay.max(0.0), turns: all.turns_apart_us(), poll: all.looks_apart_us() };
         let cookies = if guard::takes_own_cookies() { "own-cookies" } else { "kernel-cookies" };
         let with_cookies = (hangs, self.policy(cookies));
         let what = "SYNs that all get a cookie";
@@ -438,7 +441,7 @@ fn profile(
 ) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
     let &Refused { crowd, dropped, held, reset, end_reset, wake, cold } = refused;
-    let poll = cell::micros(calls::look().context("time a look at what is ready")?);
+    let poll = cell::micros(calls::timed_look().context("time a look at what is ready")?);
     let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
     let syn_answered = (torn - ENDS * end_reset).max(reset).min(connection / 2.0);
@@ -535,6 +538,12 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     Ok(experiment)
 }
 
+/// The way to the server, and the way back, of a client who hears after so long that he is refused: half a turn passes before his SYN leaves, half the time to the next look when his RST has come,
+/// and half a turn again. Below 0 where the others are taken for longer than they were.
+fn delay_us(refused_after: f64, turns: f64, poll: f64) -> f64 {
+    (refused_after - turns - poll / 2.0) / 2.0
+}
+
 fn send(experiment: &Experiment, rate: f64) -> Send {
     Send {
         rate,
@@ -591,17 +600,12 @@ impl Costs {
         self.syns_per_s * (of_syn - turn * self.turns_of_syn - woken * self.sleeps_of_syn)
     }
 
-    /// But for a few that came while the machine did something else.
-    fn is_all_answered(&self) -> bool {
-        self.answered > 0.99
-    }
-
     /// How far apart turns came to be, of a crowd that has a SYN for each.
     fn turns_apart_us(&self) -> f64 {
         1e6 / self.turns_per_s.max(1.0)
     }
 
-    /// The same of the crowd's end's looks for replies, of which there is one for each.
+    /// How far apart the crowd's end's looks for replies were.
     fn looks_apart_us(&self) -> f64 {
         1e6 / self.looks_per_s.max(1.0)
     }
@@ -640,6 +644,12 @@ impl Costs {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_is_refused_waits_for_two_halves_of_a_turn_and_half_a_look_beside_the_way() {
+        assert_eq!(delay_us(30.0 + 5.0 + 5.0 + 85.0 + 30.0, 60.0, 170.0), 5.0);
+        assert_eq!(delay_us(140.0, 60.0, 170.0), -2.5, "told as it was found");
+    }
 
     #[test]
     fn what_is_beside_a_crowd_is_no_part_of_it() {

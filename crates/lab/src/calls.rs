@@ -67,7 +67,7 @@ impl Calls {
 }
 
 /// To learn what is ready when something is: the shortest of several times, as whatever else runs here makes them longer.
-pub fn look() -> io::Result<Duration> {
+pub fn timed_look() -> io::Result<Duration> {
     const TIMES: u32 = 20;
     const LOOKS: u32 = 1000;
     let ready = EventFd::from_value(1)?;

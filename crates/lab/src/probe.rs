@@ -16,7 +16,7 @@ pub const TURNS: &str = "softirqs.NET_RX";
 /// How often the server's program went to sleep; of several processes the first.
 pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 
-/// How often the crowd's end has waited for replies since it last looked for some.
+/// How often the thread that receives at the crowd's end went to sleep, which it does after each look for replies. Where the server's end receives as a driver does, a relay does the looking, and this is not of it.
 pub const LOOKS: &str = "crowd_end.voluntary_ctxt_switches";
 
 /// A CPU is quiet when it was idle for this share of a moment.

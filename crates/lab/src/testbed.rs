@@ -186,7 +186,7 @@ impl Testbed {
         of_relay.or(self.middle.as_ref().map(|middle| &middle.namespace))
     }
 
-    /// How often the crowd's end has waited for replies, and so has looked for them.
+    /// How often the crowd's end has looked for replies: its thread sleeps after each look.
     pub fn looks(&self) -> Result<u64> {
         self.crowd_threads.iter().map(|thread| netns::sleeps(thread.as_raw() as u32)).sum()
     }
@@ -237,12 +237,12 @@ impl Testbed {
 
     fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
         let (server, cpu) = (&self.server, layout.server_cpu);
+        let in_thread = |priority| receive_in_thread(server, interface, cpu, priority).map(drop);
         match layout.receive {
-            Receive::Softirq => return receive_in_softirq(server, interface, cpu),
-            Receive::Napi | Receive::Driver => receive_in_thread(server, interface, cpu, Priority::RealTime)?,
-            Receive::ThreadedNapi => receive_in_thread(server, interface, cpu, Priority::Ordinary)?,
-        };
-        Ok(())
+            Receive::Softirq => receive_in_softirq(server, interface, cpu),
+            Receive::Napi | Receive::Driver => in_thread(Priority::RealTime),
+            Receive::ThreadedNapi => in_thread(Priority::Ordinary),
+        }
     }
 }
 

@@ -126,7 +126,7 @@ pub struct Cell {
     pub repetition: u32,
     /// What the crowd saw.
     pub crowd: CrowdSummary,
-    /// Kernel counters of the server's namespace, as differences over the measured window; also how often its CPU turned to received frames (`softirqs.NET_RX`) and its program slept (`server.voluntary_ctxt_switches`).
+    /// Kernel counters of the server's namespace, as differences over the measured window; also how often its CPU turned to received frames (`softirqs.NET_RX`) and its program slept (`server.voluntary_ctxt_switches`), and the crowd's end looked for replies (`crowd_end.voluntary_ctxt_switches`; a simulated one has neither of the last two).
     pub kernel: BTreeMap<String, u64>,
     /// The same counters as they grew, a few times a second.
     pub samples: Vec<Sample>,

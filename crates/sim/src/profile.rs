@@ -208,24 +208,11 @@ pub struct CrowdEnd {
     /// Of the wire, each way, microseconds: a switch and two NICs.
     pub delay: f64,
     /// Least time between two turns of a generator, microseconds: in each it takes what has come, answers it, and only then begins what was due meanwhile, all at one moment.
-    /// With this and `poll` 0 each client acts at a time of his own.
+    /// With 0 whoever begins does so at a time of his own, and whoever was answered at that of the look that found it.
     pub turns: f64,
-    /// Time between two looks of the crowd's end for what has come, microseconds, as a NIC moderates its interrupts.
+    /// Time between two looks of the crowd's end for what has come, microseconds, as a NIC moderates its interrupts. They are at multiples of it, whatever comes: in the lab the next is so long after one
+    /// that found something is done, and a reply that comes after a long pause (a hundred looks in vain) is found at once, for which a calm crowd waits too long here. With 0 what comes is there at once.
     pub poll: f64,
-}
-
-/// How far apart a generator's turns are, and its end's looks for frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct CrowdTurns {
-    pub(crate) least: Nanos,
-    poll: Nanos,
-}
-
-impl CrowdTurns {
-    /// When its end receives what comes now.
-    pub(crate) fn received(self, now: Nanos) -> Nanos {
-        if self.poll == Nanos::ZERO { now } else { Nanos(now.0.next_multiple_of(self.poll.0)) }
-    }
 }
 
 impl Default for CrowdEnd {
@@ -248,12 +235,6 @@ impl CrowdEnd {
     /// Time between two looks for frames.
     pub fn poll(&self) -> Nanos {
         micros(self.poll)
-    }
-
-    /// How far apart turns are, if it has any.
-    pub(crate) fn in_turns(&self) -> Option<CrowdTurns> {
-        let turns = CrowdTurns { least: self.turns(), poll: self.poll() };
-        (turns.least > Nanos::ZERO || turns.poll > Nanos::ZERO).then_some(turns)
     }
 }
 

@@ -9,6 +9,7 @@
 //! wire's delay; the wire has no rate of its own here. Behind it, clients may be far away (`distance.rs`).
 
 mod agenda;
+mod crowd_end;
 mod distance;
 mod interrupts;
 mod packets;
@@ -25,10 +26,11 @@ use wire::{FourTuple, Segment, frame_len};
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
 use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting, WorkPath};
-use crate::profile::{CrowdTurns, Frames, Profile};
+use crate::profile::{Frames, Profile};
 use crate::program::Program;
 use crate::server::Service;
 use agenda::{Agenda, Event};
+use crowd_end::CrowdEnd;
 use distance::Distance;
 use interrupts::{Heard, Interrupts};
 use packets::{Packet, Packets, Pipe};
@@ -137,11 +139,7 @@ pub struct World {
     said: Said,
     /// When the crowd is looked at next.
     crowd_at: Nanos,
-    /// How far apart its turns are, if it has any, and when the next may be.
-    turns: Option<CrowdTurns>,
-    next_turn: Nanos,
-    /// What has come to it, and from when on it is there for a turn to take.
-    to_take: Pipe,
+    crowd_end: CrowdEnd,
     frames: u64,
     frames_lost: u64,
     /// Events so far.
@@ -174,9 +172,7 @@ impl World {
             frames_waiting: 0,
             said: Said::default(),
             crowd_at: Nanos::MAX,
-            turns: setup.profile.crowd.in_turns(),
-            next_turn: Nanos::ZERO,
-            to_take: Pipe::default(),
+            crowd_end: CrowdEnd::new(&setup.profile.crowd),
             frames: 0,
             frames_lost: 0,
             happened: 0,
@@ -293,7 +289,7 @@ impl World {
             self.to_server.len(),
             self.to_clients.len(),
             in_ring,
-            self.to_take.len(),
+            self.crowd_end.len(),
             self.said.packets.len(),
             far_away,
         ];
@@ -469,9 +465,7 @@ impl World {
 
     /// A packet has come to the crowd's machine.
     fn enter_client(&mut self, packet: Box<Packet>, now: Nanos) {
-        if let Some(turns) = self.turns {
-            self.to_take.put(turns.received(now), packet);
-        } else {
+        if let Some(packet) = self.crowd_end.receive(packet, now) {
             self.take(packet, now);
         }
     }
@@ -490,10 +484,8 @@ impl World {
             return;
         }
         self.crowd_at = Nanos::MAX;
-        if let Some(turns) = self.turns {
-            self.next_turn = now + turns.least;
-        }
-        while let Some(packet) = self.to_take.take(now) {
+        self.crowd_end.begin_turn(now);
+        while let Some(packet) = self.crowd_end.take(now) {
             self.take(packet, now);
         }
         {
@@ -508,9 +500,8 @@ impl World {
     /// Sees to it that the crowd is looked at when it has something to do.
     fn look_at_crowd(&mut self, now: Nanos) {
         let tick = if self.crowd.live() > 0 { Nanos((now.0 / TICK.0 + 1) * TICK.0) } else { Nanos::MAX };
-        let received = self.to_take.next().unwrap_or(Nanos::MAX);
-        let due = self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick).min(received);
-        let next = due.max(now).max(self.next_turn);
+        let due = self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick);
+        let next = self.crowd_end.next_turn(due, now);
         if next < self.crowd_at {
             self.crowd_at = next;
             self.events.put(next, Event::Crowd);

@@ -110,6 +110,20 @@ fn crowd_in_turns_gathers_frames_and_keeps_its_clients_waiting_at_its_own_end() 
     assert!((0.75..1.5).contains(&later), "{later} ms later");
 }
 
+/// What `lab calibrate` takes off what it measured, to find the wire.
+#[test]
+fn who_is_refused_hears_a_turn_and_half_a_look_later() {
+    let refused_after_us = |turns: f64, poll: f64| {
+        let mut setup = setup("rst-syn");
+        (setup.profile.crowd.delay, setup.profile.crowd.turns, setup.profile.crowd.poll) = (5.0, turns, poll);
+        let (crowd, _) = run(setup, 40_000.0, 1);
+        assert!(crowd.refused > 10_000, "{crowd:?}");
+        1000.0 * crowd.refusal_ms.mean
+    };
+    let later = refused_after_us(60.0, 170.0) - refused_after_us(0.0, 0.0);
+    assert!((later - (60.0 + 85.0)).abs() < 25.0, "{later} us later");
+}
+
 #[test]
 fn program_pays_for_being_woken_where_it_sleeps_and_not_beyond_saturation() {
     let with_woken = |micros: f64, rate: f64| {

@@ -14,7 +14,7 @@ use netns::Namespace;
 
 use super::program::{guard_at, listen_at};
 use super::{Figure, REPETITIONS, go_on};
-use crate::nearest::median;
+use crate::fit::median;
 
 /// Connections at a time, with a guard and without in turns: a machine changes its speed within seconds.
 const CONNECTIONS: u32 = 5_000;

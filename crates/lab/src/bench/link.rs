@@ -14,7 +14,7 @@ use units::Nanos;
 use xsk::{Socket, Steer};
 
 use super::{CPU, Figure, REPETITIONS, go_on};
-use crate::nearest::median;
+use crate::fit::median;
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// Of what sends and receives beside the link.

@@ -18,7 +18,7 @@ use ipnet::Ipv4Net;
 use netns::pin_to_cpu;
 use serde::Serialize;
 
-use crate::nearest::median;
+use crate::fit::median;
 
 /// Names of all figures. They stay: scripts compare them over time.
 pub const NAMES: [&str; 29] = [

@@ -21,7 +21,7 @@ use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
 use super::{Figure, REPETITIONS, clients, go_on};
-use crate::nearest::median;
+use crate::fit::median;
 use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
