@@ -238,7 +238,8 @@ mod tests {
         assert!(text.contains("\n  A, to be read with care: the link was late\n"), "{text}");
         assert!(!text.contains("B, to be read"), "{text}");
         assert_eq!(text.matches("a quick run").count(), 1, "{text}");
-        assert!(text.contains("round-numbers"), "a machine is named: {text}");
+        let in_one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(in_one_line.contains("the profile round-numbers"), "a machine is named: {text}");
         assert!(text.contains("The run ended early: 3 of its 4 cells are missing (75.0%)."), "{text}");
     }
 

@@ -590,6 +590,9 @@ mod tests {
         );
         assert!(refused("[crowd]\ndelay = 50.0", "[crowd]\ndelay = -1.0").contains("crowd.delay = -1 us"));
         assert!(
+            refused("turns = 0.0\npoll = 0.0", "turns = 0.0\npoll = -1.0").contains("crowd.poll = -1 us")
+        );
+        assert!(
             refused("[in_kernel]\npoll = 0.0", "[in_kernel]\npoll = -1.0").contains("in_kernel.poll = -1 us")
         );
     }
