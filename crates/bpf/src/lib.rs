@@ -3,6 +3,7 @@
 
 mod capability;
 mod plain;
+mod run_time;
 mod sys;
 mod take_over;
 
@@ -13,6 +14,7 @@ use std::time::Duration;
 
 pub use capability::{Capabilities, Capability};
 pub use plain::{Plain, bytes_of, from_bytes};
+pub use run_time::{RunCounting, run_time_of};
 use sys::{done, owned, program_info};
 use take_over::programs_at_tcx;
 pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};

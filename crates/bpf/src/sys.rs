@@ -1,5 +1,6 @@
 //! What libbpf's calls give, as Rust has it.
 
+use std::ffi::{CStr, c_char};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -13,6 +14,18 @@ pub fn owned(fd: i32) -> io::Result<OwnedFd> {
     done(fd)?;
     // SAFETY: libbpf gave a descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The program with this number.
+pub fn program(id: u32) -> io::Result<OwnedFd> {
+    // SAFETY: takes a number.
+    owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })
+}
+
+/// A name as the kernel gives it.
+pub fn until_nul(name: &[c_char]) -> String {
+    let name: Vec<u8> = name.iter().map(|&byte| byte.cast_unsigned()).collect();
+    CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// What the kernel says of a program.

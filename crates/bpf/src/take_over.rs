@@ -1,13 +1,12 @@
 //! Replacing the programs of links that another process holds, so that no frame passes by without one.
 
-use std::ffi::{CStr, c_char};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 
-use crate::sys::{done, owned, program_info};
+use crate::sys::{done, owned, program, program_info, until_nul};
 use crate::{Hook, Link};
 
 /// Programs at one hook of an interface, and maps of a program, that are looked at.
@@ -293,11 +292,6 @@ fn update(link: &OwnedFd, program: BorrowedFd<'_>) -> io::Result<()> {
     done(unsafe { libbpf_sys::bpf_link_update(link.as_raw_fd(), program.as_raw_fd(), std::ptr::null()) })
 }
 
-fn program(id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: takes a number.
-    owned(unsafe { libbpf_sys::bpf_prog_get_fd_by_id(id) })
-}
-
 fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
     // SAFETY: takes a number.
     let fd = owned(unsafe { libbpf_sys::bpf_map_get_fd_by_id(id) })?;
@@ -306,11 +300,6 @@ fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
     // SAFETY: the kernel writes at most `size` bytes into `info`.
     done(unsafe { libbpf_sys::bpf_map_get_info_by_fd(fd.as_raw_fd(), &raw mut info, &raw mut size) })?;
     Ok((until_nul(&info.name), fd))
-}
-
-fn until_nul(name: &[c_char]) -> String {
-    let name: Vec<u8> = name.iter().map(|&byte| byte.cast_unsigned()).collect();
-    CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Ids of the programs at a hook.

@@ -15,6 +15,7 @@
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes, and its turns |
 //! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor, beside the lab's own watch: a server's `cpu_time` takes so much longer |
+//! | four times as many before a server that was stopped, under *abort*, and connections that are answered, before an accept queue that is never full and before one that nearly is: the kernel counts how long the guard's programs run | `guard_dropped`, `guard_syn`, `guard_ack` |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
@@ -42,7 +43,7 @@ use crate::experiment::{Close, Experiment, Server};
 use crate::fit::{Line, Plane, median};
 use crate::grid::{Undisturbed, undisturbed};
 use crate::policy::Policy;
-use crate::probe::{LOOKS, SLEEPS, TURNS};
+use crate::probe::{GUARD_RUN_NS, LOOKS, SLEEPS, TURNS};
 use crate::saturation;
 use crate::testbed::CROWD_POLL;
 
@@ -116,6 +117,8 @@ guard = "abort"
 
 /// Segments that a client of one answered request sends beside its SYN when it closes by RST: the end of the handshake, the request, the reply's ACK, and that. One that closes by FIN acknowledges the server's as well.
 const SEGMENTS: f64 = 4.0;
+/// Of these and its SYN, those that the guard looks into while a queue may be full: all with ACK but the last.
+const LOOKED_INTO: f64 = 3.0;
 /// Between turns of the generator: from frames one by one to frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
 /// at the same moment of a turn, always in softirq or never.
 const SPACINGS: [Duration; 4] = [
@@ -192,10 +195,11 @@ pub fn calibrate(
     ));
     let answered = crowds.answered(rate, taken)?;
     let refused = crowds.refused(rate, &answered)?;
-    let end_of_handshake = crowds.torn_us(rate, &answered, &refused)?;
+    let guard = crowds.guard(rate)?;
+    let end_of_handshake = crowds.torn_us(rate, &answered, &refused, guard)?;
     // What is to be predicted has the watch beside it, as what was measured had.
     let taken = 1.0 - (1.0 - taken) * (1.0 - answered.watch_share);
-    profile(rate, (crowds.round_trip, taken), &answered, &refused, end_of_handshake)
+    profile(rate, (crowds.round_trip, taken), &answered, &refused, guard, end_of_handshake)
 }
 
 /// What each crowd needs.
@@ -240,6 +244,17 @@ struct Refused {
     /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
     wake: f64,
     cold: f64,
+}
+
+/// What the guard's looks cost, microseconds.
+#[derive(Clone, Copy)]
+struct Guard {
+    /// Into a SYN that the kernel drops.
+    dropped: f64,
+    /// Into one that it answers, and the little that it is with what follows.
+    syn: f64,
+    /// More for each of what follows, while a queue may be full.
+    ack: f64,
 }
 
 impl<'a> Crowds<'a> {
@@ -417,8 +432,29 @@ impl<'a> Crowds<'a> {
         Ok((costs.us_per_s(answered.turn, answered.woken) - known) / costs.turns_per_s.max(1.0))
     }
 
+    /// By the kernel's own count of how long the guard's programs run: they are some hundredths of a connection, by which two crowds of one kind differ, too.
+    fn guard(&mut self, rate: f64) -> Result<Guard> {
+        let _counting = bpf::RunCounting::begin().context("have the kernel count how long programs run")?;
+        let abort = self.policy("abort");
+        let (hangs, answers) = (self.server("hangs"), self.server("answers"));
+        let nearly_full = Server { backlog: nearly_full(rate), ..answers.clone() };
+        let mut of_syn = |what: &str, server: &Server, rate: f64| -> Result<f64> {
+            let costs = self.measure(what, self.apart, (server, abort), rate)?;
+            Ok(costs.guard_us_per_s / costs.syns_per_s.max(1.0))
+        };
+        let dropped = of_syn("SYNs that the kernel drops behind the guard", hangs, MORE * rate)?;
+        let syn = of_syn("connections that are answered behind the guard", answers, rate)?;
+        let looked_into = of_syn("the same before a queue that is nearly full", &nearly_full, rate)?;
+        let guard = Guard { dropped, syn, ack: ((looked_into - syn) / LOOKED_INTO).max(0.0) };
+        (self.on_step)(format!(
+            "the guard takes {syn:.2} us for a SYN that is answered and {dropped:.2} us for one that is dropped, and {:.2} us for what follows while a queue may be full",
+            guard.ack
+        ));
+        Ok(guard)
+    }
+
     /// What a handshake costs, from its SYN on, that is reset at its end, with the request that comes with that.
-    fn torn_us(&mut self, rate: f64, answered: &Answered, refused: &Refused) -> Result<f64> {
+    fn torn_us(&mut self, rate: f64, answered: &Answered, refused: &Refused, guard: Guard) -> Result<f64> {
         let narrow = (self.server("narrow"), self.policy("abort"));
         let torn = self.measure("handshakes that are reset at their end", self.together, narrow, rate)?;
         ensure!(
@@ -426,7 +462,9 @@ impl<'a> Crowds<'a> {
             "no handshake found an accept queue of one place full at {rate:.0} attempts/s; calibrate with a higher --rate"
         );
         let all = torn.us_per_s(answered.turn + refused.cold, answered.woken) - answered.watch_us_per_s;
-        let others = torn.answered_per_s * answered.without_watch + torn.dropped_per_s * refused.dropped;
+        let others = torn.answered_per_s * (answered.without_watch + guard.syn + LOOKED_INTO * guard.ack)
+            + torn.dropped_per_s * (refused.dropped + guard.dropped)
+            + torn.torn_per_s * guard.syn;
         Ok((all - others) / torn.torn_per_s)
     }
 }
@@ -437,6 +475,7 @@ fn profile(
     (round_trip, taken): (Option<Duration>, f64),
     answered: &Answered,
     refused: &Refused,
+    guard: Guard,
     torn: f64,
 ) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
@@ -470,6 +509,9 @@ fn profile(
             reset: segment,
             stray: end_reset,    // nor this,
             sent_again: segment, // nor this
+            guard_syn: guard.syn,
+            guard_dropped: guard.dropped,
+            guard_ack: guard.ack,
             wake,
             cold_connection: turn - wake,
             cold_refusal: cold,
@@ -544,6 +586,12 @@ fn delay_us(refused_after: f64, turns: f64, poll: f64) -> f64 {
     (refused_after - turns - poll / 2.0) / 2.0
 }
 
+/// Backlog of a server before which a crowd of so many a second claims all places at some moments, and takes one too many at hardly any: those who come between two looks for replies end their handshakes
+/// at once, while as many others begin.
+fn nearly_full(rate: f64) -> u32 {
+    (2.0 * rate * CROWD_POLL.as_secs_f64()).ceil() as u32 + 2
+}
+
 fn send(experiment: &Experiment, rate: f64) -> Send {
     Send {
         rate,
@@ -580,6 +628,8 @@ struct Costs {
     /// SYNs that the kernel dropped, and handshakes that were reset at their end.
     dropped_per_s: f64,
     torn_per_s: f64,
+    /// What the guard's programs took of a second, where the kernel counted it.
+    guard_us_per_s: f64,
     /// Times as long as beside the first crowd the CPU took for a small datagram.
     slower: f64,
 }
@@ -636,6 +686,7 @@ impl Costs {
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),
             torn_per_s: guarded("acks.full") - guarded("acks.implied"),
+            guard_us_per_s: counted(GUARD_RUN_NS) / 1e3 / window.as_secs_f64() / slower,
             slower,
         }
     }
@@ -692,7 +743,10 @@ mod tests {
             cold: 4.0,
         };
         let torn = 11.0;
-        let profile = profile(10_000.0, (None, 0.02), &answered, &refused, torn).expect("timed here");
+        let guard = Guard { dropped: 0.4, syn: 0.7, ack: 0.3 };
+        let profile = profile(10_000.0, (None, 0.02), &answered, &refused, guard, torn).expect("timed here");
+        let Softirq { guard_syn, guard_dropped, guard_ack, .. } = profile.softirq;
+        assert_eq!([guard_syn, guard_dropped, guard_ack], [guard.syn, guard.dropped, guard.ack]);
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
         let Softirq { syn_answered, established, data, ack, reset, end_reset, .. } = profile.softirq;
         assert!(is_near(syn_answered + ENDS * end_reset, torn), "a handshake that is torn");

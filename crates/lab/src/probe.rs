@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use netns::{CpuTimes, LinkCounters, Namespace};
 use results::CpuShares;
 
@@ -19,6 +19,11 @@ pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 /// How often the thread that receives at the crowd's end went to sleep, which it does after each look for replies. Where the server's end receives as a driver does, a relay does the looking, and this is not of it.
 pub const LOOKS: &str = "crowd_end.voluntary_ctxt_switches";
 
+/// How long the guard's programs ran that a segment of a handshake or a connection passes, ns: only while the kernel counts that (`kernel.bpf_stats_enabled`).
+pub const GUARD_RUN_NS: &str = "guard.run_time_ns";
+/// Those, by their names in kernel/admit.bpf.c.
+const GUARD_PROGRAMS: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_request"];
+
 /// A CPU is quiet when it was idle for this share of a moment.
 pub const QUIET: f64 = 0.9;
 const MOMENT: Duration = Duration::from_millis(100);
@@ -28,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Counters at one moment.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), and the crowd's end looked for some ([`LOOKS`]).
+    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), the crowd's end looked for some ([`LOOKS`]), and the guard's programs ran ([`GUARD_RUN_NS`]).
     pub kernel: BTreeMap<String, u64>,
     at: Instant,
     server_cpu: CpuTimes,
@@ -72,6 +77,8 @@ impl Snapshot {
         }
         kernel.insert(TURNS.to_owned(), netns::receive_softirqs(layout.server_cpu)?);
         kernel.insert(LOOKS.to_owned(), testbed.looks()?);
+        let guard = bpf::run_time_of(&GUARD_PROGRAMS).context("read how long the guard's programs ran")?;
+        kernel.insert(GUARD_RUN_NS.to_owned(), guard.as_nanos() as u64);
         let dropped = |namespace: &Namespace, interface| -> Result<u64> {
             Ok(netns::link_counters(namespace, interface)?.transmit_dropped)
         };

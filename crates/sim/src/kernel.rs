@@ -26,6 +26,7 @@ use follow::Followed;
 pub use follow::Waiting;
 use guard::Guard;
 pub use guard::GuardStats;
+pub(crate) use guard::Looks;
 use request::Request;
 use socket::Socket;
 pub use socket::{Read, SocketState, WriteError};
@@ -339,6 +340,11 @@ impl Kernel {
     /// What the guard has counted.
     pub fn guard(&self) -> &GuardStats {
         &self.guard.stats
+    }
+
+    /// What the guard's programs look into now.
+    pub(crate) fn guard_looks(&self, now: Nanos) -> Looks {
+        self.guard.looks(now)
     }
 
     /// In debug builds: no queue is over its limit, and what is kept of each client is one thing.

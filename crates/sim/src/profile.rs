@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tcp::Stack;
 use units::Nanos;
 
-use crate::kernel::{Config, Generation, Work};
+use crate::kernel::{Config, Generation, Looks, Work};
 
 /// Why a text is no profile.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -130,6 +130,15 @@ pub struct Softirq {
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,
+    /// The guard's look into a SYN that the kernel answers, and what it is with the rest of that connection. What it does with one that it refuses or answers itself is part of what that costs.
+    #[serde(default)]
+    pub guard_syn: f64,
+    /// Its look into a SYN that the kernel drops.
+    #[serde(default)]
+    pub guard_dropped: f64,
+    /// More for a segment with ACK, while a queue may be full; of the end of a handshake that is reset it is part of what that costs.
+    #[serde(default)]
+    pub guard_ack: f64,
     /// To turn to frames at all, once for all that come before the CPU has none: the interrupt. Where the profile does not say, it is part of what each segment costs.
     #[serde(default)]
     pub wake: f64,
@@ -341,6 +350,9 @@ impl Profile {
             ("softirq.reset", softirq.reset),
             ("softirq.stray", softirq.stray),
             ("softirq.sent_again", softirq.sent_again),
+            ("softirq.guard_syn", softirq.guard_syn),
+            ("softirq.guard_dropped", softirq.guard_dropped),
+            ("softirq.guard_ack", softirq.guard_ack),
             ("softirq.wake", softirq.wake),
             ("softirq.cold_connection", softirq.cold_connection),
             ("softirq.cold_refusal", softirq.cold_refusal),
@@ -405,7 +417,14 @@ impl Profile {
 
     /// Costs of work in softirq.
     pub(crate) fn frames(&self) -> Frames {
-        Frames { segments: Work::ALL.map(|work| self.segment(work)), timer: self.timer() }
+        let Softirq { guard_syn, guard_dropped, guard_ack, .. } = self.softirq;
+        Frames {
+            segments: Work::ALL.map(|work| self.segment(work)),
+            guard_syn: self.work(guard_syn),
+            guard_dropped: self.work(guard_dropped),
+            guard_ack: self.work(guard_ack),
+            timer: self.timer(),
+        }
     }
 
     /// Costs of the program's steps.
@@ -449,6 +468,9 @@ impl Profile {
 pub(crate) struct Frames {
     /// In the order of [`Work`].
     segments: [Nanos; Work::ALL.len()],
+    guard_syn: Nanos,
+    guard_dropped: Nanos,
+    guard_ack: Nanos,
     pub(crate) timer: Nanos,
 }
 
@@ -456,6 +478,19 @@ impl Frames {
     /// As [`Profile::segment`].
     pub(crate) fn segment(&self, work: Work) -> Nanos {
         self.segments[work as usize]
+    }
+
+    /// What the guard adds to that of a segment which goes on to the kernel.
+    pub(crate) fn guarded(&self, work: Work, looks: Looks) -> Nanos {
+        match (work, looks) {
+            (_, Looks::Nowhere) => Nanos::ZERO,
+            (Work::SynAnswered, _) => self.guard_syn,
+            (Work::SynDropped, _) => self.guard_dropped,
+            (Work::Established | Work::EndDropped | Work::Data | Work::Fin | Work::Ack, Looks::IntoAcks) => {
+                self.guard_ack
+            }
+            _ => Nanos::ZERO,
+        }
     }
 }
 
@@ -496,6 +531,20 @@ mod tests {
     fn every_kind_of_work_costs_what_the_profile_says() {
         let mut profile = Profile::shipped("xeon-2005").expect("shipped");
         profile.softirq.stray += 10.0;
+        assert_eq!(
+            profile.frames().guarded(Work::Data, Looks::IntoAcks),
+            Nanos::ZERO,
+            "where it does not say"
+        );
+        let softirq = &mut profile.softirq;
+        (softirq.guard_syn, softirq.guard_dropped, softirq.guard_ack) = (2.0, 1.0, 3.0);
+        let us = |work| {
+            [Looks::Nowhere, Looks::IntoSyns, Looks::IntoAcks]
+                .map(|looks| profile.frames().guarded(work, looks).0 / 1000)
+        };
+        assert_eq!([Work::SynAnswered, Work::SynDropped].map(us), [[0, 2, 2], [0, 1, 1]]);
+        assert_eq!(us(Work::Data), [0, 0, 3]);
+        assert_eq!([Work::SynReset, Work::EndReset].map(us), [[0; 3]; 2], "part of them");
         for work in Work::ALL {
             assert_eq!(profile.frames().segment(work), profile.segment(work), "{work:?}");
         }
@@ -521,6 +570,8 @@ mod tests {
         };
         (profile.softirq.wake, profile.softirq.cold_connection, profile.softirq.cold_refusal) =
             (2.0, 4.0, 6.0);
+        let softirq = &mut profile.softirq;
+        (softirq.guard_syn, softirq.guard_dropped, softirq.guard_ack) = (2.0, 6.0, 4.0);
         profile.receive = Receive { ring: 256, moderation: 50.0, longest: 2000.0, turn: 3000.0 };
         assert_eq!(Profile { round_trip_us: None, ..profile.clone() }.speed_at(1.5), None);
         let fast = Profile { speed: 2.0, ..profile.clone() };
@@ -529,6 +580,11 @@ mod tests {
             assert_eq!(fast.segment(work), half(profile.segment(work)), "{work:?}");
         }
         assert_eq!(fast.timer(), half(profile.timer()));
+        for work in [Work::SynAnswered, Work::SynDropped, Work::Established] {
+            let [fast, slow] =
+                [&fast, &profile].map(|profile| profile.frames().guarded(work, Looks::IntoAcks));
+            assert!(slow > Nanos::ZERO && fast == half(slow), "{work:?}");
+        }
         let Steps { poll, woken, accept, accept_nothing, request, kib, close, error } = fast.steps();
         let steps = [poll, woken, accept, accept_nothing, request, kib, close, error];
         assert_eq!(steps, [1, 2, 3, 4, 5, 6, 7, 8].map(Nanos::from_micros));

@@ -309,9 +309,9 @@ impl World {
         self.crowd.check();
     }
 
-    /// Ends it: what is open is unfinished.
+    /// Ends it: what is open is unfinished. Who would have begun in the crowd's next turn has not come.
     pub fn stop(&mut self, now: Nanos) {
-        self.crowd.stop(now, Nanos::ZERO);
+        self.crowd.stop(now, self.crowd_end.turns());
     }
 
     fn arrive_at_server(&mut self, now: Nanos) {
@@ -425,7 +425,8 @@ impl World {
                 let mut rest = Rest { now, events, packets, said };
                 let work = kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut rest);
                 packets.take_back(packet);
-                (Some(work.path()), frame_costs.segment(work))
+                let cost = frame_costs.segment(work) + frame_costs.guarded(work, kernel.guard_looks(now));
+                (Some(work.path()), cost)
             }
             Pending::Timer(timer) => {
                 kernel.on_timer(timer, now, &mut Rest { now, events, packets, said });

@@ -125,6 +125,28 @@ fn who_is_refused_hears_a_turn_and_half_a_look_later() {
 }
 
 #[test]
+fn guard_costs_what_it_looks_into() {
+    // Microseconds of softirq for each SYN that are more where each look of the guard takes one.
+    let more = |policy: &str, backlog: u32| {
+        let softirq_us = |look: f64| {
+            let mut setup = setup(policy);
+            setup.kernel.backlog = backlog;
+            (setup.profile.softirq.guard_syn, setup.profile.softirq.guard_ack) = (look, look);
+            let (crowd, server) = run(setup, 5_000.0, 1);
+            assert!(crowd.goodput_per_s > 0.98 * crowd.offered_per_s, "{policy}: {crowd:?}");
+            server.softirq.0 as f64 / 1e3 / server.answered as f64
+        };
+        softirq_us(1.0) - softirq_us(0.0)
+    };
+    assert_eq!(more("default", 1024), 0.0, "no guard");
+    let near = |more: f64, looks: f64| assert!((more - looks).abs() < 0.05 * looks, "{more} for {looks}");
+    near(more("abort", 1024), 1.0);
+    near(more("rst-syn", 3), 1.0);
+    // The end of the handshake, the request, the reply's acknowledgment and the FIN; and the FIN's.
+    near(more("abort", 3), 1.0 + 5.0);
+}
+
+#[test]
 fn program_pays_for_being_woken_where_it_sleeps_and_not_beyond_saturation() {
     let with_woken = |micros: f64, rate: f64| {
         let mut setup = setup("rst-syn");
@@ -278,6 +300,16 @@ fn every_attempt_ends_in_one_cause() {
         assert_eq!(causes + crowd.malformed + crowd.not_sent + crowd.unfinished, crowd.offered, "{policy}");
         assert_eq!((crowd.malformed, crowd.not_sent), (0, 0), "{policy}");
         assert!(server.answered > 0, "{policy}");
+    }
+}
+
+#[test]
+fn who_would_begin_in_the_crowds_next_turn_has_not_come() {
+    for seed in 0..4 {
+        let mut setup = setup("rst-syn");
+        setup.profile.crowd.turns = 1000.0;
+        let (crowd, _) = run(setup, 50_000.0, seed);
+        assert_eq!(crowd.not_sent, 0, "seed {seed}");
     }
 }
 

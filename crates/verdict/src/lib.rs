@@ -221,6 +221,18 @@ impl Policy {
         is != 0
     }
 
+    /// Whether it decides about ends of handshakes at all: `has_ack_stage()` of `kernel/armed.bpf.h`.
+    pub fn has_ack_stage(&self) -> bool {
+        self.ack_when_full != Verdict::Admit || self.reserved_slots > 0
+    }
+
+    /// Whether a handshake that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at.
+    pub fn may_overflow(&self, load: &ListenerLoad) -> bool {
+        let (policy, load) = (self.numbers(), load.numbers());
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        unsafe { tidegate_accept_queue_may_overflow(policy.as_ptr(), load.as_ptr()) != 0 }
+    }
+
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
     pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
         let Full::Rate { per_s, burst } = self.full else {
@@ -348,6 +360,7 @@ unsafe extern "C" {
     ) -> u32;
     fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
     fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
+    fn tidegate_accept_queue_may_overflow(policy: *const u32, load: *const u32) -> u32;
     fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;
     fn tidegate_admit_ack(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;

@@ -68,6 +68,14 @@ uint32_t tidegate_syn_queue_is_full(const uint32_t load[9])
 	return syn_queue_is_full(&its_load);
 }
 
+uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[11], const uint32_t load[9])
+{
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return accept_queue_may_overflow(&its_policy, &its_load);
+}
+
 uint32_t tidegate_is_refused_by_server_alone(const uint32_t policy[11], const uint32_t load[9], uint32_t is_reserved)
 {
 	const struct listener_policy its_policy = policy_of(policy);

@@ -33,6 +33,22 @@ pub struct GuardStats {
     pub known: u64,
 }
 
+/// For so long after a SYN that may find no place when its handshake ends, segments with ACK are looked at (`ARMED_NS` of `kernel/armed.bpf.h`).
+const ARMED: Nanos = Nanos::from_secs(2);
+/// And for so long after a cookie of the guard's (`COOKIE_PERIODS << COOKIE_PERIOD_SHIFT` of `kernel/cookie.h`).
+const ARMED_BY_COOKIE: Nanos = Nanos(2 << 36);
+
+/// What the guard's programs look into, as they do for some time from when it was to be seen that a queue may be full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// There is no guard.
+    Nowhere,
+    /// SYNs.
+    IntoSyns,
+    /// And segments with ACK: do they end a handshake?
+    IntoAcks,
+}
+
 /// Before the listener.
 #[derive(Debug)]
 pub(super) struct Guard {
@@ -42,6 +58,7 @@ pub(super) struct Guard {
     /// Of the token bucket.
     schedule: Nanos,
     returns: Returns,
+    armed_until: Nanos,
     pub(super) stats: GuardStats,
 }
 
@@ -54,6 +71,7 @@ impl Guard {
             seed: mix(seed, 4),
             schedule: Nanos::ZERO,
             returns: Returns::default(),
+            armed_until: Nanos::ZERO,
             stats,
         }
     }
@@ -62,6 +80,19 @@ impl Guard {
     /// *early-syn-drop* (section 5.4) ask before it.
     pub(super) fn follows_the_kernel(&self) -> bool {
         self.policy.full == Full::AcceptQueue && self.policy.syn_when_full != Verdict::Drop
+    }
+
+    /// What it looks into now.
+    pub(super) fn looks(&self, now: Nanos) -> Looks {
+        match self.policy {
+            Policy::DEFAULT | Policy::OBSERVE => Looks::Nowhere,
+            _ if now < self.armed_until => Looks::IntoAcks,
+            _ => Looks::IntoSyns,
+        }
+    }
+
+    fn arm(&mut self, until: Nanos) {
+        self.armed_until = self.armed_until.max(until);
     }
 
     /// A segment of a client that the kernel knows.
@@ -78,6 +109,9 @@ impl Guard {
         now: Nanos,
         followed: &mut Option<Followed>,
     ) -> Verdict {
+        if self.policy.has_ack_stage() && self.policy.may_overflow(load) {
+            self.arm(now + ARMED);
+        }
         let hash = mix(self.seed, from.0) as u32;
         let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false };
         let mut outcome = Outcome::Refused;
@@ -107,6 +141,7 @@ impl Guard {
         }
         // Who gets a cookie is not looked up.
         if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
+            self.arm(now + ARMED_BY_COOKIE);
             return verdict;
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
@@ -132,9 +167,8 @@ impl Guard {
     }
 
     /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`.
-    pub(super) fn on_end(&mut self, segment: &Segment<'_>, load: &ListenerLoad) -> Verdict {
-        let has_stage = self.policy.ack_when_full != Verdict::Admit || self.policy.reserved_slots > 0;
-        if !has_stage {
+    pub(super) fn on_end(&mut self, segment: &Segment<'_>, load: &ListenerLoad, now: Nanos) -> Verdict {
+        if !self.policy.has_ack_stage() {
             return Verdict::Admit;
         }
         let verdict = self.policy.admit_ack(load, false);
@@ -142,6 +176,7 @@ impl Guard {
             return Verdict::Admit;
         }
         self.stats.acks_full += 1;
+        self.arm(now + ARMED);
         self.stats.acks_implied += u64::from(!segment.payload.is_empty() || segment.flags.has(Flags::FIN));
         match verdict {
             Verdict::Drop => self.stats.acks_dropped += 1,

@@ -230,7 +230,7 @@ impl Kernel {
             return Work::Stray;
         }
         let load = self.load();
-        match self.guard.on_end(segment, &load) {
+        match self.guard.on_end(segment, &load, now) {
             Verdict::Reset => self.reset_request(id, segment, out),
             Verdict::Drop => Work::EndDropped,
             _ if self.is_accept_queue_full() => {
@@ -294,7 +294,7 @@ impl Kernel {
             return Work::Stray;
         };
         let load = self.load();
-        match self.guard.on_end(segment, &load) {
+        match self.guard.on_end(segment, &load, now) {
             Verdict::Reset => {
                 self.send_reset(from, segment, out);
                 return Work::EndReset;

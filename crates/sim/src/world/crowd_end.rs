@@ -23,6 +23,11 @@ impl CrowdEnd {
         Self { turns, poll, next_turn: Nanos::ZERO, came: Pipe::default() }
     }
 
+    /// Least time between two turns: who is to begin within the last may not have been seen yet.
+    pub(super) fn turns(&self) -> Nanos {
+        self.turns
+    }
+
     /// A packet has come; back it comes where nothing keeps it waiting.
     pub(super) fn receive(&mut self, packet: Box<Packet>, now: Nanos) -> Option<Box<Packet>> {
         if self.turns == Nanos::ZERO && self.poll == Nanos::ZERO {

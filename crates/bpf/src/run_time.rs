@@ -1,0 +1,51 @@
+//! How long programs run, as the kernel counts it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::Duration;
+
+use crate::sys::{done, owned, program, program_info, until_nul};
+
+/// While this is held the kernel counts, for all programs of the machine, as it does always with `kernel.bpf_stats_enabled`. A run takes some 20 ns more then, to read the clock.
+#[derive(Debug)]
+pub struct RunCounting {
+    _fd: OwnedFd,
+}
+
+impl RunCounting {
+    /// From now on.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_SYS_ADMIN, EINVAL before Linux 5.8 (`BPF_ENABLE_STATS`).
+    pub fn begin() -> io::Result<Self> {
+        // SAFETY: takes a number.
+        Ok(Self { _fd: owned(unsafe { libbpf_sys::bpf_enable_stats(libbpf_sys::BPF_STATS_RUN_TIME) })? })
+    }
+}
+
+/// How long all programs together have run that are loaded now and have one of these names (the first 15 characters of them), while the kernel counted.
+///
+/// # Errors
+///
+/// EPERM without CAP_SYS_ADMIN.
+pub fn run_time_of(names: &[&str]) -> io::Result<Duration> {
+    let (mut time_ns, mut id) = (0, 0);
+    loop {
+        // SAFETY: takes a number, and writes the one that follows.
+        match done(unsafe { libbpf_sys::bpf_prog_get_next_id(id, &raw mut id) }) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(Duration::from_nanos(time_ns));
+            }
+            result => result?,
+        }
+        // It may be gone since.
+        let info = match program(id).and_then(|program| program_info(program.as_fd())) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            info => info?,
+        };
+        if names.contains(&until_nul(&info.name).as_str()) {
+            time_ns += info.run_time_ns;
+        }
+    }
+}
