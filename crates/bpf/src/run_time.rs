@@ -49,3 +49,24 @@ pub fn run_time_of(names: &[&str]) -> io::Result<Duration> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Hook, constant_program, test_run};
+
+    #[test]
+    fn kernel_counts_how_long_programs_run_while_it_is_asked_to() {
+        let program = constant_program(Hook::TcxIngress, 0).expect("load a program, which needs root");
+        let run = || test_run(program.as_fd(), &[0; 64], 10_000).expect("run it");
+        let time_of = |names: &[&str]| run_time_of(names).expect("read the programs");
+        let before = time_of(&["constant"]);
+        {
+            let _counting = RunCounting::begin().expect("have the kernel count");
+            run();
+        }
+        let counted = time_of(&["constant"]);
+        assert!(counted > before, "{counted:?} after {before:?}");
+        assert_eq!(time_of(&["no_such_program"]), Duration::ZERO);
+    }
+}

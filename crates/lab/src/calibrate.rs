@@ -11,12 +11,12 @@
 //! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
 //! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
 //! | all reset, four times as many and one times: in the larger crowd each turn has a SYN, and each look for replies finds some | how far apart the crowd's turns are, and its end's looks, and from how long who is refused waits the way to the server and back: [`CrowdEnd`] |
-//! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `end_reset`: the end of each handshake and the request behind it, which find no place |
+//! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `stray`: the end of each handshake and the request behind it, which find no place |
 //! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
 //! | hardly any | what the lab's own watch takes, and its turns |
 //! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor, beside the lab's own watch: a server's `cpu_time` takes so much longer |
 //! | four times as many before a server that was stopped, under *abort*, and connections that are answered, before an accept queue that is never full and before one that nearly is: the kernel counts how long the guard's programs run | `guard_dropped`, `guard_syn`, `guard_ack` |
-//! | together, before a server with a backlog of one, under *abort* | `syn_answered`, beside two of `end_reset`: the end of a handshake, and the request behind it |
+//! | together, before a server with a backlog of one, under *abort* | `syn_answered` and `end_reset`, beside one of `stray`: the request behind the end of a handshake |
 //!
 //! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
 //! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: timers are late, and its end's receiving takes time of the same CPU. Turns and wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of the crowd's receiving thread, its looks), so that crowds give what one turn and one
@@ -239,8 +239,8 @@ struct Refused {
     dropped: f64,
     held: f64,
     reset: f64,
-    /// The end of a handshake that finds no place, and is reset.
-    end_reset: f64,
+    /// The end of a handshake by cookie that finds no place, and is reset.
+    stray: f64,
     /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
     wake: f64,
     cold: f64,
@@ -406,13 +406,13 @@ impl<'a> Crowds<'a> {
             "of {ENDS} segments that came after each cookie {:.2} were reset",
             costs.ends_of_syn
         );
-        let end_reset = (of_syn(&costs) - wake * costs.turns_of_syn - reset) / costs.ends_of_syn;
+        let stray = (of_syn(&costs) - wake * costs.turns_of_syn - reset) / costs.ends_of_syn;
         let cold = f64::midpoint(
             self.cold_us(rate, "SYNs that are held back, but for some", ("held", held), answered)?,
             self.cold_us(rate, "SYNs that are reset, but for some", ("reset", reset), answered)?,
         );
-        let (dropped, end_reset) = (drops.at_zero.max(LEAST), end_reset.max(LEAST));
-        Ok(Refused { crowd, dropped, held, reset, end_reset, wake, cold: cold.max(0.0) })
+        let (dropped, stray) = (drops.at_zero.max(LEAST), stray.max(LEAST));
+        Ok(Refused { crowd, dropped, held, reset, stray, wake, cold: cold.max(0.0) })
     }
 
     /// What a turn to SYNs of which some are let in costs more than all that is known of them.
@@ -465,7 +465,9 @@ impl<'a> Crowds<'a> {
         let others = torn.answered_per_s * (answered.without_watch + guard.syn + LOOKED_INTO * guard.ack)
             + torn.dropped_per_s * (refused.dropped + guard.dropped)
             + torn.torn_per_s * guard.syn;
-        Ok((all - others) / torn.torn_per_s)
+        let torn_us = (all - others) / torn.torn_per_s;
+        (self.on_step)(format!("a handshake that is reset at its end takes {torn_us:.1} us"));
+        Ok(torn_us)
     }
 }
 
@@ -479,11 +481,13 @@ fn profile(
     torn: f64,
 ) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
-    let &Refused { crowd, dropped, held, reset, end_reset, wake, cold } = refused;
+    let &Refused { crowd, dropped, held, reset, stray, wake, cold } = refused;
     let poll = cell::micros(calls::timed_look().context("time a look at what is ready")?);
     let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
-    let syn_answered = (torn - ENDS * end_reset).max(reset).min(connection / 2.0);
+    // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is forgotten again.
+    let syn_answered = (torn - ENDS * stray).max(reset).min(connection / 2.0);
+    let end_reset = (torn - syn_answered - stray).max(LEAST);
     let segment = (connection - syn_answered) / SEGMENTS;
     Ok(Profile {
         name: "host".to_owned(),
@@ -507,7 +511,7 @@ fn profile(
             fin,
             ack: segment,
             reset: segment,
-            stray: end_reset,    // nor this,
+            stray,
             sent_again: segment, // nor this
             guard_syn: guard.syn,
             guard_dropped: guard.dropped,
@@ -738,24 +742,28 @@ mod tests {
             dropped: 1.2,
             held: 1.1,
             reset: 1.4,
-            end_reset: 2.8,
+            stray: 2.8,
             wake: 1.0,
             cold: 4.0,
         };
-        let torn = 11.0;
         let guard = Guard { dropped: 0.4, syn: 0.7, ack: 0.3 };
-        let profile = profile(10_000.0, (None, 0.02), &answered, &refused, guard, torn).expect("timed here");
-        let Softirq { guard_syn, guard_dropped, guard_ack, .. } = profile.softirq;
-        assert_eq!([guard_syn, guard_dropped, guard_ack], [guard.syn, guard.dropped, guard.ack]);
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        let Softirq { syn_answered, established, data, ack, reset, end_reset, .. } = profile.softirq;
-        assert!(is_near(syn_answered + ENDS * end_reset, torn), "a handshake that is torn");
-        assert!(is_near(syn_answered + established + data + ack + reset, answered.connection));
-        assert!(is_near(profile.softirq.wake + profile.softirq.cold_connection, answered.turn));
-        let Program { accept, request, close, error, poll, woken, .. } = profile.server;
-        assert!(is_near(accept + request + error, answered.in_program), "closed by RST");
-        assert!(is_near(close - error, answered.close_more), "closed by FIN");
-        assert!(is_near(woken + poll, answered.woken.max(poll)));
-        assert_eq!(Profile::parse(&profile.to_toml()), Ok(profile), "it can be read back");
+        // One whose SYN costs what is left, and one that costs more than that can be.
+        for torn in [11.0, 25.0] {
+            let profile =
+                profile(10_000.0, (None, 0.02), &answered, &refused, guard, torn).expect("timed here");
+            let Softirq { guard_syn, guard_dropped, guard_ack, .. } = profile.softirq;
+            assert_eq!([guard_syn, guard_dropped, guard_ack], [guard.syn, guard.dropped, guard.ack]);
+            let Softirq { syn_answered, established, data, ack, reset, end_reset, stray, .. } =
+                profile.softirq;
+            assert!(is_near(syn_answered + end_reset + stray, torn), "a handshake that is torn");
+            assert!(is_near(syn_answered + established + data + ack + reset, answered.connection));
+            assert!(is_near(profile.softirq.wake + profile.softirq.cold_connection, answered.turn));
+            let Program { accept, request, close, error, poll, woken, .. } = profile.server;
+            assert!(is_near(accept + request + error, answered.in_program), "closed by RST");
+            assert!(is_near(close - error, answered.close_more), "closed by FIN");
+            assert!(is_near(woken + poll, answered.woken.max(poll)));
+            assert_eq!(Profile::parse(&profile.to_toml()), Ok(profile), "it can be read back");
+        }
     }
 }

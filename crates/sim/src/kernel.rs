@@ -117,7 +117,7 @@ pub enum Work {
     Established,
     /// The end of a handshake that was dropped.
     EndDropped,
-    /// The end of a handshake that was reset.
+    /// The end of a handshake that was reset, and forgotten.
     EndReset,
     /// Data of a connection.
     Data,
@@ -127,7 +127,7 @@ pub enum Work {
     Ack,
     /// A RST of a client.
     Reset,
-    /// A segment of no connection.
+    /// A segment of no connection; among them the end of a handshake by cookie that was reset.
     Stray,
 }
 

@@ -116,7 +116,7 @@ pub struct Softirq {
     pub established: f64,
     /// The end of a handshake that is dropped.
     pub end_dropped: f64,
-    /// The end of a handshake that is reset.
+    /// The end of a handshake that is reset, and forgotten.
     pub end_reset: f64,
     /// Data, and the wake-up of who waits for it.
     pub data: f64,
@@ -126,7 +126,7 @@ pub struct Softirq {
     pub ack: f64,
     /// A RST.
     pub reset: f64,
-    /// A segment of no connection, which is answered by RST.
+    /// A segment of no connection, which is answered by RST, as is the end of a handshake by cookie that finds no place.
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,

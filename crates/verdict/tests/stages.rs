@@ -26,6 +26,24 @@ fn ack_stage_decides_as_the_table_says() {
 }
 
 #[test]
+fn queue_may_overflow_once_all_its_places_but_one_are_claimed() {
+    let load = |accept_qlen, syn_qlen| verdict::ListenerLoad {
+        accept_qlen,
+        syn_qlen,
+        accept_limit: 128,
+        syn_limit: 128,
+        ..verdict::ListenerLoad::default()
+    };
+    let may = |policy: &Policy, accept_qlen, syn_qlen| policy.may_overflow(&load(accept_qlen, syn_qlen));
+    assert!(!may(&Policy::ABORT, 100, 27) && may(&Policy::ABORT, 100, 28) && may(&Policy::ABORT, 128, 0));
+    let reserved = Policy { reserved_slots: 20, ..Policy::ABORT };
+    assert!(!may(&reserved, 100, 7) && may(&reserved, 100, 8));
+    let has_stage = [Policy::ABORT, Policy::NO_SYN_DROP, Policy::RST_SYN, Policy::DEFAULT];
+    assert_eq!(has_stage.map(|policy| policy.has_ack_stage()), [true, true, false, false]);
+    assert!(Policy { reserved_slots: 1, ..Policy::DEFAULT }.has_ack_stage());
+}
+
+#[test]
 fn fin_stage_decides_as_the_table_says() {
     for case in cases::FIN_STAGE {
         assert_eq!(case.policy.admit_fin(&case.fin), case.verdict, "{}", case.name);

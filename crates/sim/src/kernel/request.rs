@@ -297,7 +297,7 @@ impl Kernel {
         match self.guard.on_end(segment, &load, now) {
             Verdict::Reset => {
                 self.send_reset(from, segment, out);
-                return Work::EndReset;
+                return Work::Stray;
             }
             Verdict::Drop => return Work::EndDropped,
             _ => {}
