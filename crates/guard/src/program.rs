@@ -56,8 +56,6 @@ pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "adm
 const BUDGET_BURSTS_PER_S: u32 = 10;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
-/// How long a cookie may be good: its own period and the next (cookie.h).
-const COOKIE_LIFE_NS: u64 = 2 << 36;
 
 /// What a guard that takes over keeps of the one before, so that no handshake and no server notices.
 #[derive(Debug, Default)]
@@ -157,7 +155,7 @@ impl Programs {
             bss.is_any_asked = 1;
         }
         if let Some(bss) = open.maps.bss_data.as_deref_mut().filter(|_| inherited.cookie_keys.is_some()) {
-            bss.armed_until_ns = now_ns()? + COOKIE_LIFE_NS;
+            bss.armed_until_ns = now_ns()? + verdict::cookie::LIFE.0;
         }
         open.progs.admit_request.set_autoload(has_lsm);
         let loaded = open.load()?;

@@ -246,14 +246,14 @@ struct Refused {
     cold: f64,
 }
 
-/// What the guard's looks cost, microseconds.
+/// What the guard's looks cost, microseconds, by the kernel's count: it has some of its own reading of the clock in it (20 ns for each frame, of five), and not what the kernel does to call a program.
 #[derive(Clone, Copy)]
 struct Guard {
     /// Into a SYN that the kernel drops.
     dropped: f64,
     /// Into one that it answers, and the little that it is with what follows.
     syn: f64,
-    /// More for each of what follows, while a queue may be full.
+    /// More for each of what follows, while a queue may be full; with what is more of the SYN then.
     ack: f64,
 }
 
@@ -445,6 +445,10 @@ impl<'a> Crowds<'a> {
         let dropped = of_syn("SYNs that the kernel drops behind the guard", hangs, MORE * rate)?;
         let syn = of_syn("connections that are answered behind the guard", answers, rate)?;
         let looked_into = of_syn("the same before a queue that is nearly full", &nearly_full, rate)?;
+        ensure!(
+            dropped > 0.0 && syn > 0.0,
+            "the kernel counted no run of the guard's programs before SYNs that were dropped ({dropped} us) or answered ({syn} us)"
+        );
         let guard = Guard { dropped, syn, ack: ((looked_into - syn) / LOOKED_INTO).max(0.0) };
         (self.on_step)(format!(
             "the guard takes {syn:.2} us for a SYN that is answered and {dropped:.2} us for one that is dropped, and {:.2} us for what follows while a queue may be full",
@@ -485,14 +489,14 @@ fn profile(
     let poll = cell::micros(calls::timed_look().context("time a look at what is ready")?);
     let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
-    // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is forgotten again.
+    // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is forgotten again. Or less, where nothing is left for the SYN.
     let syn_answered = (torn - ENDS * stray).max(reset).min(connection / 2.0);
     let end_reset = (torn - syn_answered - stray).max(LEAST);
     let segment = (connection - syn_answered) / SEGMENTS;
     Ok(Profile {
         name: "host".to_owned(),
         about: format!(
-            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, segments of nobody, what a timer sends, and bytes beyond the first KiB"
+            "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, what a timer sends, and bytes beyond the first KiB"
         ),
         round_trip_us: round_trip.map(cell::micros),
         taken,
@@ -504,8 +508,7 @@ fn profile(
             syn_reset: reset,
             syn_held: held,
             established: segment,
-            // Not measured: as what it is most like.
-            end_dropped: dropped,
+            end_dropped: dropped, // not measured: as what it is most like
             end_reset,
             data: segment,
             fin,
@@ -590,7 +593,7 @@ fn delay_us(refused_after: f64, turns: f64, poll: f64) -> f64 {
     (refused_after - turns - poll / 2.0) / 2.0
 }
 
-/// Backlog of a server before which a crowd of so many a second claims all places at some moments, and takes one too many at hardly any: those who come between two looks for replies end their handshakes
+/// Backlog, connections, of a server before which a crowd of so many a second claims all places at some moments, and takes one too many at hardly any: those who come between two looks for replies end their handshakes
 /// at once, while as many others begin.
 fn nearly_full(rate: f64) -> u32 {
     (2.0 * rate * CROWD_POLL.as_secs_f64()).ceil() as u32 + 2
@@ -748,8 +751,10 @@ mod tests {
         };
         let guard = Guard { dropped: 0.4, syn: 0.7, ack: 0.3 };
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        // One whose SYN costs what is left, and one that costs more than that can be.
-        for torn in [11.0, 25.0] {
+        // One whose SYN costs what is left, one that costs more than that can be, and one in which nothing is left.
+        for (torn, syn) in
+            [(11.0, 11.0 - ENDS * refused.stray), (25.0, answered.connection / 2.0), (5.0, refused.reset)]
+        {
             let profile =
                 profile(10_000.0, (None, 0.02), &answered, &refused, guard, torn).expect("timed here");
             let Softirq { guard_syn, guard_dropped, guard_ack, .. } = profile.softirq;
@@ -757,6 +762,7 @@ mod tests {
             let Softirq { syn_answered, established, data, ack, reset, end_reset, stray, .. } =
                 profile.softirq;
             assert!(is_near(syn_answered + end_reset + stray, torn), "a handshake that is torn");
+            assert!(is_near(syn_answered, syn) && is_near(stray, refused.stray), "{syn_answered} {stray}");
             assert!(is_near(syn_answered + established + data + ack + reset, answered.connection));
             assert!(is_near(profile.softirq.wake + profile.softirq.cold_connection, answered.turn));
             let Program { accept, request, close, error, poll, woken, .. } = profile.server;

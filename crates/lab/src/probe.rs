@@ -19,10 +19,10 @@ pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 /// How often the thread that receives at the crowd's end went to sleep, which it does after each look for replies. Where the server's end receives as a driver does, a relay does the looking, and this is not of it.
 pub const LOOKS: &str = "crowd_end.voluntary_ctxt_switches";
 
-/// How long the guard's programs ran that a segment of a handshake or a connection passes, ns: only while the kernel counts that (`kernel.bpf_stats_enabled`).
+/// How long the programs of all guards of the machine ran that frames and SYNs pass, ns, and not those that follow sockets: only while the kernel counts that (`kernel.bpf_stats_enabled`).
 pub const GUARD_RUN_NS: &str = "guard.run_time_ns";
-/// Those, by their names in kernel/admit.bpf.c.
-const GUARD_PROGRAMS: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_request"];
+/// Beside those at interfaces, what is asked of each SYN that would be answered (kernel/admit.bpf.c).
+const REQUEST_PROGRAM: &str = "admit_request";
 
 /// A CPU is quiet when it was idle for this share of a moment.
 pub const QUIET: f64 = 0.9;
@@ -77,7 +77,8 @@ impl Snapshot {
         }
         kernel.insert(TURNS.to_owned(), netns::receive_softirqs(layout.server_cpu)?);
         kernel.insert(LOOKS.to_owned(), testbed.looks()?);
-        let guard = bpf::run_time_of(&GUARD_PROGRAMS).context("read how long the guard's programs ran")?;
+        let guard = bpf::run_time_of(&[&guard::PROGRAM_NAMES[..], &[REQUEST_PROGRAM]].concat())
+            .context("read how long the guard's programs ran")?;
         kernel.insert(GUARD_RUN_NS.to_owned(), guard.as_nanos() as u64);
         let dropped = |namespace: &Namespace, interface| -> Result<u64> {
             Ok(netns::link_counters(namespace, interface)?.transmit_dropped)

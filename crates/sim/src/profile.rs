@@ -126,7 +126,7 @@ pub struct Softirq {
     pub ack: f64,
     /// A RST.
     pub reset: f64,
-    /// A segment of no connection, which is answered by RST, as is the end of a handshake by cookie that finds no place.
+    /// A segment of no connection, which is answered by RST, as is the end of a handshake by cookie that the guard resets. `lab calibrate` has the guard's look in it, which is too much without a guard.
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,

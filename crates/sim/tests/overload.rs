@@ -126,7 +126,7 @@ fn who_is_refused_hears_a_turn_and_half_a_look_later() {
 
 #[test]
 fn guard_costs_what_it_looks_into() {
-    // Microseconds of softirq for each SYN that are more where each look of the guard takes one.
+    // Microseconds of softirq for each answer that are more where each look of the guard takes one.
     let more = |policy: &str, backlog: u32| {
         let softirq_us = |look: f64| {
             let mut setup = setup(policy);

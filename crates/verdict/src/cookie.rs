@@ -34,6 +34,8 @@ pub struct Options {
 const NO_WSCALE: u8 = 15;
 /// 2^36 ns.
 const PERIOD_SHIFT: u32 = 36;
+/// A cookie may be good for so long: its own period and the next (`COOKIE_PERIODS` there).
+pub const LIFE: Nanos = Nanos(2 << PERIOD_SHIFT);
 
 impl Key {
     /// The initial sequence number of the SYN/ACK.

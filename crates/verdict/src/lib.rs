@@ -226,7 +226,7 @@ impl Policy {
         self.ack_when_full != Verdict::Admit || self.reserved_slots > 0
     }
 
-    /// Whether a handshake that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at.
+    /// Whether a handshake of the crowd's that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at (`accept_queue_may_overflow()` of `kernel/verdict.h`); handshakes by a cookie of the kernel's are in no queue.
     pub fn may_overflow(&self, load: &ListenerLoad) -> bool {
         let (policy, load) = (self.numbers(), load.numbers());
         // SAFETY: reads as many numbers as the arrays have, and writes nothing.

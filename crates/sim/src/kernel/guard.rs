@@ -2,7 +2,7 @@
 
 use pacer::{Outcome, Returns};
 use units::Nanos;
-use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict};
+use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict, cookie};
 use wire::{Flags, Segment};
 
 use super::Peer;
@@ -35,10 +35,8 @@ pub struct GuardStats {
 
 /// For so long after a SYN that may find no place when its handshake ends, segments with ACK are looked at (`ARMED_NS` of `kernel/armed.bpf.h`).
 const ARMED: Nanos = Nanos::from_secs(2);
-/// And for so long after a cookie of the guard's (`COOKIE_PERIODS << COOKIE_PERIOD_SHIFT` of `kernel/cookie.h`).
-const ARMED_BY_COOKIE: Nanos = Nanos(2 << 36);
 
-/// What the guard's programs look into, as they do for some time from when it was to be seen that a queue may be full.
+/// What the guard's programs look into, as they do for some time from when it was to be seen that a queue may be full. Differs: a FIN is parsed at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     /// There is no guard.
@@ -141,7 +139,7 @@ impl Guard {
         }
         // Who gets a cookie is not looked up.
         if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
-            self.arm(now + ARMED_BY_COOKIE);
+            self.arm(now + cookie::LIFE);
             return verdict;
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
@@ -166,7 +164,7 @@ impl Guard {
         }
     }
 
-    /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`.
+    /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`. Differs: it is decided about after a long handshake, too, when nothing is looked at any more.
     pub(super) fn on_end(&mut self, segment: &Segment<'_>, load: &ListenerLoad, now: Nanos) -> Verdict {
         if !self.policy.has_ack_stage() {
             return Verdict::Admit;
@@ -201,5 +199,57 @@ impl Guard {
         let is_reset = self.policy.admit_fin(fin) == Verdict::Reset;
         self.stats.fins_reset += u64::from(is_reset);
         is_reset && !self.dry_run
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wire::{Options, SeqNumber};
+
+    use super::*;
+
+    fn segment(flags: Flags) -> Segment<'static> {
+        Segment {
+            seq: SeqNumber(1),
+            ack: SeqNumber(1),
+            flags,
+            window: 0,
+            options: Options::NONE,
+            payload: &[],
+        }
+    }
+
+    #[test]
+    fn segments_with_ack_are_looked_into_for_two_seconds_after_a_queue_may_be_full_and_as_long_as_a_cookie_is_good()
+     {
+        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
+        let guard = |policy: &str| Guard::new(policy.parse().expect("a policy"), false, 1);
+        let load = |accept_qlen| ListenerLoad {
+            accept_qlen,
+            accept_limit: 128,
+            syn_limit: 128,
+            ..ListenerLoad::default()
+        };
+        let syn = |guard: &mut Guard, accept_qlen, ms| {
+            guard.on_syn(Peer::new(1, 1), &segment(Flags::SYN), &load(accept_qlen), at(ms), &mut None)
+        };
+        let mut abort = guard("abort");
+        syn(&mut abort, 127, 0);
+        assert_eq!(abort.looks(at(0)), Looks::IntoSyns, "there is room for it");
+        syn(&mut abort, 128, 1);
+        assert_eq!([2000, 2001].map(|ms| abort.looks(at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
+        assert_eq!(abort.on_end(&segment(Flags::ACK), &load(129), at(1500)), Verdict::Reset);
+        assert_eq!(
+            [3499, 3500].map(|ms| abort.looks(at(ms))),
+            [Looks::IntoAcks, Looks::IntoSyns],
+            "once more"
+        );
+        let mut cookies = guard("no-syn-drop");
+        assert_eq!(syn(&mut cookies, 129, 0), Verdict::Cookie);
+        assert_eq!([137_438, 137_439].map(|ms| cookies.looks(at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
+        let mut rst_syn = guard("rst-syn");
+        syn(&mut rst_syn, 129, 0);
+        assert_eq!(rst_syn.looks(at(0)), Looks::IntoSyns, "it has nothing to say of them");
+        assert_eq!(guard("default").looks(at(0)), Looks::Nowhere);
     }
 }

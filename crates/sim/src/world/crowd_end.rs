@@ -23,7 +23,7 @@ impl CrowdEnd {
         Self { turns, poll, next_turn: Nanos::ZERO, came: Pipe::default() }
     }
 
-    /// Least time between two turns: who is to begin within the last may not have been seen yet.
+    /// Least time between two turns.
     pub(super) fn turns(&self) -> Nanos {
         self.turns
     }
