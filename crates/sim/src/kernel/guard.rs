@@ -51,8 +51,6 @@ pub(crate) enum Looks {
 #[derive(Debug)]
 pub(super) struct Guard {
     policy: Policy,
-    /// Whether it decides about anything: asked for each frame.
-    decides: bool,
     dry_run: bool,
     seed: u64,
     /// Of the token bucket.
@@ -67,7 +65,6 @@ impl Guard {
         let stats = GuardStats::default();
         Self {
             policy,
-            decides: !matches!(policy, Policy::DEFAULT | Policy::OBSERVE),
             dry_run,
             seed: mix(seed, 4),
             schedule: Nanos::ZERO,
@@ -85,10 +82,10 @@ impl Guard {
 
     /// What it looks into now.
     pub(super) fn looks(&self, now: Nanos) -> Looks {
-        match (self.decides, now < self.armed_until) {
-            (false, _) => Looks::Nowhere,
-            (true, true) => Looks::IntoAcks,
-            (true, false) => Looks::IntoSyns,
+        match self.policy {
+            Policy::DEFAULT | Policy::OBSERVE => Looks::Nowhere,
+            _ if now < self.armed_until => Looks::IntoAcks,
+            _ => Looks::IntoSyns,
         }
     }
 
