@@ -67,6 +67,9 @@ pub struct Worker {
     frames_sent: u64,
     frames_unsent: u64,
     frames_received: u64,
+    /// Turns in which frames were sent, and how long those took that had something to do.
+    turns: u64,
+    busy: Nanos,
 }
 
 impl Worker {
@@ -93,6 +96,8 @@ impl Worker {
             frames_sent: 0,
             frames_unsent: 0,
             frames_received: 0,
+            turns: 0,
+            busy: Nanos::ZERO,
         }
     }
 
@@ -133,6 +138,9 @@ impl Worker {
                 return self.summary(stopped, thread_cpu_time().since(cpu_before));
             }
             let was_busy = self.turn(clock)?;
+            if was_busy {
+                self.busy += clock.now().since(now);
+            }
             if observer.wants_ended() {
                 observer.ended(&mut self.crowd.take_ended());
             }
@@ -195,6 +203,7 @@ impl Worker {
         events += (0..batch).take_while(|_| crowd.on_deadline(now, &mut send)).count() as u32;
         events += (0..batch).take_while(|_| crowd.start_next(now, &mut send)).count() as u32;
         tx.flush().context("send; did the interface go down?")?;
+        self.turns += u64::from(queued > 0);
         self.frames_sent += queued;
         self.frames_unsent += unsent;
         self.frames_received += u64::from(received - others);
@@ -247,6 +256,8 @@ impl Worker {
             frames_received: self.frames_received,
             frames_handed_over: given,
             cpu_share: cpu.as_secs_f64() / stopped.as_secs_f64().max(1e-9),
+            turns: self.turns,
+            busy_share: self.busy.as_secs_f64() / stopped.as_secs_f64().max(1e-9),
             peak_connections: self.crowd.peak() as u64,
             bytes_per_connection: Crowd::BYTES_PER_CONNECTION as u64,
             receive_mode: port.name().to_owned(),

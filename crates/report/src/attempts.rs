@@ -37,7 +37,7 @@ const BY_SYNS: [Column<CrowdSummary>; 7] = [
     ("ok after 3 or more", |crowd| by_syns(&crowd.answered_by_syns, 3, usize::MAX)),
 ];
 
-const HEALTH: [Column<GeneratorHealth>; 10] = [
+const HEALTH: [Column<GeneratorHealth>; 11] = [
     ("limited", |generator| if generator.limited { "yes" } else { "no" }.to_owned()),
     ("late starts", |generator| format::percent(generator.late_share)),
     ("latest start", |generator| format::millis(generator.late_max_ms)),
@@ -45,6 +45,7 @@ const HEALTH: [Column<GeneratorHealth>; 10] = [
     ("frames received", |generator| whole(generator.frames_received)),
     ("frames lost", |generator| whole(generator.frames_lost)),
     ("CPU", |generator| format::percent(generator.cpu_share)),
+    ("busy", |generator| format::percent(generator.busy_share)),
     ("peak connections", |generator| whole(generator.peak_connections)),
     ("bytes/connection", |generator| whole(generator.bytes_per_connection)),
     ("receive mode", |generator| generator.receive_mode.clone()),

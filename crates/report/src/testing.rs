@@ -255,6 +255,8 @@ fn crowd(
             frames_sent: offered * 4,
             frames_received: ok * 3,
             cpu_share: 0.61,
+            turns: offered,
+            busy_share: 0.34,
             peak_connections: 21_000,
             bytes_per_connection: 152,
             receive_mode: "xdp-native".to_owned(),

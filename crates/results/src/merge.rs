@@ -212,6 +212,8 @@ fn merge_health(parts: &[CrowdSummary]) -> GeneratorHealth {
         frames_received: sum(|health| health.frames_received),
         frames_handed_over: sum(|health| health.frames_handed_over),
         cpu_share: most(|health| health.cpu_share),
+        turns: sum(|health| health.turns),
+        busy_share: most(|health| health.busy_share),
         peak_connections: sum(|health| health.peak_connections),
         bytes_per_connection: parts.iter().map(|part| part.generator.bytes_per_connection).max().unwrap_or(0),
         receive_mode: modes.join(", "),
@@ -306,10 +308,15 @@ mod tests {
             limited: true,
             reasons: vec!["late".to_owned()],
             late_share: 0.5,
+            turns: 7,
+            busy_share: 0.9,
             ..GeneratorHealth::default()
         };
-        let merged = merge(&[part(&[1], 0), slow]).expect("parts").generator;
+        let mut quick = part(&[1], 0);
+        quick.generator = GeneratorHealth { turns: 4, busy_share: 0.2, ..GeneratorHealth::default() };
+        let merged = merge(&[quick, slow]).expect("parts").generator;
         assert_eq!((merged.limited, merged.late_share), (true, 0.25));
+        assert_eq!((merged.turns, merged.busy_share), (11, 0.9));
         assert_eq!(merged.reasons, ["part 2: late"]);
     }
 
