@@ -504,7 +504,7 @@ mod tests {
         let start = Nanos::from_secs(1);
         for (times, reserve_ns) in [(1, 0), (2, 0), (3, KEPT_NS / 100 * 45), (12, KEPT_NS / 10 * 9)] {
             let mut pacer = Pacer::new(look(start, 0, 0));
-            for number in 1..=8 {
+            for number in 1..=40 {
                 let mut look = look(start, number, 1000 * number);
                 look.counts.never_came = 0;
                 look.demand.add(

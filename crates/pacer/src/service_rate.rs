@@ -2,10 +2,9 @@
 
 use units::Nanos;
 
-/// Of less the rate would be noise, and the best of many such would be too much.
-const WINDOW: Nanos = Nanos::from_millis(200);
-const ENOUGH: u64 = 64;
-const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
+/// Of less the best of many would be too much: a server that accepts all that wait before it answers one of them answers nobody meanwhile, and then twice as many as in the mean, and in a burst a
+/// second's work may wait.
+const WINDOW: Nanos = Nanos::from_secs(1);
 /// How fast what the server could do is forgotten while it is busy and does less: in the gap between two bursts nobody shows what it can, and nothing says that it cannot any more.
 const FORGET_S: f64 = 10.0;
 /// Somebody waits all the time, but for what two looks at the counts are apart.
@@ -34,8 +33,7 @@ impl ServiceRate {
         self.elapsed += elapsed;
         self.idle += idle.min(elapsed);
         self.answered += answered;
-        let is_whole = self.elapsed >= WINDOW && self.answered >= ENOUGH;
-        if !is_whole && self.elapsed < LONGEST_WINDOW {
+        if self.elapsed < WINDOW {
             return;
         }
         let Self { per_s, elapsed, idle, answered } = std::mem::take(self);
@@ -64,26 +62,26 @@ mod tests {
     #[test]
     fn answers_are_of_the_time_in_which_somebody_waited() {
         let mut rate = ServiceRate::default();
-        assert_eq!(add(&mut rate, 3, 0.4, 600), 0.0, "150 ms are not enough");
+        assert_eq!(add(&mut rate, 19, 0.4, 600), 0.0, "950 ms are not enough");
         assert_eq!(add(&mut rate, 1, 0.4, 600), 20_000.0, "600 in 30 ms");
-        assert_eq!(add(&mut ServiceRate::default(), 4, 0.9, 600), 12_000.0, "5 ms may be chance");
+        assert_eq!(add(&mut ServiceRate::default(), 20, 0.9, 600), 12_000.0, "5 ms may be chance");
     }
 
     #[test]
     fn burst_that_slows_a_server_does_not_hide_what_it_can_do_after_it() {
         let mut rate = ServiceRate::default();
-        add(&mut rate, 4, 0.3, 1750);
-        assert_eq!(add(&mut rate, 4, 0.0, 1500), 49_010.0, "50,000/s, and a fiftieth is forgotten");
-        assert_eq!(add(&mut rate, 4, 0.0, 1000), 40_000.0, "but no more than twice what it shows");
+        add(&mut rate, 20, 0.3, 1750);
+        assert_eq!(add(&mut rate, 20, 0.0, 1500), 45_242.0, "50,000/s, and a tenth is forgotten");
+        assert_eq!(add(&mut rate, 20, 0.0, 1000), 40_000.0, "but no more than twice what it shows");
     }
 
     #[test]
     fn what_a_server_could_do_is_forgotten_while_it_is_busy_and_not_while_nobody_waits() {
         let mut rate = ServiceRate::default();
-        add(&mut rate, 4, 0.0, 2000);
+        add(&mut rate, 20, 0.0, 2000);
         assert_eq!(add(&mut rate, 1200, 1.0, 0), 40_000.0, "after a minute");
         assert_eq!(add(&mut rate, 200, 0.0, 0), 14_715.0, "over e after ten seconds of answering nobody");
-        add(&mut rate, 4, 0.0, 2000);
+        add(&mut rate, 20, 0.0, 2000);
         assert_eq!(
             add(&mut rate, 200, 0.5, 500),
             24_261.0,
@@ -94,8 +92,19 @@ mod tests {
     #[test]
     fn server_that_becomes_ten_times_as_slow_is_seen_within_a_window() {
         let mut rate = ServiceRate::default();
-        add(&mut rate, 4, 0.0, 500);
-        assert_eq!(add(&mut rate, 4, 0.0, 50), 2_000.0, "1,000/s is what it shows");
+        add(&mut rate, 20, 0.0, 500);
+        assert_eq!(add(&mut rate, 20, 0.0, 50), 2_000.0, "1,000/s is what it shows");
+    }
+
+    #[test]
+    fn server_that_answers_in_bouts_is_no_faster_in_them() {
+        let mut rate = ServiceRate::default();
+        for _ in 0..12 {
+            // A quarter of a second for those who wait, and as long for their answers.
+            add(&mut rate, 5, 0.0, 0);
+            add(&mut rate, 5, 0.0, 2000);
+        }
+        assert_eq!(rate.per_s(), 20_000.0);
     }
 
     #[test]
