@@ -45,7 +45,9 @@ const HEALTH: [Column<GeneratorHealth>; 11] = [
     ("frames received", |generator| whole(generator.frames_received)),
     ("frames lost", |generator| whole(generator.frames_lost)),
     ("CPU", |generator| format::percent(generator.cpu_share)),
-    ("busy", |generator| format::percent(generator.busy_share)),
+    ("busy", |generator| {
+        if generator.turns == 0 { format::NOTHING.to_owned() } else { format::percent(generator.busy_share) }
+    }),
     ("peak connections", |generator| whole(generator.peak_connections)),
     ("bytes/connection", |generator| whole(generator.bytes_per_connection)),
     ("receive mode", |generator| generator.receive_mode.clone()),

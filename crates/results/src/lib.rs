@@ -401,12 +401,12 @@ pub struct GeneratorHealth {
     /// Of these, those that came to another worker's queue than their connection's, and were handed over.
     #[serde(default)]
     pub frames_handed_over: u64,
-    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1, as it does not sleep between turns that are due soon; of several workers the largest.
+    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1, which it is, too, while it waits for a turn that is due soon; of several workers the largest.
     pub cpu_share: f64,
     /// Turns in which it sent frames: none leaves between them. 0 where an older version did not say, or a crowd was simulated.
     #[serde(default)]
     pub turns: u64,
-    /// Share of the wall time in which it had something to do, 0 to 1; of several workers the largest.
+    /// Share of the wall time in which it had something to do, 0 to 1; of several workers the largest. 0 as above.
     #[serde(default)]
     pub busy_share: f64,
     /// Most connections alive at once.
