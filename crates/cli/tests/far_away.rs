@@ -198,13 +198,19 @@ fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Out
     let long = EXPERIMENT.replace("duration = \"2s\"", "duration = \"60s\"");
     std::fs::write(folder.join("far.toml"), long).expect("write");
     let mut command = tidegate(folder, &["lab", "run", "far.toml"]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let start = Instant::now();
     let link = loop {
         if let Some(link) = link_of(child.id()) {
             break link;
         }
-        assert!(start.elapsed() < common::PATIENCE, "no cell begins");
+        let ended = child.try_wait().expect("its status").is_some();
+        if ended || start.elapsed() > common::PATIENCE {
+            if !ended {
+                signal(&child, Signal::SIGINT);
+            }
+            panic!("no cell begins: {}", text(&child.wait_with_output().expect("wait")));
+        }
         std::thread::sleep(Duration::from_millis(50));
     };
     std::thread::sleep(Duration::from_secs(1));

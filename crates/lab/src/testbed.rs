@@ -297,11 +297,13 @@ fn receive_in_thread(
     priority: Priority,
 ) -> Result<Vec<Pid>> {
     set_offload(namespace, interface, Offload::GenericReceive, true)?;
-    // The threads of other runs may have the same name, so ours are those that appear now.
+    // The threads of other runs may have the same name, so ours are those that appear in our turn.
+    let turn = netns::turn()?;
     let before = napi_threads(interface)?;
     namespace.write_sysfs(&format!("class/net/{interface}/threaded"), "1")?;
     let threads: Vec<Pid> =
         napi_threads(interface)?.into_iter().filter(|thread| !before.contains(thread)).collect();
+    drop(turn);
     ensure!(
         !threads.is_empty(),
         "no kernel thread napi/{interface}-*: this kernel has no threaded NAPI for veth"
@@ -362,5 +364,21 @@ mod tests {
         assert_eq!(cpu_mask(1), "2");
         assert_eq!(cpu_mask(31), "80000000");
         assert_eq!(cpu_mask(64), "1,00000000,00000000");
+    }
+
+    #[test]
+    fn root_runs_at_once_have_each_its_own_receive_threads() {
+        if let Err(reason) = netns::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+        let run = || {
+            let testbed = Testbed::join("10.77.0.0/16".parse().expect("a network")).expect("a testbed");
+            receive_in_thread(&testbed.crowd, CROWD_INTERFACE, 0, Priority::Ordinary).expect("threads")
+        };
+        let runs = |_| std::array::from_fn::<_, 4, _>(|_| std::thread::spawn(run));
+        for run in (0..4).flat_map(runs) {
+            let threads = run.join().expect("a run");
+            assert_eq!(threads.len(), 1, "a pair with one queue has one thread: {threads:?}");
+        }
     }
 }

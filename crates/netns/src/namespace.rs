@@ -152,6 +152,19 @@ fn path_of(name: &str) -> PathBuf {
     }
 }
 
+/// Waits until no other run has its turn, and holds them off until the file is dropped: for what a run can tell to be its own only by
+/// when it appears.
+///
+/// # Errors
+///
+/// While no network namespace has a name: there is nothing to lock.
+pub fn turn() -> Result<File> {
+    // A folder that is there anyway, so that nothing is left behind.
+    let folder = File::open(RUN_DIR).with_context(|| format!("open {RUN_DIR}"))?;
+    folder.lock().with_context(|| format!("lock {RUN_DIR}"))?;
+    Ok(folder)
+}
+
 /// Whether what [`open`] takes leads to another network namespace than the calling thread's, or nowhere any more.
 pub fn is_elsewhere(name: &str) -> bool {
     let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
