@@ -154,7 +154,8 @@ fn run_here(args: &Args, exporter: Option<&Exporter>) -> Result<()> {
         return check(args);
     }
     // Before anything is attached: a signal from now on ends the run in order.
-    let signals = Signals { stop: signals::stop_flag()?, reload: signals::reload_flag()? };
+    let (stop, reload) = signals::stop_and_reload_flags()?;
+    let signals = Signals { stop, reload };
     let mut guard = Guard::start(&config(args)?).map_err(|error| name_file(error, args))?;
     let printer = Printer::start();
     for warning in guard.warnings() {

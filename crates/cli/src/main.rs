@@ -62,6 +62,7 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
+    signals::let_long_files_fail();
     if matches!(cli.command, Command::Sim(_) | Command::Load(_) | Command::Bench(_)) {
         large_pages::ask();
     }
