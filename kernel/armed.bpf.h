@@ -7,7 +7,6 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
-#include "verdict.h"
 #include "deadline.bpf.h"
 
 #define ARMED_NS 2000000000ULL		/* longest handshake that is looked out for after the last SYN */
@@ -39,12 +38,6 @@ static __always_inline bool may_be_armed(void)
 static __always_inline bool is_armed(void)
 {
 	return may_be_armed() && is_before(&armed_until_ns, bpf_ktime_get_ns());
-}
-
-/* Whether anything is to be said about segments that end handshakes. */
-static __always_inline bool has_ack_stage(const struct listener_policy *policy)
-{
-	return policy->ack_when_full != VERDICT_ADMIT || policy->reserved_slots;
 }
 
 #endif

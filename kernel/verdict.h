@@ -194,6 +194,12 @@ static inline int accept_queue_is_promised(const struct listener_policy *policy,
 	return accept_places_claimed(load) * 100 >= accept_places(policy, load, is_reserved) * percent;
 }
 
+/* Whether anything is to be said about segments that end handshakes. */
+static inline int has_ack_stage(const struct listener_policy *policy)
+{
+	return policy->ack_when_full != VERDICT_ADMIT || policy->reserved_slots;
+}
+
 /*
  * Whether a handshake that starts now may find no place when it ends. Handshakes by the kernel's cookie are in no queue,
  * but it sends cookies only when request sockets alone reach the limit.

@@ -221,9 +221,10 @@ impl Policy {
         is != 0
     }
 
-    /// Whether it decides about ends of handshakes at all: `has_ack_stage()` of `kernel/armed.bpf.h`.
+    /// Whether it decides about ends of handshakes at all: `has_ack_stage()` of `kernel/verdict.h`.
     pub fn has_ack_stage(&self) -> bool {
-        self.ack_when_full != Verdict::Admit || self.reserved_slots > 0
+        // SAFETY: reads as many numbers as the array has, and writes nothing.
+        unsafe { tidegate_has_ack_stage(self.numbers().as_ptr()) != 0 }
     }
 
     /// Whether a handshake of the crowd's that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at (`accept_queue_may_overflow()` of `kernel/verdict.h`); handshakes by a cookie of the kernel's are in no queue.
@@ -360,6 +361,7 @@ unsafe extern "C" {
     ) -> u32;
     fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
     fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
+    fn tidegate_has_ack_stage(policy: *const u32) -> u32;
     fn tidegate_accept_queue_may_overflow(policy: *const u32, load: *const u32) -> u32;
     fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;

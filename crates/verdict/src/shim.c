@@ -68,6 +68,13 @@ uint32_t tidegate_syn_queue_is_full(const uint32_t load[9])
 	return syn_queue_is_full(&its_load);
 }
 
+uint32_t tidegate_has_ack_stage(const uint32_t policy[11])
+{
+	const struct listener_policy its_policy = policy_of(policy);
+
+	return has_ack_stage(&its_policy);
+}
+
 uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[11], const uint32_t load[9])
 {
 	const struct listener_policy its_policy = policy_of(policy);
