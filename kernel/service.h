@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * How many connections wait for a server, wherever they stand: in the accept queue or inside it. follow.bpf.h says when one begins to and when it
- * ends; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/guard compiles this for the host, and tries it in virtual time.
+ * ends; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/pacer compiles this for the host, and tries it in virtual time.
  *
  * Nobody holds a place by being slow. What counts is who waits *for the server*, and the server goes on: who is overtaken by so many who
  * came later waits for something else - the rest of his own request, or an event. So connections are counted by the epoch in which they came,
@@ -505,11 +505,13 @@ static __always_inline __s64 count_left_ns(struct service *service, const struct
  */
 static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 past, __u64 now)
 {
-	__u64 since = *(volatile __u64 *)&service->paid_ns, paid = *(volatile __u64 *)&service->paid;
+	__u64 paid = *(volatile __u64 *)&service->paid;
+	/* Below 0 if that was just now, on another CPU. */
+	__s64 age = now - *(volatile __u64 *)&service->paid_ns, patience = pace->patience_ns;
 
-	if (now - since > pace->patience_ns) {
+	if (age > patience) {
 		service->paid_ns = now;
-		service->paid = paid = now - since > 2 * pace->patience_ns ? 0 : paid - (paid >> PAID_AGAIN_SHIFT);
+		service->paid = paid = age > 2 * patience ? 0 : paid - (paid >> PAID_AGAIN_SHIFT);
 	}
 	if (past <= paid) {
 		if (count_left_ns(service, pace, now) >= (__s64)pace->answer_ns)

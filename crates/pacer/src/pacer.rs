@@ -94,10 +94,6 @@ pub struct Demand {
     pub refused_by_queue: u64,
     /// By any limit of the server.
     pub bound: u64,
-    /// Whether one wants such a limit.
-    pub is_found: bool,
-    /// The largest that one names.
-    pub named: u32,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
     /// The longest time that one names, ns.
@@ -122,16 +118,14 @@ impl Demand {
             self.waits_from = policy.waits_from;
         }
         match policy.trigger {
-            Trigger::Unserved(Some(limit)) => self.named = self.named.max(limit.get()),
             Trigger::Unserved(None) => {
-                self.is_found = true;
                 self.refused += refused;
                 self.refused_by_queue += refused_by_queue;
             }
             Trigger::Sojourn(target_us) => {
                 self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
             }
-            Trigger::Queue => {}
+            Trigger::Unserved(Some(_)) | Trigger::Queue => {}
         }
     }
 }
@@ -154,7 +148,9 @@ pub struct Pacer {
     handshake_ns: u64,
     /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
     away_ns: u64,
-    /// Whether connections come, and no answer is seen: it hangs, or we cannot see them.
+    /// Since when so many connections have come as would tell, and no answer was seen.
+    unanswered_since: Option<Nanos>,
+    /// Whether that is so for long: it hangs, or we cannot see its answers.
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
@@ -224,6 +220,7 @@ impl Pacer {
             response_ns: 0,
             handshake_ns: 0,
             away_ns: 0,
+            unanswered_since: None,
             is_blind: false,
             is_silent: false,
         };
@@ -242,7 +239,8 @@ impl Pacer {
             *self = Self::new(look);
             return;
         }
-        (self.last, self.shared, self.is_blind) = (look, look, false);
+        (self.last, self.shared) = (look, look);
+        (self.unanswered_since, self.is_blind) = (None, false);
         self.set_limit();
     }
 
@@ -297,12 +295,23 @@ impl Pacer {
         self.pace.reserve_ns = ((1.0 - share) * KEPT_NS as f64) as u64;
     }
 
+    /// Whether nobody waits, and nobody has come or was answered since the last share: the time says nothing of what the server can do.
+    fn is_quiet(&self) -> bool {
+        let of = |counts: &Counts| counts.established + counts.answered;
+        self.last.counts.in_stage == [0, 0] && self.last.since(&self.shared, of) == 0
+    }
+
     fn share(&mut self) {
+        if self.is_quiet() {
+            self.shared = self.last;
+        }
         let elapsed = self.last.at.since(self.shared.at);
         let since = |of| self.last.since(&self.shared, of);
         let answered = since(|counts| counts.answered);
-        self.is_blind = answered == 0
-            && (self.is_blind || (elapsed >= LONGEST_STALL && since(|counts| counts.established) >= ENOUGH));
+        let is_unanswered = answered == 0 && since(|counts| counts.established) >= ENOUGH;
+        self.unanswered_since = is_unanswered.then(|| self.unanswered_since.unwrap_or(self.last.at));
+        self.is_blind =
+            self.unanswered_since.is_some_and(|since| self.last.at.since(since) >= LONGEST_STALL);
         if answered == 0 || (answered < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
@@ -402,8 +411,7 @@ mod tests {
         counts.responses_us[13] = answered;
         counts.handshakes_us[16] = 2 * answered;
         counts.answered_handshakes_us = 40_000 * answered;
-        let demand = Demand { is_found: true, ..Demand::default() };
-        Look { at: start + Nanos::from_millis(50 * number), counts, demand }
+        Look { at: start + Nanos::from_millis(50 * number), counts, demand: Demand::default() }
     }
 
     #[test]
@@ -462,14 +470,33 @@ mod tests {
     fn server_whose_answers_are_not_seen_has_no_limit_until_one_is() {
         let start = Nanos::from_secs(1);
         let mut pacer = Pacer::new(look(start, 0, 0));
-        for (number, established, limit) in [(90, 100, 4), (100, 100, 0), (110, 100, 0)] {
+        for (number, established, limit) in
+            [(10, 31, 4), (90, 100, 4), (100, 100, 4), (189, 100, 4), (190, 100, 0), (200, 200, 0)]
+        {
             let mut look = look(start, number, 0);
             look.counts.established = established;
             pacer.tick(look);
             assert_eq!(pacer.pace().limit, limit, "after {number} looks");
         }
-        pacer.tick(look(start, 111, 100));
+        pacer.tick(look(start, 201, 100));
         assert_eq!(pacer.pace().limit, 4);
+    }
+
+    #[test]
+    fn time_in_which_nobody_came_says_nothing_of_the_server() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        // An hour without anybody; then a crowd, before whose first answer is more than one look.
+        (1..=72_000).for_each(|number| pacer.tick(look(start, number, 0)));
+        let mut first = look(start, 72_001, 0);
+        (first.counts.established, first.counts.in_stage) = (100, [0, 100]);
+        first.demand.bound = 50;
+        pacer.tick(first);
+        assert_eq!(pacer.pace().limit, 4, "its answers are still to come");
+        let mut second = look(start, 72_002, 50);
+        second.demand.bound = 100;
+        pacer.tick(second);
+        assert_eq!(pacer.pace().answers_per_s, 500, "50 in the 100 ms since somebody came");
     }
 
     #[test]
@@ -579,6 +606,28 @@ mod tests {
         assert_eq!((cost(500, 80), cost(600, 30)), (0, 0), "places of those who were answered");
         assert_eq!((cost(1_001, 80), cost(1_002, 80)), (10, 0));
         assert_eq!(cost(3_100, 80), 80, "two seconds later there is no queue that was paid for");
+        assert_eq!(cost(3_099, 80), 0, "another CPU read its clock a moment before");
+    }
+
+    #[test]
+    fn four_times_as_many_as_are_answered_meanwhile_may_be_left_unanswered_and_one_who_gets_in_is_paid_back() {
+        let pace = Pace { answer_ns: 1_000_000, ..FIRST_PACE };
+        let saved = 1_000_000_000;
+        let mut service = Counts { idle_ns: saved, ..Counts::of_generation(0) };
+        let may_defer = |service: &mut Counts, ms: u64| {
+            let now = Nanos::from_millis(10_000 + ms);
+            (0..1000).filter(|_| service.may_defer(&pace, now)).count()
+        };
+        // At one moment as many as a sixty-fourth of a second has turns for, and one; turns that nobody took are not kept.
+        let most = 4 * 1000 / 64 + 1;
+        assert_eq!([0, 10, 1_000].map(|ms| may_defer(&mut service, ms)), [most, 4 * 10, most]);
+        let spent = service.spent_ns;
+        assert_eq!(spent, (most + 40 + most) as u64 * pace.answer_ns, "the time of an answer for each");
+        service.repay(&pace);
+        assert_eq!(service.spent_ns, spent - pace.answer_ns);
+        // What is left of what was saved.
+        service.spent_ns = saved - 3 * pace.answer_ns;
+        assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
     }
 
     #[test]

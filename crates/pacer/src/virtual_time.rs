@@ -118,8 +118,7 @@ struct Run {
 impl Run {
     fn new(world: World) -> Self {
         let service = Box::new(Service::of_generation(0));
-        let demand = Demand { is_found: true, ..Demand::default() };
-        let pacer = Pacer::new(Look { at: Nanos(1), counts: *service, demand });
+        let pacer = Pacer::new(Look { at: Nanos(1), counts: *service, demand: Demand::default() });
         let mut run = Self {
             world,
             random: Pcg64Mcg::seed_from_u64(1),
@@ -134,7 +133,7 @@ impl Run {
             busy: 0,
             syn_qlen: 0,
             forged_qlen: 0,
-            demand,
+            demand: Demand::default(),
             seen: Seen::default(),
         };
         [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs]
