@@ -15,6 +15,7 @@
 
 enum {
 	SOCKET_ESTABLISHED = 1,		/* TCP_ESTABLISHED of include/net/tcp_states.h */
+	SOCKET_TIME_WAIT = 6,		/* TCP_TIME_WAIT */
 	SOCKET_CLOSE_WAIT = 8,		/* TCP_CLOSE_WAIT */
 	SOCKET_LISTEN = 10,		/* TCP_LISTEN */
 };
@@ -22,32 +23,41 @@ enum {
 enum found {
 	FOUND_LISTENER,
 	FOUND_NOTHING,
-	FOUND_OTHER,			/* established, TIME_WAIT or a request socket: the kernel knows it already */
+	FOUND_OTHER,			/* established or a request socket: the kernel knows it already */
 };
+
+/* The source port of nobody, with which only listeners are found. */
+#define NO_PORT 0
 
 /* A listener as copied from the kernel. Of its load read_listener() sets the queues only. */
 struct listener {
 	struct listener_load load;
 	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */
+	bool is_behind_time_wait;	/* the SYN reuses the four-tuple of a connection in TIME_WAIT */
 };
 
-/* The SYN of `source` to `destination`; family-specific sizes are how the helper tells IPv4 from IPv6. */
-static __always_inline void *lookup_socket(void *ctx, const struct segment *segment)
+/* The segment of `source` to `destination`, as from that port; family-specific sizes are how the helper tells IPv4 from IPv6. */
+static __always_inline void *lookup_socket_from(void *ctx, const struct segment *segment, __be16 source_port)
 {
 	struct bpf_sock_tuple tuple = {};
 
 	if (segment->is_ipv6) {
 		__builtin_memcpy(tuple.ipv6.saddr, &segment->source, 16);
 		__builtin_memcpy(tuple.ipv6.daddr, &segment->destination, 16);
-		tuple.ipv6.sport = segment->source_port;
+		tuple.ipv6.sport = source_port;
 		tuple.ipv6.dport = segment->destination_port;
 		return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
 	}
 	tuple.ipv4.saddr = segment->source.word[3];
 	tuple.ipv4.daddr = segment->destination.word[3];
-	tuple.ipv4.sport = segment->source_port;
+	tuple.ipv4.sport = source_port;
 	tuple.ipv4.dport = segment->destination_port;
 	return bpf_skc_lookup_tcp(ctx, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
+}
+
+static __always_inline void *lookup_socket(void *ctx, const struct segment *segment)
+{
+	return lookup_socket_from(ctx, segment, segment->source_port);
 }
 
 static __always_inline enum found read_listener(const struct tcp_sock *tcp, struct listener *listener)
@@ -64,23 +74,39 @@ static __always_inline enum found read_listener(const struct tcp_sock *tcp, stru
 	return FOUND_LISTENER;
 }
 
+/* Copies the load of a socket that listens, and lets it go. */
+static __always_inline enum found take_listener(struct sock_common *socket, struct listener *listener)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(socket);
+	enum found found = tcp ? read_listener(tcp, listener) : FOUND_OTHER;
+
+	bpf_sk_release(socket);
+	return found;
+}
+
+/* Whether a SYN can take the place of this one; one that still waits for its client's FIN is in its way (FIN-WAIT-2). */
+static __always_inline bool is_in_time_wait(struct sock_common *socket)
+{
+	struct tcp_timewait_sock *time_wait = bpf_skc_to_tcp_timewait_sock(socket);
+
+	return time_wait && time_wait->tw_sk.tw_substate == SOCKET_TIME_WAIT;
+}
+
 /*
  * Finds the socket that the kernel would give this SYN to, and copies its load if it listens. With SO_REUSEPORT that is the
- * member of the group that the SYN's hash selects, as in the kernel (a BPF selector of the group is not run).
+ * member of the group that the SYN's hash selects, as in the kernel (a BPF selector of the group is not run), but for a SYN that
+ * reuses the four-tuple of a connection in TIME_WAIT: then any member is.
  */
 static __always_inline enum found find_listener(void *ctx, const struct segment *segment, struct listener *listener)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
-	struct tcp_sock *tcp;
-	enum found found = FOUND_OTHER;
 
-	if (!socket)
-		return FOUND_NOTHING;
-	tcp = bpf_skc_to_tcp_sock(socket);
-	if (tcp)
-		found = read_listener(tcp, listener);
-	bpf_sk_release(socket);
-	return found;
+	if (socket && is_in_time_wait(socket)) {
+		bpf_sk_release(socket);
+		listener->is_behind_time_wait = true;
+		socket = lookup_socket_from(ctx, segment, NO_PORT);
+	}
+	return socket ? take_listener(socket, listener) : FOUND_NOTHING;
 }
 
 /* The queues of the listener of a request socket, whose type the verifier does not know to be more than a sock. */

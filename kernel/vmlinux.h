@@ -378,6 +378,14 @@ struct tcp_request_sock {		/* include/linux/tcp.h; leads to request_sock */
 	__u32 rcv_isn;			/* sequence number of its SYN, host order; read by is_repeated_syn() */
 };
 
+struct inet_timewait_sock {		/* include/net/inet_timewait_sock.h; read by is_in_time_wait() */
+	volatile unsigned char tw_substate;
+};
+
+struct tcp_timewait_sock {		/* include/linux/tcp.h; leads to inet_timewait_sock */
+	struct inet_timewait_sock tw_sk;
+};
+
 enum tcp_synack_type {			/* include/net/tcp.h; read by on_syn_ack() */
 	TCP_SYNACK_NORMAL,
 	TCP_SYNACK_FASTOPEN,

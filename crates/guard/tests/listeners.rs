@@ -322,7 +322,6 @@ fn root_reloads_under_way_cost_no_client_its_connection() {
     });
     let sample = sample(&world, &guard);
     let stats = sample.listeners[0].stats;
-    // A client's port that comes again meets its own TIME_WAIT, which is the kernel's to answer.
     assert!(stats.seen + sample.path.known >= connections, "{sample:?} of {connections}");
     assert_eq!(stats.admitted, stats.seen, "none was refused");
     assert!(connections > 10, "{connections}: the reloads met some");

@@ -3,12 +3,15 @@
 mod common;
 
 use common::frame::Segment;
+use common::tap::Tap;
 use common::*;
 use guard::{Attach, Config, Listener, Policy};
 use std::io::ErrorKind;
-use std::time::Duration;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
 const LISTEN4: &str = "10.9.0.2:8080";
+const LISTEN6: &str = "[fd09::2]:8080";
 
 #[test]
 fn root_full_accept_queue_resets_the_next_syn_and_admits_below() {
@@ -169,6 +172,100 @@ fn root_retransmitted_syn_of_a_handshake_is_left_to_the_kernel() {
     tap.send(&syn.to_bytes());
     tap.send(&syn.to_bytes());
     let sample = guarded.wait("both SYNs", |sample| sample.path.frames >= 2);
+    assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
+}
+
+/// A connection of a ghost's that the server has closed first. The ghost closes, too, or only acknowledges.
+fn closed_by_the_server(
+    world: &World,
+    tap: &Tap,
+    listener: &TcpListener,
+    listen: &str,
+    closes: bool,
+) -> Handshake {
+    let handshake = Handshake::begin(tap, listen);
+    let end = handshake.end(b"");
+    tap.send(&end.to_bytes());
+    drop(listener.accept().expect("it is there"));
+    tap.receive("the server's FIN", |frame| frame::is_fin_to(frame, &end));
+    let answer = end.with("an answer to the FIN", |segment| {
+        segment.ack = segment.ack.wrapping_add(1);
+        segment.flags = if closes { frame::FIN | frame::ACK } else { frame::ACK };
+    });
+    tap.send(&answer.to_bytes());
+    let start = Instant::now();
+    // Remote port and state. FIN-WAIT-2 without a process is kept as TIME_WAIT is, and has a state of its own.
+    let remote = format!(":{:04X} {} ", handshake.syn.source_port, if closes { "06" } else { "05" });
+    let is_there = || {
+        let read = ["tcp", "tcp6"].map(|file| {
+            world.server.enter(|| std::fs::read_to_string(format!("/proc/thread-self/net/{file}")))
+        });
+        read.into_iter().any(|text| text.expect("enter").expect("read").contains(&remote))
+    };
+    while !is_there() {
+        assert!(start.elapsed() < PATIENCE, "no socket in TIME_WAIT");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    handshake
+}
+
+#[test]
+fn root_syn_that_reuses_a_connection_in_time_wait_is_decided_about_as_any_other() {
+    let Some(world) = World::create() else { return };
+    for listen in [LISTEN4, LISTEN6] {
+        let listener = world.listen(listen);
+        let guarded = world.guard(listen, Policy::RST_SYN, Attach::Auto, false);
+        let tap = world.tap();
+        let before = closed_by_the_server(&world, &tap, &listener, listen, true);
+        let again =
+            before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+        let streams = world.fill(&guarded);
+        tap.send(&again.to_bytes());
+        tap.receive("a RST", |frame| frame::is_reset_to(frame, &again));
+        let sample = guarded.sample();
+        assert_eq!((sample.stats.reset, sample.path.known), (1, 0), "{listen}");
+        for _ in streams {
+            listener.accept().expect("one waits");
+        }
+        let answered = Handshake::begin_with(&tap, again);
+        tap.send(&answered.end(b"").to_bytes());
+        listener.accept().expect("it is there");
+        let sample = guarded.sample();
+        assert_eq!(sample.stats.seen, sample.stats.admitted + 1, "{listen}: {sample:?}");
+    }
+}
+
+#[test]
+fn root_syn_that_reuses_a_connection_in_time_wait_gets_no_cookie() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::NO_SYN_DROP, Attach::Auto, false);
+    let tap = world.tap();
+    let before = closed_by_the_server(&world, &tap, &listener, LISTEN4, true);
+    let again =
+        before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+    let _streams = world.fill(&guarded);
+    tap.send(&again.to_bytes());
+    let sample = guarded.wait("the SYN", |sample| sample.stats.accept_full > 0);
+    assert_eq!((sample.stats.cookies, sample.stats.seen), (0, sample.stats.admitted));
+    let other = Segment::syn("another port", GHOST4, SERVER4, PORT)
+        .with("another port", |segment| segment.source_port += 1);
+    Handshake::begin_with(&tap, other);
+    assert_eq!(guarded.sample().stats.cookies, 1);
+}
+
+#[test]
+fn root_syn_that_meets_a_connection_in_fin_wait_2_is_left_to_the_kernel() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN4);
+    let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
+    let tap = world.tap();
+    let before = closed_by_the_server(&world, &tap, &listener, LISTEN4, false);
+    let again =
+        before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+    tap.send(&again.to_bytes());
+    tap.receive("the kernel's RST", |frame| frame::is_reset_to(frame, &again));
+    let sample = guarded.sample();
     assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
 }
 

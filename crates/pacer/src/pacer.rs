@@ -310,8 +310,7 @@ impl Pacer {
         let answered = since(|counts| counts.answered);
         let is_unanswered = answered == 0 && since(|counts| counts.established) >= ENOUGH;
         self.unanswered_since = is_unanswered.then(|| self.unanswered_since.unwrap_or(self.last.at));
-        self.is_blind =
-            self.unanswered_since.is_some_and(|since| self.last.at.since(since) >= LONGEST_STALL);
+        self.is_blind = self.unanswered_since.is_some_and(|since| self.last.at.since(since) >= LONGEST_STALL);
         if answered == 0 || (answered < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
@@ -610,7 +609,8 @@ mod tests {
     }
 
     #[test]
-    fn four_times_as_many_as_are_answered_meanwhile_may_be_left_unanswered_and_one_who_gets_in_is_paid_back() {
+    fn four_times_as_many_as_are_answered_meanwhile_may_be_left_unanswered_and_one_who_gets_in_is_paid_back()
+    {
         let pace = Pace { answer_ns: 1_000_000, ..FIRST_PACE };
         let saved = 1_000_000_000;
         let mut service = Counts { idle_ns: saved, ..Counts::of_generation(0) };

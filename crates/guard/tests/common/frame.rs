@@ -131,6 +131,11 @@ pub fn is_reset_to(frame: &[u8], segment: &Segment) -> bool {
     tcp_to(frame, segment).is_some_and(|tcp| tcp[13] & RST != 0)
 }
 
+/// The FIN of the connection that `segment` is of.
+pub fn is_fin_to(frame: &[u8], segment: &Segment) -> bool {
+    tcp_to(frame, segment).is_some_and(|tcp| tcp[13] & FIN != 0)
+}
+
 /// Sequence number of the SYN/ACK that answers `segment`, if `frame` is one.
 pub fn syn_ack_to(frame: &[u8], segment: &Segment) -> Option<u32> {
     let tcp = tcp_to(frame, segment).filter(|tcp| tcp[13] & (SYN | ACK | RST) == SYN | ACK)?;
