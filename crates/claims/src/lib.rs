@@ -86,6 +86,16 @@ impl Claim {
     ///
     /// One line: why not, and what would do.
     pub fn check(&self, scope: &Scope<'_>) -> Result<(), String> {
+        for (key, text) in
+            [("source", Some(&self.source)), ("text", Some(&self.text)), ("why", self.why.as_ref())]
+        {
+            if let Some(text) = text.filter(|text| text.contains(char::is_control)) {
+                return Err(format!("{key} {text:?} is no line of text: take out what is escaped"));
+            }
+        }
+        if let Some(number) = self.paper.filter(|number| !number.is_finite()) {
+            return Err(format!("paper = {number} is no number that a paper prints"));
+        }
         self.check_loads(scope)?;
         for policy in [Some(&self.policy), self.against.as_ref()].into_iter().flatten() {
             let Some((_, has_guard)) = scope.policies.iter().find(|(name, _)| name == policy) else {

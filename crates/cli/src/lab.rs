@@ -58,7 +58,7 @@ pub fn run(args: Args) -> Result<()> {
         Command::Calibrate { rate } => return calibrate(rate),
     };
     let plans = files.iter().map(|file| Plan::read(file, quick)).collect::<Result<Vec<_>, _>>()?;
-    ensure_folder(&results)?;
+    ensure_folder("--results", &results)?;
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
     let options = Options { results, program };

@@ -66,9 +66,10 @@ fn threads() -> u16 {
 pub fn run(args: Args) -> Result<()> {
     let plans = args.files.iter().map(|file| Plan::read(file, args.quick)).collect::<Result<Vec<_>, _>>()?;
     plans.iter().zip(&args.files).try_for_each(|(plan, file)| args.check(plan, file))?;
-    ensure_folder(&args.results)?;
+    ensure_folder("--results", &args.results)?;
+    args.trace.iter().try_for_each(|folder| ensure_folder("--trace", folder))?;
     if let Some(book) = &args.book {
-        ensure_no_experiment(book, args.files.iter().chain(&args.profile))?;
+        ensure_nothing_is_lost(book, args.files.iter().chain(&args.profile).chain(&args.rates_of))?;
         files::try_place(book).with_context(|| cannot_write(book))?;
     }
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
@@ -169,14 +170,15 @@ impl Args {
     }
 }
 
-/// A page in the place of an experiment: of one that is read, or of the first of many where the page's own name was forgotten.
-fn ensure_no_experiment<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+/// A page in the place of what is read, or of the first of many files where the page's own name was forgotten.
+fn ensure_nothing_is_lost<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
     let is_same = |file: &PathBuf| {
         book.canonicalize().is_ok_and(|book| file.canonicalize().is_ok_and(|file| file == book))
     };
-    if book.extension().is_some_and(|extension| extension == "toml") || read.any(is_same) {
+    let is_input = book.extension().is_some_and(|extension| extension == "toml" || extension == "jsonl");
+    if is_input || read.any(is_same) {
         let book = book.display();
-        return Err(Mistake(format!("--book {book}: the page would take the place of an experiment or a profile; name a file for it, as book.html")).into());
+        return Err(Mistake(format!("--book {book}: the page would take the place of an experiment, a profile or results; name a file for it, as book.html")).into());
     }
     Ok(())
 }

@@ -61,10 +61,9 @@ fn file_without_an_end_is_refused_by_whoever_reads_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let large = folder.path().join("large.toml");
     fs::File::create(&large).and_then(|file| file.set_len(10 << 30)).expect("a file with a hole");
-    let workload = |file| {
-        let crowd = ["http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none", "--rate", "1"];
-        [&["load"], &crowd[..], &["--workload", file]].concat()
-    };
+    let crowd = ["load", "http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none"];
+    let workload = |file| [&crowd[..], &["--rate", "1", "--workload", file]].concat();
+    let replay = |file| [&crowd[..], &["--replay", file]].concat();
     for (arguments, why) in [
         (vec!["sim", "/dev/zero"], "read experiment /dev/zero: it is longer than 1 MiB"),
         (vec!["sim", "/dev/full"], "read experiment /dev/full: it is longer than 1 MiB"),
@@ -78,6 +77,7 @@ fn file_without_an_end_is_refused_by_whoever_reads_it() {
             "read /dev/zero; it should be the results.jsonl of a run: line 1 is longer",
         ),
         (vec!["merge", "/dev/zero"], "read /dev/zero: line 1 is longer than 64 MiB"),
+        (replay("/dev/zero"), "read the log /dev/zero: line 1 has no end; is it a log?"),
     ] {
         let (status, said) = refused(folder.path(), &arguments);
         assert!(said.contains(why), "{arguments:?}: {said}");
@@ -93,6 +93,59 @@ fn number_of_hundreds_of_digits_is_said_in_a_few() {
     fs::write(folder.path().join("far.toml"), text.replace(loads, "loads = [1e308]")).expect("write");
     let (status, said) = refused(folder.path(), &["sim", "far.toml", "--profile", "round-numbers"]);
     assert!(status == Some(2) && said.contains("grid.loads has 1e308:"), "{said}");
+}
+
+#[test]
+fn what_is_wrong_is_found_in_the_kind_of_file_that_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let experiments = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
+    for (file, from, to, why) in [
+        // TOML itself has no number so large, which is no reason to take it for another kind of experiment.
+        (
+            "syn-protection/kernels.toml",
+            "hosts = ",
+            "hosts = 9223372036854775808 #",
+            "integer `9223372036854775808`, expected",
+        ),
+        (
+            "admission/holders.toml",
+            "duration = ",
+            "repetitions = 2000\nduration = \"1h\" #",
+            "30 days are the most",
+        ),
+        ("admission/holders.toml", "\ntext = \"", "\ntext = \"\\u001b[31m", "is no line of text"),
+        (
+            "connection-management/fig-4.3.toml",
+            "\npaper = ",
+            "\npaper = nan #",
+            "no number that a paper prints",
+        ),
+    ] {
+        let text = fs::read_to_string(format!("{experiments}/{file}")).expect("an experiment");
+        assert!(text.contains(from), "{file} has no {from:?}");
+        fs::write(folder.path().join("wrong.toml"), text.replacen(from, to, 1)).expect("write");
+        let (status, said) = refused(folder.path(), &["sim", "wrong.toml", "--profile", "round-numbers"]);
+        assert!(status == Some(2) && said.contains(why), "{file}: {said}");
+    }
+}
+
+#[test]
+fn page_that_would_take_the_place_of_what_is_read_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("measured"), "what took an hour\n").expect("write");
+    let sim = ["sim", DEMO, "--profile", "round-numbers"];
+    for more in
+        [["--rates-of", "measured", "--book", "measured"], ["--threads", "1", "--book", "results.jsonl"]]
+    {
+        let (status, said) = refused(folder.path(), &[&sim[..], &more[..]].concat());
+        assert!(status == Some(2) && said.contains("the page would take the place of"), "{said}");
+    }
+    assert_eq!(
+        fs::read_to_string(folder.path().join("measured")).expect("it is there"),
+        "what took an hour\n"
+    );
+    let (status, said) = refused(folder.path(), &[&sim[..], &["--trace", "measured"]].concat());
+    assert!(status == Some(2) && said.contains("--trace measured: it is a file, and no folder"), "{said}");
 }
 
 #[test]

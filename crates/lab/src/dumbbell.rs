@@ -238,8 +238,9 @@ impl Dumbbell {
             self.network.link.rate.map_or(u64::MAX, |rate| rate.transmission_ns(self.tcp.mss.into()));
         let packets_per_s = 1e9 / packet_ns as f64;
         let time_s = extent::times(self.grid.warmup + self.grid.duration, self.cells());
-        let time = extent::roughly(time_s * packets_per_s * extent::PACKET_S);
-        extent::check(self.cells(), &format!("{time} on one CPU"), "take out loads, scenarios or disciplines")
+        let seconds = time_s * packets_per_s * extent::PACKET_S;
+        let time = format!("{} on one CPU", extent::roughly(seconds));
+        extent::check(self.cells(), seconds, &time, "take out loads, scenarios or disciplines")
     }
 
     fn check(&self) -> Result<(), String> {

@@ -2,22 +2,33 @@
 
 use std::time::Duration;
 
-/// Cells that a file may ask for, so that a slip of the pen does not run for a year.
+/// Cells that a file may ask for, and seconds that they may take, so that a slip of the pen does not run for a year.
 const MOST_CELLS: u128 = 100_000;
+const MOST_S: f64 = 30.0 * 86_400.0;
 
 /// What an attempt at a server takes to simulate, seconds, between what was measured on fast cores, 0.8 to 1.9 us, and on one that others used, 5 to 7 (`tidegate bench sim.events_per_second`).
 pub const ATTEMPT_S: f64 = 3e-6;
 /// What a full packet over a dumbbell's bottleneck takes, on a slow core: a fast one has done 1 us (`tidegate bench sim.bulk100_seconds`).
 pub const PACKET_S: f64 = 2e-6;
 
-/// Refuses a grid of more cells than that by `time`, what it would take in words, and `fewer`, what makes it smaller.
-pub fn check(cells: u128, time: &str, fewer: &str) -> Result<(), String> {
-    if cells <= MOST_CELLS {
+/// What a server takes for a request beside the work that it is told to do, seconds.
+const OWN_WORK_S: f64 = 40e-6;
+
+/// Requests/s that a server can answer which works so long for each, before it is measured.
+pub fn likely_rate(cpu_time: Duration) -> f64 {
+    1.0 / (cpu_time.as_secs_f64() + OWN_WORK_S)
+}
+
+/// Refuses a grid of more cells than that, or of more `seconds` where it takes the least, by `time`, what it would take in words, and `fewer`, what makes it smaller.
+pub fn check(cells: u128, seconds: f64, time: &str, fewer: &str) -> Result<(), String> {
+    let (most, lower) = if cells > MOST_CELLS {
+        (format!("{MOST_CELLS} cells are"), "grid.repetitions")
+    } else if seconds > MOST_S {
+        (format!("{} are", roughly(MOST_S)), "grid.repetitions or grid.duration")
+    } else {
         return Ok(());
-    }
-    Err(format!(
-        "{cells} cells would take {time}; {MOST_CELLS} cells are the most: lower grid.repetitions, or {fewer}"
-    ))
+    };
+    Err(format!("{cells} cells would take {time}; {most} the most: lower {lower}, or {fewer}"))
 }
 
 /// A time in words, in the largest unit of which there is one.
@@ -56,11 +67,16 @@ mod tests {
     }
 
     #[test]
-    fn grid_is_refused_by_its_size_and_no_product_overflows() {
-        assert_eq!(check(MOST_CELLS, "", ""), Ok(()));
+    fn grid_is_refused_by_its_size_or_its_time_and_no_product_overflows() {
+        assert_eq!(check(MOST_CELLS, MOST_S, "", ""), Ok(()));
         let cells = u128::from(u32::MAX) * 1_000_000;
-        let time = roughly(times(Duration::from_secs(7200), cells));
-        let why = check(cells, &time, "take out loads").expect_err("too many");
+        let seconds = times(Duration::from_secs(7200), cells);
+        let why = check(cells, seconds, &roughly(seconds), "take out loads").expect_err("too many");
         assert!(why.contains("4294967295000000 cells") && why.contains("years"), "{why}");
+        let why = check(7, 1.01 * MOST_S, "a while", "take out loads").expect_err("too long");
+        assert_eq!(
+            why,
+            "7 cells would take a while; 30 days are the most: lower grid.repetitions or grid.duration, or take out loads"
+        );
     }
 }

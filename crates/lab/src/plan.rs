@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use report::Run;
+use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use crate::dumbbell::{self, Dumbbell};
 use crate::experiment::{Experiment, ExperimentError};
@@ -22,6 +24,13 @@ pub enum Plan {
     Traces(Traces),
     /// Flows over a bottleneck: a file with `topology`.
     Dumbbell(Box<Dumbbell>),
+}
+
+/// What tells one from the other, whatever is wrong with the rest.
+#[derive(Default, Deserialize)]
+struct Keys {
+    trace: Option<IgnoredAny>,
+    topology: Option<IgnoredAny>,
 }
 
 impl Plan {
@@ -43,11 +52,11 @@ impl Plan {
     fn parse(path: &Path) -> Result<Self, ExperimentError> {
         let text =
             files::read_text(path).map_err(|source| ExperimentError::Read { path: path.into(), source })?;
-        let table = toml::from_str::<toml::Table>(&text).unwrap_or_default();
-        if table.contains_key("trace") {
+        let keys = toml::from_str::<Keys>(&text).unwrap_or_default();
+        if keys.trace.is_some() {
             return Traces::parse(path, text).map(Self::Traces);
         }
-        if table.contains_key("topology") {
+        if keys.topology.is_some() {
             return Dumbbell::parse(path, text).map(|dumbbell| Self::Dumbbell(Box::new(dumbbell)));
         }
         Experiment::parse(path, text).map(|experiment| Self::Grid(Box::new(experiment)))

@@ -16,6 +16,8 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 const MOST_BAD_SHARE: f64 = 0.05;
 /// Bytes of a line: eight times what servers take of a request's head. A longer one is none, and is not kept in memory.
 const MOST_OF_LINE: u64 = 64 << 10;
+/// Bytes of a line that are read on for its end, before it is given up.
+const MOST_SKIPPED: u64 = 64 << 20;
 
 /// A log that was read.
 #[derive(Debug)]
@@ -92,7 +94,8 @@ fn common_log(mut content: impl BufRead) -> Result<(Vec<Entry>, u64)> {
             // Old logs have bytes that are no UTF-8 in their paths.
             Entry::of_common_log(&String::from_utf8_lossy(&line))
         } else {
-            content.skip_until(b'\n').with_context(cut)?;
+            let rest = content.by_ref().take(MOST_SKIPPED).skip_until(b'\n').with_context(cut)?;
+            ensure!((rest as u64) < MOST_SKIPPED, "line {number} has no end; is it a log?");
             Err("it is longer than 64 KiB")
         };
         match entry {

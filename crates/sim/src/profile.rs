@@ -291,6 +291,11 @@ impl Profile {
     }
 
     fn check(&self) -> Result<(), String> {
+        for (key, text) in [("name", &self.name), ("about", &self.about)] {
+            if text.contains(char::is_control) {
+                return Err(format!("{key} = {text:?} is no line of text: take out what is escaped"));
+            }
+        }
         for (name, cost) in self.costs() {
             if !(0.0..=MOST).contains(&cost) {
                 return Err(format!("{name} = {cost} us is no cost; 0 to {MOST} us"));
