@@ -24,8 +24,6 @@ use lines::Lines;
 
 /// Between two looks at what goes on.
 const TURN: Duration = Duration::from_secs(1);
-/// Longest time until a signal is noticed.
-const NAP: Duration = Duration::from_millis(50);
 /// How long the programs decide without hearing of us; a process that is stopped or hangs guards nothing.
 const LEASE: Duration = Duration::from_secs(1);
 
@@ -343,7 +341,7 @@ fn sleep_until(wake: Instant, signals: &Signals, guard: &mut Guard) -> Result<bo
         if left.is_zero() {
             return Ok(true);
         }
-        std::thread::sleep(left.min(NAP));
+        std::thread::sleep(left.min(guard::LOOK_EVERY));
     }
     Ok(false)
 }

@@ -23,4 +23,4 @@ pub use crowd::{Crowd, Manners, Shard};
 pub use pages::Pages;
 pub use stacks::{Stacks, StacksError};
 pub use tally::{Tally, Totals, Window};
-pub use wheel::Wheel;
+pub use wheel::{TICK, Wheel};

@@ -2,8 +2,8 @@
 
 use units::Nanos;
 
-/// Resolution. Retransmission timers count in hundreds of milliseconds, delayed ACKs in tens.
-const TICK: Nanos = Nanos::from_millis(1);
+/// How often deadlines are to be looked at. Retransmission timers count in hundreds of milliseconds, delayed ACKs in tens.
+pub const TICK: Nanos = Nanos::from_millis(1);
 /// Ticks in a turn of the wheel. A deadline further away waits at the far end and is put back when that comes round.
 const SLOTS: u64 = 4096;
 const NONE: u32 = u32::MAX;

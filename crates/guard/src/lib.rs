@@ -62,6 +62,9 @@ use rules::{apply, check_places, set_own_addresses};
 use slots::{Slots, assign, decides};
 use surroundings::Surroundings;
 
+/// How often [`Guard::pace`] is to be called.
+pub const LOOK_EVERY: Duration = Duration::from_nanos(pacer::LOOK_EVERY.0);
+
 /// Several times what a crowd sends that one server could have served, and 300 Mb/s on the wire.
 const DEFAULT_REFUSALS_PER_S: NonZeroU32 = NonZeroU32::new(500_000).expect("not zero");
 
@@ -388,7 +391,7 @@ impl Guard {
         self.config.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
     }
 
-    /// Finds out how the servers do whose sockets are followed, and sets their limits by it. Call it ten times a second or more.
+    /// Finds out how the servers do whose sockets are followed, and sets their limits by it. Call it each [`LOOK_EVERY`].
     ///
     /// # Errors
     ///

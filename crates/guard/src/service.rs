@@ -2,14 +2,10 @@
 
 use std::time::Duration;
 
-use pacer::{Pace, Service as Counts};
+use pacer::{Pace, SILENT, Service as Counts, WAITING};
 use verdict::Histogram;
 
 use crate::Trigger;
-
-/// Of `enum stage` of service.h.
-const SILENT: usize = 0;
-const WAITING: usize = 1;
 
 /// Connections of a server from the end of the handshake to the beginning of the response, and sums since it is guarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -45,21 +41,14 @@ pub struct Service {
 impl Service {
     /// From what the kernel counted, for a listener whose policy has this trigger.
     pub fn of(counts: &Counts, pace: &Pace, trigger: Trigger) -> Self {
-        let counts_silent = pace.counts_silent != 0;
-        let counted = counts.recent[WAITING] + if counts_silent { counts.recent[SILENT] } else { 0 };
-        let limit = match trigger {
-            Trigger::Unserved(Some(named)) => Some(named.get()),
-            Trigger::Unserved(None) => Some(pace.limit).filter(|&limit| limit > 0),
-            Trigger::Sojourn(_) | Trigger::Queue => None,
-        };
         // Where the bucket begins, of those that double.
         let floor_us = Histogram(counts.responses_us).below(0.05).unwrap_or(0) / 2;
         let handshake_us = Histogram(counts.handshakes_us).below(0.5).unwrap_or(0);
         Self {
             silent: counts.in_stage[SILENT].into(),
             waiting: counts.in_stage[WAITING].into(),
-            counted: counted.into(),
-            limit,
+            counted: counts.counted(pace).into(),
+            limit: pace.limit_of(trigger),
             established: counts.established,
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,

@@ -323,7 +323,7 @@ fn root_reserv_promises_each_place_of_the_accept_queue_once() {
 }
 
 /// SYNs from a host that no kernel owns, one for each source port.
-fn send_syns(tap: &tap::Tap, source_ports: std::ops::Range<u16>) {
+fn send_syns(tap: &Tap, source_ports: std::ops::Range<u16>) {
     for source_port in source_ports {
         let syn = Segment::syn("attempt", GHOST4, SERVER4, PORT)
             .with("attempt", |syn| syn.source_port = source_port);

@@ -49,7 +49,9 @@ use crate::saturation;
 use crate::testbed::CROWD_POLL;
 use costs::Costs;
 
-/// The server, one that has no room, and one that will be stopped; `{saturation}` is how many are let in.
+/// The server that will be stopped.
+const HANGS: &str = "hangs";
+/// The server, one that has no room, one that will be stopped, and one that works for each request; `{saturation}` is how many are let in.
 const EXPERIMENT: &str = r#"
 name = "calibrate"
 title = "What does work cost?"
@@ -368,7 +370,7 @@ impl<'a> Crowds<'a> {
     }
 
     fn refused(&mut self, rate: f64, answered: &Answered) -> Result<Refused> {
-        let hangs = self.server("hangs");
+        let hangs = self.server(HANGS);
         let of_syn = |costs: &Costs| {
             (costs.us_per_s(0.0, answered.woken) - answered.watch_us_per_s) / costs.syns_per_s.max(1.0)
         };
@@ -438,7 +440,7 @@ impl<'a> Crowds<'a> {
     fn guard(&mut self, rate: f64) -> Result<Guard> {
         let _counting = bpf::RunCounting::begin().context("have the kernel count how long programs run")?;
         let abort = self.policy("abort");
-        let (hangs, answers) = (self.server("hangs"), self.server("answers"));
+        let (hangs, answers) = (self.server(HANGS), self.server("answers"));
         let nearly_full = Server { backlog: nearly_full(rate), ..answers.clone() };
         let mut of_syn = |what: &str, server: &Server, rate: f64| -> Result<f64> {
             let costs = self.measure(what, self.apart, (server, abort), rate)?;
@@ -585,7 +587,8 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     let mut experiment = Experiment::parse(Path::new("calibrate"), EXPERIMENT.to_owned())?;
     experiment.testbed.coalesce = coalesce;
     experiment.crowd.close = close;
-    experiment.servers[2].is_stopped = true;
+    let hangs = experiment.servers.iter_mut().find(|server| server.name == HANGS);
+    hangs.expect("a server of the experiment above").is_stopped = true;
     Ok(experiment)
 }
 

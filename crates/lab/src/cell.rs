@@ -26,7 +26,7 @@ use crate::server;
 use crate::testbed::{PORT, Testbed};
 
 /// Time between samples of the kernel's counters.
-const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
 /// Share of a CPU that a hypervisor may take without a mark.
@@ -39,7 +39,7 @@ const LONGEST_MOMENT: Duration = Duration::from_secs(2);
 /// A crowd waits for CPUs that are near each other no longer than so many times what it takes itself.
 const WAITS: u32 = 3;
 /// How often a wait looks whether the run was stopped.
-const STOP_EVERY: Duration = Duration::from_millis(50);
+pub const STOP_EVERY: Duration = Duration::from_millis(50);
 
 /// What every cell of a run shares.
 #[derive(Debug, Clone, Copy)]

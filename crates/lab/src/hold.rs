@@ -24,6 +24,7 @@ use nix::sys::socket::{
 use results::Held;
 use serde::Deserialize;
 
+use crate::cell::STOP_EVERY;
 use crate::experiment::Layout;
 use crate::testbed::{HOLDER_INTERFACE, Testbed};
 
@@ -50,8 +51,6 @@ const LONGEST: Duration = Duration::from_secs(30);
 const TURN: Duration = Duration::from_millis(2);
 /// What a turn makes up for at most.
 const LATEST: Duration = Duration::from_millis(100);
-/// How often the wait for them looks whether the run was stopped.
-const STOP_EVERY: Duration = Duration::from_millis(50);
 const MAX_EVENTS: usize = 256;
 
 /// Receive buffer of a slow reader, bytes; the kernel doubles it.

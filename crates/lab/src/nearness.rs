@@ -56,9 +56,9 @@ impl Nearness {
                 bail!("stopped");
             }
             let now_ns = self.look()?;
-            let is_over = start.elapsed() >= patience;
-            if !self.is_far(now_ns) || is_over {
-                self.change(|seen| seen.was_in_vain = is_over);
+            let (is_far, is_over) = (self.is_far(now_ns), start.elapsed() >= patience);
+            if !is_far || is_over {
+                self.change(|seen| seen.was_in_vain = is_far);
                 return Ok(now_ns);
             }
             sleep(PAUSE);

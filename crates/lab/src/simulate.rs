@@ -20,6 +20,7 @@ use traffic::Schedule;
 use units::Nanos;
 
 use crate::apache;
+use crate::cell;
 use crate::distance;
 use crate::environment;
 use crate::experiment::{Arrivals, Close, Experiment, Layout, Server, ServerKind};
@@ -33,8 +34,8 @@ use crate::rates::{Moment, Rates, RatesError};
 use crate::saturation::{self, Length, ONE_SYN};
 use crate::testbed::{PORT, SERVER_ADDRESS};
 
-/// Time between samples of the counters.
-const SAMPLE_EVERY: Nanos = Nanos::from_millis(250);
+/// Time between samples of the counters, as in the lab.
+const SAMPLE_EVERY: Nanos = Nanos(cell::SAMPLE_EVERY.as_nanos() as u64);
 /// The server in captures: as in the lab.
 const SERVER: SocketAddrV4 = SocketAddrV4::new(SERVER_ADDRESS, PORT);
 /// The page of `tidegate serve`.

@@ -11,6 +11,6 @@ mod service_rate;
 #[cfg(test)]
 mod virtual_time;
 
-pub use pacer::{Asked, Demand, FIRST_PACE, Look, Pacer};
+pub use pacer::{Asked, Demand, FIRST_PACE, LOOK_EVERY, Look, Pacer};
 pub use returns::{Outcome, Return, Returns};
-pub use service::{Pace, Service, Wait};
+pub use service::{Pace, SILENT, Service, WAITING, Wait};

@@ -8,6 +8,9 @@ use crate::newcomers::Newcomers;
 use crate::service_rate::ServiceRate;
 use crate::{Pace, Service as Counts};
 
+/// How often the agent is to look at what is counted, and [`Pacer::tick`].
+pub const LOOK_EVERY: Nanos = Nanos::from_millis(50);
+
 /// Until it is known, ns: a hundred may come at once.
 const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 /// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).

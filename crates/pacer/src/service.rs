@@ -1,9 +1,13 @@
 //! `kernel/service.h`, called on the host: the very code that the BPF programs run, with one CPU and no lock.
 
 use units::Nanos;
-use verdict::{BUCKETS, ListenerLoad};
+use verdict::{BUCKETS, ListenerLoad, Trigger};
 
 const STAGES: usize = 2;
+/// Of `enum stage` of `kernel/service.h`: no byte of a request was seen, and one was.
+pub const SILENT: usize = 0;
+/// See [`SILENT`].
+pub const WAITING: usize = 1;
 const EPOCHS: usize = 4;
 const SLOTS: usize = 4;
 
@@ -86,7 +90,23 @@ pub struct Wait {
     pub handshake_us: u32,
 }
 
+impl Pace {
+    /// How many may wait under such a trigger; `None` where that is not what is limited, or not found yet.
+    pub fn limit_of(&self, trigger: Trigger) -> Option<u32> {
+        match trigger {
+            Trigger::Unserved(Some(named)) => Some(named.get()),
+            Trigger::Unserved(None) => Some(self.limit).filter(|&limit| limit > 0),
+            Trigger::Sojourn(_) | Trigger::Queue => None,
+        }
+    }
+}
+
 impl Service {
+    /// Of those that were accepted or are in the queue, how many wait for the server, and not for something else.
+    pub fn counted(&self, pace: &Pace) -> u32 {
+        self.recent[WAITING] + if pace.counts_silent != 0 { self.recent[SILENT] } else { 0 }
+    }
+
     /// Nobody has come yet, of a server with this generation.
     pub fn of_generation(generation: u32) -> Self {
         Self { epoch: EPOCHS as u64, generation, ..Self::default() }

@@ -37,9 +37,6 @@ use packets::{Packet, Packets, Pipe};
 
 pub use distance::PathCounts;
 
-/// The crowd looks at its deadlines this often, as its wheel ticks.
-const TICK: Nanos = Nanos::from_millis(1);
-
 /// What is simulated, beside the crowd.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -500,7 +497,11 @@ impl World {
 
     /// Sees to it that the crowd is looked at when it has something to do.
     fn look_at_crowd(&mut self, now: Nanos) {
-        let tick = if self.crowd.live() > 0 { Nanos((now.0 / TICK.0 + 1) * TICK.0) } else { Nanos::MAX };
+        let tick = if self.crowd.live() > 0 {
+            Nanos((now.0 / crowd::TICK.0 + 1) * crowd::TICK.0)
+        } else {
+            Nanos::MAX
+        };
         let due = self.crowd.next_start().unwrap_or(Nanos::MAX).min(tick);
         let next = self.crowd_end.next_turn(due, now);
         if next < self.crowd_at {

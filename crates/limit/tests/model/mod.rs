@@ -94,8 +94,7 @@ impl Server {
                 let is_idle = self.idle_since.is_some();
                 self.end_idle(end);
                 let per_s = self.seen.answered as f64 / span.as_secs_f64();
-                let meanwhile = (per_s * self.handshake.as_secs_f64()) as u32;
-                self.served_meanwhile = meanwhile.min(4 * self.limit);
+                self.served_meanwhile = (per_s * self.handshake.as_secs_f64()) as u32;
                 self.idle_since = is_idle.then_some(end);
                 return self.seen;
             }
@@ -118,8 +117,7 @@ impl Server {
     }
 
     fn attempt(&mut self) {
-        let expected = self.expected.saturating_sub(self.served_meanwhile);
-        if expected + self.waiting >= self.limit {
+        if (self.expected + self.waiting).saturating_sub(self.served_meanwhile) >= self.limit {
             self.seen.refused += 1;
             return;
         }

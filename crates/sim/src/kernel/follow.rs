@@ -1,7 +1,7 @@
 //! Who waits for the server, by `kernel/service.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
 //! the sockets, the sockets of the simulator tell here.
 
-use pacer::{Asked, Demand, Look, Pacer, Service, Wait};
+use pacer::{Asked, Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy, Trigger};
 
@@ -9,8 +9,6 @@ use super::guard::GuardStats;
 use super::socket::Socket;
 use super::{Kernel, Outside, Timer};
 
-/// How often the agent looks.
-const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// The service's clock must not show 0, which is never.
 const CLOCK: Nanos = Nanos::from_secs(1);
 
@@ -81,15 +79,6 @@ impl Followed {
     fn end(&mut self, wait: &Wait, is_answered: bool, now: Nanos) {
         self.service.end(self.pacer.pace(), wait, is_answered, clock(now));
     }
-
-    /// How many may wait; `None` where that is not what is limited, or not found yet.
-    fn limit(&self) -> Option<u32> {
-        match self.trigger {
-            Trigger::Unserved(Some(named)) => Some(named.get()),
-            Trigger::Unserved(None) => Some(self.pacer.pace().limit).filter(|limit| *limit > 0),
-            Trigger::Sojourn(_) | Trigger::Queue => None,
-        }
-    }
 }
 
 fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
@@ -124,14 +113,13 @@ impl Kernel {
     /// Who waits for the server, where the policy asks.
     pub fn waiting(&self) -> Option<Waiting> {
         let followed = self.followed.as_ref()?;
-        let Service { in_stage, recent, established, answered, answered_silent, ended, .. } =
-            *followed.service;
-        let counts_silent = followed.pacer.pace().counts_silent != 0;
+        let Service { in_stage, established, answered, answered_silent, ended, .. } = *followed.service;
+        let pace = followed.pacer.pace();
         Some(Waiting {
-            silent: in_stage[0],
-            waiting: in_stage[1],
-            counted: recent[1] + if counts_silent { recent[0] } else { 0 },
-            limit: followed.limit(),
+            silent: in_stage[SILENT],
+            waiting: in_stage[WAITING],
+            counted: followed.service.counted(pace),
+            limit: pace.limit_of(followed.trigger),
             established,
             answered,
             answered_silent,

@@ -179,7 +179,7 @@ impl Kernel {
         let length = self.requests.len() as u32;
         let mut most = self.config.synack_retries;
         let is_half_full = match self.config.generation {
-            Generation::Linux24 => length > self.syn_limit() / 2,
+            Generation::Linux24 => length >= self.syn_limit() / 2,
             Generation::Linux410 => 2 * length > self.config.backlog.max(8),
         };
         let mut young = 2 * self.young;

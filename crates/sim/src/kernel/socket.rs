@@ -339,6 +339,7 @@ impl Kernel {
     pub fn shutdown(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let stack = self.config.stack;
         let socket = &mut self.sockets[id];
+        socket.waits_no_more(&mut self.followed, false, now);
         let peer = socket.peer;
         let mut send = |segment: &Segment<'_>| out.send(peer, segment);
         socket.connection.half_close(stack, &socket.written, now, &mut send);
@@ -359,6 +360,8 @@ impl Kernel {
             self.sockets.remove(id);
             return;
         }
+        // The kernel's state changes with the FIN: `on_state()` of kernel/follow.bpf.h.
+        socket.waits_no_more(&mut self.followed, false, now);
         let mut send = |segment: &Segment<'_>| out.send(peer, segment);
         if socket.unread() > 0 {
             self.counters.out_rsts += 1;
