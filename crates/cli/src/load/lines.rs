@@ -79,7 +79,12 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
     for (name, count) in causes.into_iter().filter(|&(_, count)| count > 0) {
         line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
     }
-    line(format_args!("response time  {}", latency_text(&summary.response_ms)));
+    // Those that come after the window are among `ok`, and their times are not here.
+    let replies = match summary.response_ms.count {
+        0 => "no replies".to_owned(),
+        count => format!("{} of {count} replies", latency_text(&summary.response_ms)),
+    };
+    line(format_args!("response time  {replies} within those {:.1} s", summary.window_s));
     if summary.aborted > 0 {
         let LatencySummary { mean, p50, p99, .. } = summary.user_ms;
         line(format_args!(
@@ -115,9 +120,6 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
 }
 
 fn latency_text(latency: &LatencySummary) -> String {
-    if latency.count == 0 {
-        return "no replies".to_owned();
-    }
     let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
     format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
 }
