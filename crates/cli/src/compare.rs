@@ -58,10 +58,12 @@ pub fn run(args: Args) -> Result<()> {
     }
     let unshared = report::unshared(&one, &other);
     let mut text = report::comparison_table([&one, &other], &compared, args.at_most);
-    unshared.servers.iter().chain(&unshared.points).chain(&unshared.claims).for_each(|line| {
-        text.push_str(line);
-        text.push('\n');
-    });
+    unshared.servers.iter().chain(&unshared.points).chain(&unshared.claims).chain(&unshared.file).for_each(
+        |line| {
+            text.push_str(line);
+            text.push('\n');
+        },
+    );
     if let Some(path) = &args.page {
         text += &format!("page     {}", path.display());
     }

@@ -70,6 +70,8 @@ pub struct Unshared {
     pub points: Vec<String>,
     /// Claims that one answers and the other does not.
     pub claims: Vec<String>,
+    /// That both are of one name and not of one file, which may be a matter of a word or of the server.
+    pub file: Option<String>,
 }
 
 /// When, where and how a run was measured.
@@ -107,6 +109,9 @@ pub fn unshared(one: &Run, other: &Run) -> Unshared {
     let [a, b] = [one, other].map(|run| &run.header.experiment);
     if a != b {
         unshared.points.push(format!("A is of {a:?} and B of {b:?}: another experiment"));
+    } else if one.header.source != other.header.source {
+        unshared.file =
+            Some(format!("A and B are of files that differ, both called {a:?}: each stands in its results"));
     }
     unshared
 }
@@ -202,6 +207,10 @@ mod tests {
         "another".clone_into(&mut other.header.experiment);
         other.cells.push(Cell { server: "flooded".to_owned(), ..cell("red", 100.0, 5) });
         assert!(unshared(&one, &other).points[2].contains("another experiment"));
+        assert_eq!(unshared(&one, &other).file, None);
+        other.header.experiment.clone_from(&one.header.experiment);
+        other.header.source.push_str("backlog = 7");
+        assert!(unshared(&one, &other).file.expect("a line").contains("files that differ"));
         assert_eq!(unshared(&one, &other).servers, ["A has no flooded"]);
     }
 
