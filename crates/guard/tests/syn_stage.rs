@@ -238,8 +238,11 @@ fn root_syn_that_reuses_a_connection_in_time_wait_is_decided_about_as_any_other(
 #[test]
 fn root_syn_that_reuses_a_connection_in_time_wait_gets_no_cookie() {
     let Some(world) = World::create() else { return };
+    world.server.set_sysctl("net.ipv4.tcp_syncookies", "2").expect("sysctl");
     let listener = world.listen(LISTEN4);
-    let guarded = world.guard(LISTEN4, Policy::NO_SYN_DROP, Attach::Auto, false);
+    // Cookies of the kernel's, which every kernel takes back.
+    let policy = "no-syn-drop:kernel".parse().expect("policy");
+    let guarded = world.guard(LISTEN4, policy, Attach::Auto, false);
     let tap = world.tap();
     let before = closed_by_the_server(&world, &tap, &listener, LISTEN4, true);
     let again =
