@@ -507,7 +507,69 @@ fn acknowledgment(seq: SeqNumber, ack: SeqNumber) -> Segment<'static> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    /// What left, and what is to be woken when.
+    #[derive(Default)]
+    struct Wire {
+        sent: Vec<(Flags, SeqNumber)>,
+        timers: BTreeMap<(Nanos, u32), Timer>,
+        set: u32,
+    }
+
+    impl Outside for Wire {
+        fn send(&mut self, _to: Peer, segment: &Segment<'_>) {
+            self.sent.push((segment.flags, segment.seq));
+        }
+
+        fn wake(&mut self, at: Nanos, timer: Timer) {
+            self.set += 1;
+            self.timers.insert((at, self.set), timer);
+        }
+
+        fn tell(&mut self, _news: News) {}
+    }
+
+    fn from_client(flags: Flags, seq: u32, ack: SeqNumber, payload: &[u8]) -> Segment<'_> {
+        Segment { seq: SeqNumber(seq), ack, flags, window: 65_535, options: wire::Options::NONE, payload }
+    }
+
+    #[test]
+    fn who_is_closed_without_an_answer_waits_no_more() {
+        let policy = Policy::UNSERVED;
+        let (mut kernel, mut wire) = (Kernel::new(Config { policy, ..Config::default() }), Wire::default());
+        let (peer, now) = (Peer::new(1, 1), Nanos::from_secs(1));
+        kernel.receive(peer, &from_client(Flags::SYN, 100, SeqNumber(0), b""), now, &mut wire);
+        let (_, iss) = wire.sent[0];
+        kernel.receive(peer, &from_client(Flags::ACK, 101, iss + 1, b"a question"), now, &mut wire);
+        let (id, _) = kernel.accept().expect("it is there");
+        kernel.read(id, 100, &mut Vec::new());
+        assert_eq!(kernel.waiting().expect("it is followed").waiting, 1);
+        kernel.close(id, now, &mut wire);
+        let after = kernel.waiting().expect("it is followed");
+        assert_eq!((after.waiting, after.ended, after.answered), (0, 1, 0), "its FIN is on its way");
+    }
+
+    #[test]
+    fn queue_of_2_4_that_is_half_full_sends_old_handshakes_fewer_syn_acks() {
+        // Of one that is not answered; the limit is 64, and whoever goes leaves the queue less than half full.
+        let [all, fewer] = [1 + 5, 1 + 2];
+        for (handshakes, expected) in [(31, 31 * all), (32, 31 * all + fewer)] {
+            let generation = Generation::Linux24;
+            let config = Config { generation, max_syn_backlog: 64, syncookies: 0, ..Config::default() };
+            let (mut kernel, mut wire) = (Kernel::new(config), Wire::default());
+            for number in 0..handshakes {
+                let syn = from_client(Flags::SYN, 100, SeqNumber(0), b"");
+                kernel.receive(Peer::new(number, 1), &syn, Nanos::ZERO, &mut wire);
+            }
+            while let Some(((at, _), timer)) = wire.timers.pop_first() {
+                kernel.on_timer(timer, at, &mut wire);
+            }
+            assert_eq!(wire.sent.len(), expected, "{handshakes} handshakes");
+        }
+    }
 
     #[test]
     fn sysctl_takes_what_the_kernels_takes() {
