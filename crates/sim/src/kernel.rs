@@ -385,7 +385,8 @@ impl Kernel {
     }
 
     /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, what is sent again is acknowledged again, and
-    /// its time begins anew with that. Differs: a SYN with a newer timestamp and a lower number does not begin anew.
+    /// its time begins anew with that. Differs: a SYN with a newer timestamp and a lower number does not begin anew, and of those that do not the guard
+    /// hears nothing; one that does may get a cookie of the guard's, which leaves it to the kernel (`decide()` of `kernel/syn_stage.bpf.h`).
     fn receive_in_time_wait(
         &mut self,
         from: Peer,
