@@ -48,6 +48,7 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
         (vec!["qdisc", "add", "va", "codel"], "no queue discipline that tidegate has for the kernel"),
         (load(["--replay", "none"]), "read the log none: No such file"),
         (load(["--replay", "text"]), "the first is line 1"),
+        ([load(["--rate", "1"]), vec!["--csv", "x", "--hdr-log", "x"]].concat(), "x cannot be both"),
         (load(["--rate", "-5"]), "invalid value '-5' for '--rate <R>'"),
     ] {
         let (status, said) = refused(folder.path(), &arguments);

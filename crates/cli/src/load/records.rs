@@ -7,11 +7,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::V2DeflateSerializer;
 use hdrhistogram::serialization::interval_log::IntervalLogWriterBuilder;
 use load::Ended;
+
+use crate::mistake::Mistake;
 
 /// Columns of the file with a line for each attempt; docs/crowd.md says what they mean.
 const COLUMNS: [&str; 12] = [
@@ -71,11 +73,10 @@ impl Records {
     ///
     /// One that is there already, or cannot be made.
     pub fn create(attempts: Option<&Path>, intervals: Option<&Path>) -> Result<Self> {
-        ensure!(
-            attempts.is_none() || attempts != intervals,
-            "--csv and --hdr-log are two files; {} cannot be both",
-            attempts.unwrap_or(Path::new("")).display()
-        );
+        if let Some(file) = attempts.filter(|file| intervals == Some(file)) {
+            let why = format!("--csv and --hdr-log are two files; {} cannot be both", file.display());
+            return Err(Mistake(why).into());
+        }
         let attempts = attempts.map(NewFile::create).transpose()?;
         let intervals = intervals.map(NewFile::create).transpose().inspect_err(|_| {
             if let Some(new) = &attempts {
