@@ -169,8 +169,10 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		verdict = VERDICT_ADMIT;
 	}
 	/* What is in TIME_WAIT would answer the cookie when it comes back, and the kernel lets go of it for a handshake of its own only. */
-	if (listener->is_behind_time_wait && (verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE))
+	if (listener->is_behind_time_wait && (verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE)) {
+		is_by_server = false;
 		verdict = VERDICT_ADMIT;
+	}
 	if (verdict == VERDICT_RESET && may_defer(&rule, segment, is_by_server, now)) {
 		verdict = VERDICT_DROP;
 		outcome = OUTCOME_DEFERRED;

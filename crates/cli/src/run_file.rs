@@ -17,7 +17,7 @@ pub fn read_run(path: &Path) -> Result<Run> {
 /// Runs make folders of their own below one, which a file is not.
 pub fn ensure_folder(option: &str, folder: &Path) -> Result<()> {
     if folder.is_file() {
-        let why = format!("{option} {}: it is a file, and no folder; name one, as results", folder.display());
+        let why = format!("{option} {}: it is a file, and no folder; name a folder", folder.display());
         return Err(Mistake(why).into());
     }
     Ok(())

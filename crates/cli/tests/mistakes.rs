@@ -131,6 +131,18 @@ fn what_is_wrong_is_found_in_the_kind_of_file_that_it_is() {
 }
 
 #[test]
+fn profile_that_a_terminal_would_obey_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let profile = concat!(env!("CARGO_MANIFEST_DIR"), "/../sim/profiles/round-numbers.toml");
+    let text = fs::read_to_string(profile).expect("a profile");
+    let wrong = text.replacen("\nabout = \"", "\nabout = \"\\u001b[31m", 1);
+    assert_ne!(wrong, text);
+    fs::write(folder.path().join("wrong.toml"), wrong).expect("write");
+    let (status, said) = refused(folder.path(), &["sim", DEMO, "--profile", "wrong.toml"]);
+    assert!(status == Some(2) && said.contains("is no line of text"), "{said}");
+}
+
+#[test]
 fn page_that_would_take_the_place_of_what_is_read_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("measured"), "what took an hour\n").expect("write");

@@ -175,14 +175,14 @@ fn root_retransmitted_syn_of_a_handshake_is_left_to_the_kernel() {
     assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
 }
 
-/// A connection of a ghost's that the server has closed first. The ghost closes, too, or only acknowledges.
+/// Makes a connection of a ghost's that the server closes first; the ghost closes, too, or only acknowledges. Gives the SYN that reuses its four-tuple.
 fn closed_by_the_server(
     world: &World,
     tap: &Tap,
     listener: &TcpListener,
     listen: &str,
     closes: bool,
-) -> Handshake {
+) -> Segment {
     let handshake = Handshake::begin(tap, listen);
     let end = handshake.end(b"");
     tap.send(&end.to_bytes());
@@ -206,7 +206,7 @@ fn closed_by_the_server(
         assert!(start.elapsed() < PATIENCE, "no socket in TIME_WAIT");
         std::thread::sleep(Duration::from_millis(10));
     }
-    handshake
+    handshake.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000))
 }
 
 #[test]
@@ -216,9 +216,7 @@ fn root_syn_that_reuses_a_connection_in_time_wait_is_decided_about_as_any_other(
         let listener = world.listen(listen);
         let guarded = world.guard(listen, Policy::RST_SYN, Attach::Auto, false);
         let tap = world.tap();
-        let before = closed_by_the_server(&world, &tap, &listener, listen, true);
-        let again =
-            before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+        let again = closed_by_the_server(&world, &tap, &listener, listen, true);
         let streams = world.fill(&guarded);
         tap.send(&again.to_bytes());
         tap.receive("a RST", |frame| frame::is_reset_to(frame, &again));
@@ -244,9 +242,7 @@ fn root_syn_that_reuses_a_connection_in_time_wait_gets_no_cookie() {
     let policy = "no-syn-drop:kernel".parse().expect("policy");
     let guarded = world.guard(LISTEN4, policy, Attach::Auto, false);
     let tap = world.tap();
-    let before = closed_by_the_server(&world, &tap, &listener, LISTEN4, true);
-    let again =
-        before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+    let again = closed_by_the_server(&world, &tap, &listener, LISTEN4, true);
     let _streams = world.fill(&guarded);
     tap.send(&again.to_bytes());
     let sample = guarded.wait("the SYN", |sample| sample.stats.accept_full > 0);
@@ -263,9 +259,7 @@ fn root_syn_that_meets_a_connection_in_fin_wait_2_is_left_to_the_kernel() {
     let listener = world.listen(LISTEN4);
     let guarded = world.guard(LISTEN4, Policy::RST_SYN, Attach::Auto, false);
     let tap = world.tap();
-    let before = closed_by_the_server(&world, &tap, &listener, LISTEN4, false);
-    let again =
-        before.syn.with("the same port again", |segment| segment.seq = segment.seq.wrapping_add(1000));
+    let again = closed_by_the_server(&world, &tap, &listener, LISTEN4, false);
     tap.send(&again.to_bytes());
     tap.receive("the kernel's RST", |frame| frame::is_reset_to(frame, &again));
     let sample = guarded.sample();
