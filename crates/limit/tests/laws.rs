@@ -13,6 +13,8 @@ const TICK: Nanos = Nanos::from_millis(50);
 const SETTLE: Nanos = Nanos::from_secs(2);
 /// How long is measured after that.
 const WINDOW: Nanos = Nanos::from_secs(8);
+/// As many crowds.
+const SEEDS: [u64; 3] = [1, 2, 3];
 
 struct Case {
     name: &'static str,
@@ -20,6 +22,8 @@ struct Case {
     work: Work,
     handshake: Nanos,
     attempts_per_s: f64,
+    /// Share of the best fixed limit's answers that the one that is found must have.
+    share: f64,
 }
 
 const fn micros(micros: u64) -> Nanos {
@@ -34,6 +38,7 @@ const CASES: [Case; 8] = [
         work: Work::Fixed(micros(30)),
         handshake: micros(100),
         attempts_per_s: 70e3,
+        share: 0.97,
     },
     Case {
         name: "100 us, exponential",
@@ -41,6 +46,7 @@ const CASES: [Case; 8] = [
         work: Work::Exponential(micros(100)),
         handshake: micros(100),
         attempts_per_s: 40e3,
+        share: 0.97,
     },
     Case {
         name: "1 ms",
@@ -48,6 +54,7 @@ const CASES: [Case; 8] = [
         work: Work::Fixed(micros(1000)),
         handshake: micros(100),
         attempts_per_s: 4e3,
+        share: 0.97,
     },
     Case {
         name: "10 ms",
@@ -55,6 +62,7 @@ const CASES: [Case; 8] = [
         work: Work::Fixed(micros(10_000)),
         handshake: micros(100),
         attempts_per_s: 400.0,
+        share: 0.97,
     },
     Case {
         name: "30 us, and one in a hundred 10 ms",
@@ -62,6 +70,7 @@ const CASES: [Case; 8] = [
         work: Work::Mixed(micros(30), micros(10_000), 100),
         handshake: micros(100),
         attempts_per_s: 30e3,
+        share: 0.97,
     },
     Case {
         name: "fifty that sleep 10 ms",
@@ -69,6 +78,7 @@ const CASES: [Case; 8] = [
         work: Work::Fixed(micros(10_000)),
         handshake: micros(100),
         attempts_per_s: 20e3,
+        share: 0.97,
     },
     Case {
         name: "eight cores, 100 us, exponential",
@@ -76,6 +86,7 @@ const CASES: [Case; 8] = [
         work: Work::Exponential(micros(100)),
         handshake: micros(100),
         attempts_per_s: 160e3,
+        share: 0.95,
     },
     Case {
         name: "30 us, clients 20 ms away",
@@ -83,17 +94,18 @@ const CASES: [Case; 8] = [
         work: Work::Fixed(micros(30)),
         handshake: micros(20_000),
         attempts_per_s: 70e3,
+        share: 0.97,
     },
 ];
 
 impl Case {
-    fn server(&self) -> Server {
-        Server::new(self.workers, self.work, self.handshake, self.attempts_per_s)
+    fn server(&self, seed: u64) -> Server {
+        Server::new(self.workers, self.work, self.handshake, self.attempts_per_s, seed)
     }
 
     /// With a limit that does not change.
-    fn fixed(&self, limit: u32) -> Seen {
-        let mut server = self.server();
+    fn fixed(&self, limit: u32, seed: u64) -> Seen {
+        let mut server = self.server(seed);
         server.limit = limit;
         server.run(SETTLE);
         server.run(WINDOW)
@@ -122,23 +134,23 @@ fn mean_ms(seen: &Seen) -> f64 {
 }
 
 /// What a law does once it has settled, before the same crowd.
-fn settled(case: &Case, law: &mut dyn Law) -> Seen {
-    let mut server = case.server();
+fn settled(case: &Case, law: &mut dyn Law, seed: u64) -> Seen {
+    let mut server = case.server(seed);
     follow(&mut server, law, SETTLE);
     follow(&mut server, law, WINDOW)
 }
 
 /// Answers of the best fixed limit.
-fn best(case: &Case) -> u64 {
-    (0..11).map(|power| case.fixed(1 << power).answered).max().expect("some")
+fn best(case: &Case, seed: u64) -> u64 {
+    (0..11).map(|power| case.fixed(1 << power, seed).answered).max().expect("some")
 }
 
 #[test]
 fn found_limit_answers_as_many_as_the_best_fixed_one() {
-    for case in &CASES {
+    for (case, seed) in CASES.iter().flat_map(|case| SEEDS.map(|seed| (case, seed))) {
         let mut limit = Limit::default();
-        let seen = settled(case, &mut limit);
-        let share = seen.answered as f64 / best(case) as f64;
+        let seen = settled(case, &mut limit, seed);
+        let share = seen.answered as f64 / best(case, seed) as f64;
         eprintln!(
             "{}: {:.1}% of the best fixed limit's, mean {:.2} ms, limit {}",
             case.name,
@@ -146,7 +158,7 @@ fn found_limit_answers_as_many_as_the_best_fixed_one() {
             mean_ms(&seen),
             limit.now()
         );
-        assert!(share > 0.95, "{}: {share}", case.name);
+        assert!(share > case.share, "{}, crowd {seed}: {share}", case.name);
     }
 }
 
@@ -161,11 +173,11 @@ fn every_other_law_answers_a_tenth_less_or_twice_as_late_somewhere() {
         ("20 ms", || Box::new(Target::new(Nanos::from_millis(20)))),
         ("Breakwater, 5 ms", || Box::new(Breakwater::new(Nanos::from_millis(5)))),
     ];
-    let ours: Vec<Seen> = CASES.iter().map(|case| settled(case, &mut Limit::default())).collect();
+    let ours: Vec<Seen> = CASES.iter().map(|case| settled(case, &mut Limit::default(), SEEDS[0])).collect();
     for (name, law) in laws {
         let mut is_worse = false;
         for (case, ours) in CASES.iter().zip(&ours) {
-            let seen = settled(case, &mut *law());
+            let seen = settled(case, &mut *law(), SEEDS[0]);
             let share = seen.answered as f64 / ours.answered as f64;
             let times = mean_ms(&seen) / mean_ms(ours);
             eprintln!("{name}, {}: {share:.2} of our answers, {times:.1} times our mean", case.name);
@@ -185,9 +197,10 @@ fn limit_settles_within_two_seconds_of_a_tenfold_slower_or_faster_service() {
             work: Work::Exponential(work),
             handshake: micros(100),
             attempts_per_s: 40e3,
+            share: 0.97,
         };
-        let best = best(&case(after)) as f64 / WINDOW.as_secs_f64();
-        let (mut server, mut limit) = (case(before).server(), Limit::default());
+        let best = best(&case(after), SEEDS[0]) as f64 / WINDOW.as_secs_f64();
+        let (mut server, mut limit) = (case(before).server(SEEDS[0]), Limit::default());
         follow(&mut server, &mut limit, WINDOW);
         server.work = Work::Exponential(after);
         let meanwhile = follow(&mut server, &mut limit, Nanos::from_secs(2));

@@ -45,7 +45,10 @@ pub struct Server {
     /// From the SYN to the request, on average.
     handshake: Nanos,
     attempts: Schedule,
-    random: Pcg64Mcg,
+    /// Of the handshakes, and of the work apart from them: the same requests in the same order, whatever the limit, so that what two limits answer
+    /// differs by the limits and not by the requests.
+    on_the_way: Pcg64Mcg,
+    requests: Pcg64Mcg,
     now: Nanos,
     events: BinaryHeap<Reverse<(Nanos, Event)>>,
     queue: VecDeque<Nanos>,
@@ -61,13 +64,14 @@ pub struct Server {
 }
 
 impl Server {
-    pub fn new(workers: usize, work: Work, handshake: Nanos, attempts_per_s: f64) -> Self {
+    pub fn new(workers: usize, work: Work, handshake: Nanos, attempts_per_s: f64, seed: u64) -> Self {
         Self {
             workers,
             work,
             handshake,
-            attempts: Schedule::new(Arrivals::Poisson, attempts_per_s, 1),
-            random: Pcg64Mcg::seed_from_u64(2),
+            attempts: Schedule::new(Arrivals::Poisson, attempts_per_s, seed),
+            on_the_way: Pcg64Mcg::seed_from_u64(seed + 1),
+            requests: Pcg64Mcg::seed_from_u64(seed + 2),
             now: Nanos::ZERO,
             events: BinaryHeap::new(),
             queue: VecDeque::new(),
@@ -122,7 +126,7 @@ impl Server {
             return;
         }
         self.expected += 1;
-        let factor = Uniform::new(0.7, 1.3).expect("a range").sample(&mut self.random);
+        let factor = Uniform::new(0.7, 1.3).expect("a range").sample(&mut self.on_the_way);
         let after = Nanos::from_secs_f64(self.handshake.as_secs_f64() * factor);
         self.events.push(Reverse((self.now + after, Event::Request)));
     }
@@ -157,11 +161,11 @@ impl Server {
         match self.work {
             Work::Fixed(time) => time,
             Work::Exponential(mean) => {
-                let unit: f64 = Exp1.sample(&mut self.random);
+                let unit: f64 = Exp1.sample(&mut self.requests);
                 Nanos::from_secs_f64(unit * mean.as_secs_f64())
             }
             Work::Mixed(usual, rare, one_in) => {
-                if uniform.sample(&mut self.random) % one_in == 0 {
+                if uniform.sample(&mut self.requests) % one_in == 0 {
                     rare
                 } else {
                     usual
