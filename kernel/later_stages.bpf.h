@@ -129,7 +129,7 @@ static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct se
 	struct taken *last;
 	__u64 now;
 
-	if (found->rule.policy.syn_when_full != VERDICT_COOKIE)
+	if (!may_answer(&found->rule.policy, VERDICT_COOKIE))
 		return;
 	now = bpf_ktime_get_ns();
 	if (!is_leased(now))

@@ -95,7 +95,7 @@ static __always_inline enum verdict count(const struct listener_rule *rule, cons
 	if (!rule->dry_run)
 		return verdict;
 	stats->reset += verdict == VERDICT_RESET;
-	stats->cookies += verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE;
+	stats->cookies += is_cookie(verdict);
 	return VERDICT_ADMIT;
 }
 
@@ -128,6 +128,19 @@ static __always_inline __u64 time_to_decide(const struct listener_policy *policy
 	return is_near_full || goes_by_time(policy) || may_any_return() ? bpf_ktime_get_ns() : 0;
 }
 
+/* By the kernel, or by a cookie: a handshake begins. */
+static __always_inline void let_in(const struct listener_rule *rule, const struct segment *segment, __u64 now,
+				   struct listener_stats *stats)
+{
+	int back = now && may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
+
+	stats->returned += back > 0;
+	if (back > 1)
+		repay_service(rule);
+	if (rule->policy.trigger != TRIGGER_QUEUE)
+		expect_service(rule->service, now);
+}
+
 /* Whether our decisions still stand is asked only where a SYN would be refused: one that is admitted goes to the kernel either way. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener)
@@ -139,7 +152,6 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct listener_rule rule;
 	enum verdict verdict;
 	__u64 now;
-	int back;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
@@ -148,6 +160,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	if (is_near_full)
 		arm(now);
 	attempt.now_ns = now;
+	attempt.is_behind_time_wait = listener->is_behind_time_wait;
 	if (rule.policy.trigger != TRIGGER_QUEUE)
 		read_service(rule.service, now, &listener->load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
@@ -166,12 +179,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	}
 	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)))) {
 		is_by_server = false;
-		verdict = VERDICT_ADMIT;
-	}
-	/* What is in TIME_WAIT would answer the cookie when it comes back, and the kernel lets go of it for a handshake of its own only. */
-	if (listener->is_behind_time_wait && (verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE)) {
-		is_by_server = false;
-		verdict = VERDICT_ADMIT;
+		verdict = enter_syn_queue(&rule.policy, &listener->load, &attempt);
 	}
 	if (verdict == VERDICT_RESET && may_defer(&rule, segment, is_by_server, now)) {
 		verdict = VERDICT_DROP;
@@ -184,17 +192,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		return refuse(ctx, hook, segment, now, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
+		let_in(&rule, segment, now, stats);
 		return answer_with_cookie(ctx, hook, segment, now, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
 		stats->returned += see_return(segment, now, outcome) > 0;
 		return ACTION_DROP;
 	default:
-		back = now && may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
-		stats->returned += back > 0;
-		if (back > 1)
-			repay_service(&rule);
-		if (rule.policy.trigger != TRIGGER_QUEUE)
-			expect_service(rule.service, now);
+		let_in(&rule, segment, now, stats);
 		return ACTION_PASS;
 	}
 }

@@ -71,6 +71,7 @@ struct listener_policy {
 	__u32 reserved_slots;		/* last places of the accept queue that only reserved sources get */
 	__u32 trigger;			/* enum trigger */
 	__u32 trigger_at;		/* TRIGGER_UNSERVED: connections, 0 is what the agent finds; TRIGGER_SOJOURN: us */
+	__u32 syn_when_syn_queue_full;	/* enum verdict for a SYN that only the SYN queue has no place for */
 };
 
 /* A FIN, and the established connection that it is for. All in bytes. */
@@ -87,6 +88,7 @@ struct attempt {
 	__u64 schedule_ns;		/* FULL_RATE: state of the listener, 0 at first; see next_schedule() */
 	__u32 hash;			/* FULL_CLASS: keyed, of addresses and ports: the same for every retransmission */
 	__u32 is_reserved;		/* from a source that must always get in */
+	__u32 is_behind_time_wait;	/* its four-tuple is that of a connection in TIME_WAIT here */
 };
 
 /*
@@ -266,21 +268,46 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
 	}
 }
 
+static inline int is_cookie(enum verdict verdict)
+{
+	return verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE;
+}
+
 /*
- * SYN stage: may this attempt start?
- *
+ * A cookie of ours leaves no trace at the server: what is in TIME_WAIT would answer the end of that handshake, and the kernel lets go of it for one of
+ * its own only.
+ */
+static inline enum verdict without_cookie(enum verdict verdict, const struct attempt *attempt)
+{
+	return attempt->is_behind_time_wait && is_cookie(verdict) ? VERDICT_ADMIT : verdict;
+}
+
+/* Whether a SYN may get this answer. */
+static inline int may_answer(const struct listener_policy *policy, enum verdict verdict)
+{
+	return policy->syn_when_full == verdict || policy->syn_when_syn_queue_full == verdict;
+}
+
+/*
  * The SYN queue alone never refuses, but under reserv, where a handshake in progress holds a place. Handshakes in flight
  * fill it at every burst, and there is an answer for that which loses nobody, the SYN cookie; a reset there would
- * refuse far too much.
+ * refuse far too much. Whose cookie it is, the kernel's or ours, is the policy's.
  */
+static inline enum verdict enter_syn_queue(const struct listener_policy *policy, const struct listener_load *load,
+					   const struct attempt *attempt)
+{
+	return syn_queue_is_full(load) ? without_cookie((enum verdict)policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
+}
+
+/* SYN stage: may this attempt start? */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
 				     const struct attempt *attempt)
 {
 	if (syn_stage_is_full(policy, load, attempt))
-		return (enum verdict)policy->syn_when_full;
+		return without_cookie((enum verdict)policy->syn_when_full, attempt);
 	if (!is_held_back(policy, load, attempt->is_reserved))
-		return VERDICT_ADMIT;
-	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->syn_when_full;
+		return enter_syn_queue(policy, load, attempt);
+	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : without_cookie((enum verdict)policy->syn_when_full, attempt);
 }
 
 /* Whether nothing but the server is in the way of an attempt that was refused. */

@@ -53,6 +53,9 @@ pub struct Args {
     /// no-syn-drop          answer every SYN, with a SYN cookie when a queue is full, and act as
     ///                      abort does; no-syn-drop:kernel has cookies that every kernel takes back,
     ///                      which lose the client's options
+    /// cookies              answer a SYN that only the SYN queue has no place for, as in a flood of
+    ///                      forged ones, with such a cookie, sooner than the kernel would, and act
+    ///                      as abort does; as in abort+rst-syn+unserved+cookies
     /// police:RATE[/BURST]  admit so many attempts a second (to compare with)
     /// persistent-drop:N    refuse N% of the attempts, each whenever it tries (to compare with)
     /// rst-fin              destroy a connection whose client sends FIN, unless bytes were not read

@@ -101,7 +101,7 @@ impl Case {
             let reason = "skipped: no tcx in this kernel (Linux 6.6 and newer)";
             return Ok(Outcome::Skipped(reason.to_owned()));
         }
-        if self.script.setup.policy.syn_when_full == Verdict::Cookie && !guard::takes_own_cookies() {
+        if self.script.setup.policy.may_answer(Verdict::Cookie) && !guard::takes_own_cookies() {
             let reason = "skipped: this kernel takes no cookies but its own (Linux 6.9 and newer do)";
             return Ok(Outcome::Skipped(reason.to_owned()));
         }

@@ -94,7 +94,7 @@ pub(crate) fn all() -> Vec<Probe> {
         probe(
             name::ASSIGN_REQUEST,
             named::<Func>(&btf, "bpf_sk_assign_tcp_reqsk"),
-            "no-syn-drop, with the client's TCP options",
+            "no-syn-drop and cookies, with the client's TCP options",
         ),
         probe(name::LSM, lsm(), "reserv, exact for every SYN of a batch"),
         probe(name::CGROUP2, cgroup2(), "guard without --policy, and --sockopt: where their programs hang"),

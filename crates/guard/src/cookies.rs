@@ -19,10 +19,13 @@ const SYNCOOKIES: &str = "/proc/sys/net/ipv4/tcp_syncookies";
 /// A [`ConfigError`] with the nearest thing that would work.
 pub fn check(listeners: &[Listener]) -> Result<()> {
     for listener in listeners {
-        let why_not = match listener.policy.syn_when_full {
-            Verdict::Cookie => own(syncookies()?, takes_own_cookies()),
-            Verdict::KernelCookie => kernels(syncookies()?),
-            _ => None,
+        let may_answer = |cookie| listener.policy.may_answer(cookie);
+        let why_not = if may_answer(Verdict::Cookie) {
+            own(syncookies()?, takes_own_cookies())
+        } else if may_answer(Verdict::KernelCookie) {
+            kernels(syncookies()?)
+        } else {
+            None
         };
         if let Some(why_not) = why_not {
             let Listener { listen, policy, .. } = listener;

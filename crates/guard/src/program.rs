@@ -574,6 +574,7 @@ fn policy_of(policy: &Policy) -> types::listener_policy {
         slots,
         trigger,
         trigger_at,
+        queued,
     ] = policy.numbers();
     types::listener_policy {
         full,
@@ -586,6 +587,7 @@ fn policy_of(policy: &Policy) -> types::listener_policy {
         reserved_slots: slots,
         trigger,
         trigger_at,
+        syn_when_syn_queue_full: queued,
     }
 }
 

@@ -297,6 +297,30 @@ fn root_client_whom_a_burst_left_unanswered_is_left_so_again_for_nothing() {
     assert_eq!(send(last), (0, 1), "nobody paid for this one, who was told");
 }
 
+/// A handshake by cookie is one under way, and has its place promised: with two in the SYN queue and one by cookie all three of the accept queue are.
+#[test]
+fn root_handshakes_by_cookie_have_their_places_promised() {
+    let Some(world) = World::create() else { return };
+    if !guard::takes_own_cookies() {
+        return eprintln!("skipped: no bpf_sk_assign_tcp_reqsk in this kernel (Linux 6.9 and newer)");
+    }
+    let _listener = world.listen(LISTEN);
+    let policy = "rst-syn+unserved+cookies".parse().expect("policy");
+    let guarded = world.guard(LISTEN, policy, Attach::Tcx, false);
+    let tap = world.tap();
+    // At once: as long as no handshake has ended one is expected to within a millisecond.
+    let syn = |number: u16| {
+        let change = |segment: &mut Segment| segment.source_port = 20_000 + number;
+        Segment::syn("one of many", GHOST4, SERVER4, PORT).with("of its own port", change).to_bytes()
+    };
+    let syns: Vec<_> = (0..64).map(syn).collect();
+    for syn in &syns {
+        tap.send(syn);
+    }
+    let stats = guarded.wait("all SYNs", |sample| sample.stats.seen == syns.len() as u64).stats;
+    assert!(stats.cookies > 0 && stats.reset > 0, "{stats:?}");
+}
+
 #[test]
 fn root_router_that_says_a_packet_is_too_large_answers_nobody() {
     let Some(world) = World::create() else { return };

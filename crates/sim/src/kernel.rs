@@ -386,7 +386,7 @@ impl Kernel {
 
     /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, what is sent again is acknowledged again, and
     /// its time begins anew with that. Differs: a SYN with a newer timestamp and a lower number does not begin anew, and of those that do not the guard
-    /// hears nothing; one that does may get a cookie of the guard's, which leaves it to the kernel (`decide()` of `kernel/syn_stage.bpf.h`).
+    /// hears nothing.
     fn receive_in_time_wait(
         &mut self,
         from: Peer,
@@ -407,8 +407,7 @@ impl Kernel {
             return Work::Reset;
         }
         if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && rcv_nxt < segment.seq {
-            self.forget_time_wait(from, id);
-            return self.receive_at_listener(from, segment, now, out);
+            return self.receive_syn(from, segment, Some(id), now, out);
         }
         if segment.flags.has(Flags::ACK) {
             self.time_waits[id].until = now + TIME_WAIT;
@@ -442,6 +441,18 @@ impl Kernel {
         if !flags.has(Flags::SYN) {
             return Work::Stray; // tcp_rcv_state_process(), TCP_LISTEN: discarded
         }
+        self.receive_syn(from, segment, None, now, out)
+    }
+
+    /// A SYN that may begin a connection; what it is behind is let go of when the guard leaves it to the kernel.
+    fn receive_syn(
+        &mut self,
+        from: Peer,
+        segment: &Segment<'_>,
+        behind: Option<TimeWaitId>,
+        now: Nanos,
+        out: &mut impl Outside,
+    ) -> Work {
         let mut load = self.load();
         if let Some(followed) = &mut self.followed {
             followed.read(now, &mut load);
@@ -449,10 +460,16 @@ impl Kernel {
         if self.is_spared() && self.guard.follows_the_kernel() {
             load.accept_qlen = load.accept_qlen.min(load.accept_limit);
         }
-        match self.guard.on_syn(from, segment, &load, now, &mut self.followed) {
+        let verdict = self.guard.on_syn(from, segment, behind.is_some(), &load, now, &mut self.followed);
+        if let (Some(followed), false) =
+            (&mut self.followed, matches!(verdict, Verdict::Drop | Verdict::Reset))
+        {
+            followed.expect(now);
+        }
+        match verdict {
             Verdict::Admit => {
-                if let Some(followed) = &mut self.followed {
-                    followed.expect(now);
+                if let Some(id) = behind {
+                    self.forget_time_wait(from, id);
                 }
                 self.request(from, segment, now, out)
             }
@@ -551,6 +568,21 @@ mod tests {
         kernel.close(id, now, &mut wire);
         let after = kernel.waiting().expect("it is followed");
         assert_eq!((after.waiting, after.ended, after.answered), (0, 1, 0), "its FIN is on its way");
+    }
+
+    #[test]
+    fn handshakes_by_cookie_are_expected_as_others_are() {
+        let policy = "rst-syn+unserved:3+cookies".parse().expect("a policy");
+        let config = Config { policy, backlog: 2, ..Config::default() };
+        let (mut kernel, mut wire) = (Kernel::new(config), Wire::default());
+        let answers: Vec<_> = (0..5)
+            .map(|client| {
+                let syn = from_client(Flags::SYN, 100, SeqNumber(0), b"");
+                kernel.receive(Peer::new(client, 1), &syn, Nanos::from_secs(1), &mut wire)
+            })
+            .collect();
+        let [queued, refused] = [Work::SynAnswered, Work::SynReset];
+        assert_eq!(answers, [queued, queued, Work::SynCookie, refused, refused]);
     }
 
     #[test]

@@ -121,6 +121,8 @@ pub struct Attempt {
     pub hash: u32,
     /// From a source that must always get in.
     pub is_reserved: bool,
+    /// Its four-tuple is that of a connection in TIME_WAIT here.
+    pub is_behind_time_wait: bool,
 }
 
 /// What becomes of a connection whose peer sends FIN. The numbers are those of `enum on_fin`.
@@ -155,6 +157,8 @@ pub struct Policy {
     pub full: Full,
     /// Answer to a SYN that finds it full.
     pub syn_when_full: Verdict,
+    /// Answer to one that only the SYN queue has no place for: the kernel's own, or a cookie.
+    pub syn_when_syn_queue_full: Verdict,
     /// Answer to the end of a handshake that finds the accept queue full.
     pub ack_when_full: Verdict,
     /// What becomes of a connection whose peer sends FIN.
@@ -174,6 +178,7 @@ impl Policy {
     pub const DEFAULT: Self = Self {
         full: Full::AcceptQueue,
         syn_when_full: Verdict::Admit,
+        syn_when_syn_queue_full: Verdict::Admit,
         ack_when_full: Verdict::Admit,
         on_fin: OnFin::Keep,
         trigger: Trigger::Queue,
@@ -204,11 +209,35 @@ impl Policy {
     /// SYN stage: may this attempt start?
     pub fn admit_syn(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
         let (policy, load) = (self.numbers(), load.numbers());
-        let Attempt { now, schedule, hash, is_reserved } = *attempt;
+        let Attempt { now, schedule, hash, is_reserved, is_behind_time_wait } = *attempt;
+        let (is_reserved, is_behind) = (u32::from(is_reserved), u32::from(is_behind_time_wait));
         // SAFETY: reads as many numbers as the arrays have, and writes nothing.
         verdict(unsafe {
-            tidegate_admit_syn(policy.as_ptr(), load.as_ptr(), now.0, schedule.0, hash, is_reserved.into())
+            tidegate_admit_syn(
+                policy.as_ptr(),
+                load.as_ptr(),
+                now.0,
+                schedule.0,
+                hash,
+                is_reserved,
+                is_behind,
+            )
         })
+    }
+
+    /// The same where nothing is in the way but, it may be, a full SYN queue.
+    pub fn enter_syn_queue(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
+        let (policy, load) = (self.numbers(), load.numbers());
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        verdict(unsafe {
+            tidegate_enter_syn_queue(policy.as_ptr(), load.as_ptr(), attempt.is_behind_time_wait.into())
+        })
+    }
+
+    /// Whether a SYN may get this answer.
+    pub fn may_answer(&self, verdict: Verdict) -> bool {
+        // SAFETY: reads as many numbers as the array has, and writes nothing.
+        unsafe { tidegate_may_answer(self.numbers().as_ptr(), verdict as u32) != 0 }
     }
 
     /// Whether nothing but the server is in the way of an attempt that was refused.
@@ -261,11 +290,11 @@ impl Policy {
 
     /// Whether it acts on segments as only a socket buffer can be acted on: clones them, or has the kernel take a cookie of ours.
     pub fn needs_socket_buffers(&self) -> bool {
-        self.on_fin != OnFin::Keep || self.syn_when_full == Verdict::Cookie
+        self.on_fin != OnFin::Keep || self.may_answer(Verdict::Cookie)
     }
 
     /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 11] {
+    pub fn numbers(&self) -> [u32; 12] {
         let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
             Full::AcceptQueue => [0; 5],
             Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
@@ -279,8 +308,21 @@ impl Policy {
             Trigger::Unserved(limit) => (1, limit.map_or(0, NonZeroU32::get)),
             Trigger::Sojourn(target_us) => (2, target_us.get()),
         };
-        let slots = self.reserved_slots;
-        [full, overbook_percent, rate_per_s, burst, refused_permille, syn, ack, fin, slots, trigger, at]
+        let (slots, queued) = (self.reserved_slots, self.syn_when_syn_queue_full as u32);
+        [
+            full,
+            overbook_percent,
+            rate_per_s,
+            burst,
+            refused_permille,
+            syn,
+            ack,
+            fin,
+            slots,
+            trigger,
+            at,
+            queued,
+        ]
     }
 }
 
@@ -358,7 +400,10 @@ unsafe extern "C" {
         schedule_ns: u64,
         hash: u32,
         is_reserved: u32,
+        is_behind_time_wait: u32,
     ) -> u32;
+    fn tidegate_enter_syn_queue(policy: *const u32, load: *const u32, is_behind_time_wait: u32) -> u32;
+    fn tidegate_may_answer(policy: *const u32, verdict: u32) -> u32;
     fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
     fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
     fn tidegate_has_ack_stage(policy: *const u32) -> u32;

@@ -53,7 +53,7 @@ pub enum PolicyError {
 
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, police:RATE, persistent-drop:PERCENT, unserved, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
+    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, cookies, police:RATE, persistent-drop:PERCENT, unserved, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
@@ -64,6 +64,7 @@ struct Named {
     is_abort: bool,
     is_rst_syn: bool,
     is_early: bool,
+    has_cookies: bool,
     cookie: Option<Verdict>,
     on_fin: Option<OnFin>,
     full: Option<(&'static str, Full)>,
@@ -91,6 +92,7 @@ impl Named {
             ("abort", None) => self.is_abort = true,
             ("rst-syn", None) => self.is_rst_syn = true,
             ("early-syn-drop", None) => self.is_early = true,
+            ("cookies", None) => self.has_cookies = true,
             ("no-syn-drop", None) => self.answer_with(Verdict::Cookie)?,
             ("no-syn-drop", Some("kernel")) => self.answer_with(Verdict::KernelCookie)?,
             ("rst-fin", None) => self.on_fin(OnFin::ResetIdle)?,
@@ -146,13 +148,14 @@ impl Named {
     }
 
     fn policy(self) -> Result<Policy, PolicyError> {
-        let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, .. } = self;
+        let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, has_cookies, .. } = self;
         let Self { cookie, on_fin, full, trigger, waits_from, .. } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
             is_rst_syn.then_some("rst-syn"),
             is_early.then_some("early-syn-drop"),
+            has_cookies.then_some("cookies"),
             on_fin.map(|_| "rst-fin"),
             trigger.map(|(name, _)| name),
             waits_from.map(|(name, _)| name),
@@ -167,13 +170,17 @@ impl Named {
         if is_abort && matches!(full, Some((_, Full::Reserved { .. }))) {
             return Err(PolicyError::Contradiction("abort", "reserv"));
         }
+        // A handshake by cookie is in no queue, so that reserv could promise it no place; the others take no notice of queues, or answer so themselves.
+        if let (true, Some((name, _))) = (has_cookies, full) {
+            return Err(PolicyError::Contradiction(name, "cookies"));
+        }
         let other_answer = is_rst_syn.then_some("rst-syn").or(is_early.then_some("early-syn-drop"));
         if let (Some(_), Some(other)) = (cookie, other_answer) {
             return Err(PolicyError::Contradiction("no-syn-drop", other));
         }
         // no-syn-drop lets everyone in whom the queue has room for.
         if let (Some((name, Trigger::Queue)), None, None, false, None) =
-            (trigger, other_answer, full, is_abort, on_fin)
+            (trigger, other_answer, full, is_abort || has_cookies, on_fin)
         {
             return Err(PolicyError::Unanswered(name));
         }
@@ -199,7 +206,13 @@ impl Named {
                 (None, false, true) => Verdict::Drop,
                 (None, false, false) => Verdict::Admit,
             },
-            ack_when_full: if is_abort || cookie.is_some() { Verdict::Reset } else { Verdict::Admit },
+            syn_when_syn_queue_full: if has_cookies { Verdict::Cookie } else { Verdict::Admit },
+            // The kernel would answer a cookie that is not its own with RST, as abort does.
+            ack_when_full: if is_abort || cookie.is_some() || has_cookies {
+                Verdict::Reset
+            } else {
+                Verdict::Admit
+            },
             on_fin: on_fin.unwrap_or(OnFin::Keep),
             trigger: trigger.map_or(Trigger::Queue, |(_, trigger)| trigger),
             waits_from: waits_from.map_or(WaitsFrom::Found, |(_, from)| from),
@@ -293,6 +306,9 @@ impl fmt::Display for Policy {
         if self.syn_when_full == Verdict::Reset {
             parts.push("rst-syn".to_owned());
         }
+        if self.syn_when_syn_queue_full == Verdict::Cookie {
+            parts.push("cookies".to_owned());
+        }
         match self.trigger {
             Trigger::Queue => {}
             Trigger::Unserved(None) => parts.push("unserved".to_owned()),
@@ -342,6 +358,11 @@ mod tests {
         assert_eq!(policy("rst-syn+abort"), policy("abort+rst-syn"));
         assert_eq!(policy("abort+no-syn-drop"), Policy::NO_SYN_DROP, "which rejects there anyway");
         assert_eq!(policy("early-syn-drop+rst-syn"), Policy::RST_SYN, "which answers as early");
+        assert_eq!(
+            policy("rst-syn+unserved+cookies"),
+            policy("abort+rst-syn+unserved+cookies"),
+            "which rejects there, too"
+        );
         assert_eq!(policy("police:25"), policy("police:25/3"), "a tenth of a second, rounded up");
     }
 
@@ -372,6 +393,8 @@ mod tests {
             "early-syn-drop+sojourn:250us+rst-fin",
             "rst-syn+unserved+request",
             "rst-syn+sojourn:5ms+first-byte",
+            "abort+cookies",
+            "abort+rst-syn+cookies+unserved",
         ];
         for name in names {
             assert_eq!(policy(name).to_string(), name);
@@ -397,6 +420,11 @@ mod tests {
         assert!(error("reserv+reserv:150").starts_with("reserv and reserv are two"));
         assert!(error("no-syn-drop+reserv").starts_with("no-syn-drop and reserv are two"));
         assert!(error("rst-syn+no-syn-drop").starts_with("no-syn-drop and rst-syn are two"));
+        for other in ["reserv", "no-syn-drop", "police:5", "persistent-drop:5"] {
+            let name = other.split(':').next().expect("a name");
+            assert!(error(&format!("cookies+{other}")).starts_with(&format!("{name} and cookies are two")));
+        }
+        assert!(error("cookies+observe").starts_with("observe and cookies are two"));
         assert!(error("no-syn-drop:mine").contains("no mechanism"));
         for wrong in ["police:0", "police:5/0", "police:5/", "police:/5", "police:fast"] {
             assert!(error(wrong).contains("as in 20000/500"), "{wrong}");

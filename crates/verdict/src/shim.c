@@ -8,7 +8,7 @@
 #include "cookie.h"
 #include "verdict.h"
 
-static struct listener_policy policy_of(const uint32_t numbers[11])
+static struct listener_policy policy_of(const uint32_t numbers[12])
 {
 	return (struct listener_policy){
 		.full = numbers[0],
@@ -21,6 +21,7 @@ static struct listener_policy policy_of(const uint32_t numbers[11])
 		.reserved_slots = numbers[8],
 		.trigger = numbers[9],
 		.trigger_at = numbers[10],
+		.syn_when_syn_queue_full = numbers[11],
 	};
 }
 
@@ -39,19 +40,36 @@ static struct listener_load load_of(const uint32_t numbers[9])
 	};
 }
 
-uint32_t tidegate_admit_syn(const uint32_t policy[11], const uint32_t load[9], uint64_t now_ns, uint64_t schedule_ns,
-			    uint32_t hash, uint32_t is_reserved)
+uint32_t tidegate_admit_syn(const uint32_t policy[12], const uint32_t load[9], uint64_t now_ns, uint64_t schedule_ns,
+			    uint32_t hash, uint32_t is_reserved, uint32_t is_behind_time_wait)
 {
 	const struct attempt attempt = {
 		.now_ns = now_ns,
 		.schedule_ns = schedule_ns,
 		.hash = hash,
 		.is_reserved = is_reserved,
+		.is_behind_time_wait = is_behind_time_wait,
 	};
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
 
 	return admit_syn(&its_policy, &its_load, &attempt);
+}
+
+uint32_t tidegate_enter_syn_queue(const uint32_t policy[12], const uint32_t load[9], uint32_t is_behind_time_wait)
+{
+	const struct attempt attempt = { .is_behind_time_wait = is_behind_time_wait };
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return enter_syn_queue(&its_policy, &its_load, &attempt);
+}
+
+uint32_t tidegate_may_answer(const uint32_t policy[12], uint32_t verdict)
+{
+	const struct listener_policy its_policy = policy_of(policy);
+
+	return may_answer(&its_policy, verdict);
 }
 
 uint32_t tidegate_accept_queue_is_full(const uint32_t load[9])
@@ -68,14 +86,14 @@ uint32_t tidegate_syn_queue_is_full(const uint32_t load[9])
 	return syn_queue_is_full(&its_load);
 }
 
-uint32_t tidegate_has_ack_stage(const uint32_t policy[11])
+uint32_t tidegate_has_ack_stage(const uint32_t policy[12])
 {
 	const struct listener_policy its_policy = policy_of(policy);
 
 	return has_ack_stage(&its_policy);
 }
 
-uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[11], const uint32_t load[9])
+uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[12], const uint32_t load[9])
 {
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
@@ -83,7 +101,7 @@ uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[11], const uin
 	return accept_queue_may_overflow(&its_policy, &its_load);
 }
 
-uint32_t tidegate_is_refused_by_server_alone(const uint32_t policy[11], const uint32_t load[9], uint32_t is_reserved)
+uint32_t tidegate_is_refused_by_server_alone(const uint32_t policy[12], const uint32_t load[9], uint32_t is_reserved)
 {
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
@@ -98,7 +116,7 @@ uint64_t tidegate_next_schedule(uint32_t per_s, uint32_t burst, uint64_t now_ns,
 	return next_schedule(&rate, now_ns, schedule_ns);
 }
 
-uint32_t tidegate_admit_ack(const uint32_t policy[11], const uint32_t load[9], uint32_t is_reserved)
+uint32_t tidegate_admit_ack(const uint32_t policy[12], const uint32_t load[9], uint32_t is_reserved)
 {
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
@@ -106,7 +124,7 @@ uint32_t tidegate_admit_ack(const uint32_t policy[11], const uint32_t load[9], u
 	return admit_ack(&its_policy, &its_load, is_reserved);
 }
 
-uint32_t tidegate_admit_fin(const uint32_t policy[11], uint32_t payload, uint32_t ahead, uint32_t unread,
+uint32_t tidegate_admit_fin(const uint32_t policy[12], uint32_t payload, uint32_t ahead, uint32_t unread,
 			    uint32_t unacknowledged)
 {
 	const struct listener_policy its_policy = policy_of(policy);

@@ -55,7 +55,7 @@ fn syn_queue_length_changes_the_answer_of_reserv_no_syn_drop_and_who_asks_for_mo
     let is_other = |policy: &Policy| {
         policy.full == verdict::Full::AcceptQueue
             && policy.trigger == verdict::Trigger::Queue
-            && !matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie)
+            && ![Verdict::Cookie, Verdict::KernelCookie].iter().any(|cookie| policy.may_answer(*cookie))
     };
     let others = cases::SYN_STAGE.iter().filter(|case| is_other(&case.policy));
     for case in others {

@@ -187,7 +187,8 @@ fn refusals(sample: &Sample) -> Vec<Refusal> {
     let is_observed = sample.listeners.iter().any(|of| of.observed.is_some());
     let drops = any(|policy| policy.syn_when_full == Verdict::Drop);
     let resets = any(|policy| policy.syn_when_full == Verdict::Reset);
-    let cookies = any(|policy| matches!(policy.syn_when_full, Verdict::Cookie | Verdict::KernelCookie));
+    let cookies =
+        any(|policy| policy.may_answer(Verdict::Cookie) || policy.may_answer(Verdict::KernelCookie));
     let is_held_back = any(|policy| policy.reserved_slots > 0);
     let is_guarded = guarded().next().is_some();
     let all: [(bool, Refusal); 13] = [

@@ -71,6 +71,8 @@ fn input_of(case: &cases::Case) -> types::verdict_case {
             schedule_ns: case.attempt.schedule.0,
             hash: case.attempt.hash,
             is_reserved: case.attempt.is_reserved.into(),
+            is_behind_time_wait: case.attempt.is_behind_time_wait.into(),
+            ..Default::default()
         },
         ..Default::default()
     }

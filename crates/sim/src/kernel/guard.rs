@@ -103,6 +103,7 @@ impl Guard {
         &mut self,
         from: Peer,
         syn: &Segment<'_>,
+        is_behind_time_wait: bool,
         load: &ListenerLoad,
         now: Nanos,
         followed: &mut Option<Followed>,
@@ -111,14 +112,14 @@ impl Guard {
             self.arm(now + ARMED);
         }
         let hash = mix(self.seed, from.0) as u32;
-        let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false };
+        let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false, is_behind_time_wait };
         let mut outcome = Outcome::Refused;
         let mut verdict = self.policy.admit_syn(load, &attempt);
         let mut is_by_server =
             verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
         if let Some(followed) = followed {
             if is_by_server && followed.may_exceed(load, now) {
-                (is_by_server, verdict) = (false, Verdict::Admit);
+                (is_by_server, verdict) = (false, self.policy.enter_syn_queue(load, &attempt));
             }
             let is_again = || followed.is_limit_found() && self.returns.may_defer_again(hash, syn.seq.0, now);
             if verdict == Verdict::Reset && (is_again() || (!is_by_server && followed.may_defer(now))) {
@@ -134,17 +135,16 @@ impl Guard {
         }
         self.count_syn(verdict, load);
         let verdict = if self.dry_run { Verdict::Admit } else { verdict };
-        if !matches!(verdict, Verdict::Drop | Verdict::Reset) {
+        let is_let_in = !matches!(verdict, Verdict::Drop | Verdict::Reset);
+        if is_let_in {
             outcome = Outcome::Admitted;
         }
-        // Who gets a cookie is not looked up.
-        if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
+        if is_let_in && verdict != Verdict::Admit {
             self.arm(now + cookie::LIFE);
-            return verdict;
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
             self.stats.returned += 1;
-            if let (Some(followed), Verdict::Admit, true) = (followed, verdict, back.was_deferred) {
+            if let (Some(followed), true, true) = (followed, is_let_in, back.was_deferred) {
                 followed.repay();
             }
         }
@@ -231,7 +231,7 @@ mod tests {
             ..ListenerLoad::default()
         };
         let syn = |guard: &mut Guard, accept_qlen, ms| {
-            guard.on_syn(Peer::new(1, 1), &segment(Flags::SYN), &load(accept_qlen), at(ms), &mut None)
+            guard.on_syn(Peer::new(1, 1), &segment(Flags::SYN), false, &load(accept_qlen), at(ms), &mut None)
         };
         let mut abort = guard("abort");
         syn(&mut abort, 127, 0);

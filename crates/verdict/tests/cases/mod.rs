@@ -45,8 +45,13 @@ const fn row(
     }
 }
 
-const NOW: Attempt =
-    Attempt { now: Nanos(1_000_000_007), schedule: Nanos::ZERO, hash: 0, is_reserved: false };
+const NOW: Attempt = Attempt {
+    now: Nanos(1_000_000_007),
+    schedule: Nanos::ZERO,
+    hash: 0,
+    is_reserved: false,
+    is_behind_time_wait: false,
+};
 /// 1000 attempts/s, three at once.
 const POLICE: Policy = Policy {
     full: Full::Rate {
@@ -73,6 +78,11 @@ const fn hashed(name: &'static str, hash: u32, verdict: Verdict) -> Case {
 /// The same row for a source that must always get in.
 const fn reserved(case: Case) -> Case {
     Case { attempt: Attempt { is_reserved: true, ..case.attempt }, ..case }
+}
+
+/// The same row for one whose four-tuple is in TIME_WAIT here.
+const fn behind_time_wait(case: Case) -> Case {
+    Case { attempt: Attempt { is_behind_time_wait: true, ..case.attempt }, ..case }
 }
 
 /// With the last 28 of 129 places for reserved sources.
@@ -117,8 +127,17 @@ const FIXED: Policy = reset_at(Trigger::Unserved(SIXTY_FOUR));
 const AUTO: Policy = reset_at(Trigger::Unserved(None));
 const IN_5_MS: Policy = reset_at(Trigger::Sojourn(NonZeroU32::new(5000).expect("not zero")));
 
+const ONLY_COOKIES: Policy = Policy { syn_when_syn_queue_full: Verdict::Cookie, ..Policy::DEFAULT };
+const COOKIES: Policy = Policy { syn_when_syn_queue_full: Verdict::Cookie, ..Policy::RST_SYN };
+const AUTO_COOKIES: Policy = Policy { syn_when_syn_queue_full: Verdict::Cookie, ..AUTO };
+
+/// The same row with the SYN queue full.
+const fn waiting_behind(case: Case) -> Case {
+    Case { load: ListenerLoad { syn_qlen: 128, syn_limit: 128, ..case.load }, ..case }
+}
+
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 75] = [
+pub const SYN_STAGE: [Case; 86] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -155,6 +174,35 @@ pub const SYN_STAGE: [Case; 75] = [
     row("no-syn-drop: idle", Policy::NO_SYN_DROP, (128, 128), (127, 128), Verdict::Admit),
     row("no-syn-drop: accept queue full", Policy::NO_SYN_DROP, (129, 128), (0, 128), Verdict::Cookie),
     row("no-syn-drop: SYN queue full", Policy::NO_SYN_DROP, (0, 128), (128, 128), Verdict::Cookie),
+    row("cookies: room in both", COOKIES, (128, 128), (127, 128), Verdict::Admit),
+    row("cookies: SYN queue full", COOKIES, (0, 128), (128, 128), Verdict::Cookie),
+    row("cookies: accept queue full", COOKIES, (129, 128), (128, 128), Verdict::Reset),
+    row("cookies: places kept", keep_28(COOKIES), (101, 128), (128, 128), Verdict::Reset),
+    row(
+        "cookies without an answer to a full accept queue",
+        ONLY_COOKIES,
+        (129, 128),
+        (128, 128),
+        Verdict::Admit,
+    ),
+    waiting_behind(waiting("cookies: at the limit", AUTO_COOKIES, (10, 0), 10, Verdict::Reset)),
+    waiting_behind(waiting("cookies: below it", AUTO_COOKIES, (9, 0), 10, Verdict::Cookie)),
+    behind_time_wait(row("cookies: none behind TIME_WAIT", COOKIES, (0, 128), (128, 128), Verdict::Admit)),
+    behind_time_wait(row(
+        "no-syn-drop: no cookie behind TIME_WAIT",
+        Policy::NO_SYN_DROP,
+        (129, 128),
+        (128, 128),
+        Verdict::Admit,
+    )),
+    behind_time_wait(row(
+        "places kept: no cookie behind TIME_WAIT",
+        keep_28(Policy::NO_SYN_DROP),
+        (101, 128),
+        (0, 128),
+        Verdict::Admit,
+    )),
+    behind_time_wait(row("RST behind TIME_WAIT", Policy::RST_SYN, (129, 128), (0, 128), Verdict::Reset)),
     row("places kept: the crowd's last", keep_28(Policy::DEFAULT), (100, 128), (0, 128), Verdict::Admit),
     row("places kept: the first of 28", keep_28(Policy::DEFAULT), (101, 128), (0, 128), Verdict::Drop),
     row(
