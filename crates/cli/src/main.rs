@@ -5,6 +5,7 @@
 mod bar;
 mod bench;
 mod compare;
+mod completions;
 mod doctor;
 mod exporter;
 mod guard;
@@ -13,6 +14,7 @@ mod large_pages;
 mod link;
 mod listeners;
 mod load;
+mod man;
 mod merge;
 mod mistake;
 mod output;
@@ -55,6 +57,8 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Schema(schema::Args),
+    Completions(completions::Args),
+    Man(man::Args),
 }
 
 fn main() -> ExitCode {
@@ -80,6 +84,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Schema(args) => schema::run(args),
+        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Man(args) => man::run(args, Cli::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,5 +1,6 @@
 //! `tidegate sim`: experiments in virtual time.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
@@ -65,7 +66,12 @@ fn threads() -> u16 {
 /// Runs the experiments and prints their tables, and at the end the claims of all.
 pub fn run(args: Args) -> Result<()> {
     let plans = args.files.iter().map(|file| Plan::read(file, args.quick)).collect::<Result<Vec<_>, _>>()?;
-    plans.iter().zip(&args.files).try_for_each(|(plan, file)| args.check(plan, file))?;
+    plans.iter().zip(&args.files).try_for_each(|(plan, file)| {
+        args.check(plan, file).and_then(|()| plan.check_memory(file, args.threads.into()))
+    })?;
+    if args.trace.is_some() {
+        ensure_own_captures(&plans)?;
+    }
     ensure_folder("--results", &args.results)?;
     args.trace.iter().try_for_each(|folder| ensure_folder("--trace", folder))?;
     if let Some(book) = &args.book {
@@ -168,6 +174,17 @@ impl Args {
         };
         Err(ExperimentError::Invalid { path: file.to_owned(), what: what.to_owned() })
     }
+}
+
+/// Each experiment has its captures in a folder of its name.
+fn ensure_own_captures(plans: &[Plan]) -> Result<()> {
+    let mut names = HashSet::new();
+    let Some(twice) = plans.iter().find(|plan| !names.insert(plan.name())) else { return Ok(()) };
+    Err(Mistake(format!(
+        "two of the files have the name {:?}, and captures of one would take the place of the other's: simulate them one at a time, each with a --trace of its own",
+        twice.name()
+    ))
+    .into())
 }
 
 /// A page in the place of what is read, or of the first of many files where the page's own name was forgotten.

@@ -30,6 +30,10 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
         (vec!["sim", "none.toml"], "read experiment none.toml: there is no such file"),
         (vec!["sim", "binary"], "read experiment binary: it is not UTF-8"),
         (vec!["sim", SCRIPTS, "--trace", "frames"], "--trace is for experiments with a crowd"),
+        (
+            vec!["sim", DEMO, DEMO, "--profile", "round-numbers", "--trace", "frames"],
+            "two of the files have the name \"demo\"",
+        ),
         (vec!["sim", SCRIPTS, "--rates-of", "text"], "--rates-of is for experiments with a crowd"),
         (vec!["sim", DEMO], "it names no profile: give --profile a name or a file"),
         (
@@ -111,7 +115,7 @@ fn what_is_wrong_is_found_in_the_kind_of_file_that_it_is() {
         (
             "admission/holders.toml",
             "duration = ",
-            "repetitions = 2000\nduration = \"1h\" #",
+            "repetitions = 1500\nduration = \"1h\" #",
             "30 days are the most",
         ),
         ("admission/holders.toml", "\ntext = \"", "\ntext = \"\\u001b[31m", "is no line of text"),
@@ -128,6 +132,23 @@ fn what_is_wrong_is_found_in_the_kind_of_file_that_it_is() {
         let (status, said) = refused(folder.path(), &["sim", "wrong.toml", "--profile", "round-numbers"]);
         assert!(status == Some(2) && said.contains(why), "{file}: {said}");
     }
+}
+
+#[test]
+fn run_that_takes_more_memory_than_there_is_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read_to_string(DEMO).expect("an experiment");
+    let longer = text
+        .lines()
+        .map(|line| match line.split_once(" = ") {
+            Some((key @ ("timeout" | "duration"), _)) => format!("{key} = \"1h\"\n"),
+            Some(("loads", _)) => "loads = [100.0]\n".to_owned(),
+            _ => format!("{line}\n"),
+        })
+        .collect::<String>();
+    fs::write(folder.path().join("large.toml"), longer).expect("write");
+    let (status, said) = refused(folder.path(), &["sim", "large.toml", "--profile", "round-numbers"]);
+    assert!(status == Some(2) && said.contains("GiB of memory, of which"), "{said}");
 }
 
 #[test]

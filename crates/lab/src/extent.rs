@@ -11,6 +11,11 @@ pub const ATTEMPT_S: f64 = 3e-6;
 /// What a full packet over a dumbbell's bottleneck takes, on a slow core: a fast one has done 1 us (`tidegate bench sim.bulk100_seconds`).
 pub const PACKET_S: f64 = 2e-6;
 
+/// Memory of a simulated attempt that nobody has answered, bytes: 10 million take 2.1 GiB (`tidegate bench sim.clients_10m_gib`).
+pub const ATTEMPT_BYTES: f64 = 225.0;
+/// Says how much memory is to be had: proc(5), `MemAvailable`, in KiB.
+const MEMORY: &str = "/proc/meminfo";
+
 /// What a server takes for a request beside the work that it is told to do, seconds.
 const OWN_WORK_S: f64 = 40e-6;
 
@@ -29,6 +34,28 @@ pub fn check(cells: u128, seconds: f64, time: &str, fewer: &str) -> Result<(), S
         return Ok(());
     };
     Err(format!("{cells} cells would take {time}; {most} the most: lower {lower}, or {fewer}"))
+}
+
+/// Refuses cells that take more memory together than there is, and says how many `attempts` each may have waiting.
+pub fn check_memory(attempts: f64, cells_at_once: usize, available: f64) -> Result<(), String> {
+    let wanted = attempts * ATTEMPT_BYTES * cells_at_once as f64;
+    if wanted <= available {
+        return Ok(());
+    }
+    let [wanted, available] = [wanted, available].map(|bytes| bytes / f64::from(1 << 30));
+    Err(format!(
+        "a cell may have {attempts:.0} attempts waiting, and {cells_at_once} at once take {wanted:.0} GiB of memory, of which {available:.0} are to be had: lower grid.loads, grid.duration or crowd.timeout, or --threads"
+    ))
+}
+
+/// Memory that is to be had, bytes; `None` where the system does not say.
+pub fn available_memory() -> Option<f64> {
+    available_in(&std::fs::read_to_string(MEMORY).ok()?)
+}
+
+fn available_in(text: &str) -> Option<f64> {
+    let kib = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(kib.trim().strip_suffix("kB")?.trim().parse::<f64>().ok()? * 1024.0)
 }
 
 /// A time in words, in the largest unit of which there is one.
@@ -64,6 +91,21 @@ mod tests {
         ] {
             assert_eq!(roughly(seconds), said);
         }
+    }
+
+    #[test]
+    fn cells_that_take_more_memory_than_there_is_are_refused() {
+        let gib = f64::from(1 << 30);
+        assert_eq!(check_memory(10e6, 2, 4.3 * gib), Ok(()));
+        let why = check_memory(10e6, 4, 4.3 * gib).expect_err("too many at once");
+        assert!(
+            why.starts_with("a cell may have 10000000 attempts waiting, and 4 at once take 8 GiB"),
+            "{why}"
+        );
+        let text = "MemTotal:       24689764 kB\nMemAvailable:   20000000 kB\nBuffers: 3 kB\n";
+        assert_eq!(available_in(text), Some(20_480_000_000.0));
+        assert_eq!(available_in("MemTotal: 1 kB\n"), None);
+        assert!(available_memory().is_some_and(|bytes| bytes > 1e6), "Linux says it");
     }
 
     #[test]

@@ -10,6 +10,7 @@ use serde::de::IgnoredAny;
 
 use crate::dumbbell::{self, Dumbbell};
 use crate::experiment::{Experiment, ExperimentError};
+use crate::extent;
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
 use crate::rates::{self, RatesError};
@@ -76,6 +77,20 @@ impl Plan {
             Self::Dumbbell(dumbbell) => dumbbell.check_extent(),
             Self::Traces(_) => Ok(()),
         }
+    }
+
+    /// Whether it can be simulated in the memory that is to be had, so many cells at once.
+    ///
+    /// # Errors
+    ///
+    /// What it would take, and what would make it less.
+    pub fn check_memory(&self, path: &Path, threads: usize) -> Result<(), ExperimentError> {
+        let (Self::Grid(experiment), Some(available)) = (self, extent::available_memory()) else {
+            return Ok(());
+        };
+        let (attempts, cells) = experiment.most_waiting();
+        extent::check_memory(attempts, threads.min(cells), available)
+            .map_err(|what| ExperimentError::Invalid { path: path.into(), what })
     }
 
     /// Whether this run has rates for it, as `tidegate sim --rates-of` wants.

@@ -123,6 +123,20 @@ impl Experiment {
         extent::check(cells, lab_s.min(virtual_s), &time, "take out loads, servers or policies")
     }
 
+    /// Attempts that the largest cell may have waiting at once, and how many cells there are: of what comes beyond what a server can do all that came within a
+    /// client's patience.
+    pub fn most_waiting(&self) -> (f64, usize) {
+        let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
+        let waiting = self.servers.iter().map(|server| {
+            let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+            let patience = self.clients(server).timeout.min(self.grid.warmup + self.window(server));
+            let beyond = self.mean_rate(server, largest * can) - can;
+            beyond.max(0.0) * patience.as_secs_f64()
+        });
+        let cells = self.policies.len() as u128 * self.grid.points() * self.servers.len() as u128;
+        (waiting.fold(0.0, f64::max), usize::try_from(cells).unwrap_or(usize::MAX))
+    }
+
     fn check_window_of(&self, server: &Server) -> Result<(), String> {
         let key = match server.duration {
             Some(_) => &format!("server {:?}: duration", server.name),

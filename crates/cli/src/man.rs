@@ -1,0 +1,37 @@
+//! `tidegate man`: our manual pages.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::Command;
+use clap_mangen::Man;
+
+use crate::mistake;
+use crate::output::say;
+
+/// Write manual pages, one for each command, into a folder as /usr/local/share/man/man1
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Folder, which must be there
+    #[arg(value_name = "FOLDER")]
+    folder: PathBuf,
+}
+
+/// Writes them, and says how many.
+pub fn run(args: Args, mut command: Command) -> Result<()> {
+    command.build();
+    let written = write(&command, &args.folder)?;
+    say(format_args!("{written} pages in {}", args.folder.display()))
+}
+
+/// The page of a command, and of all below it.
+fn write(command: &Command, folder: &Path) -> Result<usize> {
+    let page = Man::new(command.clone());
+    let path = folder.join(page.get_filename());
+    let mut text = Vec::new();
+    page.render(&mut text).context("write a manual page")?;
+    let result = files::write_whole(&path, &text).with_context(|| format!("write {}", path.display()));
+    mistake::unless_out_of_reach(result)?;
+    let mut below = command.get_subcommands().filter(|below| !below.is_hide_set());
+    below.try_fold(1, |written, below| Ok(written + write(below, folder)?))
+}
