@@ -409,7 +409,7 @@ static __always_inline __u32 count_expected(struct service *service, const struc
 	return expected < most ? expected : most;
 }
 
-/* Of those of all the server's listeners, no more can be this one's. */
+/* Of those of all the server's listeners, no more can be this one's, but for those by a cookie of ours, which are in no queue: few, once the SYN queue has room again. */
 static __always_inline __u32 count_promised(const struct listener_load *load, __u32 expected)
 {
 	__u32 most = load->syn_qlen + NAPI_WEIGHT;

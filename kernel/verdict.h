@@ -277,7 +277,7 @@ static inline int is_cookie(enum verdict verdict)
  * A cookie of ours leaves no trace at the server: what is in TIME_WAIT would answer the end of that handshake, and the kernel lets go of it for one of
  * its own only.
  */
-static inline enum verdict without_cookie(enum verdict verdict, const struct attempt *attempt)
+static inline enum verdict unless_behind_time_wait(enum verdict verdict, const struct attempt *attempt)
 {
 	return attempt->is_behind_time_wait && is_cookie(verdict) ? VERDICT_ADMIT : verdict;
 }
@@ -296,7 +296,7 @@ static inline int may_answer(const struct listener_policy *policy, enum verdict 
 static inline enum verdict enter_syn_queue(const struct listener_policy *policy, const struct listener_load *load,
 					   const struct attempt *attempt)
 {
-	return syn_queue_is_full(load) ? without_cookie((enum verdict)policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
+	return syn_queue_is_full(load) ? unless_behind_time_wait((enum verdict)policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
 }
 
 /* SYN stage: may this attempt start? */
@@ -304,10 +304,10 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 				     const struct attempt *attempt)
 {
 	if (syn_stage_is_full(policy, load, attempt))
-		return without_cookie((enum verdict)policy->syn_when_full, attempt);
+		return unless_behind_time_wait((enum verdict)policy->syn_when_full, attempt);
 	if (!is_held_back(policy, load, attempt->is_reserved))
 		return enter_syn_queue(policy, load, attempt);
-	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : without_cookie((enum verdict)policy->syn_when_full, attempt);
+	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : unless_behind_time_wait((enum verdict)policy->syn_when_full, attempt);
 }
 
 /* Whether nothing but the server is in the way of an attempt that was refused. */

@@ -221,7 +221,7 @@ impl Plan<'_> {
     fn attach_beside(&self, interface: &Interface, taken: &mut Taken) -> Result<Link> {
         self.link(self.programs.for_beside(), interface, Hook::TcxIngress, taken).map_err(|error| {
             anyhow!(
-                "attach tcx to {}: {}; rst-fin and no-syn-drop act there, on segments after the SYN, and need Linux 6.6 or newer: \
+                "attach tcx to {}: {}; rst-fin, no-syn-drop and cookies act there, on segments after the SYN, and need Linux 6.6 or newer: \
                  leave them out, as in abort+rst-syn",
                 interface.name,
                 error.error

@@ -21,9 +21,14 @@ pub fn check(listeners: &[Listener]) -> Result<()> {
     for listener in listeners {
         let may_answer = |cookie| listener.policy.may_answer(cookie);
         let why_not = if may_answer(Verdict::Cookie) {
-            own(syncookies()?, takes_own_cookies())
+            let nearest = if listener.policy.syn_when_full == Verdict::Cookie {
+                "use no-syn-drop:kernel, or abort+rst-syn"
+            } else {
+                "leave cookies out of it"
+            };
+            own(syncookies()?, takes_own_cookies(), nearest)
         } else if may_answer(Verdict::KernelCookie) {
-            kernels(syncookies()?)
+            kernels(syncookies()?).map(str::to_owned)
         } else {
             None
         };
@@ -36,15 +41,13 @@ pub fn check(listeners: &[Listener]) -> Result<()> {
 }
 
 /// Why cookies of ours would fail, and what would not.
-fn own(syncookies: u32, is_taken: bool) -> Option<&'static str> {
+fn own(syncookies: u32, is_taken: bool, nearest: &str) -> Option<String> {
     if !is_taken {
-        return Some(
-            "this kernel takes no cookies but its own (Linux 6.9 and newer do); use no-syn-drop:kernel, or abort+rst-syn",
-        );
+        return Some(format!("this kernel takes no cookies but its own (Linux 6.9 and newer do); {nearest}"));
     }
     // cookie_v4_check() of net/ipv4/syncookies.c looks at it before it asks whose cookie it is.
     (syncookies == 0)
-        .then_some("cookies are switched off here; sysctl -w net.ipv4.tcp_syncookies=1, or use abort+rst-syn")
+        .then(|| format!("cookies are switched off here; sysctl -w net.ipv4.tcp_syncookies=1, or {nearest}"))
 }
 
 /// The same for the kernel's.
@@ -72,12 +75,14 @@ fn syncookies() -> Result<u32> {
 mod tests {
     use super::*;
 
+    const NEAREST: &str = "leave cookies out of it";
+
     #[test]
     fn own_cookies_need_a_kernel_that_takes_them_and_the_sysctl_not_off() {
-        assert_eq!(own(1, true), None);
-        assert_eq!(own(2, true), None);
-        assert!(own(0, true).is_some_and(|why| why.contains("tcp_syncookies=1")));
-        assert!(own(2, false).is_some_and(|why| why.contains("no-syn-drop:kernel")));
+        assert_eq!(own(1, true, NEAREST), None);
+        assert_eq!(own(2, true, NEAREST), None);
+        assert!(own(0, true, NEAREST).is_some_and(|why| why.contains("tcp_syncookies=1")));
+        assert!(own(2, false, NEAREST).is_some_and(|why| why.ends_with(NEAREST)));
     }
 
     #[test]

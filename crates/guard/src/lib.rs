@@ -400,9 +400,9 @@ impl Guard {
         let mut demands = BTreeMap::<u32, Demand>::new();
         for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
-                let ListenerStats { seen, returned, admitted, accept_full, server_full, .. } =
+                let ListenerStats { seen, returned, admitted, cookies, accept_full, server_full, .. } =
                     self.programs.stats(index)?;
-                let asked = Asked { seen, returned, admitted, accept_full, server_full };
+                let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full };
                 demands.entry(server).or_default().add(&listener.policy, listener.dry_run, asked);
             }
         }

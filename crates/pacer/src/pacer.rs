@@ -78,6 +78,8 @@ pub struct Asked {
     pub returned: u64,
     /// Let through.
     pub admitted: u64,
+    /// Answered by a cookie: as good as let through.
+    pub cookies: u64,
     /// Found the accept queue full.
     pub accept_full: u64,
     /// Refused since as many waited for the server as may, or as long.
@@ -106,13 +108,13 @@ pub struct Demand {
 impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
-        let Asked { seen, returned, admitted, accept_full, server_full } = asked;
+        let Asked { seen, returned, admitted, cookies, accept_full, server_full } = asked;
         self.accept_full += accept_full;
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
         let (refused, refused_by_queue, new) = if dry_run {
             (0, 0, 0)
         } else {
-            let by_queue = seen.saturating_sub(admitted).saturating_sub(server_full);
+            let by_queue = seen.saturating_sub(admitted + cookies).saturating_sub(server_full);
             (server_full, by_queue, seen.saturating_sub(returned))
         };
         self.new += new;
@@ -631,6 +633,15 @@ mod tests {
         // What is left of what was saved.
         service.spent_ns = saved - 3 * pace.answer_ns;
         assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
+    }
+
+    #[test]
+    fn who_gets_a_cookie_is_not_refused() {
+        let policy = "rst-syn+cookies+unserved".parse().expect("policy");
+        let asked = Asked { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Asked::default() };
+        let mut demand = Demand::default();
+        demand.add(&policy, false, asked);
+        assert_eq!((demand.refused, demand.refused_by_queue, demand.new), (20, 10, 100));
     }
 
     #[test]

@@ -124,8 +124,12 @@ impl Experiment {
     }
 
     /// Attempts that the largest cell may have waiting at once, and how many cells there are: of what comes beyond what a server can do all that came within a
-    /// client's patience.
+    /// client's patience. None where every policy answers whom it refuses.
     pub fn most_waiting(&self) -> (f64, usize) {
+        let answers = |guard: &String| {
+            guard.parse::<verdict::Policy>().is_ok_and(|guard| guard.syn_when_full == verdict::Verdict::Reset)
+        };
+        let is_silent = self.policies.iter().any(|policy| !policy.guard.as_ref().is_some_and(answers));
         let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
         let waiting = self.servers.iter().map(|server| {
             let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
@@ -134,7 +138,8 @@ impl Experiment {
             beyond.max(0.0) * patience.as_secs_f64()
         });
         let cells = self.policies.len() as u128 * self.grid.points() * self.servers.len() as u128;
-        (waiting.fold(0.0, f64::max), usize::try_from(cells).unwrap_or(usize::MAX))
+        let most = if is_silent { waiting.fold(0.0, f64::max) } else { 0.0 };
+        (most, usize::try_from(cells).unwrap_or(usize::MAX))
     }
 
     fn check_window_of(&self, server: &Server) -> Result<(), String> {

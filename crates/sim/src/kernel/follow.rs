@@ -82,9 +82,9 @@ impl Followed {
 }
 
 fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
-    let GuardStats { seen, returned, admitted, accept_full, server_full, .. } = *stats;
+    let GuardStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = *stats;
     let mut demand = Demand::default();
-    demand.add(policy, dry_run, Asked { seen, returned, admitted, accept_full, server_full });
+    demand.add(policy, dry_run, Asked { seen, returned, admitted, cookies, accept_full, server_full });
     demand
 }
 
