@@ -8,6 +8,7 @@ use clap_mangen::Man;
 
 use crate::mistake;
 use crate::output::say;
+use crate::run_file::ensure_folder;
 
 /// Write manual pages, one for each command, into a folder as /usr/local/share/man/man1
 #[derive(Debug, clap::Args)]
@@ -19,6 +20,7 @@ pub struct Args {
 
 /// Writes them, and says how many.
 pub fn run(args: Args, mut command: Command) -> Result<()> {
+    ensure_folder("man", &args.folder)?;
     command.build();
     let written = write(&command, &args.folder)?;
     say(format_args!("{written} pages in {}", args.folder.display()))

@@ -43,6 +43,9 @@ fn manual_has_a_page_for_each_command() {
     assert!(page("tidegate-lab-run.1").contains("tidegate lab run"), "{}", page("tidegate-lab-run.1"));
     let pages = fs::read_dir(folder.path()).expect("it is there").count();
     assert!(said.starts_with(&format!("{pages} pages in ")), "{said}");
+    let file = folder.path().join("tidegate.1").display().to_string();
+    let (status, _, error) = tidegate(&["man", &file]);
+    assert!(status == Some(2) && error.contains("it is a file, and no folder"), "{error}");
     let (status, said, error) = tidegate(&["man", "/nosuch/folder"]);
     assert_eq!((status, said.as_str(), error.trim_end().lines().count()), (Some(2), "", 1), "{error}");
     assert!(error.contains("write /nosuch/folder/tidegate.1: "), "{error}");

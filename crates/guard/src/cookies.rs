@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use libbpf_rs::btf::{Btf, types::Func};
-use verdict::Verdict;
+use verdict::{Policy, Verdict};
 
 use crate::program::KERNEL_BTF;
 use crate::{ConfigError, Listener};
@@ -21,12 +21,7 @@ pub fn check(listeners: &[Listener]) -> Result<()> {
     for listener in listeners {
         let may_answer = |cookie| listener.policy.may_answer(cookie);
         let why_not = if may_answer(Verdict::Cookie) {
-            let nearest = if listener.policy.syn_when_full == Verdict::Cookie {
-                "use no-syn-drop:kernel, or abort+rst-syn"
-            } else {
-                "leave cookies out of it"
-            };
-            own(syncookies()?, takes_own_cookies(), nearest)
+            own(syncookies()?, takes_own_cookies(), nearest(&listener.policy))
         } else if may_answer(Verdict::KernelCookie) {
             kernels(syncookies()?).map(str::to_owned)
         } else {
@@ -38,6 +33,15 @@ pub fn check(listeners: &[Listener]) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// What is nearest to a policy with cookies of ours, and has none.
+fn nearest(policy: &Policy) -> &'static str {
+    if policy.syn_when_full == Verdict::Cookie {
+        "use no-syn-drop:kernel, or abort+rst-syn"
+    } else {
+        "leave cookies out of it"
+    }
 }
 
 /// Why cookies of ours would fail, and what would not.
@@ -75,14 +79,15 @@ fn syncookies() -> Result<u32> {
 mod tests {
     use super::*;
 
-    const NEAREST: &str = "leave cookies out of it";
-
     #[test]
     fn own_cookies_need_a_kernel_that_takes_them_and_the_sysctl_not_off() {
-        assert_eq!(own(1, true, NEAREST), None);
-        assert_eq!(own(2, true, NEAREST), None);
-        assert!(own(0, true, NEAREST).is_some_and(|why| why.contains("tcp_syncookies=1")));
-        assert!(own(2, false, NEAREST).is_some_and(|why| why.ends_with(NEAREST)));
+        let use_this = nearest(&Policy::NO_SYN_DROP);
+        assert_eq!(own(1, true, use_this), None);
+        assert_eq!(own(2, true, use_this), None);
+        assert!(own(0, true, use_this).is_some_and(|why| why.contains("tcp_syncookies=1")));
+        assert!(own(2, false, use_this).is_some_and(|why| why.contains("no-syn-drop:kernel")));
+        let beside = nearest(&"abort+rst-syn+unserved+cookies".parse().expect("policy"));
+        assert!(own(2, false, beside).is_some_and(|why| why.ends_with("leave cookies out of it")));
     }
 
     #[test]
