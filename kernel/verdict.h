@@ -89,6 +89,7 @@ struct attempt {
 	__u32 hash;			/* FULL_CLASS: keyed, of addresses and ports: the same for every retransmission */
 	__u32 is_reserved;		/* from a source that must always get in */
 	__u32 is_behind_time_wait;	/* its four-tuple is that of a connection in TIME_WAIT here */
+	__u32 zero;			/* no hole, as tests hand it over */
 };
 
 /*

@@ -72,7 +72,7 @@ fn input_of(case: &cases::Case) -> types::verdict_case {
             hash: case.attempt.hash,
             is_reserved: case.attempt.is_reserved.into(),
             is_behind_time_wait: case.attempt.is_behind_time_wait.into(),
-            ..Default::default()
+            zero: 0,
         },
         ..Default::default()
     }
