@@ -96,6 +96,34 @@ impl Link {
     }
 }
 
+/// A link that nobody takes over: its program is off the interface when this is dropped. A [`Link`] lives on while somebody else
+/// has it open, if only a child that another thread has forked and that has not executed anything yet.
+#[derive(Debug)]
+pub struct SoleLink(Link);
+
+impl SoleLink {
+    /// As [`Link::attach`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::attach`].
+    pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> Result<Self, AttachError> {
+        Link::attach(program, ifindex, hook).map(Self)
+    }
+
+    /// Where the program is attached.
+    pub fn hook(&self) -> Hook {
+        self.0.hook()
+    }
+}
+
+impl Drop for SoleLink {
+    fn drop(&mut self) {
+        // Where the interface is gone the program is off it as well.
+        let _ = self.0.detach();
+    }
+}
+
 /// Attaches an LSM program to the hook that it was loaded for, of the whole host, until the descriptor is dropped.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::AsFd;
 
 use anyhow::Result;
-use bpf::{Hook, Link};
+use bpf::{Hook, SoleLink};
 use netns::{Namespace, VethPair};
 use nix::net::if_::if_nameindex;
 
@@ -35,7 +35,7 @@ fn try_hooks(hooks: [Hook; 3]) -> Result<[Answer; 3]> {
 fn try_hook(hook: Hook, ifindex: u32) -> io::Result<()> {
     let value = if hook == Hook::TcxIngress { TCX_NEXT } else { XDP_PASS };
     let program = bpf::constant_program(hook, value)?;
-    Link::attach(program.as_fd(), ifindex, hook).map(drop).map_err(|error| error.error)
+    SoleLink::attach(program.as_fd(), ifindex, hook).map(drop).map_err(|error| error.error)
 }
 
 /// Whether the drivers of the host's interfaces have native XDP, as they say themselves: to attach a program would stop some

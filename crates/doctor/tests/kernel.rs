@@ -1,17 +1,12 @@
 //! Doctor's answers held against this kernel: what it says is there works, and nothing stays behind.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use bpf::{Hook, Link};
+use bpf::{Hook, SoleLink};
 use doctor::{Answer, Diagnosis, Verification};
 use netns::{Namespace, VethPair};
-
-/// Longest wait for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 fn answer(diagnosis: &Diagnosis, name: &str) -> Answer {
     let found = diagnosis.probes.iter().find(|probe| probe.name == name);
@@ -54,16 +49,8 @@ fn root_doctor_says_of_every_hook_what_a_guard_would_find_and_leaves_nothing() {
         const TO_THE_KERNEL: [i32; 2] = [-1, 2];
         let program =
             bpf::constant_program(hook, TO_THE_KERNEL[usize::from(hook != Hook::TcxIngress)]).expect("load");
-        let attach = || here.enter(|| Link::attach(program.as_fd(), pair.a.ifindex, hook)).expect("enter");
-        let start = Instant::now();
-        let mut link = attach();
-        // Another test may be between fork and exec with a copy of the one before.
-        while matches!(&link, Err(attach) if attach.error.kind() == ErrorKind::AlreadyExists)
-            && start.elapsed() < PATIENCE
-        {
-            std::thread::sleep(Duration::from_millis(10));
-            link = attach();
-        }
+        let attach = || SoleLink::attach(program.as_fd(), pair.a.ifindex, hook);
+        let link = here.enter(attach).expect("enter");
         match answer(&diagnosis, name) {
             Answer::Yes => drop(link.expect(name)),
             Answer::No(why) => drop(link.expect_err(&why)),

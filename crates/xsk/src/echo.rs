@@ -10,7 +10,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use bpf::{Hook, Link};
+use bpf::{Hook, SoleLink};
 use libbpf_rs::MapHandle;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
@@ -37,7 +37,7 @@ pub enum Requests {
 /// A responder on an interface, until this is dropped.
 pub struct Echo {
     counters: MapHandle,
-    _link: Link,
+    _link: SoleLink,
 }
 
 /// Segments answered since the responder was attached, by what they were.
@@ -69,7 +69,7 @@ impl Echo {
         rodata.port = port.to_be();
         rodata.is_silent = requests == Requests::Acknowledged;
         let skeleton = skeleton.load().map_err(load_error)?;
-        let link = Link::attach(skeleton.progs.echo.as_fd(), ifindex, hook).map_err(Error::Echo)?;
+        let link = SoleLink::attach(skeleton.progs.echo.as_fd(), ifindex, hook).map_err(Error::Echo)?;
         Ok(Self { counters: MapHandle::try_from(&skeleton.maps.counters).map_err(Error::Map)?, _link: link })
     }
 

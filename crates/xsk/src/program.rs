@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use bpf::{Hook, Link};
+use bpf::{Hook, SoleLink};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
@@ -19,7 +19,7 @@ mod skeleton {
 pub(crate) struct Program {
     counters: MapHandle,
     sockets: MapHandle,
-    _link: Link,
+    _link: SoleLink,
     mode: Mode,
 }
 
@@ -86,12 +86,12 @@ fn set_match(rodata: &mut skeleton::types::rodata, steer: &Match) {
 }
 
 /// Attaches at the first of `hooks` that can; a hook that is taken, or forbidden, is not passed over.
-fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook]) -> Result<Link, Error> {
+fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook]) -> Result<SoleLink, Error> {
     let (name, ifindex) = interface;
     let mut hooks = hooks.iter().copied().peekable();
     loop {
         let hook = hooks.next().expect("a mode has at least one hook");
-        match Link::attach(program, ifindex, hook) {
+        match SoleLink::attach(program, ifindex, hook) {
             Ok(link) => return Ok(link),
             Err(error) if hooks.peek().is_some() && is_unsupported(&error.error) => {}
             Err(error) => {

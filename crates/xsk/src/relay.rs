@@ -4,7 +4,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
-use bpf::{Hook, Link};
+use bpf::{Hook, SoleLink};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 
 use crate::Error;
@@ -17,7 +17,7 @@ mod skeleton {
 /// One direction, until this is dropped.
 #[derive(Debug)]
 pub struct Relay {
-    _link: Link,
+    _link: SoleLink,
 }
 
 impl Relay {
@@ -32,7 +32,8 @@ impl Relay {
         let mut skeleton = skeleton::RelaySkelBuilder::default().open(&mut storage).map_err(load_error)?;
         skeleton.maps.rodata_data.as_mut().expect("the program has a constant").to = to;
         let skeleton = skeleton.load().map_err(load_error)?;
-        let link = Link::attach(skeleton.progs.relay.as_fd(), from, Hook::XdpNative).map_err(Error::Relay)?;
+        let link =
+            SoleLink::attach(skeleton.progs.relay.as_fd(), from, Hook::XdpNative).map_err(Error::Relay)?;
         Ok(Self { _link: link })
     }
 }

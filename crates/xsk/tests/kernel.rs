@@ -351,6 +351,18 @@ fn root_socket_is_reopened_at_once() {
 }
 
 #[test]
+fn root_program_is_gone_though_somebody_has_its_link_open() {
+    need_root!();
+    let link = Link::create();
+    let first = link.crowd_socket(Mode::Generic, 64);
+    let held = bpf::links_of_process(std::process::id()).expect("the links of this process");
+    assert!(!held.is_empty());
+    drop(first);
+    link.crowd_socket(Mode::Generic, 64);
+    drop(held);
+}
+
+#[test]
 fn root_socket_that_cannot_be_opened_says_what_and_why() {
     need_root!();
     let link = Link::create();
