@@ -275,7 +275,10 @@ impl Limit {
         if is_idle {
             self.turn_deaf(shown);
         }
-        if let (Some(before), Some(gain)) = (before, gain) {
+        // Where few are refused there were no more to answer: that is what the rate shows then, and not what the server can do.
+        if let (Some(before), Some(gain)) = (before, gain)
+            && shown.refused >= CROWD
+        {
             self.set(beyond(before.limit * gain.max(1.0)));
         }
         Phase::Hold { left: Nanos::ZERO }

@@ -46,7 +46,8 @@ const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
 const LONGEST_STALL: Nanos = Nanos::from_secs(5);
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
-const SHORTEST_EPOCH_NS: u64 = 50_000_000;
+/// Four of these are longer than the kernel lets a process run while another one waits (3 ms, EEVDF's base slice): a server that only waits for the CPU has not stalled.
+const SHORTEST_EPOCH_NS: u64 = 2_000_000;
 const LONGEST_EPOCH_NS: u64 = 2_000_000_000;
 /// Time without an answer after which one more is admitted, whoever waits: so many usual responses.
 const RESPONSES_PER_TRICKLE: u64 = 2;
@@ -143,6 +144,8 @@ pub struct Pacer {
     last: Look,
     /// When shares were taken last.
     shared: Look,
+    /// When round trips were looked at last.
+    timed: Look,
     handshakes: Handshakes,
     /// Answers/s that it gives beside what comes now.
     capacity: f64,
@@ -218,6 +221,7 @@ impl Pacer {
             limit,
             last: look,
             shared: look,
+            timed: look,
             handshakes: Handshakes::default(),
             capacity: 0.0,
             service_rate: ServiceRate::default(),
@@ -244,7 +248,7 @@ impl Pacer {
             *self = Self::new(look);
             return;
         }
-        (self.last, self.shared) = (look, look);
+        (self.last, self.shared, self.timed) = (look, look, look);
         (self.unanswered_since, self.is_blind) = (None, false);
         self.set_limit();
     }
@@ -271,6 +275,7 @@ impl Pacer {
         });
         let before = std::mem::replace(&mut self.last, look);
         self.share();
+        self.time_handshakes();
         self.complete(&before);
         self.set_limit();
     }
@@ -327,10 +332,6 @@ impl Pacer {
         if let Some(response_ns) = median_ns(&now.counts.responses_us, &before.counts.responses_us) {
             self.response_ns = response_ns;
         }
-        if let Some(handshake_ns) = median_ns(&now.counts.handshakes_us, &before.counts.handshakes_us) {
-            self.handshake_ns = handshake_ns.min(LONGEST_HANDSHAKE_NS);
-            pace.handshake_ns = self.handshake_ns;
-        }
         pace.epoch_ns = (RESPONSES_PER_EPOCH * self.response_ns).clamp(SHORTEST_EPOCH_NS, LONGEST_EPOCH_NS);
         if let Some(overtakes) = median(&now.counts.overtakes, &before.counts.overtakes) {
             let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
@@ -341,16 +342,35 @@ impl Pacer {
         } else if silent < SILENT_UNTIL {
             self.is_silent = false;
         }
-        if let Some(late_us) = share_of(&now.counts.handshakes_us, &before.counts.handshakes_us, LATE) {
-            let slot_ns = SLOTS_PER_HANDSHAKE * late_us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
-            pace.slot_shift =
-                slot_ns.next_power_of_two().ilog2().clamp(*SLOT_SHIFT.start(), *SLOT_SHIFT.end());
-        }
         // While nobody is refused it is what was asked for, and may be less than it can do.
         let per_s = answered as f64 / elapsed.as_secs_f64().max(1e-9);
         let is_bound = now.demand.bound > before.demand.bound;
         let remembered = self.capacity * (-elapsed.as_secs_f64() / FORGET_S).exp();
         self.capacity = if is_bound { per_s } else { remembered.max(per_s) };
+    }
+
+    /// Round trips, where those of most handshakes are known. In a flood nearly all end by a cookie, which tells none, and the few others are no sample: such
+    /// as found the accept queue full, and took a quarter of a second.
+    fn time_handshakes(&mut self) {
+        let established = self.last.since(&self.timed, |counts| counts.established);
+        if established < ENOUGH {
+            return;
+        }
+        let before = std::mem::replace(&mut self.timed, self.last).counts.handshakes_us;
+        let now = &self.last.counts.handshakes_us;
+        let timed: u64 = now.iter().zip(&before).map(|(now, before)| now.saturating_sub(*before)).sum();
+        if timed < established / 2 {
+            return;
+        }
+        if let Some(handshake_ns) = median_ns(now, &before) {
+            self.handshake_ns = handshake_ns.min(LONGEST_HANDSHAKE_NS);
+            self.pace.handshake_ns = self.handshake_ns;
+        }
+        if let Some(late_us) = share_of(now, &before, LATE) {
+            let slot_ns = SLOTS_PER_HANDSHAKE * late_us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
+            self.pace.slot_shift =
+                slot_ns.next_power_of_two().ilog2().clamp(*SLOT_SHIFT.start(), *SLOT_SHIFT.end());
+        }
     }
 
     /// How many of those that were admitted come back. Of a full accept queue the kernel drops them, and that they did not come back is its
@@ -430,7 +450,7 @@ mod tests {
             pace.trickle_ns, SHORTEST_TRICKLE_NS,
             "twice 6.144 ms, three quarters of the bucket's end, is less"
         );
-        assert_eq!(pace.epoch_ns, SHORTEST_EPOCH_NS, "eight of them, too");
+        assert_eq!(pace.epoch_ns, 8 * 6_144_000, "eight of them");
         assert_eq!(pace.completed_ppm, 501_137, "200 of 400, and all of one before them");
         assert_eq!(pace.counts_silent, 0);
         assert_eq!(
@@ -439,6 +459,28 @@ mod tests {
         );
         assert_eq!(pace.served_meanwhile, 40, "100 in 100 ms, for 40 ms");
         assert_eq!(pace.answers_per_s, 1000);
+    }
+
+    #[test]
+    fn round_trips_of_a_few_handshakes_beside_many_by_cookie_are_no_sample() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        pacer.tick(look(start, 1, 100));
+        let known = *pacer.pace();
+        assert_eq!((known.handshake_ns, known.slot_shift), (49_152_000, 27));
+        // Two that took a quarter of a second, and 198 of which nothing is known.
+        let mut flood = look(start, 2, 200);
+        flood.counts.handshakes_us[16] = 200;
+        flood.counts.handshakes_us[18] = 2;
+        pacer.tick(flood);
+        assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (49_152_000, 27));
+        // It is over, and they are known again.
+        let mut after = look(start, 3, 300);
+        after.counts.handshakes_us[16] = 200;
+        after.counts.handshakes_us[10] = 200;
+        after.counts.handshakes_us[18] = 2;
+        pacer.tick(after);
+        assert_eq!(pacer.pace().handshake_ns, 768_000);
     }
 
     #[test]
