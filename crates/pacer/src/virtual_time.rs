@@ -52,6 +52,8 @@ struct World {
     work_ns: u64,
     /// Whether that is the mean of an exponential distribution.
     is_exponential: bool,
+    /// Share of the requests that take a hundred times as long.
+    heavy: f64,
     backlog: u32,
     handshake_ns: u64,
     /// Per second.
@@ -68,6 +70,7 @@ impl Default for World {
             is_pool: false,
             work_ns: 100 * US,
             is_exponential: false,
+            heavy: 0.0,
             backlog: 128,
             handshake_ns: 50 * US,
             asks: 0.0,
@@ -230,7 +233,8 @@ impl Run {
             && let Some(connection) = self.queue.pop_front()
         {
             self.busy += 1;
-            let mean = self.world.work_ns;
+            let is_heavy = self.world.heavy > 0.0 && self.random.random::<f64>() < self.world.heavy;
+            let mean = self.world.work_ns * if is_heavy { 100 } else { 1 };
             let work = if self.world.is_exponential { self.exponential(mean as f64) } else { mean };
             self.at(now + work, Event::Done(connection));
         }
@@ -363,6 +367,21 @@ fn pool_of_processes_before_a_crowd_answers_what_it_can() {
         let share = seen.answered as f64 / (5_000.0 * WINDOW.as_secs_f64());
         assert!(share > 0.95, "{share} of what it can");
         assert!(seen.mean_ms() < 30.0, "{} ms", seen.mean_ms());
+    }
+}
+
+/// Half of the work is that of one request in a hundred.
+#[test]
+fn server_whose_requests_differ_much_answers_what_it_can() {
+    let world = World { work_ns: 50 * US, heavy: 0.01, ..World::default() };
+    let can = 1e9 / (50_000.0 * 1.99);
+    for (load, least) in [(0.7, 0.99), (0.9, 0.97), (1.2, 0.93), (3.0, 0.97)] {
+        let shares = SEEDS.map(|seed| {
+            let seen = settled_from(&format!("at {load}"), World { asks: load * can, ..world }, seed);
+            seen.answered as f64 / WINDOW.as_secs_f64() / (can * load.min(1.0))
+        });
+        let mean = shares.iter().sum::<f64>() / shares.len() as f64;
+        assert!(mean > least, "{mean} of what it can at {load}");
     }
 }
 
