@@ -50,9 +50,6 @@ const CROWD: f64 = 0.1;
 const FEW: f64 = 0.005;
 /// What twice the limit must leave of that share to be kept.
 const FEWER: f64 = 0.6;
-/// Or by how much less of the time nobody may wait: where one request in a hundred takes a hundred times as long, each doubling brings little, and many
-/// of them a third.
-const LESS_IDLE: f64 = 0.02;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
 /// Share of the answers that periods with half the limit may cost.
@@ -99,9 +96,7 @@ impl Shown {
 
     /// Whether the server is less idle with twice the limit, or busy for longer by as much as matters.
     fn uses_more_than(&self, other: &Self) -> bool {
-        self.idle <= FEWER * other.idle
-            || other.idle - self.idle >= LESS_IDLE
-            || 1.0 - self.idle >= GAIN * (1.0 - other.idle)
+        self.idle <= FEWER * other.idle || 1.0 - self.idle >= GAIN * (1.0 - other.idle)
     }
 }
 
