@@ -97,7 +97,7 @@ impl Link {
 }
 
 /// A link that nobody takes over: its program is off the interface when this is dropped. A [`Link`] lives on while somebody else
-/// has it open, if only a child that another thread has forked and that has not executed anything yet.
+/// has it open: a guard that has taken it over, or only a child that another thread has forked and that has not executed anything yet.
 #[derive(Debug)]
 pub struct SoleLink(Link);
 

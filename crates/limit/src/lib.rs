@@ -275,7 +275,7 @@ impl Limit {
         if is_idle {
             self.turn_deaf(shown);
         }
-        // Where few are refused there were no more to answer: that is what the rate shows then, and not what the server can do.
+        // With few refused the rate shows how many asked, and not what the server can do: twice the limit stays.
         if let (Some(before), Some(gain)) = (before, gain)
             && shown.refused >= CROWD
         {
@@ -351,6 +351,17 @@ mod tests {
         let mut limit = Limit::default();
         (0..100).for_each(|_| limit.tick(Tick { answered: 1000, idle: TICK, refused: 0, ..refusing() }));
         assert_eq!(limit, Limit::default());
+    }
+
+    #[test]
+    fn twice_the_limit_is_kept_where_it_leaves_few_refused() {
+        for (refused, wanted) in [(5, 8.0), (MANY, beyond(4.4))] {
+            let mut limit = Limit::default();
+            (0..2).for_each(|_| limit.tick(Tick { answered: 100, ..refusing() }));
+            assert_eq!(limit.limit, 8.0);
+            (0..2).for_each(|_| limit.tick(Tick { answered: 110, refused, ..refusing() }));
+            assert!((limit.limit - wanted).abs() < 1e-9, "{} with {refused} refused", limit.limit);
+        }
     }
 
     #[test]

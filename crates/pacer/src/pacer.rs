@@ -46,7 +46,7 @@ const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
 const LONGEST_STALL: Nanos = Nanos::from_secs(5);
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
-/// Four of these are longer than the kernel lets a process run while another one waits (3 ms, EEVDF's base slice): a server that only waits for the CPU has not stalled.
+/// Three of these are longer than the kernel lets a process run while another one waits (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
 const SHORTEST_EPOCH_NS: u64 = 2_000_000;
 const LONGEST_EPOCH_NS: u64 = 2_000_000_000;
 /// Time without an answer after which one more is admitted, whoever waits: so many usual responses.
@@ -349,11 +349,12 @@ impl Pacer {
         self.capacity = if is_bound { per_s } else { remembered.max(per_s) };
     }
 
-    /// Round trips, where those of most handshakes are known. In a flood nearly all end by a cookie, which tells none, and the few others are no sample: such
+    /// Round trips, where those of half of the handshakes are known. In a flood nearly all end by a cookie, which tells none, and the few others are no sample: such
     /// as found the accept queue full, and took a quarter of a second.
     fn time_handshakes(&mut self) {
         let established = self.last.since(&self.timed, |counts| counts.established);
-        if established < ENOUGH {
+        let elapsed = self.last.at.since(self.timed.at);
+        if established == 0 || (established < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
         let before = std::mem::replace(&mut self.timed, self.last).counts.handshakes_us;
@@ -451,6 +452,10 @@ mod tests {
             "twice 6.144 ms, three quarters of the bucket's end, is less"
         );
         assert_eq!(pace.epoch_ns, 8 * 6_144_000, "eight of them");
+        let mut fast = look(start, 3, 1200);
+        fast.counts.responses_us[7] = 1100;
+        pacer.tick(fast);
+        assert_eq!(pacer.pace().epoch_ns, SHORTEST_EPOCH_NS, "eight of 96 us are less");
         assert_eq!(pace.completed_ppm, 501_137, "200 of 400, and all of one before them");
         assert_eq!(pace.counts_silent, 0);
         assert_eq!(
@@ -468,7 +473,7 @@ mod tests {
         pacer.tick(look(start, 1, 100));
         let known = *pacer.pace();
         assert_eq!((known.handshake_ns, known.slot_shift), (49_152_000, 27));
-        // Two that took a quarter of a second, and 198 of which nothing is known.
+        // Of 200 two that took a quarter of a second, and the others by cookie.
         let mut flood = look(start, 2, 200);
         flood.counts.handshakes_us[16] = 200;
         flood.counts.handshakes_us[18] = 2;
@@ -480,7 +485,7 @@ mod tests {
         after.counts.handshakes_us[10] = 200;
         after.counts.handshakes_us[18] = 2;
         pacer.tick(after);
-        assert_eq!(pacer.pace().handshake_ns, 768_000);
+        assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (768_000, 21));
     }
 
     #[test]

@@ -80,11 +80,11 @@ impl World {
     }
 
     /// Until it is dropped the client hears nothing, so that its handshakes stay half open at the server.
-    fn deafen(&self) -> bpf::Link {
+    fn deafen(&self) -> bpf::SoleLink {
         const XDP_DROP: i32 = 1;
         let program = bpf::constant_program(bpf::Hook::XdpGeneric, XDP_DROP).expect("load");
         self.client
-            .enter(|| bpf::Link::attach(program.as_fd(), self.c0.ifindex, bpf::Hook::XdpGeneric))
+            .enter(|| bpf::SoleLink::attach(program.as_fd(), self.c0.ifindex, bpf::Hook::XdpGeneric))
             .expect("enter")
             .expect("attach XDP_DROP")
     }
