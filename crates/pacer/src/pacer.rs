@@ -360,7 +360,7 @@ impl Pacer {
         let before = std::mem::replace(&mut self.timed, self.last).counts.handshakes_us;
         let now = &self.last.counts.handshakes_us;
         let timed: u64 = now.iter().zip(&before).map(|(now, before)| now.saturating_sub(*before)).sum();
-        if timed < established / 2 {
+        if 2 * timed < established {
             return;
         }
         if let Some(handshake_ns) = median_ns(now, &before) {
