@@ -10,7 +10,8 @@
 //! question is whether twice the limit refuses fewer.
 //!
 //! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
-//! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do.
+//! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do. So it is also where such time
+//! comes and goes: that there is none for a moment does not make what comes next another spell of it.
 //!
 //! It begins small, and doubles while that brings more: what is too little shows within a few response times, and those are short as long as few
 //! wait; what is too much shows as late as it makes everybody wait.
@@ -44,6 +45,8 @@ const IDLE: f64 = 0.005;
 const NOT_IDLE: f64 = 0.001;
 /// By how much more the limit grows than the server was idle; at most it doubles.
 const IDLE_STEP: f64 = 4.0;
+/// Periods without idle time after which the next is of another spell.
+const SPELL: f64 = 8.0;
 /// Share of the attempts that are refused: from this on it is a crowd. Below, all could be answered but for bursts, and each that is refused is one too many,
 /// down to the second.
 const CROWD: f64 = 0.1;
@@ -121,8 +124,10 @@ pub struct Limit {
     /// But for a period with half of it.
     limit: f64,
     phase: Phase,
-    /// What was shown when idle time began to make the limit grow, or when that had doubled it last.
+    /// What was shown when a spell of idle time began to make the limit grow, or when that had doubled it last.
     grown_from: Option<Shown>,
+    /// How long the server has not been idle, as far as matters.
+    calm: Nanos,
     /// Idle time says nothing for so much longer.
     deaf: Nanos,
     /// Of the period, since it began.
@@ -139,6 +144,7 @@ impl Default for Limit {
             limit: FIRST,
             phase: Phase::Double { before: None },
             grown_from: None,
+            calm: Nanos::ZERO,
             deaf: Nanos::ZERO,
             age: Nanos::ZERO,
             sum: Tick::default(),
@@ -205,8 +211,8 @@ impl Limit {
     fn go_on(&mut self, shown: Shown, is_steady: bool) {
         self.deaf = self.deaf.since(shown.elapsed);
         let is_heard = self.deaf == Nanos::ZERO;
-        // What the limit grew from is of one spell of idle time, and of no other change of the limit.
-        if !(matches!(self.phase, Phase::Hold { .. }) && shown.idle > IDLE) {
+        self.calm = if shown.idle > IDLE { Nanos::ZERO } else { self.calm + shown.elapsed };
+        if self.calm >= times(SPELL, shown.elapsed) {
             self.grown_from = None;
         }
         self.phase = match self.phase {
@@ -220,7 +226,7 @@ impl Limit {
                 } else if shown.refused < CROWD && shown.bound < FEW {
                     Phase::Hold { left: Nanos::ZERO }
                 } else if shown.refused < CROWD {
-                    self.set(2.0 * self.limit);
+                    self.double();
                     Phase::More { before: shown }
                 } else if half(self.limit) < self.limit {
                     Phase::Half { before: shown }
@@ -240,9 +246,9 @@ impl Limit {
         };
     }
 
-    /// The server is idle. If it is so after the limit has doubled, back to where that began.
+    /// The server is idle. If it is so after the limit has doubled, back to where that began, whatever made it smaller meanwhile.
     fn grow(&mut self, shown: Shown) {
-        match self.grown_from {
+        match self.grown_from.filter(|from| self.limit >= from.limit) {
             Some(from) if self.limit >= 2.0 * from.limit && !shown.uses_more_than(&from) => {
                 self.set(from.limit);
                 self.turn_deaf(shown);
@@ -269,7 +275,7 @@ impl Limit {
         let is_idle = is_steady && shown.idle > IDLE;
         let uses_more = before.is_none_or(|before| shown.uses_more_than(&before));
         if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && uses_more) {
-            self.set(2.0 * self.limit);
+            self.double();
             return Phase::Double { before: Some(shown) };
         }
         if is_idle {
@@ -293,7 +299,7 @@ impl Limit {
         let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
         let knee = half.limit * gain.clamp(1.0, before.limit / half.limit);
         if gain >= GAIN && gain * half.limit > 0.9 * before.limit {
-            self.set(2.0 * self.limit);
+            self.double();
             return Phase::Double { before: Some(after) };
         }
         // Half of the way: one answer to the question is a noisy one.
@@ -303,6 +309,11 @@ impl Limit {
         let lost = (1.0 - 1.0 / gain).max(0.0);
         let rest = if is_settled { (lost / COST).max(REST) } else { lost / COST };
         Phase::Hold { left: times(rest, half.elapsed) }
+    }
+
+    fn double(&mut self) {
+        self.grown_from = None;
+        self.set(2.0 * self.limit);
     }
 
     fn set(&mut self, limit: f64) {
@@ -425,6 +436,25 @@ mod tests {
             let most = most.fold(0.0, f64::max);
             assert!(most <= 100.0, "from {first} to {most}");
             assert!((12.0..60.0).contains(&limit.limit), "{} at last, from {first}", limit.limit);
+        }
+    }
+
+    /// As beside a flood: from hardly ever to a fiftieth of the time nobody waits, now more and now less, however many may.
+    #[test]
+    fn idle_time_that_comes_and_goes_makes_no_larger_limit() {
+        for seed in 1..=8_u64 {
+            let mut random = seed;
+            let mut limit =
+                Limit { limit: 40.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+            let limits = (0..4_000).map(|_| {
+                random =
+                    random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                serve(&mut limit, 16, 0.02 * (random >> 32) as f64 / f64::from(u32::MAX), 1);
+                limit.limit
+            });
+            let largest = limits.fold(0.0, f64::max);
+            assert!(largest <= 200.0, "crowd {seed}: to {largest}");
+            assert!((12.0..100.0).contains(&limit.limit), "crowd {seed}: {} at last", limit.limit);
         }
     }
 
