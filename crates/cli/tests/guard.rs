@@ -328,9 +328,12 @@ fn root_prometheus_sees_a_guarded_listener_and_a_taken_address_is_refused() {
         assert!(start.elapsed() < PATIENCE, "{}", page());
         std::thread::sleep(Duration::from_millis(100));
     }
-    assert!(
-        page().contains(&format!("tidegate_guard_queue_limit{{listen=\"{ADDRESS}\",queue=\"accept\"}} 1.0"))
-    );
+    for wanted in [
+        format!("tidegate_guard_queue_limit{{listen=\"{ADDRESS}\",queue=\"accept\"}} 1.0"),
+        format!("tidegate_guard_full_total{{listen=\"{ADDRESS}\",what=\"accept_queue\"}} 1.0"),
+    ] {
+        assert!(page().contains(&wanted), "{wanted} is not in {}", page());
+    }
     let output = world.guard(&["--prometheus", METRICS]).output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
@@ -374,6 +377,9 @@ fn root_guard_that_is_told_no_policy_follows_who_waits_for_the_server() {
         let service = &last["service"];
         assert_eq!((&service["established"], &service["answered"]), (&1.into(), &1.into()), "{service}");
         assert_eq!((&service["waiting"], &service["limit"]), (&0.into(), &4.into()), "{service}");
+        assert_eq!(service["completed_share"], 1.0, "{service}");
+        let slot_s = service["handshake_slot_s"].as_f64().expect("a number");
+        assert!((1e-4..=1.1).contains(&slot_s), "{service}");
     }
 }
 

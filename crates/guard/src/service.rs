@@ -36,6 +36,10 @@ pub struct Service {
     pub response_floor: Duration,
     /// A time that half of the handshakes took no longer than.
     pub handshake_median: Duration,
+    /// Handshakes under way are counted by slots of time of this length.
+    pub handshake_slot: Duration,
+    /// Of a million SYNs that were let through, those that become connections, as far as is known.
+    pub completed_ppm: u32,
 }
 
 impl Service {
@@ -58,6 +62,8 @@ impl Service {
             response_time: Duration::from_nanos(counts.response_ns),
             response_floor: Duration::from_micros(floor_us),
             handshake_median: Duration::from_micros(handshake_us),
+            handshake_slot: Duration::from_nanos(1 << pace.slot_shift),
+            completed_ppm: pace.completed_ppm,
         }
     }
 }

@@ -3,6 +3,7 @@
 use guard::{ListenerSample, Sample};
 use watch::Counter;
 
+use super::lines::share;
 use crate::exporter::{Labels, Metric, Values};
 
 /// All that there is to show, by listener.
@@ -27,6 +28,14 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         ];
         outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
     });
+    let full = guarded().flat_map(|of| {
+        let causes = [
+            ("accept_queue", of.stats.accept_full),
+            ("syn_queue", of.stats.syn_full),
+            ("server", of.stats.server_full),
+        ];
+        causes.map(|(what, count)| (labels(of, Some(("what", what))), count as f64))
+    });
     let acks = guarded().flat_map(|of| {
         let outcomes = [("dropped", of.stats.acks_dropped), ("reset", of.stats.acks_reset)];
         outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
@@ -48,6 +57,7 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
     });
     vec![
         counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
+        counter("guard_full", "Of these SYNs, those that found full what is named", full.collect()),
         counter(
             "guard_returned",
             "Of these SYNs, repetitions by clients that were refused before",
@@ -73,6 +83,18 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
             followed()
                 .filter_map(|(of, service)| Some((labels(of, None), f64::from(service.limit?))))
                 .collect(),
+        ),
+        gauge(
+            "guard_handshake_slot_seconds",
+            "Length of the slots of time by which handshakes under way are counted",
+            followed()
+                .map(|(of, service)| (labels(of, None), service.handshake_slot.as_secs_f64()))
+                .collect(),
+        ),
+        gauge(
+            "guard_completed_share",
+            "Share of the SYNs let through that become connections",
+            followed().map(|(of, service)| (labels(of, None), share(service.completed_ppm))).collect(),
         ),
         counter(
             "guard_answered",
