@@ -330,7 +330,7 @@ fn root_prometheus_sees_a_guarded_listener_and_a_taken_address_is_refused() {
     }
     for wanted in [
         format!("tidegate_guard_queue_limit{{listen=\"{ADDRESS}\",queue=\"accept\"}} 1.0"),
-        format!("tidegate_guard_full_total{{listen=\"{ADDRESS}\",what=\"accept_queue\"}} 1.0"),
+        format!("tidegate_guard_syns_found_full_total{{listen=\"{ADDRESS}\",place=\"accept\"}} 1.0"),
     ] {
         assert!(page().contains(&wanted), "{wanted} is not in {}", page());
     }

@@ -66,4 +66,9 @@ impl Service {
             completed_ppm: pace.completed_ppm,
         }
     }
+
+    /// Share of the SYNs let through that is expected to become connections, 0 to 1.
+    pub fn completed_share(&self) -> f64 {
+        f64::from(self.completed_ppm) / 1e6
+    }
 }

@@ -313,13 +313,8 @@ fn waiting(service: &Service) -> Value {
         "response_floor_s": service.response_floor.as_secs_f64(),
         "handshake_median_s": service.handshake_median.as_secs_f64(),
         "handshake_slot_s": service.handshake_slot.as_secs_f64(),
-        "completed_share": share(service.completed_ppm),
+        "completed_share": service.completed_share(),
     })
-}
-
-/// Of parts per million.
-pub fn share(ppm: u32) -> f64 {
-    f64::from(ppm) / 1e6
 }
 
 /// Behind the queues: how many wait for the server, how many it answered, and after what time.

@@ -3,7 +3,6 @@
 use guard::{ListenerSample, Sample};
 use watch::Counter;
 
-use super::lines::share;
 use crate::exporter::{Labels, Metric, Values};
 
 /// All that there is to show, by listener.
@@ -29,12 +28,9 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
     });
     let full = guarded().flat_map(|of| {
-        let causes = [
-            ("accept_queue", of.stats.accept_full),
-            ("syn_queue", of.stats.syn_full),
-            ("server", of.stats.server_full),
-        ];
-        causes.map(|(what, count)| (labels(of, Some(("what", what))), count as f64))
+        let places =
+            [("accept", of.stats.accept_full), ("syn", of.stats.syn_full), ("server", of.stats.server_full)];
+        places.map(|(place, count)| (labels(of, Some(("place", place))), count as f64))
     });
     let acks = guarded().flat_map(|of| {
         let outcomes = [("dropped", of.stats.acks_dropped), ("reset", of.stats.acks_reset)];
@@ -57,7 +53,11 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
     });
     vec![
         counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
-        counter("guard_full", "Of these SYNs, those that found full what is named", full.collect()),
+        counter(
+            "guard_syns_found_full",
+            "SYNs that found a queue full, or were refused for the server alone; one may be in both queues' counts",
+            full.collect(),
+        ),
         counter(
             "guard_returned",
             "Of these SYNs, repetitions by clients that were refused before",
@@ -92,9 +92,9 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
                 .collect(),
         ),
         gauge(
-            "guard_completed_share",
-            "Share of the SYNs let through that become connections",
-            followed().map(|(of, service)| (labels(of, None), share(service.completed_ppm))).collect(),
+            "guard_completed_ratio",
+            "Share of the SYNs let through that is expected to become connections, 0 to 1",
+            followed().map(|(of, service)| (labels(of, None), service.completed_share())).collect(),
         ),
         counter(
             "guard_answered",
@@ -122,4 +122,39 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
 fn labels(of: &ListenerSample, other: Option<(&'static str, &str)>) -> Labels {
     let listen = ("listen", of.listener.listen.to_string());
     [listen].into_iter().chain(other.map(|(name, value)| (name, value.to_owned()))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::time::Duration;
+
+    use guard::{Listener, ListenerStats, PathStats, Service};
+
+    use super::*;
+
+    #[test]
+    fn what_was_found_full_and_what_is_expected_are_shown() {
+        let listener =
+            Listener::new("192.0.2.1:80".parse().expect("address"), "abort".parse().expect("policy"));
+        let stats = ListenerStats { accept_full: 1, syn_full: 2, server_full: 3, ..ListenerStats::default() };
+        let service = Service {
+            handshake_slot: Duration::from_millis(2),
+            completed_ppm: 250_000,
+            ..Service::default()
+        };
+        let of = ListenerSample { listener, load: None, stats, service: Some(service), observed: None };
+        let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };
+        let values = |name| {
+            let metrics = metrics(&sample);
+            let metric = metrics.iter().find(|metric| metric.name == name).expect("it is shown");
+            let (Values::Counter(values) | Values::Gauge(values)) = &metric.values else { panic!("{name}") };
+            let label = |labels: &Labels| labels.get(1).map_or(String::new(), |(_, value)| value.clone());
+            values.iter().map(|(labels, value)| (label(labels), *value)).collect::<Vec<_>>()
+        };
+        let full = [("accept", 1.0), ("syn", 2.0), ("server", 3.0)];
+        assert_eq!(values("guard_syns_found_full"), full.map(|(place, count)| (place.to_owned(), count)));
+        assert_eq!(values("guard_handshake_slot_seconds"), [(String::new(), 0.002)]);
+        assert_eq!(values("guard_completed_ratio"), [(String::new(), 0.25)]);
+    }
 }
