@@ -238,8 +238,8 @@ impl Limit {
     fn go_on(&mut self, shown: Shown, is_steady: bool) {
         self.deaf = self.deaf.since(shown.elapsed);
         let is_heard = self.deaf == Nanos::ZERO;
-        // With half the limit a server may be idle that is not with all of it.
-        if !matches!(self.phase, Phase::Half { .. }) {
+        // With half the limit a server may be idle that is not with all of it, and twice of it is only tried.
+        if !matches!(self.phase, Phase::Half { .. } | Phase::More { .. }) {
             self.note_idle(&shown);
         }
         self.phase = match self.phase {
@@ -278,8 +278,8 @@ impl Limit {
     fn note_idle(&mut self, shown: &Shown) {
         if let Some(spell) = &mut self.spell {
             let is_before = self.limit < 2.0 * spell.limit;
-            let times = if is_before { &mut spell.before } else { &mut spell.after };
-            times.add(shown);
+            let part = if is_before { &mut spell.before } else { &mut spell.after };
+            part.add(shown);
         }
         self.end_calm_spell(shown.idle > IDLE);
     }
