@@ -20,6 +20,7 @@ enum {
 	COOKIE_DOMAIN_PAD = 1,
 	COOKIE_DOMAIN_PROOF = 2,
 	COOKIE_MESSAGE_BYTES = 47,
+	COOKIE_PLACES = 1 << 14,	/* for the times of so many, see cookie_place() */
 };
 
 /* Secret, and random. */
@@ -147,6 +148,31 @@ static inline int open_cookie(const struct cookie_key *key, const struct cookie_
 	options->wscale = said >> 2 & 15;
 	options->mss_index = said & 3;
 	return 1;
+}
+
+/*
+ * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be foreseen, say where that stands. Whoever comes last to a place has it. So it takes no more
+ * memory however many are sent, and the round trips of some are not known: with half as many under way as there are places, of four in ten.
+ */
+static inline __u32 cookie_place(__u32 cookie)
+{
+	return cookie & (COOKIE_PLACES - 1);
+}
+
+/* What stands there: the cookie, and the time in us. */
+static inline __u64 stamp_cookie(__u32 cookie, __u64 now_ns)
+{
+	return (__u64)cookie << 32 | (__u32)(now_ns / 1000);
+}
+
+/* How long ago a cookie was sent, by what stands in its place: us, 1 at least; 0 if that is another's. */
+static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
+{
+	__u32 age = (__u32)(now_ns / 1000) - (__u32)stamp;
+
+	if (stamp >> 32 != cookie)
+		return 0;
+	return age ? age : 1;
 }
 
 /* What the index stands for, bytes; a client that offers less than the first gets the first, as with the kernel's cookies. */

@@ -26,6 +26,7 @@
 #include "rules.bpf.h"
 #include "service.bpf.h"
 #include "sockopt.bpf.h"
+#include "syn_ack.bpf.h"
 
 enum {
 	AF_INET = 2,
@@ -160,12 +161,16 @@ static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 	return true;
 }
 
-/* How long the handshake took; 0 if it was not measured. After a SYN cookie it is taken from the timestamps, in whole ms, of which cookies use the last bits. */
-static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops)
+/*
+ * How long the handshake took; 0 if it was not measured. After a SYN cookie the kernel takes it from the timestamps, in whole ms, of which cookies use the last bits. When one of ours
+ * was sent we know.
+ */
+static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops, __u64 now)
 {
 	__u32 us = ops->srtt_us >> 3;
 
-	return us % US_PER_MS ? us : 0;
+	/* What we sent last was its initial sequence number. */
+	return us % US_PER_MS ? us : read_cookie_age_us(ops->snd_nxt - 1, now);
 }
 
 static __always_inline void begin_wait(struct bpf_sock_ops *ops)
@@ -186,7 +191,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	    !find_service(index, &service, &pace))
 		return;
 	now = bpf_ktime_get_ns();
-	us = read_handshake_us(ops);
+	us = read_handshake_us(ops, now);
 	arrive(service, pace, us, now);
 	wait = make_wait(ops, sk);
 	if (!wait)

@@ -30,6 +30,37 @@ struct {
 	__type(value, struct cookie_key);
 } cookie_keys SEC(".maps");
 
+/* When cookies of ours were sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, COOKIE_PLACES);
+	__type(key, __u32);
+	__type(value, __u64);
+} cookie_times SEC(".maps");
+
+static __always_inline volatile __u64 *find_cookie_time(__u32 cookie)
+{
+	__u32 place = cookie_place(cookie);
+
+	return bpf_map_lookup_elem(&cookie_times, &place);
+}
+
+static __always_inline void remember_cookie(__u32 cookie, __u64 now)
+{
+	volatile __u64 *stamp = find_cookie_time(cookie);
+
+	if (stamp)
+		*stamp = stamp_cookie(cookie, now);
+}
+
+/* See cookie_age_us(). */
+static __always_inline __u32 read_cookie_age_us(__u32 cookie, __u64 now)
+{
+	volatile __u64 *stamp = find_cookie_time(cookie);
+
+	return stamp ? cookie_age_us(*stamp, cookie, now) : 0;
+}
+
 /* What a cookie needs, and a program's stack has no room for. */
 struct workspace {
 	struct cookie_key key;
@@ -223,7 +254,7 @@ static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct s
  * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which only the MSS is offered, since
  * the kernel could not know later what else was agreed. Not larger than the SYN, but for the MSS option if that had none.
  */
-static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, bool is_kernels)
+static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, __u64 now, bool is_kernels)
 {
 	struct workspace *work = workspace_for(segment, segment->seq);
 
@@ -232,6 +263,8 @@ static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const s
 	work->ours.mss = own_mss(ctx, hook, segment);
 	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net_of_frame(ctx, hook), work)))
 		return SENT_NOT;
+	if (!is_kernels)
+		remember_cookie(work->isn, now);
 	switch (hook) {
 	case HOOK_TC:
 		return send_chosen_tc(ctx, segment, work);

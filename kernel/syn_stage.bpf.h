@@ -80,7 +80,7 @@ static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook,
 						      bool is_kernels, struct listener_stats *stats)
 {
 	arm_until(now + ((__u64)COOKIE_PERIODS << COOKIE_PERIOD_SHIFT));
-	return count_answer(send_syn_ack(ctx, hook, segment, is_kernels), &stats->cookies, stats);
+	return count_answer(send_syn_ack(ctx, hook, segment, now, is_kernels), &stats->cookies, stats);
 }
 
 static __always_inline enum verdict count(const struct listener_rule *rule, const struct listener_load *load,

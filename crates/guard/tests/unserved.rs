@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use common::frame::{Segment, checksum};
 use common::*;
-use guard::{Attach, Config, Guard, Listener, Policy, Service};
+use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, Service};
 
 const LISTEN: &str = "10.9.0.2:8080";
 const OTHER: &str = "10.9.0.2:8081";
+/// A handshake.
+const TOOK: Duration = Duration::from_millis(40);
 /// Longest wait for what must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -37,9 +39,17 @@ fn follow_all<'a>(world: &'a World, listens: &[&str], policy: &str) -> Followed<
 }
 
 impl Followed<'_> {
+    fn first(&self) -> ListenerSample {
+        let mut sample = self.world.server.enter(|| self.guard.sample()).expect("enter").expect("sample");
+        sample.listeners.swap_remove(0)
+    }
+
     fn service(&self) -> Service {
-        let sample = self.world.server.enter(|| self.guard.sample()).expect("enter").expect("sample");
-        sample.listeners[0].service.expect("its policy asks")
+        self.first().service.expect("its policy asks")
+    }
+
+    fn stats(&self) -> ListenerStats {
+        self.first().stats
     }
 
     #[track_caller]
@@ -319,6 +329,34 @@ fn root_handshakes_by_cookie_have_their_places_promised() {
     }
     let stats = guarded.wait("all SYNs", |sample| sample.stats.seen == syns.len() as u64).stats;
     assert!(stats.cookies > 0 && stats.reset > 0, "{stats:?}");
+}
+
+/// The kernel cannot say how long a handshake by cookie took, and a flood in which nothing is known of the honest ones is one in which too many or too few are let in.
+#[test]
+fn root_handshake_by_cookie_is_timed() {
+    let Some(world) = World::create() else { return };
+    if !guard::takes_own_cookies() {
+        return eprintln!("skipped: no bpf_sk_assign_tcp_reqsk in this kernel (Linux 6.9 and newer)");
+    }
+    let _listener = world.listen(LISTEN);
+    let guarded = follow(&world, "rst-syn+unserved+cookies");
+    let tap = world.tap();
+    let syn = |number: u16| {
+        Segment::syn("one of some", GHOST4, SERVER4, PORT)
+            .with("of its own port", |segment| segment.source_port = 20_000 + number)
+    };
+    // One at a time, until what is full is the SYN queue, and long after the handshakes before are not expected any more.
+    let last = (0..).map(|number| {
+        let handshake = Handshake::begin_with(&tap, syn(number));
+        std::thread::sleep(TOOK);
+        handshake
+    });
+    let last = last.take(100).find(|_| guarded.stats().cookies == 1).expect("a full SYN queue");
+    tap.send(&last.end(b"").to_bytes());
+    // The end of the bucket: a power of two.
+    let median = guarded.wait("the end", |service| service.established == 1).handshake_median;
+    assert_eq!(guarded.stats().cookies_back, 1);
+    assert!((TOOK..100 * TOOK).contains(&median), "{median:?}");
 }
 
 #[test]

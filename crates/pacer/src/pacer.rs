@@ -64,6 +64,10 @@ const LONGEST_HANDSHAKE_NS: u64 = 250_000_000;
 /// Handshakes are waited for by slots of time, each of twice what all but one in a hundred take.
 const LATE: f64 = 0.99;
 const SLOTS_PER_HANDSHAKE: u64 = 2;
+/// And no longer than so many usual ones take, or this: what takes longer is said again by a client whom a full accept queue has not taken, or by one who is far away from
+/// where the others are. To wait for few of a hundred would make noise of all.
+const USUAL_PER_SLOT: u64 = 16;
+const ALWAYS_IN_SLOT_NS: u64 = 1 << 24;
 /// Slots from 131 us on: what a network interface and its interrupt gather into one batch.
 const SLOT_SHIFT: std::ops::RangeInclusive<u32> = 17..=30;
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
@@ -368,7 +372,9 @@ impl Pacer {
             self.pace.handshake_ns = self.handshake_ns;
         }
         if let Some(late_us) = share_of(now, &before, LATE) {
-            let slot_ns = SLOTS_PER_HANDSHAKE * late_us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
+            let longest = (USUAL_PER_SLOT * self.handshake_ns).max(ALWAYS_IN_SLOT_NS);
+            let late_ns = late_us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
+            let slot_ns = (SLOTS_PER_HANDSHAKE * late_ns).min(longest);
             self.pace.slot_shift =
                 slot_ns.next_power_of_two().ilog2().clamp(*SLOT_SHIFT.start(), *SLOT_SHIFT.end());
         }
@@ -486,6 +492,23 @@ mod tests {
         after.counts.handshakes_us[18] = 2;
         pacer.tick(after);
         assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (768_000, 21));
+    }
+
+    /// A client whose handshake ended at a full accept queue ends it again after a fifth of a second; with slots of half a second the error about who never comes would be of thousands.
+    #[test]
+    fn slot_is_not_made_for_a_few_handshakes_that_take_by_far_longer_than_most() {
+        let start = Nanos::from_secs(1);
+        // So many of a hundred took up to 262 ms; the others up to 0.5, or up to 32 ms.
+        for (late, bucket, slot_shift) in
+            [(0, 9, 20), (2, 9, 24), (10, 9, 24), (60, 9, 29), (2, 15, 29), (0, 15, 26)]
+        {
+            let mut look = look(start, 1, 50);
+            look.counts.handshakes_us = [0; 32];
+            (look.counts.handshakes_us[bucket], look.counts.handshakes_us[18]) = (100 - late, late);
+            let mut pacer = Pacer::new(self::look(start, 0, 0));
+            pacer.tick(look);
+            assert_eq!(pacer.pace().slot_shift, slot_shift, "{late} of 100, the others in bucket {bucket}");
+        }
     }
 
     #[test]

@@ -481,6 +481,7 @@ impl Kernel {
             }
             Verdict::Cookie => {
                 let iss = self.cookies.make_own(from, segment, now);
+                self.cookies.sent(iss, now);
                 self.send_syn_ack(from, &Handshake::begin(segment, iss, now), now, out);
                 Work::SynCookie
             }
@@ -583,6 +584,28 @@ mod tests {
             .collect();
         let [queued, refused] = [Work::SynAnswered, Work::SynReset];
         assert_eq!(answers, [queued, queued, Work::SynCookie, refused, refused]);
+    }
+
+    /// Those of the guard, that is: of its own cookies the kernel knows no times.
+    #[test]
+    fn handshakes_by_cookie_are_timed() {
+        for (policy, syncookies, timed) in [("rst-syn+unserved+cookies", 1, 1), ("rst-syn+unserved", 2, 0)] {
+            let policy = policy.parse().expect("a policy");
+            let config = Config { policy, syncookies, backlog: 2, ..Config::default() };
+            let (mut kernel, mut wire) = (Kernel::new(config), Wire::default());
+            let at = |ms| Nanos::from_secs(1) + Nanos::from_millis(ms);
+            for client in 0..3 {
+                let syn = from_client(Flags::SYN, 100, SeqNumber(0), b"");
+                kernel.receive(Peer::new(client, 1), &syn, at(100 * u64::from(client)), &mut wire);
+            }
+            let (_, iss) = *wire.sent.last().expect("a cookie");
+            let end = from_client(Flags::ACK, 101, iss + 1, b"");
+            assert_eq!(kernel.receive(Peer::new(2, 1), &end, at(240), &mut wire), Work::Established);
+            let service = &kernel.followed.as_ref().expect("its policy asks").service;
+            // 40 ms are between 2^15 and 2^16 us.
+            let of_40_ms: u64 = service.handshakes_us[16];
+            assert_eq!((service.established, of_40_ms), (1, timed), "{policy}");
+        }
     }
 
     #[test]

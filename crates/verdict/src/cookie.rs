@@ -30,6 +30,38 @@ pub struct Options {
     pub has_sack: bool,
 }
 
+/// When cookies were sent: `cookie_times` of `kernel/syn_ack.bpf.h`.
+#[derive(Debug, Clone, Default)]
+pub struct Times {
+    /// By place; empty until one is sent.
+    stamps: Vec<u64>,
+}
+
+/// `COOKIE_PLACES` there.
+const PLACES: usize = 1 << 14;
+
+impl Times {
+    /// One is sent.
+    pub fn remember(&mut self, cookie: u32, now: Nanos) {
+        self.stamps.resize(PLACES, 0);
+        // SAFETY: numbers in, a number out.
+        self.stamps[place(cookie)] = unsafe { tidegate_stamp_cookie(cookie, now.0) };
+    }
+
+    /// How long ago it was sent, in whole microseconds and one at least; `None` if another has come to its place since.
+    pub fn age(&self, cookie: u32, now: Nanos) -> Option<Nanos> {
+        let stamp = *self.stamps.get(place(cookie))?;
+        // SAFETY: numbers in, a number out.
+        let age_us = unsafe { tidegate_cookie_age_us(stamp, cookie, now.0) };
+        (age_us > 0).then(|| Nanos::from_micros(age_us.into()))
+    }
+}
+
+fn place(cookie: u32) -> usize {
+    // SAFETY: a number in, a number out.
+    unsafe { tidegate_cookie_place(cookie) as usize }
+}
+
 /// In the C header, what stands for no window scale.
 const NO_WSCALE: u8 = 15;
 /// 2^36 ns.
@@ -102,6 +134,9 @@ unsafe extern "C" {
         period: u32,
         options: *mut u8,
     ) -> i32;
+    fn tidegate_cookie_place(cookie: u32) -> u32;
+    fn tidegate_stamp_cookie(cookie: u32, now_ns: u64) -> u64;
+    fn tidegate_cookie_age_us(stamp: u64, cookie: u32, now_ns: u64) -> u32;
     fn tidegate_cookie_mss(index: u8, is_ipv6: i32) -> u16;
     fn tidegate_cookie_mss_index(mss: u16, is_ipv6: i32) -> u8;
 }
@@ -188,6 +223,30 @@ mod tests {
             assert_eq!(KEY.open(&other, cookie, NOW), None, "{other:?}");
         }
         assert_eq!(Key([KEY.0[0], KEY.0[1] ^ 1]).open(&mine, cookie, NOW), None);
+    }
+
+    #[test]
+    fn age_of_a_cookie_is_known_until_another_has_come_to_its_place() {
+        let mut times = Times::default();
+        assert_eq!(times.age(0, NOW), None);
+        let neighbours = [0x1234_5678, 0x1234_5679];
+        neighbours.into_iter().for_each(|cookie| times.remember(cookie, NOW));
+        for cookie in neighbours {
+            let age = |after| times.age(cookie, NOW + Nanos(after)).map(|age| age.0);
+            assert_eq!([0, 1_999, 250_000_000].map(age), [Some(1_000), Some(1_000), Some(250_000_000)]);
+        }
+        let [mine, other] = [neighbours[0], neighbours[0] ^ 1 << 31];
+        assert_eq!(times.age(other, NOW), None, "never sent");
+        times.remember(other, NOW);
+        assert_eq!((times.age(mine, NOW), times.age(other, NOW).is_some()), (None, true));
+    }
+
+    /// Microseconds are counted in 32 bits.
+    #[test]
+    fn age_is_right_when_the_microseconds_begin_anew() {
+        let (mut times, sent) = (Times::default(), Nanos(((1 << 32) - 10) * 1000));
+        times.remember(7, sent);
+        assert_eq!(times.age(7, sent + Nanos::from_millis(3)), Some(Nanos::from_millis(3)));
     }
 
     #[test]

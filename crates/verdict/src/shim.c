@@ -177,6 +177,21 @@ int tidegate_open_cookie(const uint64_t key[2], const uint32_t flow[11], uint32_
 	return 1;
 }
 
+uint32_t tidegate_cookie_place(uint32_t cookie)
+{
+	return cookie_place(cookie);
+}
+
+uint64_t tidegate_stamp_cookie(uint32_t cookie, uint64_t now_ns)
+{
+	return stamp_cookie(cookie, now_ns);
+}
+
+uint32_t tidegate_cookie_age_us(uint64_t stamp, uint32_t cookie, uint64_t now_ns)
+{
+	return cookie_age_us(stamp, cookie, now_ns);
+}
+
 uint16_t tidegate_cookie_mss(uint8_t index, int is_ipv6)
 {
 	return cookie_mss(index, is_ipv6);

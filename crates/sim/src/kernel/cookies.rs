@@ -4,7 +4,7 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 
 use units::Nanos;
-use verdict::cookie::{Flow, Key, Options as Said};
+use verdict::cookie::{Flow, Key, Options as Said, Times};
 use wire::{Options, Segment, SeqNumber, Timestamps};
 
 use super::Peer;
@@ -23,6 +23,8 @@ const SACK: u32 = 1 << 4;
 pub(super) struct Cookies {
     secret: u64,
     own: Own,
+    /// When the guard has sent which.
+    times: Times,
 }
 
 /// The guard's key, which is no reading matter.
@@ -43,7 +45,7 @@ pub(super) enum Whose {
 
 impl Cookies {
     pub(super) fn new(seed: u64) -> Self {
-        Self { secret: mix(seed, 1), own: Own(Key([mix(seed, 2), mix(seed, 3)])) }
+        Self { secret: mix(seed, 1), own: Own(Key([mix(seed, 2), mix(seed, 3)])), times: Times::default() }
     }
 
     /// The kernel's, for a SYN.
@@ -55,6 +57,16 @@ impl Cookies {
 
     fn of_minute(&self, peer: Peer, irs: SeqNumber, minute: u64) -> SeqNumber {
         SeqNumber(mix(self.secret ^ peer.0, u64::from(irs.0) << 32 | minute) as u32)
+    }
+
+    /// The guard sends one now.
+    pub(super) fn sent(&mut self, cookie: SeqNumber, now: Nanos) {
+        self.times.remember(cookie.0, now);
+    }
+
+    /// How long ago, if the guard knows.
+    pub(super) fn age(&self, cookie: SeqNumber, now: Nanos) -> Option<Nanos> {
+        self.times.age(cookie.0, now)
     }
 
     /// The guard's, for a SYN.

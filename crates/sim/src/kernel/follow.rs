@@ -15,7 +15,7 @@ const CLOCK: Nanos = Nanos::from_secs(1);
 /// The listener's server.
 #[derive(Debug)]
 pub(super) struct Followed {
-    service: Box<Service>,
+    pub(super) service: Box<Service>,
     pacer: Pacer,
     trigger: Trigger,
 }
@@ -67,7 +67,9 @@ impl Followed {
         self.service.expect(self.pacer.pace(), clock(now));
     }
 
-    pub(super) fn begin(&mut self, handshake: Nanos, now: Nanos) -> Wait {
+    /// A handshake that took so long, if that is known, has ended.
+    pub(super) fn begin(&mut self, handshake: Option<Nanos>, now: Nanos) -> Wait {
+        let handshake = handshake.unwrap_or_default();
         let handshake_us = u32::try_from(handshake.as_micros()).unwrap_or(u32::MAX);
         self.service.begin(self.pacer.pace(), handshake_us, clock(now))
     }

@@ -244,7 +244,9 @@ impl Kernel {
             }
             _ => {
                 self.forget_request(id);
-                self.establish(peer, &handshake, segment, now, out)
+                // If the SYN/ACK was sent twice, nobody knows which was answered.
+                let took = (handshake.sent_again == 0).then(|| now.since(handshake.sent_at));
+                self.establish(peer, &handshake, took, segment, now, out)
             }
         }
     }
@@ -315,7 +317,8 @@ impl Kernel {
         let irs = SeqNumber(segment.seq.0.wrapping_sub(1));
         let iss = SeqNumber(segment.ack.0.wrapping_sub(1));
         let handshake = Handshake { irs, iss, offered, sent_at: now, sent_again: 1, timeouts: 0 };
-        self.establish(from, &handshake, segment, now, out)
+        let took = self.cookies.age(iss, now);
+        self.establish(from, &handshake, took, segment, now, out)
     }
 
     /// The connection is there, and waits for accept(2).
@@ -323,14 +326,13 @@ impl Kernel {
         &mut self,
         peer: Peer,
         handshake: &Handshake,
+        took: Option<Nanos>,
         segment: &Segment<'_>,
         now: Nanos,
         out: &mut impl Outside,
     ) -> Work {
         let connection = handshake.established(self.config.stack, 0, now);
         let mut socket = super::Socket::new(peer, connection);
-        // After a cookie nobody knows how long it took.
-        let took = if handshake.sent_again == 0 { now.since(handshake.sent_at) } else { Nanos::ZERO };
         socket.wait = self.followed.as_mut().map(|followed| followed.begin(took, now));
         let id = self.sockets.insert(socket);
         self.ends.insert(peer.number(), End::Socket(id));
