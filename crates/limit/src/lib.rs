@@ -9,7 +9,7 @@
 //! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
 //! question is whether twice the limit refuses fewer.
 //!
-//! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
+//! Idle time that stays although the limit has doubled, or is so little by then that a doubling brings less than a fiftieth, is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
 //! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do. Idle time that comes again within a few
 //! periods is the same spell, and the limit is held against where that began.
 //!
@@ -45,6 +45,8 @@ const IDLE: f64 = 0.005;
 const NOT_IDLE: f64 = 0.001;
 /// By how much more the limit grows than the server was idle; at most it doubles.
 const IDLE_STEP: f64 = 4.0;
+/// By how much longer the server must be busy for a doubling to stay: where idle time goes by halves, the last is one from 4% of it to 2.
+const WORTH: f64 = 1.02;
 /// Idle time after so many periods without any is another spell: noise about [`IDLE`] is hardly ever on one side for so long.
 const CALM: u32 = 8;
 /// Share of the attempts that are refused: from this on it is a crowd. Below, all could be answered but for bursts, and each that is refused is one too many,
@@ -98,9 +100,10 @@ impl Shown {
     }
 }
 
-/// Whether a server that is idle for that share of the time is less so than with half the limit, or busy for longer by as much as matters.
-fn is_less_idle(idle: f64, with_half: f64) -> bool {
-    idle <= FEWER * with_half || 1.0 - idle >= GAIN * (1.0 - with_half)
+/// Whether a server that is idle for a share of the time is less so than with half the limit, and busy for longer by as much as everybody's waiting twice as long is worth.
+fn is_worth_it(idle: f64, with_half: f64) -> bool {
+    let is_busier = |by| 1.0 - idle >= by * (1.0 - with_half);
+    is_busier(GAIN) || (is_busier(WORTH) && idle <= FEWER * with_half)
 }
 
 /// What goes on.
@@ -297,7 +300,7 @@ impl Limit {
         match self.spell.filter(|spell| self.limit >= spell.limit) {
             Some(spell) if self.limit < 2.0 * spell.limit => self.grow_by(shown),
             Some(spell) if spell.after.elapsed < spell.before.elapsed.min(times(RETRY, shown.elapsed)) => {}
-            Some(spell) if !is_less_idle(spell.after.share(), spell.before.share()) => {
+            Some(spell) if !is_worth_it(spell.after.share(), spell.before.share()) => {
                 self.set(spell.limit);
                 self.turn_deaf(shown);
             }
@@ -322,8 +325,8 @@ impl Limit {
     fn doubled(&mut self, before: Option<Shown>, shown: Shown, is_steady: bool) -> Phase {
         let gain = before.map(|before| shown.over(&before));
         let is_idle = is_steady && shown.idle > IDLE;
-        let is_less_idle = before.is_none_or(|before| is_less_idle(shown.idle, before.idle));
-        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && is_less_idle) {
+        let was_worth_it = before.is_none_or(|before| is_worth_it(shown.idle, before.idle));
+        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && was_worth_it) {
             self.double();
             return Phase::Double { before: Some(shown) };
         }
@@ -520,6 +523,23 @@ mod tests {
                 limit.limit
             );
         }
+    }
+
+    /// As with receive processing in threads on the program's CPU: the more may wait, the less often the program has done all of it before more have come.
+    #[test]
+    fn idle_time_that_goes_by_halves_is_followed_while_a_doubling_is_worth_it() {
+        let mut limit = Limit::default();
+        let limits: Vec<_> = (0..4_000)
+            .map(|_| {
+                let idle = Nanos((1.2 / limit.limit * TICK.0 as f64) as u64);
+                limit.tick(Tick { answered: 800, idle, ..refusing() });
+                limit.limit
+            })
+            .collect();
+        let most = limits.iter().copied().fold(0.0, f64::max);
+        // With 32 it is idle for 3.75% of the time, and with 64 for half of that.
+        assert!((32.0..=128.0).contains(&most), "to {most}");
+        assert!((8.0..=64.0).contains(&limit.limit), "{} at last", limit.limit);
     }
 
     #[test]
