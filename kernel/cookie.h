@@ -151,8 +151,10 @@ static inline int open_cookie(const struct cookie_key *key, const struct cookie_
 }
 
 /*
- * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be foreseen, say where that stands. Whoever comes last to a place has it. So it takes no more
- * memory however many are sent, and the round trips of some are not known: with half as many under way as there are places, of four in ten.
+ * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be foreseen, say where
+ * that stands. Whoever comes last to a place has it. So it takes no more memory however many are sent, and the round
+ * trips of some are not known, of four in ten with half as many under way as there are places: rather those of who
+ * is far away, so that it errs to the short side. So does it with a SYN that comes again, which has the same cookie.
  */
 static inline __u32 cookie_place(__u32 cookie)
 {
@@ -170,7 +172,7 @@ static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 {
 	__u32 age = (__u32)(now_ns / 1000) - (__u32)stamp;
 
-	if (stamp >> 32 != cookie)
+	if (!stamp || stamp >> 32 != cookie)
 		return 0;
 	return age ? age : 1;
 }

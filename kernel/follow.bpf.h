@@ -162,8 +162,8 @@ static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 }
 
 /*
- * How long the handshake took; 0 if it was not measured. After a SYN cookie the kernel takes it from the timestamps, in whole ms, of which cookies use the last bits. When one of ours
- * was sent we know.
+ * How long the handshake took; 0 if that is not known. After a SYN cookie the kernel takes it from the timestamps, in
+ * whole ms, of which cookies use the last bits. When one of ours was sent we know.
  */
 static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops, __u64 now)
 {

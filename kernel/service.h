@@ -21,6 +21,7 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	EPOCHS = 4,			/* that count; a power of two */
 	NS_PER_US = 1000,
+	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
 	SLOT_BITS = 20,			/* of each of two counts in a slot; the rest is its number */
 	MOST_IN_SLOT = (1 << SLOT_BITS) - 4096, /* CPUs may count beyond it at once */
@@ -64,7 +65,7 @@ struct wait {
 	__u16 stage;			/* enum stage */
 	__u16 turns;			/* that it has begun to wait */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
-	__u32 handshake_us;		/* how long its handshake took; the usual time if that was not measured */
+	__u32 handshake_us;		/* how long its handshake took; the usual time if that is not known */
 };
 
 /*
@@ -89,7 +90,7 @@ struct service {
 	__u64 response_ns;		/* sum: from the request, or the handshake's end */
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
-	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, as the kernel measured them */
+	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
 	__u64 answered_handshakes_us;	/* sum, of `answered` */
 	__u64 trickled_ns;		/* when one was admitted past the limit; not under the lock */
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
@@ -284,11 +285,13 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	count_overtakes(service, service->overtaken[row_of(wait->epoch)]);
 }
 
-/* The handshake has ended, and took so many us; 0 if the kernel could not measure it. */
+/* The handshake has ended, and took so many us; 0 if that is not known. */
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
 {
 	wait->generation = service->generation;
 	wait->handshake_us = handshake_us ? handshake_us : pace->handshake_ns / NS_PER_US;
+	if (wait->handshake_us > LONGEST_HANDSHAKE_US)
+		wait->handshake_us = LONGEST_HANDSHAKE_US;
 	service->established++;
 	if (handshake_us)
 		service->handshakes_us[bucket_of(handshake_us)]++;
@@ -372,7 +375,7 @@ static __always_inline bool take_expected(struct service *service, __u64 slot)
 }
 
 /*
- * One is back, after so many us; 0 if the kernel could not measure it, as after a SYN cookie. It is one of the slot in which its SYN came, or around it:
+ * One is back, after so many us; 0 if that is not known, as after a SYN cookie of the kernel's. It is one of the slot in which its SYN came, or around it:
  * in a flood no slot is ever out of those that are expected.
  */
 static __always_inline void arrive(struct service *service, const struct pace *pace, __u32 handshake_us, __u64 now)

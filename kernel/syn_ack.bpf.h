@@ -133,10 +133,8 @@ static __always_inline void offer_options(struct net *net, const struct tcp_opti
 }
 
 /* Chooses what to offer, and says it in the cookie. */
-static __noinline int choose_own_cookie(const struct segment *segment, struct net *net, struct workspace *work)
+static __noinline int choose_own_cookie(const struct segment *segment, struct net *net, struct workspace *work, __u64 now)
 {
-	__u64 now = bpf_ktime_get_ns();
-
 	read_options(&work->tcp, tcp_header_bytes(segment), &work->offered);
 	offer_options(net, &work->offered, now, &work->ours);
 	/* RFC 9293 3.7.1: who says nothing can take 536 bytes, the first index. */
@@ -261,7 +259,7 @@ static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const s
 	if (!work || !load_tcp(ctx, hook, segment, &work->tcp))
 		return SENT_NOT;
 	work->ours.mss = own_mss(ctx, hook, segment);
-	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net_of_frame(ctx, hook), work)))
+	if (!(is_kernels ? choose_kernel_cookie(segment, work) : choose_own_cookie(segment, net_of_frame(ctx, hook), work, now)))
 		return SENT_NOT;
 	if (!is_kernels)
 		remember_cookie(work->isn, now);

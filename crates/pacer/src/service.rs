@@ -145,7 +145,7 @@ impl Service {
         unsafe { tidegate_expect(self, pace, now.0) }
     }
 
-    /// A handshake has ended, after so many microseconds; 0 if the kernel could not measure it, as after a SYN cookie.
+    /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN cookie of the kernel's.
     pub fn begin(&mut self, pace: &Pace, handshake_us: u32, now: Nanos) -> Wait {
         let mut wait = Wait::default();
         // SAFETY: as above.
@@ -192,6 +192,19 @@ unsafe extern "C" {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::FIRST_PACE;
+
+    #[test]
+    fn handshake_counts_with_a_quarter_of_a_second_at_most_in_the_mean_of_those_who_are_answered() {
+        let (pace, now) = (FIRST_PACE, Nanos::from_secs(100));
+        let mut service = Service::of_generation(0);
+        for handshake_us in [1_000, 250_000, 60_000_000] {
+            let mut wait = service.begin(&pace, handshake_us, now);
+            service.go_on(&pace, &mut wait, now);
+            service.end(&pace, &wait, true, now);
+        }
+        assert_eq!((service.answered, service.answered_handshakes_us), (3, 501_000));
+    }
 
     /// Of each field, crates/guard holds them against the kernel's own types.
     #[test]

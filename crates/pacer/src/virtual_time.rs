@@ -36,7 +36,7 @@ enum Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
     Attempt(Client),
-    /// The handshake ends, after so many us, and the request comes along; 0 after a SYN cookie, which the kernel does not measure.
+    /// The handshake ends, after so many us, and the request comes along; 0 if that is not known, as after a SYN cookie of the kernel's.
     Request(Client, u32),
     /// A worker is done with this connection.
     Done(usize),

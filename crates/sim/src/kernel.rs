@@ -481,7 +481,6 @@ impl Kernel {
             }
             Verdict::Cookie => {
                 let iss = self.cookies.make_own(from, segment, now);
-                self.cookies.sent(iss, now);
                 self.send_syn_ack(from, &Handshake::begin(segment, iss, now), now, out);
                 Work::SynCookie
             }
@@ -586,18 +585,25 @@ mod tests {
         assert_eq!(answers, [queued, queued, Work::SynCookie, refused, refused]);
     }
 
-    /// Those of the guard, that is: of its own cookies the kernel knows no times.
     #[test]
-    fn handshakes_by_cookie_are_timed() {
+    fn handshake_by_cookie_is_timed_if_it_is_the_guards() {
         for (policy, syncookies, timed) in [("rst-syn+unserved+cookies", 1, 1), ("rst-syn+unserved", 2, 0)] {
             let policy = policy.parse().expect("a policy");
             let config = Config { policy, syncookies, backlog: 2, ..Config::default() };
             let (mut kernel, mut wire) = (Kernel::new(config), Wire::default());
             let at = |ms| Nanos::from_secs(1) + Nanos::from_millis(ms);
+            let mut last = None;
             for client in 0..3 {
                 let syn = from_client(Flags::SYN, 100, SeqNumber(0), b"");
-                kernel.receive(Peer::new(client, 1), &syn, at(100 * u64::from(client)), &mut wire);
+                last =
+                    Some(kernel.receive(Peer::new(client, 1), &syn, at(100 * u64::from(client)), &mut wire));
             }
+            let of_the_kernel = kernel.counters().syncookies_sent;
+            assert_eq!(
+                (last == Some(Work::SynCookie), of_the_kernel),
+                (timed == 1, 3 * (1 - timed)),
+                "{policy}"
+            );
             let (_, iss) = *wire.sent.last().expect("a cookie");
             let end = from_client(Flags::ACK, 101, iss + 1, b"");
             assert_eq!(kernel.receive(Peer::new(2, 1), &end, at(240), &mut wire), Work::Established);

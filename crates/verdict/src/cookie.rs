@@ -37,13 +37,11 @@ pub struct Times {
     stamps: Vec<u64>,
 }
 
-/// `COOKIE_PLACES` there.
-const PLACES: usize = 1 << 14;
-
 impl Times {
     /// One is sent.
     pub fn remember(&mut self, cookie: u32, now: Nanos) {
-        self.stamps.resize(PLACES, 0);
+        // The last place there is, and those before it.
+        self.stamps.resize(place(u32::MAX) + 1, 0);
         // SAFETY: numbers in, a number out.
         self.stamps[place(cookie)] = unsafe { tidegate_stamp_cookie(cookie, now.0) };
     }
@@ -229,6 +227,8 @@ mod tests {
     fn age_of_a_cookie_is_known_until_another_has_come_to_its_place() {
         let mut times = Times::default();
         assert_eq!(times.age(0, NOW), None);
+        times.remember(1, NOW);
+        assert_eq!(times.age(0, NOW), None, "nothing stands there");
         let neighbours = [0x1234_5678, 0x1234_5679];
         neighbours.into_iter().for_each(|cookie| times.remember(cookie, NOW));
         for cookie in neighbours {

@@ -59,24 +59,21 @@ impl Cookies {
         SeqNumber(mix(self.secret ^ peer.0, u64::from(irs.0) << 32 | minute) as u32)
     }
 
-    /// The guard sends one now.
-    pub(super) fn sent(&mut self, cookie: SeqNumber, now: Nanos) {
-        self.times.remember(cookie.0, now);
-    }
-
-    /// How long ago, if the guard knows.
+    /// How long ago one was sent, if the guard knows.
     pub(super) fn age(&self, cookie: SeqNumber, now: Nanos) -> Option<Nanos> {
         self.times.age(cookie.0, now)
     }
 
-    /// The guard's, for a SYN.
-    pub(super) fn make_own(&self, peer: Peer, syn: &Segment<'_>, now: Nanos) -> SeqNumber {
+    /// The guard's, for a SYN, which it sends now.
+    pub(super) fn make_own(&mut self, peer: Peer, syn: &Segment<'_>, now: Nanos) -> SeqNumber {
         let said = Said {
             mss: syn.options.mss.unwrap_or(MSS[0]),
             wscale: syn.options.window_scale.map(|by| by.min(14)),
             has_sack: syn.options.sack_permitted,
         };
-        SeqNumber(self.own.0.make(&flow(peer, syn.seq), &said, now))
+        let cookie = self.own.0.make(&flow(peer, syn.seq), &said, now);
+        self.times.remember(cookie, now);
+        SeqNumber(cookie)
     }
 
     /// Whose cookie a segment acknowledges, if it is one, and what its SYN offered as far as that says.
