@@ -9,7 +9,7 @@
 //! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
 //! question is whether twice the limit refuses fewer.
 //!
-//! Idle time that stays although the limit has doubled, is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
+//! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
 //! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do. Nor
 //! is it where the server is busy for less than a fiftieth longer: that is not worth everybody's waiting twice as long. Idle time that comes again within a few
 //! periods is the same spell, and the limit is held against where that began.
