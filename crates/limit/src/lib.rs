@@ -23,7 +23,11 @@
 //!
 //! No clock, no socket, no thread: it is told what was counted.
 
+mod spell;
+
 use units::Nanos;
+
+use crate::spell::{Spell, is_worth_it};
 
 /// Limits that are found: less than two leaves a server idle between any two connections; more is no limit.
 const SMALLEST: f64 = 2.0;
@@ -39,22 +43,18 @@ const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// And for so many times as it takes until what is admitted is answered.
 const ECHOES: u64 = 2;
-/// What twice the limit must bring for it to be doubled again.
+/// What twice the limit must bring for it to be doubled again: answers, or time in which the server is busy.
 const GAIN: f64 = 1.25;
 /// Shares of the time in which nobody waited: from the first on the server loses too much, up to the second as good as nothing.
 const IDLE: f64 = 0.005;
 const NOT_IDLE: f64 = 0.001;
 /// By how much more the limit grows than the server was idle; at most it doubles.
 const IDLE_STEP: f64 = 4.0;
-/// By how much longer the server must be busy for a doubling to stay: where idle time goes by halves, the last is one from 4% of it to 2.
-const WORTH: f64 = 1.02;
-/// Idle time after so many periods without any is another spell: noise about [`IDLE`] is hardly ever on one side for so long.
-const CALM: u32 = 8;
 /// Share of the attempts that are refused: from this on it is a crowd. Below, all could be answered but for bursts, and each that is refused is one too many,
 /// down to the second.
 const CROWD: f64 = 0.1;
 const FEW: f64 = 0.005;
-/// What twice the limit must leave of that share to be kept.
+/// What twice the limit must leave of that share to be kept, and of the time in which nobody waits.
 const FEWER: f64 = 0.6;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
@@ -101,12 +101,6 @@ impl Shown {
     }
 }
 
-/// Whether a server that is idle for a share of the time is less so than with half the limit, and busy for longer by as much as everybody's waiting twice as long is worth.
-fn is_worth_it(idle: f64, with_half: f64) -> bool {
-    let is_busier = |by| 1.0 - idle >= by * (1.0 - with_half);
-    is_busier(GAIN) || (is_busier(WORTH) && idle <= FEWER * with_half)
-}
-
 /// What goes on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Phase {
@@ -120,36 +114,6 @@ enum Phase {
     Half { before: Shown },
     /// As it is, again.
     Again { before: Shown, half: Shown },
-}
-
-/// Time, and what of it nobody waited.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Idle {
-    elapsed: Nanos,
-    idle: Nanos,
-}
-
-impl Idle {
-    fn add(&mut self, shown: &Shown) {
-        self.elapsed += shown.elapsed;
-        self.idle += times(shown.idle, shown.elapsed);
-    }
-
-    fn share(&self) -> f64 {
-        self.idle.0 as f64 / self.elapsed.0.max(1) as f64
-    }
-}
-
-/// Idle time that makes the limit grow.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Spell {
-    /// Where it began, or where the limit was when it had doubled last.
-    limit: f64,
-    /// With less than twice that, and since then.
-    before: Idle,
-    after: Idle,
-    /// Periods since the last that was idle.
-    calm: u32,
 }
 
 /// The limit of one server.
@@ -216,7 +180,7 @@ impl Limit {
         self.age = Nanos::ZERO;
         let refused = sum.refused + sum.refused_by_queue;
         if refused == 0 || sum.answered < FEWEST {
-            self.end_calm_spell(false);
+            self.spell = self.spell.and_then(|spell| spell.after_period(false));
             // Only who has never been refused anybody has never learnt anything.
             self.phase = match self.phase {
                 Phase::Double { before: None } => self.phase,
@@ -244,7 +208,8 @@ impl Limit {
         let is_heard = self.deaf == Nanos::ZERO;
         // With half the limit a server may be idle that is not with all of it, and twice of it is only tried.
         if !matches!(self.phase, Phase::Half { .. } | Phase::More { .. }) {
-            self.note_idle(&shown);
+            let spell = self.spell.map(|spell| spell.with(self.limit, shown.elapsed, shown.idle));
+            self.spell = spell.and_then(|spell| spell.after_period(shown.idle > IDLE));
         }
         self.phase = match self.phase {
             Phase::Double { before } => self.doubled(before, shown, is_steady),
@@ -278,37 +243,18 @@ impl Limit {
         };
     }
 
-    /// After a period with all of the limit.
-    fn note_idle(&mut self, shown: &Shown) {
-        if let Some(spell) = &mut self.spell {
-            let is_before = self.limit < 2.0 * spell.limit;
-            let part = if is_before { &mut spell.before } else { &mut spell.after };
-            part.add(shown);
-        }
-        self.end_calm_spell(shown.idle > IDLE);
-    }
-
-    fn end_calm_spell(&mut self, is_idle: bool) {
-        self.spell = self.spell.and_then(|spell| {
-            let calm = if is_idle { 0 } else { spell.calm + 1 };
-            (calm < CALM).then_some(Spell { calm, ..spell })
-        });
-    }
-
-    /// The server is idle. If it still is after the limit has doubled, for as long as that took, back to where that began. Where the limit has come below that by
+    /// The server is idle. If a spell of that shows that twice the limit is not worth it, back to where it began. Where the limit has come below that by
     /// other means, the spell is taken to begin there.
     fn grow(&mut self, shown: Shown) {
-        match self.spell.filter(|spell| self.limit >= spell.limit) {
-            Some(spell) if self.limit < 2.0 * spell.limit => self.grow_by(shown),
-            Some(spell) if spell.after.elapsed < spell.before.elapsed.min(times(RETRY, shown.elapsed)) => {}
-            Some(spell) if !is_worth_it(spell.after.share(), spell.before.share()) => {
-                self.set(spell.limit);
+        match self.spell.filter(|spell| self.limit >= spell.limit()) {
+            Some(spell) if !spell.has_doubled(self.limit) => self.grow_by(shown),
+            Some(spell) if !spell.can_be_judged(times(RETRY, shown.elapsed)) => {}
+            Some(spell) if !spell.was_worth_it() => {
+                self.set(spell.limit());
                 self.turn_deaf(shown);
             }
             _ => {
-                let mut before = Idle::default();
-                before.add(&shown);
-                self.spell = Some(Spell { limit: self.limit, before, after: Idle::default(), calm: 0 });
+                self.spell = Some(Spell::new(self.limit, shown.elapsed, shown.idle));
                 self.grow_by(shown);
             }
         }
@@ -572,7 +518,7 @@ mod tests {
             serve(&mut limit, 16, 0.25, 2);
             assert_eq!(limit.limit, 80.0);
             (0..2 * calm).for_each(|_| limit.tick(Tick { answered: 800, refused, ..refusing() }));
-            assert_eq!(limit.spell.map(|spell| spell.limit), wanted, "after {calm} periods");
+            assert_eq!(limit.spell.map(|spell| spell.limit()), wanted, "after {calm} periods");
         }
     }
 

@@ -2,9 +2,11 @@
 
 use limit::{Limit, Tick};
 use units::Nanos;
-use verdict::{Histogram, Policy, Trigger, WaitsFrom};
+use verdict::{Policy, Trigger, WaitsFrom};
 
+use crate::handshakes::{Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::newcomers::Newcomers;
+use crate::quantile::{median, median_ns};
 use crate::service_rate::ServiceRate;
 use crate::{Pace, Service as Counts};
 
@@ -54,23 +56,10 @@ const RESPONSES_PER_TRICKLE: u64 = 2;
 const SHORTEST_TRICKLE_NS: u64 = 20_000_000;
 /// How fast what the server could do is forgotten while nobody shows what it can.
 const FORGET_S: f64 = 10.0;
-const FORGET_HANDSHAKES_S: f64 = 1.0;
 /// A connection is overtaken by so many times as many as the usual one, and by so many at least.
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
 const MOST_OVERTAKES: u64 = 1_000_000;
-/// A handshake that takes longer is not waited for: clients can make it last.
-const LONGEST_HANDSHAKE_NS: u64 = 250_000_000;
-/// Handshakes are waited for by slots of time, each of twice what all but one in a hundred take.
-const LATE: f64 = 0.99;
-const SLOTS_PER_HANDSHAKE: u64 = 2;
-/// And no longer than so many usual ones take, or this, if that is enough for this share of them: what takes longer is said again by a client whom a full accept queue has not taken,
-/// or is of one who is far away from where the others are. To wait for few of a hundred would make noise of all.
-const USUAL_PER_SLOT: u64 = 16;
-const ALWAYS_IN_SLOT_NS: u64 = 1 << 24;
-const MOST: f64 = 0.9;
-/// Slots from 131 us on: what a network interface and its interrupt gather into one batch.
-const SLOT_SHIFT: std::ops::RangeInclusive<u32> = 17..=30;
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
 const SILENT_FROM: f64 = 0.5;
 const SILENT_UNTIL: f64 = 0.25;
@@ -158,7 +147,6 @@ pub struct Pacer {
     service_rate: ServiceRate,
     newcomers: Newcomers,
     response_ns: u64,
-    handshake_ns: u64,
     /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
     away_ns: u64,
     /// Since when so many connections have come as would tell, and no answer was seen.
@@ -201,22 +189,6 @@ impl Look {
     }
 }
 
-/// The end of the bucket that this share of those is below that were counted between two looks.
-fn share_of(now: &[u64; 32], before: &[u64; 32], share: f64) -> Option<u64> {
-    let mut counts = *now;
-    counts.iter_mut().zip(before).for_each(|(count, before)| *count = count.saturating_sub(*before));
-    Histogram(counts).below(share)
-}
-
-fn median(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
-    share_of(now, before, 0.5)
-}
-
-/// Of microseconds, the middle of that bucket.
-fn median_ns(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
-    Some(median(now, before)?.saturating_mul(750))
-}
-
 impl Pacer {
     /// From now on.
     pub fn new(look: Look) -> Self {
@@ -232,7 +204,6 @@ impl Pacer {
             service_rate: ServiceRate::default(),
             newcomers: Newcomers::default(),
             response_ns: 0,
-            handshake_ns: 0,
             away_ns: 0,
             unanswered_since: None,
             is_blind: false,
@@ -276,7 +247,7 @@ impl Pacer {
             idle,
             refused: look.demand.refused.saturating_sub(self.last.demand.refused),
             refused_by_queue: look.demand.refused_by_queue.saturating_sub(self.last.demand.refused_by_queue),
-            echo: Nanos(self.response_ns + self.handshake_ns),
+            echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
         });
         let before = std::mem::replace(&mut self.last, look);
         self.share();
@@ -354,8 +325,6 @@ impl Pacer {
         self.capacity = if is_bound { per_s } else { remembered.max(per_s) };
     }
 
-    /// Round trips, where those of half of the handshakes are known. In a flood nearly all may end by a cookie of the kernel's, which tells none, and the few others are no sample: such
-    /// as found the accept queue full, and took a quarter of a second.
     fn time_handshakes(&mut self) {
         let established = self.last.since(&self.timed, |counts| counts.established);
         let elapsed = self.last.at.since(self.timed.at);
@@ -364,65 +333,19 @@ impl Pacer {
         }
         let before = std::mem::replace(&mut self.timed, self.last).counts.handshakes_us;
         let now = &self.last.counts.handshakes_us;
-        let timed: u64 = now.iter().zip(&before).map(|(now, before)| now.saturating_sub(*before)).sum();
-        if 2 * timed < established {
-            return;
-        }
-        if let Some(handshake_ns) = median_ns(now, &before) {
-            self.handshake_ns = handshake_ns.min(LONGEST_HANDSHAKE_NS);
-            self.pace.handshake_ns = self.handshake_ns;
-        }
-        let slot_ns_of =
-            |us: u64| SLOTS_PER_HANDSHAKE * us.saturating_mul(1000).clamp(1, LONGEST_HANDSHAKE_NS);
-        if let (Some(most_us), Some(late_us)) = (share_of(now, &before, MOST), share_of(now, &before, LATE)) {
-            let longest = (USUAL_PER_SLOT * self.handshake_ns).max(ALWAYS_IN_SLOT_NS);
-            let is_for_few = slot_ns_of(most_us) <= longest;
-            let slot_ns = if is_for_few { slot_ns_of(late_us).min(longest) } else { slot_ns_of(late_us) };
-            self.pace.slot_shift =
-                slot_ns.next_power_of_two().ilog2().clamp(*SLOT_SHIFT.start(), *SLOT_SHIFT.end());
+        if let Some(slot_shift) = self.handshakes.time(established, now, &before) {
+            self.pace.slot_shift = slot_shift;
+            self.pace.handshake_ns = self.handshakes.usual_ns();
         }
     }
 
-    /// How many of those that were admitted come back. Of a full accept queue the kernel drops them, and that they did not come back is its
-    /// doing: to promise fewer places then would fill it again.
+    /// How many of those that were admitted come back.
     fn complete(&mut self, before: &Look) {
-        let since = |of| self.last.since(before, of) as f64;
-        let expected = since(|counts| counts.expected);
-        let completed = expected - since(|counts| counts.never_came).min(expected);
+        let since = |of| self.last.since(before, of);
+        let (expected, never_came) = (since(|counts| counts.expected), since(|counts| counts.never_came));
         let was_full = self.last.demand.accept_full > before.demand.accept_full;
-        if was_full && completed < self.handshakes.share() * expected {
-            return;
-        }
-        let elapsed = self.last.at.since(before.at);
-        self.handshakes.add(elapsed.as_secs_f64(), expected, completed);
+        self.handshakes.count(self.last.at.since(before.at), expected, never_came, was_full);
         self.pace.completed_ppm = (1e6 * self.handshakes.share()) as u32;
-    }
-}
-
-/// Those of the last moments. In a flood of forged SYNs they are few among many, so that a share of fewer would be noise.
-#[derive(Debug, Clone, Copy)]
-struct Handshakes {
-    expected: f64,
-    completed: f64,
-}
-
-impl Default for Handshakes {
-    /// As good as nothing, and all of it.
-    fn default() -> Self {
-        Self { expected: 1.0, completed: 1.0 }
-    }
-}
-
-impl Handshakes {
-    fn add(&mut self, seconds: f64, expected: f64, completed: f64) {
-        // Not without end, so that the share stays where nobody comes.
-        let remembered = if expected > 0.0 { (-seconds / FORGET_HANDSHAKES_S).exp() } else { 1.0 };
-        self.expected = remembered * self.expected + expected;
-        self.completed = remembered * self.completed + completed;
-    }
-
-    fn share(&self) -> f64 {
-        self.completed / self.expected
     }
 }
 
@@ -495,30 +418,6 @@ mod tests {
         after.counts.handshakes_us[18] = 2;
         pacer.tick(after);
         assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (768_000, 21));
-    }
-
-    /// A client whose handshake ended at a full accept queue ends it again after a fifth of a second; with slots of half a second the error about who never comes would be of thousands.
-    #[test]
-    fn slot_is_not_made_for_a_few_handshakes_that_take_by_far_longer_than_most() {
-        let start = Nanos::from_secs(1);
-        // So many of a hundred took up to 262 ms; the others up to 0.5, 8 or 32 ms. Usual is the middle of the bucket: 16 times 6.144 ms are 98.
-        for (late, bucket, slot_shift) in [
-            (0, 9, 20),
-            (2, 9, 24),
-            (10, 9, 24),
-            (11, 9, 29),
-            (60, 9, 29),
-            (2, 13, 27),
-            (2, 15, 29),
-            (0, 15, 26),
-        ] {
-            let mut look = look(start, 1, 50);
-            look.counts.handshakes_us = [0; 32];
-            (look.counts.handshakes_us[bucket], look.counts.handshakes_us[18]) = (100 - late, late);
-            let mut pacer = Pacer::new(self::look(start, 0, 0));
-            pacer.tick(look);
-            assert_eq!(pacer.pace().slot_shift, slot_shift, "{late} of 100, the others in bucket {bucket}");
-        }
     }
 
     #[test]

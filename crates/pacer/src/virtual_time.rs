@@ -370,7 +370,7 @@ fn pool_of_processes_before_a_crowd_answers_what_it_can() {
     }
 }
 
-/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission.md.
+/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission-measured.md.
 #[test]
 fn server_whose_requests_differ_much_answers_what_it_can_far_from_its_limit() {
     let world = World { work_ns: 50 * US, heavy: 0.01, ..World::default() };
