@@ -52,7 +52,7 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 /*
  * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is
  * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then what is known stands in the socket's storage. To make and
- * to free that costs a quarter of what it was to follow a connection (docs/admission.md); a table of this size stays in a CPU's cache.
+ * to free that costs a quarter of what it was to follow a connection (docs/admission-measured.md); a table of this size stays in a CPU's cache.
  *
  * A place whose connection's end we are not told of, as another program took back our flags, is lost for as long as the program is loaded; with all of them lost it is as if
  * there were no table.
