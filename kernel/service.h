@@ -39,7 +39,7 @@ struct pace {
 	__u32 served_meanwhile;		/* connections that the server answers within a mean handshake, of those that it answers */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
-	__u32 zero;
+	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake, for sure */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
@@ -96,6 +96,7 @@ struct service {
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
 	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
 	__u64 paid_ns;
+	__u64 crowd_began_ns;		/* the crowd that is there now, or was last; nor is this */
 	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
 	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
@@ -121,12 +122,18 @@ static __always_inline bool is_idle(const struct service *service, const struct 
 /* Somebody was refused within this part of patience_ns: there is a crowd. */
 #define CROWD_SHIFT 4
 
+static __always_inline __u64 crowd_ends_ns(const struct service *service, const struct pace *pace)
+{
+	return *(volatile __u64 *)&service->crowded_ns + (pace->patience_ns >> CROWD_SHIFT);
+}
+
 /* A crowd leaves moments in which nobody waits, too, which pay for nobody. How much of the time from `since` on is such. */
 static __always_inline __u64 count_crowded_ns(const struct service *service, const struct pace *pace, __u64 since, __u64 now)
 {
-	__u64 until = *(volatile __u64 *)&service->crowded_ns + (pace->patience_ns >> CROWD_SHIFT), end = until < now ? until : now;
+	__u64 began = *(volatile __u64 *)&service->crowd_began_ns, begin = began > since ? began : since;
+	__u64 until = crowd_ends_ns(service, pace), end = until < now ? until : now;
 
-	return end > since ? end - since : 0;
+	return end > begin ? end - begin : 0;
 }
 
 /* Keeps the time in which nobody waits, after whatever has changed. */
@@ -288,10 +295,15 @@ static __always_inline void count_answer_of(struct service *service, const struc
 /* The handshake has ended, and took so many us; 0 if that is not known. */
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
 {
+	__u64 longest_us = (2ULL << (pace->slot_shift & 63)) / NS_PER_US;
+
 	wait->generation = service->generation;
+	/* Of one that takes longer than two slots nothing is expected, so that nothing may be taken off for it. */
+	if (longest_us > LONGEST_HANDSHAKE_US)
+		longest_us = LONGEST_HANDSHAKE_US;
 	wait->handshake_us = handshake_us ? handshake_us : pace->handshake_ns / NS_PER_US;
-	if (wait->handshake_us > LONGEST_HANDSHAKE_US)
-		wait->handshake_us = LONGEST_HANDSHAKE_US;
+	if (wait->handshake_us > longest_us)
+		wait->handshake_us = longest_us;
 	service->established++;
 	if (handshake_us)
 		service->handshakes_us[bucket_of(handshake_us)]++;
@@ -449,7 +461,8 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
 	 */
 	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
-	load->promised = count_promised(load, expected);
+	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
+	load->promised = count_promised(load, expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0);
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;
 	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
@@ -502,6 +515,19 @@ static __always_inline __s64 count_left_ns(struct service *service, const struct
 /* Of a queue that stays, the part that is paid for again each patience_ns. */
 #define PAID_AGAIN_SHIFT 3
 
+/* One is refused, as there is nothing to spend. What a crowd has cost that was over long before is kept, and the quiet between the two pays. */
+static __always_inline void note_crowd(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 since = *(volatile __u64 *)&service->idle_since_ns;
+
+	if (now > crowd_ends_ns(service, pace)) {
+		if (since)
+			__sync_fetch_and_add(&service->spent_ns, count_crowded_ns(service, pace, since, now));
+		service->crowd_began_ns = now;
+	}
+	service->crowded_ns = now;
+}
+
 /*
  * One who would be so many past the limit. He takes the place of one who was answered, unless more wait than before: only what the queue grows by is
  * paid for, and a part of it again while it stays, or none would ever end. When nothing is left, nobody is past the limit for free either: then it is a crowd.
@@ -524,7 +550,7 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 		service->paid = past;
 		return true;
 	}
-	service->crowded_ns = now;
+	note_crowd(service, pace, now);
 	return false;
 }
 

@@ -32,7 +32,7 @@ pub const FIRST_PACE: Pace = Pace {
     served_meanwhile: 0,
     counts_silent: 0,
     answers_per_s: 0,
-    zero: 0,
+    taken_meanwhile: 0,
     answer_ns: UNKNOWN_ANSWER_NS,
     patience_ns: PATIENCE_NS,
     handshake_ns: 0,
@@ -46,6 +46,8 @@ const ENOUGH: u64 = 32;
 const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
 /// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs, and then a limit keeps nobody from anything.
 const LONGEST_STALL: Nanos = Nanos::from_secs(5);
+/// For so long a server that works takes nobody from its accept queue, as another process or its kernel has the CPU: two of the shortest epochs.
+const LONGEST_AWAY_NS: u64 = 2 * SHORTEST_EPOCH_NS;
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
 /// Three of these are longer than the kernel lets a process run while another one waits (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
@@ -271,6 +273,9 @@ impl Pacer {
         // By Little's law so many are under way. Where too few were let in it is too little, but for the limit that comes to it, and so more from one round trip to the next.
         self.pace.served_meanwhile = (self.capacity * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity as u32;
+        // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
+        let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_AWAY_NS);
+        self.pace.taken_meanwhile = (self.service_rate.per_s() * taken_ns as f64 / 1e9) as u32;
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
@@ -568,6 +573,25 @@ mod tests {
         assert!(!ask(&mut service, 1_040) && !ask(&mut service, 1_100));
         assert!(!ask(&mut service, 1_160), "each time that somebody is refused it begins anew");
         assert!(ask(&mut service, 1_300));
+    }
+
+    #[test]
+    fn who_is_refused_after_a_quiet_night_does_not_cost_the_night() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let hour = |hours: u64| Nanos::from_secs(3600 * hours);
+        let past = |count: u32| ListenerLoad {
+            unserved: 4 + count - 1,
+            unserved_limit: 4,
+            ..ListenerLoad::default()
+        };
+        let mut service = Counts { idle_since_ns: hour(1).0, ..Counts::of_generation(0) };
+        assert!(service.may_exceed(&pace, hour(11), &past(1), true));
+        assert!(!service.may_exceed(&pace, hour(11), &past(2000), true), "two seconds' work at once");
+        // The night ends, and what is left of it is there for the next burst.
+        let mut wait = service.begin(&pace, 100, hour(11));
+        service.go_on(&pace, &mut wait, hour(11));
+        service.end(&pace, &wait, true, hour(11) + Nanos::from_millis(1));
+        assert!(service.may_exceed(&pace, hour(11) + Nanos::from_millis(200), &past(500), true));
     }
 
     #[test]

@@ -242,6 +242,35 @@ fn clients_that_are_far_away_keep_a_server_busy_and_do_not_queue() {
     }
 }
 
+/// More handshakes are under way than the accept queue holds, and a server that keeps up takes each as it comes.
+#[test]
+fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_by_then() {
+    for (delay, rate) in [("delay 10ms", 18_000.0), ("delay 30ms", 14_000.0), ("delay 100ms", 6_000.0)] {
+        for backlog in [128, 511] {
+            let mut setup = setup("abort+rst-syn+unserved");
+            setup.kernel.backlog = backlog;
+            let end = Nanos::from_secs(8);
+            let crowd =
+                crowd_of(Schedule::new(Arrivals::Poisson, rate, 1), 1, Window { start: Nanos::ZERO, end });
+            let mut world = World::new(setup, crowd);
+            let path = delay.parse().expect("a path");
+            world.far_away(&path, &path, 1).expect("paths that can be");
+            // It begins knowing nothing of them.
+            world.run_until(Nanos::from_secs(3));
+            let before = world.server().guard;
+            world.run_until(end);
+            world.stop(end);
+            let counts = world.server().guard;
+            let held = counts.deferred + counts.reset - before.deferred - before.reset;
+            assert!(
+                1000 * held < counts.seen - before.seen,
+                "{delay}, backlog {backlog}: {held}, {counts:?}"
+            );
+            assert_eq!(counts.acks_full, 0, "{delay}, backlog {backlog}: {counts:?}");
+        }
+    }
+}
+
 /// The machine of `[Shu05]` with its kernel, or the same machine with today's.
 fn thesis(policy: &str, linux: Generation) -> Setup {
     let profile = Profile::shipped("xeon-2005").expect("shipped");
