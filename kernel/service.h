@@ -39,7 +39,7 @@ struct pace {
 	__u32 served_meanwhile;		/* connections that the server answers within a mean handshake, of those that it answers */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
-	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake, for sure */
+	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake, also if it is kept from its CPU for a while */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
@@ -96,7 +96,7 @@ struct service {
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
 	__u64 paid;			/* places past the limit that were paid for in the second that began at paid_ns; nor is this */
 	__u64 paid_ns;
-	__u64 crowd_began_ns;		/* the crowd that is there now, or was last; nor is this */
+	__u64 crowd_began_ns;		/* when the crowd began that is there now, or was last; nor is this */
 	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
 	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */

@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use crate::quantile::{mean_ns, median_ns, quantile};
+use crate::histogram::{mean_ns, median_ns, quantile};
 
 /// How fast it is forgotten how many end.
 const FORGET_S: f64 = 1.0;

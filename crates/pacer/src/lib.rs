@@ -4,9 +4,9 @@
 //! has the kernel go by: how many may. Between them is a map in the kernel's case, and nothing in the simulator's. `docs/admission.md` says why so.
 
 mod handshakes;
+mod histogram;
 mod newcomers;
 mod pacer;
-mod quantile;
 mod returns;
 mod service;
 mod service_rate;

@@ -5,8 +5,8 @@ use units::Nanos;
 use verdict::{Policy, Trigger, WaitsFrom};
 
 use crate::handshakes::{Handshakes, LONGEST_HANDSHAKE_NS};
+use crate::histogram::{median, median_ns};
 use crate::newcomers::Newcomers;
-use crate::quantile::{median, median_ns};
 use crate::service_rate::ServiceRate;
 use crate::{Pace, Service as Counts};
 
@@ -47,7 +47,7 @@ const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
 /// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs, and then a limit keeps nobody from anything.
 const LONGEST_STALL: Nanos = Nanos::from_secs(5);
 /// For so long a server that works takes nobody from its accept queue, as another process or its kernel has the CPU: two of the shortest epochs.
-const LONGEST_AWAY_NS: u64 = 2 * SHORTEST_EPOCH_NS;
+const LONGEST_OFF_CPU_NS: u64 = 2 * SHORTEST_EPOCH_NS;
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
 /// Three of these are longer than the kernel lets a process run while another one waits (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
@@ -274,7 +274,7 @@ impl Pacer {
         self.pace.served_meanwhile = (self.capacity * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
-        let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_AWAY_NS);
+        let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
         self.pace.taken_meanwhile = (self.service_rate.per_s() * taken_ns as f64 / 1e9) as u32;
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };

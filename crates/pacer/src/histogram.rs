@@ -1,4 +1,4 @@
-//! Quantiles of what was counted between two looks, by histograms whose buckets end at powers of two.
+//! Quantiles and means of what was counted between two looks, by histograms whose buckets end at powers of two.
 
 use verdict::Histogram;
 
