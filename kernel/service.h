@@ -493,11 +493,18 @@ static __always_inline __u64 read_idle_ns(struct service *service, const struct 
 static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
 {
 	__u64 idle = read_idle_ns(service, pace, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
-	__u64 most = pace->kept_ns, kept = (__s64)(idle - spent) > (__s64)most ? idle - most : spent;
 
-	if ((__s64)(idle - kept) < (__s64)(price + pace->reserve_ns) || !price)
+	if (!price)
 		return false;
-	return __sync_bool_compare_and_swap(&service->spent_ns, spent, kept + price);
+	/* If another CPU has changed it meanwhile, it has done the same. */
+	if ((__s64)(idle - spent) > (__s64)pace->kept_ns)
+		__sync_bool_compare_and_swap(&service->spent_ns, spent, idle - pace->kept_ns);
+	/* Paid, and given back if it was too much: a CPU that another one comes before must not go away empty where there is enough for both. */
+	spent = __sync_fetch_and_add(&service->spent_ns, price);
+	if ((__s64)(idle - spent) >= (__s64)(price + pace->reserve_ns))
+		return true;
+	__sync_fetch_and_sub(&service->spent_ns, price);
+	return false;
 }
 
 /* How many would be past a limit that was found, with one more; 0 before any other, past which no burst goes. */
@@ -567,11 +574,17 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 static __always_inline bool defer(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 next = *(volatile __u64 *)&service->deferred_ns, ahead = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
-	__u64 earliest = now > ahead ? now - ahead : 0, from = next > earliest ? next : earliest;
+	__u64 earliest = now > ahead ? now - ahead : 0, turn = pace->answer_ns >> DEFERRED_PER_ANSWER_SHIFT;
 
+	if (next > now)
+		return false;
+	if (next < earliest)
+		__sync_bool_compare_and_swap(&service->deferred_ns, next, earliest);
 	/* A turn for which there is nothing to spend costs nobody anything. */
-	return from <= now && __sync_bool_compare_and_swap(&service->deferred_ns, next, from + (pace->answer_ns >> DEFERRED_PER_ANSWER_SHIFT)) &&
-	       spend(service, pace, 1, now);
+	if (__sync_fetch_and_add(&service->deferred_ns, turn) <= now)
+		return spend(service, pace, 1, now);
+	__sync_fetch_and_sub(&service->deferred_ns, turn);
+	return false;
 }
 
 /*

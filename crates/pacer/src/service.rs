@@ -210,6 +210,26 @@ mod tests {
         }
     }
 
+    /// As on two CPUs at once: whoever is there a moment after the other one must not find nothing left.
+    #[test]
+    fn cpu_that_comes_second_may_spend_what_the_first_has_left() {
+        const EACH: u64 = 4_000_000;
+        let pace = Pace { answer_ns: 4, ..FIRST_PACE };
+        let idle_ns = pace.kept_ns;
+        let service = Box::into_raw(Box::new(Service { idle_ns, ..Service::of_generation(0) }));
+        let address = service as usize;
+        let defer = move || {
+            // SAFETY: it lives until both threads have ended, and the header changes with atomic instructions what they share.
+            let ask = |now| unsafe { tidegate_may_defer(address as *mut Service, &raw const pace, now) };
+            (0..EACH).filter(|_| ask(10_000_000_000)).count() as u64
+        };
+        let other = std::thread::spawn(defer);
+        let deferred = defer() + other.join().expect("no panic");
+        // SAFETY: nobody else has it any more.
+        let service = unsafe { Box::from_raw(service) };
+        assert_eq!((deferred, service.spent_ns), (2 * EACH, 2 * EACH * pace.answer_ns));
+    }
+
     /// Of each field, crates/guard holds them against the kernel's own types.
     #[test]
     fn structs_are_as_long_as_the_headers() {
