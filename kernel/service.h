@@ -23,7 +23,9 @@ enum {
 	NS_PER_US = 1000,
 	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
-	SLOT_BITS = 20,			/* of each of two counts in a slot; the rest is its number */
+	SLOT_BITS = 20,			/* of each of two counts in a slot */
+	SHIFT_BITS = 5,			/* of its length; the rest is its number */
+	SHIFT_MASK = (1 << SHIFT_BITS) - 1,
 	MOST_IN_SLOT = (1 << SLOT_BITS) - 4096, /* CPUs may count beyond it at once */
 	ALL_PPM = 1000000,
 	NAPI_WEIGHT = 64,		/* frames of an interface that may come to us before the kernel sees the first of them */
@@ -43,6 +45,7 @@ struct pace {
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
+	__u64 drain_ns;			/* where clients are far away, the server is through with one who was let in so long after the one before; 0 where they are near */
 	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
 	__u64 kept_ns;			/* most of the idle time that is kept for a burst */
 	__u64 reserve_ns;		/* of it, what is left unspent, as so many come for each answer that the burst is likely to be a crowd */
@@ -91,6 +94,7 @@ struct service {
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
+	__u64 handshakes_sum_us[BUCKETS]; /* of those in each bucket */
 	__u64 answered_handshakes_us;	/* sum, of `answered` */
 	__u64 trickled_ns;		/* when one was admitted past the limit; not under the lock */
 	__u64 spent_ns;			/* of the idle time, by bursts, or lost; nor is this */
@@ -99,6 +103,7 @@ struct service {
 	__u64 crowd_began_ns;		/* when the crowd began that is there now, or was last; nor is this */
 	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
 	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
+	__u64 drained_ns;		/* when all that were let in will have been taken, see pace_out(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
 	__u64 never_came;		/* of `expected`; nor this */
@@ -109,8 +114,14 @@ struct service {
 	struct bpf_spin_lock lock;
 };
 
-_Static_assert(sizeof(struct pace) == 7 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
+_Static_assert(sizeof(struct pace) == 8 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
 _Static_assert(sizeof(struct service) == __builtin_offsetof(struct service, lock) + sizeof(struct bpf_spin_lock), "nor here");
+
+/* The verifier wants its bounds. */
+static __always_inline __u32 shift_of(const struct pace *pace)
+{
+	return pace->slot_shift & SHIFT_MASK;
+}
 
 /* ---- Under the lock. ---- */
 
@@ -292,10 +303,16 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	count_overtakes(service, service->overtaken[row_of(wait->epoch)]);
 }
 
+static __always_inline void count_handshake(struct service *service, __u32 bucket, __u32 us)
+{
+	service->handshakes_us[bucket]++;
+	service->handshakes_sum_us[bucket] += us;
+}
+
 /* The handshake has ended, and took so many us; 0 if that is not known. */
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
 {
-	__u64 longest_us = (2ULL << (pace->slot_shift & 63)) / NS_PER_US;
+	__u64 longest_us = (2ULL << shift_of(pace)) / NS_PER_US;
 
 	wait->generation = service->generation;
 	/* Of one that takes longer than two slots nothing is expected, so that nothing may be taken off for it. */
@@ -306,7 +323,7 @@ static __always_inline void begin(struct service *service, const struct pace *pa
 		wait->handshake_us = longest_us;
 	service->established++;
 	if (handshake_us)
-		service->handshakes_us[bucket_of(handshake_us)]++;
+		count_handshake(service, bucket_of(handshake_us), handshake_us);
 	enter(service, pace, wait, STAGE_SILENT, now);
 }
 
@@ -337,12 +354,12 @@ static __always_inline void end(struct service *service, const struct pace *pace
 
 static __always_inline __u64 slot_of(const struct pace *pace, __u64 now)
 {
-	return now >> (pace->slot_shift & 63);
+	return now >> shift_of(pace);
 }
 
 /*
- * Of a slot, from the lowest bit on: those that are not back as connections, those that were admitted, and the slot's number. In one word, so that
- * a CPU sees them together.
+ * Of a slot, from the lowest bit on: those that are not back as connections, those that were admitted, the length of the slot, and its number. In one word,
+ * so that a CPU sees them together.
  */
 static __always_inline __u64 *place_of(struct service *service, __u64 slot)
 {
@@ -354,20 +371,61 @@ static __always_inline __u64 mask_slot(__u64 word)
 	return word & ((1ULL << SLOT_BITS) - 1);
 }
 
-static __always_inline bool is_of_slot(__u64 word, __u64 slot)
+/* A slot in which nobody was admitted. */
+static __always_inline __u64 empty_slot(const struct pace *pace, __u64 slot)
 {
-	return !(((word >> 2 * SLOT_BITS) ^ slot) & ((1ULL << (64 - 2 * SLOT_BITS)) - 1));
+	return (slot << SHIFT_BITS | shift_of(pace)) << 2 * SLOT_BITS;
 }
 
-/* Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. */
+static __always_inline bool is_of_slot(const struct pace *pace, __u64 word, __u64 slot)
+{
+	return !((word ^ empty_slot(pace, slot)) >> 2 * SLOT_BITS);
+}
+
+static __always_inline bool is_as_long(const struct pace *pace, __u64 word)
+{
+	return !(((word ^ empty_slot(pace, 0)) >> 2 * SLOT_BITS) & SHIFT_MASK);
+}
+
+/*
+ * Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. Where slots had another
+ * length until just now they may be under way.
+ */
 static __always_inline void begin_slot(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
 
-	if (is_of_slot(before, slot) || !__sync_bool_compare_and_swap(place, before, slot << 2 * SLOT_BITS))
+	if (is_of_slot(pace, before, slot) || !__sync_bool_compare_and_swap(place, before, empty_slot(pace, slot)) || !is_as_long(pace, before))
 		return;
 	__sync_fetch_and_add(&service->expected, mask_slot(before >> SLOT_BITS));
 	__sync_fetch_and_add(&service->never_came, mask_slot(before));
+}
+
+/*
+ * Of those who are far away more are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that is
+ * drained as fast as the server answers, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows
+ * in those who wait.
+ */
+static __always_inline __u64 settle_drained(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 drained = *(volatile __u64 *)&service->drained_ns, last = now + pace->handshake_ns;
+	__u64 settled = drained < now ? now : drained < last ? drained : last;
+
+	/* If another CPU has changed it meanwhile, it has done the same. */
+	if (settled != drained)
+		__sync_bool_compare_and_swap(&service->drained_ns, drained, settled);
+	return settled;
+}
+
+static __always_inline void pace_out(struct service *service, const struct pace *pace)
+{
+	if (pace->drain_ns)
+		__sync_fetch_and_add(&service->drained_ns, pace->drain_ns * pace->completed_ppm / ALL_PPM);
+}
+
+static __always_inline __u32 count_paced_out(struct service *service, const struct pace *pace, __u64 now)
+{
+	return pace->drain_ns ? (settle_drained(service, pace, now) - now) / pace->drain_ns : 0;
 }
 
 /* After begin_slot(). CPUs that are at odds about a place lose one or two of them: a look, and not a sum. */
@@ -375,36 +433,38 @@ static __always_inline void expect(struct service *service, const struct pace *p
 {
 	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
 
-	if (is_of_slot(before, slot) && mask_slot(before >> SLOT_BITS) < MOST_IN_SLOT)
+	if (is_of_slot(pace, before, slot) && mask_slot(before >> SLOT_BITS) < MOST_IN_SLOT)
 		__sync_fetch_and_add(place, 1ULL << SLOT_BITS | 1);
+	pace_out(service, pace);
 }
 
-static __always_inline bool take_expected(struct service *service, __u64 slot)
+static __always_inline bool take_expected(struct service *service, const struct pace *pace, __u64 slot)
 {
 	__u64 *place = place_of(service, slot), before = *(volatile __u64 *)place;
 
-	return is_of_slot(before, slot) && mask_slot(before) && __sync_bool_compare_and_swap(place, before, before - 1);
+	return is_of_slot(pace, before, slot) && mask_slot(before) && __sync_bool_compare_and_swap(place, before, before - 1);
 }
 
 /*
- * One is back, after so many us; 0 if that is not known, as after a SYN cookie of the kernel's. It is one of the slot in which its SYN came, or around it:
- * in a flood no slot is ever out of those that are expected.
+ * One is back, after so many us; 0 if that is not known, as after a SYN cookie of the kernel's. It is one of the slot in which its SYN came, or of the one before, as the
+ * SYN/ACK left a little later; if not known, it may be one of the slot after it. One of a time in which slots had another length must not be taken for one of these, nor
+ * those whose it then was for one of the next slot, and so on: for each somebody more would wait for the server as long as the crowd lasts.
  */
 static __always_inline void arrive(struct service *service, const struct pace *pace, __u32 handshake_us, __u64 now)
 {
 	__u64 handshake_ns = handshake_us ? (__u64)handshake_us * NS_PER_US : pace->handshake_ns;
 	__u64 slot = slot_of(pace, now - handshake_ns);
 
-	if (!take_expected(service, slot) && !take_expected(service, slot - 1))
-		take_expected(service, slot + 1);
+	if (!take_expected(service, pace, slot) && !take_expected(service, pace, slot - 1) && !handshake_us)
+		take_expected(service, pace, slot + 1);
 }
 
 /* A slot's word; 0 if its place is another's. */
-static __always_inline __u64 read_slot(struct service *service, __u64 slot)
+static __always_inline __u64 read_slot(struct service *service, const struct pace *pace, __u64 slot)
 {
 	__u64 word = *(volatile __u64 *)place_of(service, slot);
 
-	return is_of_slot(word, slot) ? word : 0;
+	return is_of_slot(pace, word, slot) ? word : 0;
 }
 
 /*
@@ -414,10 +474,10 @@ static __always_inline __u64 read_slot(struct service *service, __u64 slot)
  */
 static __always_inline __u32 count_expected(struct service *service, const struct pace *pace, __u64 now)
 {
-	__u64 slot = slot_of(pace, now), length = 1ULL << (pace->slot_shift & 63), left = length - (now & (length - 1));
-	__u64 word = read_slot(service, slot), before = read_slot(service, slot - 1);
+	__u64 slot = slot_of(pace, now), length = 1ULL << shift_of(pace), left = length - (now & (length - 1));
+	__u64 word = read_slot(service, pace, slot), before = read_slot(service, pace, slot - 1);
 	__u64 admitted = mask_slot(word >> SLOT_BITS) + mask_slot(before >> SLOT_BITS);
-	__u64 out = mask_slot(word) + mask_slot(before), most = mask_slot(word) + (mask_slot(before) * left >> (pace->slot_shift & 63));
+	__u64 out = mask_slot(word) + mask_slot(before), most = mask_slot(word) + (mask_slot(before) * left >> shift_of(pace));
 	__u64 never = admitted * (ALL_PPM - pace->completed_ppm) / ALL_PPM;
 	__u64 expected = out > never ? out - never : 0;
 
@@ -453,7 +513,8 @@ static __always_inline __u64 read_sojourn_ns(const struct service *service, __u6
 /* Connections that wait for the server, or will when their handshake has ended. */
 static __always_inline void read_unserved(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
 {
-	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now);
+	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now), at_once = count_paced_out(service, pace, now);
+	__u32 promised = expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0;
 	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
 
 	/*
@@ -461,8 +522,10 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
 	 */
 	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
+	if (load->unserved < at_once)
+		load->unserved = at_once;
 	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
-	load->promised = count_promised(load, expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0);
+	load->promised = count_promised(load, promised > at_once ? promised : at_once);
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;
 	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;

@@ -400,9 +400,10 @@ impl Guard {
         let mut demands = BTreeMap::<u32, Demand>::new();
         for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
-                let ListenerStats { seen, returned, admitted, cookies, accept_full, server_full, .. } =
-                    self.programs.stats(index)?;
-                let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full };
+                let stats = self.programs.stats(index)?;
+                let ListenerStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = stats;
+                let found_full = stats.acks_full.saturating_sub(stats.acks_implied);
+                let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full };
                 demands.entry(server).or_default().add(&listener.policy, listener.dry_run, asked);
             }
         }

@@ -1,29 +1,75 @@
-//! Quantiles and means of what was counted between two looks, by histograms whose buckets end at powers of two.
+//! Quantiles by histograms whose buckets end at powers of two.
 
-use verdict::Histogram;
+use units::Nanos;
+use verdict::{BUCKETS, Histogram};
 
-/// The end of the bucket that this share of them is below; `None` where nothing was counted.
-pub(crate) fn quantile(now: &[u64; 32], before: &[u64; 32], share: f64) -> Option<u64> {
-    Histogram(since(now, before)).below(share)
+/// Of microseconds that were counted between two looks, the middle of the bucket that half of them are below; `None` where nothing was.
+pub(crate) fn median_ns(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> Option<u64> {
+    Some(Histogram(since(now, before)).below(0.5)?.saturating_mul(750))
 }
 
-pub(crate) fn median(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
-    quantile(now, before, 0.5)
-}
-
-/// Of microseconds, the middle of that bucket.
-pub(crate) fn median_ns(now: &[u64; 32], before: &[u64; 32]) -> Option<u64> {
-    Some(median(now, before)?.saturating_mul(750))
-}
-
-/// Of microseconds the mean, by the middles of the buckets, of which none counts for more than `most_ns`; 0 where nothing was counted.
-pub(crate) fn mean_ns(now: &[u64; 32], before: &[u64; 32], most_ns: u64) -> u64 {
-    let counts = since(now, before);
-    let sum: f64 =
-        (0..).zip(counts).map(|(bucket, count)| count as f64 * (750u64 << bucket).min(most_ns) as f64).sum();
-    (sum / counts.iter().sum::<u64>().max(1) as f64) as u64
-}
-
-fn since(now: &[u64; 32], before: &[u64; 32]) -> [u64; 32] {
+/// What was counted between two looks.
+pub(crate) fn since(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> [u64; BUCKETS] {
     std::array::from_fn(|bucket| now[bucket].saturating_sub(before[bucket]))
+}
+
+/// How fast it is forgotten.
+const FORGET_S: f64 = 1.0;
+
+/// What is left of something after so long.
+pub(crate) fn remembered_after(elapsed: Nanos) -> f64 {
+    (-elapsed.as_secs_f64() / FORGET_S).exp()
+}
+
+/// What was counted in the last moments: the longer ago, the less it counts.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct FadingHistogram {
+    counts: [f64; BUCKETS],
+}
+
+impl FadingHistogram {
+    /// Goes on by what was counted in so much time.
+    pub(crate) fn add(&mut self, elapsed: Nanos, counts: &[u64; BUCKETS]) {
+        let remembered = remembered_after(elapsed);
+        for (faded, count) in self.counts.iter_mut().zip(counts) {
+            *faded = *faded * remembered + *count as f64;
+        }
+    }
+
+    pub(crate) fn count(&self) -> f64 {
+        self.counts.iter().sum()
+    }
+
+    /// Of one bucket.
+    pub(crate) fn count_in(&self, bucket: usize) -> f64 {
+        self.counts[bucket]
+    }
+
+    /// The end of the bucket that this share of them is below, as [`Histogram::below`] has it; `None` where there is nothing.
+    pub(crate) fn below(&self, share: f64) -> Option<u64> {
+        let wanted = share * self.count();
+        let mut seen = 0.0;
+        let bucket = self.counts.iter().position(|count| {
+            seen += count;
+            seen > 0.0 && seen >= wanted
+        })?;
+        Some(1 << bucket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_earlier_counts_less() {
+        let mut histogram = FadingHistogram::default();
+        assert_eq!((histogram.count(), histogram.below(0.5)), (0.0, None));
+        let of = |bucket: usize| std::array::from_fn(|other| if other == bucket { 1000 } else { 0 });
+        histogram.add(Nanos::ZERO, &of(10));
+        histogram.add(Nanos::from_secs(1), &of(12));
+        assert_eq!(histogram.count() as u64, 1367, "a thousand over e, and a thousand");
+        assert_eq!(histogram.below(0.26), Some(1 << 10));
+        assert_eq!(histogram.below(0.28), Some(1 << 12));
+    }
 }

@@ -3,16 +3,20 @@
 //! [`Service`] is `kernel/service.h`, the very code that the BPF programs run: who waits; [`Returns`] is `kernel/returned.h`: who comes back. [`Pacer`] is what the agent finds out several times a second, and
 //! has the kernel go by: how many may. Between them is a map in the kernel's case, and nothing in the simulator's. `docs/admission.md` says why so.
 
+mod capacity;
+mod demand;
 mod handshakes;
 mod histogram;
 mod newcomers;
 mod pacer;
 mod returns;
+mod round_trips;
 mod service;
 mod service_rate;
 #[cfg(test)]
 mod virtual_time;
 
-pub use pacer::{Asked, Demand, FIRST_PACE, LOOK_EVERY, Look, Pacer};
+pub use demand::{Asked, Demand};
+pub use pacer::{FIRST_PACE, LOOK_EVERY, Look, Pacer};
 pub use returns::{Outcome, Return, Returns};
 pub use service::{Pace, SILENT, Service, WAITING, Wait};

@@ -2,13 +2,15 @@
 
 use limit::{Limit, Tick};
 use units::Nanos;
-use verdict::{Policy, Trigger, WaitsFrom};
+use verdict::WaitsFrom;
 
-use crate::handshakes::{Handshakes, LONGEST_HANDSHAKE_NS};
-use crate::histogram::{median, median_ns};
+use crate::capacity::Capacity;
+use crate::handshakes::{Ended, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
+use crate::histogram::{FadingHistogram, median_ns, since};
 use crate::newcomers::Newcomers;
+use crate::round_trips::Timed;
 use crate::service_rate::ServiceRate;
-use crate::{Pace, Service as Counts};
+use crate::{Demand, Pace, Service as Counts};
 
 /// How often the agent is to look at what is counted, and [`Pacer::tick`].
 pub const LOOK_EVERY: Nanos = Nanos::from_millis(50);
@@ -19,6 +21,8 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
+/// What a server can do is of so many round trips of those who are answered: what was let in at once is answered at once in each.
+const ROUND_TRIPS: u64 = 4;
 /// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
 const EXCESS: f64 = 1.1;
 
@@ -27,7 +31,7 @@ pub const FIRST_PACE: Pace = Pace {
     epoch_ns: 100_000_000,
     overtaken_at: 4,
     limit: 0,
-    slot_shift: 20,
+    slot_shift: FIRST_SLOT_SHIFT,
     completed_ppm: 1_000_000,
     served_meanwhile: 0,
     counts_silent: 0,
@@ -36,6 +40,7 @@ pub const FIRST_PACE: Pace = Pace {
     answer_ns: UNKNOWN_ANSWER_NS,
     patience_ns: PATIENCE_NS,
     handshake_ns: 0,
+    drain_ns: 0,
     trickle_ns: 20_000_000,
     kept_ns: KEPT_NS,
     reserve_ns: 0,
@@ -56,8 +61,6 @@ const LONGEST_EPOCH_NS: u64 = 2_000_000_000;
 /// Time without an answer after which one more is admitted, whoever waits: so many usual responses.
 const RESPONSES_PER_TRICKLE: u64 = 2;
 const SHORTEST_TRICKLE_NS: u64 = 20_000_000;
-/// How fast what the server could do is forgotten while nobody shows what it can.
-const FORGET_S: f64 = 10.0;
 /// A connection is overtaken by so many times as many as the usual one, and by so many at least.
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
@@ -65,72 +68,6 @@ const MOST_OVERTAKES: u64 = 1_000_000;
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
 const SILENT_FROM: f64 = 0.5;
 const SILENT_UNTIL: f64 = 0.25;
-
-/// What a listener has counted of the SYNs that came to it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// All.
-    pub seen: u64,
-    /// Of these, those of attempts that were refused or left unanswered before.
-    pub returned: u64,
-    /// Let through.
-    pub admitted: u64,
-    /// Answered by a cookie: as good as let through.
-    pub cookies: u64,
-    /// Found the accept queue full.
-    pub accept_full: u64,
-    /// Refused since as many waited for the server as may, or as long.
-    pub server_full: u64,
-}
-
-/// What the listeners of one server ask for, and have counted.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Demand {
-    /// SYNs but for those that are known to come back.
-    pub new: u64,
-    /// SYNs that found the accept queue full.
-    pub accept_full: u64,
-    /// By the limit that is found.
-    pub refused: u64,
-    /// By a full queue, where that limit is wanted.
-    pub refused_by_queue: u64,
-    /// By any limit of the server.
-    pub bound: u64,
-    /// From when on they wait; where two say it, the earlier.
-    pub waits_from: WaitsFrom,
-    /// The longest time that one names, ns.
-    pub target_ns: u64,
-}
-
-impl Demand {
-    /// Adds one listener's.
-    pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
-        let Asked { seen, returned, admitted, cookies, accept_full, server_full } = asked;
-        self.accept_full += accept_full;
-        // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
-        let (refused, refused_by_queue, new) = if dry_run {
-            (0, 0, 0)
-        } else {
-            let by_queue = seen.saturating_sub(admitted + cookies).saturating_sub(server_full);
-            (server_full, by_queue, seen.saturating_sub(returned))
-        };
-        self.new += new;
-        self.bound += refused;
-        if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
-            self.waits_from = policy.waits_from;
-        }
-        match policy.trigger {
-            Trigger::Unserved(None) => {
-                self.refused += refused;
-                self.refused_by_queue += refused_by_queue;
-            }
-            Trigger::Sojourn(target_us) => {
-                self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
-            }
-            Trigger::Unserved(Some(_)) | Trigger::Queue => {}
-        }
-    }
-}
 
 /// Follows one server.
 #[derive(Debug)]
@@ -143,12 +80,14 @@ pub struct Pacer {
     /// When round trips were looked at last.
     timed: Look,
     handshakes: Handshakes,
-    /// Answers/s that it gives beside what comes now.
-    capacity: f64,
-    /// And that it can give to those who wait already.
+    /// What it can answer beside all that comes to it now.
+    capacity: Capacity,
+    /// And of those who wait already.
     service_rate: ServiceRate,
     newcomers: Newcomers,
     response_ns: u64,
+    /// By how many who came later those that were answered were overtaken. A look alone would be noise: in a pool that the usual number doubles in, twice as many count as before.
+    overtakes: FadingHistogram,
     /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
     away_ns: u64,
     /// Since when so many connections have come as would tell, and no answer was seen.
@@ -202,10 +141,11 @@ impl Pacer {
             shared: look,
             timed: look,
             handshakes: Handshakes::default(),
-            capacity: 0.0,
+            capacity: Capacity::default(),
             service_rate: ServiceRate::default(),
             newcomers: Newcomers::default(),
             response_ns: 0,
+            overtakes: FadingHistogram::default(),
             away_ns: 0,
             unanswered_since: None,
             is_blind: false,
@@ -253,8 +193,8 @@ impl Pacer {
         });
         let before = std::mem::replace(&mut self.last, look);
         self.share();
-        self.time_handshakes();
         self.complete(&before);
+        self.time_handshakes();
         self.set_limit();
     }
 
@@ -271,11 +211,15 @@ impl Pacer {
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
         // By Little's law so many are under way. Where too few were let in it is too little, but for the limit that comes to it, and so more from one round trip to the next.
-        self.pace.served_meanwhile = (self.capacity * self.away_ns as f64 / 1e9) as u32;
-        self.pace.answers_per_s = self.capacity as u32;
+        self.pace.served_meanwhile = (self.capacity.per_s() * self.away_ns as f64 / 1e9) as u32;
+        self.pace.answers_per_s = self.capacity.per_s() as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
         let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
-        self.pace.taken_meanwhile = (self.service_rate.per_s() * taken_ns as f64 / 1e9) as u32;
+        self.pace.taken_meanwhile = (self.capacity.per_s() * taken_ns as f64 / 1e9) as u32;
+        let is_far = taken_ns > 0 && self.capacity.per_s() > 0.0;
+        // In each round trip as many more as may wait: who was let in before it is counted where he is by now.
+        let more_per_s = f64::from(self.pace.limit) * 1e9 / self.handshakes.usual_ns().max(1) as f64;
+        self.pace.drain_ns = if is_far { (1e9 / (self.capacity.per_s() + more_per_s)) as u64 } else { 0 };
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
@@ -297,16 +241,16 @@ impl Pacer {
             self.shared = self.last;
         }
         let elapsed = self.last.at.since(self.shared.at);
-        let since = |of| self.last.since(&self.shared, of);
-        let answered = since(|counts| counts.answered);
-        let is_unanswered = answered == 0 && since(|counts| counts.established) >= ENOUGH;
+        let counted = |of| self.last.since(&self.shared, of);
+        let answered = counted(|counts| counts.answered);
+        let is_unanswered = answered == 0 && counted(|counts| counts.established) >= ENOUGH;
         self.unanswered_since = is_unanswered.then(|| self.unanswered_since.unwrap_or(self.last.at));
         self.is_blind = self.unanswered_since.is_some_and(|since| self.last.at.since(since) >= LONGEST_STALL);
         if answered == 0 || (answered < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
-        let silent = since(|counts| counts.answered_silent) as f64 / answered as f64;
-        let away_us = since(|counts| counts.answered_handshakes_us) / answered;
+        let silent = counted(|counts| counts.answered_silent) as f64 / answered as f64;
+        let away_us = counted(|counts| counts.answered_handshakes_us) / answered;
         self.away_ns = away_us.saturating_mul(1000).min(LONGEST_HANDSHAKE_NS);
         let before = std::mem::replace(&mut self.shared, self.last);
         let (now, pace) = (&self.last, &mut self.pace);
@@ -314,7 +258,8 @@ impl Pacer {
             self.response_ns = response_ns;
         }
         pace.epoch_ns = (RESPONSES_PER_EPOCH * self.response_ns).clamp(SHORTEST_EPOCH_NS, LONGEST_EPOCH_NS);
-        if let Some(overtakes) = median(&now.counts.overtakes, &before.counts.overtakes) {
+        self.overtakes.add(elapsed, &since(&now.counts.overtakes, &before.counts.overtakes));
+        if let Some(overtakes) = self.overtakes.below(0.5) {
             let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
             pace.overtaken_at = u32::try_from(overtaken_at).expect("it is at most a million");
         }
@@ -323,11 +268,9 @@ impl Pacer {
         } else if silent < SILENT_UNTIL {
             self.is_silent = false;
         }
-        // While nobody is refused it is what was asked for, and may be less than it can do.
-        let per_s = answered as f64 / elapsed.as_secs_f64().max(1e-9);
+        let idle = Nanos(now.idle_ns().saturating_sub(before.idle_ns()));
         let is_bound = now.demand.bound > before.demand.bound;
-        let remembered = self.capacity * (-elapsed.as_secs_f64() / FORGET_S).exp();
-        self.capacity = if is_bound { per_s } else { remembered.max(per_s) };
+        self.capacity.add(elapsed, idle, answered, is_bound, Nanos(ROUND_TRIPS * self.away_ns));
     }
 
     fn time_handshakes(&mut self) {
@@ -336,9 +279,9 @@ impl Pacer {
         if established == 0 || (established < ENOUGH && elapsed < LONGEST_SHARE) {
             return;
         }
-        let before = std::mem::replace(&mut self.timed, self.last).counts.handshakes_us;
-        let now = &self.last.counts.handshakes_us;
-        if let Some(slot_shift) = self.handshakes.time(established, now, &before) {
+        let before = std::mem::replace(&mut self.timed, self.last);
+        self.handshakes.time(elapsed, established, Timed::since(&self.last.counts, &before.counts));
+        if let Some(slot_shift) = self.handshakes.slot_shift() {
             self.pace.slot_shift = slot_shift;
             self.pace.handshake_ns = self.handshakes.usual_ns();
         }
@@ -348,17 +291,30 @@ impl Pacer {
     fn complete(&mut self, before: &Look) {
         let since = |of| self.last.since(before, of);
         let (expected, never_came) = (since(|counts| counts.expected), since(|counts| counts.never_came));
-        let was_full = self.last.demand.accept_full > before.demand.accept_full;
-        self.handshakes.count(self.last.at.since(before.at), expected, never_came, was_full);
+        let asked = |of: fn(&Demand) -> u64| of(&self.last.demand).saturating_sub(of(&before.demand));
+        let was_full = asked(|demand| demand.accept_full) > 0;
+        let found_full = asked(|demand| demand.found_full);
+        self.handshakes.count(
+            self.last.at.since(before.at),
+            Ended { expected, never_came, found_full },
+            was_full,
+        );
         self.pace.completed_ppm = (1e6 * self.handshakes.share()) as u32;
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use verdict::ListenerLoad;
+    use verdict::{ListenerLoad, Policy};
 
     use super::*;
+    use crate::Asked;
+
+    fn count_handshakes(counts: &mut Counts, count: u64, us: u64) {
+        let bucket = us.ilog2() as usize + 1;
+        counts.handshakes_us[bucket] += count;
+        counts.handshakes_sum_us[bucket] += count * us;
+    }
 
     /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as many SYNs that were admitted.
     fn look(start: Nanos, number: u64, answered: u64) -> Look {
@@ -371,7 +327,7 @@ mod tests {
             ..Counts::default()
         };
         counts.responses_us[13] = answered;
-        counts.handshakes_us[16] = 2 * answered;
+        count_handshakes(&mut counts, 2 * answered, 49_152);
         counts.answered_handshakes_us = 40_000 * answered;
         Look { at: start + Nanos::from_millis(50 * number), counts, demand: Demand::default() }
     }
@@ -393,7 +349,10 @@ mod tests {
         fast.counts.responses_us[7] = 1100;
         pacer.tick(fast);
         assert_eq!(pacer.pace().epoch_ns, SHORTEST_EPOCH_NS, "eight of 96 us are less");
-        assert_eq!(pace.completed_ppm, 501_137, "200 of 400, and all of one before them");
+        assert_eq!(
+            pace.completed_ppm, 501_411,
+            "168 of 336, and all of one before: shorter slots say nothing"
+        );
         assert_eq!(pace.counts_silent, 0);
         assert_eq!(
             pace.slot_shift, 27,
@@ -410,18 +369,23 @@ mod tests {
         pacer.tick(look(start, 1, 100));
         let known = *pacer.pace();
         assert_eq!((known.handshake_ns, known.slot_shift), (49_152_000, 27));
-        // Of 200 two that took a quarter of a second, and the others by cookie.
-        let mut flood = look(start, 2, 200);
-        flood.counts.handshakes_us[16] = 200;
-        flood.counts.handshakes_us[18] = 2;
-        pacer.tick(flood);
+        // So many that took so many us in all, of 200 in each look.
+        let look_with = |number, timed: &[(u64, u64)]| {
+            let mut look = look(start, number, 100 * number);
+            (look.counts.handshakes_us, look.counts.handshakes_sum_us) = Default::default();
+            timed.iter().for_each(|&(count, us)| count_handshakes(&mut look.counts, count, us));
+            look
+        };
+        // A flood: two that took a fifth of a second, and the others by cookie.
+        pacer.tick(look_with(2, &[(200, 49_152), (2, 200_000)]));
         assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (49_152_000, 27));
-        // It is over, and they are known again.
-        let mut after = look(start, 3, 300);
-        after.counts.handshakes_us[16] = 200;
-        after.counts.handshakes_us[10] = 200;
-        after.counts.handshakes_us[18] = 2;
-        pacer.tick(after);
+        // It is over, and they are known again; a slot is shorter when that has been enough for a second.
+        for number in 3..=60 {
+            pacer.tick(look_with(number, &[(200, 49_152), (2, 200_000), (200 * (number - 2), 768)]));
+            if number == 3 {
+                assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (768_000, 27));
+            }
+        }
         assert_eq!((pacer.pace().handshake_ns, pacer.pace().slot_shift), (768_000, 21));
     }
 
@@ -508,7 +472,8 @@ mod tests {
         for (number, (bucket, overtaken_at)) in (1..).zip([(0, 4), (4, 64), (1, 8), (31, 1_000_000)]) {
             let mut look = look(start, number, 100 * number);
             look.counts.overtakes = pacer.last.counts.overtakes;
-            look.counts.overtakes[bucket] += 100;
+            // What was counted in the looks before does not count for much.
+            look.counts.overtakes[bucket] += 100_u64.pow(number as u32);
             pacer.tick(look);
             assert_eq!(pacer.pace().overtaken_at, overtaken_at, "bucket {bucket}");
         }
@@ -636,29 +601,5 @@ mod tests {
         // What is left of what was saved.
         service.spent_ns = saved - 3 * pace.answer_ns;
         assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
-    }
-
-    #[test]
-    fn who_gets_a_cookie_is_not_refused() {
-        let policy = "rst-syn+cookies+unserved".parse().expect("policy");
-        let asked = Asked { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Asked::default() };
-        let mut demand = Demand::default();
-        demand.add(&policy, false, asked);
-        assert_eq!((demand.refused, demand.refused_by_queue, demand.new), (20, 10, 100));
-    }
-
-    #[test]
-    fn of_what_two_listeners_say_the_earlier_counts() {
-        let words = ["rst-syn+unserved", "rst-syn+unserved+request", "rst-syn+unserved+first-byte"];
-        let mut demand = Demand::default();
-        for (word, waits_from) in [
-            (0, WaitsFrom::Found),
-            (1, WaitsFrom::Request),
-            (2, WaitsFrom::Handshake),
-            (1, WaitsFrom::Handshake),
-        ] {
-            demand.add(&words[word].parse().expect("policy"), false, Asked::default());
-            assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
-        }
     }
 }

@@ -28,6 +28,7 @@ pub struct Pace {
     pub answer_ns: u64,
     pub patience_ns: u64,
     pub handshake_ns: u64,
+    pub drain_ns: u64,
     pub trickle_ns: u64,
     pub kept_ns: u64,
     pub reserve_ns: u64,
@@ -56,6 +57,7 @@ pub struct Service {
     pub responses_us: [u64; BUCKETS],
     pub overtakes: [u64; BUCKETS],
     pub handshakes_us: [u64; BUCKETS],
+    pub handshakes_sum_us: [u64; BUCKETS],
     pub answered_handshakes_us: u64,
     pub trickled_ns: u64,
     pub spent_ns: u64,
@@ -64,6 +66,7 @@ pub struct Service {
     pub crowd_began_ns: u64,
     pub crowded_ns: u64,
     pub deferred_ns: u64,
+    pub drained_ns: u64,
     pub slots: [u64; SLOTS],
     pub expected: u64,
     pub never_came: u64,
@@ -228,6 +231,43 @@ mod tests {
         // SAFETY: nobody else has it any more.
         let service = unsafe { Box::from_raw(service) };
         assert_eq!((deferred, service.spent_ns), (2 * EACH, 2 * EACH * pace.answer_ns));
+    }
+
+    #[test]
+    fn far_clients_who_are_let_in_at_once_are_there_at_once_for_a_round_trip() {
+        // 1,000/s, and 20 ms away.
+        let pace = Pace {
+            drain_ns: 1_000_000,
+            handshake_ns: 20_000_000,
+            served_meanwhile: 1_000,
+            taken_meanwhile: 1_000,
+            ..FIRST_PACE
+        };
+        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
+        let read = |service: &mut Service, pace: &Pace, ms| {
+            let mut load = ListenerLoad { syn_qlen: 1_000, ..ListenerLoad::default() };
+            service.read(pace, at(ms), &mut load);
+            assert_eq!(load.unserved, load.promised);
+            load.unserved
+        };
+        let let_in = |pace: &Pace, count| {
+            let mut service = Service::of_generation(0);
+            read(&mut service, pace, 0);
+            (0..count).for_each(|_| service.expect(pace, at(0)));
+            service
+        };
+        let mut service = let_in(&pace, 12);
+        assert_eq!([0, 5, 12, 13].map(|ms| read(&mut service, &pace, ms)), [12, 7, 0, 0]);
+        // Half of them never come, and in a round trip no more can be there than it drains.
+        let half = Pace { completed_ppm: 500_000, ..pace };
+        assert_eq!(read(&mut let_in(&half, 12), &half, 0), 6);
+        assert_eq!(read(&mut let_in(&pace, 100), &pace, 0), 20);
+        // It was thought to be a hundred times as slow.
+        let slow = Pace { drain_ns: 100_000_000, ..pace };
+        let mut service = let_in(&slow, 12);
+        assert_eq!([0, 5, 20].map(|ms| read(&mut service, &pace, ms)), [20, 15, 0]);
+        let near = Pace { drain_ns: 0, ..pace };
+        assert_eq!(read(&mut let_in(&near, 12), &near, 0), 0);
     }
 
     /// Of each field, crates/guard holds them against the kernel's own types.

@@ -271,6 +271,31 @@ fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_b
     }
 }
 
+/// Of such a crowd more are under way than the SYN queue holds, so that nearly all handshakes end by a cookie of the kernel's, and those who were let in at once come at once.
+#[test]
+fn crowd_that_is_far_away_is_let_in_as_it_can_be_answered() {
+    for (times, backlog, least) in [(2.0, 128, 21_000.0), (4.0, 128, 17_000.0), (2.0, 4096, 21_000.0)] {
+        let mut setup = setup("abort+rst-syn+unserved");
+        setup.kernel.backlog = backlog;
+        let end = Nanos::from_secs(8);
+        let window = Window { start: Nanos::from_secs(4), end };
+        let crowd = crowd_of(Schedule::new(Arrivals::Poisson, times * 25_000.0, 1), 1, window);
+        let mut world = World::new(setup, crowd);
+        let path = "delay 30ms".parse().expect("a path");
+        world.far_away(&path, &path, 1).expect("paths that can be");
+        world.run_until(window.start);
+        let before = world.server().guard;
+        world.run_until(end);
+        world.stop(end);
+        let counts = world.server().guard;
+        let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
+        let what = format!("{times} times, backlog {backlog}: {}/s, {counts:?}", crowd.goodput_per_s);
+        assert!(crowd.goodput_per_s > least, "{what}");
+        let in_vain = counts.acks_full - before.acks_full;
+        assert!(50 * in_vain < counts.admitted - before.admitted, "{what}");
+    }
+}
+
 /// The machine of `[Shu05]` with its kernel, or the same machine with today's.
 fn thesis(policy: &str, linux: Generation) -> Setup {
     let profile = Profile::shipped("xeon-2005").expect("shipped");

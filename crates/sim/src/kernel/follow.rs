@@ -86,7 +86,9 @@ impl Followed {
 fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
     let GuardStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = *stats;
     let mut demand = Demand::default();
-    demand.add(policy, dry_run, Asked { seen, returned, admitted, cookies, accept_full, server_full });
+    let found_full = stats.acks_full - stats.acks_implied;
+    let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full };
+    demand.add(policy, dry_run, asked);
     demand
 }
 

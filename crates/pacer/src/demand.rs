@@ -1,0 +1,103 @@
+//! What is asked of a server.
+
+use verdict::{Policy, Trigger, WaitsFrom};
+
+/// What a listener has counted of the SYNs that came to it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Asked {
+    /// All.
+    pub seen: u64,
+    /// Of these, those of attempts that were refused or left unanswered before.
+    pub returned: u64,
+    /// Let through.
+    pub admitted: u64,
+    /// Answered by a cookie: as good as let through.
+    pub cookies: u64,
+    /// Found the accept queue full.
+    pub accept_full: u64,
+    /// Refused since as many waited for the server as may, or as long.
+    pub server_full: u64,
+    /// Handshakes that ended while the accept queue was full, as the ACK stage saw them.
+    pub found_full: u64,
+}
+
+/// What the listeners of one server ask for, and have counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Demand {
+    /// SYNs but for those that are known to come back.
+    pub new: u64,
+    /// SYNs that found the accept queue full.
+    pub accept_full: u64,
+    /// Handshakes that ended while it was, where the ACK stage looks.
+    pub found_full: u64,
+    /// By the limit that is found.
+    pub refused: u64,
+    /// By a full queue, where that limit is wanted.
+    pub refused_by_queue: u64,
+    /// By any limit of the server.
+    pub bound: u64,
+    /// From when on they wait; where two say it, the earlier.
+    pub waits_from: WaitsFrom,
+    /// The longest time that one names, ns.
+    pub target_ns: u64,
+}
+
+impl Demand {
+    /// Adds one listener's.
+    pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
+        let Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full } = asked;
+        self.accept_full += accept_full;
+        self.found_full += found_full;
+        // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
+        let (refused, refused_by_queue, new) = if dry_run {
+            (0, 0, 0)
+        } else {
+            let by_queue = seen.saturating_sub(admitted + cookies).saturating_sub(server_full);
+            (server_full, by_queue, seen.saturating_sub(returned))
+        };
+        self.new += new;
+        self.bound += refused;
+        if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
+            self.waits_from = policy.waits_from;
+        }
+        match policy.trigger {
+            Trigger::Unserved(None) => {
+                self.refused += refused;
+                self.refused_by_queue += refused_by_queue;
+            }
+            Trigger::Sojourn(target_us) => {
+                self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
+            }
+            Trigger::Unserved(Some(_)) | Trigger::Queue => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_gets_a_cookie_is_not_refused() {
+        let policy = "rst-syn+cookies+unserved".parse().expect("policy");
+        let asked = Asked { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Asked::default() };
+        let mut demand = Demand::default();
+        demand.add(&policy, false, asked);
+        assert_eq!((demand.refused, demand.refused_by_queue, demand.new), (20, 10, 100));
+    }
+
+    #[test]
+    fn of_what_two_listeners_say_the_earlier_counts() {
+        let words = ["rst-syn+unserved", "rst-syn+unserved+request", "rst-syn+unserved+first-byte"];
+        let mut demand = Demand::default();
+        for (word, waits_from) in [
+            (0, WaitsFrom::Found),
+            (1, WaitsFrom::Request),
+            (2, WaitsFrom::Handshake),
+            (1, WaitsFrom::Handshake),
+        ] {
+            demand.add(&words[word].parse().expect("policy"), false, Asked::default());
+            assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
+        }
+    }
+}
