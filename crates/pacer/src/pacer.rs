@@ -21,7 +21,7 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
-/// What a server can do is of so many round trips of those who are answered: what was let in at once is answered at once in each.
+/// What a server can do is of so many round trips of those who are answered, or looks: what was let in at once is answered at once in each.
 const ROUND_TRIPS: u64 = 4;
 /// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
 const EXCESS: f64 = 1.1;
@@ -270,7 +270,13 @@ impl Pacer {
         }
         let idle = Nanos(now.idle_ns().saturating_sub(before.idle_ns()));
         let is_bound = now.demand.bound > before.demand.bound;
-        self.capacity.add(elapsed, idle, answered, is_bound, Nanos(ROUND_TRIPS * self.away_ns));
+        self.capacity.add(
+            elapsed,
+            idle,
+            answered,
+            is_bound,
+            Nanos(ROUND_TRIPS * self.away_ns.max(LOOK_EVERY.0)),
+        );
     }
 
     fn time_handshakes(&mut self) {
