@@ -52,6 +52,7 @@ static __noinline int read_service(__u32 index, __u64 now, struct listener_load 
 		bpf_spin_unlock(&service->lock);
 	}
 	begin_slot(service, pace, now);
+	settle_virtual_queue(service, pace, now);
 	read_unserved(service, pace, now, load);
 	return 0;
 }

@@ -24,7 +24,7 @@ enum {
 	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
 	SLOT_BITS = 20,			/* of each of two counts in a slot */
-	SHIFT_BITS = 5,			/* of its length; the rest is its number */
+	SHIFT_BITS = 5,			/* of the log2 of its length, which crates/pacer has from 17 to 30; the rest is its number */
 	SHIFT_MASK = (1 << SHIFT_BITS) - 1,
 	MOST_IN_SLOT = (1 << SLOT_BITS) - 4096, /* CPUs may count beyond it at once */
 	ALL_PPM = 1000000,
@@ -38,14 +38,14 @@ struct pace {
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 slot_shift;		/* log2 of a slot of time in ns */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u32 served_meanwhile;		/* connections that the server answers within a mean handshake, of those that it answers */
+	__u32 served_meanwhile;		/* connections that the server can answer within a mean handshake, of those that it answers */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
 	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake, also if it is kept from its CPU for a while */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
-	__u64 drain_ns;			/* where clients are far away, the server is through with one who was let in so long after the one before; 0 where they are near */
+	__u64 drain_ns;			/* of one place in the virtual queue; 0 where clients are near, and there is none */
 	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
 	__u64 kept_ns;			/* most of the idle time that is kept for a burst */
 	__u64 reserve_ns;		/* of it, what is left unspent, as so many come for each answer that the burst is likely to be a crowd */
@@ -103,7 +103,7 @@ struct service {
 	__u64 crowd_began_ns;		/* when the crowd began that is there now, or was last; nor is this */
 	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
 	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
-	__u64 drained_ns;		/* when all that were let in will have been taken, see pace_out(); nor is this */
+	__u64 drained_ns;		/* when all that were let in will have been taken, see fill_virtual_queue(); nor is this */
 	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
 	__u64 never_came;		/* of `expected`; nor this */
@@ -114,6 +114,7 @@ struct service {
 	struct bpf_spin_lock lock;
 };
 
+_Static_assert(2 * SLOT_BITS + SHIFT_BITS < 64, "and a number");
 _Static_assert(sizeof(struct pace) == 8 * sizeof(__u64) + 8 * sizeof(__u32), "no padding: user space writes raw words");
 _Static_assert(sizeof(struct service) == __builtin_offsetof(struct service, lock) + sizeof(struct bpf_spin_lock), "nor here");
 
@@ -350,6 +351,36 @@ static __always_inline void end(struct service *service, const struct pace *pace
 		service->ended++;
 }
 
+/* ---- A virtual queue of those who are far away. ---- */
+
+/*
+ * More are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that is drained as fast as the server
+ * answers, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows in those who wait.
+ */
+static __always_inline void fill_virtual_queue(struct service *service, const struct pace *pace)
+{
+	if (pace->drain_ns)
+		__sync_fetch_and_add(&service->drained_ns, pace->drain_ns * pace->completed_ppm / ALL_PPM);
+}
+
+/* It is not empty before now, and not full for longer than a round trip, whatever was thought of how fast it drains. */
+static __always_inline void settle_virtual_queue(struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 drained = *(volatile __u64 *)&service->drained_ns, last = now + pace->handshake_ns;
+
+	if (!pace->drain_ns || (now <= drained && drained <= last))
+		return;
+	/* If another CPU was first it has settled it, too, but for what came meanwhile. */
+	__sync_bool_compare_and_swap(&service->drained_ns, drained, drained < now ? now : last);
+}
+
+static __always_inline __u32 count_virtual_queue(const struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 drained = *(volatile __u64 *)&service->drained_ns;
+
+	return pace->drain_ns && drained > now ? (drained - now) / pace->drain_ns : 0;
+}
+
 /* ---- SYNs that were admitted. ---- */
 
 static __always_inline __u64 slot_of(const struct pace *pace, __u64 now)
@@ -358,8 +389,11 @@ static __always_inline __u64 slot_of(const struct pace *pace, __u64 now)
 }
 
 /*
- * Of a slot, from the lowest bit on: those that are not back as connections, those that were admitted, the length of the slot, and its number. In one word,
- * so that a CPU sees them together.
+ * Of a slot, in one word, so that a CPU sees them together:
+ *
+ *	63..45 number | 44..40 log2 of its length in ns | 39..20 SYNs that were admitted | 19..0 of these, those that are not back as connections
+ *
+ * Numbers come again, of the shortest slots (131 us) after 69 s: a place that nobody has used since then may count for one slot more.
  */
 static __always_inline __u64 *place_of(struct service *service, __u64 slot)
 {
@@ -382,50 +416,23 @@ static __always_inline bool is_of_slot(const struct pace *pace, __u64 word, __u6
 	return !((word ^ empty_slot(pace, slot)) >> 2 * SLOT_BITS);
 }
 
-static __always_inline bool is_as_long(const struct pace *pace, __u64 word)
+static __always_inline bool has_our_length(const struct pace *pace, __u64 word)
 {
 	return !(((word ^ empty_slot(pace, 0)) >> 2 * SLOT_BITS) & SHIFT_MASK);
 }
 
 /*
- * Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. Where slots had another
- * length until just now they may be under way.
+ * Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. Those of a slot of another
+ * length may be under way still, and count nowhere.
  */
 static __always_inline void begin_slot(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
 
-	if (is_of_slot(pace, before, slot) || !__sync_bool_compare_and_swap(place, before, empty_slot(pace, slot)) || !is_as_long(pace, before))
+	if (is_of_slot(pace, before, slot) || !__sync_bool_compare_and_swap(place, before, empty_slot(pace, slot)) || !has_our_length(pace, before))
 		return;
 	__sync_fetch_and_add(&service->expected, mask_slot(before >> SLOT_BITS));
 	__sync_fetch_and_add(&service->never_came, mask_slot(before));
-}
-
-/*
- * Of those who are far away more are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that is
- * drained as fast as the server answers, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows
- * in those who wait.
- */
-static __always_inline __u64 settle_drained(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 drained = *(volatile __u64 *)&service->drained_ns, last = now + pace->handshake_ns;
-	__u64 settled = drained < now ? now : drained < last ? drained : last;
-
-	/* If another CPU has changed it meanwhile, it has done the same. */
-	if (settled != drained)
-		__sync_bool_compare_and_swap(&service->drained_ns, drained, settled);
-	return settled;
-}
-
-static __always_inline void pace_out(struct service *service, const struct pace *pace)
-{
-	if (pace->drain_ns)
-		__sync_fetch_and_add(&service->drained_ns, pace->drain_ns * pace->completed_ppm / ALL_PPM);
-}
-
-static __always_inline __u32 count_paced_out(struct service *service, const struct pace *pace, __u64 now)
-{
-	return pace->drain_ns ? (settle_drained(service, pace, now) - now) / pace->drain_ns : 0;
 }
 
 /* After begin_slot(). CPUs that are at odds about a place lose one or two of them: a look, and not a sum. */
@@ -435,7 +442,7 @@ static __always_inline void expect(struct service *service, const struct pace *p
 
 	if (is_of_slot(pace, before, slot) && mask_slot(before >> SLOT_BITS) < MOST_IN_SLOT)
 		__sync_fetch_and_add(place, 1ULL << SLOT_BITS | 1);
-	pace_out(service, pace);
+	fill_virtual_queue(service, pace);
 }
 
 static __always_inline bool take_expected(struct service *service, const struct pace *pace, __u64 slot)
@@ -447,8 +454,8 @@ static __always_inline bool take_expected(struct service *service, const struct 
 
 /*
  * One is back, after so many us; 0 if that is not known, as after a SYN cookie of the kernel's. It is one of the slot in which its SYN came, or of the one before, as the
- * SYN/ACK left a little later; if not known, it may be one of the slot after it. One of a time in which slots had another length must not be taken for one of these, nor
- * those whose it then was for one of the next slot, and so on: for each somebody more would wait for the server as long as the crowd lasts.
+ * SYN/ACK left a little later; if not known, it may be one of the slot after it, and else never: whose slot is gone, as slots had another length when his SYN came, would be
+ * taken for somebody who is under way still, that one for another, and so on, and one more would wait for the server as long as the crowd lasts.
  */
 static __always_inline void arrive(struct service *service, const struct pace *pace, __u32 handshake_us, __u64 now)
 {
@@ -513,7 +520,7 @@ static __always_inline __u64 read_sojourn_ns(const struct service *service, __u6
 /* Connections that wait for the server, or will when their handshake has ended. */
 static __always_inline void read_unserved(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
 {
-	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now), at_once = count_paced_out(service, pace, now);
+	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now), queued = count_virtual_queue(service, pace, now);
 	__u32 promised = expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0;
 	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
 
@@ -522,10 +529,12 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
 	 */
 	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
-	if (load->unserved < at_once)
-		load->unserved = at_once;
+	if (load->unserved < queued)
+		load->unserved = queued;
 	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
-	load->promised = count_promised(load, promised > at_once ? promised : at_once);
+	if (load->syn_qlen < load->syn_limit && queued > load->syn_qlen)
+		queued = load->syn_qlen; /* the others are another listener's, as none of this one is under way by a cookie */
+	load->promised = count_promised(load, promised > queued ? promised : queued);
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;
 	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
@@ -559,7 +568,7 @@ static __always_inline bool spend(struct service *service, const struct pace *pa
 
 	if (!price)
 		return false;
-	/* If another CPU has changed it meanwhile, it has done the same. */
+	/* If another CPU was first it has done so, too, but for its own price. */
 	if ((__s64)(idle - spent) > (__s64)pace->kept_ns)
 		__sync_bool_compare_and_swap(&service->spent_ns, spent, idle - pace->kept_ns);
 	/* Paid, and given back if it was too much: a CPU that another one comes before must not go away empty where there is enough for both. */
@@ -641,6 +650,7 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 
 	if (next > now)
 		return false;
+	/* If another CPU was first it has done so, too, but for its own turn. */
 	if (next < earliest)
 		__sync_bool_compare_and_swap(&service->deferred_ns, next, earliest);
 	/* A turn for which there is nothing to spend costs nobody anything. */

@@ -402,8 +402,17 @@ impl Guard {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
                 let stats = self.programs.stats(index)?;
                 let ListenerStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = stats;
-                let found_full = stats.acks_full.saturating_sub(stats.acks_implied);
-                let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full };
+                let ListenerStats { acks_full, acks_implied, .. } = stats;
+                let asked = Asked {
+                    seen,
+                    returned,
+                    admitted,
+                    cookies,
+                    accept_full,
+                    server_full,
+                    acks_full,
+                    acks_implied,
+                };
                 demands.entry(server).or_default().add(&listener.policy, listener.dry_run, asked);
             }
         }

@@ -4,7 +4,8 @@
 //! small for one core looks like, and the time is as much of its rate as is lost. *What would half the limit do?* A pool of processes that sleep is never
 //! idle so, nor are eight cores at half their load; so now and then a period has half the limit, between two that have all of it. Below its knee a
 //! server answers in proportion to the limit, above it as fast as it can: so the rate with all, over the rate with half, times that half,
-//! is where the knee is. The limit goes there, and its square root further, as what waits comes and goes.
+//! is where the knee is. The limit goes there, and its square root further, as what waits comes and goes. If as many waited with half of it, as before clients
+//! who are far away, twice the limit is tried.
 //!
 //! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
 //! question is whether twice the limit refuses fewer.
@@ -58,6 +59,8 @@ const FEW: f64 = 0.005;
 const FEWER: f64 = 0.6;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
+/// Of those who waited with all of the limit, so many wait in a period with half of it: then it was none.
+const STILL_WAITING: f64 = 0.75;
 /// Share of the answers that periods with half the limit may cost.
 const COST: f64 = 0.01;
 /// Periods between two of them, at least, once it comes down by less than to this share.
@@ -73,6 +76,8 @@ pub struct Tick {
     pub answered: u64,
     /// Time in which nobody waited.
     pub idle: Nanos,
+    /// Of all that were answered, the time that they waited, together.
+    pub waited: Nanos,
     /// Attempts that this limit refused.
     pub refused: u64,
     /// Attempts that a full queue refused before this limit would have.
@@ -86,6 +91,8 @@ pub struct Tick {
 struct Shown {
     limit: f64,
     per_s: f64,
+    /// How many waited in the mean, by Little's law.
+    waiting: f64,
     /// Share of the time.
     idle: f64,
     /// Shares of those that were answered or refused: refused, and by this limit.
@@ -167,6 +174,7 @@ impl Limit {
         self.sum.elapsed += tick.elapsed;
         self.sum.answered += tick.answered;
         self.sum.idle += tick.idle;
+        self.sum.waited += tick.waited;
         self.sum.refused += tick.refused;
         self.sum.refused_by_queue += tick.refused_by_queue;
         self.is_steady &= tick.refused > 0;
@@ -193,6 +201,7 @@ impl Limit {
             Shown {
                 limit: f64::from(self.now()),
                 per_s: sum.answered as f64 / seconds,
+                waiting: sum.waited.as_secs_f64() / seconds,
                 idle: sum.idle.as_secs_f64() / seconds,
                 refused: refused as f64 / (sum.answered + refused) as f64,
                 bound: sum.refused as f64 / (sum.answered + refused) as f64,
@@ -296,8 +305,10 @@ impl Limit {
             return Phase::Hold { left: Nanos::ZERO };
         }
         let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
+        // Clients who are far away were let in before, and how many is a guess: if nearly as many waited as with all of it, what half of it would do is not known. Twice of it is tried.
+        let is_no_half = half.waiting > STILL_WAITING * 0.5 * (before.waiting + after.waiting);
         let knee = half.limit * gain.clamp(1.0, before.limit / half.limit);
-        if gain >= GAIN && gain * half.limit > 0.9 * before.limit {
+        if is_no_half || (gain >= GAIN && gain * half.limit > 0.9 * before.limit) {
             self.double();
             return Phase::Double { before: Some(after) };
         }
@@ -395,6 +406,21 @@ mod tests {
         serve(&mut limit, 64, 0.0, 40);
         let share = serve(&mut limit, 64, 0.0, 10_000) as f64 / (64.0 * 50.0 * 10_000.0);
         assert!((0.985..0.9999).contains(&share), "{share}: they cost a hundredth, and there are some");
+    }
+
+    /// As before clients who are far away, who come for a round trip as they were let in before.
+    #[test]
+    fn half_of_the_limit_that_as_many_wait_with_asks_for_twice_of_it() {
+        for (is_half, most) in [(true, 16), (false, 32)] {
+            let phase = Phase::Hold { left: Nanos::ZERO };
+            let mut limit = Limit { limit: 16.0, phase, ..Limit::default() };
+            let seen = (0..10).map(|_| {
+                let waiting = if is_half { u64::from(limit.now()) } else { 16 };
+                limit.tick(Tick { answered: 1000, waited: Nanos(waiting * TICK.0), ..refusing() });
+                limit.now()
+            });
+            assert_eq!(seen.max(), Some(most));
+        }
     }
 
     #[test]

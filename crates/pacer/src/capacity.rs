@@ -2,12 +2,15 @@
 
 use units::Nanos;
 
-/// How fast what the server could do is forgotten while nobody shows what it can.
-const FORGET_S: f64 = 10.0;
-/// Of the time at least, somebody waits: less may be what a clock reads wrong.
-const BUSY: f64 = 1.0 / 16.0;
+use crate::fade::remembered;
 
-/// The answers in the time in which somebody waited, of the last second. Of a moment alone they would be noise: a server that accepts all that wait before it answers one of them answers nobody
+/// How fast what the server could do is forgotten while it is busy and nobody is refused.
+const BEST_MEMORY: Nanos = Nanos::from_secs(10);
+/// So much of the time counts as busy at least: of less it says little how fast the server was.
+const LEAST_BUSY: f64 = 1.0 / 16.0;
+
+/// The answers in the time in which somebody waited, as in [`ServiceRate`](crate::service_rate::ServiceRate), but of the last moments alone, and while somebody is refused what they show and not the
+/// best of them: beside what refusals cost. Of one look they would be noise: a server that accepts all that wait before it answers one of them answers nobody
 /// in one and many times what it can in the next, and as many would then be let in from far away.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Capacity {
@@ -22,7 +25,7 @@ impl Capacity {
         self.per_s
     }
 
-    /// Goes on by so many in so much time, for so much of which nobody waited. While nobody is refused they are what was asked for, and it may be able to do more.
+    /// Goes on by so many in so much time, for so much of which nobody waited; what is older than `memory` counts less than one over e. While nobody is refused they are what was asked for, and it may be able to do more.
     pub(crate) fn add(
         &mut self,
         elapsed: Nanos,
@@ -32,11 +35,12 @@ impl Capacity {
         memory: Nanos,
     ) {
         let seconds = elapsed.as_secs_f64();
-        let remembered = (-seconds / memory.as_secs_f64().max(1e-9)).exp();
-        self.answered = remembered * self.answered + answered as f64;
-        self.busy_s = remembered * self.busy_s + (seconds - idle.as_secs_f64()).max(BUSY * seconds);
+        let left = remembered(elapsed, memory);
+        self.answered = left * self.answered + answered as f64;
+        self.busy_s = left * self.busy_s + (seconds - idle.as_secs_f64()).max(LEAST_BUSY * seconds);
         let shown = self.answered / self.busy_s.max(1e-9);
-        let best = shown.max(self.per_s * (-seconds / FORGET_S).exp());
+        let busy = elapsed.since(idle);
+        let best = shown.max(self.per_s * remembered(busy, BEST_MEMORY));
         self.per_s = if is_anybody_refused { shown } else { best };
     }
 }

@@ -2,7 +2,7 @@
 
 use verdict::{Policy, Trigger, WaitsFrom};
 
-/// What a listener has counted of the SYNs that came to it.
+/// What a listener has counted of SYNs and of the ends of handshakes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Asked {
     /// All.
@@ -17,8 +17,10 @@ pub struct Asked {
     pub accept_full: u64,
     /// Refused since as many waited for the server as may, or as long.
     pub server_full: u64,
-    /// Handshakes that ended while the accept queue was full, as the ACK stage saw them.
-    pub found_full: u64,
+    /// Segments that ended a handshake while the accept queue was full, as the ACK stage saw them.
+    pub acks_full: u64,
+    /// Of these, those that came after an ACK of the same client that was one.
+    pub acks_implied: u64,
 }
 
 /// What the listeners of one server ask for, and have counted.
@@ -34,7 +36,7 @@ pub struct Demand {
     pub refused: u64,
     /// By a full queue, where that limit is wanted.
     pub refused_by_queue: u64,
-    /// By any limit of the server.
+    /// By any limit of the server, or a full queue.
     pub bound: u64,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
@@ -45,9 +47,10 @@ pub struct Demand {
 impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
-        let Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full } = asked;
+        let Asked { seen, returned, admitted, cookies, accept_full, server_full, acks_full, acks_implied } =
+            asked;
         self.accept_full += accept_full;
-        self.found_full += found_full;
+        self.found_full += acks_full.saturating_sub(acks_implied);
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
         let (refused, refused_by_queue, new) = if dry_run {
             (0, 0, 0)
@@ -56,7 +59,7 @@ impl Demand {
             (server_full, by_queue, seen.saturating_sub(returned))
         };
         self.new += new;
-        self.bound += refused;
+        self.bound += refused + refused_by_queue;
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
             self.waits_from = policy.waits_from;
         }

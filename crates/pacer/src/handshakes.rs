@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use crate::histogram::remembered_after;
+use crate::fade::{SECOND, remembered};
 use crate::round_trips::{RoundTrips, Timed};
 
 /// One that takes longer is not waited for: clients can make it last.
@@ -24,19 +24,19 @@ const MAY_HAVE_FOUND_IT_FULL: usize = 18;
 const ENOUGH: f64 = 32.0;
 /// Until something is known, a millisecond.
 pub(crate) const FIRST_SLOT_SHIFT: u32 = 20;
-/// Slots of an eighth of what is right tell as good as nothing of who comes.
-const FAR_TOO_SHORT: u32 = 3;
+/// Who came back to a full queue counts as never come when the slot is over, three slots later: for so many he is remembered.
+const SLOTS_OF_VAIN: u64 = 8;
 /// A shorter slot must have been enough for so long: each change forgets who is under way.
 const SHRINK_AFTER: Nanos = Nanos::from_secs(1);
 
-/// What has been counted since the last time of SYNs that were let in.
+/// SYNs that were let in, as counted since the last time.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct Due {
     /// That should have become connections by now.
     pub(crate) expected: u64,
     /// Of these, that have not.
     pub(crate) never_came: u64,
-    /// Whose client came back and found the accept queue full: by and by they are of those.
+    /// Whose client came back and found the accept queue full; most are counted in `never_came` later.
     pub(crate) found_full: u64,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Handshakes {
     found_full: f64,
     /// How long they took.
     round_trips: RoundTrips,
-    /// log2 of a slot's length in ns, and for how long a shorter one would have been enough; 0 until it is known.
-    slot_shift: u32,
+    /// log2 of a slot's length in ns, and for how long a shorter one would have been enough.
+    slot_shift: Option<u32>,
     too_long_for: Nanos,
     /// What the usual one takes, and the mean one; 0 until it is known.
     usual_ns: u64,
@@ -66,7 +66,7 @@ impl Default for Handshakes {
             completed: 1.0,
             found_full: 0.0,
             round_trips: RoundTrips::default(),
-            slot_shift: 0,
+            slot_shift: None,
             too_long_for: Nanos::ZERO,
             usual_ns: 0,
             mean_ns: 0,
@@ -79,8 +79,12 @@ impl Handshakes {
     /// tells nothing, and where the SYN queue is shorter than what honest clients have under way.
     pub(crate) fn time(&mut self, elapsed: Nanos, ended: u64, timed: Timed) {
         let is_minority = 2 * timed.count() < ended;
-        let timed = if is_minority { timed.before(MAY_HAVE_FOUND_IT_FULL) } else { timed };
-        self.round_trips.add(elapsed, &timed);
+        let sample = if is_minority { timed.below_bucket(MAY_HAVE_FOUND_IT_FULL) } else { timed };
+        // If most of the few took longer they are farther away, and the others no sample of them.
+        if 2 * sample.count() < timed.count() {
+            return;
+        }
+        self.round_trips.add(elapsed, &sample);
         if is_minority && self.round_trips.count() < ENOUGH {
             return;
         }
@@ -103,28 +107,34 @@ impl Handshakes {
     }
 
     fn set_slot(&mut self, elapsed: Nanos, wanted: u32) {
-        // By slots that were too short by far nearly everybody never came.
-        if wanted >= self.slot_shift.max(FIRST_SLOT_SHIFT) + FAR_TOO_SHORT {
+        // By slots that were shorter than the usual handshake nearly everybody never came.
+        if wanted > self.shift() && 1 << self.shift() < self.usual_ns {
             (self.expected, self.completed) = (1.0, 1.0);
         }
-        let is_too_long = wanted < self.slot_shift;
+        let is_too_long = self.slot_shift.is_some_and(|shift| wanted < shift);
         self.too_long_for = if is_too_long { self.too_long_for + elapsed } else { Nanos::ZERO };
         if !is_too_long || self.too_long_for >= SHRINK_AFTER {
-            (self.slot_shift, self.too_long_for) = (wanted, Nanos::ZERO);
+            (self.slot_shift, self.too_long_for) = (Some(wanted), Nanos::ZERO);
         }
-        self.mean_ns = self.round_trips.mean_ns(2 << self.slot_shift);
+        self.mean_ns = self.round_trips.mean_ns(2 << self.shift());
+    }
+
+    /// What there is until more is known.
+    fn shift(&self) -> u32 {
+        self.slot_shift.unwrap_or(FIRST_SLOT_SHIFT)
     }
 
     /// log2 of the slot's length in ns; `None` until it is known.
     pub(crate) fn slot_shift(&self) -> Option<u32> {
-        (self.slot_shift > 0).then_some(self.slot_shift)
+        self.slot_shift
     }
 
-    /// Goes on by what should have ended by now. Of a full accept queue the kernel drops them, and that they did not come back is its
+    /// Goes on by those that should have ended by now. Of a full accept queue the kernel drops them, and that they did not come back is its
     /// doing: to promise fewer places then would fill it again.
-    pub(crate) fn count(&mut self, elapsed: Nanos, ended: Ended, was_full: bool) {
-        let Ended { expected, never_came, found_full } = ended;
-        self.found_full = self.found_full * remembered_after(elapsed) + found_full as f64;
+    pub(crate) fn count(&mut self, elapsed: Nanos, due: Due, was_full: bool) {
+        let Due { expected, never_came, found_full } = due;
+        let memory = SECOND.max(Nanos(SLOTS_OF_VAIN << self.shift()));
+        self.found_full = self.found_full * remembered(elapsed, memory) + found_full as f64;
         let came_in_vain = self.found_full.min(never_came as f64);
         self.found_full -= came_in_vain;
         let completed = expected.saturating_sub(never_came) as f64 + came_in_vain;
@@ -133,14 +143,14 @@ impl Handshakes {
             return;
         }
         // Not without end, so that the share stays where nobody comes.
-        let remembered = if expected > 0.0 { remembered_after(elapsed) } else { 1.0 };
+        let remembered = if expected > 0.0 { remembered(elapsed, SECOND) } else { 1.0 };
         self.expected = remembered * self.expected + expected;
         self.completed = remembered * self.completed + completed;
     }
 
     /// The share of them that ends, 0 to 1.
     pub(crate) fn share(&self) -> f64 {
-        self.completed / self.expected
+        (self.completed / self.expected).min(1.0)
     }
 
     /// What the usual one takes; 0 until it is known.
@@ -184,7 +194,9 @@ mod tests {
     /// The SYN queue is full of those who are far away, and the kernel tells nothing of those that it sends a cookie to.
     #[test]
     fn where_few_are_timed_those_tell_that_cannot_have_found_the_queue_full() {
-        for (few, late, slot_shift) in [(31, 0, None), (32, 0, Some(27)), (32, 32, Some(27)), (0, 99, None)] {
+        for (few, late, slot_shift) in
+            [(31, 0, None), (32, 0, Some(27)), (32, 32, Some(27)), (0, 99, None), (40, 41, None)]
+        {
             let mut handshakes = Handshakes::default();
             handshakes.time(LOOK, 1000, timed(&[(few, 60_000), (late, 260_000)]));
             assert_eq!(handshakes.slot_shift(), slot_shift, "{few} and {late} of 1000");
@@ -214,10 +226,10 @@ mod tests {
     }
 
     #[test]
-    fn what_slots_have_said_that_were_too_short_by_far_is_forgotten() {
-        let of = |expected, never_came| Ended { expected, never_came, found_full: 0 };
+    fn what_slots_have_said_that_were_shorter_than_a_handshake_is_forgotten() {
+        let of = |expected, never_came| Due { expected, never_came, found_full: 0 };
         // By slots of 2 ms few of those who are 2, 4 or 8 ms away come in time.
-        for (us, share) in [(2_000, 0.01), (4_000, 0.01), (8_000, 1.0)] {
+        for (us, share) in [(2_000, 0.01), (4_000, 1.0), (8_000, 1.0)] {
             let mut handshakes = Handshakes::default();
             handshakes.time(LOOK, 100, timed(&[(100, 900)]));
             assert_eq!(handshakes.slot_shift(), Some(21));
@@ -225,6 +237,29 @@ mod tests {
             handshakes.time(LOOK, 10_000, timed(&[(10_000, us)]));
             assert_eq!(handshakes.share(), share, "{us} us away");
         }
+    }
+
+    /// Whose slot is of half a second is known not to have become a connection two seconds later.
+    #[test]
+    fn who_came_back_to_a_full_queue_is_remembered_until_his_slot_is_over() {
+        let mut handshakes = Handshakes::default();
+        handshakes.time(LOOK, 100, timed(&[(100, 200_000)]));
+        handshakes.count(LOOK, Due { expected: 0, never_came: 0, found_full: 1000 }, true);
+        (0..36).for_each(|_| {
+            handshakes.count(LOOK, Due { expected: 0, never_came: 0, found_full: 0 }, true);
+        });
+        handshakes.count(LOOK, Due { expected: 1000, never_came: 1000, found_full: 0 }, false);
+        assert!(handshakes.share() > 0.6, "{}", handshakes.share());
+    }
+
+    /// A botnet could have it forgotten again and again.
+    #[test]
+    fn share_is_not_forgotten_since_a_few_take_long() {
+        let mut handshakes = Handshakes::default();
+        handshakes.time(LOOK, 100, timed(&[(100, 400)]));
+        handshakes.count(Nanos::ZERO, Due { expected: 999, never_came: 990, found_full: 0 }, false);
+        handshakes.time(LOOK, 100, timed(&[(80, 400), (20, 100_000)]));
+        assert_eq!((handshakes.slot_shift(), handshakes.share()), (Some(28), 0.01));
     }
 
     #[test]
@@ -241,9 +276,9 @@ mod tests {
     fn full_accept_queue_makes_no_smaller_share_and_may_make_a_larger_one() {
         for (was_full, never_came, wanted) in [(false, 150, 0.375), (true, 150, 0.5), (true, 50, 0.625)] {
             let mut handshakes = Handshakes::default();
-            handshakes.count(Nanos::ZERO, Ended { expected: 199, never_came: 100, found_full: 0 }, false);
+            handshakes.count(Nanos::ZERO, Due { expected: 199, never_came: 100, found_full: 0 }, false);
             assert_eq!(handshakes.share(), 0.5, "of 199, and of one before them");
-            handshakes.count(Nanos::ZERO, Ended { expected: 200, never_came, found_full: 0 }, was_full);
+            handshakes.count(Nanos::ZERO, Due { expected: 200, never_came, found_full: 0 }, was_full);
             assert_eq!(handshakes.share(), wanted, "{never_came} of 200 never came, full: {was_full}");
         }
     }
@@ -252,13 +287,13 @@ mod tests {
     #[test]
     fn who_came_back_to_a_full_accept_queue_has_come() {
         let mut handshakes = Handshakes::default();
-        handshakes.count(Nanos::ZERO, Ended { expected: 199, never_came: 100, found_full: 0 }, false);
+        handshakes.count(Nanos::ZERO, Due { expected: 199, never_came: 100, found_full: 0 }, false);
         // They come a little before it is known that they did not become connections.
-        handshakes.count(Nanos::ZERO, Ended { expected: 0, never_came: 0, found_full: 60 }, true);
+        handshakes.count(Nanos::ZERO, Due { expected: 0, never_came: 0, found_full: 60 }, true);
         assert_eq!(handshakes.share(), 0.5);
-        handshakes.count(Nanos::ZERO, Ended { expected: 100, never_came: 50, found_full: 0 }, true);
+        handshakes.count(Nanos::ZERO, Due { expected: 100, never_came: 50, found_full: 0 }, true);
         assert_eq!(handshakes.share(), 200.0 / 300.0, "all of a hundred");
-        handshakes.count(Nanos::ZERO, Ended { expected: 100, never_came: 50, found_full: 0 }, false);
+        handshakes.count(Nanos::ZERO, Due { expected: 100, never_came: 50, found_full: 0 }, false);
         assert_eq!(handshakes.share(), 260.0 / 400.0, "of the sixty ten were left");
     }
 }

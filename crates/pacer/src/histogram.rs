@@ -3,6 +3,8 @@
 use units::Nanos;
 use verdict::{BUCKETS, Histogram};
 
+use crate::fade::{SECOND, remembered};
+
 /// Of microseconds that were counted between two looks, the middle of the bucket that half of them are below; `None` where nothing was.
 pub(crate) fn median_ns(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> Option<u64> {
     Some(Histogram(since(now, before)).below(0.5)?.saturating_mul(750))
@@ -13,15 +15,7 @@ pub(crate) fn since(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> [u64; BUCK
     std::array::from_fn(|bucket| now[bucket].saturating_sub(before[bucket]))
 }
 
-/// How fast it is forgotten.
-const FORGET_S: f64 = 1.0;
-
-/// What is left of something after so long.
-pub(crate) fn remembered_after(elapsed: Nanos) -> f64 {
-    (-elapsed.as_secs_f64() / FORGET_S).exp()
-}
-
-/// What was counted in the last moments: the longer ago, the less it counts.
+/// What was counted in the last second or so: the longer ago, the less it counts.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FadingHistogram {
     counts: [f64; BUCKETS],
@@ -30,7 +24,7 @@ pub(crate) struct FadingHistogram {
 impl FadingHistogram {
     /// Goes on by what was counted in so much time.
     pub(crate) fn add(&mut self, elapsed: Nanos, counts: &[u64; BUCKETS]) {
-        let remembered = remembered_after(elapsed);
+        let remembered = remembered(elapsed, SECOND);
         for (faded, count) in self.counts.iter_mut().zip(counts) {
             *faded = *faded * remembered + *count as f64;
         }

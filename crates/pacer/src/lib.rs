@@ -5,6 +5,7 @@
 
 mod capacity;
 mod demand;
+mod fade;
 mod handshakes;
 mod histogram;
 mod newcomers;

@@ -2,12 +2,14 @@
 
 use units::Nanos;
 
+use crate::fade::remembered;
+
 /// Of fewer the rate would be noise, and in less time a burst that is soon over would be taken for a crowd.
 const ENOUGH: u64 = 256;
 const WINDOW: Nanos = Nanos::from_millis(250);
 const LONGEST_WINDOW: Nanos = Nanos::from_secs(1);
 /// How fast it is forgotten that more came: what a crowd left unspent for a moment must not be spent in the next.
-const FORGET_S: f64 = 2.0;
+const MEMORY: Nanos = Nanos::from_secs(2);
 
 /// The most attempts/s of the last moments, without those that come back.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -30,7 +32,7 @@ impl Newcomers {
         let is_whole = self.elapsed >= WINDOW && self.count >= ENOUGH;
         if is_whole || self.elapsed >= LONGEST_WINDOW {
             let seconds = self.elapsed.as_secs_f64();
-            let per_s = (self.count as f64 / seconds).max(self.per_s * (-seconds / FORGET_S).exp());
+            let per_s = (self.count as f64 / seconds).max(self.per_s * remembered(self.elapsed, MEMORY));
             *self = Self { per_s, ..Self::default() };
         }
     }

@@ -5,7 +5,7 @@ use units::Nanos;
 use verdict::WaitsFrom;
 
 use crate::capacity::Capacity;
-use crate::handshakes::{Ended, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
+use crate::handshakes::{Due, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::histogram::{FadingHistogram, median_ns, since};
 use crate::newcomers::Newcomers;
 use crate::round_trips::Timed;
@@ -86,7 +86,7 @@ pub struct Pacer {
     service_rate: ServiceRate,
     newcomers: Newcomers,
     response_ns: u64,
-    /// By how many who came later those that were answered were overtaken. A look alone would be noise: in a pool that the usual number doubles in, twice as many count as before.
+    /// By how many who came later those that were answered were overtaken. One look would be noise: where its median doubles by chance, connections count for longer.
     overtakes: FadingHistogram,
     /// A mean handshake of those that are answered: whoever asks for nothing may take as long as he likes.
     away_ns: u64,
@@ -187,12 +187,14 @@ impl Pacer {
             elapsed,
             answered,
             idle,
+            waited: Nanos(look.since(&self.last, |counts| counts.response_ns)),
             refused: look.demand.refused.saturating_sub(self.last.demand.refused),
             refused_by_queue: look.demand.refused_by_queue.saturating_sub(self.last.demand.refused_by_queue),
             echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
         });
         let before = std::mem::replace(&mut self.last, look);
         self.share();
+        // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
         self.time_handshakes();
         self.set_limit();
@@ -210,14 +212,14 @@ impl Pacer {
             (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
-        // By Little's law so many are under way. Where too few were let in it is too little, but for the limit that comes to it, and so more from one round trip to the next.
+        // By Little's law so many are under way. Where too few were let in the server was idle, which is no part of it.
         self.pace.served_meanwhile = (self.capacity.per_s() * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity.per_s() as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
         let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
         self.pace.taken_meanwhile = (self.capacity.per_s() * taken_ns as f64 / 1e9) as u32;
         let is_far = taken_ns > 0 && self.capacity.per_s() > 0.0;
-        // In each round trip as many more as may wait: who was let in before it is counted where he is by now.
+        // Faster than it answers, by as many in each round trip as may wait: who has come by now is counted where he waits.
         let more_per_s = f64::from(self.pace.limit) * 1e9 / self.handshakes.usual_ns().max(1) as f64;
         self.pace.drain_ns = if is_far { (1e9 / (self.capacity.per_s() + more_per_s)) as u64 } else { 0 };
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
@@ -302,7 +304,7 @@ impl Pacer {
         let found_full = asked(|demand| demand.found_full);
         self.handshakes.count(
             self.last.at.since(before.at),
-            Ended { expected, never_came, found_full },
+            Due { expected, never_came, found_full },
             was_full,
         );
         self.pace.completed_ppm = (1e6 * self.handshakes.share()) as u32;
@@ -311,15 +313,18 @@ impl Pacer {
 
 #[cfg(test)]
 mod tests {
-    use verdict::{ListenerLoad, Policy};
+    use verdict::{BUCKETS, ListenerLoad, Policy};
 
     use super::*;
     use crate::Asked;
+    use crate::round_trips::tests::timed;
 
     fn count_handshakes(counts: &mut Counts, count: u64, us: u64) {
-        let bucket = us.ilog2() as usize + 1;
-        counts.handshakes_us[bucket] += count;
-        counts.handshakes_sum_us[bucket] += count * us;
+        let timed = timed(&[(count, us)]);
+        for bucket in 0..BUCKETS {
+            counts.handshakes_us[bucket] += timed.counts[bucket];
+            counts.handshakes_sum_us[bucket] += timed.sums_us[bucket];
+        }
     }
 
     /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as many SYNs that were admitted.
@@ -478,8 +483,9 @@ mod tests {
         for (number, (bucket, overtaken_at)) in (1..).zip([(0, 4), (4, 64), (1, 8), (31, 1_000_000)]) {
             let mut look = look(start, number, 100 * number);
             look.counts.overtakes = pacer.last.counts.overtakes;
-            // What was counted in the looks before does not count for much.
-            look.counts.overtakes[bucket] += 100_u64.pow(number as u32);
+            // By then what was counted before does not count for much.
+            look.at = start + Nanos::from_secs(10 * number);
+            look.counts.overtakes[bucket] += 100;
             pacer.tick(look);
             assert_eq!(pacer.pace().overtaken_at, overtaken_at, "bucket {bucket}");
         }

@@ -27,7 +27,7 @@ impl Timed {
     }
 
     /// Without this bucket and those after it.
-    pub(crate) fn before(mut self, bucket: usize) -> Self {
+    pub(crate) fn below_bucket(mut self, bucket: usize) -> Self {
         self.counts[bucket..].fill(0);
         self.sums_us[bucket..].fill(0);
         self
@@ -100,7 +100,7 @@ pub(crate) mod tests {
         assert_eq!(round_trips.usual_ns(), Some(25_000_000), "of the sixty between 16.4 and 32.8 ms");
         assert_eq!(round_trips.mean_ns(u64::MAX), 15_400_000);
         assert_eq!(round_trips.mean_ns(10_000_000), 6_400_000, "forty of 1 ms, sixty of 10");
-        round_trips.add(Nanos::ZERO, &timed(&[(1_000, 60_000_000)]).before(18));
+        round_trips.add(Nanos::ZERO, &timed(&[(1_000, 60_000_000)]).below_bucket(18));
         assert_eq!(round_trips.count(), 100.0);
     }
 }

@@ -2,11 +2,13 @@
 
 use units::Nanos;
 
+use crate::fade::remembered;
+
 /// Of less the best of many would be too much: a server that accepts all that wait before it answers one of them answers nobody meanwhile, and then twice as many as in the mean, and in a burst a
 /// second's work may wait.
 const WINDOW: Nanos = Nanos::from_secs(1);
 /// How fast what the server could do is forgotten while it is busy and does less: in the gap between two bursts nobody shows what it can, and nothing says that it cannot any more.
-const FORGET_S: f64 = 10.0;
+const MEMORY: Nanos = Nanos::from_secs(10);
 /// Somebody waits all the time, but for what two looks at the counts are apart.
 const BUSY: f64 = 0.9;
 /// What a crowd's SYNs leave of the CPU, at least: a server that is slower by more while it is busy has become slower.
@@ -41,7 +43,7 @@ impl ServiceRate {
         let busy = 1.0 - idle.as_secs_f64() / seconds;
         // Of a server that hardly worked it says little how fast it was; as much as it did it can do.
         let shown = answered as f64 / (seconds * if busy >= 0.5 { busy } else { 1.0 });
-        let best = shown.max(per_s * (-busy * seconds / FORGET_S).exp());
+        let best = shown.max(per_s * remembered(Nanos((busy * elapsed.0 as f64) as u64), MEMORY));
         let has_shown_all = busy >= BUSY && answered > 0;
         self.per_s = if has_shown_all { best.min(shown / LEFT_BY_SYNS) } else { best };
     }

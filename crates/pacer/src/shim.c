@@ -40,6 +40,7 @@ void tidegate_read_service(struct service *service, const struct pace *pace, __u
 	if (now >= service->epoch_ends_ns)
 		turn_epochs(service, pace, now);
 	begin_slot(service, pace, now);
+	settle_virtual_queue(service, pace, now);
 	read_unserved(service, pace, now, &its_load);
 	load[4] = its_load.unserved;
 	load[5] = its_load.unserved_limit;

@@ -373,8 +373,32 @@ fn pool_of_processes_before_a_crowd_answers_what_it_can() {
     }
 }
 
-/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission-measured.md. How many take long is chance, by a twentieth of them in
-/// such a time: so beyond what it can each crowd is held against the time in which it worked, and all of them together against what it can.
+/// Who is under way was let in by what the server could do before, so that half the limit shows little: docs/admission.md.
+#[test]
+fn pool_of_processes_before_a_far_crowd_answers_what_it_can() {
+    let world = World {
+        workers: 50,
+        is_pool: true,
+        work_ns: 10 * MS,
+        asks: 15_000.0,
+        backlog: 1024,
+        ..World::default()
+    };
+    for (handshake_ns, settle_s) in [(20 * MS, 6), (100 * MS, 16)] {
+        for seed in SEEDS {
+            let mut run = Run::with_seed(World { handshake_ns, ..world }, seed);
+            run.run(Duration::from_secs(settle_s));
+            let seen = run.run(Duration::from_secs(30));
+            run.say("far pool", seen);
+            let share = seen.answered as f64 / (5_000.0 * 30.0);
+            assert!(share > 0.9, "{share} of what it can, {handshake_ns} ns away, seed {seed}");
+            assert!(seen.mean_ms() < 20.0, "{} ms", seen.mean_ms());
+        }
+    }
+}
+
+/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission-measured.md. How many take long is chance, by a
+/// twentieth of them in such a time: so beyond what it can each server must be busy, and all of them together are held against what it can answer.
 #[test]
 fn server_whose_requests_differ_much_answers_what_it_can_far_from_its_limit() {
     let world = World { work_ns: 50 * US, heavy: 0.01, ..World::default() };

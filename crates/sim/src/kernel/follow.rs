@@ -85,9 +85,10 @@ impl Followed {
 
 fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
     let GuardStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = *stats;
+    let GuardStats { acks_full, acks_implied, .. } = *stats;
     let mut demand = Demand::default();
-    let found_full = stats.acks_full - stats.acks_implied;
-    let asked = Asked { seen, returned, admitted, cookies, accept_full, server_full, found_full };
+    let asked =
+        Asked { seen, returned, admitted, cookies, accept_full, server_full, acks_full, acks_implied };
     demand.add(policy, dry_run, asked);
     demand
 }
