@@ -532,8 +532,6 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	if (load->unserved < queued)
 		load->unserved = queued;
 	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
-	if (load->syn_qlen < load->syn_limit && queued > load->syn_qlen)
-		queued = load->syn_qlen; /* the others are another listener's, as none of this one is under way by a cookie */
 	load->promised = count_promised(load, promised > queued ? promised : queued);
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;

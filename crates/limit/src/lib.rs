@@ -61,6 +61,8 @@ const FEWER: f64 = 0.6;
 const RETRY: f64 = 20.0;
 /// Of those who waited with all of the limit, so many wait in a period with half of it: then it was none.
 const STILL_WAITING: f64 = 0.75;
+/// And this share of the limit must wait, or something else keeps the others out.
+const BOUND_BY_LIMIT: f64 = 0.4;
 /// Share of the answers that periods with half the limit may cost.
 const COST: f64 = 0.01;
 /// Periods between two of them, at least, once it comes down by less than to this share.
@@ -99,9 +101,15 @@ struct Shown {
     refused: f64,
     bound: f64,
     elapsed: Nanos,
+    echo: Nanos,
 }
 
 impl Shown {
+    /// Whether more clients are on their way than wait: a round trip is longer than the mean wait.
+    fn has_more_under_way(&self) -> bool {
+        self.echo.as_secs_f64() * self.per_s > 2.0 * self.waiting
+    }
+
     /// Answers/s of this one over another's.
     fn over(&self, other: &Self) -> f64 {
         self.per_s / other.per_s
@@ -206,6 +214,7 @@ impl Limit {
                 refused: refused as f64 / (sum.answered + refused) as f64,
                 bound: sum.refused as f64 / (sum.answered + refused) as f64,
                 elapsed: sum.elapsed,
+                echo: tick.echo,
             },
             is_steady,
         );
@@ -306,7 +315,10 @@ impl Limit {
         }
         let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
         // Clients who are far away were let in before, and how many is a guess: if nearly as many waited as with all of it, what half of it would do is not known. Twice of it is tried.
-        let is_no_half = half.waiting > STILL_WAITING * 0.5 * (before.waiting + after.waiting);
+        let waited = 0.5 * (before.waiting + after.waiting);
+        let is_no_half = half.has_more_under_way()
+            && half.waiting > STILL_WAITING * waited
+            && waited > BOUND_BY_LIMIT * before.limit;
         let knee = half.limit * gain.clamp(1.0, before.limit / half.limit);
         if is_no_half || (gain >= GAIN && gain * half.limit > 0.9 * before.limit) {
             self.double();
@@ -411,15 +423,24 @@ mod tests {
     /// As before clients who are far away, who come for a round trip as they were let in before.
     #[test]
     fn half_of_the_limit_that_as_many_wait_with_asks_for_twice_of_it() {
-        for (is_half, most) in [(true, 16), (false, 32)] {
+        // How many wait, or as many as may; how far away the clients are, who wait for a millisecond; and the largest limit.
+        for (waiting, away_ms, most) in
+            [(None, 20, 16), (Some(16), 20, 32), (Some(16), 0, 16), (Some(7), 20, 32), (Some(6), 20, 16)]
+        {
             let phase = Phase::Hold { left: Nanos::ZERO };
             let mut limit = Limit { limit: 16.0, phase, ..Limit::default() };
             let seen = (0..10).map(|_| {
-                let waiting = if is_half { u64::from(limit.now()) } else { 16 };
-                limit.tick(Tick { answered: 1000, waited: Nanos(waiting * TICK.0), ..refusing() });
+                let answered = 50 * waiting.unwrap_or(16);
+                let waiting = waiting.unwrap_or(limit.now().into());
+                limit.tick(Tick {
+                    answered,
+                    waited: Nanos(waiting * TICK.0),
+                    echo: Nanos::from_millis(1 + away_ms),
+                    ..refusing()
+                });
                 limit.now()
             });
-            assert_eq!(seen.max(), Some(most));
+            assert_eq!(seen.max(), Some(most), "{waiting:?} wait, {away_ms} ms away");
         }
     }
 

@@ -80,12 +80,11 @@ impl Handshakes {
     pub(crate) fn time(&mut self, elapsed: Nanos, ended: u64, timed: Timed) {
         let is_minority = 2 * timed.count() < ended;
         let sample = if is_minority { timed.below_bucket(MAY_HAVE_FOUND_IT_FULL) } else { timed };
-        // If most of the few took longer they are farther away, and the others no sample of them.
-        if 2 * sample.count() < timed.count() {
-            return;
-        }
-        self.round_trips.add(elapsed, &sample);
-        if is_minority && self.round_trips.count() < ENOUGH {
+        // If most of the few took longer, and it is not that they found the queue full, they are farther away, and the others no sample of them.
+        let late = timed.count() - sample.count();
+        let is_no_sample = late > sample.count() && late as f64 > self.found_full;
+        self.round_trips.add(elapsed, &if is_no_sample { sample.below_bucket(0) } else { sample });
+        if is_no_sample || (is_minority && self.round_trips.count() < ENOUGH) {
             return;
         }
         if let Some(wanted) = self.wanted_shift() {
@@ -201,6 +200,11 @@ mod tests {
             handshakes.time(LOOK, 1000, timed(&[(few, 60_000), (late, 260_000)]));
             assert_eq!(handshakes.slot_shift(), slot_shift, "{few} and {late} of 1000");
         }
+        // So many have found it full that it may be these.
+        let mut handshakes = Handshakes::default();
+        handshakes.count(LOOK, Due { expected: 0, never_came: 0, found_full: 100 }, true);
+        handshakes.time(LOOK, 1000, timed(&[(40, 60_000), (90, 260_000)]));
+        assert_eq!(handshakes.slot_shift(), Some(27));
     }
 
     #[test]

@@ -21,6 +21,8 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
+/// One of so many new SYNs must be refused for what is answered to be what the server can do.
+const BOUND: u64 = 100;
 /// What a server can do is of so many round trips of those who are answered, or looks: what was let in at once is answered at once in each.
 const ROUND_TRIPS: u64 = 4;
 /// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
@@ -271,7 +273,9 @@ impl Pacer {
             self.is_silent = false;
         }
         let idle = Nanos(now.idle_ns().saturating_sub(before.idle_ns()));
-        let is_bound = now.demand.bound > before.demand.bound;
+        // One who is refused by chance does not say that what was asked for is all that it can.
+        let bound = now.demand.bound.saturating_sub(before.demand.bound);
+        let is_bound = bound > 0 && BOUND * bound >= now.demand.new.saturating_sub(before.demand.new);
         self.capacity.add(
             elapsed,
             idle,

@@ -266,10 +266,6 @@ mod tests {
         let slow = Pace { drain_ns: 100_000_000, ..pace };
         let mut service = let_in(&slow, 12);
         assert_eq!([0, 5, 20].map(|ms| read(&mut service, &pace, ms)), [20, 15, 0]);
-        // With room in the SYN queue nobody is under way by a cookie: the others are of another listener.
-        let mut load = ListenerLoad { syn_qlen: 3, syn_limit: 128, ..ListenerLoad::default() };
-        let_in(&pace, 12).read(&pace, at(0), &mut load);
-        assert_eq!((load.unserved, load.promised), (12, 3));
         let near = Pace { drain_ns: 0, ..pace };
         assert_eq!(read(&mut let_in(&near, 12), &near, 0), 0);
     }
