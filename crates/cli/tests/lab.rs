@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 
 use lab::{CROWD_INTERFACE, Layout, Receive, SERVER_INTERFACE, Testbed};
@@ -431,19 +431,21 @@ fn kill(child: &Child, signal: Signal) {
 /// A program whose standard output is JSON lines; it is killed when this is dropped.
 struct Json {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    lines: mpsc::Receiver<String>,
 }
 
 impl Json {
+    /// What it says is read all the time: a pipe holds some two hundred samples, and then whoever writes them waits.
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let said = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || said.map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines }
     }
 
     fn wait_for(&mut self, event: &str) -> Value {
-        let values =
-            self.lines.by_ref().map(|line| serde_json::from_str(&line.expect("a line")).expect("JSON"));
+        let values = self.lines.iter().map(|line| serde_json::from_str::<Value>(&line).expect("JSON"));
         let is_it = |value: &Value| value["event"] == event;
         values.into_iter().find(is_it).unwrap_or_else(|| panic!("no {event}"))
     }
