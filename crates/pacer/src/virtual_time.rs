@@ -397,27 +397,24 @@ fn pool_of_processes_before_a_far_crowd_answers_what_it_can() {
     }
 }
 
-/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission-measured.md. How many take long is chance, by a
-/// twentieth of them in such a time: so beyond what it can each server must be busy, and all of them together are held against what it can answer.
+/// Half of the work is that of one request in a hundred. Just below what the server can do, and just above, the limit stays too small: docs/admission-measured.md. Beyond it how many
+/// take long in four seconds is chance, by a twentieth of them, and by 2% of what it can: so for five times as long, and it must work nearly all of the time.
 #[test]
 fn server_whose_requests_differ_much_answers_what_it_can_far_from_its_limit() {
     let world = World { work_ns: 50 * US, heavy: 0.01, ..World::default() };
     let can = 1e9 / (50_000.0 * 1.99);
-    let settled_at = |load: f64| {
-        SEEDS.map(|seed| settled_from(&format!("at {load}"), World { asks: load * can, ..world }, seed))
-    };
-    for (seed, seen) in SEEDS.into_iter().zip(settled_at(0.7)) {
-        let share = seen.answered as f64 / WINDOW.as_secs_f64() / (0.7 * can);
-        assert!(share > 0.99, "{share} of what comes, seed {seed}");
+    for (load, window, least) in [(0.7, WINDOW, 0.99), (3.0, 5 * WINDOW, 0.97)] {
+        for seed in SEEDS {
+            let mut run = Run::with_seed(World { asks: load * can, ..world }, seed);
+            run.run(SETTLE);
+            let seen = run.run(window);
+            run.say(&format!("at {load}"), seen);
+            let share = seen.answered as f64 / window.as_secs_f64() / (can * load.min(1.0));
+            assert!(share > least, "{share} of what it can at {load}, seed {seed}");
+            let worked = seen.work_ns as f64 / window.as_nanos() as f64;
+            assert!(load < 1.0 || worked > 0.985, "{worked} of the time, seed {seed}");
+        }
     }
-    let beyond = settled_at(3.0);
-    for (seed, seen) in SEEDS.into_iter().zip(beyond) {
-        let share = seen.work_ns as f64 / WINDOW.as_nanos() as f64;
-        assert!(share > 0.985, "{share} of the time, seed {seed}");
-    }
-    let answered = beyond.iter().map(|seen| seen.answered).sum::<u64>() as f64;
-    let share = answered / SEEDS.len() as f64 / WINDOW.as_secs_f64() / can;
-    assert!(share > 0.97, "{share} of what it can");
 }
 
 #[test]
