@@ -44,6 +44,8 @@ const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// And for so many times as it takes until what is admitted is answered.
 const ECHOES: u64 = 2;
+/// For so long a period may have the answers of those who were admitted in the one before: half of the limit would else seem to bring a tenth more than it does, and all of it a twentieth less after that.
+const LEFT_OVER: Nanos = Nanos(SHORTEST_PERIOD.0 / 32);
 /// What twice the limit must bring for it to be doubled again: answers, or time in which the server is busy.
 const GAIN: f64 = 1.25;
 /// Shares of the time in which nobody waited: from the first on the server loses too much, up to the second as good as nothing.
@@ -59,8 +61,11 @@ const FEW: f64 = 0.005;
 const FEWER: f64 = 0.6;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
-/// Of those who waited with all of the limit, so many wait in a period with half of it: then it was none.
+/// Of those who waited with all of the limit, so many wait in a period with half of it: from the first on it was none if they are far away, from the second on it is not the limit that says how many.
 const STILL_WAITING: f64 = 0.75;
+const PINNED: f64 = 0.9;
+/// Of what twice as many would bring if all of them were served at once, so much shows that they are.
+const PROPORTIONAL: f64 = 0.9;
 /// And this share of the limit must wait, or something else keeps the others out.
 const BOUND_BY_LIMIT: f64 = 0.4;
 /// Share of the answers that periods with half the limit may cost.
@@ -100,6 +105,7 @@ struct Shown {
     /// Shares of those that were answered or refused: refused, and by this limit.
     refused: f64,
     bound: f64,
+    /// Since the period before.
     elapsed: Nanos,
     echo: Nanos,
 }
@@ -138,14 +144,17 @@ pub struct Limit {
     limit: f64,
     phase: Phase,
     spell: Option<Spell>,
-    /// Idle time says nothing for so much longer.
+    /// Idle time says nothing for so much longer, up to such a share of the time.
     deaf: Nanos,
+    deaf_up_to: f64,
     /// Of the period, since it began.
     age: Nanos,
     /// And of it what counts by now.
     sum: Tick,
     /// Whether this limit has refused somebody in each of its ticks: not a burst of handshakes alone.
     is_steady: bool,
+    /// Whether the period before was a crowd's.
+    was_crowd: bool,
 }
 
 impl Default for Limit {
@@ -155,9 +164,11 @@ impl Default for Limit {
             phase: Phase::Double { before: None },
             spell: None,
             deaf: Nanos::ZERO,
+            deaf_up_to: 0.0,
             age: Nanos::ZERO,
             sum: Tick::default(),
             is_steady: true,
+            was_crowd: false,
         }
     }
 }
@@ -175,8 +186,10 @@ impl Limit {
     pub fn tick(&mut self, tick: Tick) {
         let before = self.age;
         self.age += tick.elapsed;
-        // Most of it is the period before, coming back.
-        if before + Nanos(tick.elapsed.0 / 2) < tick.echo {
+        // While it doubles, more than it shows is as good, and sooner.
+        let is_doubling = matches!(self.phase, Phase::Double { .. });
+        let left_over = if is_doubling { Nanos(tick.elapsed.0 / 2) } else { LEFT_OVER };
+        if before + left_over < tick.echo {
             return;
         }
         self.sum.elapsed += tick.elapsed;
@@ -193,9 +206,10 @@ impl Limit {
             return;
         }
         let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
-        self.age = Nanos::ZERO;
+        let age = std::mem::take(&mut self.age);
         let refused = sum.refused + sum.refused_by_queue;
         if refused == 0 || sum.answered < FEWEST {
+            self.was_crowd = false;
             self.spell = self.spell.and_then(|spell| spell.after_period(false));
             // Only who has never been refused anybody has never learnt anything.
             self.phase = match self.phase {
@@ -213,7 +227,7 @@ impl Limit {
                 idle: sum.idle.as_secs_f64() / seconds,
                 refused: refused as f64 / (sum.answered + refused) as f64,
                 bound: sum.refused as f64 / (sum.answered + refused) as f64,
-                elapsed: sum.elapsed,
+                elapsed: age,
                 echo: tick.echo,
             },
             is_steady,
@@ -223,7 +237,8 @@ impl Limit {
     /// After a period.
     fn go_on(&mut self, shown: Shown, is_steady: bool) {
         self.deaf = self.deaf.since(shown.elapsed);
-        let is_heard = self.deaf == Nanos::ZERO;
+        let is_heard = self.deaf == Nanos::ZERO || is_worth_it(self.deaf_up_to, shown.idle);
+        let was_crowd = std::mem::replace(&mut self.was_crowd, shown.refused >= CROWD);
         // With half the limit a server may be idle that is not with all of it, and twice of it is only tried.
         if !matches!(self.phase, Phase::Half { .. } | Phase::More { .. }) {
             let spell = self.spell.map(|spell| spell.with(self.limit, shown.elapsed, shown.idle));
@@ -242,7 +257,7 @@ impl Limit {
                 } else if shown.refused < CROWD {
                     self.set(2.0 * self.limit);
                     Phase::More { before: shown }
-                } else if half(self.limit) < self.limit {
+                } else if was_crowd && half(self.limit) < self.limit {
                     Phase::Half { before: shown }
                 } else {
                     Phase::Hold { left: Nanos::ZERO }
@@ -269,7 +284,7 @@ impl Limit {
             Some(spell) if !spell.can_be_judged(times(RETRY, shown.elapsed)) => {}
             Some(spell) if !spell.was_worth_it() => {
                 self.set(spell.limit());
-                self.turn_deaf(shown);
+                self.turn_deaf(shown, spell.idle_before());
             }
             _ => {
                 self.spell = Some(Spell::new(self.limit, shown.elapsed, shown.idle));
@@ -282,8 +297,10 @@ impl Limit {
         self.set(self.limit + (self.limit * IDLE_STEP * shown.idle).clamp(1.0, self.limit));
     }
 
-    fn turn_deaf(&mut self, shown: Shown) {
+    /// Unless the limit comes down, and the server is idle for so much longer that what it had before was worth it.
+    fn turn_deaf(&mut self, shown: Shown, idle: f64) {
         self.spell = None;
+        self.deaf_up_to = idle;
         self.deaf = times(RETRY, shown.elapsed);
     }
 
@@ -291,12 +308,16 @@ impl Limit {
         let gain = before.map(|before| shown.over(&before));
         let is_idle = is_steady && shown.idle > IDLE;
         let was_worth_it = before.is_none_or(|before| is_worth_it(shown.idle, before.idle));
-        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && was_worth_it) {
+        // As many wait as before, and more than may: who is far away was let in before, and what the limit would do has not begun to show.
+        let is_behind = shown.has_more_under_way()
+            && shown.waiting > shown.limit
+            && before.is_some_and(|before| shown.waiting < GAIN * before.waiting);
+        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && was_worth_it) || is_behind {
             self.double();
             return Phase::Double { before: Some(shown) };
         }
         if is_idle {
-            self.turn_deaf(shown);
+            self.turn_deaf(shown, shown.idle);
         }
         // With few refused the rate shows how many asked, and not what the server can do: twice the limit stays.
         if let (Some(before), Some(gain)) = (before, gain)
@@ -314,13 +335,17 @@ impl Limit {
             return Phase::Hold { left: Nanos::ZERO };
         }
         let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
-        // Clients who are far away were let in before, and how many is a guess: if nearly as many waited as with all of it, what half of it would do is not known. Twice of it is tried.
-        let waited = 0.5 * (before.waiting + after.waiting);
+        let waiting = half.waiting / (0.5 * (before.waiting + after.waiting)).max(f64::MIN_POSITIVE);
+        // Clients who are far away were let in before, and how many is a guess: if nearly as many waited as with all of it, each for as long, what half of it would do is not known. Twice of it is tried.
         let is_no_half = half.has_more_under_way()
-            && half.waiting > STILL_WAITING * waited
-            && waited > BOUND_BY_LIMIT * before.limit;
-        let knee = half.limit * gain.clamp(1.0, before.limit / half.limit);
-        if is_no_half || (gain >= GAIN && gain * half.limit > 0.9 * before.limit) {
+            && waiting > STILL_WAITING
+            && gain * waiting > PROPORTIONAL
+            && before.waiting.min(after.waiting) > BOUND_BY_LIMIT * before.limit;
+        // As many as wait, if they are fewer with half; where something else says how many wait, it is not the limit that must follow.
+        let share = if waiting > 0.0 && waiting < PINNED { waiting } else { half.limit / before.limit };
+        let knee = before.limit * (gain * share).clamp(half.limit / before.limit, 1.0);
+        let is_below_knee = knee > PROPORTIONAL * before.limit && knee + 0.5 * knee.sqrt() > before.limit;
+        if is_no_half || (gain >= GAIN && is_below_knee) {
             self.double();
             return Phase::Double { before: Some(after) };
         }
@@ -370,7 +395,9 @@ mod tests {
         (0..ticks)
             .map(|_| {
                 let answered = 50 * u64::from(limit.now().min(most));
-                limit.tick(Tick { answered, idle: Nanos((idle * TICK.0 as f64) as u64), ..refusing() });
+                let (idle, waited) =
+                    (Nanos((idle * TICK.0 as f64) as u64), Nanos(u64::from(limit.now()) * TICK.0));
+                limit.tick(Tick { answered, idle, waited, ..refusing() });
                 answered
             })
             .sum()
@@ -428,7 +455,7 @@ mod tests {
             [(None, 20, 16), (Some(16), 20, 32), (Some(16), 0, 16), (Some(7), 20, 32), (Some(6), 20, 16)]
         {
             let phase = Phase::Hold { left: Nanos::ZERO };
-            let mut limit = Limit { limit: 16.0, phase, ..Limit::default() };
+            let mut limit = Limit { limit: 16.0, phase, was_crowd: true, ..Limit::default() };
             let seen = (0..10).map(|_| {
                 let answered = 50 * waiting.unwrap_or(16);
                 let waiting = waiting.unwrap_or(limit.now().into());
@@ -441,6 +468,73 @@ mod tests {
                 limit.now()
             });
             assert_eq!(seen.max(), Some(most), "{waiting:?} wait, {away_ms} ms away");
+        }
+    }
+
+    /// Of two hundred processes, each of which takes ten milliseconds: for so long a period has the answers of the one before.
+    #[test]
+    fn answers_that_are_left_from_the_period_before_do_not_bring_the_limit_down() {
+        let mut limit = Limit { limit: 214.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        let mut before = limit.now();
+        let limits = (0..4_000).map(|_| {
+            let served = [before, limit.now()].map(|limit| u64::from(limit.min(200)));
+            before = limit.now();
+            limit.tick(Tick {
+                answered: served[0] + 4 * served[1],
+                waited: Nanos(u64::from(before) * TICK.0),
+                echo: Nanos::from_millis(10),
+                ..refusing()
+            });
+            limit.limit
+        });
+        let least = limits.fold(f64::INFINITY, f64::min);
+        assert!(least > 195.0, "down to {least}");
+    }
+
+    #[test]
+    fn period_alone_that_refuses_many_is_a_burst_whose_rest_half_the_limit_would_refuse() {
+        for (calm, is_halved) in [(2, false), (0, true)] {
+            let mut limit =
+                Limit { limit: 20.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+            // A period has two ticks.
+            let refused = [vec![MANY; 2], vec![0; calm]].concat().repeat(10);
+            let limits = refused.into_iter().map(|refused| {
+                limit.tick(Tick { answered: 1000, refused, ..refusing() });
+                limit.now()
+            });
+            assert_eq!(limits.min() < Some(20), is_halved, "{calm} calm ticks between two periods");
+        }
+    }
+
+    #[test]
+    fn limit_below_those_who_come_from_far_away_goes_on_until_it_says_how_many_wait() {
+        for (away_ms, most) in [(100, 64), (0, 8)] {
+            let mut limit = Limit::default();
+            let seen = (0..200).map(|_| {
+                limit.tick(Tick {
+                    answered: 500,
+                    waited: Nanos(50 * TICK.0),
+                    echo: Nanos::from_millis(1 + away_ms),
+                    ..refusing()
+                });
+                limit.now()
+            });
+            assert_eq!(seen.take(30).max(), Some(most), "{away_ms} ms away");
+        }
+    }
+
+    #[test]
+    fn deaf_limit_hears_of_idle_time_that_was_not_there_when_it_turned_deaf() {
+        for (idle, wanted) in [(0.03, 10.0), (0.06, 12.4)] {
+            let mut limit = Limit {
+                limit: 10.0,
+                phase: Phase::Hold { left: Nanos::from_secs(1000) },
+                deaf: Nanos::from_secs(1000),
+                deaf_up_to: 0.025,
+                ..Limit::default()
+            };
+            serve(&mut limit, 4, idle, 2);
+            assert!((limit.limit - wanted).abs() < 1e-6, "{} with {idle}", limit.limit);
         }
     }
 

@@ -47,6 +47,11 @@ impl Spell {
         self.limit
     }
 
+    /// The share of the time that was idle until the limit had doubled.
+    pub(crate) fn idle_before(&self) -> f64 {
+        self.before.share()
+    }
+
     /// Whether this limit is twice the one where it began.
     pub(crate) fn has_doubled(&self, limit: f64) -> bool {
         limit >= 2.0 * self.limit

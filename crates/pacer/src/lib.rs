@@ -6,6 +6,7 @@
 mod capacity;
 mod demand;
 mod fade;
+mod filling;
 mod handshakes;
 mod histogram;
 mod newcomers;

@@ -5,6 +5,7 @@ use units::Nanos;
 use verdict::WaitsFrom;
 
 use crate::capacity::Capacity;
+use crate::filling::Filling;
 use crate::handshakes::{Due, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::histogram::{FadingHistogram, median_ns, since};
 use crate::newcomers::Newcomers;
@@ -21,8 +22,10 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
-/// One of so many new SYNs must be refused for what is answered to be what the server can do.
-const BOUND: u64 = 100;
+/// One of so many new SYNs must be refused for what is answered to be what the server can do, and find the accept queue full for it to have no place.
+const FEW: u64 = 100;
+/// And for fewer to wait than may, but for bursts, for another reason than that no more have come.
+const CROWD: u64 = 10;
 /// What a server can do is of so many round trips of those who are answered, or looks: what was let in at once is answered at once in each.
 const ROUND_TRIPS: u64 = 4;
 /// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
@@ -84,6 +87,8 @@ pub struct Pacer {
     handshakes: Handshakes,
     /// What it can answer beside all that comes to it now.
     capacity: Capacity,
+    /// And how many more are let in.
+    filling: Filling,
     /// And of those who wait already.
     service_rate: ServiceRate,
     newcomers: Newcomers,
@@ -144,6 +149,7 @@ impl Pacer {
             timed: look,
             handshakes: Handshakes::default(),
             capacity: Capacity::default(),
+            filling: Filling::default(),
             service_rate: ServiceRate::default(),
             newcomers: Newcomers::default(),
             response_ns: 0,
@@ -214,16 +220,18 @@ impl Pacer {
             (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
+        // As many as it answers, or more, if fewer wait than may.
+        let let_in_per_s = self.capacity.per_s() * self.filling.factor();
         // By Little's law so many are under way. Where too few were let in the server was idle, which is no part of it.
-        self.pace.served_meanwhile = (self.capacity.per_s() * self.away_ns as f64 / 1e9) as u32;
+        self.pace.served_meanwhile = (let_in_per_s * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity.per_s() as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
         let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
-        self.pace.taken_meanwhile = (self.capacity.per_s() * taken_ns as f64 / 1e9) as u32;
-        let is_far = taken_ns > 0 && self.capacity.per_s() > 0.0;
+        self.pace.taken_meanwhile = (let_in_per_s * taken_ns as f64 / 1e9) as u32;
+        let is_far = taken_ns > 0 && let_in_per_s > 0.0;
         // Faster than it answers, by as many in each round trip as may wait: who has come by now is counted where he waits.
         let more_per_s = f64::from(self.pace.limit) * 1e9 / self.handshakes.usual_ns().max(1) as f64;
-        self.pace.drain_ns = if is_far { (1e9 / (self.capacity.per_s() + more_per_s)) as u64 } else { 0 };
+        self.pace.drain_ns = if is_far { (1e9 / (let_in_per_s + more_per_s)) as u64 } else { 0 };
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
@@ -273,16 +281,18 @@ impl Pacer {
             self.is_silent = false;
         }
         let idle = Nanos(now.idle_ns().saturating_sub(before.idle_ns()));
-        // One who is refused by chance does not say that what was asked for is all that it can.
-        let bound = now.demand.bound.saturating_sub(before.demand.bound);
-        let is_bound = bound > 0 && BOUND * bound >= now.demand.new.saturating_sub(before.demand.new);
-        self.capacity.add(
-            elapsed,
-            idle,
-            answered,
-            is_bound,
-            Nanos(ROUND_TRIPS * self.away_ns.max(LOOK_EVERY.0)),
-        );
+        let asked = |of: fn(&Demand) -> u64| of(&now.demand).saturating_sub(of(&before.demand));
+        let is_one_in = |parts: u64, count: u64| count > 0 && parts * count >= asked(|demand| demand.new);
+        let bound = asked(|demand| demand.bound);
+        let found_no_place = asked(|demand| demand.accept_full) + asked(|demand| demand.found_full);
+        // One who is refused by chance does not say that what was asked for is all that it can; nor one who finds the queue full that there is no place.
+        let is_bound = is_one_in(FEW, bound);
+        let is_crowd_with_places = is_one_in(CROWD, bound) && !is_one_in(FEW, found_no_place);
+        let trips = |longer_than_a_look_ns: u64| Nanos(ROUND_TRIPS * longer_than_a_look_ns.max(LOOK_EVERY.0));
+        self.capacity.add(elapsed, idle, answered, is_bound, trips(self.away_ns));
+        let waiting = now.since(&before, |counts| counts.response_ns) as f64 / elapsed.0.max(1) as f64;
+        let waiting = is_crowd_with_places.then_some(waiting / f64::from(self.pace.limit).max(1.0));
+        self.filling.add(elapsed, waiting, trips(self.away_ns + self.response_ns));
     }
 
     fn time_handshakes(&mut self) {
