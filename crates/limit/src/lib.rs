@@ -372,11 +372,7 @@ impl Limit {
         let gain = before.map(|before| shown.over(&before));
         let is_idle = is_steady && shown.idle > IDLE;
         let was_worth_it = before.is_none_or(|before| is_worth_it(shown.idle, before.idle));
-        // As many wait as before, and more than may: who is far away was let in before, and what the limit would do has not begun to show.
-        let is_behind = shown.has_more_under_way()
-            && shown.waiting > shown.limit
-            && before.is_some_and(|before| shown.waiting < GAIN * before.waiting);
-        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && was_worth_it) || is_behind {
+        if gain.is_none_or(|gain| gain >= GAIN) || (is_idle && was_worth_it) {
             self.double();
             return Phase::Double { before: Some(shown) };
         }
@@ -574,24 +570,6 @@ mod tests {
                 limit.now()
             });
             assert_eq!(limits.min() < Some(20), is_halved, "{calm} calm ticks between two periods");
-        }
-    }
-
-    #[test]
-    fn limit_below_those_who_come_from_far_away_goes_on_until_it_says_how_many_wait() {
-        for (away_ms, least, most) in [(100, 50, 100), (0, 5, 10)] {
-            let mut limit = Limit::default();
-            let seen = (0..60).map(|_| {
-                limit.tick(Tick {
-                    answered: 500,
-                    waited: Nanos(50 * TICK.0),
-                    echo: Nanos::from_millis(1 + away_ms),
-                    ..refusing()
-                });
-                limit.now()
-            });
-            let largest = seen.max().expect("sixty");
-            assert!((least..=most).contains(&largest), "{largest}, {away_ms} ms away");
         }
     }
 
