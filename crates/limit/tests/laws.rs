@@ -86,7 +86,7 @@ const CASES: [Case; 8] = [
         work: Work::Exponential(micros(100)),
         handshake: micros(100),
         attempts_per_s: 160e3,
-        share: 0.95,
+        share: 0.965,
     },
     Case {
         name: "30 us, clients 20 ms away",
