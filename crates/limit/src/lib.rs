@@ -65,6 +65,9 @@ const RETRY: f64 = 20.0;
 /// It is judged after so many times as it takes until those who were refused have filled what it adds: else each doubling would seem to help for as long as that takes. If that is too long, it is not tried.
 const FILLED: f64 = 4.0;
 const LONGEST_TRIAL: Nanos = Nanos::from_secs(120);
+const LONGEST_IN_ECHOES: f64 = 200.0;
+/// Periods that say better than one what is usually refused.
+const ENOUGH_HELD: f64 = 10.0;
 /// This share of the limit waits, all in all, where it is no burst that fills it.
 const FULL: f64 = 0.8;
 /// Shares of those who waited with all of the limit that still wait with half of it: above the first it was none if they are far away, and from the second on something else says how many wait, whoever they are.
@@ -187,7 +190,8 @@ pub struct Limit {
     deaf: Nanos,
     /// The share of the time that was idle when it turned deaf. More is heard, if to have it back at that is worth a doubling.
     idle_when_deaf: f64,
-    /// Without a crowd half of it is not tried for so much longer.
+    /// Where few are refused, twice of it and half of it are not tried for so much longer.
+    untried: Nanos,
     unhalved: Nanos,
     /// Of the period, since it began.
     age: Nanos,
@@ -209,6 +213,7 @@ impl Default for Limit {
             spell: None,
             deaf: Nanos::ZERO,
             idle_when_deaf: 0.0,
+            untried: Nanos::ZERO,
             unhalved: Nanos::ZERO,
             age: Nanos::ZERO,
             sum: Tick::default(),
@@ -235,7 +240,8 @@ impl Limit {
         // While it doubles half a tick may be left over: that hides no more than a quarter of a gain, and to wait for it costs a tick each time.
         let is_doubling = matches!(self.phase, Phase::Double { .. });
         let left_over = if is_doubling { Nanos(tick.elapsed.0 / 2) } else { LEFT_OVER };
-        if before + left_over < tick.echo {
+        let is_tried = matches!(self.phase, Phase::More { so_far, .. } if so_far.elapsed > Nanos::ZERO);
+        if before + left_over < tick.echo && !is_tried {
             return;
         }
         self.sum = self.sum.with(tick);
@@ -248,17 +254,18 @@ impl Limit {
         }
         let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
         let age = std::mem::take(&mut self.age);
+        self.untried = self.untried.since(age);
         self.unhalved = self.unhalved.since(age);
         if let Phase::More { before, so_far } = self.phase {
             self.deaf = self.deaf.since(age);
             self.was_pressed = false;
-            self.phase = self.tried(before, so_far.with(sum));
+            self.phase = self.tried(before, so_far, Tick { elapsed: age, ..sum });
             return;
         }
-        if matches!(self.phase, Phase::Hold { .. }) {
+        let refused = sum.refused + sum.refused_by_queue;
+        if matches!(self.phase, Phase::Hold { .. }) && sum.share(refused) < CROWD {
             self.held = self.held.with(sum);
         }
-        let refused = sum.refused + sum.refused_by_queue;
         // After half of the limit a queue that was full may not be so again yet.
         let has_shown = refused > 0 || matches!(self.phase, Phase::Again { .. });
         if !has_shown || sum.answered < FEWEST {
@@ -312,11 +319,8 @@ impl Limit {
                     Phase::Hold { left: Nanos::ZERO }
                 } else if is_pressed && was_pressed && may_halve {
                     Phase::Half { before: shown }
-                } else if !is_pressed && times(FILLED, shown.fills_in()) <= LONGEST_TRIAL {
-                    // One period with fewer refused than usual would be held against what is usual with twice the limit.
-                    let bound = self.held.share(self.held.refused).max(shown.bound);
-                    self.set(2.0 * self.limit);
-                    Phase::More { before: Shown { bound, ..shown }, so_far: Tick::default() }
+                } else if !is_pressed && self.untried == Nanos::ZERO {
+                    self.try_more(shown)
                 } else {
                     Phase::Hold { left: Nanos::ZERO }
                 }
@@ -327,18 +331,42 @@ impl Limit {
         };
     }
 
-    /// With twice the limit, so far. What it adds is filled by those whom it does not refuse any more, and only then it shows whether they are answered.
-    fn tried(&mut self, before: Shown, so_far: Tick) -> Phase {
-        let is_crowd = so_far.share(so_far.refused + so_far.refused_by_queue) >= CROWD;
-        if !is_crowd && so_far.elapsed < times(FILLED, before.fills_in()) {
-            return Phase::More { before, so_far };
-        }
-        if !is_crowd && so_far.share(so_far.refused) <= FEWER * before.bound {
-            self.spell = None;
+    /// Twice of it, unless it would take too long to show.
+    fn try_more(&mut self, shown: Shown) -> Phase {
+        // What a period alone refuses is not the usual: it is tried in one that does.
+        let bound = if self.held.elapsed >= times(ENOUGH_HELD, shown.elapsed) {
+            self.held.share(self.held.refused)
+        } else {
+            self.held.share(self.held.refused).max(shown.bound)
+        };
+        let before = Shown { bound, ..shown };
+        if times(FILLED, before.fills_in()) > LONGEST_TRIAL.max(times(LONGEST_IN_ECHOES, shown.echo)) {
             return Phase::Hold { left: Nanos::ZERO };
         }
-        self.set(before.limit);
-        Phase::Hold { left: times(RETRY, before.elapsed).max(times(REST, so_far.elapsed)) }
+        self.set(2.0 * self.limit);
+        Phase::More { before, so_far: Tick::default() }
+    }
+
+    /// With twice the limit, so far and in one more period. What it adds is filled by those whom it does not refuse any more, and only then it shows whether they are answered.
+    fn tried(&mut self, before: Shown, so_far: Tick, sum: Tick) -> Phase {
+        if sum.share(sum.refused + sum.refused_by_queue) >= CROWD {
+            self.set(before.limit);
+            return Phase::Hold { left: Nanos::ZERO };
+        }
+        let fills_in = before.fills_in();
+        let counted =
+            if so_far.elapsed < fills_in { Tick { elapsed: sum.elapsed, ..Tick::default() } } else { sum };
+        let so_far = so_far.with(counted);
+        if so_far.elapsed < times(FILLED, fills_in) || so_far.answered == 0 {
+            return Phase::More { before, so_far };
+        }
+        if so_far.share(so_far.refused) <= FEWER * before.bound {
+            self.spell = None;
+        } else {
+            self.set(before.limit);
+            self.untried = times(RETRY, before.elapsed).max(times(REST, so_far.elapsed));
+        }
+        Phase::Hold { left: Nanos::ZERO }
     }
 
     /// The server is idle. If a spell of that shows that twice the limit is not worth it, back to where it began. Where the limit has come below that by
@@ -394,7 +422,7 @@ impl Limit {
         let is_still_pressed = after.is_pressed();
         let after = if is_still_pressed { after } else { before };
         let gain = 0.5 * (before.per_s + after.per_s) / half.per_s;
-        if !is_still_pressed && before.refused >= CROWD {
+        if !is_still_pressed && (before.refused >= CROWD || !half.is_pressed()) {
             return Phase::Hold { left: Nanos::ZERO };
         }
         let pays_off_in = times((1.0 - 1.0 / gain).max(0.0) / COST, half.elapsed);
@@ -413,6 +441,10 @@ impl Limit {
         let halved_to = if still_waiting < PINNED { still_waiting.max(named) } else { named };
         let knee = before.limit * (gain * halved_to).clamp(named, 1.0);
         if is_no_half || (gain >= GAIN && knee > AS_LONG * before.limit) {
+            // The rate shows how many asked then, and not what twice of it does.
+            if before.refused < CROWD {
+                return self.try_more(before);
+            }
             self.double();
             return Phase::Double { before: Some(after) };
         }
