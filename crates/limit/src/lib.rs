@@ -8,7 +8,7 @@
 //! who are far away, twice the limit is tried.
 //!
 //! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
-//! question is whether twice the limit refuses fewer.
+//! question is whether twice the limit refuses fewer, once those whom it does not refuse any more have filled what it adds. Where the limit is full all in all, it is no burst, and half of it is tried.
 //!
 //! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
 //! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do. Nor
@@ -62,7 +62,8 @@ const FEW: f64 = 0.005;
 const FEWER: f64 = 0.6;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
-/// It is judged after so many times as it takes until those who were refused have filled what it adds: else each doubling would seem to help for as long as that takes. If that is too long, it is not tried.
+/// It lasts for so many times as it takes until those who were refused have filled what it adds, the first of which does not count: each doubling seems to help for so long. If that is too long,
+/// also in responses, it is not tried.
 const FILLED: f64 = 4.0;
 const LONGEST_TRIAL: Nanos = Nanos::from_secs(120);
 const LONGEST_IN_ECHOES: f64 = 200.0;
@@ -325,7 +326,7 @@ impl Limit {
                     Phase::Hold { left: Nanos::ZERO }
                 }
             }
-            Phase::More { .. } => unreachable!("its periods are one"),
+            Phase::More { .. } => unreachable!("tried() has its periods"),
             Phase::Half { before } => Phase::Again { before, half: shown },
             Phase::Again { before, half } => self.halved(before, half, shown),
         };
@@ -605,15 +606,37 @@ mod tests {
         }
     }
 
-    /// It answers 500 in a tick, and 525 come.
+    /// Sixty-four who are not refused any more only wait, and then as many are refused as before.
+    #[test]
+    fn twice_the_limit_is_judged_once_what_it_adds_is_full() {
+        let phase = Phase::Hold { left: Nanos::ZERO };
+        let mut limit = Limit { limit: 64.0, phase, ..Limit::default() };
+        let mut places: u64 = 64;
+        let limits: Vec<_> = (0..200)
+            .map(|_| {
+                let taken = if limit.now() > 64 { places.min(5) } else { 0 };
+                places -= taken;
+                limit.tick(Tick {
+                    answered: 500,
+                    waited: Nanos(40 * TICK.0),
+                    refused: 5 - taken,
+                    ..refusing()
+                });
+                limit.now()
+            })
+            .collect();
+        assert_eq!((limits.iter().max(), limits.last()), (Some(&128), Some(&64)));
+    }
+
+    /// It answers 500 in a tick, and so many more come.
     #[test]
     fn few_too_many_do_not_double_the_limit_again_and_again() {
-        for first in [8.0, 1_000.0] {
+        for (too_many, first) in [(25, 8.0), (25, 1_000.0), (5, 64.0)] {
             let phase = Phase::Hold { left: Nanos::ZERO };
             let mut limit = Limit { limit: first, phase, ..Limit::default() };
             let mut queue: u64 = 0;
             for _ in 0..12_000 {
-                let left = queue + 25;
+                let left = queue + too_many;
                 queue = left.min(limit.now().into());
                 let echo = Nanos(queue * TICK.0 / 500);
                 limit.tick(Tick {
@@ -624,7 +647,11 @@ mod tests {
                     ..refusing()
                 });
             }
-            assert!(limit.limit < 100.0, "{} after ten minutes, from {first}", limit.limit);
+            assert!(
+                limit.limit < 100.0,
+                "{} after ten minutes of {too_many} too many, from {first}",
+                limit.limit
+            );
         }
     }
 
