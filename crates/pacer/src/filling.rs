@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-/// Of the limit, the share that is to wait. Above this a queue that is full only in bouts, as far clients make it, would count as one that is not; half of it loses a tenth before pools 100 ms away.
+/// Of the limit, the share that is to wait. Above this a queue that is full only in bouts, as far clients make it, would count as one that is not; with 0.5 far pools answered some percent less.
 const WANTED: f64 = 0.7;
 /// The largest factor. What is answered follows what is let in, so that twice as many in each round trip are enough, and a mistake costs no more than that.
 const MOST: f64 = 2.0;
