@@ -25,10 +25,12 @@
 //! No clock, no socket, no thread: it is told what was counted.
 
 mod spell;
+mod trial;
 
 use units::Nanos;
 
 use crate::spell::{Spell, is_worth_it};
+use crate::trial::Trial;
 
 /// Limits that are found: less than two leaves a server idle between any two connections; more is no limit.
 const SMALLEST: f64 = 2.0;
@@ -62,11 +64,6 @@ const FEW: f64 = 0.005;
 const FEWER: f64 = 0.6;
 /// Periods until that is tried again.
 const RETRY: f64 = 20.0;
-/// It lasts for so many times as it takes until those who were refused have filled what it adds, the first of which does not count: each doubling seems to help for so long. If that is too long,
-/// also in responses, it is not tried.
-const FILLED: f64 = 4.0;
-const LONGEST_TRIAL: Nanos = Nanos::from_secs(120);
-const LONGEST_IN_ECHOES: f64 = 200.0;
 /// Periods that say better than one what is usually refused.
 const ENOUGH_HELD: f64 = 10.0;
 /// This share of the limit waits, all in all, where it is no burst that fills it.
@@ -153,12 +150,6 @@ impl Shown {
         self.refused >= CROWD || (self.bound >= FEW && self.waiting > FULL * self.limit)
     }
 
-    /// When as many more would wait as may, of those who were refused.
-    fn fills_in(&self) -> Nanos {
-        let refused_per_s = self.per_s * self.bound / (1.0 - self.refused);
-        Nanos((1e9 * self.limit / refused_per_s) as u64)
-    }
-
     /// Answers/s of this one over another's.
     fn over(&self, other: &Self) -> f64 {
         self.per_s / other.per_s
@@ -172,8 +163,8 @@ enum Phase {
     Double { before: Option<Shown> },
     /// As it is, for so much longer.
     Hold { left: Nanos },
-    /// Twice of it, as a few are refused, and what that has shown so far.
-    More { before: Shown, so_far: Tick },
+    /// Twice of it, as a few are refused.
+    More(Trial),
     /// Half of it.
     Half { before: Shown },
     /// As it is, again.
@@ -241,7 +232,7 @@ impl Limit {
         // While it doubles half a tick may be left over: that hides no more than a quarter of a gain, and to wait for it costs a tick each time.
         let is_doubling = matches!(self.phase, Phase::Double { .. });
         let left_over = if is_doubling { Nanos(tick.elapsed.0 / 2) } else { LEFT_OVER };
-        let is_tried = matches!(self.phase, Phase::More { so_far, .. } if so_far.elapsed > Nanos::ZERO);
+        let is_tried = matches!(self.phase, Phase::More(trial) if trial.has_begun());
         if before + left_over < tick.echo && !is_tried {
             return;
         }
@@ -257,10 +248,10 @@ impl Limit {
         let age = std::mem::take(&mut self.age);
         self.untried = self.untried.since(age);
         self.unhalved = self.unhalved.since(age);
-        if let Phase::More { before, so_far } = self.phase {
+        if let Phase::More(trial) = self.phase {
             self.deaf = self.deaf.since(age);
             self.was_pressed = false;
-            self.phase = self.tried(before, so_far, Tick { elapsed: age, ..sum });
+            self.phase = self.tried(trial, Tick { elapsed: age, ..sum });
             return;
         }
         let refused = sum.refused + sum.refused_by_queue;
@@ -326,7 +317,7 @@ impl Limit {
                     Phase::Hold { left: Nanos::ZERO }
                 }
             }
-            Phase::More { .. } => unreachable!("tried() has its periods"),
+            Phase::More(_) => unreachable!("tried() has its periods"),
             Phase::Half { before } => Phase::Again { before, half: shown },
             Phase::Again { before, half } => self.halved(before, half, shown),
         };
@@ -340,32 +331,26 @@ impl Limit {
         } else {
             self.held.share(self.held.refused).max(shown.bound)
         };
-        let before = Shown { bound, ..shown };
-        if times(FILLED, before.fills_in()) > LONGEST_TRIAL.max(times(LONGEST_IN_ECHOES, shown.echo)) {
-            return Phase::Hold { left: Nanos::ZERO };
-        }
+        let Some(trial) = Trial::new(shown, bound) else { return Phase::Hold { left: Nanos::ZERO } };
         self.set(2.0 * self.limit);
-        Phase::More { before, so_far: Tick::default() }
+        Phase::More(trial)
     }
 
     /// With twice the limit, so far and in one more period. What it adds is filled by those whom it does not refuse any more, and only then it shows whether they are answered.
-    fn tried(&mut self, before: Shown, so_far: Tick, sum: Tick) -> Phase {
+    fn tried(&mut self, trial: Trial, sum: Tick) -> Phase {
         if sum.share(sum.refused + sum.refused_by_queue) >= CROWD {
-            self.set(before.limit);
+            self.set(trial.limit());
             return Phase::Hold { left: Nanos::ZERO };
         }
-        let fills_in = before.fills_in();
-        let counted =
-            if so_far.elapsed < fills_in { Tick { elapsed: sum.elapsed, ..Tick::default() } } else { sum };
-        let so_far = so_far.with(counted);
-        if so_far.elapsed < times(FILLED, fills_in) || so_far.answered == 0 {
-            return Phase::More { before, so_far };
+        let trial = trial.with(sum);
+        if !trial.is_over() {
+            return Phase::More(trial);
         }
-        if so_far.share(so_far.refused) <= FEWER * before.bound {
+        if trial.has_helped() {
             self.spell = None;
         } else {
-            self.set(before.limit);
-            self.untried = times(RETRY, before.elapsed).max(times(REST, so_far.elapsed));
+            self.set(trial.limit());
+            self.untried = trial.rest();
         }
         Phase::Hold { left: Nanos::ZERO }
     }
