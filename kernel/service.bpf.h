@@ -8,7 +8,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
-#include "service.h"
+#include "unserved.h"
 #include "rules.bpf.h"
 #include "returned.bpf.h"
 
@@ -36,7 +36,7 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * read_unserved(). Not inline, like what follows, and by the index: a program and what it calls have 512 bytes of stack together, what answers a SYN
+ * read_waiting(). Not inline, like what follows, and by the index: a program and what it calls have 512 bytes of stack together, what answers a SYN
  * needs most of them, and 6.1 counts each frame in pieces of 32.
  */
 static __noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
@@ -51,13 +51,11 @@ static __noinline int read_service(__u32 index, __u64 now, struct listener_load 
 		turn_epochs(service, pace, now);
 		bpf_spin_unlock(&service->lock);
 	}
-	begin_slot(service, pace, now);
-	settle_virtual_queue(service, pace, now);
-	read_unserved(service, pace, now, load);
+	read_waiting(service, pace, now, load);
 	return 0;
 }
 
-/* Past the limit of a policy; a burst, only so many past one that was found, which is 0 for any other. */
+/* may_go_past(). */
 static __noinline int may_exceed(__u32 index, __u64 now, __u32 past)
 {
 	const struct pace *pace;
@@ -65,7 +63,7 @@ static __noinline int may_exceed(__u32 index, __u64 now, __u32 past)
 
 	if (!find_service(index, &service, &pace))
 		return 0;
-	return may_pass(service, pace, now) || (past && may_queue(service, pace, past, now));
+	return may_go_past(service, pace, past, now);
 }
 
 /*

@@ -9,7 +9,9 @@
  * requests in their order nobody is overtaken, however long its queue. If the server stalls, so do the epochs, but not for longer than epoch_ns:
  * there may be nothing but such connections. Who is forgotten so was not overtaken, and his answer tells how slow the server has become.
  *
- * The includer provides __u32, __u64, bool, __always_inline and struct bpf_spin_lock.
+ * Who has not ended his handshake yet is in expected.h, what a burst may spend in burst.h, and what the SYN stage asks of all of it in unserved.h.
+ *
+ * The includer provides __u32, __u64, __s64, bool, __always_inline and struct bpf_spin_lock.
  */
 #ifndef TIDEGATE_SERVICE_H
 #define TIDEGATE_SERVICE_H
@@ -38,10 +40,10 @@ struct pace {
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 slot_shift;		/* log2 of a slot of time in ns */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u32 served_meanwhile;		/* connections that the server can answer within a mean handshake, of those that it answers; more than it did, if fewer wait than may */
+	__u32 served_meanwhile;		/* connections that the server can answer within a mean handshake, of those that it answers; times a factor, if fewer wait than may */
 	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
-	__u32 taken_meanwhile;		/* and that it takes from its accept queue within one, also if it is kept from its CPU for a while */
+	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake of all, less the time for which it may be kept from its CPU */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
 	__u64 patience_ns;		/* longest that a burst may make them wait */
 	__u64 handshake_ns;		/* as they usually take */
@@ -90,7 +92,7 @@ struct service {
 	__u64 busy_since_ns;
 	__u64 answered_ns;		/* when the last one was */
 	__u64 sojourn_ns;		/* of the last ones, smoothed by an eighth */
-	__u64 response_ns;		/* sum: from the request, or the handshake's end */
+	__u64 response_ns;		/* sum, of `answered_in_turn`: from the request, or the handshake's end */
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
@@ -102,9 +104,9 @@ struct service {
 	__u64 paid_ns;
 	__u64 crowd_began_ns;		/* when the crowd began that is there now, or was last; nor is this */
 	__u64 crowded_ns;		/* somebody was refused last, as there was nothing to spend; nor is this */
-	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer(); nor is this */
-	__u64 drained_ns;		/* when all that were let in will have been taken, see fill_virtual_queue(); nor is this */
-	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of(); not under the lock */
+	__u64 deferred_ns;		/* when the next one may be left unanswered, see defer() in burst.h; nor is this */
+	__u64 drained_ns;		/* when all that were let in will have been taken, see fill_virtual_queue() in expected.h; nor is this */
+	__u64 slots[SLOTS];		/* SYNs that were admitted, see place_of() in expected.h; not under the lock */
 	__u64 expected;			/* of slots that are over; nor is this */
 	__u64 never_came;		/* of `expected`; nor this */
 	__u32 in_stage[STAGES];		/* all, however long they have been there */
@@ -351,155 +353,7 @@ static __always_inline void end(struct service *service, const struct pace *pace
 		service->ended++;
 }
 
-/* ---- A virtual queue of those who are far away. ---- */
-
-/*
- * More are under way than may meet, and who were let in at once are there at once, a round trip later. So those who are let in fill a queue that drains at the rate at which they
- * may be let in, and for a round trip it holds as many as the server will have waiting when this one is there. What has been there for longer shows in those who wait.
- */
-static __always_inline void fill_virtual_queue(struct service *service, const struct pace *pace)
-{
-	if (pace->drain_ns)
-		__sync_fetch_and_add(&service->drained_ns, pace->drain_ns * pace->completed_ppm / ALL_PPM);
-}
-
-/* It is not empty before now, and not full for longer than a round trip, whatever was thought of how fast it drains. */
-static __always_inline void settle_virtual_queue(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 drained = *(volatile __u64 *)&service->drained_ns, last = now + pace->handshake_ns;
-
-	if (!pace->drain_ns || (now <= drained && drained <= last))
-		return;
-	/* If another CPU was first it has settled it, too, but for what came meanwhile. */
-	__sync_bool_compare_and_swap(&service->drained_ns, drained, drained < now ? now : last);
-}
-
-static __always_inline __u32 count_virtual_queue(const struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 drained = *(volatile __u64 *)&service->drained_ns;
-
-	return pace->drain_ns && drained > now ? (drained - now) / pace->drain_ns : 0;
-}
-
-/* ---- SYNs that were admitted. ---- */
-
-static __always_inline __u64 slot_of(const struct pace *pace, __u64 now)
-{
-	return now >> shift_of(pace);
-}
-
-/*
- * Of a slot, in one word, so that a CPU sees them together:
- *
- *	63..45 number | 44..40 log2 of its length in ns | 39..20 SYNs that were admitted | 19..0 of these, those that are not back as connections
- *
- * Numbers come again, of the shortest slots (131 us) after 69 s: a place that nobody has used since then may count for one slot more.
- */
-static __always_inline __u64 *place_of(struct service *service, __u64 slot)
-{
-	return &service->slots[slot & (SLOTS - 1)];
-}
-
-static __always_inline __u64 mask_slot(__u64 word)
-{
-	return word & ((1ULL << SLOT_BITS) - 1);
-}
-
-/* A slot in which nobody was admitted. */
-static __always_inline __u64 empty_slot(const struct pace *pace, __u64 slot)
-{
-	return (slot << SHIFT_BITS | shift_of(pace)) << 2 * SLOT_BITS;
-}
-
-static __always_inline bool is_of_slot(const struct pace *pace, __u64 word, __u64 slot)
-{
-	return !((word ^ empty_slot(pace, slot)) >> 2 * SLOT_BITS);
-}
-
-static __always_inline bool has_our_length(const struct pace *pace, __u64 word)
-{
-	return !(((word ^ empty_slot(pace, 0)) >> 2 * SLOT_BITS) & SHIFT_MASK);
-}
-
-/*
- * Whoever comes first in a slot of time puts it where the one before the last three was, whose connections have come by now, or never will. Those of a slot of another
- * length may be under way still, and count nowhere.
- */
-static __always_inline void begin_slot(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
-
-	if (is_of_slot(pace, before, slot) || !__sync_bool_compare_and_swap(place, before, empty_slot(pace, slot)) || !has_our_length(pace, before))
-		return;
-	__sync_fetch_and_add(&service->expected, mask_slot(before >> SLOT_BITS));
-	__sync_fetch_and_add(&service->never_came, mask_slot(before));
-}
-
-/* After begin_slot(). CPUs that are at odds about a place lose one or two of them: a look, and not a sum. */
-static __always_inline void expect(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 slot = slot_of(pace, now), *place = place_of(service, slot), before = *(volatile __u64 *)place;
-
-	if (is_of_slot(pace, before, slot) && mask_slot(before >> SLOT_BITS) < MOST_IN_SLOT)
-		__sync_fetch_and_add(place, 1ULL << SLOT_BITS | 1);
-	fill_virtual_queue(service, pace);
-}
-
-static __always_inline bool take_expected(struct service *service, const struct pace *pace, __u64 slot)
-{
-	__u64 *place = place_of(service, slot), before = *(volatile __u64 *)place;
-
-	return is_of_slot(pace, before, slot) && mask_slot(before) && __sync_bool_compare_and_swap(place, before, before - 1);
-}
-
-/*
- * One is back, after so many us; 0 if that is not known, as after a SYN cookie of the kernel's. It is one of the slot in which its SYN came, or of the one before, as the
- * SYN/ACK left a little later; if not known, it may be one of the slot after it, and else never: whose slot is gone, as slots had another length when his SYN came, would be
- * taken for somebody who is under way still, that one for another, and so on, and one more would wait for the server as long as the crowd lasts.
- */
-static __always_inline void arrive(struct service *service, const struct pace *pace, __u32 handshake_us, __u64 now)
-{
-	__u64 handshake_ns = handshake_us ? (__u64)handshake_us * NS_PER_US : pace->handshake_ns;
-	__u64 slot = slot_of(pace, now - handshake_ns);
-
-	if (!take_expected(service, pace, slot) && !take_expected(service, pace, slot - 1) && !handshake_us)
-		take_expected(service, pace, slot + 1);
-}
-
-/* A slot's word; 0 if its place is another's. */
-static __always_inline __u64 read_slot(struct service *service, const struct pace *pace, __u64 slot)
-{
-	__u64 word = *(volatile __u64 *)place_of(service, slot);
-
-	return is_of_slot(pace, word, slot) ? word : 0;
-}
-
-/*
- * Handshakes under way that will end: of this slot and the one before all that are not back, but for the usual share of those that never will be.
- * Of both together, as one may have been taken for the other's. Where that share is not known yet, as a flood has just begun, those of the slot before
- * count less and less as this one goes by.
- */
-static __always_inline __u32 count_expected(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 slot = slot_of(pace, now), length = 1ULL << shift_of(pace), left = length - (now & (length - 1));
-	__u64 word = read_slot(service, pace, slot), before = read_slot(service, pace, slot - 1);
-	__u64 admitted = mask_slot(word >> SLOT_BITS) + mask_slot(before >> SLOT_BITS);
-	__u64 out = mask_slot(word) + mask_slot(before), most = mask_slot(word) + (mask_slot(before) * left >> shift_of(pace));
-	__u64 never = admitted * (ALL_PPM - pace->completed_ppm) / ALL_PPM;
-	__u64 expected = out > never ? out - never : 0;
-
-	return expected < most ? expected : most;
-}
-
-/* Of those of all the server's listeners, no more can be this one's, but for those by a cookie of ours, which are in no queue: few, once the SYN queue has room again. */
-static __always_inline __u32 count_promised(const struct listener_load *load, __u32 expected)
-{
-	__u32 most = load->syn_qlen + NAPI_WEIGHT;
-
-	return expected < most ? expected : most;
-}
-
-/* ---- What the SYN stage asks. ---- */
+/* ---- Not under the lock. ---- */
 
 /* How long somebody has waited and nobody was answered; below 0 if that was just now, on another CPU. */
 static __always_inline __s64 read_stalled_ns(const struct service *service, __u64 now)
@@ -515,156 +369,6 @@ static __always_inline __u64 read_sojourn_ns(const struct service *service, __u6
 	__s64 stalled = read_stalled_ns(service, now), sojourn = service->sojourn_ns;
 
 	return stalled > sojourn ? stalled : sojourn;
-}
-
-/* Connections that wait for the server, or will when their handshake has ended. */
-static __always_inline void read_unserved(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
-{
-	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now), queued = count_virtual_queue(service, pace, now);
-	__u32 promised = expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0;
-	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
-
-	/*
-	 * Less what it can answer until the SYN that is here now is a connection: of those that wait, too, or those that were let in together would come
-	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
-	 */
-	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
-	if (load->unserved < queued)
-		load->unserved = queued;
-	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
-	load->promised = count_promised(load, promised > queued ? promised : queued);
-	load->unserved_limit = pace->limit;
-	load->answers_per_s = pace->answers_per_s;
-	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
-}
-
-/* Whether one may go past the limit, since nobody was answered for long and nobody went past it either: the CPU that says so lets it in. */
-static __always_inline bool may_pass(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 last = *(volatile __u64 *)&service->trickled_ns;
-
-	return pace->trickle_ns && read_stalled_ns(service, now) > (__s64)pace->trickle_ns &&
-	       (__s64)(now - last) > (__s64)pace->trickle_ns && __sync_bool_compare_and_swap(&service->trickled_ns, last, now);
-}
-
-/* Time in which nobody waited, but for what is a crowd's of a time that still lasts; it may be that of one that ends just now twice. */
-static __always_inline __u64 read_idle_ns(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 since = *(volatile __u64 *)&service->idle_since_ns, idle = *(volatile __u64 *)&service->idle_ns;
-
-	return since && now > since ? idle + (now - since) - count_crowded_ns(service, pace, since, now) : idle;
-}
-
-/*
- * A burst that the server will have answered soon is better served than refused, and a crowd is not. A crowd leaves a server no time in which nobody
- * waits, and a burst comes after some: that time is what may be spent on those who come beyond what the server answers meanwhile, each for as long as he
- * keeps the others waiting.
- */
-static __always_inline bool spend(struct service *service, const struct pace *pace, __u64 answers, __u64 now)
-{
-	__u64 idle = read_idle_ns(service, pace, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
-
-	if (!price)
-		return false;
-	/* If another CPU was first it has done so, too, but for its own price. */
-	if ((__s64)(idle - spent) > (__s64)pace->kept_ns)
-		__sync_bool_compare_and_swap(&service->spent_ns, spent, idle - pace->kept_ns);
-	/* Paid, and given back if it was too much: a CPU that another one comes before must not go away empty where there is enough for both. */
-	spent = __sync_fetch_and_add(&service->spent_ns, price);
-	if ((__s64)(idle - spent) >= (__s64)(price + pace->reserve_ns))
-		return true;
-	__sync_fetch_and_sub(&service->spent_ns, price);
-	return false;
-}
-
-/* How many would be past a limit that was found, with one more; 0 before any other, past which no burst goes. */
-static __always_inline __u32 count_past(const struct listener_load *load, bool is_found)
-{
-	return is_found ? load->unserved + 1 - load->unserved_limit : 0;
-}
-
-/* Of the idle time, what may still be spent; below 0 if that is less than nothing. */
-static __always_inline __s64 count_left_ns(struct service *service, const struct pace *pace, __u64 now)
-{
-	return read_idle_ns(service, pace, now) - *(volatile __u64 *)&service->spent_ns - pace->reserve_ns;
-}
-
-/* Of a queue that stays, the part that is paid for again each patience_ns. */
-#define PAID_AGAIN_SHIFT 3
-
-/* One is refused, as there is nothing to spend. What a crowd has cost that was over long before is kept, and the quiet between the two pays. */
-static __always_inline void note_crowd(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 since = *(volatile __u64 *)&service->idle_since_ns;
-
-	if (now > crowd_ends_ns(service, pace)) {
-		if (since)
-			__sync_fetch_and_add(&service->spent_ns, count_crowded_ns(service, pace, since, now));
-		service->crowd_began_ns = now;
-	}
-	service->crowded_ns = now;
-}
-
-/*
- * One who would be so many past the limit. He takes the place of one who was answered, unless more wait than before: only what the queue grows by is
- * paid for, and a part of it again while it stays, or none would ever end. When nothing is left, nobody is past the limit for free either: then it is a crowd.
- */
-static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 past, __u64 now)
-{
-	__u64 paid = *(volatile __u64 *)&service->paid;
-	/* Below 0 if that was just now, on another CPU. */
-	__s64 age = now - *(volatile __u64 *)&service->paid_ns, patience = pace->patience_ns;
-
-	if (age > patience) {
-		service->paid_ns = now;
-		service->paid = paid = age > 2 * patience ? 0 : paid - (paid >> PAID_AGAIN_SHIFT);
-	}
-	if (past <= paid) {
-		if (count_left_ns(service, pace, now) >= (__s64)pace->answer_ns)
-			return true;
-	} else if (past * pace->answer_ns <= pace->patience_ns && spend(service, pace, past - paid, now)) {
-		/* Who waits in a queue does so for one patience_ns. */
-		service->paid = past;
-		return true;
-	}
-	note_crowd(service, pace, now);
-	return false;
-}
-
-/* SYNs come in batches, from an interface that moderates its interrupts: a batch may be ahead of its time. */
-#define DEFERRED_AHEAD_SHIFT 6
-
-/* Who comes back takes the places of those who are new, so that more of these are left unanswered than the server answers, but not all at once. */
-#define DEFERRED_PER_ANSWER_SHIFT 2
-
-/*
- * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns and later: so no more are left so for the first
- * time than four times what the server answers meanwhile, or they would all come back at once.
- */
-static __always_inline bool defer(struct service *service, const struct pace *pace, __u64 now)
-{
-	__u64 next = *(volatile __u64 *)&service->deferred_ns, ahead = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
-	__u64 earliest = now > ahead ? now - ahead : 0, turn = pace->answer_ns >> DEFERRED_PER_ANSWER_SHIFT;
-
-	if (next > now)
-		return false;
-	/* If another CPU was first it has done so, too, but for its own turn. */
-	if (next < earliest)
-		__sync_bool_compare_and_swap(&service->deferred_ns, next, earliest);
-	/* A turn for which there is nothing to spend costs nobody anything. */
-	if (__sync_fetch_and_add(&service->deferred_ns, turn) <= now)
-		return spend(service, pace, 1, now);
-	__sync_fetch_and_sub(&service->deferred_ns, turn);
-	return false;
-}
-
-/*
- * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: the burst is over, and what he
- * cost can be spent on the next one. Who does not come back in time is not paid back for, and a crowd so uses up what there was.
- */
-static __always_inline void repay(struct service *service, const struct pace *pace)
-{
-	__sync_fetch_and_sub(&service->spent_ns, pace->answer_ns);
 }
 
 #endif

@@ -1,7 +1,9 @@
-//! Compiles kernel/service.h and kernel/returned.h for the host, through src/shim.c.
+//! Compiles kernel/unserved.h, with all that it includes, and kernel/returned.h for the host, through src/shim.c.
 
 fn main() {
-    for header in ["service.h", "returned.h", "histogram.h", "verdict.h"] {
+    for header in
+        ["unserved.h", "burst.h", "expected.h", "service.h", "returned.h", "histogram.h", "verdict.h"]
+    {
         println!("cargo::rerun-if-changed=../../kernel/{header}");
     }
     println!("cargo::rerun-if-changed=src/shim.c");

@@ -1,22 +1,14 @@
 //! How many connections may wait for a server: the smallest number with which it answers as many as it can, found while it runs.
 //!
-//! Two questions. *Is it idle?* A server for which nobody waits, while others are refused, could have had more: that is what a limit too
-//! small for one core looks like, and the time is as much of its rate as is lost. *What would half the limit do?* A pool of processes that sleep is never
-//! idle so, nor are eight cores at half their load; so now and then a period has half the limit, between two that have all of it. Below its knee a
-//! server answers in proportion to those who wait, above it as fast as it can: so the share of them that still waits, times the rate with all over the rate with half,
-//! is where the knee is. The limit goes there, and its square root further, as what waits comes and goes. If nearly as many waited with half of it, each for as long, as before clients
-//! who are far away, twice the limit is tried.
+//! Counts come in ticks, and are judged by the period of some ticks. A period answers one of four questions (docs/admission.md says more of each, and what else was tried):
 //!
-//! Both are about crowds. Where few are refused, all that is asked for could be answered but for bursts, and a rate shows what was asked for: then the
-//! question is whether twice the limit refuses fewer, once those whom it does not refuse any more have filled what it adds. Where the limit is full all in all, it is no burst, and half of it is tried.
-//!
-//! Idle time that stays although the limit has doubled is none that a larger one would use: before the lab's server on one CPU with its softirq nobody waits for a
-//! moment in fifty, however many may. It is not heard for a while then, and the limit goes by what half of it would do. Nor
-//! is it where the server is busy for less than a fiftieth longer: that is not worth everybody's waiting twice as long. Idle time that comes again within a few
-//! periods is the same spell, and the limit is held against where that began.
-//!
-//! It begins small, and doubles while that brings more: what is too little shows within a few response times, and those are short as long as few
-//! wait; what is too much shows as late as it makes everybody wait.
+//! - *Does twice as much bring more?* The limit begins small, and doubles while it does. What is too little shows within a few response times, and those are short as long as few
+//!   wait; what is too much shows as late as it makes everybody wait.
+//! - *Is the server idle?* If nobody waits for it while others are refused, it could have had more, and the limit grows. Unless a doubling does not help: before the lab's server on one CPU with its
+//!   softirq nobody waits for a moment in fifty, however many may. Such time is not heard for a while then (`spell.rs`).
+//! - *What would half the limit do?* A pool of processes that sleep is never idle so, nor are eight cores at half their load. Below its knee a server answers in proportion to
+//!   those who wait, above it as fast as it can; so a period with half the limit, between two with all of it, says where the knee is. The limit goes there, and its square root further.
+//! - *Are only a few refused?* Then it is no crowd, the rate shows what was asked for, and the question is whether twice the limit refuses fewer (`trial.rs`).
 //!
 //! What it is not: a controller of delay. The delay follows: it is the limit over the rate (Little's law). It knows no service
 //! time, and a server that becomes ten times as slow wants the same limit. It learns only while somebody is refused; otherwise nothing
@@ -30,7 +22,7 @@ mod trial;
 use units::Nanos;
 
 use crate::spell::{Spell, is_worth_it};
-use crate::trial::Trial;
+use crate::trial::{LONGEST as LONGEST_TRIAL, Trial};
 
 /// Limits that are found: less than two leaves a server idle between any two connections; more is no limit.
 const SMALLEST: f64 = 2.0;
@@ -75,6 +67,8 @@ const PINNED: f64 = 0.9;
 const BOUND_BY_LIMIT: f64 = 0.4;
 /// How long each waits with half of the limit, over that with all: from here on as long, so that more would be answered if more waited.
 const AS_LONG: f64 = 0.9;
+/// Of the limit, where the knee is: from here on it may as well be beyond it.
+const AT_THE_KNEE: f64 = 0.9;
 /// Share of the answers that periods with half the limit may cost.
 const COST: f64 = 0.01;
 /// Without a crowd, where that would be as many as are refused.
@@ -92,7 +86,7 @@ pub struct Tick {
     pub answered: u64,
     /// Time in which nobody waited.
     pub idle: Nanos,
-    /// Of all that were answered, the time that they waited, together.
+    /// Of those that were answered before they were overtaken, the time that they waited, together.
     pub waited: Nanos,
     /// Attempts that this limit refused.
     pub refused: u64,
@@ -105,7 +99,25 @@ pub struct Tick {
 impl Tick {
     /// Of those that were answered or refused.
     fn share(&self, count: u64) -> f64 {
-        count as f64 / (self.answered + self.refused + self.refused_by_queue).max(1) as f64
+        count as f64 / (self.answered + self.refused_by_any()).max(1) as f64
+    }
+
+    /// Refused by this limit or by a queue.
+    fn refused_by_any(&self) -> u64 {
+        self.refused + self.refused_by_queue
+    }
+
+    /// Half of all that was counted.
+    fn halved(self) -> Self {
+        Self {
+            elapsed: Nanos(self.elapsed.0 / 2),
+            answered: self.answered / 2,
+            idle: Nanos(self.idle.0 / 2),
+            waited: Nanos(self.waited.0 / 2),
+            refused: self.refused / 2,
+            refused_by_queue: self.refused_by_queue / 2,
+            echo: self.echo,
+        }
     }
 
     /// With what was counted after it.
@@ -189,7 +201,7 @@ pub struct Limit {
     age: Nanos,
     /// And of it what counts by now.
     sum: Tick,
-    /// Of those periods in which the limit was what it is.
+    /// Of the last minutes in which the limit was what it is, but for periods with a crowd: what it usually refuses.
     held: Tick,
     /// Whether this limit has refused somebody in each of its ticks: not a burst of handshakes alone.
     is_steady: bool,
@@ -244,19 +256,22 @@ impl Limit {
         if !(is_long && is_enough) && elapsed < LONGEST_PERIOD {
             return;
         }
-        let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
         let age = std::mem::take(&mut self.age);
-        self.untried = self.untried.since(age);
-        self.unhalved = self.unhalved.since(age);
-        if let Phase::More(trial) = self.phase {
-            self.deaf = self.deaf.since(age);
-            self.was_pressed = false;
-            self.phase = self.tried(trial, Tick { elapsed: age, ..sum });
-            return;
+        let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
+        for left in [&mut self.deaf, &mut self.untried, &mut self.unhalved] {
+            *left = left.since(age);
         }
-        let refused = sum.refused + sum.refused_by_queue;
+        match self.phase {
+            Phase::More(trial) => self.phase = self.tried(trial, Tick { elapsed: age, ..sum }),
+            _ => self.end_period(age, sum, is_steady),
+        }
+    }
+
+    /// What was counted in a period of such an age, but for a trial's.
+    fn end_period(&mut self, age: Nanos, sum: Tick, is_steady: bool) {
+        let refused = sum.refused_by_any();
         if matches!(self.phase, Phase::Hold { .. }) && sum.share(refused) < CROWD {
-            self.held = self.held.with(sum);
+            self.hold(age, sum);
         }
         // After half of the limit a queue that was full may not be so again yet.
         let has_shown = refused > 0 || matches!(self.phase, Phase::Again { .. });
@@ -280,15 +295,22 @@ impl Limit {
                 refused: sum.share(refused),
                 bound: sum.share(sum.refused),
                 elapsed: age,
-                echo: tick.echo,
+                echo: sum.echo,
             },
             is_steady,
         );
     }
 
+    /// What was usual a day ago is so no more.
+    fn hold(&mut self, age: Nanos, sum: Tick) {
+        self.held = self.held.with(sum);
+        if self.held.elapsed > times(2.0, LONGEST_TRIAL.max(times(ENOUGH_HELD, age))) {
+            self.held = self.held.halved();
+        }
+    }
+
     /// After a period.
     fn go_on(&mut self, shown: Shown, is_steady: bool) {
-        self.deaf = self.deaf.since(shown.elapsed);
         let is_heard = self.deaf == Nanos::ZERO || is_worth_it(self.idle_when_deaf, shown.idle);
         let is_pressed = shown.is_pressed();
         let was_pressed = std::mem::replace(&mut self.was_pressed, is_pressed);
@@ -311,7 +333,7 @@ impl Limit {
                     Phase::Hold { left: Nanos::ZERO }
                 } else if is_pressed && was_pressed && may_halve {
                     Phase::Half { before: shown }
-                } else if !is_pressed && self.untried == Nanos::ZERO {
+                } else if !is_pressed {
                     self.try_more(shown)
                 } else {
                     Phase::Hold { left: Nanos::ZERO }
@@ -323,22 +345,29 @@ impl Limit {
         };
     }
 
-    /// Twice of it, unless it would take too long to show.
+    /// Twice of it, unless that was tried just now, or would take too long to show.
     fn try_more(&mut self, shown: Shown) -> Phase {
-        // What a period alone refuses is not the usual: it is tried in one that does.
-        let bound = if self.held.elapsed >= times(ENOUGH_HELD, shown.elapsed) {
-            self.held.share(self.held.refused)
-        } else {
-            self.held.share(self.held.refused).max(shown.bound)
-        };
-        let Some(trial) = Trial::new(shown, bound) else { return Phase::Hold { left: Nanos::ZERO } };
+        let trial = Trial::new(self.limit, self.usual(shown)).filter(|_| self.untried == Nanos::ZERO);
+        let Some(trial) = trial else { return Phase::Hold { left: Nanos::ZERO } };
         self.set(2.0 * self.limit);
         Phase::More(trial)
     }
 
+    /// As a period has shown, but for what is refused: what a period alone refuses is not the usual, and it is tried in one that does.
+    fn usual(&self, shown: Shown) -> Shown {
+        let (bound, refused) =
+            (self.held.share(self.held.refused), self.held.share(self.held.refused_by_any()));
+        if self.held.elapsed >= times(ENOUGH_HELD, shown.elapsed) {
+            Shown { bound, refused, ..shown }
+        } else {
+            Shown { bound: bound.max(shown.bound), refused: refused.max(shown.refused), ..shown }
+        }
+    }
+
     /// With twice the limit, so far and in one more period. What it adds is filled by those whom it does not refuse any more, and only then it shows whether they are answered.
     fn tried(&mut self, trial: Trial, sum: Tick) -> Phase {
-        if sum.share(sum.refused + sum.refused_by_queue) >= CROWD {
+        self.was_pressed = false;
+        if sum.share(sum.refused_by_any()) >= CROWD {
             self.set(trial.limit());
             return Phase::Hold { left: Nanos::ZERO };
         }
@@ -426,9 +455,11 @@ impl Limit {
         let named = half.limit / before.limit;
         let halved_to = if still_waiting < PINNED { still_waiting.max(named) } else { named };
         let knee = before.limit * (gain * halved_to).clamp(named, 1.0);
-        if is_no_half || (gain >= GAIN && knee > AS_LONG * before.limit) {
+        if is_no_half || (gain >= GAIN && knee > AT_THE_KNEE * before.limit) {
             // The rate shows how many asked then, and not what twice of it does.
             if before.refused < CROWD {
+                // It asks for what may have been tried just now, and would again.
+                self.unhalved = self.unhalved.max(self.untried);
                 return self.try_more(before);
             }
             self.double();
@@ -591,26 +622,32 @@ mod tests {
         }
     }
 
-    /// Sixty-four who are not refused any more only wait, and then as many are refused as before.
+    /// As many as may wait who are not refused any more only wait, and then as many are refused as before, or seven tenths: with the time in which the places were filled it would look like half of them.
     #[test]
     fn twice_the_limit_is_judged_once_what_it_adds_is_full() {
-        let phase = Phase::Hold { left: Nanos::ZERO };
-        let mut limit = Limit { limit: 64.0, phase, ..Limit::default() };
-        let mut places: u64 = 64;
-        let limits: Vec<_> = (0..200)
-            .map(|_| {
-                let taken = if limit.now() > 64 { places.min(5) } else { 0 };
-                places -= taken;
-                limit.tick(Tick {
-                    answered: 500,
-                    waited: Nanos(40 * TICK.0),
-                    refused: 5 - taken,
-                    ..refusing()
-                });
-                limit.now()
-            })
-            .collect();
-        assert_eq!((limits.iter().max(), limits.last()), (Some(&128), Some(&64)));
+        for (places, refused, refused_then) in [(64_u32, 5, 5), (640, 20, 14)] {
+            let phase = Phase::Hold { left: Nanos::ZERO };
+            let first = places;
+            let mut limit = Limit { limit: first.into(), phase, ..Limit::default() };
+            let mut places: u64 = first.into();
+            let limits: Vec<_> = (0..200)
+                .map(|_| {
+                    let is_tried = limit.now() > first;
+                    let asked = if is_tried && places == 0 { refused_then } else { refused };
+                    let taken = if is_tried { places.min(asked) } else { 0 };
+                    places -= taken;
+                    limit.tick(Tick {
+                        answered: 500,
+                        waited: Nanos(40 * TICK.0),
+                        refused: asked - taken,
+                        ..refusing()
+                    });
+                    limit.now()
+                })
+                .collect();
+            let seen = (limits.iter().max(), limits.iter().rev().take(20).min());
+            assert_eq!(seen, (Some(&(2 * first)), Some(&first)), "{refused_then} of {refused} are refused");
+        }
     }
 
     /// It answers 500 in a tick, and so many more come.
@@ -666,6 +703,22 @@ mod tests {
             limit.now()
         });
         assert_eq!(seen.max(), Some(80));
+    }
+
+    /// As of processes that are in each other's way a little.
+    #[test]
+    fn half_that_loses_a_little_less_than_in_proportion_asks_for_twice_of_it() {
+        for (with_half, most) in [(1_080, 80), (1_200, 40)] {
+            let phase = Phase::Hold { left: Nanos::ZERO };
+            let mut limit = Limit { limit: 40.0, phase, was_pressed: true, ..Limit::default() };
+            let seen = (0..12).map(|_| {
+                let answered = if limit.now() < 40 { with_half } else { 2_000 };
+                let waited = Nanos(u64::from(limit.now()) * TICK.0);
+                limit.tick(Tick { answered, waited, ..refusing() });
+                limit.now()
+            });
+            assert_eq!(seen.max(), Some(most), "{with_half} of 2,000");
+        }
     }
 
     #[test]
@@ -834,22 +887,104 @@ mod tests {
     #[test]
     fn limit_that_refuses_a_few_grows_while_that_helps() {
         // Half as many are refused by twice the limit; those that a queue refuses, whatever the limit.
-        for (by_queue, wanted) in [(0, 64.0), (5, 64.0)] {
+        for by_queue in [0, 5] {
             let mut limit = Limit { phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
             for _ in 0..1000 {
                 let refused = u64::from(256 / limit.now());
                 limit.tick(Tick { answered: 1000, refused, refused_by_queue: by_queue, ..refusing() });
             }
-            assert_eq!(limit.limit, wanted, "beside {by_queue}");
+            assert_eq!(limit.limit, 64.0, "beside {by_queue}");
         }
-        // What does not help is taken back.
-        let mut limit = Limit { phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
-        let mut largest = 0;
-        for _ in 0..1000 {
-            limit.tick(Tick { answered: 1000, refused: 50, ..refusing() });
-            largest = largest.max(limit.now());
+    }
+
+    /// As is what a queue refuses in its stead, and what was there when those who asked had gone.
+    #[test]
+    fn twice_the_limit_that_does_not_help_is_taken_back() {
+        for (name, answered, refused, by_queue) in
+            [("as many", 1000, 50, 0), ("by a queue", 1000, 0, 50), ("gone", 100, 0, 0)]
+        {
+            let mut limit =
+                Limit { limit: 4.4, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+            let limits: Vec<_> = (0..1000)
+                .map(|_| {
+                    let is_tried = limit.now() > 4;
+                    let answered = if is_tried { answered } else { 1000 };
+                    let (refused, refused_by_queue) = if is_tried { (refused, by_queue) } else { (50, 0) };
+                    limit.tick(Tick { answered, refused, refused_by_queue, ..refusing() });
+                    limit.limit
+                })
+                .collect();
+            assert!(limits.iter().all(|limit| [4.4, 8.8].contains(limit)), "{name}: {limits:?}");
+            let tried = limits.iter().filter(|&&limit| limit == 8.8).count();
+            assert!((1..=250).contains(&tried), "{name}: for {tried} of 1000 ticks");
         }
-        assert_eq!((limit.now().min(4), largest), (4, 8));
+    }
+
+    /// The limit is full, clients are far away, and half of it lets as many wait: twice of it was tried, and is not again for a while.
+    #[test]
+    fn half_of_the_limit_does_not_ask_again_for_what_was_tried() {
+        for (untried, most) in [(Nanos::ZERO, 32), (Nanos::from_secs(1000), 16)] {
+            let mut limit = Limit {
+                limit: 16.0,
+                phase: Phase::Hold { left: Nanos::ZERO },
+                was_pressed: true,
+                untried,
+                ..Limit::default()
+            };
+            let limits = (0..20).map(|_| {
+                limit.tick(Tick {
+                    answered: 800,
+                    waited: Nanos(16 * TICK.0),
+                    refused: 40,
+                    echo: Nanos::from_millis(21),
+                    ..refusing()
+                });
+                limit.now()
+            });
+            assert_eq!(limits.max(), Some(most), "not for {untried:?}");
+            assert!(
+                limit.unhalved > Nanos::ZERO || untried == Nanos::ZERO,
+                "it waits as long for half of it"
+            );
+        }
+    }
+
+    #[test]
+    fn quiet_hour_does_not_hide_that_some_are_refused_now() {
+        let mut limit = Limit { limit: 1000.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        for _ in 0..72_000 {
+            limit.tick(Tick { answered: 1000, refused: 0, ..refusing() });
+        }
+        assert_eq!(limit.limit, 1000.0);
+        let limits = (0..600).map(|_| {
+            limit.tick(Tick { answered: 1000, refused: 20, ..refusing() });
+            limit.now()
+        });
+        assert_eq!(limits.max(), Some(2000), "half a minute in which one in fifty is refused");
+    }
+
+    #[test]
+    fn deaf_limit_hears_again_in_the_morning() {
+        let deaf = Nanos::from_secs(10);
+        let mut limit = Limit { deaf, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+        (0..400).for_each(|_| limit.tick(Tick { answered: 1000, refused: 0, ..refusing() }));
+        assert_eq!(limit.deaf, Nanos::ZERO, "nobody was refused meanwhile");
+    }
+
+    /// A trial begins with what a period shows, or does not.
+    #[test]
+    fn trial_that_would_take_too_long_is_not_begun() {
+        for (limit, echo_ms, is_begun) in [(100.0, 1, true), (10_000.0, 1, false), (10_000.0, 3_000, true)] {
+            let phase = Phase::Hold { left: Nanos::ZERO };
+            let mut limit = Limit { limit, phase, ..Limit::default() };
+            let first = limit.now();
+            let limits = (0..400).map(|_| {
+                let echo = Nanos::from_millis(echo_ms);
+                limit.tick(Tick { answered: 1000, refused: 10, echo, ..refusing() });
+                limit.now()
+            });
+            assert_eq!(limits.max() > Some(first), is_begun, "{first}, {echo_ms} ms");
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who waits for a server, and how many may. Pure: told the time and what was counted.
 //!
-//! [`Service`] is `kernel/service.h`, the very code that the BPF programs run: who waits; [`Returns`] is `kernel/returned.h`: who comes back. [`Pacer`] is what the agent finds out several times a second, and
+//! [`Service`] is `kernel/unserved.h`, the very code that the BPF programs run: who waits; [`Returns`] is `kernel/returned.h`: who comes back. [`Pacer`] is what the agent finds out several times a second, and
 //! has the kernel go by: how many may. Between them is a map in the kernel's case, and nothing in the simulator's. `docs/admission.md` says why so.
 
 mod capacity;

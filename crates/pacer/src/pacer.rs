@@ -84,6 +84,8 @@ pub struct Pacer {
     last: Look,
     /// When shares were taken last.
     shared: Look,
+    /// When a SYN came last.
+    asked_at: Nanos,
     /// When round trips were looked at last.
     timed: Look,
     handshakes: Handshakes,
@@ -163,6 +165,7 @@ impl Pacer {
             limit,
             last: look,
             shared: look,
+            asked_at: look.at,
             timed: look,
             handshakes: Handshakes::default(),
             capacity: Capacity::default(),
@@ -176,7 +179,7 @@ impl Pacer {
             is_blind: false,
             is_silent: false,
         };
-        pacer.set_limit();
+        pacer.set_pace();
         pacer
     }
 
@@ -193,7 +196,7 @@ impl Pacer {
         }
         (self.last, self.shared, self.timed) = (look, look, look);
         (self.unanswered_since, self.is_blind) = (None, false);
-        self.set_limit();
+        self.set_pace();
     }
 
     /// Goes on by what is there now.
@@ -207,7 +210,11 @@ impl Pacer {
         let answered = look.since(&self.last, |counts| counts.answered);
         let idle = Nanos(look.idle_ns().saturating_sub(self.last.idle_ns()));
         self.service_rate.add(elapsed, idle, answered);
-        self.newcomers.add(elapsed, look.asked_since(&self.last, |demand| demand.new));
+        let new = look.asked_since(&self.last, |demand| demand.new);
+        self.newcomers.add(elapsed, new);
+        if new > 0 {
+            self.asked_at = look.at;
+        }
         self.limit.tick(Tick {
             elapsed,
             answered,
@@ -222,10 +229,10 @@ impl Pacer {
         // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
         self.time_handshakes();
-        self.set_limit();
+        self.set_pace();
     }
 
-    fn set_limit(&mut self) {
+    fn set_pace(&mut self) {
         let demand = &self.last.demand;
         self.pace.limit = if self.is_blind { 0 } else { self.limit.now() };
         self.pace.counts_silent = u32::from(match demand.waits_from {
@@ -237,18 +244,29 @@ impl Pacer {
             (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
+        self.pace.answers_per_s = self.capacity.per_s() as u32;
+        self.set_far();
+        self.set_burst();
+    }
+
+    /// What those are held against who are under way for long.
+    fn set_far(&mut self) {
+        let per_s = self.capacity.per_s();
         // As many as it answers, or more, if fewer wait than may.
-        let let_in_per_s = self.capacity.per_s() * self.filling.factor();
+        let let_in_per_s = per_s * self.filling.factor();
         // By Little's law so many of those who are let in are under way. Where too few were let in the server was idle, which is no part of it.
         self.pace.served_meanwhile = (let_in_per_s * self.away_ns as f64 / 1e9) as u32;
-        self.pace.answers_per_s = self.capacity.per_s() as u32;
         // Those who ask for nothing are taken, too. A server that is kept from its CPU takes none for as long.
         let taken_ns = self.handshakes.mean_ns().saturating_sub(LONGEST_OFF_CPU_NS);
-        self.pace.taken_meanwhile = (self.capacity.per_s() * taken_ns as f64 / 1e9) as u32;
+        self.pace.taken_meanwhile = (per_s * taken_ns as f64 / 1e9) as u32;
         let is_far = taken_ns > 0 && let_in_per_s > 0.0;
         // Faster than it answers, by as many in each round trip as may wait: who has come by now is counted where he waits.
         let more_per_s = f64::from(self.pace.limit) * 1e9 / self.handshakes.usual_ns().max(1) as f64;
         self.pace.drain_ns = if is_far { (1e9 / (let_in_per_s + more_per_s)) as u64 } else { 0 };
+    }
+
+    /// What one more costs, and what may be spent on those who are past the limit.
+    fn set_burst(&mut self) {
         // Fewer than it can give may be all that were asked for; one alone takes no longer than its response.
         let longest = if self.response_ns > 0 { self.response_ns } else { FIRST_PACE.answer_ns };
         self.pace.answer_ns = ((1e9 / self.service_rate.per_s().max(1.0)) as u64).clamp(1, longest);
@@ -259,10 +277,12 @@ impl Pacer {
         self.pace.reserve_ns = ((1.0 - share) * KEPT_NS as f64) as u64;
     }
 
-    /// Whether nobody waits, and nobody has come or was answered since the last share: the time says nothing of what the server can do.
+    /// Whether nobody has come or was answered since the last share, and nobody waits, or not even a SYN has come for long: the time says nothing of what the server can do, and one who waits then
+    /// may wait for an event.
     fn is_quiet(&self) -> bool {
         let of = |counts: &Counts| counts.established + counts.answered;
-        self.last.counts.in_stage == [0, 0] && self.last.since(&self.shared, of) == 0
+        let is_left_alone = self.last.at.since(self.asked_at) >= LONGEST_SHARE;
+        (self.last.counts.in_stage == [0, 0] || is_left_alone) && self.last.since(&self.shared, of) == 0
     }
 
     fn share(&mut self) {
@@ -352,7 +372,7 @@ impl Pacer {
 
 #[cfg(test)]
 mod tests {
-    use verdict::{BUCKETS, ListenerLoad, Policy};
+    use verdict::{BUCKETS, Policy};
 
     use super::*;
     use crate::Asked;
@@ -487,18 +507,55 @@ mod tests {
     #[test]
     fn time_in_which_nobody_came_says_nothing_of_the_server() {
         let start = Nanos::from_secs(1);
-        let mut pacer = Pacer::new(look(start, 0, 0));
-        // An hour without anybody; then a crowd, before whose first answer is more than one look.
-        (1..=72_000).for_each(|number| pacer.tick(look(start, number, 0)));
-        let mut first = look(start, 72_001, 0);
-        (first.counts.established, first.counts.in_stage) = (100, [0, 100]);
-        first.demand.bound = 50;
-        pacer.tick(first);
-        assert_eq!(pacer.pace().limit, 4, "its answers are still to come");
-        let mut second = look(start, 72_002, 50);
-        second.demand.bound = 100;
-        pacer.tick(second);
-        assert_eq!(pacer.pace().answers_per_s, 500, "50 in the 100 ms since somebody came");
+        for polls in [0, 1] {
+            // Somebody may wait for an event all that time.
+            let look = |number, answered| {
+                let mut look = look(start, number, answered);
+                (look.counts.established, look.counts.in_stage) = (polls + 2 * answered, [0, polls as u32]);
+                look
+            };
+            let mut pacer = Pacer::new(look(0, 0));
+            // An hour without anybody; then a crowd, before whose first answer is more than one look.
+            (1..=72_000).for_each(|number| pacer.tick(look(number, 0)));
+            let mut first = look(72_001, 0);
+            (first.counts.established, first.counts.in_stage) = (polls + 100, [0, 100]);
+            (first.demand.new, first.demand.bound) = (150, 50);
+            pacer.tick(first);
+            assert_eq!(pacer.pace().limit, 4, "its answers are still to come");
+            let mut second = look(72_002, 50);
+            (second.demand.new, second.demand.bound) = (300, 100);
+            pacer.tick(second);
+            assert_eq!(pacer.pace().answers_per_s, 500, "50 in the 100 ms since somebody came, {polls} wait");
+        }
+    }
+
+    /// Clients 40 ms away of whom half are refused, while next to nobody waits.
+    #[test]
+    fn more_are_let_in_than_are_answered_only_while_others_are_refused_and_find_a_place() {
+        for (name, refused, accept_full, found_full, factor) in [
+            ("crowd", 100, 0, 0, 2.0),
+            ("hardly anybody refused", 10, 0, 0, 1.0),
+            ("SYNs that find the queue full", 100, 4, 0, 1.0),
+            ("handshakes that do", 100, 0, 4, 1.0),
+            ("hardly any", 100, 1, 0, 2.0),
+        ] {
+            let start = Nanos::from_secs(1);
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            for number in 1..=200 {
+                let mut look = look(start, number, 100 * number);
+                look.demand = Demand {
+                    new: 200 * number,
+                    refused: refused * number,
+                    bound: refused * number,
+                    accept_full: accept_full * number,
+                    found_full: found_full * number,
+                    ..Demand::default()
+                };
+                pacer.tick(look);
+            }
+            // 2,000 in a second, of 40 ms each.
+            assert_eq!(f64::from(pacer.pace().served_meanwhile), factor * 80.0, "{name}");
+        }
     }
 
     #[test]
@@ -548,109 +605,5 @@ mod tests {
             let off = pacer.pace().reserve_ns.abs_diff(reserve_ns);
             assert!(off < KEPT_NS / 100, "{times} come for each answer: {} ns", pacer.pace().reserve_ns);
         }
-    }
-
-    #[test]
-    fn idle_time_that_is_reserved_is_spent_on_nobody() {
-        let idle_ns = 2_000_000_000;
-        for (reserve_ns, is_spent) in [(0, true), (idle_ns / 2, true), (idle_ns, false)] {
-            let pace = Pace { answer_ns: 1_000_000, reserve_ns, ..FIRST_PACE };
-            let now = Nanos::from_secs(10);
-            // An answer just now, so that nobody is let in because the server seems to hang.
-            let mut service =
-                Counts { idle_ns, answered_ns: now.0, trickled_ns: now.0, ..Counts::of_generation(0) };
-            let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
-            assert_eq!(
-                service.may_exceed(&pace, now, &load, true),
-                is_spent,
-                "in the queue, {reserve_ns} ns"
-            );
-            assert_eq!(service.may_defer(&pace, now), is_spent, "left unanswered, {reserve_ns} ns");
-        }
-    }
-
-    #[test]
-    fn idle_moments_of_a_crowd_pay_for_nobody_and_a_gap_does() {
-        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
-        let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
-        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
-        let mut service = Counts::of_generation(0);
-        let ask = |service: &mut Counts, ms| service.may_exceed(&pace, at(ms), &load, true);
-        assert!(!ask(&mut service, 0), "nothing is saved up: it is a crowd");
-        // Half of the time nobody waits, and somebody is refused every 20 ms.
-        for turn in 0..50 {
-            service.idle_since_ns = at(20 * turn).0;
-            let mut wait = service.begin(&pace, 100, at(20 * turn + 10));
-            service.go_on(&pace, &mut wait, at(20 * turn + 10));
-            assert!(!ask(&mut service, 20 * turn + 19), "after {turn} moments");
-            service.end(&pace, &wait, true, at(20 * turn + 20));
-        }
-        // From a sixteenth of a second after the last one on it is a gap.
-        assert!(!ask(&mut service, 1_040) && !ask(&mut service, 1_100));
-        assert!(!ask(&mut service, 1_160), "each time that somebody is refused it begins anew");
-        assert!(ask(&mut service, 1_300));
-    }
-
-    #[test]
-    fn who_is_refused_after_a_quiet_night_does_not_cost_the_night() {
-        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
-        let hour = |hours: u64| Nanos::from_secs(3600 * hours);
-        let past = |count: u32| ListenerLoad {
-            unserved: 4 + count - 1,
-            unserved_limit: 4,
-            ..ListenerLoad::default()
-        };
-        let mut service = Counts { idle_since_ns: hour(1).0, ..Counts::of_generation(0) };
-        assert!(service.may_exceed(&pace, hour(11), &past(1), true));
-        assert!(!service.may_exceed(&pace, hour(11), &past(2000), true), "two seconds' work at once");
-        // The night ends, and what is left of it is there for the next burst.
-        let mut wait = service.begin(&pace, 100, hour(11));
-        service.go_on(&pace, &mut wait, hour(11));
-        service.end(&pace, &wait, true, hour(11) + Nanos::from_millis(1));
-        assert!(service.may_exceed(&pace, hour(11) + Nanos::from_millis(200), &past(500), true));
-    }
-
-    #[test]
-    fn queue_that_stays_is_paid_for_again_by_an_eighth_each_second_and_one_that_is_over_in_full() {
-        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
-        let past = |count: u32| ListenerLoad {
-            unserved: 4 + count - 1,
-            unserved_limit: 4,
-            ..ListenerLoad::default()
-        };
-        let at = |ms: u64| Nanos::from_millis(100_000 + ms);
-        let mut service = Counts { idle_ns: 4_000_000_000, ..Counts::of_generation(0) };
-        let mut cost = |ms, count| {
-            let before = service.spent_ns;
-            assert!(service.may_exceed(&pace, at(ms), &past(count), true));
-            (service.spent_ns - before) / pace.answer_ns
-        };
-        assert_eq!(cost(0, 80), 80);
-        assert_eq!((cost(500, 80), cost(600, 30)), (0, 0), "places of those who were answered");
-        assert_eq!((cost(1_001, 80), cost(1_002, 80)), (10, 0));
-        assert_eq!(cost(3_100, 80), 80, "two seconds later there is no queue that was paid for");
-        assert_eq!(cost(3_099, 80), 0, "another CPU read its clock a moment before");
-    }
-
-    #[test]
-    fn four_times_as_many_as_are_answered_meanwhile_may_be_left_unanswered_and_one_who_gets_in_is_paid_back()
-    {
-        let pace = Pace { answer_ns: 1_000_000, ..FIRST_PACE };
-        let saved = 1_000_000_000;
-        let mut service = Counts { idle_ns: saved, ..Counts::of_generation(0) };
-        let may_defer = |service: &mut Counts, ms: u64| {
-            let now = Nanos::from_millis(10_000 + ms);
-            (0..1000).filter(|_| service.may_defer(&pace, now)).count()
-        };
-        // At one moment as many as a sixty-fourth of a second has turns for, and one; turns that nobody took are not kept.
-        let most = 4 * 1000 / 64 + 1;
-        assert_eq!([0, 10, 1_000].map(|ms| may_defer(&mut service, ms)), [most, 4 * 10, most]);
-        let spent = service.spent_ns;
-        assert_eq!(spent, (most + 40 + most) as u64 * pace.answer_ns, "the time of an answer for each");
-        service.repay(&pace);
-        assert_eq!(service.spent_ns, spent - pace.answer_ns);
-        // What is left of what was saved.
-        service.spent_ns = saved - 3 * pace.answer_ns;
-        assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
     }
 }

@@ -1,4 +1,4 @@
-//! `kernel/service.h`, called on the host: the very code that the BPF programs run, with one CPU and no lock.
+//! `kernel/unserved.h`, called on the host: the very code that the BPF programs run, with one CPU and no lock.
 
 use units::Nanos;
 use verdict::{BUCKETS, ListenerLoad, Trigger};
@@ -191,6 +191,8 @@ unsafe extern "C" {
     fn tidegate_size_of_pace() -> usize;
     #[cfg(test)]
     fn tidegate_size_of_wait() -> usize;
+    #[cfg(test)]
+    fn tidegate_longest_handshake_us() -> u32;
 }
 
 #[cfg(test)]
@@ -211,6 +213,13 @@ mod tests {
             }
             assert_eq!((service.answered, service.answered_handshakes_us), (3, answered_us));
         }
+    }
+
+    #[test]
+    fn longest_handshake_is_the_headers() {
+        // SAFETY: no arguments.
+        let longest_us = unsafe { tidegate_longest_handshake_us() };
+        assert_eq!(crate::handshakes::LONGEST_HANDSHAKE_NS, 1000 * u64::from(longest_us));
     }
 
     /// As on two CPUs at once: whoever is there a moment after the other one must not find nothing left.
@@ -268,6 +277,124 @@ mod tests {
         assert_eq!([0, 5, 20].map(|ms| read(&mut service, &pace, ms)), [20, 15, 0]);
         let near = Pace { drain_ns: 0, ..pace };
         assert_eq!(read(&mut let_in(&near, 12), &near, 0), 0);
+    }
+
+    #[test]
+    fn idle_time_that_is_reserved_is_spent_on_nobody() {
+        let idle_ns = 2_000_000_000;
+        for (reserve_ns, is_spent) in [(0, true), (idle_ns / 2, true), (idle_ns, false)] {
+            let pace = Pace { answer_ns: 1_000_000, reserve_ns, ..FIRST_PACE };
+            let now = Nanos::from_secs(10);
+            // An answer just now, so that nobody is let in because the server seems to hang.
+            let mut service =
+                Service { idle_ns, answered_ns: now.0, trickled_ns: now.0, ..Service::of_generation(0) };
+            let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
+            assert_eq!(
+                service.may_exceed(&pace, now, &load, true),
+                is_spent,
+                "in the queue, {reserve_ns} ns"
+            );
+            assert_eq!(service.may_defer(&pace, now), is_spent, "left unanswered, {reserve_ns} ns");
+        }
+    }
+
+    #[test]
+    fn idle_moments_of_a_crowd_pay_for_nobody_and_a_gap_does() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
+        let at = |ms: u64| Nanos::from_millis(10_000 + ms);
+        let mut service = Service::of_generation(0);
+        let ask = |service: &mut Service, ms| service.may_exceed(&pace, at(ms), &load, true);
+        assert!(!ask(&mut service, 0), "nothing is saved up: it is a crowd");
+        // Half of the time nobody waits, and somebody is refused every 20 ms.
+        for turn in 0..50 {
+            service.idle_since_ns = at(20 * turn).0;
+            let mut wait = service.begin(&pace, 100, at(20 * turn + 10));
+            service.go_on(&pace, &mut wait, at(20 * turn + 10));
+            assert!(!ask(&mut service, 20 * turn + 19), "after {turn} moments");
+            service.end(&pace, &wait, true, at(20 * turn + 20));
+        }
+        // From a sixteenth of a second after the last one on it is a gap.
+        assert!(!ask(&mut service, 1_040) && !ask(&mut service, 1_100));
+        assert!(!ask(&mut service, 1_160), "each time that somebody is refused it begins anew");
+        assert!(ask(&mut service, 1_300));
+    }
+
+    #[test]
+    fn who_is_refused_after_a_quiet_night_does_not_cost_the_night() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let hour = |hours: u64| Nanos::from_secs(3600 * hours);
+        let past = |count: u32| ListenerLoad {
+            unserved: 4 + count - 1,
+            unserved_limit: 4,
+            ..ListenerLoad::default()
+        };
+        let mut service = Service { idle_since_ns: hour(1).0, ..Service::of_generation(0) };
+        assert!(service.may_exceed(&pace, hour(11), &past(1), true));
+        assert!(!service.may_exceed(&pace, hour(11), &past(2000), true), "two seconds' work at once");
+        // The night ends, and what is left of it is there for the next burst.
+        let mut wait = service.begin(&pace, 100, hour(11));
+        service.go_on(&pace, &mut wait, hour(11));
+        service.end(&pace, &wait, true, hour(11) + Nanos::from_millis(1));
+        assert!(service.may_exceed(&pace, hour(11) + Nanos::from_millis(200), &past(500), true));
+    }
+
+    #[test]
+    fn queue_that_stays_is_paid_for_again_by_an_eighth_each_second_and_one_that_is_over_in_full() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let past = |count: u32| ListenerLoad {
+            unserved: 4 + count - 1,
+            unserved_limit: 4,
+            ..ListenerLoad::default()
+        };
+        let at = |ms: u64| Nanos::from_millis(100_000 + ms);
+        let mut service = Service { idle_ns: 4_000_000_000, ..Service::of_generation(0) };
+        let mut cost = |ms, count| {
+            let before = service.spent_ns;
+            assert!(service.may_exceed(&pace, at(ms), &past(count), true));
+            (service.spent_ns - before) / pace.answer_ns
+        };
+        assert_eq!(cost(0, 80), 80);
+        assert_eq!((cost(500, 80), cost(600, 30)), (0, 0), "places of those who were answered");
+        assert_eq!((cost(1_001, 80), cost(1_002, 80)), (10, 0));
+        assert_eq!(cost(3_100, 80), 80, "two seconds later there is no queue that was paid for");
+        assert_eq!(cost(3_099, 80), 0, "another CPU read its clock a moment before");
+    }
+
+    /// An eighth of seven is less than one.
+    #[test]
+    fn short_queue_that_stays_is_paid_for_again_too() {
+        let pace = Pace { answer_ns: 1_000_000, trickle_ns: 0, ..FIRST_PACE };
+        let load = ListenerLoad { unserved: 10, unserved_limit: 4, ..ListenerLoad::default() };
+        let mut service = Service { idle_ns: 4_000_000_000, ..Service::of_generation(0) };
+        let costs = [0, 500, 1_001, 2_002].map(|ms| {
+            let before = service.spent_ns;
+            assert!(service.may_exceed(&pace, Nanos::from_millis(100_000 + ms), &load, true));
+            (service.spent_ns - before) / pace.answer_ns
+        });
+        assert_eq!(costs, [7, 0, 1, 1]);
+    }
+
+    #[test]
+    fn four_times_as_many_as_are_answered_meanwhile_may_be_left_unanswered_and_one_who_gets_in_is_paid_back()
+    {
+        let pace = Pace { answer_ns: 1_000_000, ..FIRST_PACE };
+        let saved = 1_000_000_000;
+        let mut service = Service { idle_ns: saved, ..Service::of_generation(0) };
+        let may_defer = |service: &mut Service, ms: u64| {
+            let now = Nanos::from_millis(10_000 + ms);
+            (0..1000).filter(|_| service.may_defer(&pace, now)).count()
+        };
+        // At one moment as many as a sixty-fourth of a second has turns for, and one; turns that nobody took are not kept.
+        let most = 4 * 1000 / 64 + 1;
+        assert_eq!([0, 10, 1_000].map(|ms| may_defer(&mut service, ms)), [most, 4 * 10, most]);
+        let spent = service.spent_ns;
+        assert_eq!(spent, (most + 40 + most) as u64 * pace.answer_ns, "the time of an answer for each");
+        service.repay(&pace);
+        assert_eq!(service.spent_ns, spent - pace.answer_ns);
+        // What is left of what was saved.
+        service.spent_ns = saved - 3 * pace.answer_ns;
+        assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
     }
 
     /// Of each field, crates/guard holds them against the kernel's own types.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel/service.h and kernel/returned.h for the host, as kernel/follow.bpf.h and kernel/syn_stage.bpf.h use it; there is one CPU, and no lock. */
+/* kernel/unserved.h, with all that it includes, and kernel/returned.h for the host, as kernel/follow.bpf.h and kernel/syn_stage.bpf.h use it; there is one CPU, and no lock. */
 #include <linux/types.h>
 #include <stdbool.h>
 #include <sys/cdefs.h>
@@ -9,7 +9,7 @@ struct bpf_spin_lock {
 };
 
 #include "returned.h"
-#include "service.h"
+#include "unserved.h"
 
 void tidegate_begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
 {
@@ -39,9 +39,7 @@ void tidegate_read_service(struct service *service, const struct pace *pace, __u
 
 	if (now >= service->epoch_ends_ns)
 		turn_epochs(service, pace, now);
-	begin_slot(service, pace, now);
-	settle_virtual_queue(service, pace, now);
-	read_unserved(service, pace, now, &its_load);
+	read_waiting(service, pace, now, &its_load);
 	load[4] = its_load.unserved;
 	load[5] = its_load.unserved_limit;
 	load[6] = its_load.promised;
@@ -52,9 +50,8 @@ void tidegate_read_service(struct service *service, const struct pace *pace, __u
 bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, const __u32 load[9], bool is_found)
 {
 	const struct listener_load its_load = { .unserved = load[4], .unserved_limit = load[5] };
-	__u32 past = count_past(&its_load, is_found);
 
-	return may_pass(service, pace, now) || (past && may_queue(service, pace, past, now));
+	return may_go_past(service, pace, count_past(&its_load, is_found), now);
 }
 
 bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 now)
@@ -115,4 +112,9 @@ __SIZE_TYPE__ tidegate_size_of_pace(void)
 __SIZE_TYPE__ tidegate_size_of_wait(void)
 {
 	return sizeof(struct wait);
+}
+
+__u32 tidegate_longest_handshake_us(void)
+{
+	return LONGEST_HANDSHAKE_US;
 }

@@ -1,4 +1,4 @@
-//! Servers before crowds in virtual time: the agent's own pacer, and the kernel's own counts (kernel/service.h, compiled for the host).
+//! Servers before crowds in virtual time: the agent's own pacer, and the kernel's own counts (kernel/unserved.h, compiled for the host).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 use units::Nanos;
 use verdict::{Attempt, ListenerLoad, Policy, Trigger, Verdict};
 
-use crate::{Demand, Look, Pacer, Service, Wait};
+use crate::{Asked, Demand, Look, Pacer, Service, Wait};
 
 /// What decides.
 const POLICY: Policy = Policy { trigger: Trigger::Unserved(None), ..Policy::RST_SYN };
@@ -116,7 +116,7 @@ struct Run {
     busy: usize,
     syn_qlen: u32,
     forged_qlen: u32,
-    demand: Demand,
+    asked: Asked,
     seen: Seen,
 }
 
@@ -142,7 +142,7 @@ impl Run {
             busy: 0,
             syn_qlen: 0,
             forged_qlen: 0,
-            demand: Demand::default(),
+            asked: Asked::default(),
             seen: Seen::default(),
         };
         [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs]
@@ -202,8 +202,9 @@ impl Run {
             } else if self.next_tick <= event_at {
                 self.now = self.next_tick;
                 self.next_tick += TICK;
-                let look = Look { at: Nanos(self.now), counts: *self.service, demand: self.demand };
-                self.pacer.tick(look);
+                let mut demand = Demand::default();
+                demand.add(&POLICY, false, self.asked);
+                self.pacer.tick(Look { at: Nanos(self.now), counts: *self.service, demand });
             } else {
                 let Reverse((at, _, event)) = self.events.pop().expect("it was peeked at");
                 self.now = at;
@@ -268,12 +269,11 @@ impl Run {
             self.service.expect(&pace, now);
         }
         self.seen.asked += u64::from(client == Client::Asks);
-        self.demand.new += 1;
+        self.asked.seen += 1;
+        self.asked.admitted += u64::from(is_admitted);
         if !is_admitted {
-            self.demand.refused += u64::from(is_server_full);
-            self.demand.refused_by_queue += u64::from(!is_server_full);
-            self.demand.accept_full += u64::from(qlen > backlog);
-            self.demand.bound += u64::from(is_server_full);
+            self.asked.server_full += u64::from(is_server_full);
+            self.asked.accept_full += u64::from(qlen > backlog);
             self.seen.refused += u64::from(client == Client::Asks);
             return;
         }
@@ -294,6 +294,7 @@ impl Run {
     fn request(&mut self, client: Client, handshake_us: u32) {
         self.syn_qlen -= u32::from(handshake_us > 0);
         if self.accept_qlen() > self.world.backlog {
+            self.asked.acks_full += 1;
             return; // the kernel drops the ACK, and the client gives up
         }
         let connection = self.waits.len();
@@ -388,7 +389,7 @@ fn large_pool_still_answers_what_it_can_after_half_a_minute() {
 /// Whom twice the limit would not refuse any more, but keep waiting, must not make it grow: each doubling helps until what it adds is full.
 #[test]
 fn load_that_is_a_little_too_much_makes_no_queue_that_grows() {
-    for (times, longest_ms) in [(1.02, 150.0), (1.05, 80.0), (1.1, 30.0)] {
+    for (times, longest_ms) in [(1.02, 50.0), (1.05, 25.0), (1.1, 12.0)] {
         for is_exponential in [false, true] {
             let mut run = Run::new(World { is_exponential, asks: times * 10_000.0, ..World::default() });
             for _ in 0..4 {
@@ -510,11 +511,11 @@ fn crowd_that_comes_and_goes_does_not_mislead() {
         run.say("crowd", seen);
         if turn > 2 {
             assert!(seen.answered > 9_000, "{seen:?}");
-            assert!(seen.mean_ms() < 1000.0, "{seen:?}");
+            assert!(seen.mean_ms() < 500.0, "{seen:?}");
         }
         run.world.asks = 100.0;
         let seen = run.run(Duration::from_secs(2));
-        assert!(seen.share() > 0.97, "{seen:?}");
+        assert!(seen.refused as f64 <= 0.03 * seen.asked as f64, "{seen:?}");
     }
 }
 
@@ -531,7 +532,7 @@ fn burst_that_is_soon_answered_is_not_refused() {
         // What takes longer than a client waits is refused as it comes.
         let times = 20;
         let taken = (times * burst - run.burst(times * burst).refused) * work_ns;
-        assert!(taken < 3 * S, "{taken} ns of work");
+        assert!(taken < 3 * S / 2, "{taken} ns of work");
     }
 }
 

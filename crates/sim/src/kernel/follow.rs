@@ -1,4 +1,4 @@
-//! Who waits for the server, by `kernel/service.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
+//! Who waits for the server, by `kernel/unserved.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
 //! the sockets, the sockets of the simulator tell here.
 
 use pacer::{Asked, Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait};
