@@ -21,6 +21,7 @@
 
 enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
+	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
 	NS_PER_US = 1000,
 	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
@@ -62,13 +63,13 @@ enum stage {
 
 /* Of one connection, from the handshake's end to the beginning of the response; what is there later is nobody's. */
 struct wait {
-	__u64 since_ns;			/* it began to wait last */
+	__u64 since_ns;			/* it began to wait last, or its last piece came */
 	__u64 epoch;
 	__u64 received;			/* bytes, by then */
 	__u32 index;			/* of struct service */
 	__u32 generation;		/* of struct service */
 	__u16 stage;			/* enum stage */
-	__u16 turns;			/* that it has begun to wait */
+	__u16 turns;			/* that it has begun to wait, or PIECEMEAL */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
 	__u32 handshake_us;		/* how long its handshake took; the usual time if that is not known */
 };
@@ -86,6 +87,7 @@ struct service {
 	__u64 answered;
 	__u64 answered_in_turn;		/* of these, before they were overtaken: what the rest is about */
 	__u64 answered_silent;		/* of `answered`, before we saw a byte of a request */
+	__u64 answered_piecemeal;	/* of `answered`, who sent many pieces and took so long over it that they counted no more */
 	__u64 ended;			/* closed, reset or timed out without an answer */
 	__u64 idle_ns;			/* in which nobody waited, but for what has gone by since idle_since_ns */
 	__u64 idle_since_ns;		/* 0: somebody waits */
@@ -290,6 +292,11 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	/* One whose request we did not see says nothing of the server's time. */
 	if (wait->stage == STAGE_SILENT && !pace->counts_silent)
 		return;
+	/* Nor does one whose client took so long that he counts no more. */
+	if (wait->turns >= PIECEMEAL && !is_counted(service, wait)) {
+		service->answered_piecemeal++;
+		return;
+	}
 	if (wait->epoch < service->overtaken_before) {
 		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
 		count_overtakes(service, 2 * (__u64)pace->overtaken_at);
@@ -333,9 +340,14 @@ static __always_inline void begin(struct service *service, const struct pace *pa
 /* More of a request has come. */
 static __always_inline void go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
 {
-	/* A byte now and then must not hold a place for ever. */
-	if (wait->generation != service->generation || wait->turns >= MAX_TURNS)
+	if (wait->generation != service->generation)
 		return;
+	/* A byte now and then must not hold a place for ever. But from when on the server can answer, its last piece says, or its client's time would be taken for the server's. */
+	if (wait->turns >= MAX_TURNS) {
+		wait->since_ns = now;
+		wait->turns = PIECEMEAL;
+		return;
+	}
 	leave(service, pace, wait, now);
 	enter(service, pace, wait, STAGE_WAITING, now);
 }

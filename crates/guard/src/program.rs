@@ -661,7 +661,7 @@ macro_rules! is_same {
 }
 is_same!(Pace, types::pace: epoch_ns overtaken_at limit slot_shift completed_ppm served_meanwhile counts_silent answers_per_s taken_meanwhile answer_ns
     patience_ns handshake_ns drain_ns trickle_ns kept_ns reserve_ns);
-is_same!(Service, types::service: epoch epoch_ends_ns overtaken overtaken_before established answered answered_in_turn answered_silent ended idle_ns
+is_same!(Service, types::service: epoch epoch_ends_ns overtaken overtaken_before established answered answered_in_turn answered_silent answered_piecemeal ended idle_ns
     idle_since_ns busy_since_ns answered_ns sojourn_ns response_ns responses_us overtakes handshakes_us handshakes_sum_us answered_handshakes_us trickled_ns spent_ns paid paid_ns crowd_began_ns crowded_ns deferred_ns drained_ns slots expected never_came
     in_stage recent count generation lock);
 

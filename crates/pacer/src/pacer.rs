@@ -217,7 +217,8 @@ impl Pacer {
         }
         self.limit.tick(Tick {
             elapsed,
-            answered,
+            // What the limit is now says nothing of those who came long before.
+            answered: look.since(&self.last, |counts| counts.answered - counts.answered_piecemeal),
             idle,
             waited: Nanos(look.since(&self.last, |counts| counts.response_ns)),
             refused: look.asked_since(&self.last, |demand| demand.refused),

@@ -47,6 +47,7 @@ pub struct Service {
     pub answered: u64,
     pub answered_in_turn: u64,
     pub answered_silent: u64,
+    pub answered_piecemeal: u64,
     pub ended: u64,
     pub idle_ns: u64,
     pub idle_since_ns: u64,
@@ -220,6 +221,30 @@ mod tests {
         // SAFETY: no arguments.
         let longest_us = unsafe { tidegate_longest_handshake_us() };
         assert_eq!(crate::handshakes::LONGEST_HANDSHAKE_NS, 1000 * u64::from(longest_us));
+    }
+
+    /// Five pieces come at once, and one later, when it counts still, or no more as others came and went.
+    #[test]
+    fn time_that_a_client_takes_over_its_request_is_none_of_the_servers() {
+        for (others, last_ms, piecemeal) in [(0, 150, 0), (100, 2_000, 1)] {
+            let (pace, start) = (FIRST_PACE, Nanos::from_secs(100));
+            let at = |ms: u64| start + Nanos::from_millis(ms);
+            let mut service = Service::of_generation(0);
+            let mut slow = service.begin(&pace, 100, start);
+            (0..5).for_each(|_| service.go_on(&pace, &mut slow, start));
+            for other in 0..others {
+                let mut wait = service.begin(&pace, 100, at(other));
+                service.go_on(&pace, &mut wait, at(other));
+                service.end(&pace, &wait, true, at(other + 1));
+            }
+            service.go_on(&pace, &mut slow, at(last_ms));
+            let before = service;
+            service.end(&pace, &slow, true, at(last_ms + 3));
+            let counted = 1 - piecemeal;
+            assert_eq!((service.answered, service.answered_piecemeal), (others + 1, piecemeal));
+            assert_eq!(service.response_ns - before.response_ns, counted * 3_000_000);
+            assert_eq!(service.overtakes.iter().sum::<u64>(), others + counted);
+        }
     }
 
     /// As on two CPUs at once: whoever is there a moment after the other one must not find nothing left.

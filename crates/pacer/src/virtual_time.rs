@@ -1,7 +1,7 @@
 //! Servers before crowds in virtual time: the agent's own pacer, and the kernel's own counts (kernel/unserved.h, compiled for the host).
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::time::Duration;
 
 use rand::{RngExt, SeedableRng};
@@ -31,6 +31,8 @@ enum Client {
     Polls,
     /// Nothing: its SYN is forged, and nobody answers the SYN/ACK.
     Spoofs,
+    /// To make its own time look like the server's: it sends its request in many pieces, and the last of them after two seconds.
+    Dribbles,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,6 +40,8 @@ enum Event {
     Attempt(Client),
     /// The handshake ends, after so many us, and the request comes along; 0 if that is not known, as after a SYN cookie of the kernel's.
     Request(Client, u32),
+    /// The last piece of the request comes.
+    LastPiece(usize),
     /// A worker is done with this connection.
     Done(usize),
     /// This connection ends without a worker's doing: answered, or not.
@@ -61,6 +65,7 @@ struct World {
     holds: f64,
     polls: f64,
     spoofs: f64,
+    dribbles: f64,
 }
 
 impl Default for World {
@@ -77,6 +82,7 @@ impl Default for World {
             holds: 0.0,
             polls: 0.0,
             spoofs: 0.0,
+            dribbles: 0.0,
         }
     }
 }
@@ -113,6 +119,7 @@ struct Run {
     pacer: Pacer,
     waits: Vec<Wait>,
     queue: VecDeque<usize>,
+    dribbling: HashSet<usize>,
     busy: usize,
     syn_qlen: u32,
     forged_qlen: u32,
@@ -139,13 +146,14 @@ impl Run {
             pacer,
             waits: Vec::new(),
             queue: VecDeque::new(),
+            dribbling: HashSet::new(),
             busy: 0,
             syn_qlen: 0,
             forged_qlen: 0,
             asked: Asked::default(),
             seen: Seen::default(),
         };
-        [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs]
+        [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs, Client::Dribbles]
             .into_iter()
             .for_each(|client| run.expect(client));
         run
@@ -167,6 +175,7 @@ impl Run {
             Client::Holds => self.world.holds,
             Client::Polls => self.world.polls,
             Client::Spoofs => self.world.spoofs,
+            Client::Dribbles => self.world.dribbles,
         }
     }
 
@@ -226,11 +235,17 @@ impl Run {
             Event::Request(client, handshake_us) => self.request(client, handshake_us),
             Event::Done(connection) => {
                 self.busy -= 1;
-                self.seen.answered += 1;
-                self.seen.response_ns += now - self.waits[connection].since_ns;
+                if !self.dribbling.remove(&connection) {
+                    self.seen.answered += 1;
+                    self.seen.response_ns += now - self.waits[connection].since_ns;
+                }
                 self.end(connection, true);
             }
             Event::End(connection, is_answered) => self.end(connection, is_answered),
+            Event::LastPiece(connection) => {
+                self.service.go_on(self.pacer.pace(), &mut self.waits[connection], Nanos(now));
+                self.queue.push_back(connection);
+            }
         }
         while self.busy < self.world.workers
             && let Some(connection) = self.queue.pop_front()
@@ -307,6 +322,12 @@ impl Run {
             Client::Holds => self.at(self.now + 10 * S, Event::End(connection, false)),
             Client::Polls => self.at(self.now + 30 * S, Event::End(connection, true)),
             Client::Spoofs => unreachable!("nobody answers the SYN/ACK"),
+            Client::Dribbles => {
+                // Four pieces at once; the first was above.
+                (0..3).for_each(|_| self.service.go_on(&pace, &mut self.waits[connection], now));
+                self.dribbling.insert(connection);
+                self.at(self.now + 2 * S, Event::LastPiece(connection));
+            }
         }
     }
 
@@ -467,6 +488,9 @@ fn nobody_is_in_the_way_of_those_that_ask() {
         ("many halves, and few that ask", World { asks: 50.0, holds: 1_000.0, ..calm }, 0.9),
         ("many halves for each that asks", World { holds: 20_000.0, ..calm }, 0.9),
         ("long polls", World { polls: 1_000.0, ..calm }, 0.95),
+        ("dribbles", World { dribbles: 150.0, ..calm }, 0.98),
+        ("dribbles, and few that ask", World { asks: 40.0, dribbles: 150.0, ..calm }, 0.95),
+        ("many dribbles, and few that ask", World { asks: 40.0, dribbles: 2_000.0, ..calm }, 0.9),
         ("halves, busy", World { asks: 8_000.0, holds: 2_000.0, ..calm }, 0.9),
         ("forged", World { spoofs: 20_000.0, ..calm }, 0.99),
         ("forged, and busy", World { asks: 8_000.0, spoofs: 300_000.0, handshake_ns: MS, ..calm }, 0.97),
