@@ -403,7 +403,8 @@ impl Programs {
             .update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
             .context("clear the listener's counters")?;
         let generation = self.service(index)?.generation.wrapping_add(1);
-        let service = Service::of_generation(generation);
+        // It is idle until somebody comes: who comes at once may be a burst.
+        let service = Service { idle_since_ns: now_ns()?, ..Service::of_generation(generation) };
         self.services
             .update(&index.to_ne_bytes(), bytes_of(&Raw(service)), MapFlags::LOCK)
             .context("clear who waits for the server")?;

@@ -101,6 +101,20 @@ fn root_connection_waits_from_its_request_to_the_first_byte_of_the_response() {
     assert_eq!(followed.service(), after);
 }
 
+/// What may be spent on a burst, who may be the first to come.
+#[test]
+fn root_server_is_idle_until_somebody_comes() {
+    const CALM: Duration = Duration::from_millis(50);
+    let Some(world) = World::create() else { return };
+    let listener = listen(&world);
+    let followed = follow(&world, "rst-syn+unserved:100+first-byte");
+    std::thread::sleep(CALM);
+    let (_client, mut server) = connect(&world, &listener);
+    server.write_all(b"220 ready").expect("speak");
+    let idle_time = followed.service().idle_time;
+    assert!(idle_time >= CALM, "{idle_time:?}");
+}
+
 #[test]
 fn root_server_that_speaks_first_is_seen_as_one() {
     let Some(world) = World::create() else { return };

@@ -30,7 +30,8 @@ impl Followed {
         if policy.trigger == Trigger::Queue {
             return None;
         }
-        let service = Box::new(Service::of_generation(0));
+        let service = Service { idle_since_ns: clock(Nanos::ZERO).0, ..Service::of_generation(0) };
+        let service = Box::new(service);
         let look = Look {
             at: clock(Nanos::ZERO),
             counts: *service,
