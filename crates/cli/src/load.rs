@@ -227,7 +227,6 @@ impl XdpArg {
 
 /// Sends the crowd and prints what it saw.
 pub fn run(args: Args) -> Result<()> {
-    let stop = signals::stop_flag()?;
     // Before it has a CPU, which the thread that answers would share.
     let exporter = args.prometheus.map(Exporter::bind).transpose()?;
     // Several workers have each its own, and this thread any.
@@ -235,6 +234,8 @@ pub fn run(args: Args) -> Result<()> {
         netns::pin_to_cpu(cpus[0])?;
     }
     let config = config(&args)?;
+    // Not before: a log may be a pipe to which nobody writes, and a signal is to end the wait for that.
+    let stop = signals::stop_flag()?;
     let json = args.json;
     let records = Records::create(args.csv.as_deref(), args.hdr_log.as_deref())?;
     let mut watch = Watch {
@@ -486,7 +487,8 @@ fn parse_coalesce(text: &str) -> Result<Duration, String> {
 /// A time above zero, and up to a year.
 fn parse_span(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(span) if !span.is_zero() && span <= Duration::from_secs(366 * 86_400) => Ok(span),
+        Ok(span) if span > Duration::from_secs(366 * 86_400) => Err("a year at most".to_owned()),
+        Ok(span) if !span.is_zero() => Ok(span),
         _ => Err("a time above 0, as in 10s or 500ms".to_owned()),
     }
 }

@@ -432,6 +432,29 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
     assert!(is_same, "{} in the log: {summary}", logged());
 }
 
+/// A log may be a pipe to which nobody writes.
+#[test]
+fn signal_ends_the_wait_for_a_log() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let pipe = folder.path().join("log");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let mut crowd = Command::new(TIDEGATE);
+    crowd.args(["load", "http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none", "--replay"]);
+    let mut crowd = crowd.arg(&pipe).spawn().expect("start");
+    // Long enough for it to wait there; if it does not yet, the signal ends it, too.
+    std::thread::sleep(Duration::from_millis(300));
+    let pid = nix::unistd::Pid::from_raw(crowd.id().try_into().expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).expect("it runs");
+    let start = std::time::Instant::now();
+    while crowd.try_wait().expect("a child").is_none() {
+        if start.elapsed() > PATIENCE {
+            crowd.kill().expect("it runs");
+            panic!("it waits on");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
 /// A server that takes nothing: users come again, and give up at last.
 #[test]
 fn root_users_reload_and_give_up() {

@@ -18,6 +18,8 @@ use crate::policy::Policy;
 pub const ONE_SYN: Duration = Duration::from_millis(900);
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
+/// Falls, likewise, from a first rate that was too high: such a server, or machine, is another one than the file was written for.
+const MAX_FALLS: usize = 6;
 /// As near as long windows come to the rate.
 const STEP: f64 = 1.04;
 /// Up to one and a half times what short probes found.
@@ -92,7 +94,7 @@ pub fn lengths(experiment: &Experiment, length: Length) -> (Duration, Duration) 
     }
 }
 
-/// Offers rising rates in short probes until the server no longer answers all, narrows the last interval down, and then
+/// Offers rising rates in short probes until the server no longer answers all, or falling ones until it does, narrows the last interval down, and then
 /// offers the rate found in long probes: less and less until one is answered, or, if the first was, more and more until one is not,
 /// and halves the interval again. The result is the goodput of the highest that was answered. `probe` gives the goodput of a crowd if it was answered.
 ///
@@ -102,7 +104,7 @@ pub fn lengths(experiment: &Experiment, length: Length) -> (Duration, Duration) 
 ///
 /// # Errors
 ///
-/// When not even the first rate is answered, no rate is too high, or what short probes found cannot be held.
+/// When the first rate and those some times below it are not answered, no rate is too high, or what short probes found cannot be held.
 pub fn search(
     search: Search,
     server: &str,
@@ -111,14 +113,18 @@ pub fn search(
     let mut is_kept = |rate: f64| -> Result<bool> {
         Ok(probe(rate, Length::Short)?.is_some() || probe(rate, Length::Short)?.is_some())
     };
-    ensure!(
-        is_kept(search.from)?,
-        "{server} does not answer {} requests/s; set saturation.from lower in the experiment file",
-        search.from
-    );
     let (mut low, mut high) = (search.from, search.from * search.factor);
-    let mut rises = 0;
-    loop {
+    let (mut falls, mut rises) = (0, 0);
+    while !is_kept(low)? {
+        ensure!(
+            falls < MAX_FALLS,
+            "{server} does not answer {low:.0} requests/s; set saturation.from lower in the experiment file"
+        );
+        (low, high) = (low / search.factor, low);
+        falls += 1;
+    }
+    // What it fell from is too much already.
+    while falls == 0 {
         ensure!(
             rises < MAX_RISES && high <= MOST_RATE,
             "{server} still answers {low:.0} requests/s; set saturation.from or factor higher, or give each request some work (cpu_time)"
@@ -183,6 +189,15 @@ mod tests {
     fn what_is_answered_for_long_counts_although_it_was_not_for_a_moment() {
         let rate = found(30_000.0, 37_000.0).expect("found");
         assert!((37_000.0 / STEP..=37_000.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn server_that_does_not_answer_the_first_rate_is_searched_below_it() {
+        let from = Search::default().from;
+        for capacity in [0.9 * from, 0.3 * from] {
+            let rate = found(capacity, capacity).expect("found");
+            assert!((capacity / STEP..=capacity).contains(&rate), "{rate} of {capacity}");
+        }
     }
 
     #[test]
