@@ -44,7 +44,8 @@ pub struct Args {
     /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
     ///                      Otherwise, or by queue, it is full when the accept queue is. With either,
     ///                      request and first-byte say from when on a connection waits
-    /// default              nothing, and count
+    /// default              nothing, and count: the kernel's own way, and not what the guard does
+    ///                      without --policy
     /// early-syn-drop       drop a SYN before the kernel does
     /// rst-syn              answer it with RST
     /// abort                answer the end of a handshake with RST and forget it
