@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, bail};
 use results::{KEEPS_UP, Saturation};
 
 use crate::bursts::Bursts;
@@ -113,28 +113,7 @@ pub fn search(
     let mut is_kept = |rate: f64| -> Result<bool> {
         Ok(probe(rate, Length::Short)?.is_some() || probe(rate, Length::Short)?.is_some())
     };
-    let (mut low, mut high) = (search.from, search.from * search.factor);
-    let (mut falls, mut rises) = (0, 0);
-    while !is_kept(low)? {
-        ensure!(
-            falls < MAX_FALLS,
-            "{server} does not answer {low:.0} requests/s; set saturation.from lower in the experiment file"
-        );
-        (low, high) = (low / search.factor, low);
-        falls += 1;
-    }
-    // What it fell from is too much already.
-    while falls == 0 {
-        ensure!(
-            rises < MAX_RISES && high <= MOST_RATE,
-            "{server} still answers {low:.0} requests/s; set saturation.from or factor higher, or give each request some work (cpu_time)"
-        );
-        if !is_kept(high)? {
-            break;
-        }
-        (low, high) = (high, high * search.factor);
-        rises += 1;
-    }
+    let (mut low, mut high) = bracket(search, server, &mut is_kept)?;
     for _ in 0..search.refinements {
         let middle = (low * high).sqrt();
         if is_kept(middle)? { low = middle } else { high = middle }
@@ -159,6 +138,41 @@ pub fn search(
         };
         stride *= 2;
     }
+}
+
+/// A rate that is kept, and one a factor above it that is not.
+fn bracket(
+    search: Search,
+    server: &str,
+    is_kept: &mut impl FnMut(f64) -> Result<bool>,
+) -> Result<(f64, f64)> {
+    if !is_kept(search.from)? {
+        let mut high = search.from;
+        for _ in 0..MAX_FALLS {
+            let low = high / search.factor;
+            if is_kept(low)? {
+                return Ok((low, high));
+            }
+            high = low;
+        }
+        bail!(
+            "{server} does not answer {high:.0} requests/s; set saturation.from lower in the experiment file"
+        );
+    }
+    let mut low = search.from;
+    for _ in 0..MAX_RISES {
+        let high = low * search.factor;
+        if high > MOST_RATE {
+            break;
+        }
+        if !is_kept(high)? {
+            return Ok((low, high));
+        }
+        low = high;
+    }
+    bail!(
+        "{server} still answers {low:.0} requests/s; set saturation.from or factor higher, or give each request some work (cpu_time)"
+    )
 }
 
 #[cfg(test)]
