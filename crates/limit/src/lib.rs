@@ -645,7 +645,7 @@ mod tests {
                     limit.now()
                 })
                 .collect();
-            let seen = (limits.iter().max(), limits.iter().rev().take(20).min());
+            let seen = (limits.iter().max(), limits.last());
             assert_eq!(seen, (Some(&(2 * first)), Some(&first)), "{refused_then} of {refused} are refused");
         }
     }
