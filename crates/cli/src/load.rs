@@ -487,9 +487,8 @@ fn parse_coalesce(text: &str) -> Result<Duration, String> {
 /// A time above zero, and up to a year.
 fn parse_span(text: &str) -> Result<Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(span) if span > Duration::from_secs(366 * 86_400) => Err("a year at most".to_owned()),
-        Ok(span) if !span.is_zero() => Ok(span),
-        _ => Err("a time above 0, as in 10s or 500ms".to_owned()),
+        Ok(span) if !span.is_zero() && span <= Duration::from_secs(366 * 86_400) => Ok(span),
+        _ => Err("a time above 0 and up to a year, as in 10s or 500ms".to_owned()),
     }
 }
 
@@ -576,8 +575,12 @@ mod tests {
         assert_eq!((bursts.on().as_secs_f64(), bursts.cycle().as_secs_f64()), (10.0, 10.5));
         let error = |text| parse_bursts(text).expect_err(text);
         assert_eq!(error("10s"), "a burst and a gap with a slash between them, as in 10s/5s");
-        assert_eq!(error("10s/0s"), "the gap: a time above 0, as in 10s or 500ms");
-        assert_eq!(error("0s/5s"), "the burst: a time above 0, as in 10s or 500ms");
+        assert_eq!(error("10s/0s"), "the gap: a time above 0 and up to a year, as in 10s or 500ms");
+        assert_eq!(error("0s/5s"), "the burst: a time above 0 and up to a year, as in 10s or 500ms");
+        assert_eq!(
+            error("99999999999999999999s/5s"),
+            "the burst: a time above 0 and up to a year, as in 10s or 500ms"
+        );
         for bad in ["", "/", "10s/", "/5s", "10s/5s/5s", "10/5", "-1s/5s", "10s 5s"] {
             assert!(!error(bad).contains('\n'), "{bad}");
         }
