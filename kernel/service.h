@@ -23,6 +23,7 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
+	BESIDE = 16,			/* buckets of how many wait; a power of two */
 	NS_PER_US = 1000,
 	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */
@@ -69,7 +70,8 @@ struct wait {
 	__u32 index;			/* of struct service */
 	__u32 generation;		/* of struct service */
 	__u16 stage;			/* enum stage */
-	__u16 turns;			/* that it has begun to wait, or PIECEMEAL */
+	__u8 turns;			/* that it has begun to wait, or PIECEMEAL */
+	__u8 beside;			/* bucket of how many waited already, by then */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
 	__u32 handshake_us;		/* how long its handshake took; the usual time if that is not known */
 };
@@ -97,6 +99,8 @@ struct service {
 	__u64 response_ns;		/* sum, of `answered_in_turn`: from the request, or the handshake's end */
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
+	__u64 answers_beside[BESIDE];	/* of those in time_of() */
+	__u64 responses_beside_ns[BESIDE]; /* sum, of those in each bucket */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
 	__u64 handshakes_sum_us[BUCKETS]; /* of those in each bucket */
 	__u64 answered_handshakes_us;	/* sum, of `answered` */
@@ -114,6 +118,7 @@ struct service {
 	__u32 in_stage[STAGES];		/* all, however long they have been there */
 	__u32 recent[STAGES];		/* in the epochs that count */
 	__u32 count[STAGES][EPOCHS];
+	__u32 waiting_beside[BESIDE];	/* all in the stages, by how many waited already when they began to */
 	__u32 generation;		/* another one for another server: connections of the one before are nobody's */
 	struct bpf_spin_lock lock;
 };
@@ -235,6 +240,19 @@ static __always_inline __u32 count_recent(const struct service *service, const s
 	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
 }
 
+static __always_inline __u32 beside_of(__u32 waiting)
+{
+	__u32 bucket = bucket_of(waiting);
+
+	return bucket < BESIDE ? bucket : BESIDE - 1;
+}
+
+/* The verifier wants its bounds. */
+static __always_inline __u32 beside(const struct wait *wait)
+{
+	return wait->beside & (BESIDE - 1);
+}
+
 static __always_inline bool is_counted(const struct service *service, const struct wait *wait)
 {
 	return service->epoch - wait->epoch < EPOCHS;
@@ -247,6 +265,8 @@ static __always_inline void enter(struct service *service, const struct pace *pa
 	wait->stage = stage;
 	wait->since_ns = now;
 	wait->epoch = service->epoch;
+	wait->beside = beside_of(service->in_stage[STAGE_WAITING] + (pace->counts_silent ? service->in_stage[STAGE_SILENT] : 0));
+	service->waiting_beside[beside(wait)]++;
 	service->in_stage[stage]++;
 	service->recent[stage]++;
 	service->count[stage][row_of(wait->epoch)]++;
@@ -259,6 +279,7 @@ static __always_inline void leave(struct service *service, const struct pace *pa
 
 	turn_epochs(service, pace, now);
 	service->in_stage[stage]--;
+	service->waiting_beside[beside(wait)]--;
 	if (is_counted(service, wait)) {
 		service->recent[stage]--;
 		service->count[stage][row_of(wait->epoch)]--;
@@ -297,6 +318,8 @@ static __always_inline void count_answer_of(struct service *service, const struc
 		service->answered_piecemeal++;
 		return;
 	}
+	service->answers_beside[beside(wait)]++;
+	service->responses_beside_ns[beside(wait)] += sojourn;
 	if (wait->epoch < service->overtaken_before) {
 		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
 		count_overtakes(service, 2 * (__u64)pace->overtaken_at);

@@ -16,6 +16,7 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use pacer::{Pace, Service};
+use units::Nanos;
 use verdict::{ListenerLoad, Policy};
 
 #[allow(
@@ -403,8 +404,7 @@ impl Programs {
             .update_percpu(&index.to_ne_bytes(), &zero, MapFlags::ANY)
             .context("clear the listener's counters")?;
         let generation = self.service(index)?.generation.wrapping_add(1);
-        // It is idle until somebody comes: who comes at once may be a burst.
-        let service = Service { idle_since_ns: now_ns()?, ..Service::of_generation(generation) };
+        let service = Service::idle(generation, Nanos(now_ns()?));
         self.services
             .update(&index.to_ne_bytes(), bytes_of(&Raw(service)), MapFlags::LOCK)
             .context("clear who waits for the server")?;
@@ -663,8 +663,8 @@ macro_rules! is_same {
 is_same!(Pace, types::pace: epoch_ns overtaken_at limit slot_shift completed_ppm served_meanwhile counts_silent answers_per_s taken_meanwhile answer_ns
     patience_ns handshake_ns drain_ns trickle_ns kept_ns reserve_ns);
 is_same!(Service, types::service: epoch epoch_ends_ns overtaken overtaken_before established answered answered_in_turn answered_silent answered_piecemeal ended idle_ns
-    idle_since_ns busy_since_ns answered_ns sojourn_ns response_ns responses_us overtakes handshakes_us handshakes_sum_us answered_handshakes_us trickled_ns spent_ns paid paid_ns crowd_began_ns crowded_ns deferred_ns drained_ns slots expected never_came
-    in_stage recent count generation lock);
+    idle_since_ns busy_since_ns answered_ns sojourn_ns response_ns responses_us overtakes answers_beside responses_beside_ns handshakes_us handshakes_sum_us answered_handshakes_us trickled_ns spent_ns paid paid_ns crowd_began_ns crowded_ns deferred_ns drained_ns slots expected never_came
+    in_stage recent count waiting_beside generation lock);
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

@@ -190,6 +190,8 @@ enum Phase {
 pub struct Limit {
     /// But for a period with half of it.
     limit: f64,
+    /// Before it was raised.
+    unraised: Option<f64>,
     phase: Phase,
     spell: Option<Spell>,
     /// Idle time says nothing for so much longer.
@@ -215,6 +217,7 @@ impl Default for Limit {
     fn default() -> Self {
         Self {
             limit: FIRST,
+            unraised: None,
             phase: Phase::Double { before: None },
             spell: None,
             deaf: Nanos::ZERO,
@@ -237,6 +240,28 @@ impl Limit {
             Phase::Half { .. } => half(self.limit).round() as u32,
             _ => self.limit.round() as u32,
         }
+    }
+
+    /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now.
+    pub fn raise(&mut self, to: u32) {
+        if f64::from(to) > self.limit {
+            self.begin_anew(f64::from(to), self.unraised.or(Some(self.limit)));
+        }
+    }
+
+    /// That is known no more: as many may wait as before it was raised, if these are fewer.
+    pub fn take_back(&mut self) {
+        if let Some(unraised) = self.unraised.take()
+            && unraised < self.limit
+        {
+            self.begin_anew(unraised, None);
+        }
+    }
+
+    /// With nothing learnt of another limit.
+    fn begin_anew(&mut self, limit: f64, unraised: Option<f64>) {
+        let phase = Phase::Hold { left: Nanos::ZERO };
+        *self = Self { limit: limit.min(LARGEST), unraised, phase, ..Self::default() };
     }
 
     /// Goes on by what was counted. Ten ticks a second or more; fewer make it slower, and not wrong.

@@ -530,3 +530,34 @@ fn limit_stays_between_the_smallest_and_the_largest() {
     serve(&mut limit, 1, 1.0, 1000);
     assert_eq!(limit.limit, LARGEST);
 }
+
+#[test]
+fn limit_that_is_raised_goes_on_from_there_and_can_be_taken_back() {
+    let mut limit = Limit::default();
+    serve(&mut limit, 64, 0.0, 100);
+    let found = limit.clone();
+    limit.raise(found.now());
+    assert_eq!(limit, found, "no more is nothing");
+    limit.raise(500);
+    limit.raise(1000);
+    assert_eq!(limit.now(), 1000);
+    // Before a server that answers no more for it, it comes down as any other does.
+    serve(&mut limit, 64, 0.0, 200);
+    assert!((64..100).contains(&limit.now()), "{}", limit.now());
+    limit.raise(1000);
+    limit.take_back();
+    assert_eq!(limit.now(), found.now(), "before it was raised for the first time");
+    limit.take_back();
+    assert_eq!(limit.now(), found.now());
+}
+
+#[test]
+fn limit_that_has_come_below_what_it_was_before_it_was_raised_is_not_raised_by_taking_back() {
+    let mut limit = Limit { limit: 500.0, ..Limit::default() };
+    limit.raise(1000);
+    serve(&mut limit, 64, 0.0, 400);
+    let now = limit.now();
+    assert!(now < 100, "{now}");
+    limit.take_back();
+    assert_eq!(limit.now(), now);
+}

@@ -4,6 +4,7 @@
 //! has the kernel go by: how many may. Between them is a map in the kernel's case, and nothing in the simulator's. `docs/admission.md` says why so.
 
 mod capacity;
+mod curve;
 mod demand;
 mod fade;
 mod filling;

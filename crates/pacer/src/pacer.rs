@@ -5,6 +5,7 @@ use units::Nanos;
 use verdict::WaitsFrom;
 
 use crate::capacity::Capacity;
+use crate::curve::{Curve, MEMORY, SLOW_NS};
 use crate::filling::Filling;
 use crate::handshakes::{Due, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::histogram::{FadingHistogram, median_ns, since};
@@ -64,10 +65,11 @@ const LONGEST_OFF_CPU_NS: u64 = 2 * SHORTEST_EPOCH_NS;
 const RESPONSES_PER_EPOCH: u64 = 8;
 /// Three of these are longer than the kernel lets a process run while another one waits (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
 const SHORTEST_EPOCH_NS: u64 = 2_000_000;
-const LONGEST_EPOCH_NS: u64 = 2_000_000_000;
+const LONGEST_EPOCH_NS: u64 = 8_000_000_000;
 /// Time without an answer after which one more is admitted, whoever waits: so many usual responses.
 const RESPONSES_PER_TRICKLE: u64 = 2;
 const SHORTEST_TRICKLE_NS: u64 = 20_000_000;
+const LONGEST_TRICKLE_NS: u64 = 2_000_000_000;
 /// A connection is overtaken by so many times as many as the usual one, and by so many at least.
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
@@ -107,6 +109,11 @@ pub struct Pacer {
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
+    curve: Curve,
+    /// When somebody was refused last.
+    refused_at: Nanos,
+    /// When an answer usually took half of what is slow, or more.
+    slow_at: Nanos,
 }
 
 /// When what is let in now has shown, of clients whose round trip takes so long.
@@ -178,6 +185,9 @@ impl Pacer {
             unanswered_since: None,
             is_blind: false,
             is_silent: false,
+            curve: Curve::new(look.at),
+            refused_at: look.at,
+            slow_at: look.at,
         };
         pacer.set_pace();
         pacer
@@ -215,7 +225,7 @@ impl Pacer {
         if new > 0 {
             self.asked_at = look.at;
         }
-        self.limit.tick(Tick {
+        let tick = Tick {
             elapsed,
             // What the limit is now says nothing of those who came long before.
             answered: look.since(&self.last, |counts| counts.answered - counts.answered_piecemeal),
@@ -224,13 +234,45 @@ impl Pacer {
             refused: look.asked_since(&self.last, |demand| demand.refused),
             refused_by_queue: look.asked_since(&self.last, |demand| demand.refused_by_queue),
             echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
-        });
+        };
+        if tick.refused + tick.refused_by_queue > 0 {
+            self.refused_at = look.at;
+        }
+        self.limit.tick(tick);
+        self.curve.add(&look, &self.last, self.response_ns);
         let before = std::mem::replace(&mut self.last, look);
         self.share();
+        self.raise();
         // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
         self.time_handshakes();
         self.set_pace();
+    }
+
+    /// Where answers are slow, the limit is not found soon; and to what it was raised there is none where they are not.
+    fn raise(&mut self) {
+        let now = self.last.at;
+        if self.response_ns >= SLOW_NS / 2 {
+            self.slow_at = now;
+        } else if now.since(self.slow_at) >= MEMORY {
+            self.limit.take_back();
+        }
+        if self.response_ns >= SLOW_NS {
+            self.limit.raise(self.curve.unhindered());
+        }
+    }
+
+    /// From now on those count, too, who had been overtaken. If they are most of those who were answered, and nobody was refused lately, they are no reason to refuse anybody.
+    fn count_anew(&mut self, before: &Look) {
+        let counted = |of| self.last.since(before, of);
+        let answers = counted(|counts| counts.answers_beside.iter().sum());
+        let is_calm = self.last.at.since(self.refused_at) >= LONGEST_SHARE;
+        if is_calm && 2 * counted(|counts| counts.answered_in_turn) < answers {
+            let waited_ns = counted(|counts| counts.responses_beside_ns.iter().sum()) as f64;
+            // By Little's law.
+            let waiting = waited_ns / self.last.at.since(before.at).0 as f64;
+            self.limit.raise(waiting as u32);
+        }
     }
 
     fn set_pace(&mut self) {
@@ -242,7 +284,7 @@ impl Pacer {
             WaitsFrom::Handshake => true,
         });
         let trickle_ns =
-            (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_EPOCH_NS);
+            (RESPONSES_PER_TRICKLE * self.response_ns).clamp(SHORTEST_TRICKLE_NS, LONGEST_TRICKLE_NS);
         // A server that may take so long has not stalled before.
         self.pace.trickle_ns = trickle_ns.max(RESPONSES_PER_TRICKLE * demand.target_ns);
         self.pace.answers_per_s = self.capacity.per_s() as u32;
@@ -303,16 +345,12 @@ impl Pacer {
         let away_us = counted(|counts| counts.answered_handshakes_us) / answered;
         self.away_ns = away_us.saturating_mul(1000).min(LONGEST_HANDSHAKE_NS);
         let before = std::mem::replace(&mut self.shared, self.last);
-        let (now, pace) = (&self.last, &mut self.pace);
+        let now = &self.last;
         if let Some(response_ns) = median_ns(&now.counts.responses_us, &before.counts.responses_us) {
             self.response_ns = response_ns;
         }
-        pace.epoch_ns = (RESPONSES_PER_EPOCH * self.response_ns).clamp(SHORTEST_EPOCH_NS, LONGEST_EPOCH_NS);
-        self.overtakes.add(elapsed, &since(&now.counts.overtakes, &before.counts.overtakes));
-        if let Some(overtakes) = self.overtakes.below(0.5) {
-            let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
-            pace.overtaken_at = u32::try_from(overtaken_at).expect("it is at most a million");
-        }
+        self.pace.epoch_ns =
+            (RESPONSES_PER_EPOCH * self.response_ns).clamp(SHORTEST_EPOCH_NS, LONGEST_EPOCH_NS);
         if silent >= SILENT_FROM {
             self.is_silent = true;
         } else if silent < SILENT_UNTIL {
@@ -323,6 +361,20 @@ impl Pacer {
         let is_bound = now.is_one_in(BOUND_ONE_IN, now.asked_since(&before, |demand| demand.bound), &before);
         self.capacity.add(elapsed, idle, answered, is_bound, settles_in(self.away_ns));
         self.fill(&before);
+        self.count_overtakes(&before);
+    }
+
+    /// After how many others a connection counts no more.
+    fn count_overtakes(&mut self, before: &Look) {
+        let now = &self.last;
+        self.overtakes.add(now.at.since(before.at), &since(&now.counts.overtakes, &before.counts.overtakes));
+        let Some(overtakes) = self.overtakes.below(0.5) else { return };
+        let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
+        let overtaken_at = u32::try_from(overtaken_at).expect("it is at most a million");
+        let counted_before = std::mem::replace(&mut self.pace.overtaken_at, overtaken_at);
+        if overtaken_at > counted_before {
+            self.count_anew(before);
+        }
     }
 
     /// How many more are let in than are answered: more, if fewer wait than may and it is not for want of those who ask, nor of a place.
@@ -585,6 +637,29 @@ mod tests {
             look.counts.overtakes[bucket] += 100;
             pacer.tick(look);
             assert_eq!(pacer.pace().overtaken_at, overtaken_at, "bucket {bucket}");
+        }
+    }
+
+    /// 200 answers/s, after half a second each.
+    #[test]
+    fn who_counts_anew_raises_the_limit_if_most_were_overtaken_and_nobody_was_refused() {
+        let start = Nanos::from_secs(1);
+        for (in_turn, refused, is_raised) in [(4, 0, true), (5, 0, false), (4, 1, false)] {
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            for number in 1..=50 {
+                let mut look = look(start, number, 10 * number);
+                look.counts.answered_in_turn = in_turn * number;
+                look.counts.answers_beside[3] = 10 * number;
+                look.counts.responses_beside_ns[3] = 10 * number * 500_000_000;
+                look.counts.overtakes[0] = number.min(40);
+                look.counts.overtakes[5] = 100 * number.saturating_sub(40);
+                look.demand.refused = refused * number;
+                pacer.tick(look);
+                assert!(number > 40 || pacer.pace().limit < 64, "{:?}", pacer.pace());
+            }
+            assert!(pacer.pace().overtaken_at > 4);
+            let limit = pacer.pace().limit;
+            assert_eq!(limit == 100, is_raised, "{limit}, {in_turn} of ten in turn, {refused} refused");
         }
     }
 

@@ -10,6 +10,8 @@ pub const SILENT: usize = 0;
 pub const WAITING: usize = 1;
 const EPOCHS: usize = 4;
 const SLOTS: usize = 4;
+/// Buckets of how many wait: 0, 1, 2 and 3, 4 to 7 and so on.
+pub(crate) const BESIDE: usize = 16;
 
 /// What the agent finds out about a server while it runs: `struct pace`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +59,8 @@ pub struct Service {
     pub response_ns: u64,
     pub responses_us: [u64; BUCKETS],
     pub overtakes: [u64; BUCKETS],
+    pub answers_beside: [u64; BESIDE],
+    pub responses_beside_ns: [u64; BESIDE],
     pub handshakes_us: [u64; BUCKETS],
     pub handshakes_sum_us: [u64; BUCKETS],
     pub answered_handshakes_us: u64,
@@ -74,6 +78,7 @@ pub struct Service {
     pub in_stage: [u32; STAGES],
     pub recent: [u32; STAGES],
     pub count: [[u32; EPOCHS]; STAGES],
+    pub waiting_beside: [u32; BESIDE],
     pub generation: u32,
     /// The kernel's; nobody has it here.
     pub lock: u32,
@@ -90,7 +95,8 @@ pub struct Wait {
     pub index: u32,
     pub generation: u32,
     pub stage: u16,
-    pub turns: u16,
+    pub turns: u8,
+    pub beside: u8,
     pub calls: u32,
     pub handshake_us: u32,
 }
@@ -115,6 +121,11 @@ impl Service {
     /// Nobody has come yet, of a server with this generation.
     pub fn of_generation(generation: u32) -> Self {
         Self { epoch: EPOCHS as u64, generation, ..Self::default() }
+    }
+
+    /// And it is idle from now on: who comes at once may be a burst.
+    pub fn idle(generation: u32, now: Nanos) -> Self {
+        Self { idle_since_ns: now.0, ..Self::of_generation(generation) }
     }
 
     /// Whether anybody waits, and the rest that a SYN is decided by, into the load of a listener of the server.
@@ -354,7 +365,7 @@ mod tests {
             unserved_limit: 4,
             ..ListenerLoad::default()
         };
-        let mut service = Service { idle_since_ns: hour(1).0, ..Service::of_generation(0) };
+        let mut service = Service::idle(0, hour(1));
         assert!(service.may_exceed(&pace, hour(11), &past(1), true));
         assert!(!service.may_exceed(&pace, hour(11), &past(2000), true), "two seconds' work at once");
         // The night ends, and what is left of it is there for the next burst.

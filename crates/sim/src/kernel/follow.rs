@@ -30,8 +30,7 @@ impl Followed {
         if policy.trigger == Trigger::Queue {
             return None;
         }
-        let service = Service { idle_since_ns: clock(Nanos::ZERO).0, ..Service::of_generation(0) };
-        let service = Box::new(service);
+        let service = Box::new(Service::idle(0, clock(Nanos::ZERO)));
         let look = Look {
             at: clock(Nanos::ZERO),
             counts: *service,
