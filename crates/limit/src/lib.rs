@@ -244,24 +244,20 @@ impl Limit {
 
     /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now.
     pub fn raise(&mut self, to: u32) {
-        if f64::from(to) > self.limit {
-            self.begin_anew(f64::from(to), self.unraised.or(Some(self.limit)));
+        let to = f64::from(to).min(LARGEST);
+        if to > self.limit {
+            let unraised = self.unraised.or(Some(self.limit));
+            *self = Self { limit: to, unraised, phase: Phase::Hold { left: Nanos::ZERO }, ..Self::default() };
         }
     }
 
-    /// That is known no more: as many may wait as before it was raised, if these are fewer.
+    /// That is known no more: as many may wait as before it was raised, if these are fewer, and whether twice as many bring more is the first question again.
     pub fn take_back(&mut self) {
         if let Some(unraised) = self.unraised.take()
             && unraised < self.limit
         {
-            self.begin_anew(unraised, None);
+            *self = Self { limit: unraised, ..Self::default() };
         }
-    }
-
-    /// With nothing learnt of another limit.
-    fn begin_anew(&mut self, limit: f64, unraised: Option<f64>) {
-        let phase = Phase::Hold { left: Nanos::ZERO };
-        *self = Self { limit: limit.min(LARGEST), unraised, phase, ..Self::default() };
     }
 
     /// Goes on by what was counted. Ten ticks a second or more; fewer make it slower, and not wrong.

@@ -561,3 +561,15 @@ fn limit_that_has_come_below_what_it_was_before_it_was_raised_is_not_raised_by_t
     limit.take_back();
     assert_eq!(limit.now(), now);
 }
+
+#[test]
+fn limit_that_is_taken_back_in_a_crowd_is_found_as_soon_as_the_first_one() {
+    let mut first = Limit::default();
+    serve(&mut first, 500, 0.0, 20);
+    let mut limit = Limit::default();
+    limit.raise(1000);
+    limit.take_back();
+    serve(&mut limit, 500, 0.0, 20);
+    assert_eq!(limit, first);
+    assert!(limit.now() > 100, "{}", limit.now());
+}
