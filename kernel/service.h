@@ -118,7 +118,7 @@ struct service {
 	__u32 in_stage[STAGES];		/* all, however long they have been there */
 	__u32 recent[STAGES];		/* in the epochs that count */
 	__u32 count[STAGES][EPOCHS];
-	__u32 waiting_beside[BESIDE];	/* all in the stages, by how many waited already when they began to */
+	__u32 waiting_beside[STAGES][BESIDE]; /* all in the stages, by how many waited already when they began to */
 	__u32 generation;		/* another one for another server: connections of the one before are nobody's */
 	struct bpf_spin_lock lock;
 };
@@ -266,7 +266,7 @@ static __always_inline void enter(struct service *service, const struct pace *pa
 	wait->since_ns = now;
 	wait->epoch = service->epoch;
 	wait->beside = beside_of(service->in_stage[STAGE_WAITING] + (pace->counts_silent ? service->in_stage[STAGE_SILENT] : 0));
-	service->waiting_beside[beside(wait)]++;
+	service->waiting_beside[stage][beside(wait)]++;
 	service->in_stage[stage]++;
 	service->recent[stage]++;
 	service->count[stage][row_of(wait->epoch)]++;
@@ -279,7 +279,7 @@ static __always_inline void leave(struct service *service, const struct pace *pa
 
 	turn_epochs(service, pace, now);
 	service->in_stage[stage]--;
-	service->waiting_beside[beside(wait)]--;
+	service->waiting_beside[stage][beside(wait)]--;
 	if (is_counted(service, wait)) {
 		service->recent[stage]--;
 		service->count[stage][row_of(wait->epoch)]--;

@@ -12,7 +12,7 @@ use crate::{Look, Service as Counts};
 /// From here on answers are slow, ns: a limit is not found within seconds.
 pub(crate) const SLOW_NS: u64 = 100_000_000;
 /// How fast what was seen is forgotten: in a crowd there are no few.
-pub(crate) const MEMORY: Nanos = Nanos::from_secs(60);
+const MEMORY: Nanos = Nanos::from_secs(60);
 /// What many wait now is of so many usual answers, and a second.
 const RECENT_RESPONSES: u64 = 2;
 /// They are few until there are so many answers, and many of whom at least twice as many wait: so many buckets further.
@@ -55,7 +55,7 @@ impl Row {
 /// What is known of a server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Curve {
-    began: Nanos,
+    began: Look,
     /// Whether whoever was there before us is answered by now.
     is_settled: bool,
     /// The longest of the usual answers until then.
@@ -67,7 +67,7 @@ pub(crate) struct Curve {
 }
 
 impl Curve {
-    pub(crate) fn new(began: Nanos) -> Self {
+    pub(crate) fn new(began: Look) -> Self {
         Self {
             began,
             is_settled: false,
@@ -77,8 +77,8 @@ impl Curve {
         }
     }
 
-    /// Goes on by what was counted between two looks, while an answer usually takes so long; 0 if that is not known.
-    pub(crate) fn add(&mut self, now: &Look, before: &Look, response_ns: u64) {
+    /// Goes on by what was counted between two looks, while an answer usually takes so long; 0 if that is not known. Silent connections wait, too, or do not.
+    pub(crate) fn add(&mut self, now: &Look, before: &Look, response_ns: u64, counts_silent: bool) {
         self.settle(now, before, response_ns);
         if !self.is_settled {
             return;
@@ -94,7 +94,7 @@ impl Curve {
             let seen = Row {
                 answers: since(|counts| &counts.answers_beside, bucket),
                 waited_ns: since(|counts| &counts.responses_beside_ns, bucket),
-                present_ns: f64::from(now.counts.waiting_beside[bucket]) * elapsed.0 as f64,
+                present_ns: f64::from(now.counts.waiting_beside(bucket, counts_silent)) * elapsed.0 as f64,
             };
             *row = seen.plus(*row, kept);
             self.recent = self.recent.plus(seen, 1.0);
@@ -102,9 +102,11 @@ impl Curve {
     }
 
     fn settle(&mut self, now: &Look, before: &Look, response_ns: u64) {
-        let was_quiet = before.counts.established == 0 && before.at.since(self.began) >= SECOND;
+        // A server that stalls with a full queue ends no handshake either.
+        let has_nobody_come = before.counts.established == 0 && before.demand.new == self.began.demand.new;
+        let was_quiet = has_nobody_come && before.at.since(self.began.at) >= SECOND;
         self.slowest_ns = self.slowest_ns.max(response_ns);
-        let age = now.at.since(self.began);
+        let age = now.at.since(self.began.at);
         self.is_settled |=
             was_quiet || (self.slowest_ns > 0 && age >= Nanos(RESPONSES_BEFORE_US * self.slowest_ns));
     }
@@ -140,7 +142,7 @@ impl Curve {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Demand;
+    use crate::{Demand, WAITING};
 
     const LOOK: Nanos = Nanos::from_millis(50);
     const S: u64 = 1_000_000_000;
@@ -155,7 +157,7 @@ mod tests {
         fn after(quiet: Nanos) -> Self {
             let at = Nanos::from_secs(1);
             let look = Look { at, counts: Counts::default(), demand: Demand::default() };
-            let mut server = Self { curve: Curve::new(at), look };
+            let mut server = Self { curve: Curve::new(look), look };
             server.go_on(quiet, 0, |_| {});
             server
         }
@@ -165,7 +167,7 @@ mod tests {
                 let mut now = self.look;
                 now.at += LOOK;
                 change(&mut now.counts);
-                self.curve.add(&now, &self.look, response_ns);
+                self.curve.add(&now, &self.look, response_ns, false);
                 self.look = now;
             }
             self
@@ -174,9 +176,9 @@ mod tests {
         /// For ten seconds: in each look one is answered in each of these buckets, after so long.
         fn answers(&mut self, waits: &[(usize, u64)]) -> &mut Self {
             let waits = waits.to_vec();
-            self.look.counts.waiting_beside = [0; BESIDE];
+            self.look.counts.waiting_beside[WAITING] = [0; BESIDE];
             for &(bucket, wait_ns) in &waits {
-                self.look.counts.waiting_beside[bucket] = (wait_ns / LOOK.0) as u32;
+                self.look.counts.waiting_beside[WAITING][bucket] = (wait_ns / LOOK.0) as u32;
             }
             let usual_ns = waits[waits.len() / 2].1;
             self.go_on(Nanos::from_secs(10), usual_ns, |counts| {
@@ -224,7 +226,7 @@ mod tests {
     fn who_is_not_answered_yet_waits_too() {
         let mut server = Server::after(Nanos::from_secs(2));
         server.answers(&[(3, S)]);
-        server.look.counts.waiting_beside[6] = 1_000;
+        server.look.counts.waiting_beside[WAITING][6] = 1_000;
         server.go_on(LOOK, S, |counts| {
             counts.answers_beside[6] += 20;
             counts.responses_beside_ns[6] += 20 * S;
@@ -237,7 +239,9 @@ mod tests {
     fn who_was_there_before_keeps_the_first_waiting() {
         for (quiet, unhindered) in [(0, 0), (2_000, 96)] {
             let mut server = Server::after(Nanos::from_millis(quiet));
-            (server.look.counts.waiting_beside[3], server.look.counts.waiting_beside[6]) = (20, 20);
+            for bucket in [3, 6] {
+                server.look.counts.waiting_beside[WAITING][bucket] = 20;
+            }
             server.go_on(Nanos::from_secs(2), S, |counts| {
                 counts.established += 1;
                 for bucket in [3, 6] {
@@ -247,6 +251,20 @@ mod tests {
             });
             assert_eq!(server.unhindered(), unhindered, "after {quiet} ms");
         }
+    }
+
+    /// With SYNs that find the queue full, of a server that stalls.
+    #[test]
+    fn server_to_which_somebody_comes_is_not_quiet() {
+        let mut server = Server::after(Nanos::ZERO);
+        let at = server.look.at;
+        while server.look.at.since(at) < Nanos::from_secs(2) {
+            server.look.demand.new += 1;
+            server.go_on(LOOK, 0, |_| {});
+        }
+        server.look.counts.established += 1;
+        server.go_on(LOOK, 0, |_| {});
+        assert!(!server.curve.is_settled);
     }
 
     #[test]
@@ -265,7 +283,7 @@ mod tests {
     fn what_was_seen_minutes_ago_is_forgotten() {
         let mut server = Server::after(Nanos::from_secs(2));
         server.answers(&[(3, S), (6, S)]);
-        server.look.counts.waiting_beside = [0; BESIDE];
+        server.look.counts.waiting_beside[WAITING] = [0; BESIDE];
         server.go_on(Nanos::from_secs(60), S, |_| {});
         assert_eq!(server.unhindered(), 96);
         server.go_on(Nanos::from_secs(240), S, |_| {});

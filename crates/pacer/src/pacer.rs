@@ -5,7 +5,8 @@ use units::Nanos;
 use verdict::WaitsFrom;
 
 use crate::capacity::Capacity;
-use crate::curve::{Curve, MEMORY, SLOW_NS};
+use crate::curve::{Curve, SLOW_NS};
+use crate::fade::remembered;
 use crate::filling::Filling;
 use crate::handshakes::{Due, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::histogram::{FadingHistogram, median_ns, since};
@@ -74,6 +75,11 @@ const LONGEST_TRICKLE_NS: u64 = 2_000_000_000;
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
 const MOST_OVERTAKES: u64 = 1_000_000;
+/// To so many times as many as count now the limit is raised at once.
+const RAISED_AT_ONCE: u32 = 4;
+/// Answers are slow no more if they seldom were for a minute.
+const SLOW_MEMORY: Nanos = Nanos::from_secs(25);
+const SELDOM: f64 = 0.1;
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
 const SILENT_FROM: f64 = 0.5;
 const SILENT_UNTIL: f64 = 0.25;
@@ -112,8 +118,8 @@ pub struct Pacer {
     curve: Curve,
     /// When somebody was refused last.
     refused_at: Nanos,
-    /// When an answer usually took half of what is slow, or more.
-    slow_at: Nanos,
+    /// Of the last moments, the share in which an answer usually took half of what is slow, or more; all since the limit was raised.
+    slow: f64,
 }
 
 /// When what is let in now has shown, of clients whose round trip takes so long.
@@ -185,9 +191,9 @@ impl Pacer {
             unanswered_since: None,
             is_blind: false,
             is_silent: false,
-            curve: Curve::new(look.at),
+            curve: Curve::new(look),
             refused_at: look.at,
-            slow_at: look.at,
+            slow: 0.0,
         };
         pacer.set_pace();
         pacer
@@ -239,10 +245,10 @@ impl Pacer {
             self.refused_at = look.at;
         }
         self.limit.tick(tick);
-        self.curve.add(&look, &self.last, self.response_ns);
+        self.curve.add(&look, &self.last, self.response_ns, self.pace.counts_silent != 0);
         let before = std::mem::replace(&mut self.last, look);
         self.share();
-        self.raise();
+        self.raise(elapsed);
         // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
         self.time_handshakes();
@@ -250,15 +256,25 @@ impl Pacer {
     }
 
     /// Where answers are slow, the limit is not found soon; and to what it was raised there is none where they are not.
-    fn raise(&mut self) {
-        let now = self.last.at;
-        if self.response_ns >= SLOW_NS / 2 {
-            self.slow_at = now;
-        } else if now.since(self.slow_at) >= MEMORY {
+    fn raise(&mut self, elapsed: Nanos) {
+        let is_slow = self.response_ns >= SLOW_NS / 2;
+        let remembered = remembered(elapsed, SLOW_MEMORY);
+        self.slow = self.slow * remembered + if is_slow { 1.0 - remembered } else { 0.0 };
+        if self.slow < SELDOM {
             self.limit.take_back();
         }
-        if self.response_ns >= SLOW_NS {
-            self.limit.raise(self.curve.unhindered());
+        // Of those who do not count many may have waited, and a larger limit is for who is refused.
+        if self.response_ns >= SLOW_NS && self.last.at.since(self.refused_at) < LONGEST_SHARE {
+            let unhindered = self.curve.unhindered();
+            self.raise_to(unhindered.min(RAISED_AT_ONCE * self.last.counts.counted(&self.pace)));
+        }
+    }
+
+    fn raise_to(&mut self, limit: u32) {
+        let before = self.limit.now();
+        self.limit.raise(limit);
+        if self.limit.now() > before {
+            self.slow = 1.0;
         }
     }
 
@@ -268,10 +284,12 @@ impl Pacer {
         let answers = counted(|counts| counts.answers_beside.iter().sum());
         let is_calm = self.last.at.since(self.refused_at) >= LONGEST_SHARE;
         if is_calm && 2 * counted(|counts| counts.answered_in_turn) < answers {
-            let waited_ns = counted(|counts| counts.responses_beside_ns.iter().sum()) as f64;
-            // By Little's law.
-            let waiting = waited_ns / self.last.at.since(before.at).0 as f64;
-            self.limit.raise(waiting as u32);
+            let waited_ns = counted(|counts| counts.responses_beside_ns.iter().sum());
+            // By Little's law, but no more than were there: one event may answer at once all who waited for it for long.
+            let waiting = waited_ns / self.last.at.since(before.at).0.max(1);
+            let were_there = before.counts.in_stage.iter().sum::<u32>();
+            let most = u64::from(were_there) + counted(|counts| counts.established);
+            self.raise_to(waiting.min(most).min(u64::from(u32::MAX)) as u32);
         }
     }
 
@@ -428,8 +446,8 @@ mod tests {
     use verdict::{BUCKETS, Policy};
 
     use super::*;
-    use crate::Asked;
     use crate::round_trips::tests::timed;
+    use crate::{Asked, WAITING};
 
     fn count_handshakes(counts: &mut Counts, count: u64, us: u64) {
         let timed = timed(&[(count, us)]);
@@ -640,14 +658,42 @@ mod tests {
         }
     }
 
+    /// A second each, beside 4 and beside 1,024 who have asked for half of something; fifty count.
+    #[test]
+    fn limit_is_raised_for_who_is_refused_and_to_a_few_times_as_many_as_count() {
+        let start = Nanos::from_secs(1);
+        for (refused, raised_to) in [(1, Some(200)), (0, None)] {
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            (1..=40).for_each(|number| pacer.tick(look(start, number, 0)));
+            for number in 1..=60 {
+                let mut look = look(start, 40 + number, 2 * number);
+                look.counts.responses_us = std::array::from_fn(|b| if b == 20 { 2 * number } else { 0 });
+                (look.counts.in_stage, look.counts.recent) = ([0, 1_074], [0, 50]);
+                for bucket in [3, 11] {
+                    look.counts.answers_beside[bucket] = number;
+                    look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
+                    look.counts.waiting_beside[WAITING][bucket] = 20;
+                }
+                look.demand.refused = refused * number;
+                pacer.tick(look);
+            }
+            let limit = Some(pacer.pace().limit).filter(|&limit| limit >= 64);
+            assert_eq!(limit, raised_to, "{refused} refused in each look");
+        }
+    }
+
     /// 200 answers/s, after half a second each.
     #[test]
     fn who_counts_anew_raises_the_limit_if_most_were_overtaken_and_nobody_was_refused() {
         let start = Nanos::from_secs(1);
-        for (in_turn, refused, is_raised) in [(4, 0, true), (5, 0, false), (4, 1, false)] {
+        // 20 connections come in each of the four looks of a share.
+        for (in_turn, refused, were_there, raised_to) in
+            [(4, 0, 50, Some(100)), (4, 0, 10, Some(90)), (5, 0, 50, None), (4, 1, 50, None)]
+        {
             let mut pacer = Pacer::new(look(start, 0, 0));
             for number in 1..=50 {
                 let mut look = look(start, number, 10 * number);
+                look.counts.in_stage = [0, were_there];
                 look.counts.answered_in_turn = in_turn * number;
                 look.counts.answers_beside[3] = 10 * number;
                 look.counts.responses_beside_ns[3] = 10 * number * 500_000_000;
@@ -658,8 +704,8 @@ mod tests {
                 assert!(number > 40 || pacer.pace().limit < 64, "{:?}", pacer.pace());
             }
             assert!(pacer.pace().overtaken_at > 4);
-            let limit = pacer.pace().limit;
-            assert_eq!(limit == 100, is_raised, "{limit}, {in_turn} of ten in turn, {refused} refused");
+            let limit = Some(pacer.pace().limit).filter(|&limit| limit >= 64);
+            assert_eq!(limit, raised_to, "{in_turn} of ten in turn, {refused} refused, {were_there} there");
         }
     }
 

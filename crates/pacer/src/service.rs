@@ -78,7 +78,7 @@ pub struct Service {
     pub in_stage: [u32; STAGES],
     pub recent: [u32; STAGES],
     pub count: [[u32; EPOCHS]; STAGES],
-    pub waiting_beside: [u32; BESIDE],
+    pub waiting_beside: [[u32; BESIDE]; STAGES],
     pub generation: u32,
     /// The kernel's; nobody has it here.
     pub lock: u32,
@@ -116,6 +116,12 @@ impl Service {
     /// Of those that were accepted or are in the queue, how many wait for the server, and not for something else.
     pub fn counted(&self, pace: &Pace) -> u32 {
         self.recent[WAITING] + if pace.counts_silent != 0 { self.recent[SILENT] } else { 0 }
+    }
+
+    /// Of all who wait for the server or for something else, those of one bucket of how many waited when they began to.
+    pub(crate) fn waiting_beside(&self, bucket: usize, counts_silent: bool) -> u32 {
+        let [silent, waiting] = self.waiting_beside.map(|row| row[bucket]);
+        waiting + if counts_silent { silent } else { 0 }
     }
 
     /// Nobody has come yet, of a server with this generation.
@@ -256,6 +262,26 @@ mod tests {
             assert_eq!(service.response_ns - before.response_ns, counted * 3_000_000);
             assert_eq!(service.overtakes.iter().sum::<u64>(), others + counted);
         }
+    }
+
+    #[test]
+    fn silent_connection_is_not_in_the_way_of_what_waits_beside_whom() {
+        let (pace, start) = (FIRST_PACE, Nanos::from_secs(100));
+        let mut service = Service::of_generation(0);
+        let spare: Vec<Wait> = (0..5).map(|_| service.begin(&pace, 100, start)).collect();
+        let mut asks: Vec<Wait> = (0..3).map(|_| service.begin(&pace, 100, start)).collect();
+        asks.iter_mut().for_each(|wait| service.go_on(&pace, wait, start));
+        // Before whom nobody waited, one did, and two did.
+        let beside =
+            |service: &Service, counts| [0, 1, 2].map(|bucket| service.waiting_beside(bucket, counts));
+        assert_eq!(beside(&service, false), [1, 1, 1]);
+        assert_eq!(beside(&service, true), [6, 1, 1]);
+        let end = start + Nanos::from_millis(5);
+        asks.iter().for_each(|wait| service.end(&pace, wait, true, end));
+        assert_eq!(service.answers_beside[..4], [1, 1, 1, 0]);
+        assert_eq!(service.responses_beside_ns[..4], [5_000_000, 5_000_000, 5_000_000, 0]);
+        spare.iter().for_each(|wait| service.end(&pace, wait, false, end));
+        assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES]);
     }
 
     /// As on two CPUs at once: whoever is there a moment after the other one must not find nothing left.

@@ -714,6 +714,43 @@ fn fewer_fast_requests_than_long_polls_are_answered() {
     }
 }
 
+/// What was usual for long is none of who counts from now on.
+#[test]
+fn long_polls_that_begin_before_a_server_that_was_fast_for_long_are_let_in() {
+    for seed in SEEDS {
+        for poll_s in [2, 10] {
+            let world = World { asks: 100.0, poll_ns: poll_s * S, ..World::default() };
+            let mut run = Run::beginning(world, seed, QUIET);
+            run.run(Duration::from_secs(150));
+            run.world.polls = 300.0;
+            let before = run.asked.admitted;
+            let mut least: f64 = 1.0;
+            for _ in 0..4 {
+                least = least.min(run.run(Duration::from_secs(15)).share());
+            }
+            let let_in = (run.asked.admitted - before) as f64 / (60.0 * 400.0);
+            println!("{poll_s} s, seed {seed}: {least}, {let_in} let in");
+            assert!(least > 0.97 && let_in > 0.95, "{poll_s} s, seed {seed}: {least}, {let_in} let in");
+        }
+    }
+}
+
+/// As a stall of a moment each minute.
+#[test]
+fn limit_of_slow_answers_is_taken_back_though_some_are_slow_now_and_then() {
+    let mut run = Run::beginning(slow(S, true, 0.5), 1, QUIET);
+    run.run(Duration::from_secs(20));
+    assert!(run.pacer.pace().limit >= 500, "{:?}", run.pacer.pace());
+    (run.world.work_ns, run.world.workers, run.world.is_exponential) = (MS, 8, false);
+    for _ in 0..4 {
+        run.run(Duration::from_secs(29));
+        run.world.work_ns = 200 * MS;
+        run.run(Duration::from_millis(100));
+        run.world.work_ns = MS;
+    }
+    assert!(run.pacer.pace().limit < 100, "{:?}", run.pacer.pace());
+}
+
 #[test]
 fn fewer_long_polls_than_fast_requests_do_not_raise_the_limit() {
     for (polls, poll_s) in [(150.0, 2), (900.0, 2), (900.0, 30)] {
