@@ -23,7 +23,7 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
-	BESIDE = 16,			/* buckets of how many wait; a power of two */
+	BESIDE = 16,			/* buckets of how many wait, the last without an end; a power of two */
 	NS_PER_US = 1000,
 	LONGEST_HANDSHAKE_US = 250000,	/* that one counts with, where a mean is taken: clients can make it last */
 	SLOTS = 4,			/* of time, for SYNs that were admitted; a power of two */

@@ -301,7 +301,7 @@ impl Limit {
         if !has_shown || sum.answered < FEWEST {
             self.was_pressed = false;
             self.spell = self.spell.and_then(|spell| spell.after_period(false));
-            // Only who has never been refused anybody has never learnt anything.
+            // Only who has never refused anybody, or begins anew, has never learnt anything.
             self.phase = match self.phase {
                 Phase::Double { before: None } => self.phase,
                 _ => Phase::Hold { left: Nanos::ZERO },

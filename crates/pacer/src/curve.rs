@@ -43,6 +43,11 @@ impl Row {
         (self.answers >= FEWEST).then(|| self.present_ns / self.answers)
     }
 
+    /// Of those who were answered alone: one among few who never is would weigh much.
+    fn answered_ns(&self) -> f64 {
+        self.waited_ns / self.answers
+    }
+
     fn plus(self, other: Self, share: f64) -> Self {
         Self {
             answers: self.answers + share * other.answers,
@@ -99,6 +104,7 @@ impl Curve {
             *row = seen.plus(*row, kept);
             self.recent = self.recent.plus(seen, 1.0);
         }
+        self.forget_what_is_gone();
     }
 
     fn settle(&mut self, now: &Look, before: &Look, response_ns: u64) {
@@ -111,26 +117,35 @@ impl Curve {
             was_quiet || (self.slowest_ns > 0 && age >= Nanos(RESPONSES_BEFORE_US * self.slowest_ns));
     }
 
-    /// So many may wait: they are answered as soon as where few wait, and that takes long. Half as many again, unless these were seen to take longer, so that it shows. 0 where nothing is known.
-    pub(crate) fn unhindered(&mut self) -> u32 {
-        let (mut few, mut last) = (self.rows[0], 0);
-        while few.answers < FEW && last + APART < BESIDE - 1 {
-            last += 1;
-            few = few.plus(self.rows[last], 1.0);
-        }
-        // Of those who were answered: one among few who never is would weigh much.
-        let few_ns = few.waited_ns / few.answers;
-        if few.answers < FEW || few_ns < SLOW_NS as f64 {
-            return 0;
-        }
-        if self.recent.mean_ns().is_some_and(|recent_ns| few_ns > GONE * recent_ns) {
+    /// The first of the buckets that have answers enough, together, and the last of them.
+    fn few(&self) -> Option<(Row, usize)> {
+        let mut few = Row::default();
+        self.rows[..BESIDE - APART].iter().enumerate().find_map(|(bucket, &row)| {
+            few = few.plus(row, 1.0);
+            (few.answers >= FEW).then_some((few, bucket))
+        })
+    }
+
+    /// What few waited for a while ago nobody waits for any more.
+    fn forget_what_is_gone(&mut self) {
+        let gone_ns = self.recent.mean_ns().map(|recent_ns| GONE * recent_ns);
+        if let (Some((few, _)), Some(gone_ns)) = (self.few(), gone_ns)
+            && few.answered_ns() >= SLOW_NS as f64
+            && few.answered_ns() > gone_ns
+        {
             (self.rows, self.recent) = ([Row::default(); BESIDE], Row::default());
-            return 0;
         }
+    }
+
+    /// So many may wait: they are answered as soon as where few wait, and that takes long. Half as many again, unless these were seen to take longer, so that it shows. 0 where nothing is known.
+    pub(crate) fn unhindered(&self) -> u32 {
         let mut unhindered = 0;
+        let Some((few, last)) = self.few().filter(|(few, _)| few.answered_ns() >= SLOW_NS as f64) else {
+            return unhindered;
+        };
         for bucket in last + APART..BESIDE {
             match self.rows[bucket].mean_ns() {
-                Some(many_ns) if many_ns <= AS_LONG * few_ns => unhindered = 3 << (bucket - 1),
+                Some(many_ns) if many_ns <= AS_LONG * few.answered_ns() => unhindered = 3 << (bucket - 1),
                 Some(_) => unhindered = unhindered.min(1 << (bucket - 1)),
                 None => {}
             }
@@ -190,7 +205,7 @@ mod tests {
             })
         }
 
-        fn unhindered(&mut self) -> u32 {
+        fn unhindered(&self) -> u32 {
             self.curve.unhindered()
         }
     }
@@ -221,7 +236,7 @@ mod tests {
         assert_eq!(seen(&[(3, SLOW_NS / 2), (6, SLOW_NS / 2)]), 0);
     }
 
-    /// Of eight the first four are answered at once, and the others never.
+    /// Twenty of a thousand are answered within a second, and the others never.
     #[test]
     fn who_is_not_answered_yet_waits_too() {
         let mut server = Server::after(Nanos::from_secs(2));

@@ -162,7 +162,7 @@ impl Run {
         run
     }
 
-    /// From the guard's first moment on, after which nobody comes for so long, and a second at most.
+    /// From the guard's first moment on, after which nobody comes for so long, and for up to a second more.
     fn beginning(world: World, seed: u64, quiet: Duration) -> Self {
         let is_quiet = !quiet.is_zero();
         let first = if is_quiet { World { asks: 0.0, polls: 0.0, ..world } } else { world };
@@ -630,7 +630,7 @@ fn server_whose_answers_take_long_refuses_few_while_it_has_time() {
     }
 }
 
-/// Of what is asked in the same moment it cannot tell whether others were there before.
+/// One that begins while they come cannot tell whether others were there before.
 #[test]
 fn guard_that_begins_before_a_slow_server_at_work_lets_everybody_in_after_a_minute() {
     for (work_ns, load) in [(200 * MS, 0.1), (500 * MS, 0.5), (S, 0.1), (S, 0.5), (2 * S, 0.1), (2 * S, 0.5)]
