@@ -78,6 +78,10 @@ const COST_OF_FEW: f64 = 0.0025;
 /// Periods between two of them, at least, once it comes down by less than to this share.
 const REST: f64 = 4.0;
 const SETTLED: f64 = 0.8;
+/// By so many standard deviations those must wait less, with half of it, who are said to wait for one another. One is that of exponential answers.
+const SURE: f64 = 3.0;
+/// For so many periods, in which it is asked again, the limit is not raised then.
+const QUEUED: f64 = 8.0;
 
 /// What was counted since the tick before.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -140,6 +144,7 @@ impl Tick {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shown {
     limit: f64,
+    answered: u64,
     per_s: f64,
     /// How many waited in the mean, by Little's law.
     waiting: f64,
@@ -201,6 +206,8 @@ pub struct Limit {
     /// Where few are refused, twice of it and half of it are not tried for so much longer.
     untried: Nanos,
     unhalved: Nanos,
+    /// More would be a queue, as far as is known, for so much longer.
+    queued: Nanos,
     /// Of the period, since it began.
     age: Nanos,
     /// And of it what counts by now.
@@ -224,6 +231,7 @@ impl Default for Limit {
             idle_when_deaf: 0.0,
             untried: Nanos::ZERO,
             unhalved: Nanos::ZERO,
+            queued: Nanos::ZERO,
             age: Nanos::ZERO,
             sum: Tick::default(),
             held: Tick::default(),
@@ -242,12 +250,20 @@ impl Limit {
         }
     }
 
-    /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now.
+    /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now, or half of the limit has shown lately that those who wait do so for one another.
     pub fn raise(&mut self, to: u32) {
         let to = f64::from(to).min(LARGEST);
-        if to > self.limit {
-            let unraised = self.unraised.or(Some(self.limit));
+        if to > self.limit && self.queued == Nanos::ZERO {
+            let unraised = self.unraised.or(Some(self.found()));
             *self = Self { limit: to, unraised, phase: Phase::Hold { left: Nanos::ZERO }, ..Self::default() };
+        }
+    }
+
+    /// But for a trial of more.
+    fn found(&self) -> f64 {
+        match self.phase {
+            Phase::More(trial) => trial.limit(),
+            _ => self.limit,
         }
     }
 
@@ -281,7 +297,7 @@ impl Limit {
         }
         let age = std::mem::take(&mut self.age);
         let (sum, is_steady) = (std::mem::take(&mut self.sum), std::mem::replace(&mut self.is_steady, true));
-        for left in [&mut self.deaf, &mut self.untried, &mut self.unhalved] {
+        for left in [&mut self.deaf, &mut self.untried, &mut self.unhalved, &mut self.queued] {
             *left = left.since(age);
         }
         match self.phase {
@@ -312,6 +328,7 @@ impl Limit {
         self.go_on(
             Shown {
                 limit: f64::from(self.now()),
+                answered: sum.answered,
                 per_s: sum.answered as f64 / seconds,
                 waiting: sum.waited.as_secs_f64() / seconds,
                 idle: sum.idle.as_secs_f64() / seconds,
@@ -469,6 +486,10 @@ impl Limit {
         let still_waiting = if waited > 0.0 { half.waiting / waited } else { 0.0 };
         // By Little's law, with half over with all.
         let as_long = gain * still_waiting;
+        let noise = (1.0 / half.answered as f64 + 1.0 / (before.answered + after.answered) as f64).sqrt();
+        if as_long + SURE * noise < 1.0 {
+            self.queued = times(QUEUED, half.elapsed);
+        }
         // Clients who are far away were let in before, and how many is a guess: what half of it would do is not known.
         let is_no_half = half.has_more_under_way()
             && still_waiting > STILL_WAITING

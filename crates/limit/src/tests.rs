@@ -552,6 +552,41 @@ fn limit_that_is_raised_goes_on_from_there_and_can_be_taken_back() {
 }
 
 #[test]
+fn limit_is_not_raised_for_a_while_once_half_of_it_has_shown_a_queue() {
+    for (answered, is_shown) in [(500, true), (4, false)] {
+        let phase = Phase::Hold { left: Nanos::ZERO };
+        let mut limit = Limit { limit: 100.0, phase, was_pressed: true, ..Limit::default() };
+        let waits = |limit: &Limit| Nanos(u64::from(limit.now()) * TICK.0);
+        for _ in 0..100 {
+            if limit.limit == 100.0 {
+                limit.tick(Tick { answered, waited: waits(&limit), ..refusing() });
+            }
+        }
+        assert!(limit.limit < 100.0, "each waits half as long with half of it, in {answered} of a tick");
+        limit.raise(1000);
+        assert_eq!(limit.now() < 100, is_shown, "{}", limit.now());
+        // Nobody is refused any more.
+        (0..20).for_each(|_| limit.tick(Tick { answered: 500, refused: 0, ..refusing() }));
+        limit.raise(1000);
+        assert_eq!(limit.now(), 1000);
+    }
+}
+
+#[test]
+fn limit_that_is_raised_in_a_trial_is_taken_back_to_what_was_there_before_it() {
+    let mut limit = Limit { limit: 8.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+    for _ in 0..100 {
+        if !matches!(limit.phase, Phase::More(_)) {
+            limit.tick(Tick { answered: 500, refused: 10, ..refusing() });
+        }
+    }
+    assert_eq!(limit.now(), 16, "twice of it is tried");
+    limit.raise(1000);
+    limit.take_back();
+    assert_eq!(limit.now(), 8);
+}
+
+#[test]
 fn limit_that_has_come_below_what_it_was_before_it_was_raised_is_not_raised_by_taking_back() {
     let mut limit = Limit { limit: 500.0, ..Limit::default() };
     limit.raise(1000);

@@ -735,6 +735,23 @@ fn long_polls_that_begin_before_a_server_that_was_fast_for_long_are_let_in() {
     }
 }
 
+/// Who remembers that a second was usual for few takes a queue of a second for slow work, and in a crowd nobody comes while few wait. Until 29 November that went on for minutes.
+#[test]
+fn backend_that_recovers_in_the_middle_of_a_crowd_leaves_no_queue() {
+    for seed in SEEDS {
+        let mut run = Run::beginning(slow(S, true, 0.8), seed, QUIET);
+        run.run(Duration::from_secs(30));
+        assert!(run.pacer.pace().limit >= 500, "{:?}", run.pacer.pace());
+        (run.world.work_ns, run.world.workers, run.world.is_pool) = (MS, 1, false);
+        run.world.asks = 2_000.0;
+        run.run(Duration::from_secs(120));
+        let seen = run.run(WINDOW);
+        run.say(&format!("two minutes later, seed {seed}"), seen);
+        assert!(seen.answered as f64 > 0.95 * 1_000.0 * WINDOW.as_secs_f64(), "{seen:?}");
+        assert!(seen.mean_ms() < 50.0, "{seen:?}");
+    }
+}
+
 /// As a stall of a moment each minute.
 #[test]
 fn limit_of_slow_answers_is_taken_back_though_some_are_slow_now_and_then() {
