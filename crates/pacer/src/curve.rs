@@ -38,9 +38,10 @@ struct Row {
 }
 
 impl Row {
-    /// By Little's law: the soonest are answered first, so that what those wait who are not yet must count, too.
-    fn mean_ns(&self) -> Option<f64> {
-        (self.answers >= FEWEST).then(|| self.present_ns / self.answers)
+    /// By Little's law: the soonest are answered first, so that what those wait who are not yet must count, too, unless it has been as now for long.
+    fn mean_ns(&self, is_steady: bool) -> Option<f64> {
+        let mean_ns = self.present_ns / self.answers;
+        (self.answers >= FEWEST).then(|| if is_steady { mean_ns.min(self.answered_ns()) } else { mean_ns })
     }
 
     /// Of those who were answered alone: one among few who never is would weigh much.
@@ -128,7 +129,7 @@ impl Curve {
 
     /// What few waited for a while ago nobody waits for any more.
     fn forget_what_is_gone(&mut self) {
-        let gone_ns = self.recent.mean_ns().map(|recent_ns| GONE * recent_ns);
+        let gone_ns = self.recent.mean_ns(false).map(|recent_ns| GONE * recent_ns);
         if let (Some((few, _)), Some(gone_ns)) = (self.few(), gone_ns)
             && few.answered_ns() >= SLOW_NS as f64
             && few.answered_ns() > gone_ns
@@ -138,13 +139,15 @@ impl Curve {
     }
 
     /// So many may wait: they are answered as soon as where few wait, and that takes long. Half as many again, unless these were seen to take longer, so that it shows. 0 where nothing is known.
-    pub(crate) fn unhindered(&self) -> u32 {
+    ///
+    /// Once nothing has changed for some answers' time those who will be answered are, and who is not asks for nothing.
+    pub(crate) fn unhindered(&self, is_steady: bool) -> u32 {
         let mut unhindered = 0;
         let Some((few, last)) = self.few().filter(|(few, _)| few.answered_ns() >= SLOW_NS as f64) else {
             return unhindered;
         };
         for bucket in last + APART..BESIDE {
-            match self.rows[bucket].mean_ns() {
+            match self.rows[bucket].mean_ns(is_steady) {
                 Some(many_ns) if many_ns <= AS_LONG * few.answered_ns() => unhindered = 3 << (bucket - 1),
                 Some(_) => unhindered = unhindered.min(1 << (bucket - 1)),
                 None => {}
@@ -206,7 +209,7 @@ mod tests {
         }
 
         fn unhindered(&self) -> u32 {
-            self.curve.unhindered()
+            self.curve.unhindered(false)
         }
     }
 
@@ -248,6 +251,7 @@ mod tests {
         });
         server.go_on(Nanos::from_secs(2), S, |_| {});
         assert_eq!(server.unhindered(), 0);
+        assert_eq!(server.curve.unhindered(true), 96, "unless he will never be");
     }
 
     #[test]

@@ -77,6 +77,8 @@ const FEWEST_OVERTAKES: u64 = 4;
 const MOST_OVERTAKES: u64 = 1_000_000;
 /// To so many times as many as count now the limit is raised at once.
 const RAISED_AT_ONCE: u32 = 4;
+/// After so many usual responses with one limit those are answered who will be: in a queue that becomes longer the usual one does, too.
+const RESPONSES_UNTIL_STEADY: u64 = 3;
 /// Answers are slow no more if they seldom were for a minute.
 const SLOW_MEMORY: Nanos = Nanos::from_secs(25);
 const SELDOM: f64 = 0.1;
@@ -118,6 +120,8 @@ pub struct Pacer {
     curve: Curve,
     /// When somebody was refused last.
     refused_at: Nanos,
+    /// Since when some are again and again, with no larger limit than now.
+    pressed_since: Nanos,
     /// Of the last moments, the share in which an answer usually took half of what is slow, or more; all since the limit was raised.
     slow: f64,
 }
@@ -193,6 +197,7 @@ impl Pacer {
             is_silent: false,
             curve: Curve::new(look),
             refused_at: look.at,
+            pressed_since: look.at,
             slow: 0.0,
         };
         pacer.set_pace();
@@ -242,13 +247,20 @@ impl Pacer {
             echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
         };
         if tick.refused + tick.refused_by_queue > 0 {
+            if look.at.since(self.refused_at) >= LONGEST_SHARE {
+                self.pressed_since = look.at;
+            }
             self.refused_at = look.at;
         }
+        let limit = self.limit.now();
         self.limit.tick(tick);
         self.curve.add(&look, &self.last, self.response_ns, self.pace.counts_silent != 0);
         let before = std::mem::replace(&mut self.last, look);
         self.share();
         self.raise(elapsed);
+        if self.limit.now() > limit {
+            self.pressed_since = look.at;
+        }
         // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
         self.time_handshakes();
@@ -265,7 +277,9 @@ impl Pacer {
         }
         // Of those who do not count many may have waited, and a larger limit is for who is refused.
         if self.response_ns >= SLOW_NS && self.last.at.since(self.refused_at) < LONGEST_SHARE {
-            let unhindered = self.curve.unhindered();
+            let pressed_for = self.last.at.since(self.pressed_since);
+            let is_steady = pressed_for >= Nanos(RESPONSES_UNTIL_STEADY * self.response_ns);
+            let unhindered = self.curve.unhindered(is_steady);
             self.raise_to(unhindered.min(RAISED_AT_ONCE * self.last.counts.counted(&self.pace)));
         }
     }
@@ -679,6 +693,31 @@ mod tests {
             }
             let limit = Some(pacer.pace().limit).filter(|&limit| limit >= 64);
             assert_eq!(limit, raised_to, "{refused} refused in each look");
+        }
+    }
+
+    /// A second each, beside 4 and beside 1,024; of these some never are. Refusals pause for so many of the looks that begin here.
+    #[test]
+    fn who_is_not_answered_is_taken_for_one_who_never_is_once_refusals_have_gone_on_for_some_answers_time() {
+        let start = Nanos::from_secs(1);
+        for (pause, raised_after) in [(0..0, 70), (30..40, 70), (30..51, 100)] {
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            (1..=40).for_each(|number| pacer.tick(look(start, number, 0)));
+            let mut is_raised = |number: u64| {
+                let mut look = look(start, 40 + number, 2 * number);
+                look.counts.responses_us = std::array::from_fn(|b| if b == 20 { 2 * number } else { 0 });
+                (look.counts.in_stage, look.counts.recent) = ([0, 1_074], [0, 50]);
+                for bucket in [3, 11] {
+                    look.counts.answers_beside[bucket] = number;
+                    look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
+                }
+                look.counts.waiting_beside[WAITING] = std::array::from_fn(|bucket| if bucket == 11 { 80 } else { 20 });
+                look.demand.refused = number.min(pause.start) + number.saturating_sub(pause.end);
+                pacer.tick(look);
+                pacer.pace().limit >= 64
+            };
+            let raised = (1..200).find(|&number| is_raised(number));
+            assert!(raised.is_some_and(|raised| raised.abs_diff(raised_after) <= 8), "{raised:?} for {pause:?}");
         }
     }
 

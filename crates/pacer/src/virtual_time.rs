@@ -691,6 +691,28 @@ fn slow_pool_before_a_crowd_answers_what_it_can_and_not_much_later_than_it_must(
     }
 }
 
+/// Until 29 November 95 to 99% of those that ask were refused for as long as that lasted: they wait for long, too, so that it seemed a queue.
+#[test]
+fn half_requests_keep_nobody_from_a_slow_server_for_long() {
+    for (work_ns, load, holds, dribbles) in [
+        (500 * MS, 0.1, 100.0, 0.0),
+        (500 * MS, 0.1, 1_000.0, 0.0),
+        (2 * S, 0.1, 20.0, 0.0),
+        (2 * S, 0.1, 0.0, 20.0),
+        (2 * S, 0.5, 100.0, 100.0),
+        (2 * S, 0.5, 1_000.0, 0.0),
+    ] {
+        for seed in SEEDS {
+            let mut run = Run::beginning(slow(work_ns, true, load), seed, QUIET);
+            (run.world.holds, run.world.dribbles) = (holds, dribbles);
+            run.run(Duration::from_secs(60));
+            let seen = run.run(Duration::from_secs(20));
+            run.say(&format!("{holds} halves and {dribbles} dribbles, {work_ns} ns, seed {seed}"), seen);
+            assert!(seen.refused as f64 <= 0.05 * seen.asked as f64, "{seen:?}");
+        }
+    }
+}
+
 /// While polls are most of what is answered they are what is usual, and while they are not they do not count: a limit that was found for the one must not be in the way of the other.
 #[test]
 fn fewer_fast_requests_than_long_polls_are_answered() {
