@@ -691,7 +691,7 @@ fn slow_pool_before_a_crowd_answers_what_it_can_and_not_much_later_than_it_must(
     }
 }
 
-/// Until 29 November 95 to 99% of those that ask were refused for as long as that lasted: they wait for long, too, so that it seemed a queue.
+/// Until 28 November 95 to 99% of those that ask were refused for as long as that lasted: they wait for long, too, so that it seemed a queue.
 #[test]
 fn half_requests_keep_nobody_from_a_slow_server_for_long() {
     for (work_ns, load, holds, dribbles) in [
@@ -757,7 +757,7 @@ fn long_polls_that_begin_before_a_server_that_was_fast_for_long_are_let_in() {
     }
 }
 
-/// Who remembers that a second was usual for few takes a queue of a second for slow work, and in a crowd nobody comes while few wait. Until 29 November that went on for minutes.
+/// Who remembers that a second was usual for few takes a queue of a second for slow work, and in a crowd nobody comes while few wait. Until 28 November that went on for minutes.
 #[test]
 fn backend_that_recovers_in_the_middle_of_a_crowd_leaves_no_queue() {
     for seed in SEEDS {
