@@ -99,7 +99,7 @@ struct service {
 	__u64 response_ns;		/* sum, of `answered_in_turn`: from the request, or the handshake's end */
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
-	__u64 answers_beside[BESIDE];	/* of those in time_of() */
+	__u64 answers_beside[BESIDE];	/* of whole requests */
 	__u64 responses_beside_ns[BESIDE]; /* sum, of those in each bucket */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
 	__u64 handshakes_sum_us[BUCKETS]; /* of those in each bucket */
@@ -118,7 +118,7 @@ struct service {
 	__u32 in_stage[STAGES];		/* all, however long they have been there */
 	__u32 recent[STAGES];		/* in the epochs that count */
 	__u32 count[STAGES][EPOCHS];
-	__u32 waiting_beside[STAGES][BESIDE]; /* all in the stages, by how many waited already when they began to */
+	__u32 waiting_beside[STAGES][BESIDE]; /* all in the stages, but for PIECEMEAL ones, by how many waited already when they began to */
 	__u32 generation;		/* another one for another server: connections of the one before are nobody's */
 	struct bpf_spin_lock lock;
 };
@@ -273,13 +273,20 @@ static __always_inline void enter(struct service *service, const struct pace *pa
 	settle_idle(service, pace, now);
 }
 
+/* What has waited since the last of many pieces says nothing of how many waited when the first one came. */
+static __always_inline void forget_beside(struct service *service, const struct wait *wait)
+{
+	if (wait->turns < PIECEMEAL)
+		service->waiting_beside[wait->stage & STAGE_WAITING][beside(wait)]--;
+}
+
 static __always_inline void leave(struct service *service, const struct pace *pace, const struct wait *wait, __u64 now)
 {
 	__u32 stage = wait->stage & STAGE_WAITING;
 
 	turn_epochs(service, pace, now);
 	service->in_stage[stage]--;
-	service->waiting_beside[stage][beside(wait)]--;
+	forget_beside(service, wait);
 	if (is_counted(service, wait)) {
 		service->recent[stage]--;
 		service->count[stage][row_of(wait->epoch)]--;
@@ -318,8 +325,10 @@ static __always_inline void count_answer_of(struct service *service, const struc
 		service->answered_piecemeal++;
 		return;
 	}
-	service->answers_beside[beside(wait)]++;
-	service->responses_beside_ns[beside(wait)] += sojourn;
+	if (wait->turns < PIECEMEAL) {
+		service->answers_beside[beside(wait)]++;
+		service->responses_beside_ns[beside(wait)] += sojourn;
+	}
 	if (wait->epoch < service->overtaken_before) {
 		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
 		count_overtakes(service, 2 * (__u64)pace->overtaken_at);
@@ -367,6 +376,7 @@ static __always_inline void go_on(struct service *service, const struct pace *pa
 		return;
 	/* A byte now and then must not hold a place for ever. But from when on the server can answer, its last piece says, or its client's time would be taken for the server's. */
 	if (wait->turns >= MAX_TURNS) {
+		forget_beside(service, wait);
 		wait->since_ns = now;
 		wait->turns = PIECEMEAL;
 		return;

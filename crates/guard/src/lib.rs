@@ -48,6 +48,7 @@ pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, parse_listen, parse_network};
 pub use observe::Observed;
+pub use pacer::BESIDE;
 pub use program::{ListenerStats, PROGRAM_NAMES, PathStats};
 pub use service::Service;
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pacer::{Pace, SILENT, Service as Counts, WAITING};
+use pacer::{BESIDE, Pace, SILENT, Service as Counts, WAITING};
 use verdict::Histogram;
 
 use crate::Trigger;
@@ -26,6 +26,10 @@ pub struct Service {
     pub answered_in_turn: u64,
     /// Of `answered`, before we saw a byte of a request: a server that speaks first.
     pub answered_silent: u64,
+    /// Of `answered`, but for requests in more than four pieces: by how many waited when they came, 0, 1, 2 and 3, 4 to 7 and so on.
+    pub answered_beside: [u64; BESIDE],
+    /// Those of `silent` and `waiting`, by the same.
+    pub waiting_beside: [u64; BESIDE],
     /// Connections that ended without.
     pub ended: u64,
     /// Time in which nobody waited, up to the last request that came.
@@ -57,6 +61,10 @@ impl Service {
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,
             answered_silent: counts.answered_silent,
+            answered_beside: counts.answers_beside,
+            waiting_beside: std::array::from_fn(|bucket| {
+                counts.waiting_beside.iter().map(|row| u64::from(row[bucket])).sum()
+            }),
             ended: counts.ended,
             idle_time: Duration::from_nanos(counts.idle_ns),
             response_time: Duration::from_nanos(counts.response_ns),

@@ -176,7 +176,10 @@ impl<'a> Run<'a> {
         loop {
             let service = self.service();
             let Service { established, answered, ended, silent, waiting, .. } = service;
-            let is_true = Truth { established, answered, ended } == self.truth && silent + waiting == seen;
+            let beside = service.waiting_beside.iter().sum::<u64>();
+            let is_true = Truth { established, answered, ended } == self.truth
+                && silent + waiting == seen
+                && beside == seen;
             if is_true && open_sockets(self.world) == self.kept.len() {
                 return;
             }

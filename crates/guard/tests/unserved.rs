@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use common::frame::{Segment, checksum};
 use common::*;
-use guard::{Attach, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, Service};
+use guard::{Attach, BESIDE, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, Service};
 
 const LISTEN: &str = "10.9.0.2:8080";
 const OTHER: &str = "10.9.0.2:8081";
@@ -99,6 +99,31 @@ fn root_connection_waits_from_its_request_to_the_first_byte_of_the_response() {
     server.write_all(b"200").expect("answer");
     drop((client, server));
     assert_eq!(followed.service(), after);
+}
+
+#[test]
+fn root_answers_are_counted_by_how_many_waited_when_the_request_came() {
+    let Some(world) = World::create() else { return };
+    let listener = listen(&world);
+    let followed = follow(&world, "rst-syn+unserved:100");
+    let mut clients = Vec::new();
+    for waiting in 1..=5 {
+        let (mut client, server) = connect(&world, &listener);
+        client.write_all(b"GET").expect("send");
+        followed.wait("its request", |service| service.waiting == waiting);
+        clients.push((client, server));
+    }
+    let first_four = |row: [u64; BESIDE]| [row[0], row[1], row[2], row[3]];
+    assert_eq!(first_four(followed.service().waiting_beside), [1, 1, 2, 1]);
+    // The last one first; the third has no answer.
+    for (number, (_client, mut server)) in clients.into_iter().enumerate().rev() {
+        if number != 2 {
+            server.write_all(b"200").expect("answer");
+        }
+    }
+    let after = followed.wait("an end", |service| service.ended == 1);
+    assert_eq!(first_four(after.answered_beside), [1, 1, 1, 1]);
+    assert_eq!(after.waiting_beside, [0; BESIDE]);
 }
 
 /// What may be spent on a burst, who may be the first to come.

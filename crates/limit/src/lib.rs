@@ -80,7 +80,7 @@ const REST: f64 = 4.0;
 const SETTLED: f64 = 0.8;
 /// By so many standard deviations those must wait less, with half of it, who are said to wait for one another. One is that of exponential answers.
 const SURE: f64 = 3.0;
-/// For so many periods, in which it is asked again, the limit is not raised then.
+/// That holds for so many periods, in which it is asked again.
 const QUEUED: f64 = 8.0;
 
 /// What was counted since the tick before.
@@ -92,7 +92,9 @@ pub struct Tick {
     pub answered: u64,
     /// Time in which nobody waited.
     pub idle: Nanos,
-    /// Of those that were answered before they were overtaken, the time that they waited, together.
+    /// Of these, those to whom it happened before they were overtaken.
+    pub in_turn: u64,
+    /// The time that they waited, together.
     pub waited: Nanos,
     /// Attempts that this limit refused.
     pub refused: u64,
@@ -119,6 +121,7 @@ impl Tick {
             elapsed: Nanos(self.elapsed.0 / 2),
             answered: self.answered / 2,
             idle: Nanos(self.idle.0 / 2),
+            in_turn: self.in_turn / 2,
             waited: Nanos(self.waited.0 / 2),
             refused: self.refused / 2,
             refused_by_queue: self.refused_by_queue / 2,
@@ -132,6 +135,7 @@ impl Tick {
             elapsed: self.elapsed + later.elapsed,
             answered: self.answered + later.answered,
             idle: self.idle + later.idle,
+            in_turn: self.in_turn + later.in_turn,
             waited: self.waited + later.waited,
             refused: self.refused + later.refused,
             refused_by_queue: self.refused_by_queue + later.refused_by_queue,
@@ -144,7 +148,7 @@ impl Tick {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shown {
     limit: f64,
-    answered: u64,
+    in_turn: u64,
     per_s: f64,
     /// How many waited in the mean, by Little's law.
     waiting: f64,
@@ -250,10 +254,20 @@ impl Limit {
         }
     }
 
-    /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now, or half of the limit has shown lately that those who wait do so for one another.
+    /// The same, but for such a period.
+    pub fn whole(&self) -> u32 {
+        self.limit.round() as u32
+    }
+
+    /// Whether half of the limit has shown lately that those who wait do so for one another.
+    pub fn is_queue(&self) -> bool {
+        self.queued > Nanos::ZERO
+    }
+
+    /// So many may wait, as is known otherwise than by how many are answered; nothing if that is no more than now.
     pub fn raise(&mut self, to: u32) {
         let to = f64::from(to).min(LARGEST);
-        if to > self.limit && self.queued == Nanos::ZERO {
+        if to > self.limit {
             let unraised = self.unraised.or(Some(self.found()));
             *self = Self { limit: to, unraised, phase: Phase::Hold { left: Nanos::ZERO }, ..Self::default() };
         }
@@ -328,7 +342,7 @@ impl Limit {
         self.go_on(
             Shown {
                 limit: f64::from(self.now()),
-                answered: sum.answered,
+                in_turn: sum.in_turn,
                 per_s: sum.answered as f64 / seconds,
                 waiting: sum.waited.as_secs_f64() / seconds,
                 idle: sum.idle.as_secs_f64() / seconds,
@@ -486,10 +500,6 @@ impl Limit {
         let still_waiting = if waited > 0.0 { half.waiting / waited } else { 0.0 };
         // By Little's law, with half over with all.
         let as_long = gain * still_waiting;
-        let noise = (1.0 / half.answered as f64 + 1.0 / (before.answered + after.answered) as f64).sqrt();
-        if as_long + SURE * noise < 1.0 {
-            self.queued = times(QUEUED, half.elapsed);
-        }
         // Clients who are far away were let in before, and how many is a guess: what half of it would do is not known.
         let is_no_half = half.has_more_under_way()
             && still_waiting > STILL_WAITING
@@ -500,6 +510,7 @@ impl Limit {
         let halved_to = if still_waiting < PINNED { still_waiting.max(named) } else { named };
         let knee = before.limit * (gain * halved_to).clamp(named, 1.0);
         if is_no_half || (gain >= GAIN && knee > AT_THE_KNEE * before.limit) {
+            self.queued = Nanos::ZERO;
             // The rate shows how many asked then, and not what twice of it does.
             if before.refused < CROWD {
                 // It asks for what may have been tried just now, and would again.
@@ -508,6 +519,11 @@ impl Limit {
             }
             self.double();
             return Phase::Double { before: Some(after) };
+        }
+        // Nobody in turn, nothing known.
+        let noise = (1.0 / half.in_turn as f64 + 1.0 / (before.in_turn + after.in_turn) as f64).sqrt();
+        if as_long + SURE * noise < 1.0 {
+            self.queued = times(QUEUED, half.elapsed);
         }
         // Half of the way: one answer to the question is a noisy one.
         let limit = (self.limit * beyond(knee)).sqrt();

@@ -552,24 +552,31 @@ fn limit_that_is_raised_goes_on_from_there_and_can_be_taken_back() {
 }
 
 #[test]
-fn limit_is_not_raised_for_a_while_once_half_of_it_has_shown_a_queue() {
-    for (answered, is_shown) in [(500, true), (4, false)] {
+fn half_with_which_each_waits_less_by_more_than_chance_shows_a_queue_for_a_while() {
+    for (answered, in_turn, is_shown) in [(500, 500, true), (4, 4, false), (500, 4, false), (500, 0, false)] {
         let phase = Phase::Hold { left: Nanos::ZERO };
         let mut limit = Limit { limit: 100.0, phase, was_pressed: true, ..Limit::default() };
-        let waits = |limit: &Limit| Nanos(u64::from(limit.now()) * TICK.0);
         for _ in 0..100 {
             if limit.limit == 100.0 {
-                limit.tick(Tick { answered, waited: waits(&limit), ..refusing() });
+                let waited = Nanos(u64::from(in_turn > 0) * u64::from(limit.now()) * TICK.0);
+                limit.tick(Tick { answered, in_turn, waited, ..refusing() });
             }
         }
-        assert!(limit.limit < 100.0, "each waits half as long with half of it, in {answered} of a tick");
-        limit.raise(1000);
-        assert_eq!(limit.now() < 100, is_shown, "{}", limit.now());
+        assert!(limit.limit < 100.0, "as many are answered with half of it, {answered} in a tick");
+        assert_eq!(limit.is_queue(), is_shown, "{in_turn} of {answered} in turn");
         // Nobody is refused any more.
         (0..20).for_each(|_| limit.tick(Tick { answered: 500, refused: 0, ..refusing() }));
-        limit.raise(1000);
-        assert_eq!(limit.now(), 1000);
+        assert!(!limit.is_queue());
     }
+}
+
+#[test]
+fn half_with_which_each_waits_as_long_ends_a_queue() {
+    let phase = Phase::Hold { left: Nanos::ZERO };
+    let queued = Nanos::from_secs(60);
+    let mut limit = Limit { limit: 100.0, phase, queued, was_pressed: true, ..Limit::default() };
+    serve(&mut limit, 1_000, 0.0, 10);
+    assert!(limit.limit > 100.0 && !limit.is_queue(), "{limit:?}");
 }
 
 #[test]

@@ -22,4 +22,4 @@ mod virtual_time;
 pub use demand::{Asked, Demand};
 pub use pacer::{FIRST_PACE, LOOK_EVERY, Look, Pacer};
 pub use returns::{Outcome, Return, Returns};
-pub use service::{Pace, SILENT, Service, WAITING, Wait};
+pub use service::{BESIDE, Pace, SILENT, Service, WAITING, Wait};

@@ -240,6 +240,7 @@ impl Pacer {
             elapsed,
             // What the limit is now says nothing of those who came long before.
             answered: look.since(&self.last, |counts| counts.answered - counts.answered_piecemeal),
+            in_turn: look.since(&self.last, |counts| counts.answered_in_turn),
             idle,
             waited: Nanos(look.since(&self.last, |counts| counts.response_ns)),
             refused: look.asked_since(&self.last, |demand| demand.refused),
@@ -247,18 +248,19 @@ impl Pacer {
             echo: Nanos(self.response_ns + self.handshakes.usual_ns()),
         };
         if tick.refused + tick.refused_by_queue > 0 {
-            if look.at.since(self.refused_at) >= LONGEST_SHARE {
+            let pause = LONGEST_SHARE.max(Nanos(RESPONSES_UNTIL_STEADY * self.response_ns));
+            if look.at.since(self.refused_at) >= pause {
                 self.pressed_since = look.at;
             }
             self.refused_at = look.at;
         }
-        let limit = self.limit.now();
+        let limit = self.limit.whole();
         self.limit.tick(tick);
         self.curve.add(&look, &self.last, self.response_ns, self.pace.counts_silent != 0);
         let before = std::mem::replace(&mut self.last, look);
         self.share();
         self.raise(elapsed);
-        if self.limit.now() > limit {
+        if self.limit.whole() > limit {
             self.pressed_since = look.at;
         }
         // First what slots have said until now: how long handshakes take may say that it is nothing.
@@ -276,7 +278,8 @@ impl Pacer {
             self.limit.take_back();
         }
         // Of those who do not count many may have waited, and a larger limit is for who is refused.
-        if self.response_ns >= SLOW_NS && self.last.at.since(self.refused_at) < LONGEST_SHARE {
+        let is_asked_for = self.last.at.since(self.refused_at) < LONGEST_SHARE;
+        if self.response_ns >= SLOW_NS && is_asked_for && !self.limit.is_queue() {
             let pressed_for = self.last.at.since(self.pressed_since);
             let is_steady = pressed_for >= Nanos(RESPONSES_UNTIL_STEADY * self.response_ns);
             let unhindered = self.curve.unhindered(is_steady);
@@ -700,7 +703,7 @@ mod tests {
     #[test]
     fn who_is_not_answered_is_taken_for_one_who_never_is_once_refusals_have_gone_on_for_some_answers_time() {
         let start = Nanos::from_secs(1);
-        for (pause, raised_after) in [(0..0, 70), (30..40, 70), (30..51, 100)] {
+        for (pause, raised_after) in [(0..0, 70), (30..40, 70), (30..80, 129)] {
             let mut pacer = Pacer::new(look(start, 0, 0));
             (1..=40).for_each(|number| pacer.tick(look(start, number, 0)));
             let mut is_raised = |number: u64| {
@@ -711,13 +714,17 @@ mod tests {
                     look.counts.answers_beside[bucket] = number;
                     look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
                 }
-                look.counts.waiting_beside[WAITING] = std::array::from_fn(|bucket| if bucket == 11 { 80 } else { 20 });
+                look.counts.waiting_beside[WAITING] =
+                    std::array::from_fn(|bucket| if bucket == 11 { 80 } else { 20 });
                 look.demand.refused = number.min(pause.start) + number.saturating_sub(pause.end);
                 pacer.tick(look);
                 pacer.pace().limit >= 64
             };
             let raised = (1..200).find(|&number| is_raised(number));
-            assert!(raised.is_some_and(|raised| raised.abs_diff(raised_after) <= 8), "{raised:?} for {pause:?}");
+            assert!(
+                raised.is_some_and(|raised| raised.abs_diff(raised_after) <= 8),
+                "{raised:?} for {pause:?}"
+            );
         }
     }
 

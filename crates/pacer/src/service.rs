@@ -11,7 +11,7 @@ pub const WAITING: usize = 1;
 const EPOCHS: usize = 4;
 const SLOTS: usize = 4;
 /// Buckets of how many wait: 0, 1, 2 and 3, 4 to 7 and so on.
-pub(crate) const BESIDE: usize = 16;
+pub const BESIDE: usize = 16;
 
 /// What the agent finds out about a server while it runs: `struct pace`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -256,7 +256,10 @@ mod tests {
             }
             service.go_on(&pace, &mut slow, at(last_ms));
             let before = service;
+            assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES], "nor of how many waited when it began");
             service.end(&pace, &slow, true, at(last_ms + 3));
+            assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES]);
+            assert_eq!(service.answers_beside, before.answers_beside);
             let counted = 1 - piecemeal;
             assert_eq!((service.answered, service.answered_piecemeal), (others + 1, piecemeal));
             assert_eq!(service.response_ns - before.response_ns, counted * 3_000_000);

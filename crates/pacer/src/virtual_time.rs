@@ -702,14 +702,17 @@ fn half_requests_keep_nobody_from_a_slow_server_for_long() {
         (2 * S, 0.5, 100.0, 100.0),
         (2 * S, 0.5, 1_000.0, 0.0),
     ] {
+        let mut shares = Vec::new();
         for seed in SEEDS {
             let mut run = Run::beginning(slow(work_ns, true, load), seed, QUIET);
             (run.world.holds, run.world.dribbles) = (holds, dribbles);
             run.run(Duration::from_secs(60));
             let seen = run.run(Duration::from_secs(20));
             run.say(&format!("{holds} halves and {dribbles} dribbles, {work_ns} ns, seed {seed}"), seen);
-            assert!(seen.refused as f64 <= 0.05 * seen.asked as f64, "{seen:?}");
+            shares.push(seen.refused as f64 / seen.asked as f64);
         }
+        assert!(shares.iter().all(|&share| share < 0.1), "{shares:?} refused");
+        assert!(shares.iter().sum::<f64>() < 0.02 * shares.len() as f64, "{shares:?} refused");
     }
 }
 

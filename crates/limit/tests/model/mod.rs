@@ -180,6 +180,7 @@ impl Seen {
     pub fn tick(&self, elapsed: Nanos) -> Tick {
         let echo = Nanos(self.response.0 / self.answered.max(1)) + self.handshake;
         let Self { answered, idle, refused, .. } = *self;
-        Tick { elapsed, answered, idle, waited: self.response, refused, refused_by_queue: 0, echo }
+        let waited = self.response;
+        Tick { elapsed, answered, in_turn: answered, idle, waited, refused, refused_by_queue: 0, echo }
     }
 }
