@@ -115,10 +115,13 @@ fn root_answers_are_counted_by_how_many_waited_when_the_request_came() {
     }
     let first_four = |row: [u64; BESIDE]| [row[0], row[1], row[2], row[3]];
     assert_eq!(first_four(followed.service().waiting_beside), [1, 1, 2, 1]);
-    // The last one first; the third has no answer.
-    for (number, (_client, mut server)) in clients.into_iter().enumerate().rev() {
+    // Nobody waited when the first request came, and four others do when it is answered. The third has no answer.
+    for (number, (_client, mut server)) in clients.into_iter().enumerate() {
         if number != 2 {
             server.write_all(b"200").expect("answer");
+        }
+        if number == 0 {
+            assert_eq!(first_four(followed.service().answered_beside), [1, 0, 0, 0]);
         }
     }
     let after = followed.wait("an end", |service| service.ended == 1);

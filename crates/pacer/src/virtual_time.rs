@@ -691,7 +691,7 @@ fn slow_pool_before_a_crowd_answers_what_it_can_and_not_much_later_than_it_must(
     }
 }
 
-/// Until 28 November 95 to 99% of those that ask were refused for as long as that lasted: they wait for long, too, so that it seemed a queue.
+/// Until 28 November up to 99% of those that ask were refused for as long as that lasted: half requests wait for long, too, so that it seemed a queue.
 #[test]
 fn half_requests_keep_nobody_from_a_slow_server_for_long() {
     for (work_ns, load, holds, dribbles) in [
