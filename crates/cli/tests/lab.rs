@@ -542,10 +542,10 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
     assert_eq!(seen, KILLS as u64 / 20, "every guard that was asked saw the crowd come");
     assert!(restarts >= KILLS as u32, "{restarts} restarts");
     assert!(summary["offered"].as_u64() > Some(1000), "{summary}");
-    // Those under way at the end are no failures, nor is one whose time had come when the signal did, and that was never sent.
-    let ends = ["ok", "unfinished", "not_sent"].map(|end| summary[end].as_u64().expect("it is counted"));
-    assert_eq!(Some(ends.iter().sum()), summary["offered"].as_u64(), "{restarts} restarts: {summary}");
-    assert!(ends[2] <= 10, "{summary}");
+    // Those under way at the end are no failures.
+    let done =
+        summary["ok"].as_u64().zip(summary["unfinished"].as_u64()).map(|(ok, unfinished)| ok + unfinished);
+    assert_eq!(done, summary["offered"].as_u64(), "{restarts} restarts: {summary}");
 }
 
 /// Whether a program is attached at tcx ingress of the server's interface.

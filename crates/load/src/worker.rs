@@ -132,6 +132,10 @@ impl Worker {
                 run.one_is_done();
             }
             if let Some(stopped) = run.stopped(now) {
+                // Late is not unsent: its CPU may have been another's when the signal came.
+                if !is_done {
+                    self.turn(clock)?;
+                }
                 self.crowd.stop(stopped, STOP_GRACE);
                 observer.last_interval(&self.progress(stopped));
                 observer.ended(&mut self.crowd.take_ended());
