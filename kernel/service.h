@@ -99,7 +99,7 @@ struct service {
 	__u64 response_ns;		/* sum, of `answered_in_turn`: from the request, or the handshake's end */
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
-	__u64 answers_beside[BESIDE];	/* of whole requests */
+	__u64 answers_beside[BESIDE];	/* those whose time counts, but for PIECEMEAL ones, by how many waited already when they began to */
 	__u64 responses_beside_ns[BESIDE]; /* sum, of those in each bucket */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
 	__u64 handshakes_sum_us[BUCKETS]; /* of those in each bucket */
@@ -273,7 +273,7 @@ static __always_inline void enter(struct service *service, const struct pace *pa
 	settle_idle(service, pace, now);
 }
 
-/* What has waited since the last of many pieces says nothing of how many waited when the first one came. */
+/* Off its bucket: when it leaves, or has come in so many pieces that it waits since the last one, and the bucket is of an earlier one. */
 static __always_inline void forget_beside(struct service *service, const struct wait *wait)
 {
 	if (wait->turns < PIECEMEAL)

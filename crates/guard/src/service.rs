@@ -26,12 +26,12 @@ pub struct Service {
     pub answered_in_turn: u64,
     /// Of `answered`, before we saw a byte of a request: a server that speaks first.
     pub answered_silent: u64,
-    /// Of `answered`, but for requests in more than four pieces: by how many waited when they came, 0, 1, 2 and 3, 4 to 7 and so on.
-    pub answered_beside: [u64; BESIDE],
-    /// Those of `silent` and `waiting`, by the same.
-    pub waiting_beside: [u64; BESIDE],
-    /// Connections that ended without.
+    /// Connections that ended without an answer.
     pub ended: u64,
+    /// Answers by how many waited already when their request came: 0, 1, 2 and 3, 4 to 7 and so on, 16,384 and more. Not of requests in more than four pieces, nor of silent connections where these do not count.
+    pub answers_beside: [u64; BESIDE],
+    /// Those of `silent` and `waiting`, in the same buckets, but for requests in more than four pieces.
+    pub waiting_beside: [u64; BESIDE],
     /// Time in which nobody waited, up to the last request that came.
     pub idle_time: Duration,
     /// From the request, or the handshake's end, to the beginning, over all `answered_in_turn`.
@@ -61,11 +61,11 @@ impl Service {
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,
             answered_silent: counts.answered_silent,
-            answered_beside: counts.answers_beside,
+            ended: counts.ended,
+            answers_beside: counts.answers_beside,
             waiting_beside: std::array::from_fn(|bucket| {
                 counts.waiting_beside.iter().map(|row| u64::from(row[bucket])).sum()
             }),
-            ended: counts.ended,
             idle_time: Duration::from_nanos(counts.idle_ns),
             response_time: Duration::from_nanos(counts.response_ns),
             response_floor: Duration::from_micros(floor_us),

@@ -121,11 +121,11 @@ fn root_answers_are_counted_by_how_many_waited_when_the_request_came() {
             server.write_all(b"200").expect("answer");
         }
         if number == 0 {
-            assert_eq!(first_four(followed.service().answered_beside), [1, 0, 0, 0]);
+            assert_eq!(first_four(followed.service().answers_beside), [1, 0, 0, 0]);
         }
     }
     let after = followed.wait("an end", |service| service.ended == 1);
-    assert_eq!(first_four(after.answered_beside), [1, 1, 1, 1]);
+    assert_eq!(first_four(after.answers_beside), [1, 1, 1, 1]);
     assert_eq!(after.waiting_beside, [0; BESIDE]);
 }
 

@@ -78,9 +78,9 @@ const COST_OF_FEW: f64 = 0.0025;
 /// Periods between two of them, at least, once it comes down by less than to this share.
 const REST: f64 = 4.0;
 const SETTLED: f64 = 0.8;
-/// By so many standard deviations those must wait less, with half of it, who are said to wait for one another. One is that of exponential answers.
+/// By so many standard deviations, of exponential times, each must wait less with half of the limit, so that those who wait are said to do so for one another.
 const SURE: f64 = 3.0;
-/// That holds for so many periods, in which it is asked again.
+/// That holds for so many periods; with a full queue half of it is tried again within them.
 const QUEUED: f64 = 8.0;
 
 /// What was counted since the tick before.
@@ -90,12 +90,12 @@ pub struct Tick {
     pub elapsed: Nanos,
     /// Responses that began.
     pub answered: u64,
+    /// Of `answered`, before they were overtaken.
+    pub in_turn: u64,
+    /// What those in turn waited, together.
+    pub waited: Nanos,
     /// Time in which nobody waited.
     pub idle: Nanos,
-    /// Of these, those to whom it happened before they were overtaken.
-    pub in_turn: u64,
-    /// The time that they waited, together.
-    pub waited: Nanos,
     /// Attempts that this limit refused.
     pub refused: u64,
     /// Attempts that a full queue refused before this limit would have.
@@ -120,9 +120,9 @@ impl Tick {
         Self {
             elapsed: Nanos(self.elapsed.0 / 2),
             answered: self.answered / 2,
-            idle: Nanos(self.idle.0 / 2),
             in_turn: self.in_turn / 2,
             waited: Nanos(self.waited.0 / 2),
+            idle: Nanos(self.idle.0 / 2),
             refused: self.refused / 2,
             refused_by_queue: self.refused_by_queue / 2,
             echo: self.echo,
@@ -134,9 +134,9 @@ impl Tick {
         Self {
             elapsed: self.elapsed + later.elapsed,
             answered: self.answered + later.answered,
-            idle: self.idle + later.idle,
             in_turn: self.in_turn + later.in_turn,
             waited: self.waited + later.waited,
+            idle: self.idle + later.idle,
             refused: self.refused + later.refused,
             refused_by_queue: self.refused_by_queue + later.refused_by_queue,
             echo: later.echo,
@@ -148,6 +148,7 @@ impl Tick {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Shown {
     limit: f64,
+    /// Answers before they were overtaken, of which it is known how long they waited.
     in_turn: u64,
     per_s: f64,
     /// How many waited in the mean, by Little's law.
@@ -210,7 +211,7 @@ pub struct Limit {
     /// Where few are refused, twice of it and half of it are not tried for so much longer.
     untried: Nanos,
     unhalved: Nanos,
-    /// More would be a queue, as far as is known, for so much longer.
+    /// Half of it has shown a queue, so that more would be one, for so much longer.
     queued: Nanos,
     /// Of the period, since it began.
     age: Nanos,
@@ -250,17 +251,17 @@ impl Limit {
     pub fn now(&self) -> u32 {
         match self.phase {
             Phase::Half { .. } => half(self.limit).round() as u32,
-            _ => self.limit.round() as u32,
+            _ => self.whole(),
         }
     }
 
-    /// The same, but for such a period.
+    /// The limit itself, also in a period with half of it.
     pub fn whole(&self) -> u32 {
         self.limit.round() as u32
     }
 
     /// Whether half of the limit has shown lately that those who wait do so for one another.
-    pub fn is_queue(&self) -> bool {
+    pub fn has_shown_queue(&self) -> bool {
         self.queued > Nanos::ZERO
     }
 
@@ -273,20 +274,20 @@ impl Limit {
         }
     }
 
-    /// But for a trial of more.
-    fn found(&self) -> f64 {
-        match self.phase {
-            Phase::More(trial) => trial.limit(),
-            _ => self.limit,
-        }
-    }
-
     /// That is known no more: as many may wait as before it was raised, if these are fewer, and whether twice as many bring more is the first question again.
     pub fn take_back(&mut self) {
         if let Some(unraised) = self.unraised.take()
             && unraised < self.limit
         {
             *self = Self { limit: unraised, ..Self::default() };
+        }
+    }
+
+    /// The limit without a trial of more that goes on.
+    fn found(&self) -> f64 {
+        match self.phase {
+            Phase::More(trial) => trial.limit(),
+            _ => self.limit,
         }
     }
 
@@ -520,7 +521,7 @@ impl Limit {
             self.double();
             return Phase::Double { before: Some(after) };
         }
-        // Nobody in turn, nothing known.
+        // Infinite if nobody was answered in turn: nothing is known then.
         let noise = (1.0 / half.in_turn as f64 + 1.0 / (before.in_turn + after.in_turn) as f64).sqrt();
         if as_long + SURE * noise < 1.0 {
             self.queued = times(QUEUED, half.elapsed);

@@ -563,10 +563,10 @@ fn half_with_which_each_waits_less_by_more_than_chance_shows_a_queue_for_a_while
             }
         }
         assert!(limit.limit < 100.0, "as many are answered with half of it, {answered} in a tick");
-        assert_eq!(limit.is_queue(), is_shown, "{in_turn} of {answered} in turn");
+        assert_eq!(limit.has_shown_queue(), is_shown, "{in_turn} of {answered} in turn");
         // Nobody is refused any more.
         (0..20).for_each(|_| limit.tick(Tick { answered: 500, refused: 0, ..refusing() }));
-        assert!(!limit.is_queue());
+        assert!(!limit.has_shown_queue());
     }
 }
 
@@ -576,7 +576,7 @@ fn half_with_which_each_waits_as_long_ends_a_queue() {
     let queued = Nanos::from_secs(60);
     let mut limit = Limit { limit: 100.0, phase, queued, was_pressed: true, ..Limit::default() };
     serve(&mut limit, 1_000, 0.0, 10);
-    assert!(limit.limit > 100.0 && !limit.is_queue(), "{limit:?}");
+    assert!(limit.limit > 100.0 && !limit.has_shown_queue(), "{limit:?}");
 }
 
 #[test]

@@ -38,10 +38,13 @@ struct Row {
 }
 
 impl Row {
-    /// By Little's law: the soonest are answered first, so that what those wait who are not yet must count, too, unless it has been as now for long.
-    fn mean_ns(&self, is_steady: bool) -> Option<f64> {
-        let mean_ns = self.present_ns / self.answers;
-        (self.answers >= FEWEST).then(|| if is_steady { mean_ns.min(self.answered_ns()) } else { mean_ns })
+    /// By Little's law: the soonest are answered first, so that what those wait who are not yet must count, too.
+    fn mean_ns(&self) -> Option<f64> {
+        self.is_known().then(|| self.present_ns / self.answers)
+    }
+
+    fn is_known(&self) -> bool {
+        self.answers >= FEWEST
     }
 
     /// Of those who were answered alone: one among few who never is would weigh much.
@@ -129,7 +132,7 @@ impl Curve {
 
     /// What few waited for a while ago nobody waits for any more.
     fn forget_what_is_gone(&mut self) {
-        let gone_ns = self.recent.mean_ns(false).map(|recent_ns| GONE * recent_ns);
+        let gone_ns = self.recent.mean_ns().map(|recent_ns| GONE * recent_ns);
         if let (Some((few, _)), Some(gone_ns)) = (self.few(), gone_ns)
             && few.answered_ns() >= SLOW_NS as f64
             && few.answered_ns() > gone_ns
@@ -140,14 +143,15 @@ impl Curve {
 
     /// So many may wait: they are answered as soon as where few wait, and that takes long. Half as many again, unless these were seen to take longer, so that it shows. 0 where nothing is known.
     ///
-    /// Once nothing has changed for some answers' time those who will be answered are, and who is not asks for nothing.
+    /// If it is steady (some have been refused for some answers' time, and the limit has not risen), whoever will be answered is by now, and who is not is taken for one who asks for nothing.
     pub(crate) fn unhindered(&self, is_steady: bool) -> u32 {
         let mut unhindered = 0;
         let Some((few, last)) = self.few().filter(|(few, _)| few.answered_ns() >= SLOW_NS as f64) else {
             return unhindered;
         };
         for bucket in last + APART..BESIDE {
-            match self.rows[bucket].mean_ns(is_steady) {
+            let row = self.rows[bucket];
+            match if is_steady { row.is_known().then(|| row.answered_ns()) } else { row.mean_ns() } {
                 Some(many_ns) if many_ns <= AS_LONG * few.answered_ns() => unhindered = 3 << (bucket - 1),
                 Some(_) => unhindered = unhindered.min(1 << (bucket - 1)),
                 None => {}
@@ -251,7 +255,16 @@ mod tests {
         });
         server.go_on(Nanos::from_secs(2), S, |_| {});
         assert_eq!(server.unhindered(), 0);
-        assert_eq!(server.curve.unhindered(true), 96, "unless he will never be");
+    }
+
+    #[test]
+    fn who_is_not_answered_once_it_is_steady_is_taken_for_one_who_never_is() {
+        let mut server = Server::after(Nanos::from_secs(2));
+        server.answers(&[(3, S), (6, S)]);
+        server.look.counts.waiting_beside[WAITING][6] = 1_000;
+        server.go_on(Nanos::from_secs(2), S, |_| {});
+        assert_eq!(server.unhindered(), 0);
+        assert_eq!(server.curve.unhindered(true), 96);
     }
 
     #[test]

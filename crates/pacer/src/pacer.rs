@@ -77,7 +77,7 @@ const FEWEST_OVERTAKES: u64 = 4;
 const MOST_OVERTAKES: u64 = 1_000_000;
 /// To so many times as many as count now the limit is raised at once.
 const RAISED_AT_ONCE: u32 = 4;
-/// After so many usual responses with one limit those are answered who will be: in a queue that becomes longer the usual one does, too.
+/// Once refusals have gone on for so many usual responses, while the limit did not rise, whoever will be answered is: in a queue that becomes longer the usual response does, too. A pause as long, of a second at least, ends that.
 const RESPONSES_UNTIL_STEADY: u64 = 3;
 /// Answers are slow no more if they seldom were for a minute.
 const SLOW_MEMORY: Nanos = Nanos::from_secs(25);
@@ -120,8 +120,8 @@ pub struct Pacer {
     curve: Curve,
     /// When somebody was refused last.
     refused_at: Nanos,
-    /// Since when some are again and again, with no larger limit than now.
-    pressed_since: Nanos,
+    /// Since when somebody is refused again and again, and the limit has not risen.
+    refusing_since: Nanos,
     /// Of the last moments, the share in which an answer usually took half of what is slow, or more; all since the limit was raised.
     slow: f64,
 }
@@ -197,7 +197,7 @@ impl Pacer {
             is_silent: false,
             curve: Curve::new(look),
             refused_at: look.at,
-            pressed_since: look.at,
+            refusing_since: look.at,
             slow: 0.0,
         };
         pacer.set_pace();
@@ -250,7 +250,7 @@ impl Pacer {
         if tick.refused + tick.refused_by_queue > 0 {
             let pause = LONGEST_SHARE.max(Nanos(RESPONSES_UNTIL_STEADY * self.response_ns));
             if look.at.since(self.refused_at) >= pause {
-                self.pressed_since = look.at;
+                self.refusing_since = look.at;
             }
             self.refused_at = look.at;
         }
@@ -261,7 +261,7 @@ impl Pacer {
         self.share();
         self.raise(elapsed);
         if self.limit.whole() > limit {
-            self.pressed_since = look.at;
+            self.refusing_since = look.at;
         }
         // First what slots have said until now: how long handshakes take may say that it is nothing.
         self.complete(&before);
@@ -269,7 +269,7 @@ impl Pacer {
         self.set_pace();
     }
 
-    /// Where answers are slow, the limit is not found soon; and to what it was raised there is none where they are not.
+    /// Raises the limit where answers are slow, as it is not found soon there, and takes that back once they seldom are.
     fn raise(&mut self, elapsed: Nanos) {
         let is_slow = self.response_ns >= SLOW_NS / 2;
         let remembered = remembered(elapsed, SLOW_MEMORY);
@@ -277,12 +277,13 @@ impl Pacer {
         if self.slow < SELDOM {
             self.limit.take_back();
         }
-        // Of those who do not count many may have waited, and a larger limit is for who is refused.
+        // A larger limit is for who is refused; and what half of it has shown lately goes before how long few waited a while ago.
         let is_asked_for = self.last.at.since(self.refused_at) < LONGEST_SHARE;
-        if self.response_ns >= SLOW_NS && is_asked_for && !self.limit.is_queue() {
-            let pressed_for = self.last.at.since(self.pressed_since);
-            let is_steady = pressed_for >= Nanos(RESPONSES_UNTIL_STEADY * self.response_ns);
+        if self.response_ns >= SLOW_NS && is_asked_for && !self.limit.has_shown_queue() {
+            let refusing_for = self.last.at.since(self.refusing_since);
+            let is_steady = refusing_for >= Nanos(RESPONSES_UNTIL_STEADY * self.response_ns);
             let unhindered = self.curve.unhindered(is_steady);
+            // Of those who do not count many may have waited, too.
             self.raise_to(unhindered.min(RAISED_AT_ONCE * self.last.counts.counted(&self.pace)));
         }
     }
@@ -675,7 +676,19 @@ mod tests {
         }
     }
 
-    /// A second each, beside 4 and beside 1,024 who have asked for half of something; fifty count.
+    /// As `look`, of a server that answers one of those who came while 4 waited and one of those who came while 1,024 did, after a second each; fifty count.
+    fn slow_look(start: Nanos, number: u64) -> Look {
+        let mut look = look(start, 40 + number, 2 * number);
+        look.counts.responses_us = std::array::from_fn(|bucket| if bucket == 20 { 2 * number } else { 0 });
+        (look.counts.in_stage, look.counts.recent) = ([0, 1_074], [0, 50]);
+        for bucket in [3, 11] {
+            look.counts.answers_beside[bucket] = number;
+            look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
+            look.counts.waiting_beside[WAITING][bucket] = 20;
+        }
+        look
+    }
+
     #[test]
     fn limit_is_raised_for_who_is_refused_and_to_a_few_times_as_many_as_count() {
         let start = Nanos::from_secs(1);
@@ -683,14 +696,7 @@ mod tests {
             let mut pacer = Pacer::new(look(start, 0, 0));
             (1..=40).for_each(|number| pacer.tick(look(start, number, 0)));
             for number in 1..=60 {
-                let mut look = look(start, 40 + number, 2 * number);
-                look.counts.responses_us = std::array::from_fn(|b| if b == 20 { 2 * number } else { 0 });
-                (look.counts.in_stage, look.counts.recent) = ([0, 1_074], [0, 50]);
-                for bucket in [3, 11] {
-                    look.counts.answers_beside[bucket] = number;
-                    look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
-                    look.counts.waiting_beside[WAITING][bucket] = 20;
-                }
+                let mut look = slow_look(start, number);
                 look.demand.refused = refused * number;
                 pacer.tick(look);
             }
@@ -699,7 +705,8 @@ mod tests {
         }
     }
 
-    /// A second each, beside 4 and beside 1,024; of these some never are. Refusals pause for so many of the looks that begin here.
+    /// Of those beside 1,024 some never are. Nobody is refused in the looks of a pause: a short one does not begin the time anew, and a long one does. It is 47 looks, three usual answers of 0.79 s, from when the limit has
+    /// stopped doubling, or the long pause is over.
     #[test]
     fn who_is_not_answered_is_taken_for_one_who_never_is_once_refusals_have_gone_on_for_some_answers_time() {
         let start = Nanos::from_secs(1);
@@ -707,15 +714,8 @@ mod tests {
             let mut pacer = Pacer::new(look(start, 0, 0));
             (1..=40).for_each(|number| pacer.tick(look(start, number, 0)));
             let mut is_raised = |number: u64| {
-                let mut look = look(start, 40 + number, 2 * number);
-                look.counts.responses_us = std::array::from_fn(|b| if b == 20 { 2 * number } else { 0 });
-                (look.counts.in_stage, look.counts.recent) = ([0, 1_074], [0, 50]);
-                for bucket in [3, 11] {
-                    look.counts.answers_beside[bucket] = number;
-                    look.counts.responses_beside_ns[bucket] = number * 1_000_000_000;
-                }
-                look.counts.waiting_beside[WAITING] =
-                    std::array::from_fn(|bucket| if bucket == 11 { 80 } else { 20 });
+                let mut look = slow_look(start, number);
+                look.counts.waiting_beside[WAITING][11] = 80;
                 look.demand.refused = number.min(pause.start) + number.saturating_sub(pause.end);
                 pacer.tick(look);
                 pacer.pace().limit >= 64

@@ -256,14 +256,25 @@ mod tests {
             }
             service.go_on(&pace, &mut slow, at(last_ms));
             let before = service;
-            assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES], "nor of how many waited when it began");
             service.end(&pace, &slow, true, at(last_ms + 3));
-            assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES]);
-            assert_eq!(service.answers_beside, before.answers_beside);
             let counted = 1 - piecemeal;
             assert_eq!((service.answered, service.answered_piecemeal), (others + 1, piecemeal));
             assert_eq!(service.response_ns - before.response_ns, counted * 3_000_000);
             assert_eq!(service.overtakes.iter().sum::<u64>(), others + counted);
+        }
+    }
+
+    #[test]
+    fn request_in_many_pieces_is_in_no_bucket_of_how_many_waited() {
+        let (pace, now) = (FIRST_PACE, Nanos::from_secs(100));
+        for (pieces, in_a_bucket) in [(4, 1), (5, 0), (9, 0)] {
+            let mut service = Service::of_generation(0);
+            let mut wait = service.begin(&pace, 100, now);
+            (0..pieces).for_each(|_| service.go_on(&pace, &mut wait, now));
+            assert_eq!(service.waiting_beside[WAITING][0], in_a_bucket, "{pieces} pieces");
+            service.end(&pace, &wait, true, now);
+            assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES], "{pieces} pieces");
+            assert_eq!(service.answers_beside.iter().sum::<u64>(), u64::from(in_a_bucket), "{pieces} pieces");
         }
     }
 

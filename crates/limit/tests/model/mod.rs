@@ -181,6 +181,6 @@ impl Seen {
         let echo = Nanos(self.response.0 / self.answered.max(1)) + self.handshake;
         let Self { answered, idle, refused, .. } = *self;
         let waited = self.response;
-        Tick { elapsed, answered, in_turn: answered, idle, waited, refused, refused_by_queue: 0, echo }
+        Tick { elapsed, answered, in_turn: answered, waited, idle, refused, refused_by_queue: 0, echo }
     }
 }
