@@ -63,6 +63,27 @@ fn periods_with_half_the_limit_cost_little() {
     assert!((0.985..0.9999).contains(&share), "{share}: they cost a hundredth, and there are some");
 }
 
+/// A server that 64 keep busy, and a load that is a little too much.
+#[test]
+fn periods_with_half_the_limit_cost_less_where_few_are_refused() {
+    let mut limit = Limit { limit: 72.0, phase: Phase::Hold { left: Nanos::ZERO }, ..Limit::default() };
+    let mut serve = |ticks: u64| -> u64 {
+        let answers = (0..ticks).map(|_| {
+            let answered = 50 * u64::from(limit.now().min(64));
+            let waited = Nanos(u64::from(limit.now()) * TICK.0);
+            limit.tick(Tick { answered, waited, refused: answered / 20, ..refusing() });
+            answered
+        });
+        answers.sum()
+    };
+    serve(1_000);
+    let share = serve(100_000) as f64 / (64.0 * 50.0 * 100_000.0);
+    assert!(
+        (0.997..0.9999).contains(&share),
+        "{share}: they cost a quarter of a hundredth, and there are some"
+    );
+}
+
 /// As before clients who are far away, who come for a round trip as they were let in before.
 #[test]
 fn half_of_the_limit_that_as_many_wait_with_asks_for_twice_of_it() {

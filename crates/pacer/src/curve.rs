@@ -258,6 +258,22 @@ mod tests {
     }
 
     #[test]
+    fn what_fewer_than_eight_waited_for_is_not_known() {
+        for (answers, unhindered) in [(7, 0), (8, 96)] {
+            let mut server = Server::after(Nanos::from_secs(2));
+            server.answers(&[(3, S)]);
+            server.look.counts.waiting_beside[WAITING][6] = (answers * S / LOOK.0) as u32;
+            server.go_on(LOOK, S, |counts| {
+                counts.answers_beside[6] += answers;
+                counts.responses_beside_ns[6] += answers * S;
+            });
+            for is_steady in [false, true] {
+                assert_eq!(server.curve.unhindered(is_steady), unhindered, "{answers} answers, {is_steady}");
+            }
+        }
+    }
+
+    #[test]
     fn who_is_not_answered_once_it_is_steady_is_taken_for_one_who_never_is() {
         let mut server = Server::after(Nanos::from_secs(2));
         server.answers(&[(3, S), (6, S)]);

@@ -647,6 +647,25 @@ mod tests {
         }
     }
 
+    /// It answers half as many from the fortieth look on, while one in so many is refused.
+    #[test]
+    fn server_is_taken_for_slower_where_one_in_a_hundred_is_refused() {
+        for (one_in, is_slower) in [(101, false), (100, true)] {
+            let start = Nanos::from_secs(1);
+            let mut pacer = Pacer::new(look(start, 0, 0));
+            let mut answered = 0;
+            for number in 1..=80 {
+                answered += if number <= 40 { 200 } else { 100 };
+                let mut look = look(start, number, answered);
+                (look.demand.new, look.demand.bound) = (one_in * number, number);
+                pacer.tick(look);
+            }
+            let per_s = pacer.pace().answers_per_s;
+            assert_eq!(per_s < 2_500, is_slower, "{per_s}/s with one in {one_in}");
+            assert!(per_s < 4_100, "{per_s}/s with one in {one_in}");
+        }
+    }
+
     #[test]
     fn what_other_policies_have_refused_is_nothing_to_learn_from() {
         let start = Nanos::from_secs(1);
