@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use clap::builder::PossibleValuesParser;
+use clap::ArgGroup;
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Sample, Succession};
 use ipnet::IpNet;
 
@@ -31,10 +32,11 @@ const LEASE: Duration = Duration::from_secs(1);
 ///
 /// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 #[derive(Debug, clap::Args)]
+#[command(group = ArgGroup::new("guarded").args(["listen", "config"]).required(true))]
 pub struct Args {
     /// Address and port of the listener; `0.0.0.0` stands for every IPv4 address of this host, `[::]` for every IPv6 one, and for both
     /// where the server's socket does
-    #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen, required_unless_present = "config")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen)]
     listen: Option<SocketAddr>,
 
     /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn (default: abort+rst-syn+unserved)
@@ -76,7 +78,7 @@ pub struct Args {
     /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
     /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing, nor does one with
     /// other interfaces, attach or sockopt than at the start: for these, start another guard with --take-over.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["listen", "policy", "interfaces", "attach", "reserve", "reserve_for", "refusals", "sockopt"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
     /// Keep the last N places of the accept queue for the sources of --reserve-for, as health probes and operators
@@ -104,7 +106,7 @@ pub struct Args {
     attach: String,
 
     /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in it, or a path
-    #[arg(long, value_name = "NETNS")]
+    #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 
     /// Take the place of the guard with this process id, without a gap; it then ends. For upgrades

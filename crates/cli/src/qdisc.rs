@@ -3,6 +3,7 @@
 use ::qdisc::{Setup, Status};
 use anyhow::Result;
 use aqm::Config;
+use clap::builder::NonEmptyStringValueParser;
 
 use crate::mistake::Mistake;
 use crate::output::say;
@@ -80,7 +81,7 @@ struct DelArgs {
 #[derive(Debug, clap::Args)]
 struct Place {
     /// Network namespace: a name of `ip netns`, a process id or a path
-    #[arg(long, value_name = "NETNS")]
+    #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 }
 

@@ -230,7 +230,7 @@ fn reserved(percent: Option<&str>) -> Result<Full, PolicyError> {
 }
 
 fn unserved(limit: Option<&str>) -> Result<Trigger, PolicyError> {
-    let wanted = "how many connections may wait for the server, from 1, or nothing for a limit that is found";
+    let wanted = "how many connections may wait for the server, from 1 to 1000000, or nothing for a limit that is found";
     let limit = limit.map(|text| number("unserved", text, text, &UNSERVED, wanted)).transpose()?;
     Ok(Trigger::Unserved(limit.and_then(NonZeroU32::new)))
 }
@@ -440,7 +440,9 @@ mod tests {
         assert!(error("rst-syn+unserved+queue").starts_with("unserved and queue are two"));
         assert!(error("queue").contains("as in rst-syn+queue"));
         assert!(error("rst-syn+queue+request").contains("nothing here asks"));
-        assert!(error("rst-syn+unserved:0").contains("from 1, or nothing"));
+        for wrong in ["unserved:0", "unserved:1000001", "unserved:99999999999", "unserved:"] {
+            assert!(error(&format!("rst-syn+{wrong}")).contains("from 1 to 1000000, or nothing"), "{wrong}");
+        }
         for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
             assert!(error(&format!("rst-syn+{wrong}")).contains("from 50us to 60s"), "{wrong}");
         }
