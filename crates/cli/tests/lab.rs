@@ -240,6 +240,44 @@ fn root_quick_run_takes_rules_dry_runs_floods_holders_and_other_clients() {
     }
 }
 
+/// With cookies from the driver, and the ends of such handshakes behind it.
+#[test]
+fn root_quick_run_takes_floods_and_holders_before_a_guard_in_the_driver() {
+    let Some(scratch) = Scratch::create() else { return };
+    let driver = r#"
+    [testbed]
+    receive = "driver"
+    [[policy]]
+    name = "both"
+    guard = "abort+cookies"
+    attach = "xdp"
+    crowd = { flood_per_s = 5000, hold = { idle = 20, half_requests = 5 } }
+    [[claim]]
+    source = "arithmetic""#;
+    let file = scratch.with(("    [[claim]]\n    source = \"arithmetic\"", driver));
+    let output = scratch.lab(&file).arg("--quick").output().expect("run");
+    assert!(output.status.success(), "{}", stderr(&output));
+    let records = records(&scratch.run_folder());
+    let both = records.iter().find_map(|record| match record {
+        Record::Cell(cell) if cell.policy == "both" => Some(cell),
+        _ => None,
+    });
+    let both = both.expect("measured");
+    let flood = both.flood.expect("a flood");
+    assert!(flood.syns_per_s > both.crowd.syns_per_s, "{flood:?}");
+    assert!(both.guard_per_s["syns.seen"] > 2.0 * both.crowd.syns_per_s, "{:?}", both.guard_per_s);
+    for cookies in ["syns.cookies", "acks.cookies_back"] {
+        assert!(
+            both.guard_per_s[cookies] > 0.0,
+            "{cookies}, once the SYN queue is full: {:?}",
+            both.guard_per_s
+        );
+    }
+    assert!(both.crowd.ok > 0, "{:?}", both.crowd);
+    assert!(both.held.values().all(|kind| kind.held == kind.asked), "{:?}", both.held);
+    assert_eq!(both.held.keys().collect::<Vec<_>>(), ["half_requests", "idle"]);
+}
+
 #[test]
 fn root_packet_scripts_answer_the_claims_in_them() {
     let Some(scratch) = Scratch::create() else { return };

@@ -57,8 +57,8 @@ pub struct Testbed {
     pub server_interfaces: Vec<&'static str>,
     /// Between the two, where they are far from each other: nothing goes through before a link runs in it.
     pub middle: Option<Middle>,
-    /// Between the two, where the server's end receives as a driver does.
-    relay: Option<Relay>,
+    /// Between the two, where the server's end receives as a driver does: the crowd's first.
+    relays: Vec<Relay>,
     /// The threads that receive at the crowd's end, where they have been given a CPU.
     crowd_threads: Vec<Pid>,
 }
@@ -67,47 +67,22 @@ impl Testbed {
     /// Makes the namespaces, joins them and puts receive processing where the layout says. `clients` is routed to the
     /// crowd.
     pub fn create(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
-        let mut testbed = match layout.receive {
-            Receive::Driver => Self::join_by_relay(layout, clients)?,
-            _ => Self::join(clients)?,
-        };
+        let mut testbed = Self::apart()?;
+        let pair = testbed.pair(layout, SERVER_INTERFACE, CROWD_INTERFACE)?;
+        testbed.route(&pair, clients)?;
         testbed.place(layout)?;
-        Ok(testbed)
-    }
-
-    /// The same with a relay in the middle.
-    fn join_by_relay(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
-        let (server, crowd) = (Namespace::create("server")?, Namespace::create("crowd")?);
-        let relay = Relay::join((&server, SERVER_INTERFACE), (&crowd, CROWD_INTERFACE), layout)?;
-        let [a, b] = relay.middle.ends.clone();
-        let testbed = Self {
-            server,
-            crowd,
-            server_interfaces: vec![SERVER_INTERFACE],
-            middle: None,
-            relay: Some(relay),
-            crowd_threads: Vec::new(),
-        };
-        testbed.route(&VethPair { a, b }, clients)?;
         Ok(testbed)
     }
 
     /// The same with a namespace for a link between the two.
     pub fn create_far(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
-        let (server, crowd) = (Namespace::create("server")?, Namespace::create("crowd")?);
-        let middle = Middle::join((&server, SERVER_INTERFACE), (&crowd, CROWD_INTERFACE))?;
+        let mut testbed = Self::apart()?;
+        let middle = Middle::join((&testbed.server, SERVER_INTERFACE), (&testbed.crowd, CROWD_INTERFACE))?;
         let [a, b] = middle.ends.clone();
         // What the server sends is received in the link's time, as without a link it is in the crowd's.
         receive_in_thread(&middle.namespace, LINK_LEFT, layout.link_cpu(), Priority::RealTime)?;
         receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
-        let mut testbed = Self {
-            server,
-            crowd,
-            server_interfaces: vec![SERVER_INTERFACE],
-            middle: Some(middle),
-            relay: None,
-            crowd_threads: Vec::new(),
-        };
+        testbed.middle = Some(middle);
         testbed.route(&VethPair { a, b }, clients)?;
         testbed.place(layout)?;
         Ok(testbed)
@@ -115,16 +90,8 @@ impl Testbed {
 
     /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
     pub fn join(clients: Ipv4Net) -> Result<Self> {
-        let testbed = Self {
-            server: Namespace::create("server")?,
-            crowd: Namespace::create("crowd")?,
-            server_interfaces: vec![SERVER_INTERFACE],
-            middle: None,
-            relay: None,
-            crowd_threads: Vec::new(),
-        };
-        let (server, crowd) = (&testbed.server, &testbed.crowd);
-        let pair = VethPair::create(server, SERVER_INTERFACE, crowd, CROWD_INTERFACE)?;
+        let testbed = Self::apart()?;
+        let pair = VethPair::create(&testbed.server, SERVER_INTERFACE, &testbed.crowd, CROWD_INTERFACE)?;
         testbed.route(&pair, clients)?;
         Ok(testbed)
     }
@@ -139,6 +106,30 @@ impl Testbed {
             receive_by_timer(namespace, interface, interval)?;
         }
         Ok(testbed)
+    }
+
+    /// Two namespaces that nothing joins.
+    fn apart() -> Result<Self> {
+        Ok(Self {
+            server: Namespace::create("server")?,
+            crowd: Namespace::create("crowd")?,
+            server_interfaces: vec![SERVER_INTERFACE],
+            middle: None,
+            relays: Vec::new(),
+            crowd_threads: Vec::new(),
+        })
+    }
+
+    /// Joins them by two interfaces; by a relay where the server's end receives as a driver does.
+    fn pair(&mut self, layout: &Layout, at_server: &str, at_crowd: &str) -> Result<VethPair> {
+        let (server, crowd) = (&self.server, &self.crowd);
+        if layout.receive != Receive::Driver {
+            return VethPair::create(server, at_server, crowd, at_crowd);
+        }
+        let relay = Relay::join((server, at_server), (crowd, at_crowd), layout)?;
+        let [a, b] = relay.middle.ends.clone();
+        self.relays.push(relay);
+        Ok(VethPair { a, b })
     }
 
     /// The crowd is many hosts behind one router: the server resolves the router only.
@@ -156,6 +147,11 @@ impl Testbed {
     /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to `tgh0`.
     pub fn join_holders(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (HELD_INTERFACE, HELD_ADDRESS), (HOLDER_INTERFACE, HOLDER_ADDRESS))?;
+        if layout.receive == Receive::Driver {
+            // Of a checksum that is still to be made an XDP redirect says nothing (docs/kernel.md), and both ends are Linux here, which looks at it.
+            set_offload(&self.server, HELD_INTERFACE, Offload::TransmitChecksum, false)?;
+            set_offload(&self.crowd, HOLDER_INTERFACE, Offload::TransmitChecksum, false)?;
+        }
         // Answers come from an address that the best route has at another interface.
         self.crowd.set_sysctl(&format!("net.ipv4.conf.{HOLDER_INTERFACE}.rp_filter"), "2")
     }
@@ -167,23 +163,22 @@ impl Testbed {
         (at_server, server_address): (&'static str, Ipv4Addr),
         (at_crowd, crowd_address): (&str, Ipv4Addr),
     ) -> Result<()> {
-        let pair = VethPair::create(&self.server, at_server, &self.crowd, at_crowd)?;
+        let pair = self.pair(layout, at_server, at_crowd)?;
         self.address(&pair, server_address, crowd_address)?;
         let (server, way) = (SERVER_ADDRESS.to_string(), server_address.to_string());
         // After the crowd's and those that were there before.
         let metric = (1000 + self.server_interfaces.len()).to_string();
         self.crowd.ip(&["route", "add", &server, "via", &way, "dev", at_crowd, "metric", &metric])?;
-        receive_in_thread(&self.crowd, at_crowd, layout.crowd_cpu, Priority::RealTime)?;
-        receive_by_timer(&self.crowd, at_crowd, CROWD_POLL)?;
+        self.place_crowd(layout, at_crowd)?;
         self.place_server(layout, at_server)?;
         self.server_interfaces.push(at_server);
         Ok(())
     }
 
-    /// The namespace between the two, if there is one.
+    /// The namespace between the two that the crowd's frames go through, if there is one.
     pub fn between(&self) -> Option<&Namespace> {
-        let of_relay = self.relay.as_ref().map(|relay| &relay.middle.namespace);
-        of_relay.or(self.middle.as_ref().map(|middle| &middle.namespace))
+        let middle = self.middle.as_ref().or(self.relays.first().map(|relay| &relay.middle));
+        middle.map(|middle| &middle.namespace)
     }
 
     /// How often the crowd's end has looked for replies: its thread sleeps after each look.
@@ -223,16 +218,20 @@ impl Testbed {
     /// Puts receive processing on the CPUs of the layout. Without this, veth does it on the sender's CPU, and a server
     /// would never feel its own packets.
     fn place(&mut self, layout: &Layout) -> Result<()> {
-        // In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
-        // slice to end, and the 256 frames that a veth holds are full before that.
-        self.crowd_threads =
-            receive_in_thread(&self.crowd, CROWD_INTERFACE, layout.crowd_cpu, Priority::RealTime)?;
-        // A relay looks for replies by a timer of its own.
-        if self.relay.is_none() {
-            receive_by_timer(&self.crowd, CROWD_INTERFACE, CROWD_POLL)?;
-        }
+        self.crowd_threads = self.place_crowd(layout, CROWD_INTERFACE)?;
         wait_for_room(&self.server, SERVER_INTERFACE)?;
         self.place_server(layout, SERVER_INTERFACE)
+    }
+
+    /// In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
+    /// slice to end, and the 256 frames that a veth holds are full before that. Gives its threads.
+    fn place_crowd(&self, layout: &Layout, interface: &str) -> Result<Vec<Pid>> {
+        let threads = receive_in_thread(&self.crowd, interface, layout.crowd_cpu, Priority::RealTime)?;
+        // A relay looks for replies by a timer of its own.
+        if layout.receive != Receive::Driver {
+            receive_by_timer(&self.crowd, interface, CROWD_POLL)?;
+        }
+        Ok(threads)
     }
 
     fn place_server(&self, layout: &Layout, interface: &str) -> Result<()> {
@@ -357,6 +356,15 @@ fn make_real_time(thread: Pid) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+
+    use nix::sys::socket::{
+        AddressFamily, SockFlag, SockType, SockaddrStorage, connect, setsockopt, socket, sockopt,
+    };
+    use nix::sys::time::TimeVal;
+
     use super::*;
 
     #[test]
@@ -364,6 +372,44 @@ mod tests {
         assert_eq!(cpu_mask(1), "2");
         assert_eq!(cpu_mask(31), "80000000");
         assert_eq!(cpu_mask(64), "1,00000000,00000000");
+    }
+
+    #[test]
+    fn root_held_connection_goes_through_a_relay_where_the_server_receives_as_a_driver_does() {
+        if let Err(reason) = netns::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+        let layout = Layout { receive: Receive::Driver, ..Layout::default() };
+        let mut testbed =
+            Testbed::create(&layout, "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
+        testbed.join_flood(&layout).expect("a way in");
+        testbed.join_holders(&layout).expect("a way in");
+        let [_, _, of_holders] = &testbed.relays[..] else { panic!("one for each way in") };
+
+        let to = testbed.server_address();
+        let listener =
+            testbed.server.enter(|| TcpListener::bind(to)).expect("a thread").expect("a free port");
+        let sent = [b'a'; 100];
+        let send = || -> Result<TcpStream> {
+            let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)
+                .expect("a socket");
+            setsockopt(&socket, sockopt::BindToDevice, &HOLDER_INTERFACE.into())?;
+            // A frame with a wrong checksum is dropped in silence.
+            setsockopt(&socket, sockopt::SendTimeout, &TimeVal::new(5, 0))?;
+            connect(socket.as_raw_fd(), &SockaddrStorage::from(to))?;
+            let mut client = TcpStream::from(socket);
+            client.write_all(&sent)?;
+            Ok(client)
+        };
+        let client = testbed.crowd.enter(send).expect("a thread").expect("a connection");
+        let mut server = listener.accept().expect("it has come").0;
+        server.set_read_timeout(Some(Duration::from_secs(5))).expect("set");
+        let mut received = [0; 100];
+        server.read_exact(&mut received).expect("all that was sent");
+        assert_eq!(received, sent);
+        drop(client);
+        let frames = netns::link_counters(&of_holders.middle.namespace, LINK_RIGHT).expect("counters");
+        assert!(frames.received >= 3, "SYN, ACK and data: {frames:?}");
     }
 
     #[test]
