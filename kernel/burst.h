@@ -120,12 +120,14 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 }
 
 /*
- * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: the burst is over, and what he
- * cost can be spent on the next one. Who does not come back in time is not paid back for, and a crowd so uses up what there was.
+ * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: what he cost can be spent on the
+ * next one. Not in a crowd, in which there is nothing left: another one would be left unanswered in his stead, and so for as long as it lasts. Who does not
+ * come back in time is not paid back for either.
  */
-static __always_inline void repay(struct service *service, const struct pace *pace)
+static __always_inline void repay(struct service *service, const struct pace *pace, __u64 now)
 {
-	__sync_fetch_and_sub(&service->spent_ns, pace->answer_ns);
+	if (now > crowd_ends_ns(service, pace))
+		__sync_fetch_and_sub(&service->spent_ns, pace->answer_ns);
 }
 
 #endif

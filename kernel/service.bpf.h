@@ -83,13 +83,13 @@ static __noinline int may_defer(const struct listener_rule *rule, const struct s
 }
 
 /* One that was deferred has come back, and gets in. */
-static __noinline int repay_service(const struct listener_rule *rule)
+static __noinline int repay_service(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
 	if (is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace))
-		repay(service, pace);
+		repay(service, pace, now);
 	return 0;
 }
 

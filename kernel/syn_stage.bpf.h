@@ -136,7 +136,7 @@ static __always_inline void let_in(const struct listener_rule *rule, const struc
 
 	stats->returned += back > 0;
 	if (back > 1)
-		repay_service(rule);
+		repay_service(rule, now);
 	if (rule->policy.trigger != TRIGGER_QUEUE)
 		expect_service(rule->service, now);
 }

@@ -156,9 +156,9 @@ impl Service {
     }
 
     /// One that was has come back, and gets in.
-    pub fn repay(&mut self, pace: &Pace) {
+    pub fn repay(&mut self, pace: &Pace, now: Nanos) {
         // SAFETY: as above.
-        unsafe { tidegate_repay(self, pace) }
+        unsafe { tidegate_repay(self, pace, now.0) }
     }
 
     /// A SYN was admitted.
@@ -198,7 +198,7 @@ unsafe extern "C" {
         is_found: bool,
     ) -> bool;
     fn tidegate_may_defer(service: *mut Service, pace: *const Pace, now: u64) -> bool;
-    fn tidegate_repay(service: *mut Service, pace: *const Pace);
+    fn tidegate_repay(service: *mut Service, pace: *const Pace, now: u64);
     fn tidegate_expect(service: *mut Service, pace: *const Pace, now: u64);
     fn tidegate_begin(service: *mut Service, pace: *const Pace, wait: *mut Wait, handshake_us: u32, now: u64);
     fn tidegate_go_on(service: *mut Service, pace: *const Pace, wait: *mut Wait, now: u64);
@@ -466,8 +466,16 @@ mod tests {
         assert_eq!([0, 10, 1_000].map(|ms| may_defer(&mut service, ms)), [most, 4 * 10, most]);
         let spent = service.spent_ns;
         assert_eq!(spent, (most + 40 + most) as u64 * pace.answer_ns, "the time of an answer for each");
-        service.repay(&pace);
-        assert_eq!(service.spent_ns, spent - pace.answer_ns);
+        service.crowded_ns = Nanos::from_millis(11_000).0;
+        for (ms, is_paid_back) in [(11_062, false), (11_063, true)] {
+            service.spent_ns = spent;
+            service.repay(&pace, Nanos::from_millis(ms));
+            let left = spent - if is_paid_back { pace.answer_ns } else { 0 };
+            assert_eq!(
+                service.spent_ns, left,
+                "a sixteenth of a second after one was refused it is no crowd"
+            );
+        }
         // What is left of what was saved.
         service.spent_ns = saved - 3 * pace.answer_ns;
         assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);

@@ -59,9 +59,9 @@ bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 
 	return defer(service, pace, now);
 }
 
-void tidegate_repay(struct service *service, const struct pace *pace)
+void tidegate_repay(struct service *service, const struct pace *pace, __u64 now)
 {
-	repay(service, pace);
+	repay(service, pace, now);
 }
 
 __u64 tidegate_next_word(__u64 word, __u32 hash, __u32 seq, __u32 outcome, __u64 now)

@@ -57,9 +57,9 @@ impl Followed {
         self.is_limit_found() && self.service.may_defer(self.pacer.pace(), clock(now))
     }
 
-    pub(super) fn repay(&mut self) {
+    pub(super) fn repay(&mut self, now: Nanos) {
         if self.is_limit_found() {
-            self.service.repay(self.pacer.pace());
+            self.service.repay(self.pacer.pace(), clock(now));
         }
     }
 

@@ -145,7 +145,7 @@ impl Guard {
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
             self.stats.returned += 1;
             if let (Some(followed), true, true) = (followed, is_let_in, back.was_deferred) {
-                followed.repay();
+                followed.repay(now);
             }
         }
         verdict
