@@ -99,6 +99,18 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 #define DEFERRED_PER_ANSWER_SHIFT 2
 
 /*
+ * A place is owed to one who was left unanswered: what he keeps others waiting for is paid. If he had no better chance than one who is new, the same clients
+ * would be left unanswered again and again in a crowd, and be told after seconds. So he goes as far past the limit as the limit is, or as far as a batch
+ * may be ahead of its time: their clients' timers go off together.
+ */
+static __always_inline bool has_owed_place(const struct pace *pace, __u64 past)
+{
+	__u64 batch_ns = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
+
+	return past <= pace->limit || (pace->answer_ns && past * pace->answer_ns <= batch_ns);
+}
+
+/*
  * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns and later: so no more are left so for the first
  * time than four times what the server answers meanwhile, or they would all come back at once.
  */
@@ -119,15 +131,19 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 	return false;
 }
 
+/* Of the price of one who comes back and gets in, the part that is given back in a crowd. */
+#define REPAID_IN_CROWD_SHIFT 2
+
 /*
  * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: what he cost can be spent on the
- * next one. Not in a crowd, in which there is nothing left: another one would be left unanswered in his stead, and so for as long as it lasts. Who does not
- * come back in time is not paid back for either.
+ * next one. In a crowd a quarter of it: if it were all, another one would be left unanswered in his stead, and so for as long as it lasts; and if it were nothing,
+ * bursts of ten seconds would find fewer waiting when they end. Who does not come back in time is not paid back for either.
  */
 static __always_inline void repay(struct service *service, const struct pace *pace, __u64 now)
 {
-	if (now > crowd_ends_ns(service, pace))
-		__sync_fetch_and_sub(&service->spent_ns, pace->answer_ns);
+	bool is_crowd = now <= crowd_ends_ns(service, pace);
+
+	__sync_fetch_and_sub(&service->spent_ns, is_crowd ? pace->answer_ns >> REPAID_IN_CROWD_SHIFT : pace->answer_ns);
 }
 
 #endif

@@ -19,24 +19,32 @@ struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1 << REFUSED_SHIFT);
 	__type(key, __u32);
-	__type(value, __u64);
+	__type(value, struct refused_row);
 } refused_syns SEC(".maps");
 
 /* Until when one may come back, ns of bpf_ktime_get_ns(): a server that refuses nobody is spared the look. */
 __u64 returns_until_ns = 0;
 
-static __always_inline __u64 *find_refused(__u32 hash)
+/* The word of the attempt, or the one that it takes; there always is one, which the verifier does not know. */
+static __always_inline __u64 *find_refused(__u32 hash, __u32 seq, __u64 now)
 {
-	__u32 place = refused_place(hash);
+	__u32 index = refused_row_of(hash);
+	struct refused_row *row = bpf_map_lookup_elem(&refused_syns, &index);
+	__u64 which;
 
-	return bpf_map_lookup_elem(&refused_syns, &place);
+	if (!row)
+		return NULL;
+	which = which_word(row, hash, seq, now);
+	/* Or the compiler makes a negation of it, and the verifier of 6.1 no longer sees that it is 0 or 1. */
+	barrier_var(which);
+	return &row->words[which & 1];
 }
 
 /* Not inline, here and below: stack is short where SYNs are decided. */
 static __noinline int may_defer_attempt_again(const struct segment *segment, __u64 now)
 {
 	__u32 hash = hash_flow(segment);
-	__u64 *word = find_refused(hash);
+	__u64 *word = find_refused(hash, segment->seq, now);
 
 	return word && may_defer_again(*word, hash, segment->seq, now);
 }
@@ -45,7 +53,7 @@ static __noinline int may_defer_attempt_again(const struct segment *segment, __u
 static __noinline int see_return(const struct segment *segment, __u64 now, __u32 outcome)
 {
 	__u32 hash = hash_flow(segment);
-	__u64 *place = find_refused(hash), word, next;
+	__u64 *place = find_refused(hash, segment->seq, now), word, next;
 
 	if (!place)
 		return 0;

@@ -9,10 +9,15 @@
 
 enum {
 	/*
-	 * log2 of how many are remembered, in 8 MiB; where two have one place, the later, or the one that was deferred. In a burst as many are deferred as come in some
-	 * seconds, and who is forgotten pays again.
+	 * log2 of the rows of two that are remembered, in 8 MiB: the later ones, or those that were deferred. In a burst as many are deferred as come in some seconds,
+	 * and who is forgotten pays again, and has no place that is owed to him: of 100,000 that were deferred so are one in a hundred, or one in twenty with single places.
 	 */
-	REFUSED_SHIFT = 20,
+	REFUSED_SHIFT = 19,
+};
+
+/* Beside each other, so that a look is at one cache line. */
+struct refused_row {
+	__u64 words[2];
 };
 
 /*
@@ -28,7 +33,7 @@ enum outcome {
 	OUTCOME_DEFERRED,		/* left unanswered, since a burst may be over when its client tries again */
 };
 
-/* A word for each place: the sequence number, what of the hash the place does not say, whether the attempt was deferred, and when first; 0 is none. */
+/* Of a word: the sequence number, what of the hash the row does not say, whether the attempt was deferred, and when first; 0 is none. */
 #define REFUSED_HASH_MASK ((1U << (32 - REFUSED_SHIFT)) - 1)
 #define REFUSED_ATTEMPT_MASK ((1ULL << (64 - REFUSED_SHIFT)) - 1)
 #define REFUSED_IS_DEFERRED (1ULL << 49)
@@ -41,7 +46,7 @@ enum outcome {
 _Static_assert(!(REFUSED_ATTEMPT_MASK & REFUSED_IS_DEFERRED), "hash, flag, time and the set bit are apart");
 _Static_assert(DEFERRED_FOR_NS >> REFUSED_UNIT_SHIFT < REFUSED_TIME_MASK / 2, "its time does not go round while one is deferred");
 
-static __always_inline __u32 refused_place(__u32 hash)
+static __always_inline __u32 refused_row_of(__u32 hash)
 {
 	return hash >> (32 - REFUSED_SHIFT);
 }
@@ -61,7 +66,7 @@ static __always_inline bool is_back(__u64 word, __u32 hash, __u32 seq)
 	return (word & (REFUSED_IS_SET | REFUSED_ATTEMPT_MASK)) == refused_word(hash, seq);
 }
 
-/* Whether the place is of somebody who was left unanswered, first no longer ago than that. */
+/* Whether the word is of somebody who was left unanswered, first no longer ago than that. */
 static __always_inline bool is_deferred(__u64 word, __u64 now)
 {
 	__u64 age = (refused_time(now) - (word >> REFUSED_TIME_SHIFT)) & REFUSED_TIME_MASK;
@@ -81,7 +86,16 @@ static __always_inline bool may_defer_again(__u64 word, __u32 hash, __u32 seq, _
 	return is_back(word, hash, seq) && is_deferred(word, now);
 }
 
-/* The word that the place should have now: the same, if there is nothing to write. */
+/* Which of a row's words is that of the attempt, or else the one that it takes: by its hash, or the other one, if that spares somebody who was left unanswered. */
+static __always_inline __u32 which_word(const struct refused_row *row, __u32 hash, __u32 seq, __u64 now)
+{
+	__u64 word = row->words[hash & 1], other = row->words[!(hash & 1)];
+	bool is_others = !is_back(word, hash, seq) && (is_back(other, hash, seq) || (is_deferred(word, now) && !is_deferred(other, now)));
+
+	return (hash & 1) ^ is_others;
+}
+
+/* The word that should be there now: the same, if there is nothing to write. */
 static __always_inline __u64 next_word(__u64 word, __u32 hash, __u32 seq, enum outcome outcome, __u64 now)
 {
 	bool is_his = is_back(word, hash, seq), is_kept = is_deferred(word, now);

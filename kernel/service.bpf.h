@@ -56,30 +56,32 @@ static __noinline int read_service(__u32 index, __u64 now, struct listener_load 
 }
 
 /* may_go_past(). */
-static __noinline int may_exceed(__u32 index, __u64 now, __u32 past)
+static __noinline int may_exceed(__u32 index, __u64 now, __u32 past, __u32 is_owed)
 {
 	const struct pace *pace;
 	struct service *service;
 
 	if (!find_service(index, &service, &pace))
 		return 0;
-	return may_go_past(service, pace, past, now);
+	return may_go_past(service, pace, past, is_owed, now);
+}
+
+/* A SYN that would be refused, before a server whose limit is found: whether it was left unanswered before, not long ago. */
+static __always_inline bool is_owed_place(const struct listener_rule *rule, const struct segment *segment, __u64 now)
+{
+	return is_limit_found(&rule->policy) && may_be_return(now) && may_defer_attempt_again(segment, now);
 }
 
 /*
- * A SYN that finds no place in the accept queue, before a server whose limit is found: whether it is better left unanswered, as in a burst. Its client
- * sends it again within the time that a burst may take. One that was left so before may find a place there, and the limit in its way.
+ * One that finds no place in the accept queue: whether it is better left unanswered, as in a burst. Its client sends it again within the time that a burst
+ * may take.
  */
-static __noinline int may_defer(const struct listener_rule *rule, const struct segment *segment, __u32 is_by_server, __u64 now)
+static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (!is_limit_found(&rule->policy))
-		return 0;
-	if (may_be_return(now) && may_defer_attempt_again(segment, now))
-		return 1;
-	return !is_by_server && find_service(rule->service, &service, &pace) && defer(service, pace, now);
+	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && defer(service, pace, now);
 }
 
 /* One that was deferred has come back, and gets in. */

@@ -146,7 +146,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 					  struct listener *listener)
 {
 	enum outcome outcome = OUTCOME_REFUSED;
-	bool is_by_server = false, is_near_full;
+	bool is_by_server = false, is_owed = false, is_near_full;
 	struct attempt attempt = {};
 	struct listener_stats *stats;
 	struct listener_rule rule;
@@ -176,12 +176,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		if (!rule.dry_run && !may_act(now))
 			return ACTION_PASS;
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
+		is_owed = verdict == VERDICT_RESET && is_owed_place(&rule, segment, now);
 	}
-	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)))) {
+	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)), is_owed)) {
 		is_by_server = false;
 		verdict = enter_syn_queue(&rule.policy, &listener->load, &attempt);
 	}
-	if (verdict == VERDICT_RESET && may_defer(&rule, segment, is_by_server, now)) {
+	if (verdict == VERDICT_RESET && (is_owed || (!is_by_server && may_defer(&rule, now)))) {
 		verdict = VERDICT_DROP;
 		outcome = OUTCOME_DEFERRED;
 		stats->deferred++;

@@ -44,10 +44,10 @@ static __always_inline void read_waiting(struct service *service, const struct p
 	read_unserved(service, pace, now, load);
 }
 
-/* Whether one may go past the limit: so many past one that was found, with one more; 0 for any other. */
-static __always_inline bool may_go_past(struct service *service, const struct pace *pace, __u32 past, __u64 now)
+/* Whether one may go past the limit, perhaps to a place that is owed to him: so many past one that was found, with one more; 0 for any other. */
+static __always_inline bool may_go_past(struct service *service, const struct pace *pace, __u32 past, bool is_owed, __u64 now)
 {
-	return may_pass(service, pace, now) || (past && may_queue(service, pace, past, now));
+	return may_pass(service, pace, now) || (past && ((is_owed && has_owed_place(pace, past)) || may_queue(service, pace, past, now)));
 }
 
 #endif

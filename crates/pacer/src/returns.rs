@@ -22,15 +22,14 @@ pub struct Return {
 
 /// The attempts that were refused last, by the hash of their flow; no memory until one was.
 #[derive(Debug, Default)]
-pub struct Returns(Vec<u64>);
+pub struct Returns(Vec<[u64; 2]>);
 
 impl Returns {
-    /// Whether one that was deferred is so again, and nothing is paid for it.
+    /// Whether one that was deferred is so again, and nothing is paid for it; or a place is owed to it.
     pub fn may_defer_again(&self, hash: u32, seq: u32, now: Nanos) -> bool {
+        let Some(row) = self.0.get(row_of(hash)) else { return false };
         // SAFETY: numbers alone, and nothing is kept; here and below.
-        self.0
-            .get(place(hash))
-            .is_some_and(|word| unsafe { tidegate_may_defer_again(*word, hash, seq, now.0) })
+        unsafe { tidegate_may_defer_again(row[which(row, hash, seq, now)], hash, seq, now.0) }
     }
 
     /// An attempt was decided; what is known of it from before.
@@ -40,9 +39,10 @@ impl Returns {
                 return None;
             }
             // SAFETY: as above.
-            self.0 = vec![0; 1 << unsafe { tidegate_refused_shift() }];
+            self.0 = vec![[0; 2]; 1 << unsafe { tidegate_refused_shift() }];
         }
-        let word = &mut self.0[place(hash)];
+        let row = &mut self.0[row_of(hash)];
+        let word = &mut row[which(row, hash, seq, now)];
         // SAFETY: as above.
         let (is_back, was_deferred, next) = unsafe {
             (
@@ -56,9 +56,14 @@ impl Returns {
     }
 }
 
-fn place(hash: u32) -> usize {
+fn row_of(hash: u32) -> usize {
     // SAFETY: as above.
-    unsafe { tidegate_refused_place(hash) as usize }
+    unsafe { tidegate_refused_row_of(hash) as usize }
+}
+
+fn which(row: &[u64; 2], hash: u32, seq: u32, now: Nanos) -> usize {
+    // SAFETY: as above; the array has as many as are read.
+    unsafe { tidegate_which_word(row.as_ptr(), hash, seq, now.0) as usize }
 }
 
 unsafe extern "C" {
@@ -66,7 +71,8 @@ unsafe extern "C" {
     fn tidegate_was_deferred(word: u64, hash: u32, seq: u32) -> bool;
     fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
     fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
-    fn tidegate_refused_place(hash: u32) -> u32;
+    fn tidegate_refused_row_of(hash: u32) -> u32;
+    fn tidegate_which_word(words: *const u64, hash: u32, seq: u32, now: u64) -> u32;
     fn tidegate_refused_shift() -> u32;
 }
 
@@ -75,15 +81,15 @@ mod tests {
     use super::*;
 
     const NOW: Nanos = Nanos::from_secs(10_000);
-    /// In the same place as the first, and different in what the place does not say.
-    const HASHES: [u32; 2] = [0xffff_f000, 0xffff_f001];
+    /// In one row, and the first two with the same word of it.
+    const HASHES: [u32; 3] = [0xffff_f000, 0xffff_f002, 0xffff_f001];
     const REFUSED: Option<Return> = Some(Return { was_deferred: false });
     const DEFERRED: Option<Return> = Some(Return { was_deferred: true });
 
     #[test]
     fn attempt_is_back_by_its_flow_and_sequence_number_until_it_is_let_in() {
         let mut returns = Returns::default();
-        let [hash, other] = HASHES;
+        let [hash, other, _] = HASHES;
         assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "nobody was refused yet");
         assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
         assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None, "of another flow");
@@ -98,7 +104,7 @@ mod tests {
     #[test]
     fn deferred_attempt_is_deferred_for_nothing_as_often_as_it_comes_back_within_five_seconds() {
         let mut returns = Returns::default();
-        let [hash, _] = HASHES;
+        let [hash, ..] = HASHES;
         let at = |second| NOW + Nanos::from_secs(second);
         assert!(!returns.may_defer_again(hash, 7, NOW));
         assert_eq!(returns.see(hash, 7, Outcome::Deferred, NOW), None);
@@ -124,25 +130,29 @@ mod tests {
     }
 
     #[test]
-    fn of_two_in_one_place_the_later_is_remembered_unless_the_first_was_deferred() {
+    fn of_three_in_one_row_the_later_are_remembered_unless_one_was_deferred() {
         let mut returns = Returns::default();
-        let [hash, other] = HASHES;
+        let [hash, other, third] = HASHES;
         returns.see(hash, 7, Outcome::Refused, NOW);
         returns.see(other, 7, Outcome::Deferred, NOW);
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
+        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None, "the later one of the same word");
         assert!(returns.may_defer_again(other, 7, NOW), "he paid for it");
         returns.see(hash, 7, Outcome::Deferred, NOW);
-        assert!(returns.may_defer_again(hash, 7, NOW), "and now the other");
-        assert!(!returns.may_defer_again(other, 7, NOW));
-        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None);
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), DEFERRED);
+        assert!([hash, other].map(|hash| returns.may_defer_again(hash, 7, NOW)).iter().all(|&is| is), "both");
+        returns.see(third, 7, Outcome::Refused, NOW);
+        assert_eq!(returns.see(third, 7, Outcome::Admitted, NOW), None, "there is no place for it");
+        returns.see(third, 7, Outcome::Deferred, NOW);
+        let are_left = HASHES.map(|hash| returns.may_defer_again(hash, 7, NOW));
+        assert_eq!(are_left, [false, true, true], "but for the word of its hash there is none");
+        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), DEFERRED);
+        assert_eq!(returns.see(third, 7, Outcome::Admitted, NOW), DEFERRED);
     }
 
     #[test]
     fn who_was_deferred_and_never_came_back_is_forgotten() {
-        let mut returns = Returns::default();
-        let [hash, other] = HASHES;
+        let [hash, other, _] = HASHES;
         for (later, is_remembered) in [(3, true), (6, false)] {
+            let mut returns = Returns::default();
             returns.see(hash, 7, Outcome::Deferred, NOW);
             returns.see(other, 7, Outcome::Refused, NOW + Nanos::from_secs(later));
             assert_eq!(

@@ -142,11 +142,18 @@ impl Service {
         *load = ListenerLoad::of(numbers);
     }
 
-    /// Whether one that the limit keeps out gets in all the same; a burst only past a limit that was found.
-    pub fn may_exceed(&mut self, pace: &Pace, now: Nanos, load: &ListenerLoad, is_found: bool) -> bool {
+    /// Whether one that the limit keeps out gets in all the same; a burst, and who comes back after he was left unanswered, only past a limit that was found.
+    pub fn may_exceed(
+        &mut self,
+        pace: &Pace,
+        now: Nanos,
+        load: &ListenerLoad,
+        is_found: bool,
+        is_owed: bool,
+    ) -> bool {
         let load = load.numbers();
         // SAFETY: as above.
-        unsafe { tidegate_may_exceed(self, pace, now.0, load.as_ptr(), is_found) }
+        unsafe { tidegate_may_exceed(self, pace, now.0, load.as_ptr(), is_found, is_owed) }
     }
 
     /// Whether one that finds no place in the accept queue is better left unanswered, as in a burst.
@@ -196,6 +203,7 @@ unsafe extern "C" {
         now: u64,
         load: *const u32,
         is_found: bool,
+        is_owed: bool,
     ) -> bool;
     fn tidegate_may_defer(service: *mut Service, pace: *const Pace, now: u64) -> bool;
     fn tidegate_repay(service: *mut Service, pace: *const Pace, now: u64);
@@ -366,7 +374,7 @@ mod tests {
                 Service { idle_ns, answered_ns: now.0, trickled_ns: now.0, ..Service::of_generation(0) };
             let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
             assert_eq!(
-                service.may_exceed(&pace, now, &load, true),
+                service.may_exceed(&pace, now, &load, true, false),
                 is_spent,
                 "in the queue, {reserve_ns} ns"
             );
@@ -380,7 +388,7 @@ mod tests {
         let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
         let at = |ms: u64| Nanos::from_millis(10_000 + ms);
         let mut service = Service::of_generation(0);
-        let ask = |service: &mut Service, ms| service.may_exceed(&pace, at(ms), &load, true);
+        let ask = |service: &mut Service, ms| service.may_exceed(&pace, at(ms), &load, true, false);
         assert!(!ask(&mut service, 0), "nothing is saved up: it is a crowd");
         // Half of the time nobody waits, and somebody is refused every 20 ms.
         for turn in 0..50 {
@@ -406,13 +414,13 @@ mod tests {
             ..ListenerLoad::default()
         };
         let mut service = Service::idle(0, hour(1));
-        assert!(service.may_exceed(&pace, hour(11), &past(1), true));
-        assert!(!service.may_exceed(&pace, hour(11), &past(2000), true), "two seconds' work at once");
+        assert!(service.may_exceed(&pace, hour(11), &past(1), true, false));
+        assert!(!service.may_exceed(&pace, hour(11), &past(2000), true, false), "two seconds' work at once");
         // The night ends, and what is left of it is there for the next burst.
         let mut wait = service.begin(&pace, 100, hour(11));
         service.go_on(&pace, &mut wait, hour(11));
         service.end(&pace, &wait, true, hour(11) + Nanos::from_millis(1));
-        assert!(service.may_exceed(&pace, hour(11) + Nanos::from_millis(200), &past(500), true));
+        assert!(service.may_exceed(&pace, hour(11) + Nanos::from_millis(200), &past(500), true, false));
     }
 
     #[test]
@@ -427,7 +435,7 @@ mod tests {
         let mut service = Service { idle_ns: 4_000_000_000, ..Service::of_generation(0) };
         let mut cost = |ms, count| {
             let before = service.spent_ns;
-            assert!(service.may_exceed(&pace, at(ms), &past(count), true));
+            assert!(service.may_exceed(&pace, at(ms), &past(count), true, false));
             (service.spent_ns - before) / pace.answer_ns
         };
         assert_eq!(cost(0, 80), 80);
@@ -445,7 +453,7 @@ mod tests {
         let mut service = Service { idle_ns: 4_000_000_000, ..Service::of_generation(0) };
         let costs = [0, 500, 1_001, 2_002].map(|ms| {
             let before = service.spent_ns;
-            assert!(service.may_exceed(&pace, Nanos::from_millis(100_000 + ms), &load, true));
+            assert!(service.may_exceed(&pace, Nanos::from_millis(100_000 + ms), &load, true, false));
             (service.spent_ns - before) / pace.answer_ns
         });
         assert_eq!(costs, [7, 0, 1, 1]);
@@ -467,18 +475,42 @@ mod tests {
         let spent = service.spent_ns;
         assert_eq!(spent, (most + 40 + most) as u64 * pace.answer_ns, "the time of an answer for each");
         service.crowded_ns = Nanos::from_millis(11_000).0;
-        for (ms, is_paid_back) in [(11_062, false), (11_063, true)] {
+        for (ms, paid_back) in [(11_062, pace.answer_ns / 4), (11_063, pace.answer_ns)] {
             service.spent_ns = spent;
             service.repay(&pace, Nanos::from_millis(ms));
-            let left = spent - if is_paid_back { pace.answer_ns } else { 0 };
             assert_eq!(
-                service.spent_ns, left,
+                spent - service.spent_ns,
+                paid_back,
                 "a sixteenth of a second after one was refused it is no crowd"
             );
         }
         // What is left of what was saved.
         service.spent_ns = saved - 3 * pace.answer_ns;
         assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
+    }
+
+    /// Nothing is saved up, so that nobody else goes past the limit: a tenth of a millisecond each, of which a sixty-fourth of a second has 156, or ten milliseconds, of which it has one.
+    #[test]
+    fn who_was_left_unanswered_goes_past_the_limit_as_far_again_or_as_a_batch_is_ahead_of_its_time() {
+        for (answer_ns, limit, most) in
+            [(100_000, 8, 156), (100_000, 200, 200), (10_000_000, 4, 4), (0, 4, 4)]
+        {
+            let pace = Pace { answer_ns, limit, trickle_ns: 0, ..FIRST_PACE };
+            let ask = |is_owed, past: u32| {
+                let unserved = limit + past - 1;
+                let load = ListenerLoad { unserved, unserved_limit: limit, ..ListenerLoad::default() };
+                let mut service = Service::of_generation(0);
+                let is_in = service.may_exceed(&pace, Nanos::from_secs(10), &load, true, is_owed);
+                assert_eq!(service.spent_ns, 0, "it was paid for when he was left so");
+                is_in
+            };
+            assert!(!ask(false, 1), "one who is new, {answer_ns} ns");
+            assert_eq!(
+                [1, most, most + 1].map(|past| ask(true, past)),
+                [true, true, false],
+                "{answer_ns} ns"
+            );
+        }
     }
 
     /// Of each field, crates/guard holds them against the kernel's own types.

@@ -47,11 +47,11 @@ void tidegate_read_service(struct service *service, const struct pace *pace, __u
 	load[8] = its_load.answers_per_s;
 }
 
-bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, const __u32 load[9], bool is_found)
+bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64 now, const __u32 load[9], bool is_found, bool is_owed)
 {
 	const struct listener_load its_load = { .unserved = load[4], .unserved_limit = load[5] };
 
-	return may_go_past(service, pace, count_past(&its_load, is_found), now);
+	return may_go_past(service, pace, count_past(&its_load, is_found), is_owed, now);
 }
 
 bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 now)
@@ -84,9 +84,16 @@ bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq, __u64 now)
 	return may_defer_again(word, hash, seq, now);
 }
 
-__u32 tidegate_refused_place(__u32 hash)
+__u32 tidegate_refused_row_of(__u32 hash)
 {
-	return refused_place(hash);
+	return refused_row_of(hash);
+}
+
+__u32 tidegate_which_word(const __u64 words[2], __u32 hash, __u32 seq, __u64 now)
+{
+	const struct refused_row row = { .words = { words[0], words[1] } };
+
+	return which_word(&row, hash, seq, now);
 }
 
 __u32 tidegate_refused_shift(void)

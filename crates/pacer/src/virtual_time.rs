@@ -292,7 +292,7 @@ impl Run {
         let attempt = Attempt { now, ..Attempt::default() };
         let mut is_admitted = POLICY.admit_syn(&load, &attempt) == Verdict::Admit;
         let mut is_server_full = !is_admitted && POLICY.is_refused_by_server_alone(&load, false);
-        if is_server_full && self.service.may_exceed(&pace, now, &load, true) {
+        if is_server_full && self.service.may_exceed(&pace, now, &load, true, false) {
             (is_server_full, is_admitted) = (false, true);
         }
         if is_admitted {

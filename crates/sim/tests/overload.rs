@@ -405,3 +405,26 @@ fn short_burst_is_better_left_unanswered_than_refused_and_a_crowd_is_not() {
         ["abort+rst-syn+unserved", "default"].map(|policy| in_bursts(policy, 10, 5, 30_000.0).0);
     assert!(ours > 1.2 * stock, "{ours}, {stock}");
 }
+
+/// A crowd of twice what the server can do, for twelve seconds after six of quiet, as it is from one second of it to another.
+fn crowd_after_quiet(from: u64, to: u64) -> CrowdSummary {
+    let bursts = Bursts::new(Nanos::from_secs(12), Nanos::from_secs(6)).expect("bursts");
+    let schedule = Schedule::in_bursts(Arrivals::Poisson, 50_000.0 * 12.0 / 18.0, bursts, 1);
+    // After one from which it is known what an answer takes.
+    let [start, end] = [from, to].map(|second| Nanos::from_secs(18 + second));
+    let mut world = World::new(setup("abort+rst-syn+unserved"), crowd_of(schedule, 1, Window { start, end }));
+    world.run_until(end);
+    world.stop(end);
+    world.crowd().tally().summary(end, GeneratorHealth::default())
+}
+
+/// The first ten seconds may be a burst, in which some are left unanswered; their clients try for seven seconds.
+#[test]
+fn crowd_that_stays_leaves_nobody_unanswered_for_long() {
+    let [all, late] = [0, 10].map(|from| crowd_after_quiet(from, 12));
+    assert!(all.syns_per_attempt > 1.5, "some were left unanswered: {}", all.syns_per_attempt);
+    // Seven seconds for one in ten, one in five where one who comes back has no better chance than one who is new.
+    assert!(all.refusal_ms.mean < 1_000.0, "{:?}", all.refusal_ms);
+    assert!(late.syns_per_attempt < 1.05, "{} SYNs for each attempt", late.syns_per_attempt);
+    assert!(late.response_ms.mean < 50.0, "{:?}", late.response_ms);
+}

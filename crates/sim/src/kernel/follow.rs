@@ -48,9 +48,9 @@ impl Followed {
         self.trigger == Trigger::Unserved(None)
     }
 
-    pub(super) fn may_exceed(&mut self, load: &ListenerLoad, now: Nanos) -> bool {
+    pub(super) fn may_exceed(&mut self, load: &ListenerLoad, is_owed: bool, now: Nanos) -> bool {
         let is_found = self.is_limit_found();
-        self.service.may_exceed(self.pacer.pace(), clock(now), load, is_found)
+        self.service.may_exceed(self.pacer.pace(), clock(now), load, is_found, is_owed)
     }
 
     pub(super) fn may_defer(&mut self, now: Nanos) -> bool {

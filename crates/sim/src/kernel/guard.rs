@@ -118,11 +118,13 @@ impl Guard {
         let mut is_by_server =
             verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
         if let Some(followed) = followed {
-            if is_by_server && followed.may_exceed(load, now) {
+            let is_owed = verdict == Verdict::Reset
+                && followed.is_limit_found()
+                && self.returns.may_defer_again(hash, syn.seq.0, now);
+            if is_by_server && followed.may_exceed(load, is_owed, now) {
                 (is_by_server, verdict) = (false, self.policy.enter_syn_queue(load, &attempt));
             }
-            let is_again = || followed.is_limit_found() && self.returns.may_defer_again(hash, syn.seq.0, now);
-            if verdict == Verdict::Reset && (is_again() || (!is_by_server && followed.may_defer(now))) {
+            if verdict == Verdict::Reset && (is_owed || (!is_by_server && followed.may_defer(now))) {
                 (verdict, outcome) = (Verdict::Drop, Outcome::Deferred);
                 self.stats.deferred += 1;
             }
