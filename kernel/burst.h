@@ -38,10 +38,10 @@ static __always_inline bool spend(struct service *service, const struct pace *pa
 	return false;
 }
 
-/* How many would be past a limit that was found, with one more; 0 before any other, past which no burst goes. */
-static __always_inline __u32 count_past(const struct listener_load *load, bool is_found)
+/* How many would be past a limit that was found and what is reserved, with one more; 0 before any other, past which no burst goes. */
+static __always_inline __u32 count_past(const struct listener_load *load, bool is_found, __u32 reserved)
 {
-	return is_found ? load->unserved + 1 - load->unserved_limit : 0;
+	return is_found ? load->unserved + 1 - load->unserved_limit - reserved : 0;
 }
 
 /* Of the idle time, what may still be spent; below 0 if that is less than nothing. */
@@ -68,7 +68,8 @@ static __always_inline void note_crowd(struct service *service, const struct pac
 
 /*
  * One who would be so many past the limit. He takes the place of one who was answered, unless more wait than before: only what the queue grows by is
- * paid for, and a part of it again while it stays, or none would ever end. When nothing is left, nobody is past the limit for free either: then it is a crowd.
+ * paid for, and a part of it again while it stays, or none would ever end. When nothing is left, nobody who is new is past the limit for free either: then it is a crowd. What
+ * is there of those who were owed a place he pays for, too.
  */
 static __always_inline bool may_queue(struct service *service, const struct pace *pace, __u64 past, __u64 now)
 {
@@ -92,23 +93,23 @@ static __always_inline bool may_queue(struct service *service, const struct pace
 	return false;
 }
 
+/* Of limits, so many past the limit: the timers of many clients go off together. Not a time, as the agent finds the limit by halving it. */
+#define OWED_LIMITS 3
+
+/*
+ * One who was left unanswered has come back: what he keeps others waiting for was paid for then. With no better chance than one who is new, the same clients
+ * would be left unanswered again and again in a crowd, and be told after seconds. Nor may they be in the way of a reserved source.
+ */
+static __always_inline bool has_owed_place(const struct pace *pace, __u32 past)
+{
+	return past <= OWED_LIMITS * (__u64)pace->limit;
+}
+
 /* SYNs come in batches, from an interface that moderates its interrupts: a batch may be ahead of its time. */
 #define DEFERRED_AHEAD_SHIFT 6
 
 /* Who comes back takes the places of those who are new, so that more of these are left unanswered than the server answers, but not all at once. */
 #define DEFERRED_PER_ANSWER_SHIFT 2
-
-/*
- * A place is owed to one who was left unanswered: what he keeps others waiting for is paid. If he had no better chance than one who is new, the same clients
- * would be left unanswered again and again in a crowd, and be told after seconds. So he goes as far past the limit as the limit is, or as far as a batch
- * may be ahead of its time: their clients' timers go off together.
- */
-static __always_inline bool has_owed_place(const struct pace *pace, __u64 past)
-{
-	__u64 batch_ns = pace->patience_ns >> DEFERRED_AHEAD_SHIFT;
-
-	return past <= pace->limit || (pace->answer_ns && past * pace->answer_ns <= batch_ns);
-}
 
 /*
  * One who finds no place in the accept queue, but may be left unanswered. Who is comes back after patience_ns and later: so no more are left so for the first
@@ -137,7 +138,7 @@ static __always_inline bool defer(struct service *service, const struct pace *pa
 /*
  * One who was not refused but left unanswered, as the accept queue had no place for a burst, has come back and got in: what he cost can be spent on the
  * next one. In a crowd a quarter of it: if it were all, another one would be left unanswered in his stead, and so for as long as it lasts; and if it were nothing,
- * bursts of ten seconds would find fewer waiting when they end. Who does not come back in time is not paid back for either.
+ * bursts of ten seconds would find fewer waiting when they end. Who never gets in is not paid back for either.
  */
 static __always_inline void repay(struct service *service, const struct pace *pace, __u64 now)
 {

@@ -10,12 +10,13 @@
 enum {
 	/*
 	 * log2 of the rows of two that are remembered, in 8 MiB: the later ones, or those that were deferred. In a burst as many are deferred as come in some seconds,
-	 * and who is forgotten pays again, and has no place that is owed to him: of 100,000 that were deferred so are one in a hundred, or one in twenty with single places.
+	 * and who is forgotten pays again, and has no place that is owed to him: of 100,000 that were deferred so are one in 180, by chance, where single words would make it
+	 * one in twenty.
 	 */
 	REFUSED_SHIFT = 19,
 };
 
-/* Beside each other, so that a look is at one cache line. */
+/* Beside each other, so that a look is mostly at one cache line. */
 struct refused_row {
 	__u64 words[2];
 };

@@ -151,6 +151,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
+	__u32 reserved, past;
 	__u64 now;
 
 	if (!read_rule(index, &rule, &stats))
@@ -176,9 +177,11 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		if (!rule.dry_run && !may_act(now))
 			return ACTION_PASS;
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
-		is_owed = verdict == VERDICT_RESET && is_owed_place(&rule, segment, now);
+		is_owed = verdict == VERDICT_RESET && was_left_unanswered(&rule, segment, now);
 	}
-	if (is_by_server && may_exceed(rule.service, now, count_past(&listener->load, is_limit_found(&rule.policy)), is_owed)) {
+	reserved = attempt.is_reserved ? rule.policy.reserved_slots : 0;
+	past = count_past(&listener->load, is_limit_found(&rule.policy), reserved);
+	if (is_by_server && may_exceed(rule.service, now, past, is_owed || attempt.is_reserved)) {
 		is_by_server = false;
 		verdict = enter_syn_queue(&rule.policy, &listener->load, &attempt);
 	}

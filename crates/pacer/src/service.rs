@@ -489,28 +489,28 @@ mod tests {
         assert_eq!([2_000, 3_000].map(|ms| may_defer(&mut service, ms)), [3, 0]);
     }
 
-    /// Nothing is saved up, so that nobody else goes past the limit: a tenth of a millisecond each, of which a sixty-fourth of a second has 156, or ten milliseconds, of which it has one.
     #[test]
-    fn who_was_left_unanswered_goes_past_the_limit_as_far_again_or_as_a_batch_is_ahead_of_its_time() {
-        for (answer_ns, limit, most) in
-            [(100_000, 8, 156), (100_000, 200, 200), (10_000_000, 4, 4), (0, 4, 4)]
-        {
-            let pace = Pace { answer_ns, limit, trickle_ns: 0, ..FIRST_PACE };
-            let ask = |is_owed, past: u32| {
-                let unserved = limit + past - 1;
-                let load = ListenerLoad { unserved, unserved_limit: limit, ..ListenerLoad::default() };
-                let mut service = Service::of_generation(0);
-                let is_in = service.may_exceed(&pace, Nanos::from_secs(10), &load, true, is_owed);
-                assert_eq!(service.spent_ns, 0, "it was paid for when he was left so");
-                is_in
-            };
-            assert!(!ask(false, 1), "one who is new, {answer_ns} ns");
-            assert_eq!(
-                [1, most, most + 1].map(|past| ask(true, past)),
-                [true, true, false],
-                "{answer_ns} ns"
-            );
-        }
+    fn who_was_left_unanswered_goes_three_limits_past_the_limit_and_pays_for_no_place() {
+        let pace = Pace { answer_ns: 100_000, limit: 8, trickle_ns: 0, ..FIRST_PACE };
+        let ask = |idle_ns, past: u32, is_found, is_owed| {
+            let unserved = pace.limit + past - 1;
+            let load = ListenerLoad { unserved, unserved_limit: pace.limit, ..ListenerLoad::default() };
+            let mut service = Service { idle_ns, ..Service::of_generation(0) };
+            let is_in = service.may_exceed(&pace, Nanos::from_secs(10), &load, is_found, is_owed);
+            (is_in, service.spent_ns > 0)
+        };
+        let second = 1_000_000_000;
+        assert_eq!([1, 24, 25].map(|past| ask(0, past, true, true).0), [true, true, false]);
+        assert_eq!(
+            [1, 24, 25].map(|past| ask(second, past, true, true)),
+            [(true, false), (true, false), (true, true)]
+        );
+        assert_eq!(
+            [0, second].map(|idle_ns| ask(idle_ns, 1, true, false)),
+            [(false, false), (true, true)],
+            "one who is new"
+        );
+        assert_eq!(ask(second, 1, false, true), (false, false), "past a limit that an operator named");
     }
 
     /// Of each field, crates/guard holds them against the kernel's own types.

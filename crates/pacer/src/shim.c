@@ -51,7 +51,7 @@ bool tidegate_may_exceed(struct service *service, const struct pace *pace, __u64
 {
 	const struct listener_load its_load = { .unserved = load[4], .unserved_limit = load[5] };
 
-	return may_go_past(service, pace, count_past(&its_load, is_found), is_owed, now);
+	return may_go_past(service, pace, count_past(&its_load, is_found, 0), is_owed, now);
 }
 
 bool tidegate_may_defer(struct service *service, const struct pace *pace, __u64 now)
