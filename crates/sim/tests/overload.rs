@@ -423,7 +423,7 @@ fn crowd_after_quiet(from: u64, to: u64) -> CrowdSummary {
 fn crowd_that_stays_leaves_nobody_unanswered_for_long() {
     let [all, late] = [0, 10].map(|from| crowd_after_quiet(from, 12));
     assert!(all.syns_per_attempt > 1.5, "some were left unanswered: {}", all.syns_per_attempt);
-    // Seven seconds for one in ten, one in five where one who comes back has no better chance than one who is new.
+    // Of those who are refused one in eight is told after seven seconds, and one in five where one who comes back has no better chance than one who is new.
     assert!(all.refusal_ms.mean < 1_000.0, "{:?}", all.refusal_ms);
     assert!(late.syns_per_attempt < 1.05, "{} SYNs for each attempt", late.syns_per_attempt);
     assert!(late.response_ms.mean < 50.0, "{:?}", late.response_ms);
