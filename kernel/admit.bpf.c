@@ -44,22 +44,41 @@ static __always_inline struct frame xdp_frame(struct xdp_md *xdp)
 	return frame;
 }
 
+/* Not inline: see read_service(). */
+static __noinline int finds_room_tc(struct __sk_buff *skb)
+{
+	struct frame frame = skb_frame(skb);
+
+	return finds_room(&frame, true);
+}
+
+static __noinline int finds_room_xdp(struct xdp_md *xdp)
+{
+	struct frame frame = xdp_frame(xdp);
+
+	return finds_room(&frame, false);
+}
+
 /*
- * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may find its queue full: they go on after a look at their
- * flags. `asked` are the flags that somebody asks about.
+ * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may find its queue full, or this one finds room there: they go on after a look at
+ * their headers. `asked` are the flags that somebody asks about.
  */
-static __always_inline bool is_nobodys(const struct frame *frame, __u8 asked)
+static __always_inline bool is_nobodys(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
 {
 	const struct tcp_header *tcp = find_plain_tcp(frame);
 
-	return tcp && !(tcp->flags & asked) && !may_be_armed();
+	if (!tcp || tcp->flags & asked)
+		return false;
+	if (!may_be_armed() || !may_end_handshake(tcp->flags))
+		return true;
+	return is_tc ? finds_room_tc(ctx) : finds_room_xdp(ctx);
 }
 
-static __always_inline bool pass_plain(const struct frame *frame, __u8 asked)
+static __always_inline bool pass_plain(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
 {
 	struct path_stats *path;
 
-	if (!is_nobodys(frame, asked))
+	if (!is_nobodys(ctx, frame, asked, is_tc))
 		return false;
 	path = path_counters();
 	if (path)
@@ -118,7 +137,7 @@ int admit_tc(struct __sk_buff *skb)
 {
 	struct frame frame = skb_frame(skb);
 
-	return pass_plain(&frame, TCP_SYN | TCP_FIN) ? TC_ACT_UNSPEC : admit_skb(skb);
+	return pass_plain(skb, &frame, TCP_SYN | TCP_FIN, true) ? TC_ACT_UNSPEC : admit_skb(skb);
 }
 
 static __always_inline int finish_skb(struct __sk_buff *skb)
@@ -138,8 +157,11 @@ SEC("tc")
 int finish_tc(struct __sk_buff *skb)
 {
 	struct frame frame = skb_frame(skb);
+	const struct tcp_header *tcp = find_plain_tcp(&frame);
 
-	return is_nobodys(&frame, TCP_FIN) ? TC_ACT_UNSPEC : finish_skb(skb);
+	if (tcp && !(tcp->flags & TCP_FIN) && !may_end_by_cookie())
+		return TC_ACT_UNSPEC;
+	return finish_skb(skb);
 }
 
 __noinline int parse_xdp(struct xdp_md *xdp, struct segment *segment)
@@ -155,7 +177,7 @@ static __always_inline int admit_frame(struct xdp_md *xdp, enum hook hook)
 	enum parsed parsed = parse_xdp(xdp, &segment);
 	enum action action = on_frame(xdp, hook, parsed, &segment);
 
-	if (parsed == PARSED_TCP && may_end_handshake(&segment) && is_armed())
+	if (parsed == PARSED_TCP && may_end_handshake(segment.flags) && is_armed())
 		action = on_ack_xdp(xdp, &segment);
 	switch (action) {
 	case ACTION_SEND_BACK:
@@ -171,7 +193,7 @@ static __always_inline int admit(struct xdp_md *xdp, enum hook hook)
 {
 	struct frame frame = xdp_frame(xdp);
 
-	return pass_plain(&frame, TCP_SYN) ? XDP_PASS : admit_frame(xdp, hook);
+	return pass_plain(xdp, &frame, TCP_SYN, false) ? XDP_PASS : admit_frame(xdp, hook);
 }
 
 SEC("xdp")

@@ -8,6 +8,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "deadline.bpf.h"
+#include "cookie.h"
 
 #define ARMED_NS 2000000000ULL		/* longest handshake that is looked out for after the last SYN */
 #define ARMED_STEP_NS 1000000
@@ -18,15 +19,23 @@
  */
 __u64 armed_until_ns = 0;
 
-static __always_inline void arm_until(__u64 until)
-{
-	extend(&armed_until_ns, until, ARMED_STEP_NS);
-}
+/* The same for handshakes that may end by a cookie of ours: at tc beside XDP, where nothing else is looked for. */
+__u64 cookies_until_ns = 0;
 
 /* Has the ACK stage look at segments from now on for ARMED_NS. */
 static __always_inline void arm(__u64 now)
 {
-	arm_until(now + ARMED_NS);
+	extend(&armed_until_ns, now + ARMED_NS, ARMED_STEP_NS);
+}
+
+/* The same for as long as a cookie is good. */
+static __always_inline void arm_for_cookie(__u64 now, bool is_kernels)
+{
+	__u64 until = now + ((__u64)COOKIE_PERIODS << COOKIE_PERIOD_SHIFT);
+
+	extend(&armed_until_ns, until, ARMED_STEP_NS);
+	if (!is_kernels)
+		extend(&cookies_until_ns, until, ARMED_STEP_NS);
 }
 
 /* False is for sure, and costs one read. */
@@ -38,6 +47,17 @@ static __always_inline bool may_be_armed(void)
 static __always_inline bool is_armed(void)
 {
 	return may_be_armed() && is_before(&armed_until_ns, bpf_ktime_get_ns());
+}
+
+/* False is for sure, and costs one read. */
+static __always_inline bool may_end_by_cookie(void)
+{
+	return has_deadline(&cookies_until_ns);
+}
+
+static __always_inline bool is_armed_for_cookies(void)
+{
+	return may_end_by_cookie() && is_before(&cookies_until_ns, bpf_ktime_get_ns());
 }
 
 #endif

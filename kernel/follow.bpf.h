@@ -37,7 +37,8 @@ enum {
 	 * before waits for a grace period of RCU tasks trace (Linux 6.18, bpf_selem_free()).
 	 */
 	NO_SERVICE = MAX_LISTENERS,
-	WAIT_PLACES = 4096,		/* a power of two */
+	WAIT_PLACES = 4096,		/* of one way; a power of two */
+	WAIT_WAYS = 4,
 };
 
 /* What is known of a connection for as long as it waits: a cache line. */
@@ -51,8 +52,9 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 
 /*
  * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is
- * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then what is known stands in the socket's storage. To make and
- * to free that costs a quarter of what it was to follow a connection (docs/admission-measured.md); a table of this size stays in a CPU's cache.
+ * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then there is another one in the next way. So who holds connections open
+ * takes what is behind, and those that come and go share the lines that are left in front, which stay in a CPU's cache. Where all ways are taken what is known stands in the
+ * socket's storage. To make and to free that costs a quarter of what it was to follow a connection (docs/admission-measured.md).
  *
  * A place whose connection's end we are not told of, as another program took back our flags, is lost for as long as the program is loaded; with all of them lost it is as if
  * there were no table.
@@ -60,7 +62,7 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE); /* so that its values begin with a page (array_map_alloc()), and each place is one line */
-	__uint(max_entries, WAIT_PLACES);
+	__uint(max_entries, WAIT_WAYS * WAIT_PLACES);
 	__type(key, __u32);
 	__type(value, struct wait_place);
 } wait_places SEC(".maps");
@@ -72,42 +74,80 @@ struct {
 	__type(value, struct wait);
 } waits SEC(".maps");
 
-static __always_inline struct wait_place *find_place_of(__u64 cookie)
+/* A bit for each way in which somebody has taken a place: nobody looks behind the last. */
+__u32 ways_taken = 0;
+
+#define ALL_WAYS ((1U << WAIT_WAYS) - 1)
+
+static __always_inline struct wait_place *place_in(__u32 way, __u64 cookie)
 {
-	__u32 index = cookie & (WAIT_PLACES - 1);
+	__u32 index = way * WAIT_PLACES | (cookie & (WAIT_PLACES - 1));
 
 	return bpf_map_lookup_elem(&wait_places, &index);
 }
 
-static __always_inline bool is_place_of(struct wait_place *place, __u64 cookie)
+/* Whose place it is. */
+static __always_inline __u64 owner_of(struct wait_place *place)
 {
-	return *(volatile __u64 *)&place->cookie == cookie;
+	return *(volatile __u64 *)&place->cookie;
+}
+
+/* The first way in which the place is of this owner, WAIT_WAYS if none is; of those up to the last of `ways`. Not static, so that the verifier walks it once. */
+__noinline int find_way(__u64 cookie, __u64 owner, __u32 ways)
+{
+	struct wait_place *place;
+	__u32 way;
+
+	for (way = 0; way < WAIT_WAYS && ways >> way; way++) {
+		place = place_in(way, cookie);
+		if (place && owner_of(place) == owner)
+			return way;
+	}
+	return WAIT_WAYS;
 }
 
 /* The place that is this socket's; NULL if none is. */
-static __always_inline struct wait_place *find_own_place(struct bpf_sock_ops *ops)
+static __always_inline struct wait_place *find_own_place(__u64 cookie)
 {
-	__u64 cookie = bpf_get_socket_cookie(ops);
-	struct wait_place *place = find_place_of(cookie);
+	struct wait_place *place = place_in(0, cookie);
+	__u32 way;
 
-	return place && is_place_of(place, cookie) ? place : NULL;
+	if (place && owner_of(place) == cookie)
+		return place;
+	if (ways_taken < 2)
+		return NULL;
+	way = find_way(cookie, cookie, ways_taken);
+	return way < WAIT_WAYS ? place_in(way, cookie) : NULL;
+}
+
+/* Of nobody's places the one in front, which is this socket's then; NULL if there is none, or another CPU was faster. */
+static __always_inline struct wait_place *take_place(__u64 cookie)
+{
+	__u32 way = find_way(cookie, 0, ALL_WAYS);
+	struct wait_place *place = way < WAIT_WAYS ? place_in(way, cookie) : NULL;
+
+	if (!place || !__sync_bool_compare_and_swap(&place->cookie, 0, cookie))
+		return NULL;
+	if (!(ways_taken & 1U << way))
+		__sync_fetch_and_or(&ways_taken, 1U << way);
+	return place;
 }
 
 /* NULL if there is no memory. */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	__u64 cookie = bpf_get_socket_cookie(ops);
-	struct wait_place *place = find_place_of(cookie);
+	struct wait_place *place = find_own_place(cookie);
 
-	if (place && (__sync_bool_compare_and_swap(&place->cookie, 0, cookie) || is_place_of(place, cookie)))
-		return &place->wait;
-	return bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!place)
+		place = take_place(cookie);
+	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
 /* NULL if we know nothing of this connection. */
 static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
-	struct wait_place *place = find_own_place(ops);
+	struct wait_place *place = find_own_place(bpf_get_socket_cookie(ops));
 
 	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, 0);
 }
@@ -115,7 +155,7 @@ static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct b
 /* A connection waits no more. */
 static __always_inline void forget_wait(struct bpf_sock_ops *ops, struct wait *wait)
 {
-	struct wait_place *place = find_own_place(ops);
+	struct wait_place *place = find_own_place(bpf_get_socket_cookie(ops));
 
 	wait->index = NO_SERVICE;
 	/* A full barrier: all that we wrote here comes before what the next owner writes. */

@@ -201,9 +201,9 @@ __noinline int on_ack_xdp(struct xdp_md *xdp, const struct segment *segment)
 	return segment ? on_ack(xdp, HOOK_XDP, segment) : ACTION_PASS;
 }
 
-static __always_inline bool may_end_handshake(const struct segment *segment)
+static __always_inline bool may_end_handshake(__u8 flags)
 {
-	return (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
+	return (flags & (TCP_SYN | TCP_RST | TCP_ACK)) == TCP_ACK;
 }
 
 /*
@@ -270,9 +270,11 @@ static __always_inline enum action on_other(struct __sk_buff *skb, const struct 
 {
 	enum action action = is_fin(segment) ? on_fin_tc(skb, segment) : ACTION_PASS;
 
-	if (action != ACTION_PASS || !may_end_handshake(segment) || !is_armed())
+	if (action != ACTION_PASS || !may_end_handshake(segment->flags))
 		return action;
-	return is_beside ? on_cookie_tc(skb, segment) : on_ack_tc(skb, segment);
+	if (is_beside)
+		return is_armed_for_cookies() ? on_cookie_tc(skb, segment) : ACTION_PASS;
+	return is_armed() ? on_ack_tc(skb, segment) : ACTION_PASS;
 }
 
 #endif

@@ -32,6 +32,7 @@ enum found {
 /* A listener as copied from the kernel. Of its load read_listener() sets the queues only. */
 struct listener {
 	struct listener_load load;
+	__u64 socket;			/* its address, to tell it from another one */
 	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */
 	bool is_behind_time_wait;	/* the SYN reuses the four-tuple of a connection in TIME_WAIT */
 };
@@ -71,6 +72,7 @@ static __always_inline enum found read_listener(const struct tcp_sock *tcp, stru
 	listener->load.syn_qlen = tcp->inet_conn.icsk_accept_queue.qlen.counter;
 	listener->load.syn_limit = sk->sk_max_ack_backlog;
 	listener->family = sk->__sk_common.skc_family;
+	listener->socket = (__u64)tcp;
 	return FOUND_LISTENER;
 }
 

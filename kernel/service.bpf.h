@@ -67,9 +67,9 @@ static __noinline int may_exceed(__u32 index, __u64 now, __u32 past, __u32 is_ow
 }
 
 /* A SYN that would be refused, before a server whose limit is found: whether it was left unanswered before, not long ago. */
-static __always_inline bool was_left_unanswered(const struct listener_rule *rule, const struct segment *segment, __u64 now)
+static __always_inline bool was_left_unanswered(const struct listener_rule *rule, __u32 hash, __u32 seq, __u64 now)
 {
-	return is_limit_found(&rule->policy) && may_be_return(now) && may_defer_attempt_again(segment, now);
+	return is_limit_found(&rule->policy) && may_be_return(now) && may_defer_attempt_again(hash, seq, now);
 }
 
 /*

@@ -13,6 +13,7 @@
 #include "hook.bpf.h"
 #include "rules.bpf.h"
 #include "armed.bpf.h"
+#include "room.bpf.h"
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
 #include "service.bpf.h"
@@ -79,7 +80,7 @@ static __always_inline enum action refuse(void *ctx, enum hook hook, const struc
 static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 						      bool is_kernels, struct listener_stats *stats)
 {
-	arm_until(now + ((__u64)COOKIE_PERIODS << COOKIE_PERIOD_SHIFT));
+	arm_for_cookie(now, is_kernels);
 	return count_answer(send_syn_ack(ctx, hook, segment, now, is_kernels), &stats->cookies, stats);
 }
 
@@ -132,10 +133,12 @@ static __always_inline __u64 time_to_decide(const struct listener_policy *policy
 static __always_inline void let_in(const struct listener_rule *rule, const struct segment *segment, __u64 now,
 				   struct listener_stats *stats)
 {
-	int back = now && may_be_return(now) ? see_return(segment, now, OUTCOME_ADMITTED) : 0;
+	enum back back = BACK_NOT;
 
-	stats->returned += back > 0;
-	if (back > 1)
+	if (now && may_be_return(now))
+		back = (enum back)see_return(hash_flow(segment), segment->seq, now, OUTCOME_ADMITTED);
+	stats->returned += back != BACK_NOT;
+	if (back == BACK_DEFERRED)
 		repay_service(rule, now);
 	if (rule->policy.trigger != TRIGGER_QUEUE)
 		expect_service(rule->service, now);
@@ -145,13 +148,13 @@ static __always_inline void let_in(const struct listener_rule *rule, const struc
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener)
 {
-	enum outcome outcome = OUTCOME_REFUSED;
+	enum outcome outcome = OUTCOME_DROPPED;
 	bool is_by_server = false, is_owed = false, is_near_full;
 	struct attempt attempt = {};
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
-	__u32 reserved, past;
+	__u32 reserved, past, hash = 0;
 	__u64 now;
 
 	if (!read_rule(index, &rule, &stats))
@@ -160,6 +163,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	now = time_to_decide(&rule.policy, is_near_full);
 	if (is_near_full)
 		arm(now);
+	if (may_be_armed())
+		note_room(index, listener, &rule.policy);
 	attempt.now_ns = now;
 	attempt.is_behind_time_wait = listener->is_behind_time_wait;
 	if (rule.policy.trigger != TRIGGER_QUEUE)
@@ -177,7 +182,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		if (!rule.dry_run && !may_act(now))
 			return ACTION_PASS;
 		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
-		is_owed = verdict == VERDICT_RESET && was_left_unanswered(&rule, segment, now);
+		hash = hash_flow(segment);
+		is_owed = verdict == VERDICT_RESET && was_left_unanswered(&rule, hash, segment->seq, now);
 	}
 	reserved = attempt.is_reserved ? rule.policy.reserved_slots : 0;
 	past = count_past(&listener->load, is_limit_found(&rule.policy), reserved);
@@ -192,14 +198,14 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	}
 	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
-		stats->returned += see_return(segment, now, outcome) > 0;
+		stats->returned += see_return(hash, segment->seq, now, OUTCOME_RESET) != BACK_NOT;
 		return refuse(ctx, hook, segment, now, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
 		let_in(&rule, segment, now, stats);
 		return answer_with_cookie(ctx, hook, segment, now, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
-		stats->returned += see_return(segment, now, outcome) > 0;
+		stats->returned += see_return(hash, segment->seq, now, outcome) != BACK_NOT;
 		return ACTION_DROP;
 	default:
 		let_in(&rule, segment, now, stats);

@@ -157,6 +157,7 @@ impl Programs {
         }
         if let Some(bss) = open.maps.bss_data.as_deref_mut().filter(|_| inherited.cookie_keys.is_some()) {
             bss.armed_until_ns = now_ns()? + verdict::cookie::LIFE.0;
+            bss.cookies_until_ns = bss.armed_until_ns;
         }
         open.progs.admit_request.set_autoload(has_lsm);
         let loaded = open.load()?;

@@ -2,9 +2,12 @@
 
 mod common;
 
-use common::frame::is_reset_to;
+use std::ops::Range;
+
+use common::frame::{Segment, is_reset_to};
 use common::*;
 use guard::{Attach, Policy};
+use nix::sys::socket::Backlog;
 
 const LISTEN4: &str = "10.9.0.2:8080";
 const LISTEN6: &str = "[fd09::2]:8080";
@@ -130,6 +133,36 @@ fn root_handshake_that_finds_room_ends_as_ever() {
         sample.load.is_some_and(|load| load.is_accept_queue_full())
     });
     assert_eq!((sample.stats.acks_full, sample.stats.acks_reset), (0, 0));
+}
+
+/// The last SYN saw a queue that was half full: that is trusted for some of the segments that come then, and no more of them than find a place.
+#[test]
+fn root_handshakes_that_end_together_take_each_place_once() {
+    for (listen, attach) in [(LISTEN4, Attach::Tcx), (LISTEN6, Attach::Tcx), (LISTEN4, Attach::Xdp)] {
+        let Some(world) = World::create_for(attach) else { return };
+        world.finish_checksums();
+        let _peer = world.peer_for(attach);
+        let listener = world.listen(listen);
+        nix::sys::socket::listen(&listener, Backlog::new(128).expect("backlog")).expect("listen");
+        let guarded = world.guard(listen, Policy::ABORT, attach, false);
+        let tap = world.tap();
+        let (ghost, server) = if listen == LISTEN6 { (GHOST6, SERVER6) } else { (GHOST4, SERVER4) };
+        let begin = |port| {
+            let syn = Segment::syn("handshake", ghost, server, PORT);
+            Handshake::begin_with(&tap, syn.with("its port", |syn| syn.source_port = port))
+        };
+        let end = |ports: Range<u16>| {
+            let ends: Vec<_> = ports.map(begin).map(|handshake| handshake.end(b"").to_bytes()).collect();
+            ends.iter().for_each(|end| tap.send(end));
+        };
+        end(10_000..10_060);
+        guarded.wait("60 to be there", |sample| sample.load.is_some_and(|load| load.accept_qlen == 60));
+        end(20_000..20_100);
+        guarded.wait("all to be decided", |sample| sample.stats.acks_full >= 31);
+        let sample = guarded.sample();
+        assert_eq!((sample.stats.acks_full, sample.stats.acks_reset), (31, 31), "{listen} {attach:?}");
+        assert_eq!(sample.load.map(|load| load.accept_qlen), Some(129), "{listen} {attach:?}");
+    }
 }
 
 #[test]

@@ -21,5 +21,5 @@ mod virtual_time;
 
 pub use demand::{Asked, Demand};
 pub use pacer::{FIRST_PACE, LOOK_EVERY, Look, Pacer};
-pub use returns::{Outcome, Return, Returns};
+pub use returns::{Back, Outcome, Returns};
 pub use service::{BESIDE, Pace, SILENT, Service, WAITING, Wait};

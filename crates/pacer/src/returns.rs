@@ -7,58 +7,105 @@ use units::Nanos;
 pub enum Outcome {
     /// It was let through.
     Admitted,
-    /// It was answered by a RST, or dropped by a policy.
-    Refused,
+    /// It was answered by a RST.
+    Reset,
+    /// It was dropped by a policy that says nothing.
+    Dropped,
     /// It was left unanswered, since a burst may be over when its client tries again.
     Deferred,
 }
 
-/// Of an attempt that was refused before.
+/// What is known of an attempt from before: `enum back`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Return {
+#[repr(u32)]
+pub enum Back {
+    /// A policy dropped it.
+    Dropped = 1,
     /// It was left unanswered.
-    pub was_deferred: bool,
+    Deferred = 2,
+    /// It got a RST.
+    Reset = 3,
+}
+
+impl Back {
+    fn of(number: u32) -> Option<Self> {
+        [Self::Dropped, Self::Deferred, Self::Reset].into_iter().find(|&back| back as u32 == number)
+    }
 }
 
 /// The attempts that were refused last, by the hash of their flow; no memory until one was.
 #[derive(Debug, Default)]
-pub struct Returns(Vec<[u64; 2]>);
+pub struct Returns {
+    refused: Vec<u64>,
+    unanswered: Vec<[u64; 2]>,
+    /// Where one got no answer lately.
+    marks: Vec<u64>,
+}
 
 impl Returns {
     /// Whether one that was deferred is so again, and nothing is paid for it; or a place is owed to it.
     pub fn may_defer_again(&self, hash: u32, seq: u32, now: Nanos) -> bool {
-        let Some(row) = self.0.get(row_of(hash)) else { return false };
+        let [_, row, marks] = places_of(hash);
+        if !self.marks.get(marks).is_some_and(|&marks| is_marked(marks, hash, now)) {
+            return false;
+        }
+        let row = &self.unanswered[row];
         // SAFETY: numbers alone, and nothing is kept; here and below.
         unsafe { tidegate_may_defer_again(row[which(row, hash, seq, now)], hash, seq, now.0) }
     }
 
-    /// An attempt was decided; what is known of it from before.
-    pub fn see(&mut self, hash: u32, seq: u32, outcome: Outcome, now: Nanos) -> Option<Return> {
-        if self.0.is_empty() {
+    /// An attempt was decided; what is known of it from before: `see_return()` of `kernel/returned.bpf.h`.
+    pub fn see(&mut self, hash: u32, seq: u32, outcome: Outcome, now: Nanos) -> Option<Back> {
+        if self.refused.is_empty() {
             if outcome == Outcome::Admitted {
                 return None;
             }
-            // SAFETY: as above.
-            self.0 = vec![[0; 2]; 1 << unsafe { tidegate_refused_shift() }];
+            *self = Self::new();
         }
-        let row = &mut self.0[row_of(hash)];
-        let word = &mut row[which(row, hash, seq, now)];
+        let [refused, row, marks] = places_of(hash);
+        let mut left = None;
         // SAFETY: as above.
-        let (is_back, was_deferred, next) = unsafe {
-            (
-                tidegate_is_back(*word, hash, seq),
-                tidegate_was_deferred(*word, hash, seq),
-                tidegate_next_word(*word, hash, seq, outcome as u32, now.0),
-            )
-        };
-        *word = next;
-        is_back.then_some(Return { was_deferred })
+        let is_left = unsafe { tidegate_is_unanswered(outcome as u32) };
+        let word = &mut self.refused[refused];
+        // SAFETY: as above.
+        let back = unsafe { tidegate_is_back(*word, hash, seq) }.then_some(Back::Reset);
+        // SAFETY: as above.
+        *word = unsafe { tidegate_next_refused(*word, hash, seq, outcome as u32) };
+        if is_left || is_marked(self.marks[marks], hash, now) {
+            let row = &mut self.unanswered[row];
+            let word = &mut row[which(row, hash, seq, now)];
+            // SAFETY: as above.
+            left = Back::of(unsafe { tidegate_read_unanswered(*word, hash, seq) });
+            // SAFETY: as above.
+            *word = unsafe { tidegate_next_unanswered(*word, hash, seq, outcome as u32, now.0) };
+        }
+        if is_left {
+            // SAFETY: as above.
+            self.marks[marks] = unsafe { tidegate_mark(self.marks[marks], hash, now.0) };
+        }
+        left.or(back)
+    }
+
+    fn new() -> Self {
+        let mut shifts = [0; 3];
+        // SAFETY: as above; it writes as many as there are.
+        unsafe { tidegate_places(shifts.as_mut_ptr()) };
+        let [refused, unanswered, marks] = shifts.map(|shift| 1 << shift);
+        Self { refused: vec![0; refused], unanswered: vec![[0; 2]; unanswered], marks: vec![0; marks] }
     }
 }
 
-fn row_of(hash: u32) -> usize {
+/// In each table.
+fn places_of(hash: u32) -> [usize; 3] {
+    let mut places = [0_u32; 3];
+    // SAFETY: as above; it writes as many as there are.
+    unsafe { tidegate_places_of(hash, places.as_mut_ptr()) };
+    places.map(|place| place as usize)
+}
+
+fn is_marked(marks: u64, hash: u32, now: Nanos) -> bool {
     // SAFETY: as above.
-    unsafe { tidegate_refused_row_of(hash) as usize }
+    unsafe { tidegate_is_marked(marks, hash, now.0) }
 }
 
 fn which(row: &[u64; 2], hash: u32, seq: u32, now: Nanos) -> usize {
@@ -68,12 +115,16 @@ fn which(row: &[u64; 2], hash: u32, seq: u32, now: Nanos) -> usize {
 
 unsafe extern "C" {
     fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
-    fn tidegate_was_deferred(word: u64, hash: u32, seq: u32) -> bool;
+    fn tidegate_read_unanswered(word: u64, hash: u32, seq: u32) -> u32;
     fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
-    fn tidegate_next_word(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
-    fn tidegate_refused_row_of(hash: u32) -> u32;
+    fn tidegate_next_refused(word: u64, hash: u32, seq: u32, outcome: u32) -> u64;
+    fn tidegate_next_unanswered(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
+    fn tidegate_is_unanswered(outcome: u32) -> bool;
+    fn tidegate_is_marked(marks: u64, hash: u32, now: u64) -> bool;
+    fn tidegate_mark(marks: u64, hash: u32, now: u64) -> u64;
+    fn tidegate_places_of(hash: u32, places: *mut u32);
+    fn tidegate_places(shifts: *mut u32);
     fn tidegate_which_word(words: *const u64, hash: u32, seq: u32, now: u64) -> u32;
-    fn tidegate_refused_shift() -> u32;
 }
 
 #[cfg(test)]
@@ -81,21 +132,22 @@ mod tests {
     use super::*;
 
     const NOW: Nanos = Nanos::from_secs(10_000);
-    /// In one row, and the first two with the same word of it.
-    const HASHES: [u32; 3] = [0xffff_f000, 0xffff_f002, 0xffff_f001];
-    const REFUSED: Option<Return> = Some(Return { was_deferred: false });
-    const DEFERRED: Option<Return> = Some(Return { was_deferred: true });
+    /// In one row, and the first two with the same word of it; and all with the same word of those that got a RST.
+    const HASHES: [u32; 3] = [0xffff_f000, 0xffff_f010, 0xffff_f001];
+    const RESET: Option<Back> = Some(Back::Reset);
+    const DROPPED: Option<Back> = Some(Back::Dropped);
+    const DEFERRED: Option<Back> = Some(Back::Deferred);
 
     #[test]
     fn attempt_is_back_by_its_flow_and_sequence_number_until_it_is_let_in() {
         let mut returns = Returns::default();
         let [hash, other, _] = HASHES;
         assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "nobody was refused yet");
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None);
+        assert_eq!(returns.see(hash, 7, Outcome::Reset, NOW), None);
         assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None, "of another flow");
         assert_eq!(returns.see(hash, 8, Outcome::Admitted, NOW), None, "of another connection");
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), REFUSED);
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), REFUSED);
+        assert_eq!(returns.see(hash, 7, Outcome::Reset, NOW), RESET);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), RESET);
         assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), None, "once");
         assert_eq!(returns.see(0, 0, Outcome::Admitted, NOW), None, "an empty place is nobody's");
     }
@@ -116,14 +168,14 @@ mod tests {
         assert!(!returns.may_defer_again(hash, 7, at(7)), "it is the first time that counts");
         assert_eq!(returns.see(hash, 7, Outcome::Deferred, at(7)), DEFERRED, "paid for once more");
         assert!(returns.may_defer_again(hash, 7, at(8)));
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, at(8)), DEFERRED);
-        assert_eq!(returns.see(hash, 7, Outcome::Admitted, at(9)), REFUSED, "told that it is not wanted");
+        assert_eq!(returns.see(hash, 7, Outcome::Reset, at(8)), DEFERRED);
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, at(9)), RESET, "told that it is not wanted");
     }
 
     #[test]
     fn time_of_a_word_goes_round_and_nobody_is_forgotten() {
         let mut returns = Returns::default();
-        let round = Nanos(8192 << 27);
+        let round = Nanos(4096 << 27);
         returns.see(1, 7, Outcome::Deferred, Nanos(round.0 - 1));
         assert!(returns.may_defer_again(1, 7, round + Nanos::from_secs(5)));
         assert!(!returns.may_defer_again(1, 7, round + Nanos::from_secs(6)));
@@ -133,13 +185,13 @@ mod tests {
     fn of_three_in_one_row_the_later_are_remembered_unless_one_was_deferred() {
         let mut returns = Returns::default();
         let [hash, other, third] = HASHES;
-        returns.see(hash, 7, Outcome::Refused, NOW);
+        returns.see(hash, 7, Outcome::Dropped, NOW);
         returns.see(other, 7, Outcome::Deferred, NOW);
-        assert_eq!(returns.see(hash, 7, Outcome::Refused, NOW), None, "the later one of the same word");
+        assert_eq!(returns.see(hash, 7, Outcome::Dropped, NOW), None, "the later one of the same word");
         assert!(returns.may_defer_again(other, 7, NOW), "he paid for it");
         returns.see(hash, 7, Outcome::Deferred, NOW);
         assert!([hash, other].map(|hash| returns.may_defer_again(hash, 7, NOW)).iter().all(|&is| is), "both");
-        returns.see(third, 7, Outcome::Refused, NOW);
+        returns.see(third, 7, Outcome::Dropped, NOW);
         assert_eq!(returns.see(third, 7, Outcome::Admitted, NOW), None, "there is no place for it");
         returns.see(third, 7, Outcome::Deferred, NOW);
         let are_left = HASHES.map(|hash| returns.may_defer_again(hash, 7, NOW));
@@ -154,12 +206,52 @@ mod tests {
         for (later, is_remembered) in [(3, true), (6, false)] {
             let mut returns = Returns::default();
             returns.see(hash, 7, Outcome::Deferred, NOW);
-            returns.see(other, 7, Outcome::Refused, NOW + Nanos::from_secs(later));
-            assert_eq!(
-                returns.see(hash, 7, Outcome::Admitted, NOW).is_some(),
-                is_remembered,
-                "{later} s later"
-            );
+            let now = NOW + Nanos::from_secs(later);
+            returns.see(other, 7, Outcome::Dropped, now);
+            let back = returns.see(hash, 7, Outcome::Admitted, now);
+            assert_eq!(back.is_some(), is_remembered, "{later} s later");
         }
+    }
+
+    #[test]
+    fn who_got_a_reset_is_in_the_way_of_none_who_was_left_unanswered() {
+        let mut returns = Returns::default();
+        let [hash, other, _] = HASHES;
+        returns.see(hash, 7, Outcome::Deferred, NOW);
+        for seq in 0..1000 {
+            returns.see(hash, 100 + seq, Outcome::Reset, NOW);
+        }
+        assert_eq!(returns.see(hash, 1098, Outcome::Admitted, NOW), None, "the last one has its word");
+        assert_eq!(returns.see(hash, 1099, Outcome::Reset, NOW), RESET);
+        assert!(returns.may_defer_again(hash, 7, NOW));
+        assert_eq!(returns.see(hash, 7, Outcome::Admitted, NOW), DEFERRED);
+        returns.see(other, 7, Outcome::Reset, NOW);
+        returns.see(other, 7, Outcome::Dropped, NOW);
+        assert_eq!(returns.see(other, 7, Outcome::Deferred, NOW), DROPPED, "of what became of it last");
+        assert_eq!(returns.see(other, 7, Outcome::Reset, NOW), DEFERRED);
+        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), RESET);
+        assert_eq!(returns.see(other, 7, Outcome::Admitted, NOW), None, "once");
+    }
+
+    /// By marks of two periods of 8.6 s, whose number goes round after six days.
+    #[test]
+    fn who_was_left_unanswered_is_looked_for_for_eight_seconds_at_least() {
+        let period = |number: u64| Nanos(number << 33);
+        for began in [period(1000), period(1001) - Nanos(1), period(65_536) - Nanos(1)] {
+            let back = |after| {
+                let mut returns = Returns::default();
+                returns.see(HASHES[0], 7, Outcome::Deferred, began);
+                returns.see(HASHES[0], 7, Outcome::Admitted, began + Nanos::from_secs(after))
+            };
+            assert_eq!([0, 8, 18].map(back), [DEFERRED, DEFERRED, None]);
+        }
+        let mut returns = Returns::default();
+        returns.see(HASHES[0], 7, Outcome::Deferred, period(1000));
+        let before = period(1000) - Nanos(1);
+        assert_eq!(
+            returns.see(HASHES[0], 7, Outcome::Admitted, before),
+            DEFERRED,
+            "a clock that lags behind"
+        );
     }
 }

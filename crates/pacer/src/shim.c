@@ -64,9 +64,29 @@ void tidegate_repay(struct service *service, const struct pace *pace, __u64 now)
 	repay(service, pace, now);
 }
 
-__u64 tidegate_next_word(__u64 word, __u32 hash, __u32 seq, __u32 outcome, __u64 now)
+__u64 tidegate_next_refused(__u64 word, __u32 hash, __u32 seq, __u32 outcome)
 {
-	return next_word(word, hash, seq, (enum outcome)outcome, now);
+	return next_refused(word, hash, seq, (enum outcome)outcome);
+}
+
+__u64 tidegate_next_unanswered(__u64 word, __u32 hash, __u32 seq, __u32 outcome, __u64 now)
+{
+	return next_unanswered(word, hash, seq, (enum outcome)outcome, now);
+}
+
+bool tidegate_is_unanswered(__u32 outcome)
+{
+	return is_unanswered((enum outcome)outcome);
+}
+
+bool tidegate_is_marked(__u64 word, __u32 hash, __u64 now)
+{
+	return is_marked(word, hash, now);
+}
+
+__u64 tidegate_mark(__u64 word, __u32 hash, __u64 now)
+{
+	return marks_at(word, now) | mark_of(hash);
 }
 
 bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)
@@ -74,9 +94,9 @@ bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)
 	return is_back(word, hash, seq);
 }
 
-bool tidegate_was_deferred(__u64 word, __u32 hash, __u32 seq)
+__u32 tidegate_read_unanswered(__u64 word, __u32 hash, __u32 seq)
 {
-	return was_deferred(word, hash, seq);
+	return read_unanswered(word, hash, seq);
 }
 
 bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq, __u64 now)
@@ -84,21 +104,27 @@ bool tidegate_may_defer_again(__u64 word, __u32 hash, __u32 seq, __u64 now)
 	return may_defer_again(word, hash, seq, now);
 }
 
-__u32 tidegate_refused_row_of(__u32 hash)
+/* Its places in the three tables: word of those that got a RST, row of those that got no answer, word of their marks. */
+void tidegate_places_of(__u32 hash, __u32 places[3])
 {
-	return refused_row_of(hash);
+	places[0] = refused_index_of(hash);
+	places[1] = unanswered_row_of(hash);
+	places[2] = marks_index_of(hash);
+}
+
+/* And how many there are of each, as log2. */
+void tidegate_places(__u32 shifts[3])
+{
+	shifts[0] = REFUSED_SHIFT;
+	shifts[1] = UNANSWERED_SHIFT;
+	shifts[2] = MARKS_SHIFT;
 }
 
 __u32 tidegate_which_word(const __u64 words[2], __u32 hash, __u32 seq, __u64 now)
 {
-	const struct refused_row row = { .words = { words[0], words[1] } };
+	const struct unanswered_row row = { .words = { words[0], words[1] } };
 
 	return which_word(&row, hash, seq, now);
-}
-
-__u32 tidegate_refused_shift(void)
-{
-	return REFUSED_SHIFT;
 }
 
 void tidegate_expect(struct service *service, const struct pace *pace, __u64 now)

@@ -149,6 +149,11 @@ impl Work {
         Self::Stray,
     ];
 
+    /// Of a segment that may end a handshake, as far as one can see who has looked up no socket, and goes on to the kernel.
+    pub(crate) fn is_acknowledgment(self) -> bool {
+        matches!(self, Self::Established | Self::EndDropped | Self::Data | Self::Fin | Self::Ack)
+    }
+
     /// Whose code and data it needs.
     pub(crate) fn path(self) -> WorkPath {
         match self {
@@ -342,9 +347,9 @@ impl Kernel {
         &self.guard.stats
     }
 
-    /// What the guard's programs look into now.
-    pub(crate) fn guard_looks(&self, now: Nanos) -> Looks {
-        self.guard.looks(now)
+    /// What the guard's programs look into, for a segment that has come to this.
+    pub(crate) fn guard_looks(&mut self, work: Work, now: Nanos) -> Looks {
+        self.guard.looks(work, now)
     }
 
     /// In debug builds: no queue is over its limit, and what is kept of each client is one thing.

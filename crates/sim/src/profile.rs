@@ -491,9 +491,7 @@ impl Frames {
             (_, Looks::Nowhere) => Nanos::ZERO,
             (Work::SynAnswered, _) => self.guard_syn,
             (Work::SynDropped, _) => self.guard_dropped,
-            (Work::Established | Work::EndDropped | Work::Data | Work::Fin | Work::Ack, Looks::IntoAcks) => {
-                self.guard_ack
-            }
+            (_, Looks::IntoAcks) if work.is_acknowledgment() => self.guard_ack,
             _ => Nanos::ZERO,
         }
     }

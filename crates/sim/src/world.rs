@@ -422,7 +422,8 @@ impl World {
                 let mut rest = Rest { now, events, packets, said };
                 let work = kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut rest);
                 packets.take_back(packet);
-                let cost = frame_costs.segment(work) + frame_costs.guarded(work, kernel.guard_looks(now));
+                let cost =
+                    frame_costs.segment(work) + frame_costs.guarded(work, kernel.guard_looks(work, now));
                 (Some(work.path()), cost)
             }
             Pending::Timer(timer) => {

@@ -13,6 +13,7 @@
 pub mod cookie;
 mod histogram;
 mod name;
+mod room;
 
 use std::num::NonZeroU32;
 
@@ -20,6 +21,7 @@ use units::Nanos;
 
 pub use histogram::{BUCKETS, Histogram};
 pub use name::PolicyError;
+pub use room::Room;
 
 /// What to do with a segment. The numbers are those of `enum verdict`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -263,6 +265,13 @@ impl Policy {
         unsafe { tidegate_accept_queue_may_overflow(policy.as_ptr(), load.as_ptr()) != 0 }
     }
 
+    /// Places of the accept queue that a source may have (`accept_places()` of `kernel/verdict.h`).
+    pub fn accept_places(&self, load: &ListenerLoad, is_reserved: bool) -> u64 {
+        let (policy, load) = (self.numbers(), load.numbers());
+        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
+        unsafe { tidegate_accept_places(policy.as_ptr(), load.as_ptr(), is_reserved.into()) }
+    }
+
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
     pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
         let Full::Rate { per_s, burst } = self.full else {
@@ -407,6 +416,7 @@ unsafe extern "C" {
     fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
     fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
     fn tidegate_has_ack_stage(policy: *const u32) -> u32;
+    fn tidegate_accept_places(policy: *const u32, load: *const u32, is_reserved: u32) -> u64;
     fn tidegate_accept_queue_may_overflow(policy: *const u32, load: *const u32) -> u32;
     fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;

@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel/verdict.h and kernel/cookie.h with numbers for arguments, so that no struct layout is written down a second time: the fields of struct
+ * kernel/verdict.h, kernel/cookie.h and kernel/room.h with numbers for arguments, so that no struct layout is written down a second time: the fields of struct
  * listener_policy and struct listener_load, in their order.
  */
 #include <linux/types.h>
+#include <stdbool.h>
 #include <stdint.h>
+#include <sys/cdefs.h>
 #include "cookie.h"
+#include "room.h"
 #include "verdict.h"
 
 static struct listener_policy policy_of(const uint32_t numbers[12])
@@ -91,6 +94,14 @@ uint32_t tidegate_has_ack_stage(const uint32_t policy[12])
 	const struct listener_policy its_policy = policy_of(policy);
 
 	return has_ack_stage(&its_policy);
+}
+
+uint64_t tidegate_accept_places(const uint32_t policy[12], const uint32_t load[9], uint32_t is_reserved)
+{
+	const struct listener_policy its_policy = policy_of(policy);
+	const struct listener_load its_load = load_of(load);
+
+	return accept_places(&its_policy, &its_load, is_reserved);
 }
 
 uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[12], const uint32_t load[9])
@@ -210,4 +221,14 @@ uint64_t tidegate_cookie_hash(const uint64_t key[2], const uint32_t flow[11], ui
 
 	hash_cookie_flow(&its_key, &its_flow, &state);
 	return end_cookie_hash(&state, said, period, domain);
+}
+
+uint64_t tidegate_next_room(uint64_t word, bool is_same, bool has_cookies, uint64_t places, uint64_t now_ns)
+{
+	return next_room(word, is_same, has_cookies, places, now_ns);
+}
+
+bool tidegate_has_room(uint64_t word, bool is_tc, uint64_t now_ns)
+{
+	return has_room(word, is_tc, now_ns);
 }

@@ -1,13 +1,13 @@
 //! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/rules.bpf.h`.
 
-use pacer::{Outcome, Returns};
+use pacer::{Back, Outcome, Returns};
 use units::Nanos;
-use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Verdict, cookie};
+use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Room, Verdict, cookie};
 use wire::{Flags, Segment};
 
-use super::Peer;
 use super::cookies::mix;
 use super::follow::Followed;
+use super::{Peer, Work};
 
 /// What the guard has counted: `struct listener_stats` of `kernel/rules.bpf.h`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,6 +57,7 @@ pub(super) struct Guard {
     schedule: Nanos,
     returns: Returns,
     armed_until: Nanos,
+    room: Room,
     pub(super) stats: GuardStats,
 }
 
@@ -70,6 +71,7 @@ impl Guard {
             schedule: Nanos::ZERO,
             returns: Returns::default(),
             armed_until: Nanos::ZERO,
+            room: Room::default(),
             stats,
         }
     }
@@ -80,11 +82,13 @@ impl Guard {
         self.policy.full == Full::AcceptQueue && self.policy.syn_when_full != Verdict::Drop
     }
 
-    /// What it looks into now.
-    pub(super) fn looks(&self, now: Nanos) -> Looks {
+    /// What it looks into, for this segment: at tc, and not where the accept queue has room for sure.
+    pub(super) fn looks(&mut self, work: Work, now: Nanos) -> Looks {
         match self.policy {
             Policy::DEFAULT | Policy::OBSERVE => Looks::Nowhere,
-            _ if now < self.armed_until => Looks::IntoAcks,
+            _ if work.is_acknowledgment() && now < self.armed_until && !self.room.take(true, now) => {
+                Looks::IntoAcks
+            }
             _ => Looks::IntoSyns,
         }
     }
@@ -111,9 +115,13 @@ impl Guard {
         if self.policy.has_ack_stage() && self.policy.may_overflow(load) {
             self.arm(now + ARMED);
         }
+        if now < self.armed_until {
+            let places = self.policy.accept_places(load, false).saturating_sub(load.accept_qlen.into());
+            self.room.note(0, self.policy.may_answer(Verdict::Cookie), places, now);
+        }
         let hash = mix(self.seed, from.0) as u32;
         let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false, is_behind_time_wait };
-        let mut outcome = Outcome::Refused;
+        let mut is_deferred = false;
         let mut verdict = self.policy.admit_syn(load, &attempt);
         let mut is_by_server =
             verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
@@ -125,7 +133,7 @@ impl Guard {
                 (is_by_server, verdict) = (false, self.policy.enter_syn_queue(load, &attempt));
             }
             if verdict == Verdict::Reset && (is_owed || (!is_by_server && followed.may_defer(now))) {
-                (verdict, outcome) = (Verdict::Drop, Outcome::Deferred);
+                (verdict, is_deferred) = (Verdict::Drop, true);
                 self.stats.deferred += 1;
             }
         }
@@ -137,16 +145,19 @@ impl Guard {
         }
         self.count_syn(verdict, load);
         let verdict = if self.dry_run { Verdict::Admit } else { verdict };
-        let is_let_in = !matches!(verdict, Verdict::Drop | Verdict::Reset);
-        if is_let_in {
-            outcome = Outcome::Admitted;
-        }
+        let outcome = match verdict {
+            Verdict::Drop if is_deferred => Outcome::Deferred,
+            Verdict::Drop => Outcome::Dropped,
+            Verdict::Reset => Outcome::Reset,
+            Verdict::Admit | Verdict::Cookie | Verdict::KernelCookie => Outcome::Admitted,
+        };
+        let is_let_in = outcome == Outcome::Admitted;
         if is_let_in && verdict != Verdict::Admit {
             self.arm(now + cookie::LIFE);
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
             self.stats.returned += 1;
-            if let (Some(followed), true, true) = (followed, is_let_in, back.was_deferred) {
+            if let (Some(followed), true, Back::Deferred) = (followed, is_let_in, back) {
                 followed.repay(now);
             }
         }
@@ -237,21 +248,35 @@ mod tests {
         };
         let mut abort = guard("abort");
         syn(&mut abort, 127, 0);
-        assert_eq!(abort.looks(at(0)), Looks::IntoSyns, "there is room for it");
+        assert_eq!(abort.looks(Work::Ack, at(0)), Looks::IntoSyns, "there is room for it");
         syn(&mut abort, 128, 1);
-        assert_eq!([2000, 2001].map(|ms| abort.looks(at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
+        assert_eq!([2000, 2001].map(|ms| abort.looks(Work::Ack, at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
         assert_eq!(abort.on_end(&segment(Flags::ACK), &load(129), at(1500)), Verdict::Reset);
         assert_eq!(
-            [3499, 3500].map(|ms| abort.looks(at(ms))),
+            [3499, 3500].map(|ms| abort.looks(Work::Ack, at(ms))),
             [Looks::IntoAcks, Looks::IntoSyns],
             "once more"
         );
         let mut cookies = guard("no-syn-drop");
         assert_eq!(syn(&mut cookies, 129, 0), Verdict::Cookie);
-        assert_eq!([137_438, 137_439].map(|ms| cookies.looks(at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
+        assert_eq!(
+            [137_438, 137_439].map(|ms| cookies.looks(Work::Ack, at(ms))),
+            [Looks::IntoAcks, Looks::IntoSyns]
+        );
         let mut rst_syn = guard("rst-syn");
         syn(&mut rst_syn, 129, 0);
-        assert_eq!(rst_syn.looks(at(0)), Looks::IntoSyns, "it has nothing to say of them");
-        assert_eq!(guard("default").looks(at(0)), Looks::Nowhere);
+        assert_eq!(rst_syn.looks(Work::Ack, at(0)), Looks::IntoSyns, "it has nothing to say of them");
+        assert_eq!(guard("default").looks(Work::Ack, at(0)), Looks::Nowhere);
+        // Of 129 places the last SYN has seen 35 that nobody has, and 32 are taken on nobody's word.
+        let mut roomy = guard("abort");
+        syn(&mut roomy, 128, 0);
+        syn(&mut roomy, 94, 1);
+        assert_eq!(roomy.looks(Work::Reset, at(1)), Looks::IntoSyns);
+        assert_eq!(
+            [1, 1, 1, 1].map(|ms| roomy.looks(Work::Data, at(ms))),
+            [Looks::IntoSyns, Looks::IntoSyns, Looks::IntoSyns, Looks::IntoAcks]
+        );
+        syn(&mut roomy, 94, 2);
+        assert_eq!([2, 9].map(|ms| roomy.looks(Work::Ack, at(ms))), [Looks::IntoSyns, Looks::IntoAcks]);
     }
 }

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The accept queue's room, of all CPUs and interfaces: kernel/room.h says what is known of it.
+ */
+#ifndef TIDEGATE_ROOM_BPF_H
+#define TIDEGATE_ROOM_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+#include "verdict.h"
+#include "segment.bpf.h"
+#include "listener.bpf.h"
+#include "rules.bpf.h"
+#include "room.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, MAX_LISTENERS);
+	__type(key, __u32);
+	__type(value, struct room);
+} rooms SEC(".maps");
+
+/* A SYN has seen the queues of its listener. Who is no reserved source has the fewest places. Not inline: see read_service(). */
+static __noinline int note_room(__u32 index, const struct listener *listener, const struct listener_policy *policy)
+{
+	struct room *room = bpf_map_lookup_elem(&rooms, &index);
+	__u64 places = accept_places(policy, &listener->load, 0), word, next;
+	bool is_same;
+
+	if (!room)
+		return 0;
+	is_same = room->socket == listener->socket;
+	word = *(volatile __u64 *)&room->word;
+	places = places > listener->load.accept_qlen ? places - listener->load.accept_qlen : 0;
+	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
+	if (!is_same)
+		room->socket = listener->socket;
+	if (next != word)
+		*(volatile __u64 *)&room->word = next;
+	return 0;
+}
+
+/* The destination of a frame in which find_plain_tcp() has found a header. False is for the verifier. */
+static __always_inline bool read_plain_destination(const struct frame *frame, struct listener_key *key, bool *is_ipv6)
+{
+	const struct ethernet_header *ethernet = frame_at(frame, 0, sizeof(*ethernet));
+	const struct tcp_header *tcp;
+	const struct ipv4_header *ipv4;
+	const struct ipv6_header *ipv6;
+	__u32 offset = sizeof(*ethernet);
+
+	if (!ethernet)
+		return false;
+	*is_ipv6 = ethernet->ethertype == bpf_htons(ETHERTYPE_IPV6);
+	if (*is_ipv6) {
+		ipv6 = frame_at(frame, offset, sizeof(*ipv6));
+		tcp = frame_at(frame, offset + sizeof(*ipv6), sizeof(*tcp));
+		if (!ipv6 || !tcp)
+			return false;
+		__builtin_memcpy(&key->address, ipv6->destination, sizeof(key->address));
+	} else {
+		ipv4 = frame_at(frame, offset, sizeof(*ipv4));
+		tcp = frame_at(frame, offset + sizeof(*ipv4), sizeof(*tcp));
+		if (!ipv4 || !tcp)
+			return false;
+		key->address.word[2] = bpf_htonl(0xffff);
+		key->address.word[3] = ipv4->destination;
+	}
+	key->port = tcp->destination;
+	return true;
+}
+
+/*
+ * Whether a plain frame goes to a guarded listener whose queue has a place for it, which it takes: without a look at any socket. False for what `hints` does not name, and where
+ * somebody has to look.
+ */
+static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
+{
+	struct listener_key key = {};
+	struct found_index found = {};
+	bool is_ipv6 = false;
+	struct room *room;
+
+	if (!read_plain_destination(frame, &key, &is_ipv6) || !find_hint(&key, is_ipv6, &found))
+		return false;
+	room = bpf_map_lookup_elem(&rooms, &found.index);
+	if (!room || !has_room(*(volatile __u64 *)&room->word, is_tc, bpf_ktime_get_coarse_ns()))
+		return false;
+	/* Several CPUs may do so at once: they are fewer than the places that are kept. */
+	__sync_fetch_and_sub(&room->word, 1);
+	return true;
+}
+
+#endif
