@@ -19,7 +19,7 @@
  */
 __u64 armed_until_ns = 0;
 
-/* The same for handshakes that may end by a cookie of ours: at tc beside XDP, where nothing else is looked for. */
+/* Until when a handshake may end by a cookie of ours: at tc beside XDP nothing else is looked for. */
 __u64 cookies_until_ns = 0;
 
 /* Has the ACK stage look at segments from now on for ARMED_NS. */

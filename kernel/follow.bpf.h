@@ -53,7 +53,7 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 /*
  * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is
  * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then there is another one in the next way. So who holds connections open
- * takes what is behind, and those that come and go share the lines that are left in front, which stay in a CPU's cache. Where all ways are taken what is known stands in the
+ * fills the ways from the front, and those that come and go share the first lines behind, which stay in a CPU's cache. Where all ways are taken what is known stands in the
  * socket's storage. To make and to free that costs a quarter of what it was to follow a connection (docs/admission-measured.md).
  *
  * A place whose connection's end we are not told of, as another program took back our flags, is lost for as long as the program is loaded; with all of them lost it is as if

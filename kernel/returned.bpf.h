@@ -53,7 +53,7 @@ static __always_inline bool may_be_unanswered(__u32 hash, __u64 now)
 	return marks && is_marked(*(volatile __u64 *)marks, hash, now);
 }
 
-/* Somebody gets no answer. A CPU that begins a period while another one marks may lose it: who has no mark is forgotten. */
+/* Somebody gets no answer. */
 static __always_inline void mark(__u32 hash, __u64 now)
 {
 	__u64 *marks = find_marks(hash), word, next;
@@ -61,10 +61,9 @@ static __always_inline void mark(__u32 hash, __u64 now)
 	if (!marks)
 		return;
 	word = *(volatile __u64 *)marks;
-	next = marks_at(word, now);
-	if (next != word)
-		__sync_val_compare_and_swap(marks, word, next);
-	if (!(next & mark_of(hash)))
+	next = with_mark(word, hash, now);
+	/* If another CPU marks just then, in the same period. */
+	if (next != word && __sync_val_compare_and_swap(marks, word, next) != word)
 		__sync_fetch_and_or(marks, mark_of(hash));
 }
 

@@ -35,7 +35,7 @@ struct unanswered_row {
  * of Linux since 6.5 after 1, 2, 3, 4, 5 and 7 s (net.ipv4.tcp_syn_linear_timeouts), so that they are told after 7 s, while most still wait, unless they are paid for again.
  */
 #define DEFERRED_FOR_NS 5500000000ULL
-/* Of marks: for one to two of these, 8.6 s, they are there. By then who was left unanswered has been let in or told. */
+/* Of marks: for one to two of these, 8.6 s, they are there. By then who was deferred has been let in or told; who comes back later, as to a policy that drops, is new. */
 #define MARKS_PERIOD_SHIFT 33
 
 /* What became of a SYN. */
@@ -86,6 +86,8 @@ static __always_inline __u32 unanswered_row_of(__u32 hash)
 #define MARKS_MASK ((1U << MARKS_PER_WORD) - 1)
 #define MARKS_NUMBER_SHIFT (2 * MARKS_PER_WORD)
 
+_Static_assert(MARKS_NUMBER_SHIFT + 16 == 64, "a number of 16 bits, and two periods");
+
 static __always_inline __u32 marks_index_of(__u32 hash)
 {
 	return hash >> (32 - MARKS_SHIFT);
@@ -110,6 +112,12 @@ static __always_inline __u64 marks_at(__u64 word, __u64 now)
 	default:
 		return (__u64)number << MARKS_NUMBER_SHIFT;
 	}
+}
+
+/* The word with this hash's mark. */
+static __always_inline __u64 with_mark(__u64 word, __u32 hash, __u64 now)
+{
+	return marks_at(word, now) | mark_of(hash);
 }
 
 /* Whether somebody of this hash's mark may have got no answer and not be done with; false is for sure. */

@@ -12,6 +12,7 @@
 #include "segment.bpf.h"
 #include "listener.bpf.h"
 #include "rules.bpf.h"
+#include "armed.bpf.h"
 #include "room.h"
 
 struct {
@@ -36,8 +37,9 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
 	if (!is_same)
 		room->socket = listener->socket;
+	/* If another CPU was first, its word is as new, or one place less. */
 	if (next != word)
-		*(volatile __u64 *)&room->word = next;
+		__sync_val_compare_and_swap(&room->word, word, next);
 	return 0;
 }
 
@@ -73,23 +75,26 @@ static __always_inline bool read_plain_destination(const struct frame *frame, st
 
 /*
  * Whether a plain frame goes to a guarded listener whose queue has a place for it, which it takes: without a look at any socket. False for what `hints` does not name, and where
- * somebody has to look.
+ * somebody has to look. When nothing is looked for any more nobody has to.
  */
 static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 {
 	struct listener_key key = {};
 	struct found_index found = {};
+	__u64 now = bpf_ktime_get_coarse_ns(), word;
 	bool is_ipv6 = false;
 	struct room *room;
 
+	if (!is_before(&armed_until_ns, now))
+		return true;
 	if (!read_plain_destination(frame, &key, &is_ipv6) || !find_hint(&key, is_ipv6, &found))
 		return false;
 	room = bpf_map_lookup_elem(&rooms, &found.index);
-	if (!room || !has_room(*(volatile __u64 *)&room->word, is_tc, bpf_ktime_get_coarse_ns()))
+	if (!room)
 		return false;
-	/* Several CPUs may do so at once: they are fewer than the places that are kept. */
-	__sync_fetch_and_sub(&room->word, 1);
-	return true;
+	word = *(volatile __u64 *)&room->word;
+	/* Whose place another CPU has taken looks. */
+	return has_room(word, is_tc, now) && __sync_bool_compare_and_swap(&room->word, word, word - 1);
 }
 
 #endif

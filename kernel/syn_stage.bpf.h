@@ -63,10 +63,13 @@ static __always_inline bool may_refuse(__u64 now)
 	return !rate.per_s || take_token(&rate, &left->schedule_ns, now);
 }
 
-static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u32 hash, __u64 now,
 					  struct listener_stats *stats)
 {
-	if (may_refuse(now))
+	bool may = may_refuse(now);
+
+	stats->returned += see_return(hash, segment->seq, now, may ? OUTCOME_RESET : OUTCOME_DROPPED) != BACK_NOT;
+	if (may)
 		return count_answer(send_reset(ctx, hook, segment), &stats->reset, stats);
 	stats->over_budget++;
 	stats->dropped++;
@@ -198,8 +201,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	}
 	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
 	case VERDICT_RESET:
-		stats->returned += see_return(hash, segment->seq, now, OUTCOME_RESET) != BACK_NOT;
-		return refuse(ctx, hook, segment, now, stats);
+		return refuse(ctx, hook, segment, hash, now, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
 		let_in(&rule, segment, now, stats);

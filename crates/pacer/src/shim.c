@@ -86,7 +86,7 @@ bool tidegate_is_marked(__u64 word, __u32 hash, __u64 now)
 
 __u64 tidegate_mark(__u64 word, __u32 hash, __u64 now)
 {
-	return marks_at(word, now) | mark_of(hash);
+	return with_mark(word, hash, now);
 }
 
 bool tidegate_is_back(__u64 word, __u32 hash, __u32 seq)

@@ -85,6 +85,16 @@ mod tests {
     }
 
     #[test]
+    fn while_two_listeners_take_turns_somebody_looks() {
+        let mut room = seen(129);
+        for ms in 1..=3000 {
+            let now = NOW + Nanos::from_millis(ms);
+            room.note(SOCKET + ms % 2, false, 129, now);
+            assert!(!room.take(false, now), "{ms}");
+        }
+    }
+
+    #[test]
     fn at_tc_somebody_looks_for_the_guards_cookies() {
         let mut room = Room::default();
         room.note(SOCKET, true, 129, NOW);

@@ -86,7 +86,11 @@ impl Guard {
     pub(super) fn looks(&mut self, work: Work, now: Nanos) -> Looks {
         match self.policy {
             Policy::DEFAULT | Policy::OBSERVE => Looks::Nowhere,
-            _ if work.is_acknowledgment() && now < self.armed_until && !self.room.take(true, now) => {
+            // A FIN is always looked at there, and takes no place.
+            _ if work.is_acknowledgment()
+                && now < self.armed_until
+                && (work == Work::Fin || !self.room.take(true, now)) =>
+            {
                 Looks::IntoAcks
             }
             _ => Looks::IntoSyns,
