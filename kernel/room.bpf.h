@@ -35,11 +35,11 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 	word = *(volatile __u64 *)&room->word;
 	places = places > listener->load.accept_qlen ? places - listener->load.accept_qlen : 0;
 	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
+	/* If another CPU was first the word is its own, or has a place less, and the next SYN tries again: also where it is for another listener. */
+	if (next != word && !__sync_bool_compare_and_swap(&room->word, word, next))
+		return 0;
 	if (!is_same)
 		room->socket = listener->socket;
-	/* If another CPU was first, its word is as new, or one place less. */
-	if (next != word)
-		__sync_val_compare_and_swap(&room->word, word, next);
 	return 0;
 }
 
