@@ -63,7 +63,7 @@ static __noinline int finds_room_xdp(struct xdp_md *xdp)
  * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may find its queue full, or this one finds room there: they go on after a look at
  * their headers. `asked` are the flags that somebody asks about.
  */
-static __always_inline bool is_nobodys(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
+static __always_inline bool passes_unseen(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
 {
 	const struct tcp_header *tcp = find_plain_tcp(frame);
 
@@ -78,7 +78,7 @@ static __always_inline bool pass_plain(void *ctx, const struct frame *frame, __u
 {
 	struct path_stats *path;
 
-	if (!is_nobodys(ctx, frame, asked, is_tc))
+	if (!passes_unseen(ctx, frame, asked, is_tc))
 		return false;
 	path = path_counters();
 	if (path)

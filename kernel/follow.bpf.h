@@ -133,14 +133,11 @@ static __always_inline struct wait_place *take_place(__u64 cookie)
 	return place;
 }
 
-/* NULL if there is no memory. */
+/* Of a socket that has none: no other has its cookie, and its end gives back what it had. NULL if there is no memory. */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
-	__u64 cookie = bpf_get_socket_cookie(ops);
-	struct wait_place *place = find_own_place(cookie);
+	struct wait_place *place = take_place(bpf_get_socket_cookie(ops));
 
-	if (!place)
-		place = take_place(cookie);
 	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 

@@ -22,18 +22,17 @@ struct {
 	__type(value, struct room);
 } rooms SEC(".maps");
 
-/* A SYN has seen the queues of its listener. Who is no reserved source has the fewest places. Not inline: see read_service(). */
+/* A SYN has seen the queues of its listener. Not inline: see read_service(). */
 static __noinline int note_room(__u32 index, const struct listener *listener, const struct listener_policy *policy)
 {
 	struct room *room = bpf_map_lookup_elem(&rooms, &index);
-	__u64 places = accept_places(policy, &listener->load, 0), word, next;
+	__u64 places = accept_places_left(policy, &listener->load), word, next;
 	bool is_same;
 
 	if (!room)
 		return 0;
 	is_same = room->socket == listener->socket;
 	word = *(volatile __u64 *)&room->word;
-	places = places > listener->load.accept_qlen ? places - listener->load.accept_qlen : 0;
 	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
 	/* If another CPU was first the word is its own, or has a place less, and the next SYN tries again: also where it is for another listener. */
 	if (next != word && !__sync_bool_compare_and_swap(&room->word, word, next))
@@ -82,6 +81,7 @@ static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 	struct listener_key key = {};
 	struct found_index found = {};
 	__u64 now = bpf_ktime_get_coarse_ns(), word;
+	struct path_stats *path;
 	bool is_ipv6 = false;
 	struct room *room;
 
@@ -94,7 +94,12 @@ static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 		return false;
 	word = *(volatile __u64 *)&room->word;
 	/* Whose place another CPU has taken looks. */
-	return has_room(word, is_tc, now) && __sync_bool_compare_and_swap(&room->word, word, word - 1);
+	if (!has_room(word, is_tc, now) || !__sync_bool_compare_and_swap(&room->word, word, word - 1))
+		return false;
+	path = path_counters();
+	if (path)
+		path->had_room++;
+	return true;
 }
 
 #endif

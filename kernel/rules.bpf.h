@@ -99,6 +99,7 @@ struct path_stats {
 	__u64 fragment;
 	__u64 malformed;
 	__u64 not_syn;			/* without SYN, or with RST or FIN */
+	__u64 had_room;			/* of not_syn: could have ended a handshake, and was not looked up, as the accept queue had room */
 	__u64 syn_ack;			/* to a client on this host */
 	__u64 not_guarded;		/* SYN to another address or port */
 	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */
@@ -108,7 +109,7 @@ struct path_stats {
 	__u64 unleased;			/* SYN that finds the server full, or later segment that would be acted on, while the agent has not been heard of */
 };
 
-_Static_assert(sizeof(struct path_stats) == 13 * sizeof(__u64), "no padding: user space adds up raw words");
+_Static_assert(sizeof(struct path_stats) == 14 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* A question to ask_listener() and its answer. */
 struct listener_query {

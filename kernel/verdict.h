@@ -114,6 +114,14 @@ static inline __u64 accept_places(const struct listener_policy *policy, const st
 	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
 }
 
+/* Those that nobody has yet, for who is no reserved source: he has the fewest. */
+static inline __u64 accept_places_left(const struct listener_policy *policy, const struct listener_load *load)
+{
+	__u64 places = accept_places(policy, load, 0);
+
+	return places > load->accept_qlen ? places - load->accept_qlen : 0;
+}
+
 /*
  * One that waits long says nothing of the others, so there must be several: two at least, and half of what the server answers within the target.
  */

@@ -265,11 +265,11 @@ impl Policy {
         unsafe { tidegate_accept_queue_may_overflow(policy.as_ptr(), load.as_ptr()) != 0 }
     }
 
-    /// Places of the accept queue that a source may have (`accept_places()` of `kernel/verdict.h`).
-    pub fn accept_places(&self, load: &ListenerLoad, is_reserved: bool) -> u64 {
+    /// Free places of the accept queue, for a source that is not reserved (`accept_places_left()` of `kernel/verdict.h`).
+    pub fn accept_places_left(&self, load: &ListenerLoad) -> u64 {
         let (policy, load) = (self.numbers(), load.numbers());
         // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        unsafe { tidegate_accept_places(policy.as_ptr(), load.as_ptr(), is_reserved.into()) }
+        unsafe { tidegate_accept_places_left(policy.as_ptr(), load.as_ptr()) }
     }
 
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
@@ -416,7 +416,7 @@ unsafe extern "C" {
     fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
     fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
     fn tidegate_has_ack_stage(policy: *const u32) -> u32;
-    fn tidegate_accept_places(policy: *const u32, load: *const u32, is_reserved: u32) -> u64;
+    fn tidegate_accept_places_left(policy: *const u32, load: *const u32) -> u64;
     fn tidegate_accept_queue_may_overflow(policy: *const u32, load: *const u32) -> u32;
     fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
     fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;

@@ -96,12 +96,12 @@ uint32_t tidegate_has_ack_stage(const uint32_t policy[12])
 	return has_ack_stage(&its_policy);
 }
 
-uint64_t tidegate_accept_places(const uint32_t policy[12], const uint32_t load[9], uint32_t is_reserved)
+uint64_t tidegate_accept_places_left(const uint32_t policy[12], const uint32_t load[9])
 {
 	const struct listener_policy its_policy = policy_of(policy);
 	const struct listener_load its_load = load_of(load);
 
-	return accept_places(&its_policy, &its_load, is_reserved);
+	return accept_places_left(&its_policy, &its_load);
 }
 
 uint32_t tidegate_accept_queue_may_overflow(const uint32_t policy[12], const uint32_t load[9])

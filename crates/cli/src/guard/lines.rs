@@ -285,6 +285,7 @@ fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample
         "fragment": path.fragment,
         "malformed": path.malformed,
         "not_syn": path.not_syn,
+        "had_room": path.had_room,
         "syn_ack": path.syn_ack,
         "not_guarded": path.not_guarded,
         "other_host": path.other_host,

@@ -120,8 +120,8 @@ impl Guard {
             self.arm(now + ARMED);
         }
         if now < self.armed_until {
-            let places = self.policy.accept_places(load, false).saturating_sub(load.accept_qlen.into());
-            self.room.note(0, self.policy.may_answer(Verdict::Cookie), places, now);
+            let is_for_cookies = self.policy.may_answer(Verdict::Cookie);
+            self.room.note(0, is_for_cookies, self.policy.accept_places_left(load), now);
         }
         let hash = mix(self.seed, from.0) as u32;
         let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false, is_behind_time_wait };
