@@ -309,20 +309,40 @@ fn root_time_without_anybody_buys_no_reserved_place() {
     }
 }
 
+/// Those who fill the server's queue and wait, after a tenth of a second in which nobody did.
+fn fill_after_quiet(world: &World, listener: &TcpListener, guarded: &Guarded) -> Vec<TcpStream> {
+    let (mut client, mut server) = connect(world, listener);
+    client.write_all(b"GET").expect("send");
+    server.write_all(b"200").expect("answer");
+    std::thread::sleep(Duration::from_millis(100));
+    let mut waiting = world.fill(guarded);
+    for client in &mut waiting {
+        client.write_all(b"GET").expect("send");
+    }
+    waiting
+}
+
+#[test]
+fn root_burst_that_may_take_no_time_is_refused_at_once() {
+    let Some(world) = World::create() else { return };
+    let listener = world.listen(LISTEN);
+    let policy = "rst-syn+unserved+burst:0s".parse().expect("policy");
+    let guarded = world.guard(LISTEN, policy, Attach::Auto, false);
+    let _waiting = fill_after_quiet(&world, &listener, &guarded);
+    for _ in 0..3 {
+        let error = world.connect(LISTEN).expect_err("the queue is full");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    }
+    assert_eq!(guarded.sample().stats.deferred, 0);
+}
+
 /// What is paid with is time in which nobody waits: as long as nothing is known of the server, ten milliseconds for each.
 #[test]
 fn root_client_whom_a_burst_left_unanswered_is_left_so_again_for_nothing() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN);
     let guarded = world.guard(LISTEN, "rst-syn+unserved".parse().expect("policy"), Attach::Auto, false);
-    let (mut client, mut server) = connect(&world, &listener);
-    client.write_all(b"GET").expect("send");
-    server.write_all(b"200").expect("answer");
-    std::thread::sleep(Duration::from_millis(100));
-    let mut waiting = world.fill(&guarded);
-    for client in &mut waiting {
-        client.write_all(b"GET").expect("send");
-    }
+    let _waiting = fill_after_quiet(&world, &listener, &guarded);
     let tap = world.tap();
     let syn = |number: u16| {
         let change = |segment: &mut Segment| segment.source_port = 20_000 + number;

@@ -42,6 +42,8 @@ pub struct Demand {
     pub waits_from: WaitsFrom,
     /// The longest time that one names, ns.
     pub target_ns: u64,
+    /// How much of the server's time a burst may take: the shortest that one names, ns.
+    pub burst_ns: Option<u64>,
 }
 
 impl Demand {
@@ -63,6 +65,8 @@ impl Demand {
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
             self.waits_from = policy.waits_from;
         }
+        let burst_ns = policy.burst_us.map(|us| 1000 * u64::from(us));
+        self.burst_ns = [self.burst_ns, burst_ns].into_iter().flatten().min();
         match policy.trigger {
             Trigger::Unserved(None) => {
                 self.refused += refused;
@@ -101,6 +105,21 @@ mod tests {
         ] {
             demand.add(&words[word].parse().expect("policy"), false, Asked::default());
             assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
+        }
+    }
+
+    #[test]
+    fn of_what_two_listeners_say_of_bursts_the_shorter_counts() {
+        let mut demand = Demand::default();
+        for (word, burst_ns) in [
+            ("rst-syn+unserved", None),
+            ("rst-syn+unserved+burst:2s", Some(2_000_000_000)),
+            ("rst-syn+unserved", Some(2_000_000_000)),
+            ("rst-syn+unserved+burst:5ms", Some(5_000_000)),
+            ("rst-syn+unserved+burst:1s", Some(5_000_000)),
+        ] {
+            demand.add(&word.parse().expect("policy"), false, Asked::default());
+            assert_eq!(demand.burst_ns, burst_ns, "after {word}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 /// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// Idle time that is kept for bursts, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
+/// Idle time that is kept for bursts where no listener says how much, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
 const KEPT_NS: u64 = 4 * PATIENCE_NS;
 /// Of so many new SYNs one must be refused: if fewer are, what is answered may be all that was asked for.
 const BOUND_ONE_IN: u64 = 100;
@@ -353,7 +353,8 @@ impl Pacer {
         let is_known = self.service_rate.per_s() > 0.0;
         let newcomers_per_s = if is_known { self.newcomers.per_s() * self.handshakes.share() } else { 0.0 };
         let share = savable(newcomers_per_s * self.pace.answer_ns as f64 / 1e9);
-        self.pace.reserve_ns = ((1.0 - share) * KEPT_NS as f64) as u64;
+        self.pace.kept_ns = self.last.demand.burst_ns.unwrap_or(KEPT_NS);
+        self.pace.reserve_ns = ((1.0 - share) * self.pace.kept_ns as f64) as u64;
     }
 
     /// Whether nobody has come or was answered since the last share, and nobody waits, or not even a SYN has come for long: the time says nothing of what the server can do, and one who waits then
@@ -777,20 +778,28 @@ mod tests {
     #[test]
     fn crowd_that_is_too_large_by_far_leaves_little_idle_time_for_silence() {
         let start = Nanos::from_secs(1);
-        for (times, reserve_ns) in [(1, 0), (2, 0), (3, KEPT_NS / 100 * 45), (12, KEPT_NS / 10 * 9)] {
+        let short = Policy { burst_us: Some(500_000), ..Policy::UNSERVED };
+        for (policy, times, kept_ns, reserved) in [
+            (Policy::UNSERVED, 1, KEPT_NS, 0.0),
+            (Policy::UNSERVED, 2, KEPT_NS, 0.0),
+            (Policy::UNSERVED, 3, KEPT_NS, 0.45),
+            (Policy::UNSERVED, 12, KEPT_NS, 0.9),
+            (short, 12, 500_000_000, 0.9),
+        ] {
             let mut pacer = Pacer::new(look(start, 0, 0));
             for number in 1..=40 {
                 let mut look = look(start, number, 1000 * number);
                 look.counts.never_came = 0;
                 look.demand.add(
-                    &Policy::UNSERVED,
+                    &policy,
                     false,
                     Asked { seen: 1000 * number * times + 77, returned: 77, ..Asked::default() },
                 );
                 pacer.tick(look);
             }
-            let off = pacer.pace().reserve_ns.abs_diff(reserve_ns);
-            assert!(off < KEPT_NS / 100, "{times} come for each answer: {} ns", pacer.pace().reserve_ns);
+            let share = pacer.pace().reserve_ns as f64 / kept_ns as f64;
+            assert_eq!(pacer.pace().kept_ns, kept_ns, "{policy}");
+            assert!((share - reserved).abs() < 0.01, "{times} come for each answer: {share} is kept back");
         }
     }
 }

@@ -388,6 +388,14 @@ fn short_burst_is_better_left_unanswered_than_refused_and_a_crowd_is_not() {
         "{short:?}, and of stock {stock:?}"
     );
     assert!(short.0 > 1.5 * refused.0, "{short:?}, and {refused:?} where all are refused at once");
+    // What the operator says of how much may wait goes from the one to the other.
+    let [some, none] = ["200ms", "0s"]
+        .map(|burst| in_bursts(&format!("abort+rst-syn+unserved+burst:{burst}"), 1, 1, 20_000.0));
+    assert!(none.2 == 0 && none.1 < 5.0 && none.0 > 0.95 * refused.0, "{none:?}, and {refused:?}");
+    assert!(
+        none.0 < some.0 && some.0 < short.0 && none.1 < some.1 && some.1 < short.1,
+        "{none:?}, {some:?}, {short:?}"
+    );
     // Longer than the gap. (At twice what it can do frames are lost in the receive ring: a silence that costs nothing.)
     let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
         .map(|policy| in_bursts(policy, 2, 1, 25_000.0).0);

@@ -169,6 +169,8 @@ pub struct Policy {
     pub trigger: Trigger,
     /// Who waits for the server, for a trigger that asks.
     pub waits_from: WaitsFrom,
+    /// How much of the server's time a burst may take beyond what is answered meanwhile, us, where the limit is found; `None` leaves it to the pacer.
+    pub burst_us: Option<u32>,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
     /// Decide nothing, and attach nothing that could: only count. All else is as in [`Policy::DEFAULT`] then.
@@ -185,6 +187,7 @@ impl Policy {
         on_fin: OnFin::Keep,
         trigger: Trigger::Queue,
         waits_from: WaitsFrom::Found,
+        burst_us: None,
         reserved_slots: 0,
         only_observes: false,
     };

@@ -17,6 +17,8 @@ const RATE_PER_S: RangeInclusive<u32> = 1..=10_000_000;
 const UNSERVED: RangeInclusive<u32> = 1..=1_000_000;
 /// Microseconds: from what a kernel needs to wake a process, to what no client waits for.
 const SOJOURN_US: RangeInclusive<u32> = 50..=60_000_000;
+/// Microseconds: from nothing, to what no client waits for.
+const BURST_US: RangeInclusive<u32> = 0..=60_000_000;
 /// Of a bucket for which none was said: what the rate brings in a tenth of a second.
 const DEFAULT_BURSTS_PER_S: u32 = 10;
 
@@ -39,6 +41,11 @@ pub enum PolicyError {
         "{0} says from when on a connection waits for the server, and nothing here asks who does; add unserved, as in rst-syn+unserved+{0}"
     )]
     Unasked(&'static str),
+    /// How a burst is treated where nothing finds out what is one.
+    #[error(
+        "burst says how much of one may wait beyond the limit that unserved finds, and nothing here finds one; add unserved without a number, as in rst-syn+unserved+burst:{0}"
+    )]
+    Unfound(String),
     /// A number that the mechanism cannot work with.
     #[error("{mechanism}:{text}: {wanted}")]
     Number {
@@ -53,7 +60,7 @@ pub enum PolicyError {
 
 impl Policy {
     /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, cookies, police:RATE, persistent-drop:PERCENT, unserved, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
+    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, cookies, police:RATE, persistent-drop:PERCENT, unserved, burst:TIME, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
 }
 
 /// The mechanisms that were named, one answer to each question at most.
@@ -70,6 +77,7 @@ struct Named {
     full: Option<(&'static str, Full)>,
     trigger: Option<(&'static str, Trigger)>,
     waits_from: Option<(&'static str, WaitsFrom)>,
+    burst_us: Option<u32>,
 }
 
 impl FromStr for Policy {
@@ -99,6 +107,7 @@ impl Named {
             ("rst-fin", Some("always")) => self.on_fin(OnFin::Reset)?,
             ("unserved", limit) => self.trigger("unserved", unserved(limit)?)?,
             ("sojourn", Some(target)) => self.trigger("sojourn", sojourn(target)?)?,
+            ("burst", Some(time)) => self.burst(time)?,
             ("queue", None) => self.trigger("queue", Trigger::Queue)?,
             ("request", None) => self.waits_from("request", WaitsFrom::Request)?,
             ("first-byte", None) => self.waits_from("first-byte", WaitsFrom::Handshake)?,
@@ -133,6 +142,15 @@ impl Named {
         }
     }
 
+    fn burst(&mut self, time: &str) -> Result<(), PolicyError> {
+        let wanted = "how long the server may be busy with a burst beyond it, from 0s to 60s, as in 4s";
+        let us = time_us("burst", time, &BURST_US, wanted)?;
+        match self.burst_us.replace(us) {
+            Some(other) if other != us => Err(PolicyError::Contradiction("burst", "burst")),
+            _ => Ok(()),
+        }
+    }
+
     /// One of the two kinds of rst-fin; twice the same is the same.
     fn on_fin(&mut self, on_fin: OnFin) -> Result<(), PolicyError> {
         match self.on_fin.replace(on_fin) {
@@ -149,7 +167,7 @@ impl Named {
 
     fn policy(self) -> Result<Policy, PolicyError> {
         let Self { is_default, is_observe, is_abort, is_rst_syn, is_early, has_cookies, .. } = self;
-        let Self { cookie, on_fin, full, trigger, waits_from, .. } = self;
+        let Self { cookie, on_fin, full, trigger, waits_from, burst_us, .. } = self;
         let others = [
             full.map(|(name, _)| name),
             is_abort.then_some("abort"),
@@ -159,6 +177,7 @@ impl Named {
             on_fin.map(|_| "rst-fin"),
             trigger.map(|(name, _)| name),
             waits_from.map(|(name, _)| name),
+            burst_us.map(|_| "burst"),
         ];
         let other = others.into_iter().flatten().next();
         if let (true, Some(other)) = (is_observe, other.or(is_default.then_some("default"))) {
@@ -198,6 +217,9 @@ impl Named {
         if let (None, Some((name, _))) = (trigger, waits_from) {
             return Err(PolicyError::Unasked(name));
         }
+        if let (Some(us), true) = (burst_us, !matches!(trigger, Some((_, Trigger::Unserved(None))))) {
+            return Err(PolicyError::Unfound(in_units(us)));
+        }
         Ok(Policy {
             full: full.map_or(Full::AcceptQueue, |(_, full)| full),
             syn_when_full: match (cookie, is_rst_syn, is_early || full.is_some()) {
@@ -216,6 +238,7 @@ impl Named {
             on_fin: on_fin.unwrap_or(OnFin::Keep),
             trigger: trigger.map_or(Trigger::Queue, |(_, trigger)| trigger),
             waits_from: waits_from.map_or(WaitsFrom::Found, |(_, from)| from),
+            burst_us,
             reserved_slots: 0,
             only_observes: is_observe,
         })
@@ -235,17 +258,33 @@ fn unserved(limit: Option<&str>) -> Result<Trigger, PolicyError> {
     Ok(Trigger::Unserved(limit.and_then(NonZeroU32::new)))
 }
 
-/// `5ms`, `250us`, `1s`.
 fn sojourn(text: &str) -> Result<Trigger, PolicyError> {
     let wanted = "how long a connection may wait for the server, from 50us to 60s, as in 5ms";
-    let units = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
-    let split = units.iter().find_map(|(unit, us)| Some((text.strip_suffix(unit)?, us)));
-    let target_us = split
+    let target_us = time_us("sojourn", text, &SOJOURN_US, wanted)?;
+    Ok(Trigger::Sojourn(NonZeroU32::new(target_us).expect("the range begins above 0")))
+}
+
+/// Of `5ms`, `250us`, `1s`.
+const UNITS_US: [(&str, u32); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+
+fn time_us(
+    mechanism: &'static str,
+    text: &str,
+    range: &RangeInclusive<u32>,
+    wanted: &'static str,
+) -> Result<u32, PolicyError> {
+    let split = UNITS_US.iter().find_map(|(unit, us)| Some((text.strip_suffix(unit)?, us)));
+    split
         .and_then(|(digits, us)| digits.parse::<u32>().ok()?.checked_mul(*us))
-        .filter(|us| SOJOURN_US.contains(us))
-        .and_then(NonZeroU32::new);
-    let refused = || PolicyError::Number { mechanism: "sojourn", text: text.to_owned(), wanted };
-    target_us.map(Trigger::Sojourn).ok_or_else(refused)
+        .filter(|us| range.contains(us))
+        .ok_or_else(|| PolicyError::Number { mechanism, text: text.to_owned(), wanted })
+}
+
+/// By the longest unit that it is a multiple of.
+fn in_units(time_us: u32) -> String {
+    let fits = UNITS_US.iter().rev().find(|(_, us)| time_us.is_multiple_of(*us));
+    let (unit, us) = fits.expect("all are multiples of one");
+    format!("{}{unit}", time_us / us)
 }
 
 fn class(percent: &str) -> Result<Full, PolicyError> {
@@ -313,10 +352,10 @@ impl fmt::Display for Policy {
             Trigger::Queue => {}
             Trigger::Unserved(None) => parts.push("unserved".to_owned()),
             Trigger::Unserved(Some(limit)) => parts.push(format!("unserved:{limit}")),
-            Trigger::Sojourn(target_us) if target_us.get().is_multiple_of(1000) => {
-                parts.push(format!("sojourn:{}ms", target_us.get() / 1000));
-            }
-            Trigger::Sojourn(target_us) => parts.push(format!("sojourn:{target_us}us")),
+            Trigger::Sojourn(target_us) => parts.push(format!("sojourn:{}", in_units(target_us.get()))),
+        }
+        if let Some(us) = self.burst_us {
+            parts.push(format!("burst:{}", in_units(us)));
         }
         match self.waits_from {
             WaitsFrom::Found => {}
@@ -391,6 +430,9 @@ mod tests {
             "early-syn-drop+unserved:64",
             "reserv+rst-syn+sojourn:5ms",
             "early-syn-drop+sojourn:250us+rst-fin",
+            "reserv+rst-syn+sojourn:2s",
+            "rst-syn+unserved+burst:0s",
+            "abort+rst-syn+cookies+unserved+burst:1500ms+first-byte",
             "rst-syn+unserved+request",
             "rst-syn+sojourn:5ms+first-byte",
             "abort+cookies",
@@ -445,6 +487,18 @@ mod tests {
         }
         for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
             assert!(error(&format!("rst-syn+{wrong}")).contains("from 50us to 60s"), "{wrong}");
+        }
+        for wrong in ["burst:5", "burst:61s", "burst:-1s", "burst:", "burst:1.5s"] {
+            assert!(error(&format!("rst-syn+unserved+{wrong}")).contains("from 0s to 60s"), "{wrong}");
+        }
+        assert!(error("burst").contains("no mechanism"));
+        assert!(error("rst-syn+unserved+burst:1s+burst:2s").starts_with("burst and burst are two"));
+        assert!(error("observe+burst:1s").starts_with("observe and burst"));
+        for other in ["rst-syn", "rst-syn+unserved:64", "rst-syn+sojourn:5ms", "rst-syn+queue"] {
+            assert!(
+                error(&format!("{other}+burst:1s")).contains("as in rst-syn+unserved+burst:1s"),
+                "{other}"
+            );
         }
         for wrong in ["persistent-drop:0", "persistent-drop:100", "persistent-drop:"] {
             assert!(error(wrong).contains("from 1 to 99"), "{wrong}");
