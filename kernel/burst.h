@@ -25,7 +25,7 @@ static __always_inline bool spend(struct service *service, const struct pace *pa
 {
 	__u64 idle = read_idle_ns(service, pace, now), spent = *(volatile __u64 *)&service->spent_ns, price = answers * pace->answer_ns;
 
-	if (!price)
+	if (!price || price > pace->kept_ns)
 		return false;
 	/* If another CPU was first it has done so, too, but for its own price. */
 	if ((__s64)(idle - spent) > (__s64)pace->kept_ns)
@@ -47,7 +47,9 @@ static __always_inline __u32 count_past(const struct listener_load *load, bool i
 /* Of the idle time, what may still be spent; below 0 if that is less than nothing. */
 static __always_inline __s64 count_left_ns(struct service *service, const struct pace *pace, __u64 now)
 {
-	return read_idle_ns(service, pace, now) - *(volatile __u64 *)&service->spent_ns - pace->reserve_ns;
+	__s64 left = read_idle_ns(service, pace, now) - *(volatile __u64 *)&service->spent_ns, kept = pace->kept_ns;
+
+	return (left < kept ? left : kept) - (__s64)pace->reserve_ns;
 }
 
 /* Of a queue that stays, the part that is paid for again each patience_ns: an eighth, and one at least. */

@@ -133,7 +133,7 @@ static __always_inline struct wait_place *take_place(__u64 cookie)
 	return place;
 }
 
-/* Of a socket that has none: no other has its cookie, and its end gives back what it had. NULL if there is no memory. */
+/* Of a socket that has none, but for one whose end we were not told of (above), if it should ever be a connection again. NULL if there is no memory. */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct wait_place *place = take_place(bpf_get_socket_cookie(ops));

@@ -99,7 +99,7 @@ struct path_stats {
 	__u64 fragment;
 	__u64 malformed;
 	__u64 not_syn;			/* without SYN, or with RST or FIN */
-	__u64 had_room;			/* of not_syn: could have ended a handshake, and was not looked up, as the accept queue had room */
+	__u64 had_room;			/* of not_syn: with ACK, and not looked up while a queue might overflow, as this one had room */
 	__u64 syn_ack;			/* to a client on this host */
 	__u64 not_guarded;		/* SYN to another address or port */
 	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */

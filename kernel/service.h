@@ -47,11 +47,11 @@ struct pace {
 	__u32 answers_per_s;		/* that it can give, as far as is known */
 	__u32 taken_meanwhile;		/* connections that it takes from its accept queue within a mean handshake of all, less the time for which it may be kept from its CPU */
 	__u64 answer_ns;		/* one more keeps all who come later waiting for so much longer, as far as is known; 0 is none yet */
-	__u64 patience_ns;		/* longest that a burst may make them wait */
+	__u64 patience_ns;		/* longest that a burst may make them wait in the server's queues, whatever is kept */
 	__u64 handshake_ns;		/* as they usually take */
 	__u64 drain_ns;			/* of one place in the virtual queue; 0 where clients are near, and there is none */
 	__u64 trickle_ns;		/* one is admitted past a limit that long after the last answer, and so on: those that wait may wait for something else */
-	__u64 kept_ns;			/* most of the idle time that is kept for a burst */
+	__u64 kept_ns;			/* most of the idle time that is kept for a burst; where that is less than answer_ns, as 0 is, nobody waits for one's sake */
 	__u64 reserve_ns;		/* of it, what is left unspent, as so many come for each answer that the burst is likely to be a crowd */
 };
 

@@ -114,7 +114,7 @@ static inline __u64 accept_places(const struct listener_policy *policy, const st
 	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
 }
 
-/* Those that nobody has yet, for who is no reserved source: he has the fewest. */
+/* Places of the accept queue that no connection is in, for a source that is not reserved, who may have the fewest; handshakes under way take none of them. */
 static inline __u64 accept_places_left(const struct listener_policy *policy, const struct listener_load *load)
 {
 	__u64 places = accept_places(policy, load, 0);

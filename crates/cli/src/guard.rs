@@ -44,7 +44,7 @@ pub struct Args {
     /// unserved             it is full once as many wait for the server as keep it busy, in the accept
     ///                      queue or inside it; how many is found while it runs, or N by unserved:N
     /// burst:TIME           with unserved: for how long a burst may keep the server busy beyond what
-    ///                      it answers meanwhile (4s); by burst:0s nobody waits beyond the limit
+    ///                      it answers meanwhile (4s); with burst:0s nobody waits for its sake
     /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
     ///                      Otherwise, or by queue, it is full when the accept queue is. With either,
     ///                      request and first-byte say from when on a connection waits

@@ -180,16 +180,24 @@ fn root_segments_are_not_looked_up_while_the_last_syn_saw_room() {
             nix::sys::socket::listen(&listener, Backlog::new(places).expect("backlog")).expect("listen");
         };
         let started = Instant::now();
-        while guarded.sample().path.had_room == 0 {
+        loop {
             assert!(started.elapsed() < Duration::from_secs(20), "{listen} {attach:?}: all were looked up");
+            let before = guarded.sample().path.had_room;
             // A queue that overflows has segments looked at for two seconds, and one this short never has enough room.
             set_backlog(BACKLOG as i32);
             let streams = world.fill(&guarded);
-            assert_eq!(guarded.sample().path.had_room, 0, "{listen} {attach:?}");
+            assert_eq!(guarded.sample().path.had_room, before, "{listen} {attach:?}");
             streams.iter().for_each(|_| drop(listener.accept().expect("one waits")));
             set_backlog(128);
-            drop(world.connect(listen).expect("there is room"));
+            let client = world.connect(listen).expect("there is room");
             listener.accept().expect("one waits");
+            let after = guarded.sample().path.had_room;
+            drop(client);
+            if after > before {
+                break;
+            }
+            // Nobody trusts that word any more.
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 }

@@ -42,8 +42,8 @@ pub struct Demand {
     pub waits_from: WaitsFrom,
     /// The longest time that one names, ns.
     pub target_ns: u64,
-    /// How much of the server's time a burst may take: the shortest that one names, ns.
-    pub burst_ns: Option<u64>,
+    /// How much of the server's time a burst may take, ns: the shortest of listeners that decide, and of those that only say what they would.
+    pub bursts_ns: [Option<u64>; 2],
 }
 
 impl Demand {
@@ -65,18 +65,25 @@ impl Demand {
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
             self.waits_from = policy.waits_from;
         }
-        let burst_ns = policy.burst_us.map(|us| 1000 * u64::from(us));
-        self.burst_ns = [self.burst_ns, burst_ns].into_iter().flatten().min();
         match policy.trigger {
             Trigger::Unserved(None) => {
                 self.refused += refused;
                 self.refused_by_queue += refused_by_queue;
+                let burst_ns = 1000 * u64::from(policy.burst_us.unwrap_or(Policy::USUAL_BURST_US));
+                let shortest_ns = &mut self.bursts_ns[usize::from(dry_run)];
+                *shortest_ns = Some(shortest_ns.map_or(burst_ns, |shortest| shortest.min(burst_ns)));
             }
             Trigger::Sojourn(target_us) => {
                 self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
             }
             Trigger::Unserved(Some(_)) | Trigger::Queue => {}
         }
+    }
+
+    /// How much of the server's time a burst may take, ns. A dry run alone says what would be; beside others it changes nothing.
+    pub fn burst_ns(&self) -> u64 {
+        let [real, dry] = self.bursts_ns;
+        real.or(dry).unwrap_or(1000 * u64::from(Policy::USUAL_BURST_US))
     }
 }
 
@@ -111,15 +118,17 @@ mod tests {
     #[test]
     fn of_what_two_listeners_say_of_bursts_the_shorter_counts() {
         let mut demand = Demand::default();
-        for (word, burst_ns) in [
-            ("rst-syn+unserved", None),
-            ("rst-syn+unserved+burst:2s", Some(2_000_000_000)),
-            ("rst-syn+unserved", Some(2_000_000_000)),
-            ("rst-syn+unserved+burst:5ms", Some(5_000_000)),
-            ("rst-syn+unserved+burst:1s", Some(5_000_000)),
+        for (word, dry_run, burst_ms) in [
+            ("rst-syn+unserved+burst:0s", true, 0),
+            ("rst-syn+unserved+burst:9s", false, 9000),
+            ("rst-syn+unserved", false, 4000),
+            ("rst-syn+unserved+burst:5ms", false, 5),
+            ("rst-syn+unserved+burst:1s", false, 5),
+            ("rst-syn+sojourn:5ms", false, 5),
+            ("rst-syn+unserved+burst:0s", true, 5),
         ] {
-            demand.add(&word.parse().expect("policy"), false, Asked::default());
-            assert_eq!(demand.burst_ns, burst_ns, "after {word}");
+            demand.add(&word.parse().expect("policy"), dry_run, Asked::default());
+            assert_eq!(demand.burst_ns(), burst_ms * 1_000_000, "after {word}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use limit::{Limit, Tick};
 use units::Nanos;
-use verdict::WaitsFrom;
+use verdict::{Policy, WaitsFrom};
 
 use crate::capacity::Capacity;
 use crate::curve::{Curve, SLOW_NS};
@@ -22,8 +22,6 @@ pub const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 const UNKNOWN_ANSWER_NS: u64 = PATIENCE_NS / 100;
 /// What a burst may take to be answered, ns: as long as a client that was not answered waits until it tries again (RFC 6298, section 2).
 const PATIENCE_NS: u64 = 1_000_000_000;
-/// Idle time that is kept for bursts where no listener says how much, ns: who is left unanswered comes back after one, two, three and four seconds, or one and three.
-const KEPT_NS: u64 = 4 * PATIENCE_NS;
 /// Of so many new SYNs one must be refused: if fewer are, what is answered may be all that was asked for.
 const BOUND_ONE_IN: u64 = 100;
 /// If more find the accept queue full, there is no place for more.
@@ -51,7 +49,7 @@ pub const FIRST_PACE: Pace = Pace {
     handshake_ns: 0,
     drain_ns: 0,
     trickle_ns: 20_000_000,
-    kept_ns: KEPT_NS,
+    kept_ns: 1000 * Policy::USUAL_BURST_US as u64,
     reserve_ns: 0,
 };
 
@@ -353,7 +351,7 @@ impl Pacer {
         let is_known = self.service_rate.per_s() > 0.0;
         let newcomers_per_s = if is_known { self.newcomers.per_s() * self.handshakes.share() } else { 0.0 };
         let share = savable(newcomers_per_s * self.pace.answer_ns as f64 / 1e9);
-        self.pace.kept_ns = self.last.demand.burst_ns.unwrap_or(KEPT_NS);
+        self.pace.kept_ns = self.last.demand.burst_ns();
         self.pace.reserve_ns = ((1.0 - share) * self.pace.kept_ns as f64) as u64;
     }
 
@@ -462,7 +460,7 @@ impl Pacer {
 
 #[cfg(test)]
 mod tests {
-    use verdict::{BUCKETS, Policy};
+    use verdict::BUCKETS;
 
     use super::*;
     use crate::round_trips::tests::timed;
@@ -776,14 +774,32 @@ mod tests {
     }
 
     #[test]
+    fn time_for_bursts_is_what_the_last_reload_said() {
+        let start = Nanos::from_secs(1);
+        let mut pacer = Pacer::new(look(start, 0, 0));
+        for (number, (burst_us, kept_ns)) in (1..).zip([
+            (None, 4_000_000_000),
+            (Some(0), 0),
+            (Some(500_000), 500_000_000),
+            (None, 4_000_000_000),
+        ]) {
+            let mut look = look(start, number, 1000 * number);
+            look.demand.add(&Policy { burst_us, ..Policy::UNSERVED }, false, Asked::default());
+            pacer.look_anew(look);
+            assert_eq!(pacer.pace().kept_ns, kept_ns);
+            assert!(pacer.pace().reserve_ns <= kept_ns);
+        }
+    }
+
+    #[test]
     fn crowd_that_is_too_large_by_far_leaves_little_idle_time_for_silence() {
         let start = Nanos::from_secs(1);
         let short = Policy { burst_us: Some(500_000), ..Policy::UNSERVED };
         for (policy, times, kept_ns, reserved) in [
-            (Policy::UNSERVED, 1, KEPT_NS, 0.0),
-            (Policy::UNSERVED, 2, KEPT_NS, 0.0),
-            (Policy::UNSERVED, 3, KEPT_NS, 0.45),
-            (Policy::UNSERVED, 12, KEPT_NS, 0.9),
+            (Policy::UNSERVED, 1, 4_000_000_000, 0.0),
+            (Policy::UNSERVED, 2, 4_000_000_000, 0.0),
+            (Policy::UNSERVED, 3, 4_000_000_000, 0.45),
+            (Policy::UNSERVED, 12, 4_000_000_000, 0.9),
             (short, 12, 500_000_000, 0.9),
         ] {
             let mut pacer = Pacer::new(look(start, 0, 0));

@@ -326,6 +326,26 @@ mod tests {
         assert_eq!((deferred, service.spent_ns), (2 * EACH, 2 * EACH * pace.answer_ns));
     }
 
+    /// Hours of idle time, and a queue that was paid for before a reload, are of no use to a burst.
+    #[test]
+    fn nobody_waits_for_the_sake_of_a_burst_that_may_take_less_than_an_answer() {
+        for (kept_ns, is_spent) in [(0, false), (999_999, false), (6_000_000, true)] {
+            let pace = Pace { answer_ns: 1_000_000, kept_ns, ..FIRST_PACE };
+            let now = Nanos::from_secs(30_000);
+            let mut service = Service {
+                idle_ns: 20_000_000_000_000,
+                answered_ns: now.0,
+                trickled_ns: now.0,
+                paid: 100,
+                paid_ns: now.0,
+                ..Service::of_generation(0)
+            };
+            let load = ListenerLoad { unserved: 8, unserved_limit: 4, ..ListenerLoad::default() };
+            let is_queued = service.may_exceed(&pace, now, &load, true, false);
+            assert_eq!((is_queued, service.may_defer(&pace, now)), (is_spent, is_spent), "{kept_ns} ns");
+        }
+    }
+
     #[test]
     fn far_clients_who_are_let_in_at_once_are_there_at_once_for_a_round_trip() {
         // 1,000/s, and 20 ms away.

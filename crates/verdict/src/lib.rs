@@ -169,7 +169,7 @@ pub struct Policy {
     pub trigger: Trigger,
     /// Who waits for the server, for a trigger that asks.
     pub waits_from: WaitsFrom,
-    /// How much of the server's time a burst may take beyond what is answered meanwhile, us, where the limit is found; `None` leaves it to the pacer.
+    /// How much of the server's time a burst may take beyond what is answered meanwhile, us, where the limit is found; `None` is [`Policy::USUAL_BURST_US`].
     pub burst_us: Option<u32>,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
@@ -178,6 +178,9 @@ pub struct Policy {
 }
 
 impl Policy {
+    /// Who is left unanswered comes back after one, two, three and four seconds, or one and three.
+    pub const USUAL_BURST_US: u32 = 4_000_000;
+
     /// The stock kernel.
     pub const DEFAULT: Self = Self {
         full: Full::AcceptQueue,

@@ -17,8 +17,8 @@ const RATE_PER_S: RangeInclusive<u32> = 1..=10_000_000;
 const UNSERVED: RangeInclusive<u32> = 1..=1_000_000;
 /// Microseconds: from what a kernel needs to wake a process, to what no client waits for.
 const SOJOURN_US: RangeInclusive<u32> = 50..=60_000_000;
-/// Microseconds: from nothing, to what no client waits for.
-const BURST_US: RangeInclusive<u32> = 0..=60_000_000;
+/// Microseconds: from nothing, to about as much as has been tried; who is left unanswered has a place owed to him for five seconds (`kernel/returned.h`).
+const BURST_US: RangeInclusive<u32> = 0..=10_000_000;
 /// Of a bucket for which none was said: what the rate brings in a tenth of a second.
 const DEFAULT_BURSTS_PER_S: u32 = 10;
 
@@ -41,9 +41,9 @@ pub enum PolicyError {
         "{0} says from when on a connection waits for the server, and nothing here asks who does; add unserved, as in rst-syn+unserved+{0}"
     )]
     Unasked(&'static str),
-    /// How a burst is treated where nothing finds out what is one.
+    /// Time for bursts where no limit is found.
     #[error(
-        "burst says how much of one may wait beyond the limit that unserved finds, and nothing here finds one; add unserved without a number, as in rst-syn+unserved+burst:{0}"
+        "burst says how much may wait beyond the limit that unserved finds, and nothing here finds one; say how it is full by unserved without a number, as in rst-syn+unserved+burst:{0}"
     )]
     Unfound(String),
     /// A number that the mechanism cannot work with.
@@ -143,7 +143,7 @@ impl Named {
     }
 
     fn burst(&mut self, time: &str) -> Result<(), PolicyError> {
-        let wanted = "how long the server may be busy with a burst beyond it, from 0s to 60s, as in 4s";
+        let wanted = "how long a burst may keep the server busy beyond what it answers meanwhile, from 0s to 10s, as in 4s";
         let us = time_us("burst", time, &BURST_US, wanted)?;
         match self.burst_us.replace(us) {
             Some(other) if other != us => Err(PolicyError::Contradiction("burst", "burst")),
@@ -264,9 +264,10 @@ fn sojourn(text: &str) -> Result<Trigger, PolicyError> {
     Ok(Trigger::Sojourn(NonZeroU32::new(target_us).expect("the range begins above 0")))
 }
 
-/// Of `5ms`, `250us`, `1s`.
+/// Of times, from the shortest.
 const UNITS_US: [(&str, u32); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
 
+/// Microseconds of a time such as `5ms`, `250us` or `1s`.
 fn time_us(
     mechanism: &'static str,
     text: &str,
@@ -488,8 +489,8 @@ mod tests {
         for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
             assert!(error(&format!("rst-syn+{wrong}")).contains("from 50us to 60s"), "{wrong}");
         }
-        for wrong in ["burst:5", "burst:61s", "burst:-1s", "burst:", "burst:1.5s"] {
-            assert!(error(&format!("rst-syn+unserved+{wrong}")).contains("from 0s to 60s"), "{wrong}");
+        for wrong in ["burst:5", "burst:11s", "burst:-1s", "burst:", "burst:1.5s"] {
+            assert!(error(&format!("rst-syn+unserved+{wrong}")).contains("from 0s to 10s"), "{wrong}");
         }
         assert!(error("burst").contains("no mechanism"));
         assert!(error("rst-syn+unserved+burst:1s+burst:2s").starts_with("burst and burst are two"));
