@@ -4,11 +4,9 @@
 //! TcpNewReno with MinRto 200 ms, IP packets of 1000 bytes, InitialCwnd 2, no delayed ACKs; round trips of 40 to 120 ms, starts 50 ms apart; seconds 20 to
 //! 120. The flows of `dumbbell.rs` know of less than SACK tells and send less in vain than ns-3's without it: they should lie near both.
 
-mod common;
-
+use crate::common::config;
+use crate::common::dumbbell::{Dumbbell, Outcome, run};
 use aqm::{Config, DropReason, base_probability};
-use common::config;
-use common::dumbbell::{Dumbbell, Outcome, run};
 
 fn outcome(text: &str) -> Outcome {
     let outcome = run(&Dumbbell::bulk(), &config(text));

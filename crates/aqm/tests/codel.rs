@@ -1,9 +1,7 @@
 //! CoDel and FQ-CoDel against their RFCs.
 
-mod common;
-
+use crate::common::{Sample, dequeue, enqueue, queue};
 use aqm::{Aqm, DropReason, Queue};
-use common::{Sample, dequeue, enqueue, queue};
 use units::Nanos;
 
 const STEP: Nanos = Nanos::from_micros(100);

@@ -1,10 +1,8 @@
 //! What a flood of SYNs from forged addresses does to bulk flows, and to the SYNs of others, under RED and under REDFavor with its guard and without.
 
-mod common;
-
+use crate::common::config;
+use crate::common::dumbbell::{Dumbbell, Outcome, run};
 use aqm::DropReason;
-use common::config;
-use common::dumbbell::{Dumbbell, Outcome, run};
 use units::Nanos;
 
 /// 100 bulk flows on 10 Mbit/s, 100 SYNs/s of others, and a flood of so much of the link in SYNs of so many bytes.

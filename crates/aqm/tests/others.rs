@@ -1,9 +1,7 @@
 //! Drop-tail, CHOKe and priority bands, by hand.
 
-mod common;
-
+use crate::common::{Sample, dequeue, drain, enqueue, queue};
 use aqm::{Aqm, DropReason, Queue, RandomNumbers};
-use common::{Sample, dequeue, drain, enqueue, queue};
 use units::Nanos;
 
 const T: Nanos = Nanos::ZERO;

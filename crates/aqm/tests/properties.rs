@@ -1,13 +1,11 @@
 //! What holds for every discipline, whatever comes: packets are conserved, limits hold, classes keep their order, and more load is never fewer drops.
 
-mod common;
-
 use std::collections::HashMap;
 
+use crate::common::{Sample, config};
 use aqm::{
     Amount, Aqm, BandsConfig, Config, DropCounts, DropReason, FqCodelConfig, PacketKind, Queue, RandomNumbers,
 };
-use common::{Sample, config};
 use proptest::prelude::*;
 use units::Nanos;
 

@@ -1,15 +1,13 @@
 //! RED against what the papers say, by hand and in floating point.
 
-mod common;
-
+use crate::common::{Sample, dequeue, enqueue, reference};
 use aqm::{Amount, Aqm, Config, DropReason, RandomNumbers, Red, RedConfig, base_probability, probability};
-use common::{Sample, dequeue, enqueue, reference};
 use units::Nanos;
 
 const PROBABILITY_ERROR: f64 = 1e-9;
 
 fn red(text: &str) -> RedConfig {
-    match common::config(text) {
+    match crate::common::config(text) {
         Config::Red(config) => config,
         other => panic!("{other} is not RED"),
     }
@@ -40,7 +38,7 @@ fn average_of_an_idle_queue_falls_as_if_packets_had_found_it_empty() {
     }
     let full = queue.average();
     let empty_at = Nanos::from_millis(1);
-    common::drain(&mut queue, empty_at);
+    crate::common::drain(&mut queue, empty_at);
     // A packet takes 0.8 ms; this is 10 of them and almost an 11th.
     enqueue(&mut queue, empty_at + Nanos::from_micros(8799), Sample::new(0, 1000));
     assert_near(queue.average(), full * 0.75_f64.powi(10), 1e-8, "ten empty slots");
@@ -49,7 +47,7 @@ fn average_of_an_idle_queue_falls_as_if_packets_had_found_it_empty() {
     for _ in 0..10 {
         enqueue(&mut queue, Nanos::ZERO, Sample::new(0, 1000));
     }
-    common::drain(&mut queue, empty_at);
+    crate::common::drain(&mut queue, empty_at);
     enqueue(&mut queue, Nanos::from_secs(1_000_000_000), Sample::new(0, 1000));
     assert_near(queue.average(), 0.0, 0.0, "thirty years later");
 }

@@ -1,14 +1,12 @@
 //! REDFavor against Algorithm 1 of [RF], and its guard against what it promises.
 
-mod common;
-
+use crate::common::reference::Algorithm1;
+use crate::common::{Sample, dequeue, drain, enqueue};
 use aqm::{Aqm, Config, DropReason, PacketKind, RandomNumbers, Red, RedFavor, RedFavorConfig};
-use common::reference::Algorithm1;
-use common::{Sample, dequeue, drain, enqueue};
 use units::Nanos;
 
 fn redfavor(text: &str) -> RedFavorConfig {
-    match common::config(text) {
+    match crate::common::config(text) {
         Config::RedFavor(config) => config,
         other => panic!("{other} is not REDFavor"),
     }

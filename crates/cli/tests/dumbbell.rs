@@ -1,12 +1,10 @@
 //! A dumbbell on the running kernel, from file to comparison.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use common::{TIDEGATE, signal};
+use crate::common::{TIDEGATE, signal};
 use nix::sys::signal::Signal;
 use results::{BottleneckSummary, Cell, Record};
 use tempfile::TempDir;

@@ -1,13 +1,11 @@
 //! Experiments whose clients are far from the server, in virtual time and on the running kernel.
 
-mod common;
-
 use std::fs::DirEntry;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{TIDEGATE, signal};
+use crate::common::{TIDEGATE, signal};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use results::{Cell, Record};
@@ -205,7 +203,7 @@ fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Out
             break link;
         }
         let ended = child.try_wait().expect("its status").is_some();
-        if ended || start.elapsed() > common::PATIENCE {
+        if ended || start.elapsed() > crate::common::PATIENCE {
             if !ended {
                 signal(&child, Signal::SIGINT);
             }

@@ -1,13 +1,11 @@
 //! Which interfaces `tidegate guard` keeps to while they come and go.
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::*;
+use crate::common::*;
 use netns::Namespace;
 use nix::sys::signal::Signal;
 

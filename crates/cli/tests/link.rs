@@ -1,14 +1,12 @@
 //! `tidegate link` as a process, between two namespaces.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::thread::spawn;
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, TIDEGATE, link_details, signal};
+use crate::common::{PATIENCE, TIDEGATE, link_details, signal};
 use netns::{Namespace, VethPair};
 use nix::sys::signal::Signal;
 use serde_json::Value;

@@ -1,7 +1,5 @@
 //! `tidegate load` as a process, before `tidegate serve`.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -11,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use common::{Running, TIDEGATE, get};
+use crate::common::{Running, TIDEGATE, get};
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 

@@ -1,6 +1,21 @@
 //! Scripts that say what the kernel does not do: each fails, for the reason that it should.
 
 use conformance::{Case, Outcome};
+use libtest_mimic::Trial;
+
+/// The tests of this file.
+pub fn trials() -> [Trial; 2] {
+    [
+        Trial::test("mistakes::root_script_with_one_mistake_fails_for_it_and_without_passes", || {
+            root_script_with_one_mistake_fails_for_it_and_without_passes();
+            Ok(())
+        }),
+        Trial::test("mistakes::root_sysctl_that_the_kernel_has_not_is_an_error_with_the_file", || {
+            root_sysctl_that_the_kernel_has_not_is_an_error_with_the_file();
+            Ok(())
+        }),
+    ]
+}
 
 /// What a script fails with on this kernel; `None`, with the reason printed, where it cannot run.
 fn play(steps: &str) -> Option<Result<(), String>> {
@@ -17,7 +32,6 @@ fn play(steps: &str) -> Option<Result<(), String>> {
     }
 }
 
-#[test]
 fn root_script_with_one_mistake_fails_for_it_and_without_passes() {
     let right = "fill\na: > S 0:0(0)\na: < R. 0:0(0) ack 1 win 0\na: silence\nstate a gone\nqueues accept 1 syn 0\n\
                  server accept fill\nb: connect\nserver accept b\nb: > P. 1:4(3) ack 1\nb: < . 1:1(0) ack 4\n\
@@ -47,7 +61,6 @@ fn root_script_with_one_mistake_fails_for_it_and_without_passes() {
     }
 }
 
-#[test]
 fn root_sysctl_that_the_kernel_has_not_is_an_error_with_the_file() {
     let Some(outcome) = play("sysctl net.ipv4.tcp_no_such=1\nfill\ncount admitted 1\n") else { return };
     let error = outcome.expect_err("no such sysctl");

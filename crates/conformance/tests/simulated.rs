@@ -1,26 +1,20 @@
-//! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the simulated one: `cargo test -p conformance --test simulated syn/`.
-
-use std::process::ExitCode;
+//! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the simulated one.
 
 use conformance::Case;
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 
-fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
-    match conformance::scripts() {
-        Ok(scripts) => {
-            let cases = scripts.iter().flat_map(Case::all_simulated);
-            libtest_mimic::run(&arguments, cases.map(trial).collect()).exit_code()
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
-        }
-    }
+/// One test for each script and address family.
+///
+/// # Errors
+///
+/// A script that cannot be read, in one line.
+pub fn trials() -> Result<Vec<Trial>, String> {
+    let scripts = conformance::scripts().map_err(|error| error.to_string())?;
+    Ok(scripts.iter().flat_map(Case::all_simulated).map(trial).collect())
 }
 
 fn trial(case: Case) -> Trial {
-    let name = format!("{}/{}", conformance::plain_name(&case.script), case.family);
+    let name = format!("simulated::{}/{}", conformance::plain_name(&case.script), case.family);
     Trial::test(name, move || match case.simulate() {
         Ok(_) => Ok(()),
         Err(error) => Err(Failed::from(format!("{error:#}"))),

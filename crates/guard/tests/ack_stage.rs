@@ -1,12 +1,10 @@
 //! What becomes of a handshake that ends when the accept queue is full, on a real kernel.
 
-mod common;
-
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use common::frame::{Segment, is_reset_to};
-use common::*;
+use crate::common::frame::{Segment, is_reset_to};
+use crate::common::*;
 use guard::{Attach, Policy};
 use nix::sys::socket::Backlog;
 

@@ -1,13 +1,11 @@
 //! A real kernel's client at the other end: it believes a RST only if every checksum is right, and its own SYN comes
 //! with a checksum that is not finished yet.
 
-mod common;
-
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsRawFd;
 
-use common::*;
+use crate::common::*;
 use guard::{Attach, Config, Listener, Policy};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrStorage, connect, socket};
 

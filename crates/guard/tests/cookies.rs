@@ -1,14 +1,12 @@
 //! SYNs that a full queue does not stop: answered with a cookie, and made a connection once there is room.
 
-mod common;
-
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use common::frame::{ACK, PSH, RST, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
-use common::tap::Tap;
-use common::*;
+use crate::common::frame::{ACK, PSH, RST, Segment, checksum, is_reset_to, syn_ack_to, tcp_checksum};
+use crate::common::tap::Tap;
+use crate::common::*;
 use guard::{Attach, Policy};
 
 const LISTEN4: &str = "10.9.0.2:8080";

@@ -1,9 +1,7 @@
 //! What becomes of a connection whose client sends FIN, on a real kernel.
 
-mod common;
-
-use common::frame::{ACK, FIN, Segment, is_reset_to};
-use common::*;
+use crate::common::frame::{ACK, FIN, Segment, is_reset_to};
+use crate::common::*;
 use guard::{Attach, Config, Listener, Policy};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

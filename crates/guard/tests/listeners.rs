@@ -1,12 +1,10 @@
 //! Many listeners, and what a reload does to them, on a real kernel.
 
-mod common;
-
 use std::num::NonZeroU32;
 
-use common::frame::{Segment, is_reset_to};
-use common::tap::Tap;
-use common::*;
+use crate::common::frame::{Segment, is_reset_to};
+use crate::common::tap::Tap;
+use crate::common::*;
 use guard::{Attach, Config, Guard, Listener, Sample};
 
 const FIRST: &str = "10.9.0.2:8080";

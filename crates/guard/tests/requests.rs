@@ -1,9 +1,7 @@
 //! reserv where the kernel makes a request socket: SYNs that no program at an interface decides on.
 
-mod common;
-
-use common::frame::{Segment, syn_ack_to};
-use common::*;
+use crate::common::frame::{Segment, syn_ack_to};
+use crate::common::*;
 use guard::Attach;
 
 const LISTEN4: &str = "10.9.0.2:8080";

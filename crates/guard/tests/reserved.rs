@@ -1,12 +1,10 @@
 //! Places of the accept queue that the crowd does not get, and a budget of refusals, on a real kernel.
 
-mod common;
-
 use std::num::NonZeroU32;
 
-use common::frame::{Segment, is_reset_to, syn_ack_to};
-use common::tap::Tap;
-use common::*;
+use crate::common::frame::{Segment, is_reset_to, syn_ack_to};
+use crate::common::tap::Tap;
+use crate::common::*;
 use guard::{Attach, Config, Listener, Policy};
 
 const LISTEN: [&str; 2] = ["10.9.0.2:8080", "[fd09::2]:8080"];

@@ -1,11 +1,9 @@
 //! The RST byte for byte: each SYN is answered first by the guard, then, without guard and listener, by the kernel, which
 //! answers for a closed port. Both answers are captured here, so there is no golden file to grow old.
 
-mod common;
-
-use common::frame::{CLIENT_MAC, ECE_CWR, Segment};
-use common::tap::Tap;
-use common::*;
+use crate::common::frame::{CLIENT_MAC, ECE_CWR, Segment};
+use crate::common::tap::Tap;
+use crate::common::*;
 use guard::{Attach, Policy};
 
 const LISTEN4: &str = "10.9.0.2:8080";

@@ -1,14 +1,12 @@
 //! Servers that ask for rst-fin by a socket option, on a real kernel.
 
-mod common;
-
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::*;
+use crate::common::*;
 use guard::{Attach, Config, Listener};
 
 const LISTEN: &str = "10.9.0.2:8080";

@@ -1,10 +1,8 @@
 //! What a guarded listener does with the next SYN, on a real kernel.
 
-mod common;
-
-use common::frame::Segment;
-use common::tap::Tap;
-use common::*;
+use crate::common::frame::Segment;
+use crate::common::tap::Tap;
+use crate::common::*;
 use guard::{Attach, Config, Listener, Policy};
 use std::io::ErrorKind;
 use std::net::TcpListener;

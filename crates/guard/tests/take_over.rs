@@ -1,11 +1,9 @@
 //! A guard that takes the place of another, on a real kernel.
 
-mod common;
-
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::frame::{Segment, is_reset_to};
-use common::*;
+use crate::common::frame::{Segment, is_reset_to};
+use crate::common::*;
 use guard::{Attach, Config, Guard, Listener, Succession};
 
 const LISTEN: &str = "10.9.0.2:8080";

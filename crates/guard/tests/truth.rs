@@ -2,15 +2,13 @@
 //!
 //! `TIDEGATE_ENDINGS=1000000` for as many; the guard goes and comes a hundred times then.
 
-mod common;
-
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::frame::Segment;
-use common::*;
+use crate::common::frame::Segment;
+use crate::common::*;
 use guard::{Config, Guard, Listener, Service};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};

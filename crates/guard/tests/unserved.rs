@@ -1,13 +1,11 @@
 //! Who waits for the server, and who does not, on a real kernel.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
-use common::frame::{Segment, checksum};
-use common::*;
+use crate::common::frame::{Segment, checksum};
+use crate::common::*;
 use guard::{Attach, BESIDE, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, Service};
 
 const LISTEN: &str = "10.9.0.2:8080";

@@ -1,13 +1,11 @@
 //! What the guard must leave alone. Every test shows by a counter that the program saw the frame and why it let it go.
 //! The accept queue is full in all of them, so that a SYN that was taken by mistake would be reset.
 
-mod common;
-
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
-use common::frame::{ACK, ECE_CWR, FIN, RST, SYN, Segment};
-use common::*;
+use crate::common::frame::{ACK, ECE_CWR, FIN, RST, SYN, Segment};
+use crate::common::*;
 use guard::{Attach, PathStats, Policy};
 use rand::{Rng, RngExt, SeedableRng};
 

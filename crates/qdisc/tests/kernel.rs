@@ -1,12 +1,10 @@
 //! The qdisc in the running kernel: it carries traffic, loses nothing untold, and comes and goes cleanly.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use crate::common::{add, drained, is_conserved, lan, segment, send, sender, setup, shaped, show};
 use aqm::DropReason;
-use common::{add, drained, is_conserved, lan, segment, send, sender, setup, shaped, show};
 use netns::{Lan, Namespace};
 
 const SYN: u8 = 0x02;

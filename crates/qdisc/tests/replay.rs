@@ -1,12 +1,10 @@
 //! The qdisc in the kernel against `crates/aqm` on the host: the same packets at the same times with the same random numbers.
 
-mod common;
-
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::common::{add, config, drained, is_conserved, lan, segment, send, sender, shaped};
 use aqm::{Aqm, DropReason, Packet, PacketKind, RandomNumbers, RedFavor, RedFavorConfig};
-use common::{add, config, drained, is_conserved, lan, segment, send, sender, shaped};
 use netns::Lan;
 use qdisc::{Event, Replay, Setup};
 use units::Nanos;

@@ -1,4 +1,4 @@
-//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo test --release -p sim --test queue -- --ignored
+//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo nextest run --release -p sim queue:: --run-ignored only
 //! --nocapture`.
 
 use std::cmp::Reverse;

@@ -14,9 +14,6 @@ pub struct Built {
     pub tidegate: PathBuf,
 }
 
-/// Tests of the lab, which measures, on two CPUs of its own.
-const TOO_SLOW: [&str; 2] = ["cli-dumbbell", "cli-lab"];
-
 /// Builds every test of the workspace; those that need no kernel are filtered out when they run.
 pub fn build(root: &Path) -> Result<Built> {
     let output = Command::new("cargo")
@@ -28,8 +25,8 @@ pub fn build(root: &Path) -> Result<Built> {
     ensure!(output.status.success(), "cargo could not build the tests");
     let text = String::from_utf8_lossy(&output.stdout);
     let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    let tests = messages.iter().filter(|message| message["profile"]["test"] == true).filter_map(test);
-    let mut tests: Vec<_> = tests.filter(|(name, _)| !TOO_SLOW.contains(&name.as_str())).collect();
+    let tests = messages.iter().filter(|message| message["profile"]["test"] == true);
+    let mut tests: Vec<_> = tests.filter_map(test).collect();
     tests.sort();
     let tidegate = messages
         .iter()

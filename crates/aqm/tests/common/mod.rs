@@ -1,5 +1,4 @@
 //! What the tests share. Each uses some of it.
-#![allow(dead_code)]
 
 pub mod dumbbell;
 pub mod reference;

@@ -1,7 +1,5 @@
 //! A world for `tidegate guard` as a process.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Stdio};

@@ -1,7 +1,5 @@
 //! Two namespaces, a veth pair, a listener that never accepts, and raw frames.
 
-#![allow(dead_code, reason = "each test binary uses its own part")]
-
 pub mod frame;
 pub mod tap;
 
@@ -33,7 +31,6 @@ pub const SERVER4: &str = Lan::SERVER[0];
 pub const SERVER6: &str = Lan::SERVER[1];
 /// Addresses of the client's kernel.
 pub const CLIENT4: &str = Lan::CLIENT[0];
-pub const CLIENT6: &str = Lan::CLIENT[1];
 /// Addresses behind the client's interface that no kernel owns, so that no one but the test answers.
 pub const GHOST4: &str = Lan::GHOST[0];
 pub const GHOST6: &str = Lan::GHOST[1];

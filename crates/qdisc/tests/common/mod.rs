@@ -1,5 +1,4 @@
 //! What the tests share. Each uses some of it.
-#![allow(dead_code)]
 
 use std::time::{Duration, Instant};
 

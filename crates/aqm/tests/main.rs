@@ -1,0 +1,10 @@
+//! The queue disciplines by their public interface.
+
+mod bulk;
+mod codel;
+mod common;
+mod flood;
+mod others;
+mod properties;
+mod red;
+mod redfavor;

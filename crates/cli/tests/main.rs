@@ -1,0 +1,17 @@
+//! The program `tidegate`, as its users start it.
+
+mod common;
+mod doctor;
+mod dumbbell;
+mod far_away;
+mod guard;
+mod interfaces;
+mod lab;
+mod link;
+mod listeners;
+mod load;
+mod mistakes;
+mod qdisc;
+mod shell;
+mod sim;
+mod sim_ends;

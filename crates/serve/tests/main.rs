@@ -1,0 +1,4 @@
+//! The server by its sockets.
+
+mod descriptors;
+mod loopback;

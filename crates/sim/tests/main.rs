@@ -1,0 +1,8 @@
+//! Whole worlds in virtual time.
+
+mod capture;
+mod distance;
+mod dumbbell;
+mod overload;
+mod pool;
+mod queue;
