@@ -37,20 +37,27 @@ impl Attach {
         found.map(|(_, attach)| attach)
     }
 
-    /// Hooks to try, best first.
+    /// Hooks that may be tried at one interface or another.
+    pub fn hooks(self) -> &'static [Hook] {
+        match self {
+            Self::Tcx => &[Hook::TcxIngress],
+            Self::Xdp => &[Hook::XdpNative],
+            Self::XdpGeneric => &[Hook::XdpGeneric],
+            Self::Auto => &[Hook::XdpNative, Hook::TcxIngress, Hook::XdpGeneric],
+        }
+    }
+
+    /// Those to try at this one, best first.
     ///
     /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a loopback there is no native
     /// XDP: tcx for both. On a NIC native XDP is the cheapest. Kernels before 6.6 have no tcx; there generic XDP is
     /// the way and not a clsact filter, because a filter would outlive `kill -9` of the guard.
     fn candidates(self, interface: &Interface) -> &'static [Hook] {
         match self {
-            Self::Tcx => &[Hook::TcxIngress],
-            Self::Xdp => &[Hook::XdpNative],
-            Self::XdpGeneric => &[Hook::XdpGeneric],
             Self::Auto if interface.is_veth() || interface.is_loopback => {
                 &[Hook::TcxIngress, Hook::XdpGeneric]
             }
-            Self::Auto => &[Hook::XdpNative, Hook::TcxIngress, Hook::XdpGeneric],
+            Self::Auto | Self::Tcx | Self::Xdp | Self::XdpGeneric => self.hooks(),
         }
     }
 }

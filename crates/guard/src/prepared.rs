@@ -51,7 +51,7 @@ impl Prepared {
             check_clock()?;
         }
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
-        let programs = Programs::load(&inherited(&take_over)?)?;
+        let programs = Programs::load(config.attach.hooks(), &inherited(&take_over)?)?;
         if config.must_listen {
             for listen in listens() {
                 if look(&programs, listen)?.is_none() {

@@ -13,7 +13,7 @@ use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::{Capabilities, Capability, CgroupHook, Hook, Plain, bytes_of, from_bytes};
 use ipnet::IpNet;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ProgramType};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use pacer::{Pace, Service};
 use units::Nanos;
@@ -86,10 +86,9 @@ pub type Keys = BTreeMap<Vec<u8>, [u8; 4]>;
 /// Loaded programs. The skeleton is closed at once; what stays are descriptors, so there is no lifetime to carry.
 #[derive(Debug)]
 pub struct Programs {
-    admit_tc: OwnedFd,
+    /// The one for each hook that may be tried.
+    entries: Vec<(Hook, OwnedFd)>,
     finish_tc: OwnedFd,
-    admit_xdp: OwnedFd,
-    admit_xdp_skb: OwnedFd,
     ask_listener: OwnedFd,
     /// `None` on a kernel without BPF LSM, or that forbids it.
     admit_request: Option<OwnedFd>,
@@ -113,8 +112,9 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads all programs into the kernel; attaches none. What cookies were made with and which servers have asked is `inherited`.
-    pub fn load(inherited: &Inherited) -> Result<Self> {
+    /// Loads the programs for these hooks into the kernel, with what goes beside them; attaches none. What cookies were made with and
+    /// which servers have asked is `inherited`.
+    pub fn load(hooks: &[Hook], inherited: &Inherited) -> Result<Self> {
         ensure!(
             Path::new("/sys/kernel").exists(),
             "load the programs: sysfs is not mounted at /sys; mount -t sysfs none /sys"
@@ -126,19 +126,22 @@ impl Programs {
         require_capabilities()?;
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
-        // BPF LSM may be compiled in and forbidden all the same; what is wrong with the rest, the second attempt says.
-        let nothing = Inherited::default();
-        let loaded = Self::load_with(true, inherited).or_else(|_| Self::load_with(false, inherited));
+        // A tiny program tells sooner than ours whether BPF LSM is to be had: a refusal costs all that was loaded before it.
+        let has_lsm = ProgramType::Lsm.is_supported().unwrap_or(false);
+        let load_with = |inherited: &Inherited| {
+            let loaded = Self::load_with(has_lsm, hooks, inherited);
+            // This hook may be forbidden all the same; what is wrong with the rest, the second attempt says.
+            if has_lsm { loaded.or_else(|_| Self::load_with(false, hooks, inherited)) } else { loaded }
+        };
         // Another version may have other maps.
-        let loaded =
-            loaded.or_else(|_| Self::load_with(true, &nothing)).or_else(|_| Self::load_with(false, &nothing));
+        let loaded = load_with(inherited).or_else(|_| load_with(&Inherited::default()));
         loaded.map_err(|error| match error.downcast() {
             Ok(error) => load_error(error),
             Err(error) => error,
         })
     }
 
-    fn load_with(has_lsm: bool, inherited: &Inherited) -> Result<Self> {
+    fn load_with(has_lsm: bool, hooks: &[Hook], inherited: &Inherited) -> Result<Self> {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -160,6 +163,9 @@ impl Programs {
             bss.cookies_until_ns = bss.armed_until_ns;
         }
         open.progs.admit_request.set_autoload(has_lsm);
+        open.progs.admit_tc.set_autoload(hooks.contains(&Hook::TcxIngress));
+        open.progs.admit_xdp.set_autoload(hooks.contains(&Hook::XdpNative));
+        open.progs.admit_xdp_skb.set_autoload(hooks.contains(&Hook::XdpGeneric));
         let loaded = open.load()?;
         if inherited.cookie_keys.is_none() {
             let key: [u8; 16] = random_bytes()?;
@@ -168,12 +174,18 @@ impl Programs {
         }
         let progs = &loaded.progs;
         let admit_request = has_lsm.then(|| progs.admit_request.as_fd().try_clone_to_owned());
+        let entry = |&hook: &Hook| {
+            let program = match hook {
+                Hook::TcxIngress => &progs.admit_tc,
+                Hook::XdpNative => &progs.admit_xdp,
+                Hook::XdpGeneric => &progs.admit_xdp_skb,
+            };
+            Ok((hook, program.as_fd().try_clone_to_owned()?))
+        };
         let maps = &loaded.maps;
         Ok(Self {
-            admit_tc: progs.admit_tc.as_fd().try_clone_to_owned()?,
+            entries: hooks.iter().map(entry).collect::<Result<_>>()?,
             finish_tc: progs.finish_tc.as_fd().try_clone_to_owned()?,
-            admit_xdp: progs.admit_xdp.as_fd().try_clone_to_owned()?,
-            admit_xdp_skb: progs.admit_xdp_skb.as_fd().try_clone_to_owned()?,
             ask_listener: progs.ask_listener.as_fd().try_clone_to_owned()?,
             admit_request: admit_request.transpose()?,
             set_option: progs.set_option.as_fd().try_clone_to_owned()?,
@@ -202,12 +214,13 @@ impl Programs {
     }
 
     /// The program for a hook: the SYN stage, and at tcx the later stages, too.
+    ///
+    /// # Panics
+    ///
+    /// When it was not loaded for that hook.
     pub fn for_hook(&self, hook: Hook) -> BorrowedFd<'_> {
-        match hook {
-            Hook::TcxIngress => self.admit_tc.as_fd(),
-            Hook::XdpNative => self.admit_xdp.as_fd(),
-            Hook::XdpGeneric => self.admit_xdp_skb.as_fd(),
-        }
+        let entry = self.entries.iter().find(|(of, _)| *of == hook);
+        entry.expect("a program is loaded for each hook that may be tried").1.as_fd()
     }
 
     /// The program for the LSM hook where the kernel makes a request socket, if this kernel has the hook.
