@@ -37,7 +37,7 @@ impl Attach {
         found.map(|(_, attach)| attach)
     }
 
-    /// Hooks that may be tried at one interface or another.
+    /// Hooks that may be tried at one interface or another; `Auto` has them all.
     pub fn hooks(self) -> &'static [Hook] {
         match self {
             Self::Tcx => &[Hook::TcxIngress],

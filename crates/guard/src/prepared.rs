@@ -6,6 +6,7 @@ use std::io::ErrorKind;
 use anyhow::{Context, Result, anyhow, ensure};
 use bpf::HeldLink;
 
+use crate::attach::Attach;
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
 use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
@@ -51,7 +52,9 @@ impl Prepared {
             check_clock()?;
         }
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
-        let programs = Programs::load(config.attach.hooks(), &inherited(&take_over)?)?;
+        // The other guard's links may be at any hook, and lead to our programs until it has ended.
+        let attach = if take_over.is_empty() { config.attach } else { Attach::Auto };
+        let programs = Programs::load(attach.hooks(), &inherited(&take_over)?)?;
         if config.must_listen {
             for listen in listens() {
                 if look(&programs, listen)?.is_none() {
