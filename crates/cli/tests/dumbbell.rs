@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{TIDEGATE, signal};
+use crate::common::{TIDEGATE, child_of, signal};
 use nix::sys::signal::Signal;
 use results::{BottleneckSummary, Cell, Record};
 use tempfile::TempDir;
@@ -137,8 +137,8 @@ fn root_dumbbell_that_is_stopped_leaves_nothing() {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     assert!(lines.any(|line| line.expect("a line").contains("left out")), "it begins");
-    // In the middle of a cell, or before it: it ends at any moment.
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    // In the middle of a cell.
+    child_of(&mut child, "link");
     signal(&child, Signal::SIGINT);
     for line in lines {
         line.expect("a line");

@@ -1,11 +1,9 @@
 //! Experiments whose clients are far from the server, in virtual time and on the running kernel.
 
-use std::fs::DirEntry;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{TIDEGATE, signal};
+use crate::common::{TIDEGATE, child_of, signal};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use results::{Cell, Record};
@@ -29,7 +27,7 @@ const EXPERIMENT: &str = r#"
     [saturation]
     from = 50
     factor = 16
-    refinements = 3
+    refinements = 0
     duration = "200ms"
     confirm = "200ms"
     [[server]]
@@ -160,7 +158,7 @@ fn way_that_cannot_be_is_a_usage_error_of_one_line() {
 #[test]
 fn root_crowd_comes_through_a_link_and_nothing_is_left() {
     let Some(folder) = root_scratch() else { return };
-    let mut command = tidegate(folder.path(), &["lab", "run", "far.toml"]);
+    let mut command = tidegate(folder.path(), &["lab", "run", "--quick", "far.toml"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let id = child.id();
     let output = child.wait_with_output().expect("wait");
@@ -177,41 +175,14 @@ fn root_crowd_comes_through_a_link_and_nothing_is_left() {
     }
 }
 
-/// The link that a run has started, once frames go through it.
-fn link_of(run: u32) -> Option<Pid> {
-    let of_run = |entry: DirEntry| {
-        let pid = entry.file_name().to_str()?.parse().ok()?;
-        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
-        // After the name in parentheses: state, parent.
-        let parent: u32 = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
-        let is_link = command.split(|byte| *byte == 0).nth(1) == Some(b"link");
-        (parent == run && is_link).then_some(Pid::from_raw(pid))
-    };
-    std::fs::read_dir("/proc").expect("processes").flatten().find_map(of_run)
-}
-
 /// Begins a run with windows of a minute, and ends it or its link by a signal in the middle of a cell.
 fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Output {
     let long = EXPERIMENT.replace("duration = \"2s\"", "duration = \"60s\"");
     std::fs::write(folder.join("far.toml"), long).expect("write");
     let mut command = tidegate(folder, &["lab", "run", "far.toml"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
-    let start = Instant::now();
-    let link = loop {
-        if let Some(link) = link_of(child.id()) {
-            break link;
-        }
-        let ended = child.try_wait().expect("its status").is_some();
-        if ended || start.elapsed() > crate::common::PATIENCE {
-            if !ended {
-                signal(&child, Signal::SIGINT);
-            }
-            panic!("no cell begins: {}", text(&child.wait_with_output().expect("wait")));
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    };
-    std::thread::sleep(Duration::from_secs(1));
+    let link = child_of(&mut child, "link");
+    child_of(&mut child, "load");
     end(&child, link);
     let id = child.id();
     let output = child.wait_with_output().expect("wait");

@@ -5,9 +5,10 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::common::child_of;
 use lab::{CROWD_INTERFACE, Layout, Receive, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
@@ -17,11 +18,9 @@ use serde_json::Value;
 
 const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 
-/// Guards that are killed under load.
-const KILLS: usize = 100;
-
-/// One at a time: each has the machine's two CPUs, one for the server and one for the crowd.
-static MACHINE: Mutex<()> = Mutex::new(());
+/// Guards that are killed under load; as many as it says before a release.
+const KILLS: usize = 20;
+const KILLS_VARIABLE: &str = "TIDEGATE_KILLS";
 
 /// A server that takes 2 ms for a request, so that a few hundred attempts are a crowd on any machine.
 const EXPERIMENT: &str = r#"
@@ -96,10 +95,7 @@ const OTHER_POLICIES: &str = r#"
 "#;
 
 /// A folder with the experiment file in it.
-struct Scratch(
-    tempfile::TempDir,
-    #[expect(dead_code, reason = "held until the test ends")] MutexGuard<'static, ()>,
-);
+struct Scratch(tempfile::TempDir);
 
 impl Scratch {
     fn create() -> Option<Self> {
@@ -109,7 +105,7 @@ impl Scratch {
         }
         let folder = tempfile::tempdir().expect("a folder");
         std::fs::write(folder.path().join("small.toml"), EXPERIMENT).expect("write the experiment");
-        Some(Self(folder, the_machine()))
+        Some(Self(folder))
     }
 
     fn lab(&self, experiment: &str) -> Command {
@@ -130,10 +126,6 @@ impl Scratch {
         let entries = std::fs::read_dir(self.0.path().join("results")).expect("results");
         entries.map(|entry| entry.expect("an entry").path()).next().expect("a run")
     }
-}
-
-fn the_machine() -> MutexGuard<'static, ()> {
-    MACHINE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn records(folder: &Path) -> Vec<Record> {
@@ -346,7 +338,7 @@ fn root_experiment_with_bursts_is_measured_by_them_and_its_saturation_without() 
         .replacen("[[policy]]", other, 1)
         .replace("policy = \"stock\"", "policy = \"stock\"\nserver = \"other\"");
     std::fs::write(&file, text).expect("write");
-    let output = scratch.lab("changed.toml").output().expect("run");
+    let output = scratch.lab("changed.toml").arg("--quick").output().expect("run");
     assert!(output.status.success(), "{}", stderr(&output));
     let records = records(&scratch.run_folder());
     let windows: Vec<(&str, f64)> = records
@@ -433,10 +425,10 @@ fn root_lab_that_was_killed_is_cleaned_up_by_the_next() {
     let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
     wait_for_the_grid(&mut lines);
     // In the middle of a cell: an `ip` that is just making a namespace would outlive the lab, and the next one's sweep.
-    std::thread::sleep(Duration::from_secs(2));
+    child_of(&mut child, "load");
     child.kill().expect("kill -9");
     child.wait().expect("wait");
-    let next = scratch.lab("small.toml").output().expect("run");
+    let next = scratch.lab("small.toml").arg("--quick").output().expect("run");
     assert!(next.status.success(), "{}", stderr(&next));
     assert_no_namespaces_of(child.id());
 }
@@ -536,7 +528,7 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
     if let Err(reason) = netns::root_or_reason() {
         return eprintln!("{reason}");
     }
-    let _machine = the_machine();
+    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |text| text.parse().expect("a number"));
     let testbed =
         Testbed::create(&Layout::default(), "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();
@@ -551,7 +543,7 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
         let mut crowd = Json::start(testbed.crowd.command(TIDEGATE).expect("command").args(load).args(from));
         crowd.wait_for("started");
         let mut seen = 0;
-        for round in 0..KILLS {
+        for round in 0..kills {
             let policy = ["rst-syn", "abort+rst-syn", "reserv+rst-syn", "no-syn-drop"][round % 4];
             let guard = [
                 "guard",
@@ -577,8 +569,8 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
         (seen, servers.join().expect("servers end"), summary)
     });
     assert!(!is_guarded(&testbed), "the last guard's program is still attached");
-    assert_eq!(seen, KILLS as u64 / 20, "every guard that was asked saw the crowd come");
-    assert!(restarts >= KILLS as u32, "{restarts} restarts");
+    assert_eq!(seen, kills.div_ceil(20) as u64, "every guard that was asked saw the crowd come");
+    assert!(restarts >= kills as u32, "{restarts} restarts");
     assert!(summary["offered"].as_u64() > Some(1000), "{summary}");
     // Those under way at the end are no failures.
     let done =
@@ -598,7 +590,6 @@ fn crowd_at_a_full_queue(xdp: &str, receive: Receive, attach: &str) -> Option<Va
         eprintln!("{reason}");
         return None;
     }
-    let _machine = the_machine();
     let layout = Layout { receive, ..Layout::default() };
     let testbed = Testbed::create(&layout, "10.77.0.0/16".parse().expect("a network")).expect("a testbed");
     let address = testbed.server_address().to_string();

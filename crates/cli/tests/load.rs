@@ -6,10 +6,9 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::common::{Running, TIDEGATE, get};
+use crate::common::{PATIENCE, Running, TIDEGATE, get};
 use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
@@ -27,17 +26,10 @@ const SYSTEMS: [&str; 11] = [
     "macos-10.3",
 ];
 
-/// Longest wait for what must happen; only a failing test waits so long.
-const PATIENCE: Duration = Duration::from_secs(10);
-
-/// One at a time: each has both of the machine's CPUs.
-static MACHINE: Mutex<()> = Mutex::new(());
-
 /// A server, and where the crowd comes from.
 struct World {
     testbed: Testbed,
     serve: Running,
-    _machine: MutexGuard<'static, ()>,
 }
 
 impl World {
@@ -46,7 +38,6 @@ impl World {
             eprintln!("{reason}");
             return None;
         }
-        let machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
         let clients = "10.77.0.0/16".parse().expect("a network");
         let testbed = Testbed::create(&Layout::default(), clients).expect("a testbed");
         let address = testbed.server_address().to_string();
@@ -56,7 +47,7 @@ impl World {
         let mut line = String::new();
         let stdout = serve.0.stdout.as_mut().expect("piped");
         BufReader::new(stdout).read_line(&mut line).expect("a line");
-        Some(Self { testbed, serve, _machine: machine })
+        Some(Self { testbed, serve })
     }
 
     fn load(&self, arguments: &[&str]) -> Output {
@@ -336,7 +327,7 @@ fn root_ipv6_crowd_is_answered_like_any_other() {
     let _serve = Running(serve.expect("start"));
     let address = "[fd76::1]:80".parse().expect("an address");
     let reach = || crowd.enter(|| TcpStream::connect_timeout(&address, PATIENCE)).expect("enter").is_ok();
-    assert!((0..100).any(|_| reach() || a_moment_later()), "the server never listens");
+    assert!((0..1200).any(|_| reach() || a_moment_later()), "the server never listens");
     for receive in ["auto", "off"] {
         let mut load = crowd.command(TIDEGATE).expect("a command");
         load.args(["load", "http://[fd76::1]/", "--json", "--clients", "fd77::/112", "--xdp", receive]);
@@ -418,7 +409,7 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
     world.serve.0 = nginx.args(["-c", &path("nginx.conf"), "-e", "stderr"]).spawn().expect("start");
     let address = world.testbed.server_address();
     let reach = || world.testbed.crowd.enter(|| TcpStream::connect(address)).expect("enter").is_ok();
-    assert!((0..100).any(|_| reach() || a_moment_later()));
+    assert!((0..1200).any(|_| reach() || a_moment_later()));
     let summary = world.summary(&["--rate", "1000", "--duration", "2s"]);
     // It writes a line when it has answered, which may be a moment after the client has heard.
     let logged = || {
@@ -426,7 +417,7 @@ fn root_every_reply_that_is_counted_is_in_the_log_of_nginx() {
         log.lines().filter(|line| line.starts_with("10.77.") && line.contains("\" 200 ")).count() as u64
     };
     let ok = count(&summary, "ok");
-    let is_same = (0..100).any(|_| logged() == ok || a_moment_later());
+    let is_same = (0..1200).any(|_| logged() == ok || a_moment_later());
     assert!(is_same, "{} in the log: {summary}", logged());
 }
 

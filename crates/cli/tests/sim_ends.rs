@@ -227,6 +227,8 @@ fn terminal_has_a_bar_and_a_pipe_has_lines_only() {
     let line = format!("{TIDEGATE} sim {} --profile round-numbers", file.display());
     let mut command = Command::new("script");
     command.current_dir(folder.path()).args(["-qec", &line, "/dev/null"]).stdin(Stdio::null());
+    // A terminal of a kind that has a bar, whatever the caller's is.
+    command.env("TERM", "xterm").env_remove("NO_COLOR");
     let output = command.output().expect("script(1)");
     assert!(output.status.success(), "{output:?}");
     let (out, _) = said(&output);

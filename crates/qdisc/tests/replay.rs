@@ -1,6 +1,5 @@
 //! The qdisc in the kernel against `crates/aqm` on the host: the same packets at the same times with the same random numbers.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::common::{add, config, drained, is_conserved, lan, segment, send, sender, shaped};
@@ -86,11 +85,7 @@ fn replay(config: &RedFavorConfig, events: &[Event]) -> f64 {
     queue.average()
 }
 
-/// One at a time: a sender that others hold up fills no queue.
-static MACHINE: Mutex<()> = Mutex::new(());
-
 fn kernel_and_host_decide_the_same(text: &str, syn_percent: u32, reasons: &[DropReason]) {
-    let _machine = MACHINE.lock().unwrap_or_else(PoisonError::into_inner);
     let Some(lan) = lan() else { return };
     let replayed = Setup { replay: Some(Replay { seed: SEED, events: EVENTS }), ..shaped(text) };
     add(&lan, &replayed).expect("add");

@@ -1,4 +1,4 @@
-//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo nextest run --release -p sim queue:: --run-ignored only
+//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo nextest run --release -p sim queue:: --run-ignored only --no-capture
 //! --nocapture`.
 
 use std::cmp::Reverse;
@@ -210,7 +210,7 @@ fn events_come_as_out_of_a_heap() {
 }
 
 #[test]
-#[ignore = "a measurement"]
+#[ignore = "long: a measurement"]
 fn cost_of_an_event() {
     let spread = |random: &mut Pcg64Mcg| random.random_range(0..10_000_000_000);
     println!("ns for an event   pending     ours     heap calendar    wheel");

@@ -82,6 +82,36 @@ impl World {
     }
 }
 
+/// Waits until `parent` has a child that is `tidegate WORD`; only a failing test waits for as long as the test runner lets it.
+///
+/// # Panics
+///
+/// When `parent` ends before that.
+pub fn child_of(parent: &mut Child, word: &str) -> Pid {
+    loop {
+        if let Some(pid) = find_child(parent.id(), word) {
+            return pid;
+        }
+        if let Some(status) = parent.try_wait().expect("its status") {
+            panic!("it ended ({status}) without a child that is tidegate {word}");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn find_child(parent: u32, word: &str) -> Option<Pid> {
+    let of_parent = |entry: std::fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let command = std::fs::read(entry.path().join("cmdline")).ok()?;
+        // After the name in parentheses: state, parent.
+        let its_parent: u32 = stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()?;
+        let is_it = command.split(|byte| *byte == 0).nth(1) == Some(word.as_bytes());
+        (its_parent == parent && is_it).then_some(Pid::from_raw(pid))
+    };
+    std::fs::read_dir("/proc").expect("processes").flatten().find_map(of_parent)
+}
+
 pub fn next_event(lines: &mut impl BufRead) -> Value {
     let mut line = String::new();
     lines.read_line(&mut line).expect("read a line");
