@@ -22,5 +22,5 @@ pub use clients::{Clients, Endpoint};
 pub use crowd::{Crowd, Manners, Shard};
 pub use pages::Pages;
 pub use stacks::{Stacks, StacksError};
-pub use tally::{Tally, Totals, Window};
+pub use tally::{MAX_COALESCE, Tally, Totals, Window};
 pub use wheel::{TICK, Wheel};

@@ -1,6 +1,7 @@
 //! What is counted, and what is made of it.
 
 use std::ops::AddAssign;
+use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary};
@@ -10,6 +11,8 @@ use crate::attempt::Cause;
 
 /// A start this much after the intended one is late.
 const LATE: Nanos = Nanos::from_millis(1);
+/// Longest time between turns of a generator: more would make attempts late by what is called late.
+pub const MAX_COALESCE: Duration = Duration::from_micros(500);
 /// More late starts than this share, and the generator is the limit. On a shared machine, kernel threads take a CPU for
 /// 2 to 5 ms several times a second, which makes 2 to 3% of the starts late however much time the generator has left.
 const MAX_LATE_SHARE: f64 = 0.05;

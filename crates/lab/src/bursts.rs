@@ -46,7 +46,7 @@ impl Bursts {
 
     /// Attempts per second over burst and gap of a crowd with such a rate: that of both, or of a burst alone.
     pub fn mean_rate(self, rate: f64) -> f64 {
-        match (self.loads, load::Bursts::new(self.on.into(), self.off.into())) {
+        match (self.loads, traffic::Bursts::new(self.on.into(), self.off.into())) {
             (LoadsOf::Burst, Some(bursts)) => bursts.mean_rate(rate),
             _ => rate,
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-use load::Stacks;
+use crowd::Stacks;
 use serde::Deserialize;
 
 use crate::experiment::{Abort, Close, Crowd};
@@ -116,11 +116,7 @@ impl Policy {
         if self.guard.is_none() {
             return Err(format!("policy {:?}: attach is of a guard, and there is none", self.name));
         }
-        if guard::Attach::by_name(hook).is_none() {
-            let known = guard::Attach::NAMED.map(|(name, _)| name).join(", ");
-            return Err(format!("policy {:?}: attach = {hook:?} is none of {known}", self.name));
-        }
-        Ok(())
+        hook.parse::<script::Hook>().map(drop).map_err(|why| format!("policy {:?}: attach: {why}", self.name))
     }
 
     /// The policy with the server's saturation rate, requests/s, where it is meant. What [`Policy::check`] would not have stays as it is.
@@ -170,7 +166,7 @@ fn is_digit(c: char) -> bool {
 }
 
 fn is_flood(rate: f64) -> bool {
-    rate == f64::INFINITY || (1.0..=load::MAX_RATE).contains(&rate)
+    rate == f64::INFINITY || (1.0..=traffic::MAX_RATE).contains(&rate)
 }
 
 #[cfg(test)]

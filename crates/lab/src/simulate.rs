@@ -8,7 +8,7 @@ use std::net::SocketAddrV4;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use load::{Abort, Stacks};
+use crowd::{Abort, Shard, Stacks};
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, Header, PathSummary, Record, Sample,
     Saturation,
@@ -16,6 +16,7 @@ use results::{
 use sim::{
     Accept, Capture, Config, Generation, GuardStats, Profile, ServerCounts, Service, Setup, Waiting, World,
 };
+use tcp::Close as Closes;
 use traffic::Schedule;
 use units::Nanos;
 
@@ -605,10 +606,10 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         timeout: job.timeout.into(),
         abort: abort.map(|abort| Abort { after: abort.after.into(), reloads: abort.reloads }),
         sessions: None,
-        shard: load::Shard::WHOLE,
+        shard: Shard::WHOLE,
         close: match clients.close {
-            Close::Fin => load::Close::Fin,
-            Close::Rst => load::Close::Reset,
+            Close::Fin => Closes::Fin,
+            Close::Rst => Closes::Reset,
         },
         window: crowd::Window { start, end: start + job.window.into() },
         stacks,
@@ -617,14 +618,14 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         first_endpoint: 0,
     };
     let arrivals = match clients.arrivals {
-        Arrivals::Poisson => load::Arrivals::Poisson,
-        Arrivals::Fixed => load::Arrivals::Fixed,
+        Arrivals::Poisson => traffic::Arrivals::Poisson,
+        Arrivals::Fixed => traffic::Arrivals::Fixed,
     };
     let bursts = job.experiment.bursts(job.server).filter(|_| !job.is_probe);
     let schedule = match bursts {
         Some(bursts) => {
             let lengths =
-                load::Bursts::new(bursts.on.into(), bursts.off.into()).context("bursts that cannot be")?;
+                traffic::Bursts::new(bursts.on.into(), bursts.off.into()).context("bursts that cannot be")?;
             ensure!(
                 lengths.rate_in_burst(job.rate).is_some(),
                 "a mean of {}/s over bursts and gaps of {bursts} is no more than starts in the gaps; raise the load, or shorten the gap",

@@ -6,14 +6,14 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use crowd::{Abort, Ended, Shard, Stacks, Totals};
+use crowd::{Abort, Ended, MAX_COALESCE, Shard, Stacks, Totals};
 use hdrhistogram::Histogram;
 use ipnet::IpNet;
 use nix::net::if_::if_nametoindex;
 use port::{Mode, Port};
 use results::CrowdSummary;
 use tcp::Close;
-use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};
+use traffic::{Arrivals, Bursts, MAX_RATE, Replay, Sessions, Shape, Workload};
 use units::Nanos;
 use xsk::Steer;
 
@@ -27,10 +27,6 @@ use crate::workers;
 pub const DEFAULT_RX_FRAMES: u32 = 65_536;
 /// Most workers: each has a queue of the interface.
 pub const MAX_WORKERS: usize = xsk::MAX_QUEUES as usize;
-/// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
-pub const MAX_RATE: f64 = 1e8;
-/// Longest time between turns: more would make attempts late by what the generator calls late.
-pub const MAX_COALESCE: Duration = Duration::from_micros(500);
 
 /// What to send, from where, to whom.
 #[derive(Debug, Clone)]

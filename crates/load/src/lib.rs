@@ -13,15 +13,16 @@ mod flood;
 mod handover;
 mod next_hop;
 mod replay;
-mod words;
 mod worker;
 mod workers;
 
 pub use ::port::Mode;
-pub use crowd::{Abort, Cause, Crowd, Ended, Shard, Stacks, StacksError, Totals, Wheel};
-pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_COALESCE, MAX_RATE, MAX_WORKERS, Observer, Progress, run};
+pub use crowd::{Abort, Cause, Crowd, Ended, MAX_COALESCE, Shard, Stacks, StacksError, Totals, Wheel};
+pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_WORKERS, Observer, Progress, run};
 pub use flood::Config as Flood;
 pub use replay::{Log, read_log};
 pub use tcp::Close;
-pub use traffic::{Arrivals, Bursts, Replay, Sessions, Shape, Workload};
-pub use words::{parse_sessions, parse_shape, parse_workload};
+pub use traffic::{
+    Arrivals, Bursts, MAX_RATE, Replay, Sessions, Shape, Workload, parse_sessions, parse_shape,
+    parse_workload,
+};

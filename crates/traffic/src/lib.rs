@@ -11,6 +11,7 @@ mod shape;
 mod sizes;
 #[cfg(test)]
 mod testing;
+mod words;
 mod workload;
 
 use std::sync::Arc;
@@ -26,7 +27,11 @@ pub use log::{Entry, Replay, WORLD_CUP_RECORD};
 pub use sessions::Sessions;
 pub use shape::{Piece, Shape};
 pub use sizes::{HeavyTail, ParetoII};
+pub use words::{parse_sessions, parse_shape, parse_workload};
 pub use workload::{Kind, Object, Path, Table, Workload};
+
+/// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
+pub const MAX_RATE: f64 = 1e8;
 
 /// How attempts follow each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

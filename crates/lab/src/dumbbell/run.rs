@@ -147,7 +147,7 @@ impl Job<'_> {
             count: self.scenario.sessions,
             between_sessions: BETWEEN_SESSIONS,
             sessions: Sessions::redfavor(),
-            sizes: load::parse_workload(&self.scenario.workload.0).map_err(anyhow::Error::msg)?,
+            sizes: self.scenario.workload.workload(),
             request_bytes: REQUEST_BYTES,
         }))
     }

@@ -195,11 +195,11 @@ impl Layout {
                 self.server_cpu
             ));
         }
-        if self.coalesce > load::MAX_COALESCE {
+        if self.coalesce > crowd::MAX_COALESCE {
             return Err(format!(
                 "testbed.coalesce = {:?} makes every attempt late; 50us is usual, {:?} the most",
                 self.coalesce,
-                load::MAX_COALESCE
+                crowd::MAX_COALESCE
             ));
         }
         Ok(())

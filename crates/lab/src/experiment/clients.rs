@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use crowd::Stacks;
 use ipnet::Ipv4Net;
-use load::{Stacks, Workload};
 use serde::Deserialize;
+use traffic::Workload;
 
 use super::{LONGEST, duration};
 use crate::bursts::Bursts;
@@ -73,7 +74,7 @@ impl Default for WorkloadText {
 impl WorkloadText {
     /// What it means.
     pub fn workload(&self) -> Workload {
-        load::parse_workload(&self.0).expect("checked when the experiment was read")
+        traffic::parse_workload(&self.0).expect("checked when the experiment was read")
     }
 }
 
@@ -85,7 +86,7 @@ impl TryFrom<toml::Value> for WorkloadText {
             toml::Value::String(name) => name,
             table => table.to_string(),
         };
-        load::parse_workload(&text)?;
+        traffic::parse_workload(&text)?;
         Ok(Self(text))
     }
 }

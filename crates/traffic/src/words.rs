@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde::Deserialize;
-use traffic::{Piece, Sessions, Shape, Table, Workload};
 use units::Nanos;
+
+use crate::{Piece, Sessions, Shape, Table, Workload};
 
 /// Reads `w1` to `w10` of `[SH06]`, or pieces as `25s:0.2,25s:1.2`, a ramp as `60s:0.2-1.5`.
 ///
