@@ -141,7 +141,7 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
     let outcome = match plan {
         Plan::Grid(experiment) => simulate::run(experiment, &options, on_event),
         Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, &options, on_event),
-        Plan::Traces(traces) => traces.simulate(&options, on_event),
+        Plan::Traces(traces) => lab::play_simulated::run(traces, &options, on_event),
     };
     bar.finish();
     show(outcome?)

@@ -1,13 +1,9 @@
-//! Packet scripts played to the running kernel, and to the simulated one: the files of `tests/conformance/`, which are part of this library, so that a
-//! test binary needs nothing beside it.
+//! Packet scripts played to the running kernel: a [`Case`] is a script with an address family and a hook, in network namespaces of its own.
 //!
-//! It does not judge: [`script::run`] does, for every system alike. [`Kernel`] and [`Simulated`] are two of them.
+//! What it is not: no judge, which [`script::run`] is for every system alike; and it has no scripts, which are those of crates/corpus.
 
 mod case;
 mod kernel;
 mod proc_net;
-mod simulated;
 
-pub use case::{Case, Outcome, cases, plain_name, scripts};
-pub use kernel::Kernel;
-pub use simulated::Simulated;
+pub use case::{Case, Outcome, cases};

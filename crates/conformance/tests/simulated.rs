@@ -1,7 +1,7 @@
 //! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the simulated one.
 
-use conformance::Case;
 use libtest_mimic::{Failed, Trial};
+use script::{Family, Script};
 
 /// One test for each script and address family.
 ///
@@ -9,14 +9,17 @@ use libtest_mimic::{Failed, Trial};
 ///
 /// A script that cannot be read, in one line.
 pub fn trials() -> Result<Vec<Trial>, String> {
-    let scripts = conformance::scripts().map_err(|error| error.to_string())?;
-    Ok(scripts.iter().flat_map(Case::all_simulated).map(trial).collect())
+    let scripts = corpus::scripts().map_err(|error| error.to_string())?;
+    Ok(scripts.iter().flat_map(of_script).collect())
 }
 
-fn trial(case: Case) -> Trial {
-    let name = format!("simulated::{}/{}", conformance::plain_name(&case.script), case.family);
-    Trial::test(name, move || match case.simulate() {
-        Ok(_) => Ok(()),
-        Err(error) => Err(Failed::from(format!("{error:#}"))),
-    })
+fn of_script(script: &Script) -> Vec<Trial> {
+    let trial = |family: Family| {
+        let (name, script) = (format!("simulated::{}/{family}", corpus::plain_name(script)), script.clone());
+        Trial::test(name, move || match corpus::simulate(&script, family) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failed::from(format!("{error:#}"))),
+        })
+    };
+    script.setup.families.iter().copied().map(trial).collect()
 }

@@ -38,6 +38,8 @@ mod nft;
 mod nginx;
 mod outcome;
 mod plan;
+mod play;
+pub mod play_simulated;
 mod policy;
 mod probe;
 mod rates;

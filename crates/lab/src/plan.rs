@@ -13,6 +13,7 @@ use crate::experiment::{Experiment, ExperimentError};
 use crate::extent;
 use crate::grid::{self, Event};
 use crate::outcome::{Options, Outcome};
+use crate::play;
 use crate::rates::{self, RatesError};
 use crate::traces::Traces;
 
@@ -143,7 +144,7 @@ pub fn run(
     }
     match plan {
         Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
-        Plan::Traces(traces) => traces.run(options, stop, on_event),
+        Plan::Traces(traces) => play::run(traces, options, stop, on_event),
         Plan::Dumbbell(dumbbell) => dumbbell::kernels::run(dumbbell, options, stop, on_event),
     }
 }

@@ -4,16 +4,13 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
-use conformance::{Case, Outcome as Played};
 use results::{Answer, ClaimAnswer, Estimate, Header, Record, Trace, TraceOutcome, Unit};
-use script::{Failure, Script};
+use script::{Failure, Family, Script};
 use serde::Deserialize;
 
-use crate::environment;
 use crate::experiment::{ExperimentError, from_toml, is_plain};
 use crate::grid::Event;
-use crate::jobs;
-use crate::outcome::{Options, Outcome, Writer};
+use crate::outcome::{Outcome, Writer};
 
 /// Packet scripts that are played to the running kernel, or to the simulated one.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -78,56 +75,40 @@ impl Traces {
         self.traces.iter().try_for_each(|trace| trace.find().map(drop))
     }
 
-    /// Plays every script to the running kernel, with each of its address families and hooks.
+    /// Plays every script, as often as `runs` says, to `ground`.
     ///
     /// # Errors
     ///
-    /// When namespaces or programs cannot be made. A script that fails is a result.
-    pub fn run(
+    /// When a run cannot be made, or the results cannot be written. A script that fails is a result.
+    pub fn play(
         &self,
-        options: &Options,
-        stop: &AtomicBool,
-        on_event: impl FnMut(&Event<'_>),
-    ) -> Result<Outcome> {
-        self.play(Ground::Running, &options.results, stop, on_event)
-    }
-
-    /// Plays every script to the simulated kernel, with each of its address families.
-    ///
-    /// # Errors
-    ///
-    /// When the simulated kernel has not what a script sets, or the results cannot be written.
-    pub fn simulate(&self, options: &jobs::Options<'_>, on_event: impl FnMut(&Event<'_>)) -> Result<Outcome> {
-        self.play(Ground::Simulated, options.results, options.stop, on_event)
-    }
-
-    fn play(
-        &self,
-        ground: Ground,
+        ground: &str,
+        header: Header,
         results: &Path,
         stop: &AtomicBool,
+        runs: impl Fn(&Script) -> Vec<ScriptRun>,
         mut on_event: impl FnMut(&Event<'_>),
     ) -> Result<Outcome> {
         let mut writer = Writer::create(results, &self.name)?;
         let scripts =
             self.traces.iter().map(|file| Ok((file, file.find()?))).collect::<Result<Vec<_>, String>>();
         let scripts = scripts.map_err(anyhow::Error::msg)?;
-        let planned = scripts.iter().map(|(_, script)| ground.cases(script).len()).sum();
-        writer.begin(ground.header(self), planned)?;
+        let planned = scripts.iter().map(|(_, script)| runs(script).len()).sum();
+        writer.begin(header, planned)?;
         let mut claims = Vec::new();
         for (file, script) in &scripts {
-            let cases = ground.cases(script);
-            let mut reached = vec![Reached::Unplayed; cases.len()];
-            for (reached, case) in reached.iter_mut().zip(&cases) {
+            let runs = runs(script);
+            let mut reached = vec![Reached::Unplayed; runs.len()];
+            for (reached, run) in reached.iter_mut().zip(runs) {
                 if stop.load(Ordering::Relaxed) {
                     break;
                 }
-                let (trace, until) = ground.play(case)?;
+                let (trace, until) = run.trace(corpus::plain_name(script), ground)?;
                 on_event(&Event::Trace(&trace));
                 writer.write(Record::Trace(Box::new(trace)))?;
                 *reached = until;
             }
-            claims.extend(answers(self, file, script, ground.name(), &reached));
+            claims.extend(answers(self, file, script, ground, &reached));
         }
         for claim in claims {
             writer.write(Record::Claim(Box::new(claim)))?;
@@ -136,73 +117,45 @@ impl Traces {
     }
 }
 
-/// What scripts are played to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ground {
-    Running,
-    Simulated,
+/// One run of a script.
+pub struct ScriptRun {
+    /// With addresses of which family.
+    pub family: Family,
+    /// Where the guard's programs are.
+    pub hook: String,
+    /// Plays it: gives the segments, or why it cannot run here; fails with a [`Failure`] where a line does not hold.
+    pub play: Box<dyn FnOnce() -> Result<Result<Vec<String>, String>>>,
 }
 
-impl Ground {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Running => "the running kernel",
-            Self::Simulated => "the simulated kernel",
-        }
-    }
-
-    fn header(self, traces: &Traces) -> Header {
-        match self {
-            Self::Running => environment::of_traces(traces),
-            Self::Simulated => environment::of_simulated_traces(traces),
-        }
-    }
-
-    fn cases(self, script: &Script) -> Vec<Case> {
-        match self {
-            Self::Running => Case::all(script),
-            Self::Simulated => Case::all_simulated(script),
-        }
-    }
-
-    fn play(self, case: &Case) -> Result<(Trace, Reached)> {
-        let (hook, played) = match self {
-            Self::Running => (case.hook.to_string(), case.play()),
-            Self::Simulated => (Trace::SIMULATED.to_owned(), case.simulate().map(Played::Passed)),
-        };
-        let trace = |transcript, outcome| Trace {
-            script: conformance::plain_name(&case.script).to_owned(),
-            family: case.family.to_string(),
-            hook,
-            transcript,
-            outcome,
-        };
-        match played {
-            Ok(Played::Passed(transcript)) => Ok((trace(transcript, TraceOutcome::Held), Reached::End)),
-            Ok(Played::Skipped(reason)) => {
-                Ok((trace(Vec::new(), TraceOutcome::Skipped(reason)), Reached::Nothing))
-            }
+impl ScriptRun {
+    /// Plays it.
+    fn trace(self, script: &str, ground: &str) -> Result<(Trace, Reached)> {
+        let Self { family, hook, play } = self;
+        let (transcript, outcome, reached) = match play() {
+            Ok(Ok(transcript)) => (transcript, TraceOutcome::Held, Reached::End),
+            Ok(Err(reason)) => (Vec::new(), TraceOutcome::Skipped(reason), Reached::Nothing),
             Err(error) => {
-                let script = conformance::plain_name(&case.script);
                 let failure: Failure =
-                    error.downcast().with_context(|| format!("play {script} to {}", self.name()))?;
+                    error.downcast().with_context(|| format!("play {script} to {ground}"))?;
                 let why = format!("line {}: {}", failure.line, failure.what);
-                Ok((trace(failure.transcript, TraceOutcome::Failed(why)), Reached::Line(failure.line)))
+                (failure.transcript, TraceOutcome::Failed(why), Reached::Line(failure.line))
             }
-        }
+        };
+        let (script, family) = (script.to_owned(), family.to_string());
+        Ok((Trace { script, family, hook, transcript, outcome }, reached))
     }
 }
 
 impl TraceFile {
     fn find(&self) -> Result<Script, String> {
-        let scripts = conformance::scripts().map_err(|error| error.to_string())?;
+        let scripts = corpus::scripts().map_err(|error| error.to_string())?;
         let names: Vec<String> = scripts
             .iter()
-            .map(conformance::plain_name)
+            .map(corpus::plain_name)
             .filter(|name| name.starts_with("traces/"))
             .map(str::to_owned)
             .collect();
-        let found = scripts.into_iter().find(|script| conformance::plain_name(script) == self.script);
+        let found = scripts.into_iter().find(|script| corpus::plain_name(script) == self.script);
         found.ok_or_else(|| {
             format!(
                 "trace {:?}: there is no such packet script; traces are {}, and the others of tests/conformance are called as ack/default-full, by folder and name without .pkt; scripts from elsewhere cannot be played",
@@ -326,33 +279,6 @@ mod tests {
             answers_of(&[Reached::Line(5), Reached::Unplayed]),
             [(Answer::Undecided, Some(1.0)), (Answer::Fails, Some(0.0))]
         );
-    }
-
-    /// Those that the book of figures has.
-    #[test]
-    fn traces_of_the_papers_hold_on_the_simulated_kernel() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let stop = AtomicBool::new(false);
-        let options = jobs::Options {
-            results: folder.path(),
-            profile: None,
-            threads: 1,
-            rates_of: None,
-            captures: None,
-            stop: &stop,
-            watch: &(),
-        };
-        for figure in ["fig-4.2", "fig-4.5", "fig-4.11"] {
-            let file = format!(
-                "{}/../../experiments/connection-management/{figure}.toml",
-                env!("CARGO_MANIFEST_DIR")
-            );
-            let text = std::fs::read_to_string(&file).expect("an experiment");
-            let traces = Traces::parse(file.as_ref(), text).expect("an experiment");
-            let run = traces.simulate(&options, |_| {}).expect("a run").run;
-            assert!(run.traces.iter().all(|trace| trace.outcome == TraceOutcome::Held), "{:?}", run.traces);
-            assert!(!run.claims.is_empty() && run.claims.iter().all(|claim| claim.answer == Answer::Holds));
-        }
     }
 
     #[test]
