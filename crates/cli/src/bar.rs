@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
-use lab::Watch;
 use units::Nanos;
+use virtual_lab::Watch;
 
 /// While rates are searched, before it is known how much there is to do.
 const SEARCH: &str = "searching  {simulated} simulated  {speed} events/s";

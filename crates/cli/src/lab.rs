@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
-use lab::{Event, Options, Outcome, Plan};
+use experiment::{Event, Outcome, Plan};
+use lab::Options;
 use report::Run;
 use results::TraceOutcome;
 

@@ -36,7 +36,7 @@ use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 /// Keeps Linux TCP servers answering when a crowd arrives
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version = ::lab::version(), disable_help_subcommand = true)]
+#[command(name = "tidegate", version = experiment::version(), disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -25,9 +25,11 @@ pub fn is_mistake(error: &Error) -> bool {
         || error.is::<aqm::ConfigError>()
         || error.is::<link::ConfigError>()
         || error.is::<report::ReadError>()
-        || error.is::<::lab::RatesError>()
+        || error.is::<virtual_lab::RatesError>()
         || error.downcast_ref::<files::ReadError>().is_some_and(files::ReadError::is_mistake)
-        || error.downcast_ref::<::lab::ExperimentError>().is_some_and(::lab::ExperimentError::is_mistake)
+        || error
+            .downcast_ref::<experiment::ExperimentError>()
+            .is_some_and(experiment::ExperimentError::is_mistake)
 }
 
 /// What a file says is wrong: whoever named it is mistaken, in it or in what it says.

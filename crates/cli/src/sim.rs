@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
 use anyhow::{Context, Result, ensure};
+use experiment::{Event, ExperimentError, Plan};
 use files::ReadError;
-use lab::simulate::{self, Options};
-use lab::{Captures, Event, ExperimentError, Plan, dumbbell};
 use report::Run;
 use sim::{Profile, ProfileError};
+use virtual_lab::{Captures, Options};
 
 use crate::bar::Bar;
 use crate::lab::{event_text, show};
@@ -83,7 +83,7 @@ pub fn run(args: Args) -> Result<()> {
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
     let rates_of = args.rates_of.as_deref().map(read_run).transpose()?;
     if let Some(run) = &rates_of {
-        plans.iter().try_for_each(|plan| plan.check_rates(run))?;
+        plans.iter().try_for_each(|plan| virtual_lab::check_rates(plan, run))?;
     }
     let captures = args.trace.map(|folder| Captures { folder, frames: args.trace_frames as usize });
     let stop = signals::stop_flag()?;
@@ -138,11 +138,7 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
         }
     };
     let options = Options { watch: &bar, ..*options };
-    let outcome = match plan {
-        Plan::Grid(experiment) => simulate::run(experiment, &options, on_event),
-        Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, &options, on_event),
-        Plan::Traces(traces) => lab::play_simulated::run(traces, &options, on_event),
-    };
+    let outcome = virtual_lab::run(plan, &options, on_event);
     bar.finish();
     show(outcome?)
 }

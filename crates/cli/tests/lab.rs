@@ -9,7 +9,8 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use crate::common::child_of;
-use lab::{CROWD_INTERFACE, Layout, Receive, SERVER_INTERFACE, Testbed};
+use experiment::{Layout, Receive};
+use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{PATIENCE, Running, TIDEGATE, get};
-use lab::{CROWD_INTERFACE, Layout, SERVER_INTERFACE, Testbed};
+use experiment::Layout;
+use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
 const SYSTEMS: [&str; 11] = [

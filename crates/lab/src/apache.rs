@@ -11,8 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-
-use crate::testbed::PORT;
+use experiment::Layout;
 
 /// Where Debian has it.
 pub const PROGRAM: &str = "/usr/sbin/apache2";
@@ -86,7 +85,10 @@ fn main_conf(text: &str, enabled: &[PathBuf], site: &Path, backlog: u32) -> Resu
         ("IncludeOptional mods-enabled/*.conf", format!("{}{pool}", include(".conf"))),
         (
             "Include ports.conf",
-            format!("Listen 0.0.0.0:{PORT}\nListenBacklog {backlog}\nServerName localhost"),
+            format!(
+                "Listen 0.0.0.0:{}\nListenBacklog {backlog}\nServerName localhost",
+                Layout::SERVER.port()
+            ),
         ),
         ("IncludeOptional sites-enabled/*.conf", format!("Include {}", site.display())),
     ];

@@ -34,19 +34,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use experiment::{Experiment, Policy, Server};
 use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
 use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
+use tcp::Close;
 
 use crate::calls::{self, Calls};
 use crate::cell::{self, Lab, Measured};
 use crate::crowd::Send;
-use crate::experiment::{Close, Experiment, Server};
 use crate::fit::{Line, Plane, median};
 use crate::grid::{Undisturbed, undisturbed};
-use crate::policy::Policy;
+use crate::nearness::Nearness;
 use crate::saturation;
-use crate::testbed::CROWD_POLL;
+use crate::testbed::{CROWD_POLL, ensure_cpus};
 use costs::Costs;
 
 /// The server that will be stopped.
@@ -175,10 +176,10 @@ pub fn calibrate(
 ) -> Result<Profile> {
     ensure!(nix::unistd::geteuid().is_root(), "calibrate: network namespaces need root; run it with sudo");
     netns::sweep()?;
-    let (apart, by_fin) = (experiment(APART, Close::Rst)?, experiment(APART, Close::Fin)?);
-    let together = experiment(TOGETHER, Close::Rst)?;
-    apart.testbed.check_here()?;
-    let nearness = apart.testbed.nearness();
+    let (apart, by_fin) = (experiment(APART, Close::Reset)?, experiment(APART, Close::Fin)?);
+    let together = experiment(TOGETHER, Close::Reset)?;
+    ensure_cpus(&apart.testbed)?;
+    let nearness = Nearness::of([apart.testbed.server_cpu, apart.testbed.crowd_cpu]);
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let mut crowds = Crowds {
         lab,
@@ -330,14 +331,14 @@ impl<'a> Crowds<'a> {
         let mut all = Vec::new();
         for spacing in (0..ROUNDS).flat_map(|_| SPACINGS) {
             let what = format!("connections that are answered, turns {spacing:?} apart");
-            all.push(self.measure_answered(&what, &experiment(spacing, Close::Rst)?, "answers", rate)?);
+            all.push(self.measure_answered(&what, &experiment(spacing, Close::Reset)?, "answers", rate)?);
         }
         let work_us = cell::micros(self.server("works").cpu_time);
         let while_it_works = SHARE * 1e6 / (SHARE * 1e6 / rate + work_us);
         let mut working = Vec::new();
         for spacing in (0..ROUNDS).flat_map(|_| SPACINGS_OF_WORK) {
             let what = format!("the same before a server that works {work_us} us, turns {spacing:?} apart");
-            let crowd = experiment(spacing, Close::Rst)?;
+            let crowd = experiment(spacing, Close::Reset)?;
             working.push(self.measure_answered(&what, &crowd, "works", while_it_works)?);
         }
         let by_fin = self.measure_answered("fewer, closed by FIN", self.by_fin, "answers", FEWER * rate)?;
@@ -441,14 +442,15 @@ impl<'a> Crowds<'a> {
         let _counting = bpf::RunCounting::begin().context("have the kernel count how long programs run")?;
         let abort = self.policy("abort");
         let (hangs, answers) = (self.server(HANGS), self.server("answers"));
-        let nearly_full = Server { backlog: nearly_full(rate), ..answers.clone() };
+        let mut narrower = answers.clone();
+        narrower.backlog = nearly_full(rate);
         let mut of_syn = |what: &str, server: &Server, rate: f64| -> Result<f64> {
             let costs = self.measure(what, self.apart, (server, abort), rate)?;
             Ok(costs.guard_us_per_s / costs.syns_per_s.max(1.0))
         };
         let dropped = of_syn("SYNs that the kernel drops behind the guard", hangs, MORE * rate)?;
         let syn = of_syn("connections that are answered behind the guard", answers, rate)?;
-        let looked_into = of_syn("the same before a queue that is nearly full", &nearly_full, rate)?;
+        let looked_into = of_syn("the same before a queue that is nearly full", &narrower, rate)?;
         ensure!(
             dropped > 0.0 && syn > 0.0,
             "the kernel counted no run of the guard's programs before SYNs that were dropped ({dropped} us) or answered ({syn} us)"

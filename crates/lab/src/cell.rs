@@ -6,27 +6,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
+use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, Server};
 use netns::Namespace;
 use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
 
 use crate::child::Running;
 use crate::crowd::{self, Send};
 use crate::distance;
-use crate::experiment::{Experiment, Server};
 use crate::gauge::Gauge;
 use crate::guard::{self, Said};
 use crate::hold::{self, Holders};
 use crate::middle::RunningLink;
 use crate::nearness::Nearness;
 use crate::nft;
-use crate::policy::Policy;
 use crate::probe::{Difference, SLEEPS, Snapshot, grown, settle};
-use crate::saturation;
 use crate::server;
-use crate::testbed::{PORT, Testbed};
+use crate::testbed::Testbed;
 
-/// Time between samples of the kernel's counters.
-pub const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
 /// Share of a CPU that a hypervisor may take without a mark.
@@ -211,7 +207,7 @@ fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<L
         bursts: None,
         warmup: moment,
         duration: moment,
-        timeout: saturation::ONE_SYN.min(lab.experiment.clients(server).timeout),
+        timeout: lab.experiment.probe_timeout(server),
         seed: 1,
         flood_per_s: None,
         hold: None,
@@ -340,7 +336,7 @@ fn watch_until(
             samples.push(Sample {
                 at_ms: now.as_secs_f64() * 1e3,
                 kernel: listen_counters(grown(&netns::namespace_counters(&testbed.server)?, &first.kernel)),
-                accept_qlen: netns::accept_queue(&testbed.server, PORT)?,
+                accept_qlen: netns::accept_queue(&testbed.server, Layout::SERVER.port())?,
             });
         }
         std::thread::sleep(STOP_EVERY.min(until.saturating_sub(now)));

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use ::crowd::Abort;
 use anyhow::{Context, Result};
+use experiment::{Bursts, Crowd, Hold, Layout};
 use results::CrowdSummary;
+use tcp::Close;
+use traffic::Arrivals;
 
-use crate::bursts::Bursts;
 use crate::child::Running;
-use crate::experiment::{Abort, Arrivals, Close, Crowd, Layout};
-use crate::hold::Hold;
 use crate::testbed::{CROWD_INTERFACE, FLOOD_INTERFACE, Testbed};
 
 /// How long the generator may take to open its rings and find the server.
@@ -57,7 +58,7 @@ pub fn start(
         ("--seed", send.seed.to_string()),
         ("--timeout", millis(send.timeout)),
         ("--clients", crowd.clients.to_string()),
-        ("--close", if crowd.close == Close::Rst { "rst" } else { "fin" }.to_owned()),
+        ("--close", if crowd.close == Close::Reset { "rst" } else { "fin" }.to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
         ("--stacks", crowd.stacks.clone().unwrap_or_default().to_string()),
         ("--workload", crowd.workload.0.clone()),
@@ -70,7 +71,7 @@ pub fn start(
         command.arg(name).arg(value);
     }
     if let Some(abort) = send.abort {
-        command.args(["--abort-after", &millis(abort.after), "--reloads", &abort.reloads.to_string()]);
+        command.args(["--abort-after", &millis(abort.after.into()), "--reloads", &abort.reloads.to_string()]);
     }
     if let Some(bursts) = send.bursts {
         command.args(["--bursts", &bursts.to_string()]);

@@ -2,17 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::sync::LazyLock;
 use std::time::Duration;
 
 use anyhow::Result;
+use experiment::{Experiment, Receive};
 use results::{Environment, Header};
 
-use crate::bursts::LoadsOf;
-use crate::dumbbell::Dumbbell;
-use crate::experiment::{Experiment, Receive, Server};
-use crate::testbed::{CROWD_POLL, Testbed};
-use crate::traces::Traces;
+use crate::testbed::{CROWD_POLL, Testbed, link_cpu};
 use crate::{nft, nginx, server};
 
 /// Sysctls that decide what a listener does under load.
@@ -28,106 +24,11 @@ const SYSCTLS: [&str; 9] = [
     "net.ipv4.tcp_fin_timeout",
 ];
 
-/// Of this program: the crates' version and, where the build was told `TIDEGATE_COMMIT` as `./dev build` does, the commit.
-pub fn version() -> &'static str {
-    static VERSION: LazyLock<String> = LazyLock::new(|| {
-        let version = env!("CARGO_PKG_VERSION");
-        match option_env!("TIDEGATE_COMMIT") {
-            Some(commit) if !commit.is_empty() => format!("{version} ({commit})"),
-            _ => version.to_owned(),
-        }
-    });
-    &VERSION
-}
-
 /// The header of a run that starts now.
 pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
     let mut deviations = deviations(experiment);
     deviations.extend(notes);
-    Ok(Header { environment: environment(experiment)?, deviations, ..plain(experiment) })
-}
-
-/// The header of packet scripts that are played to this kernel.
-pub fn of_traces(traces: &Traces) -> Header {
-    let client = "The client is a script on a raw socket: it sends what its lines say, when they say it, and has no timers. \
-                  Times are shorter than the figure's where nothing depends on them.";
-    traces_header(traces, machine(), vec![client.to_owned()])
-}
-
-/// The same of the simulated kernel.
-pub fn of_simulated_traces(traces: &Traces) -> Header {
-    let deviations = [
-        "In virtual time: no kernel ran. The server is a model of today's Linux, whose work costs nothing; the wire takes no time.",
-        "The client is a script: it sends what its lines say, when they say it, and has no timers.",
-    ];
-    let environment = Environment { cpu: "none, as nothing costs anything".to_owned(), ..simulated("none") };
-    traces_header(traces, environment, deviations.map(str::to_owned).into())
-}
-
-fn traces_header(traces: &Traces, environment: Environment, deviations: Vec<String>) -> Header {
-    Header {
-        experiment: traces.name.clone(),
-        title: traces.title.clone(),
-        source: traces.source.clone(),
-        started: now(),
-        environment,
-        deviations,
-        planned: None,
-        is_quick: false,
-    }
-}
-
-/// The header of a run without a machine of its own that starts now; its environment and deviations are still to be said.
-pub fn plain(experiment: &Experiment) -> Header {
-    Header {
-        experiment: experiment.name.clone(),
-        title: experiment.title.clone(),
-        source: experiment.source.clone(),
-        started: now(),
-        environment: machine(),
-        deviations: Vec::new(),
-        planned: None,
-        is_quick: experiment.is_quick,
-    }
-}
-
-/// The header of a dumbbell's run that starts now.
-pub fn of_dumbbell(dumbbell: &Dumbbell, deviations: Vec<String>) -> Header {
-    Header {
-        experiment: dumbbell.name.clone(),
-        title: dumbbell.title.clone(),
-        source: dumbbell.source.clone(),
-        started: now(),
-        environment: Environment { cpu: "none".to_owned(), cpus: 0, ..simulated("") },
-        deviations,
-        planned: None,
-        is_quick: dumbbell.is_quick,
-    }
-}
-
-/// The header of a dumbbell's run on this machine that starts now; sysctls are those of its hosts.
-pub fn of_real_dumbbell(
-    dumbbell: &Dumbbell,
-    deviations: Vec<String>,
-    sysctls: BTreeMap<String, String>,
-) -> Header {
-    Header { environment: Environment { sysctls, ..machine() }, ..of_dumbbell(dumbbell, deviations) }
-}
-
-/// A machine that is simulated.
-pub fn simulated(profile: &str) -> Environment {
-    Environment {
-        kernel: "a model of Linux, in virtual time".to_owned(),
-        cpu: format!("the profile {profile}"),
-        cpus: 1,
-        memory_mib: 0,
-        versions: [("tidegate".to_owned(), version().to_owned())].into(),
-        sysctls: BTreeMap::new(),
-    }
-}
-
-fn now() -> String {
-    jiff::Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%:z").to_string()
+    Ok(experiment.header(environment(experiment)?, deviations))
 }
 
 fn environment(experiment: &Experiment) -> Result<Environment> {
@@ -142,7 +43,8 @@ fn environment(experiment: &Experiment) -> Result<Environment> {
     Ok(environment)
 }
 
-fn machine() -> Environment {
+/// This machine.
+pub fn machine() -> Environment {
     let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");
@@ -151,7 +53,7 @@ fn machine() -> Environment {
         cpu: model.trim_start_matches(['\t', ' ', ':']).to_owned(),
         cpus: std::thread::available_parallelism().map_or(1, usize::from),
         memory_mib: memory_mib(),
-        versions: [("tidegate".to_owned(), version().to_owned())].into(),
+        versions: [("tidegate".to_owned(), experiment::version().to_owned())].into(),
         sysctls: BTreeMap::new(),
     }
 }
@@ -185,30 +87,6 @@ fn coalescing(interval: Duration) -> String {
         interval.as_micros()
     )
 }
-
-fn bursts(experiment: &Experiment, server: &Server) -> Option<String> {
-    let bursts = experiment.bursts(server)?;
-    let crowd = format!(
-        "The crowd of {} comes in bursts of {:?} with gaps of {:?}",
-        server.name, bursts.on, bursts.off
-    );
-    Some(in_bursts(&crowd, bursts.loads))
-}
-
-fn in_bursts(crowd: &str, loads: LoadsOf) -> String {
-    let loads = match loads {
-        LoadsOf::Mean => "the mean over both",
-        LoadsOf::Burst => "those of a burst",
-    };
-    format!(
-        "{crowd}, in which one attempt starts each second. Loads are {loads}; the saturation rate, and what the machine can do just \
-         before a load, are of crowds without bursts."
-    )
-}
-
-/// Of clients that are far away in every cell.
-pub const NEAR: &str =
-    "Loads are multiples of the rate at which the server saturates before clients beside it.";
 
 fn deviations(experiment: &Experiment) -> Vec<String> {
     let layout = &experiment.testbed;
@@ -254,15 +132,12 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
          who retry is still growing."
             .to_owned(),
     ];
-    match experiment.map {
-        Some(_) => deviations.push(in_bursts("Crowds come in bursts with gaps between them", LoadsOf::Burst)),
-        None => deviations.extend(experiment.servers.iter().filter_map(|server| bursts(experiment, server))),
-    }
-    if experiment.ways.is_some() {
+    deviations.extend(experiment.notes_of_bursts());
+    if let Some(near) = experiment.note_of_distance() {
         deviations.push(format!(
             "Clients are far away: in each cell a tidegate link is between the crowd and the server, on CPU {}, and writes down how late frames left it. \
-             Floods and connections that are held do not go through it. {NEAR}",
-            layout.link_cpu()
+             Floods and connections that are held do not go through it. {near}",
+            link_cpu(layout)
         ));
     }
     if experiment.policies.iter().any(|policy| policy.crowd.flood_per_s.is_some()) {

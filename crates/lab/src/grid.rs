@@ -3,34 +3,17 @@
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
-use claims::{Claim, Planned};
+use experiment::{Event, Experiment, Outcome, Policy, Server, ServerKind, Writer};
 use netns::Namespace;
-use results::{Answer, Cell, Record, Saturation, Trace};
+use results::{Record, Saturation};
 
 use crate::cell::{self, Lab};
 use crate::environment;
-use crate::experiment::{Experiment, Server, ServerKind};
-use crate::outcome::{Options, Outcome, Writer, unless_stopped};
-use crate::policy::Policy;
+use crate::nearness::Nearness;
+use crate::options::{Options, unless_stopped};
 use crate::probe::{QUIET, settle};
+use crate::testbed::ensure_cpus;
 use crate::{nft, saturation, server};
-
-/// Something happened that a watcher would like to know.
-#[derive(Debug)]
-pub enum Event<'a> {
-    /// A word to the reader, such as a server that was left out.
-    Note(&'a str),
-    /// A probe for a server's saturation: offered and goodput, per second.
-    Probe(&'a Server, f64, f64),
-    /// A server's saturation rate was found.
-    Saturated(&'a Saturation),
-    /// A cell was measured, and will be again, as the machine disturbed it.
-    SetAside(&'a Cell),
-    /// A cell was measured; so many of so many are done.
-    Cell(&'a Cell, usize, usize),
-    /// A packet script was played.
-    Trace(&'a Trace),
-}
 
 /// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
 ///
@@ -43,28 +26,28 @@ pub fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    experiment.testbed.check_here()?;
+    ensure_cpus(&experiment.testbed)?;
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);
     notes.extend(missing);
     notes.extend(stand_ins(experiment));
     notes.extend(busy(experiment)?);
-    notes.extend(quick(experiment));
+    notes.extend(experiment.note_of_quick());
     for note in &notes {
         on_event(&Event::Note(note));
     }
     ensure!(!servers.is_empty(), "none of the experiment's servers is here; see the notes above");
     ensure!(!policies.is_empty(), "none of the experiment's policies is here; see the notes above");
     try_policies(&policies)?;
-    let mut writer = Writer::create(&options.results, &experiment.name)?;
-    let planned = servers.len() * policies.len() * experiment.grid.points() as usize;
-    writer.begin(environment::header(experiment, notes)?, planned)?;
-    let nearness = experiment.testbed.nearness();
+    let grid = &experiment.grid;
+    let planned = servers.len() * policies.len() * grid.loads.len() * grid.repetitions as usize;
+    let header = environment::header(experiment, notes)?;
+    let mut writer = Writer::begin(&options.results, header, planned)?;
+    let nearness = Nearness::of([experiment.testbed.server_cpu, experiment.testbed.crowd_cpu]);
     let lab = Lab { experiment, program: &options.program, nearness: &nearness, stop };
     let measured = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
-    writer.conclude(unless_stopped(measured, stop), stop, |writer| {
-        answer(experiment, &servers, writer, |_, _| None)
-    })
+    let measured = unless_stopped(measured, stop);
+    writer.conclude(measured, stop, |writer| experiment.answer(&servers, writer, false))
 }
 
 /// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.
@@ -135,17 +118,16 @@ fn measure_all(
     let grid = &experiment.grid;
     let cells = servers.len() * grid.loads.len() * policies.len() * grid.repetitions as usize;
     let mut done = 0;
-    let mut found: Vec<(&Server, Saturation)> = Vec::new();
+    let mut found: Vec<Saturation> = Vec::new();
     for server in servers {
-        let saturation = match found.iter().find(|(other, _)| other.is_as(server)) {
-            Some((_, saturation)) => saturation.clone(),
-            None => saturation::find(lab, &server.near(), |offered, goodput| {
+        let saturation = match experiment.known_saturation(server, &found) {
+            Some(saturation) => saturation,
+            None => saturation::find(lab, server, |offered, goodput| {
                 on_event(&Event::Probe(server, offered, goodput));
             })
             .with_context(|| format!("find the saturation rate of {}", server.name))?,
         };
-        let saturation = saturation::of(experiment, server, saturation);
-        found.push((server, saturation.clone()));
+        found.push(saturation.clone());
         on_event(&Event::Saturated(&saturation));
         writer.write(Record::Saturation(saturation.clone()))?;
         for repetition in 0..grid.repetitions {
@@ -207,41 +189,6 @@ pub fn undisturbed<T>(
         times_set_aside += 1;
     }
     Ok(Undisturbed { measured, times_set_aside, failed })
-}
-
-/// Says of each claim what has been measured by now of these servers, and `why` it does not hold.
-pub fn answer(
-    experiment: &Experiment,
-    servers: &[&Server],
-    writer: &mut Writer,
-    why: impl Fn(&Claim, Answer) -> Option<String>,
-) -> Result<()> {
-    let cells: Vec<Cell> = writer.records().iter().filter_map(as_cell).cloned().collect();
-    let planned = Planned { loads: &experiment.grid.loads, repetitions: experiment.grid.repetitions };
-    for Server { name, .. } in servers {
-        for claim in experiment.claims.iter().filter(|claim| claim.is_of(name)) {
-            let mut answer = claim.answer(&experiment.name, name, planned, &cells);
-            answer.marks.extend(quick(experiment));
-            answer.why = why(claim, answer.answer);
-            writer.write(Record::Claim(Box::new(answer)))?;
-        }
-    }
-    Ok(())
-}
-
-fn as_cell(record: &Record) -> Option<&Cell> {
-    match record {
-        Record::Cell(cell) => Some(cell),
-        _ => None,
-    }
-}
-
-/// What a quick run is.
-pub fn quick(experiment: &Experiment) -> Option<String> {
-    let has_bursts = experiment.servers.iter().any(|server| experiment.bursts(server).is_some());
-    let bursts =
-        if has_bursts { "; its bursts and gaps are shortened, one of each at least in a second" } else { "" };
-    experiment.is_quick.then(|| format!("a quick run, which shows that all works and no more{bursts}"))
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use experiment::Policy;
 use results::GuardSample;
 use serde_json::Value;
 
 use crate::child::Running;
-use crate::policy::Policy;
 use crate::testbed::Testbed;
 
 /// How long loading and verifying the programs may take.

@@ -14,6 +14,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use experiment::{Hold, Layout};
 use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -22,17 +23,11 @@ use nix::sys::socket::{
     socket, sockopt,
 };
 use results::Held;
-use serde::Deserialize;
 
 use crate::cell::STOP_EVERY;
-use crate::experiment::Layout;
 use crate::testbed::{HOLDER_INTERFACE, Testbed};
 
-/// Most connections of a policy: with the crowd's beside them a server stays within its descriptors.
-const MOST: u32 = 11_000;
-/// Descriptors that lab and servers have then.
-const DESCRIPTORS: u64 = 20_000;
-/// Of these, for all but held connections.
+/// Of [`Hold::DESCRIPTORS`], for all but held connections.
 const OTHER_DESCRIPTORS: u64 = 1_000;
 
 /// Connections opened per second: 11,000 take three seconds.
@@ -61,40 +56,6 @@ const PIPELINED: usize = 400;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: tidegate\r\n\r\n";
 /// The rest is a byte a second.
 const HALF_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: tidegate\r\nX-Slow: ";
-
-/// How many connections are held, by what they do.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Hold {
-    /// Nothing.
-    pub idle: u32,
-    /// Send the beginning of a request, and then a byte of a header every second.
-    pub half_requests: u32,
-    /// Send 400 requests, and never read, from a receive buffer of 4 KiB.
-    pub slow_readers: u32,
-}
-
-impl Hold {
-    /// Whether there is something to hold, and not too much.
-    ///
-    /// # Errors
-    ///
-    /// One line: what is wrong with it, and what would do.
-    pub fn check(self) -> Result<(), String> {
-        match self.count() {
-            0 => Err("crowd.hold holds nothing: give idle, half_requests or slow_readers".to_owned()),
-            count if count > u64::from(MOST) => Err(format!(
-                "crowd.hold asks for {count} connections; at most {MOST} leave a server of {DESCRIPTORS} descriptors enough for the crowd"
-            )),
-            _ => Ok(()),
-        }
-    }
-
-    /// Of all kinds.
-    pub fn count(self) -> u64 {
-        KINDS.iter().map(|kind| u64::from(kind.of(self))).sum()
-    }
-}
 
 /// What a held connection does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,13 +102,14 @@ impl Kind {
 /// When the hard limit is too low for them, and may not be raised.
 pub fn make_room(held: u64) -> Result<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open descriptors")?;
-    let wanted = hard.max(DESCRIPTORS);
+    let wanted = hard.max(Hold::DESCRIPTORS);
     if setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
-        return Ok(DESCRIPTORS);
+        return Ok(Hold::DESCRIPTORS);
     }
     ensure!(
         hard >= held + OTHER_DESCRIPTORS,
-        "hold {held} connections: a process may open {hard} descriptors only; raise the hard limit, as by ulimit -Hn {DESCRIPTORS}"
+        "hold {held} connections: a process may open {hard} descriptors only; raise the hard limit, as by ulimit -Hn {}",
+        Hold::DESCRIPTORS
     );
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).context("raise the limit of open descriptors")?;
     Ok(hard)
@@ -597,15 +559,5 @@ mod tests {
         pace.earn(Duration::from_secs(60));
         assert_eq!(std::iter::from_fn(|| pace.spend().then_some(())).count(), 100);
         assert!(!Pace::new(0.0).spend());
-    }
-
-    #[test]
-    fn nothing_and_too_much_are_no_hold() {
-        let of = |idle, slow_readers| Hold { idle, slow_readers, ..Hold::default() }.check();
-        assert_eq!((of(1, 0), of(10_000, 1_000)), (Ok(()), Ok(())));
-        assert!(of(0, 0).expect_err("nothing").contains("holds nothing"));
-        assert!(
-            of(u32::MAX, u32::MAX).expect_err("too many").contains("8589934590 connections; at most 11000")
-        );
     }
 }

@@ -1,60 +1,66 @@
 //! `tidegate lab`: experiments on real kernels, in network namespaces.
 //!
-//! An experiment is a TOML file ([`Plan`]). Most are a grid ([`Experiment`]): servers, policies, offered loads as multiples of the server's
-//! saturation rate. [`run`] finds that rate first, then measures each point of the grid in fresh namespaces, and
+//! [`run`] finds the rate at which each server saturates, then measures each point of the grid in fresh namespaces, and
 //! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
-//! `tidegate guard`, `tidegate load`. Some are packet scripts instead, with the claims that they show.
-//!
-//! Some are flows over a bottleneck, which `tidegate link` is ([`dumbbell`]).
-//!
-//! The same files run in virtual time, too ([`simulate`], [`dumbbell`]).
+//! `tidegate guard`, `tidegate load`. Packet scripts are played to the running kernel, and a dumbbell is hosts in namespaces around a `tidegate link`.
 //!
 //! What it is not: no remote machines, no statistics beyond what the crowd
-//! and the kernel counted.
+//! and the kernel counted. Files, claims and results are in crates/experiment, and virtual time in crates/virtual-lab.
 
 mod apache;
 pub mod bench;
-mod bursts;
 pub mod calibrate;
 mod calls;
-mod capture;
 mod cell;
 mod child;
 mod crowd;
 mod distance;
-pub mod dumbbell;
+mod dumbbell;
 mod environment;
-mod experiment;
-mod extent;
 mod fit;
 mod gauge;
 mod grid;
 mod guard;
 mod hold;
-mod jobs;
 mod middle;
 mod nearness;
 mod nft;
 mod nginx;
-mod outcome;
-mod plan;
-mod play;
-pub mod play_simulated;
-mod policy;
+mod options;
 mod probe;
-mod rates;
 mod saturation;
 mod server;
-pub mod simulate;
 mod testbed;
 mod traces;
 
-pub use capture::Captures;
-pub use environment::version;
-pub use experiment::{Experiment, ExperimentError, Layout, Receive};
-pub use grid::Event;
-pub use jobs::Watch;
-pub use outcome::{Options, Outcome};
-pub use plan::{Plan, run};
-pub use rates::RatesError;
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Result, bail};
+use experiment::{Event, Outcome, Plan};
+
+pub use options::Options;
 pub use testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+
+/// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
+///
+/// # Errors
+///
+/// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
+pub fn run(
+    plan: &Plan,
+    options: &Options,
+    stop: &AtomicBool,
+    mut on_event: impl FnMut(&Event<'_>),
+) -> Result<Outcome> {
+    if !nix::unistd::geteuid().is_root() {
+        bail!("run experiment {}: network namespaces need root; run it with sudo", plan.name());
+    }
+    for name in netns::sweep()? {
+        on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
+    }
+    match plan {
+        Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
+        Plan::Traces(traces) => traces::run(traces, options, stop, on_event),
+        Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, options, stop, on_event),
+    }
+}

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use experiment::{Layout, TURNS};
 use netns::{CpuTimes, LinkCounters, Namespace};
 use results::CpuShares;
 
-use crate::experiment::Layout;
 use crate::middle::{LINK_LEFT, LINK_RIGHT};
 use crate::testbed::{CROWD_INTERFACE, FLOODED_INTERFACE, SERVER_INTERFACE, Testbed};
 
-/// Among the counters, how often the server's CPU turned to received packets, as `/proc/softirqs` calls it.
-pub const TURNS: &str = "softirqs.NET_RX";
 /// How often the server's program went to sleep; of several processes the first.
 pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 

@@ -5,11 +5,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use experiment::{Layout, Server, ServerKind};
 use netns::Namespace;
 
 use crate::child::Running;
-use crate::experiment::{Server, ServerKind};
-use crate::testbed::{PORT, Testbed};
+use crate::testbed::Testbed;
 use crate::{apache, nginx};
 
 /// How long a server may take until it listens.
@@ -94,10 +94,13 @@ pub fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
 fn wait_until_listening(name: &str, namespace: &Namespace) -> Result<()> {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
-        if netns::accept_queue(namespace, PORT).context("look for the listener")?.is_some() {
+        if netns::accept_queue(namespace, Layout::SERVER.port()).context("look for the listener")?.is_some() {
             return Ok(());
         }
         std::thread::sleep(Duration::from_millis(20));
     }
-    bail!("{name} does not listen on port {PORT} after {PATIENCE:?}; its own message is above")
+    bail!(
+        "{name} does not listen on port {} after {PATIENCE:?}; its own message is above",
+        Layout::SERVER.port()
+    )
 }

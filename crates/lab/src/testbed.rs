@@ -1,17 +1,17 @@
 //! Two namespaces joined by a veth pair: a server's end and a crowd's end.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use experiment::{Layout, Receive};
 use ipnet::Ipv4Net;
 use netns::{Namespace, Offload, VethPair, set_offload};
 use nix::net::if_::if_nametoindex;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
-use crate::experiment::{Layout, Receive};
 use crate::middle::{LINK_LEFT, LINK_RIGHT, Middle};
 
 /// Interface names: short enough for any kernel, and plain in reports.
@@ -22,10 +22,6 @@ pub const CROWD_INTERFACE: &str = "tgc0";
 pub const FLOODED_INTERFACE: &str = "tgs1";
 /// In the crowd's namespace.
 pub const FLOOD_INTERFACE: &str = "tgf0";
-/// The two ends of the veth pair.
-pub const SERVER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 1);
-/// The crowd's, and the router of its clients.
-pub const CROWD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 2);
 /// The two ends of the flood's pair.
 const FLOODED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 5);
 const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 6);
@@ -38,9 +34,6 @@ pub const HOLDER_INTERFACE: &str = "tgh0";
 /// The two ends of their pair.
 const HELD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 9);
 const HOLDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 10);
-/// Port of every server in the lab, as in Debian's nginx configuration.
-pub const PORT: u16 = 80;
-
 /// How often the crowd's end looks for replies: its ring of 256 frames is full after 1 ms at 256,000 frames/s, and after half of that before the server of `bench load`. To set a timer and be woken costs a virtual CPU some 40 us, so that
 /// every 50 us would take half of the generator's.
 pub const CROWD_POLL: Duration = Duration::from_micros(150);
@@ -80,7 +73,7 @@ impl Testbed {
         let middle = Middle::join((&testbed.server, SERVER_INTERFACE), (&testbed.crowd, CROWD_INTERFACE))?;
         let [a, b] = middle.ends.clone();
         // What the server sends is received in the link's time, as without a link it is in the crowd's.
-        receive_in_thread(&middle.namespace, LINK_LEFT, layout.link_cpu(), Priority::RealTime)?;
+        receive_in_thread(&middle.namespace, LINK_LEFT, link_cpu(layout), Priority::RealTime)?;
         receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
         testbed.middle = Some(middle);
         testbed.route(&VethPair { a, b }, clients)?;
@@ -134,8 +127,8 @@ impl Testbed {
 
     /// The crowd is many hosts behind one router: the server resolves the router only.
     fn route(&self, pair: &VethPair, clients: Ipv4Net) -> Result<()> {
-        self.address(pair, SERVER_ADDRESS, CROWD_ADDRESS)?;
-        self.server.ip(&["route", "add", &clients.to_string(), "via", &CROWD_ADDRESS.to_string()])
+        self.address(pair, *Layout::SERVER.ip(), Layout::ROUTER)?;
+        self.server.ip(&["route", "add", &clients.to_string(), "via", &Layout::ROUTER.to_string()])
     }
 
     /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
@@ -165,7 +158,7 @@ impl Testbed {
     ) -> Result<()> {
         let pair = self.pair(layout, at_server, at_crowd)?;
         self.address(&pair, server_address, crowd_address)?;
-        let (server, way) = (SERVER_ADDRESS.to_string(), server_address.to_string());
+        let (server, way) = (Layout::SERVER.ip().to_string(), server_address.to_string());
         // After the crowd's and those that were there before.
         let metric = (1000 + self.server_interfaces.len()).to_string();
         self.crowd.ip(&["route", "add", &server, "via", &way, "dev", at_crowd, "metric", &metric])?;
@@ -188,7 +181,7 @@ impl Testbed {
 
     /// Where the server listens.
     pub fn server_address(&self) -> SocketAddr {
-        (IpAddr::from(SERVER_ADDRESS), PORT).into()
+        Layout::SERVER.into()
     }
 
     fn address(&self, pair: &VethPair, at_server: Ipv4Addr, at_crowd: Ipv4Addr) -> Result<()> {
@@ -276,6 +269,26 @@ enum Priority {
     Ordinary,
     /// Runs before every process.
     RealTime,
+}
+
+/// CPU of the link, where the clients are far away: one that neither end has, or else the crowd's.
+pub fn link_cpu(layout: &Layout) -> usize {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..cpus).find(|cpu| ![layout.server_cpu, layout.crowd_cpu].contains(cpu)).unwrap_or(layout.crowd_cpu)
+}
+
+/// Whether this machine has the CPUs of a layout. The simulator needs none of them.
+///
+/// # Errors
+///
+/// When it has not.
+pub fn ensure_cpus(layout: &Layout) -> Result<()> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
+    let missing = [layout.server_cpu, layout.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus);
+    missing.map_or(Ok(()), |cpu| {
+        bail!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0")
+    })
 }
 
 /// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).

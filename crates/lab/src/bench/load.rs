@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
+use experiment::Layout;
 use load::{Arrivals, Close, Config, Crowd, Mode, Progress, Shard, Stacks, Wheel, Workload};
 use nix::net::if_::if_nametoindex;
 use results::CrowdSummary;
@@ -15,7 +16,7 @@ use super::bare;
 use super::peers::{self, PEERS, Peer, Seen};
 use super::turns::Turns;
 use super::{CPU, Figure, REPETITIONS, SERVER_CPU, clients, go_on};
-use crate::testbed::{CROWD_INTERFACE, CROWD_POLL, PORT, SERVER_INTERFACE, Testbed};
+use crate::testbed::{CROWD_INTERFACE, CROWD_POLL, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// First offered rate of the search for the highest that is kept, attempts/s.
@@ -205,7 +206,7 @@ pub fn before_echo(requests: Requests, hook: Hook, cores: Cores) -> Result<(Test
         Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_INTERVAL), (CPU, CROWD_POLL))?,
     };
     let echo = testbed.server.enter(|| -> Result<Echo> {
-        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, PORT, requests, hook)?)
+        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, Layout::SERVER.port(), requests, hook)?)
     })??;
     Ok((testbed, echo))
 }

@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use experiment::TURNS;
+
 use crate::cell::Measured;
-use crate::probe::{GUARD_RUN_NS, LOOKS, SLEEPS, TURNS};
+use crate::probe::{GUARD_RUN_NS, LOOKS, SLEEPS};
 
 /// Of one crowd, microseconds of the server's CPU for each SYN that came.
 #[derive(Default)]

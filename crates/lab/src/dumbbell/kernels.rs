@@ -8,21 +8,19 @@ use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use results::{BottleneckSummary, Cell, LinkDirection, LinkSummary, Record};
-use sim::dumbbell::{Bulk, Crowd};
+use experiment::{Dumbbell, Event, Job, Layout, Outcome, Writer};
+use results::{BottleneckSummary, Cell, Environment, LinkDirection, Record};
+use sim::dumbbell::{Bulk, Crowd, Dumbbell as Network};
+use tcp::Algorithm;
 use units::Nanos;
 
 use super::bed::{Bed, HostTcp, address};
 use super::hosts::{self, BulkSource, Clock, SINK_PORT, Seen, Side, UsersOf};
-use super::run::{Job, answer, delays, jobs};
-use super::times::{distribution, means};
-use super::{AlgorithmName, Dumbbell, Scenario};
 use crate::child::Running;
-use crate::grid::Event;
+use crate::environment::machine;
+use crate::hold;
 use crate::middle::{self, LINK_LEFT, LINK_RIGHT};
-use crate::outcome::{Options, Outcome, Writer, unless_stopped};
-use crate::testbed::PORT;
-use crate::{environment, hold};
+use crate::options::{Options, unless_stopped};
 
 /// How long a program may take to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -56,32 +54,31 @@ pub fn run(
     }
     ensure!(!jobs.is_empty(), "nothing of {} can be run here; see the notes above", dumbbell.name);
     let sysctls = try_hosts(&jobs)?;
-    let mut writer = Writer::create(&options.results, &dumbbell.name)?;
     let mut deviations = deviations(dumbbell);
     deviations.extend(left_out);
-    let header = environment::of_real_dumbbell(dumbbell, deviations, sysctls);
-    writer.begin(header, jobs.len())?;
+    let header = dumbbell.header(Environment { sysctls, ..machine() }, deviations);
+    let mut writer = Writer::begin(&options.results, header, jobs.len())?;
     let mut measure_all = || -> Result<()> {
         for (number, job) in (1..).zip(&jobs) {
-            let cell = cell(job, options, stop)
-                .with_context(|| format!("{} at {}x, {}", job.scenario.name, job.load, job.aqm.name))?;
+            let [scenario, aqm] = job.names();
+            let cell =
+                cell(job, options, stop).with_context(|| format!("{scenario} at {}x, {aqm}", job.load))?;
             on_event(&Event::Cell(&cell, number, jobs.len()));
             writer.write(Record::Cell(Box::new(cell)))?;
         }
         Ok(())
     };
     let measured = unless_stopped(measure_all(), stop);
-    writer.conclude(measured, stop, |writer| answer(dumbbell, writer))
+    writer.conclude(measured, stop, |writer| dumbbell.answer(writer))
 }
 
 /// What can be run on a kernel, and a word about each scenario that cannot.
 fn possible(dumbbell: &Dumbbell) -> (Vec<Job<'_>>, Vec<String>) {
     let mut notes: Vec<String> = Vec::new();
-    let mut jobs = jobs(dumbbell);
+    let mut jobs = dumbbell.jobs();
     jobs.retain(|job| {
-        let Scenario { name, flood_per_s, sessions, reverse, .. } = job.scenario;
-        let flows = f64::from(job.bulk()) + f64::from(*reverse) + f64::from(*sessions);
-        let why = if *flood_per_s > 0.0 {
+        let ([name, _], flows) = (job.names(), job.flows());
+        let why = if job.has_flood() {
             format!("{name} is left out: floods are simulated only")
         } else if flows > MOST_FLOWS {
             format!("{name} at {}x is left out: {flows} flows and users, {MOST_FLOWS} at most", job.load)
@@ -101,10 +98,11 @@ fn try_hosts(jobs: &[Job<'_>]) -> Result<BTreeMap<String, String>> {
     let mut tried: Vec<&str> = Vec::new();
     let mut sysctls = None;
     for job in jobs {
-        if !tried.contains(&job.scenario.name.as_str()) {
-            tried.push(&job.scenario.name);
-            let bed = Bed::create(host_tcp(job)?)
-                .with_context(|| format!("make the hosts of {}", job.scenario.name))?;
+        let [scenario, _] = job.names();
+        if !tried.contains(&scenario) {
+            tried.push(scenario);
+            let tcp = host_tcp(job, &job.network()?);
+            let bed = Bed::create(tcp).with_context(|| format!("make the hosts of {scenario}"))?;
             sysctls.get_or_insert_with(|| bed.sysctls());
         }
     }
@@ -112,16 +110,16 @@ fn try_hosts(jobs: &[Job<'_>]) -> Result<BTreeMap<String, String>> {
     Ok(sysctls.unwrap_or_default())
 }
 
-fn host_tcp(job: &Job<'_>) -> Result<HostTcp> {
-    Ok(HostTcp {
-        algorithm: match job.tcp().algorithm {
-            AlgorithmName::Classic | AlgorithmName::Reno => "reno",
-            AlgorithmName::Cubic => "cubic",
+fn host_tcp(job: &Job<'_>, network: &Network) -> HostTcp {
+    HostTcp {
+        algorithm: match network.algorithm {
+            Algorithm::Classic | Algorithm::NewReno => "reno",
+            Algorithm::Cubic => "cubic",
         },
-        mss: job.tcp().mss,
-        initial_window: job.stack()?.initial_window,
-        least_rto: job.tcp().least_rto,
-    })
+        mss: network.stack.mss,
+        initial_window: network.stack.initial_window,
+        least_rto: job.least_rto(),
+    }
 }
 
 fn deviations(dumbbell: &Dumbbell) -> Vec<String> {
@@ -138,10 +136,7 @@ fn deviations(dumbbell: &Dumbbell) -> Vec<String> {
             .to_owned(),
         "Which packet of its flow a drop is, is not counted.".to_owned(),
     ];
-    let tcps = dumbbell.scenarios.iter().filter_map(|scenario| scenario.tcp.as_ref());
-    let others = [&dumbbell.tcp].into_iter().chain(tcps).filter(|tcp| tcp.stack != tcp::STACKS[0].name);
-    let others: Vec<&str> = others.map(|tcp| tcp.stack.as_str()).collect();
-    if let Some(stack) = others.first() {
+    if let Some(stack) = dumbbell.stacks().find(|stack| *stack != tcp::STACKS[0].name) {
         deviations.push(format!(
             "The file's TCP is {stack}'s; the running kernel's initial timeout is {} s.",
             INITIAL_RTO.as_secs_f64()
@@ -154,51 +149,44 @@ fn deviations(dumbbell: &Dumbbell) -> Vec<String> {
 }
 
 fn cell(job: &Job<'_>, options: &Options, stop: &AtomicBool) -> Result<Cell> {
-    let grid = &job.dumbbell.grid;
-    let bed = Bed::create(host_tcp(job)?)?;
+    let network = job.network()?;
+    let [warmup, duration] = job.times();
+    let bed = Bed::create(host_tcp(job, &network))?;
     let mut command = bed.servers.command(&options.program)?;
-    let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, PORT)).to_string();
+    let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, Layout::SERVER.port())).to_string();
     command.args(["serve", "--listen", &listen, "--backlog", BACKLOG, "--json"]);
     let mut serve = Running::start("tidegate serve", &mut command)?;
     serve.wait_for("listening", PATIENCE)?;
-    let sides = sides(job)?;
-    let mut link = bed.middle.start(&options.program, &link_arguments(job))?;
-    let clock = Clock { start: Instant::now(), window: [grid.warmup, grid.warmup + grid.duration] };
-    let seen = run_hosts(&bed, sides, clock, &mut link.running, stop)?;
+    let mut link = bed.middle.start(&options.program, &link_arguments(&network, [warmup, duration]))?;
+    let clock = Clock { start: Instant::now(), window: [warmup, warmup + duration] };
+    let rate_bps = network.to_right.rate.map_or(f64::INFINITY, |rate| rate.bits_per_s() as f64);
+    let seen = run_hosts(&bed, sides(network), clock, &mut link.running, stop)?;
     let (said, [forward, backward]) = link.finish()?;
     let marks = [&forward, &backward].into_iter().flat_map(middle::marks).chain(host_marks(&seen)).collect();
-    Ok(Cell {
-        server: job.scenario.name.clone(),
-        policy: job.aqm.name.clone(),
-        load: job.load,
-        repetition: job.repetition,
-        link: Some(Box::new(summary(job, &said, &forward, seen))),
-        marks,
-        ..Cell::default()
-    })
+    let utilisation = forward.delivered.bytes as f64 * 8.0 / (rate_bps * said.elapsed_s);
+    let summary = summary(job, utilisation, &forward, &seen);
+    let [_, clients] = seen;
+    Ok(job.cell(summary, &clients.completions, marks))
 }
 
 /// The bottleneck and the hosts' links, in words.
-fn link_arguments(job: &Job<'_>) -> Vec<String> {
-    let network = &job.dumbbell.network;
-    let [forward, backward] = job.paths();
+fn link_arguments(network: &Network, [warmup, duration]: [Duration; 2]) -> Vec<String> {
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
     let mut arguments = vec![LINK_LEFT.to_owned(), LINK_RIGHT.to_owned()];
     for (name, value) in [
-        ("--forward", forward.to_string()),
-        ("--backward", backward.to_string()),
-        ("--warmup", millis(job.dumbbell.grid.warmup)),
-        ("--duration", millis(job.dumbbell.grid.duration)),
-        ("--seed", job.seed().to_string()),
+        ("--forward", network.to_right.to_string()),
+        ("--backward", network.to_left.to_string()),
+        ("--warmup", millis(warmup)),
+        ("--duration", millis(duration)),
+        ("--seed", network.seed.to_string()),
     ] {
         arguments.extend([name.to_owned(), value]);
     }
-    let (left, right) = delays(job.dumbbell);
-    for (host, delay) in (0..).zip(left.iter().chain(&right)) {
+    for (host, delay) in (0..).zip(network.left.iter().chain(&network.right)) {
         let words = format!(
             "{} rate {}mbit delay {}ns limit {ACCESS_LIMIT}",
-            address(host, network.hosts),
-            network.access_mbit,
+            address(host, hosts(network)),
+            network.access_rate_bps / 1_000_000,
             delay.0
         );
         arguments.extend(["--access".to_owned(), words]);
@@ -206,9 +194,15 @@ fn link_arguments(job: &Job<'_>) -> Vec<String> {
     arguments
 }
 
+/// On each side.
+fn hosts(network: &Network) -> u32 {
+    u32::try_from(network.left.len()).expect("1000 at most")
+}
+
 /// What the hosts on the left do, and those on the right.
-fn sides(job: &Job<'_>) -> Result<[Side; 2]> {
-    let hosts = job.dumbbell.network.hosts;
+fn sides(network: Network) -> [Side; 2] {
+    let hosts = hosts(&network);
+    let Network { bulk, users, seed, stack, .. } = network;
     let sink = SocketAddr::from((Ipv4Addr::UNSPECIFIED, SINK_PORT));
     let source = |(number, bulk): (u16, Bulk)| BulkSource {
         number,
@@ -216,17 +210,17 @@ fn sides(job: &Job<'_>) -> Result<[Side; 2]> {
         to: (address(bulk.to, hosts), SINK_PORT).into(),
         starts: bulk.starts,
     };
-    let (left, right): (Vec<_>, Vec<_>) = (0..).zip(job.flows()).partition(|(_, bulk)| bulk.from < hosts);
-    let users = job.users()?.map(|users| UsersOf {
-        crowd: Crowd::new(users, (hosts, hosts), job.seed()),
+    let (left, right): (Vec<_>, Vec<_>) = (0..).zip(bulk).partition(|(_, bulk)| bulk.from < hosts);
+    let users = users.map(|users| UsersOf {
+        crowd: Crowd::new(users, (hosts, hosts), seed),
         address: Box::new(move |host| address(host, hosts)),
-        port: PORT,
-        mss: job.tcp().mss.into(),
+        port: Layout::SERVER.port(),
+        mss: stack.mss.into(),
     });
-    Ok([
+    [
         Side { sink, bulk: left.into_iter().map(source).collect(), users: None },
         Side { sink, bulk: right.into_iter().map(source).collect(), users },
-    ])
+    ]
 }
 
 /// Runs both sides until the window's end, the run's stop or the link's.
@@ -286,23 +280,23 @@ fn watch<T>(
 
 fn summary(
     job: &Job<'_>,
-    said: &LinkSummary,
+    utilisation: f64,
     link: &LinkDirection,
-    [left, right]: [Seen; 2],
+    [left, right]: &[Seen; 2],
 ) -> BottleneckSummary {
-    let window_s = job.dumbbell.grid.duration.as_secs_f64();
+    let [_, window] = job.times();
+    let window_s = window.as_secs_f64();
     let lost = link.drops.get("loss").copied().unwrap_or(0);
     let mut drops_by_reason = link.drops.clone();
     drops_by_reason.remove("loss");
-    let rate_bps = job.dumbbell.network.link.rate.map_or(f64::INFINITY, |rate| rate.bits_per_s() as f64);
-    let mut bulk_bytes_per_s = vec![0.0; job.bulk() as usize];
+    let mut bulk_bytes_per_s = vec![0.0; job.bulk as usize];
     for (number, bytes) in left.bulk_bytes.iter().chain(&right.bulk_bytes) {
         if let Some(flow) = bulk_bytes_per_s.get_mut(usize::from(*number)) {
             *flow = *bytes as f64 / window_s;
         }
     }
     BottleneckSummary {
-        utilisation: link.delivered.bytes as f64 * 8.0 / (rate_bps * said.elapsed_s),
+        utilisation,
         queue_pkts: link.queue_pkts,
         packets: link.arrived.packets,
         drops: drops_by_reason.values().sum(),
@@ -313,9 +307,6 @@ fn summary(
         goodput_bytes_per_s: right.bytes as f64 / window_s,
         bulk_bytes_per_s,
         objects: right.asked,
-        objects_done: right.completions.len() as u64,
-        done_by_ms: distribution(&right.completions),
-        mean_by_pkts: means(&right.completions),
         initial_rto_ms: INITIAL_RTO.as_millis_f64(),
         ..BottleneckSummary::default()
     }
@@ -335,13 +326,18 @@ fn host_marks(seen: &[Seen; 2]) -> Vec<String> {
 mod tests {
     use std::path::Path;
 
+    use experiment::Plan;
+
     use super::*;
 
-    const PAPER: &str = include_str!("../../../../experiments/syn-protection/paper.toml");
-    const BEYOND: &str = include_str!("../../../../experiments/syn-protection/beyond.toml");
+    const PAPER: &str = "paper";
+    const BEYOND: &str = "beyond";
 
-    fn parse(text: &str) -> Dumbbell {
-        Dumbbell::parse(Path::new("d.toml"), text.to_owned()).expect("it comes along")
+    fn parse(name: &str) -> Dumbbell {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/syn-protection");
+        let plan = Plan::read(&folder.join(format!("{name}.toml")), false).expect("it comes along");
+        let Plan::Dumbbell(dumbbell) = plan else { panic!("{name} has a bottleneck") };
+        *dumbbell
     }
 
     #[test]
@@ -349,7 +345,8 @@ mod tests {
         let paper = parse(PAPER);
         let (jobs, left_out) = possible(&paper);
         assert_eq!((jobs.len(), left_out.len()), (120, 0));
-        let arguments = link_arguments(&jobs[0]);
+        let network = jobs[0].network().expect("it can be run");
+        let arguments = link_arguments(&network, jobs[0].times());
         // 5 ms, of which the bottleneck has 2, and 100 ms.
         for words in [
             "10.78.0.1 rate 100mbit delay 1500000ns limit 50000",
@@ -360,7 +357,7 @@ mod tests {
             words.split_once(' ').expect("words").1.parse::<path::Config>().expect("the link takes them");
         }
         let forward = arguments.iter().position(|argument| argument == "--forward").expect("it is told") + 1;
-        assert_eq!(arguments[forward].parse::<path::Config>(), Ok(jobs[0].paths()[0].clone()));
+        assert_eq!(arguments[forward].parse::<path::Config>(), Ok(network.to_right));
         assert!(deviations(&paper).iter().any(|text| text.contains("linux-2.4's")));
     }
 
@@ -368,7 +365,7 @@ mod tests {
     fn what_only_a_simulation_has_is_left_out_with_a_word() {
         let (beyond, paper) = (parse(BEYOND), parse(PAPER));
         let (jobs, left_out) = possible(&beyond);
-        assert!(jobs.iter().all(|job| job.scenario.name == "users" && job.load <= 100.0));
+        assert!(jobs.iter().all(|job| job.names()[0] == "users" && job.load <= 100.0));
         assert_eq!(left_out.len(), 3, "{left_out:?}");
         assert!(deviations(&beyond).len() < deviations(&paper).len(), "it has the kernel's own timers");
     }
@@ -377,7 +374,7 @@ mod tests {
     fn flows_have_the_same_ends_as_in_virtual_time() {
         let paper = parse(PAPER);
         let (jobs, _) = possible(&paper);
-        let [left, right] = sides(&jobs[0]).expect("it can be run");
+        let [left, right] = sides(jobs[0].network().expect("it can be run"));
         assert_eq!((left.bulk.len(), right.bulk.len()), (9, 1));
         assert_eq!(left.bulk[3].from.to_string(), "10.78.0.4");
         assert_eq!(left.bulk[3].to.to_string(), "10.79.0.4:9");

@@ -1,0 +1,168 @@
+//! What an experiment with servers is checked for: that it can be run, and in a lifetime.
+
+use std::time::Duration;
+
+use sim::Profile;
+
+use crate::check::{check_claims, check_loads, check_names, check_title, check_window, unique};
+use crate::claims::{Claim, Scope};
+use crate::clients::check_abort;
+use crate::experiment::Experiment;
+use crate::extent;
+use crate::layout::{Layout, Receive};
+use crate::policy::Policy;
+use crate::servers::{Server, ServerKind};
+use crate::time::LONGEST;
+
+/// Of a request.
+const LONGEST_WORK: Duration = Duration::from_secs(60);
+/// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
+const MOST_AGAIN: u32 = 10;
+
+impl Experiment {
+    /// Whether all of it can be run.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        let rows = self.servers.iter().map(|server| &server.name);
+        let names = rows.chain(self.policies.iter().map(|policy| &policy.name)).chain([&self.name]);
+        check_names(names)?;
+        check_title(&self.title)?;
+        check_loads(&self.grid.loads)?;
+        self.servers.iter().try_for_each(|server| self.check_window_of(server))?;
+        check_window("grid.duration", self.grid.duration)?;
+        check_window("saturation.duration", self.saturation.duration)?;
+        check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
+        let longest_wait = self.servers.iter().map(|server| self.clients(server).timeout).max();
+        if self.grid.warmup > LONGEST || longest_wait > Some(LONGEST) || self.crowd.timeout > LONGEST {
+            return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
+        }
+        check_abort("crowd.abort", self.crowd.abort)?;
+        self.saturation.check()?;
+        if self.ways.is_some() && self.testbed.receive == Receive::Driver {
+            return Err("testbed.receive = \"driver\" and [path]: a link hands over socket buffers, not a driver's pages; \"napi\" goes with it".to_owned());
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.backlog > i32::MAX.cast_unsigned()) {
+            return Err(format!(
+                "server {:?}: backlog {} is more than listen(2) takes",
+                server.name, server.backlog
+            ));
+        }
+        let ends = [*Layout::SERVER.ip(), Layout::ROUTER];
+        if ends.iter().any(|end| self.crowd.clients.contains(end)) {
+            return Err(format!(
+                "crowd.clients {} has the testbed's own 10.76.0.0/30 in it",
+                self.crowd.clients
+            ));
+        }
+        if self.grid.repetitions == 0 {
+            return Err("grid.repetitions is 0: nothing would be measured; 1 is usual".to_owned());
+        }
+        if self.grid.again > MOST_AGAIN {
+            return Err(format!("grid.again is {}, and can be {MOST_AGAIN} at most", self.grid.again));
+        }
+        if self.servers.is_empty() || self.policies.is_empty() {
+            return Err("at least one [[server]] and one [[policy]] are wanted".to_owned());
+        }
+        unique("server", self.servers.iter().map(|server| server.name.as_str()))?;
+        unique("policy", self.policies.iter().map(|policy| policy.name.as_str()))?;
+        self.testbed.check()?;
+        if let Some(server) =
+            self.servers.iter().find(|s| s.kind != ServerKind::BuiltIn && !s.cpu_time.is_zero())
+        {
+            return Err(format!("server {:?}: cpu_time is for kind = \"built-in\" only", server.name));
+        }
+        if let Some(server) = self.servers.iter().find(|server| server.cpu_time > LONGEST_WORK) {
+            return Err(format!(
+                "server {:?}: cpu_time = {:?} is no work for one request; up to {LONGEST_WORK:?}",
+                server.name, server.cpu_time
+            ));
+        }
+        if let Some(name) = self.profile.as_deref().filter(|name| Profile::shipped(name).is_none()) {
+            let known: Vec<&str> = Profile::shipped_names().collect();
+            return Err(format!("profile = {name:?} does not come along; there are {}", known.join(", ")));
+        }
+        if self.crowd.timeout.is_zero()
+            || self.servers.iter().any(|server| self.clients(server).timeout.is_zero())
+        {
+            return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
+        }
+        self.servers.iter().try_for_each(|server| self.check_way_to(server))?;
+        self.policies.iter().try_for_each(Policy::check)?;
+        self.check_claims()
+    }
+
+    fn check_way_to(&self, server: &Server) -> Result<(), String> {
+        let timeout = self.clients(server).timeout;
+        let shortest: Duration =
+            server.way.as_ref().map_or(Duration::ZERO, |way| way.shortest_reply().into());
+        if shortest < timeout {
+            return Ok(());
+        }
+        Err(format!(
+            "path.delay: a reply takes two round trips, {shortest:?}, and nobody waits longer than {timeout:?}; raise crowd.timeout, or lower the delay"
+        ))
+    }
+
+    /// Whether it can be measured in a lifetime.
+    pub(crate) fn check_extent(&self) -> Result<(), String> {
+        let points = self.policies.len() as u128 * self.grid.points();
+        let (mut lab_s, mut attempts) = (0.0, 0.0);
+        for server in &self.servers {
+            let time = self.grid.warmup + self.window(server);
+            lab_s += extent::times(time, points);
+            let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+            let rates = self.grid.loads.iter().map(|load| self.mean_rate(server, load * can));
+            let rate = rates.sum::<f64>() / self.grid.loads.len() as f64;
+            attempts += extent::times(time, points) * rate;
+        }
+        let virtual_s = attempts * extent::ATTEMPT_S;
+        let time = format!(
+            "{} in the lab, and about {} in virtual time on one CPU",
+            extent::roughly(lab_s),
+            extent::roughly(virtual_s)
+        );
+        let cells = points * self.servers.len() as u128;
+        extent::check(cells, lab_s.min(virtual_s), &time, "take out loads, servers or policies")
+    }
+
+    /// Attempts that the largest cell may have waiting at once, and how many cells there are: of what comes beyond what a server can do all that came within a
+    /// client's patience. None where every policy answers whom it refuses.
+    pub(crate) fn most_waiting(&self) -> (f64, usize) {
+        let answers = |guard: &String| {
+            guard.parse::<verdict::Policy>().is_ok_and(|guard| guard.syn_when_full == verdict::Verdict::Reset)
+        };
+        let is_silent = self.policies.iter().any(|policy| !policy.guard.as_ref().is_some_and(answers));
+        let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
+        let waiting = self.servers.iter().map(|server| {
+            let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+            let patience = self.clients(server).timeout.min(self.grid.warmup + self.window(server));
+            let beyond = self.mean_rate(server, largest * can) - can;
+            beyond.max(0.0) * patience.as_secs_f64()
+        });
+        let cells = self.policies.len() as u128 * self.grid.points() * self.servers.len() as u128;
+        let most = if is_silent { waiting.fold(0.0, f64::max) } else { 0.0 };
+        (most, usize::try_from(cells).unwrap_or(usize::MAX))
+    }
+
+    fn check_window_of(&self, server: &Server) -> Result<(), String> {
+        let key = match server.duration {
+            Some(_) => &format!("server {:?}: duration", server.name),
+            None => "grid.duration",
+        };
+        let window = self.window(server);
+        check_window(key, window)?;
+        match self.bursts(server) {
+            Some(bursts) => bursts.check().and_then(|()| bursts.check_window(key, window)),
+            None => Ok(()),
+        }
+    }
+
+    fn check_claims(&self) -> Result<(), String> {
+        let policies: Vec<(&str, bool)> =
+            self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
+        let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
+        let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
+        check_claims(&self.claims, &scope, |Claim { measure, .. }| {
+            measure.is_of_link().then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
+        })
+    }
+}

@@ -1,0 +1,243 @@
+//! What a claim can be about: one number of one cell.
+
+use std::fmt;
+
+use results::{BottleneckSummary, Cell, Unit};
+use serde::Deserialize;
+
+/// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Measure {
+    /// Complete replies per second, see [`Cell::goodput_at_search_speed`].
+    Goodput,
+    /// Mean response time, ms.
+    Mean,
+    /// Its median, ms.
+    P50,
+    /// Its 99th percentile, ms.
+    P99,
+    /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors sum to the requests.
+    ErrorShare,
+    /// SYNs sent per attempt started.
+    SynsPerAttempt,
+    /// Complete replies per SYN sent.
+    RepliesPerSyn,
+    /// Share of the attempts that ended after one SYN.
+    #[serde(rename = "syns_1_share")]
+    OneSynShare,
+    /// Share of the attempts that ended after three or more.
+    #[serde(rename = "syns_3_or_more_share")]
+    ThreeSynsShare,
+    /// SYNs that the guard refused, or left to a kernel that dropped them, per attempt.
+    SynDropsPerAttempt,
+    /// ACKs that would have ended a handshake and found the accept queue full, per attempt.
+    AckDropsPerAttempt,
+    /// Those, as a share of both.
+    AckShareOfDrops,
+    /// Those, and data and FINs that met the same, over those: `[Shu05]` table 4.1.
+    AckDropInflation,
+    /// The kernel's own ListenOverflows, per attempt.
+    OverflowsPerAttempt,
+    /// Softirq's share of the server's CPU.
+    SoftirqShare,
+    /// The server program's share of its CPU, its system calls included.
+    ProgramShare,
+    /// Packets that the bottleneck's queue dropped.
+    Drops,
+    /// Those, as a share of the packets that came to it.
+    DropShare,
+    /// SYNs and SYN/ACKs that it dropped.
+    SynDrops,
+    /// Share of the bottleneck's time that something was sent.
+    Utilisation,
+    /// Mean length of its queue, packets.
+    QueuePackets,
+    /// Share of the objects that took the initial retransmission timeout, or up to a sixth of it more, less the share that took up to a sixth less: the step that
+    /// a lost SYN makes in the distribution.
+    RtoStep,
+    /// Mean time of objects of fewer than 10 packets, ms.
+    ShortMean,
+    /// Mean time of objects of 100 packets and more, ms.
+    LongMean,
+    /// Drops of objects' data packets 1 to 9.
+    DropsBelow10,
+    /// Drops of objects' data packets from the 10th on.
+    DropsFrom10,
+    /// What all bulk flows' receivers got, bytes/s.
+    BulkRate,
+}
+
+impl Measure {
+    /// The value; `None` where there was nothing to measure.
+    pub(crate) fn of(self, cell: &Cell) -> Option<f64> {
+        let crowd = &cell.crowd;
+        let times = Some(crowd.response_ms).filter(|times| times.count > 0);
+        match self {
+            Self::Goodput => Some(cell.goodput_at_search_speed()),
+            Self::Mean => times.map(|times| times.mean),
+            Self::P50 => times.map(|times| times.p50),
+            Self::P99 => times.map(|times| times.p99),
+            Self::ErrorShare => Some((1.0 - per_attempt(cell, crowd.goodput_per_s)?).max(0.0)),
+            Self::SynsPerAttempt => Some(crowd.syns_per_attempt),
+            Self::RepliesPerSyn => (crowd.syns_per_s > 0.0).then(|| crowd.goodput_per_s / crowd.syns_per_s),
+            Self::SoftirqShare => Some(cell.server_cpu.softirq),
+            Self::ProgramShare => Some(cell.server_cpu.user + cell.server_cpu.system),
+            Self::OneSynShare => share_by_syns(&crowd.ended_by_syns, 0..1),
+            Self::ThreeSynsShare => share_by_syns(&crowd.ended_by_syns, 2..usize::MAX),
+            Self::SynDropsPerAttempt => per_attempt(cell, syn_drops_per_s(cell)?),
+            Self::AckDropsPerAttempt => per_attempt(cell, ack_drops_per_s(cell)?),
+            Self::AckShareOfDrops => {
+                let acks = ack_drops_per_s(cell)?;
+                Some(acks / (acks + syn_drops_per_s(cell)?))
+            }
+            Self::AckDropInflation => Some(guard_per_s(cell, "acks.full")? / ack_drops_per_s(cell)?),
+            Self::OverflowsPerAttempt => {
+                let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
+                per_attempt(cell, overflows as f64 / crowd.window_s)
+            }
+            _ => self.of_link(cell.link.as_deref()?),
+        }
+    }
+
+    fn of_link(self, link: &BottleneckSummary) -> Option<f64> {
+        let rto_ms = link.initial_rto_ms;
+        match self {
+            Self::Drops => Some(link.drops as f64),
+            Self::DropShare => link.drop_share(),
+            Self::SynDrops => Some(link.opening_drops as f64),
+            Self::Utilisation => Some(link.utilisation),
+            Self::QueuePackets => Some(link.queue_pkts),
+            Self::RtoStep => {
+                let after = link.share_between(rto_ms, rto_ms * 7.0 / 6.0)?;
+                Some(after - link.share_between(rto_ms * 5.0 / 6.0, rto_ms)?)
+            }
+            Self::ShortMean => link.mean_between(1, 10),
+            Self::LongMean => link.mean_between(100, u32::MAX),
+            Self::DropsBelow10 => link.drops_between(1, 10).map(|drops| drops as f64),
+            Self::DropsFrom10 => link.drops_between(10, u32::MAX).map(|drops| drops as f64),
+            Self::BulkRate => Some(link.bulk_bytes_per_s.iter().sum()),
+            _ => None,
+        }
+    }
+
+    /// Whether it is of a bottleneck, and of no server.
+    pub(crate) fn is_of_link(self) -> bool {
+        matches!(
+            self,
+            Self::Drops
+                | Self::DropShare
+                | Self::SynDrops
+                | Self::Utilisation
+                | Self::QueuePackets
+                | Self::RtoStep
+                | Self::ShortMean
+                | Self::LongMean
+                | Self::DropsBelow10
+                | Self::DropsFrom10
+                | Self::BulkRate
+        )
+    }
+
+    /// Of the value.
+    pub(crate) fn unit(self) -> Unit {
+        match self {
+            Self::Goodput | Self::BulkRate => Unit::PerSecond,
+            Self::Mean | Self::P50 | Self::P99 | Self::ShortMean | Self::LongMean => Unit::Milliseconds,
+            Self::Drops | Self::SynDrops | Self::QueuePackets | Self::DropsBelow10 | Self::DropsFrom10 => {
+                Unit::Count
+            }
+            Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
+            Self::ErrorShare
+            | Self::OneSynShare
+            | Self::ThreeSynsShare
+            | Self::AckShareOfDrops
+            | Self::SoftirqShare
+            | Self::ProgramShare => Unit::Share,
+            Self::AckDropInflation | Self::RepliesPerSyn => Unit::Ratio,
+            Self::SynsPerAttempt
+            | Self::SynDropsPerAttempt
+            | Self::AckDropsPerAttempt
+            | Self::OverflowsPerAttempt => Unit::PerAttempt,
+        }
+    }
+
+    /// Whether it comes from a guard's counters.
+    pub(crate) fn needs_guard(self) -> bool {
+        matches!(
+            self,
+            Self::SynDropsPerAttempt
+                | Self::AckDropsPerAttempt
+                | Self::AckShareOfDrops
+                | Self::AckDropInflation
+        )
+    }
+}
+
+/// In words.
+impl fmt::Display for Measure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Goodput => "goodput",
+            Self::Mean => "mean response time",
+            Self::P50 => "median response time",
+            Self::P99 => "99th percentile of response time",
+            Self::ErrorShare => "share without a reply",
+            Self::SynsPerAttempt => "SYNs per attempt",
+            Self::RepliesPerSyn => "replies per SYN",
+            Self::OneSynShare => "share that ended after one SYN",
+            Self::ThreeSynsShare => "share that ended after three SYNs or more",
+            Self::SynDropsPerAttempt => "SYNs dropped per attempt",
+            Self::AckDropsPerAttempt => "ACKs dropped per attempt",
+            Self::AckShareOfDrops => "share of the ACK stage in what is dropped",
+            Self::AckDropInflation => "drops at the ACK stage over ACKs among them",
+            Self::OverflowsPerAttempt => "ListenOverflows per attempt",
+            Self::SoftirqShare => "softirq's share of the CPU",
+            Self::ProgramShare => "the server program's share of the CPU",
+            Self::Drops => "drops",
+            Self::DropShare => "share of packets dropped",
+            Self::SynDrops => "SYNs and SYN/ACKs dropped",
+            Self::Utilisation => "use of the link",
+            Self::QueuePackets => "mean queue",
+            Self::RtoStep => "step at the initial timeout",
+            Self::ShortMean => "mean time of objects below 10 packets",
+            Self::LongMean => "mean time of objects from 100 packets on",
+            Self::DropsBelow10 => "drops of data packets 1 to 9",
+            Self::DropsFrom10 => "drops of data packets from the 10th on",
+            Self::BulkRate => "bytes of bulk flows",
+        })
+    }
+}
+
+fn per_attempt(cell: &Cell, per_s: f64) -> Option<f64> {
+    let offered = cell.crowd.offered_per_s;
+    (offered > 0.0).then(|| per_s / offered)
+}
+
+fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
+    cell.guard_per_s.get(name).copied()
+}
+
+/// What the guard refuses, and of what reserv lets pass the kernel's last look; if it refuses nothing, the kernel drops each SYN that
+/// finds the queue full; a simulated one says how many it dropped, as that of 2.4 drops for other reasons, too. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
+fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
+    let late = guard_per_s(cell, "syns.late").unwrap_or(0.0);
+    let refused = guard_per_s(cell, "syns.dropped")? + guard_per_s(cell, "syns.reset")? + late;
+    if refused > 0.0 {
+        return Some(refused);
+    }
+    guard_per_s(cell, "syns.kernel_dropped").or_else(|| guard_per_s(cell, "syns.accept_full"))
+}
+
+/// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no other handshake.
+fn ack_drops_per_s(cell: &Cell) -> Option<f64> {
+    Some(guard_per_s(cell, "acks.full")? - guard_per_s(cell, "acks.implied")?)
+}
+
+/// `places` count from 0, which is one SYN.
+fn share_by_syns(counts: &[u64], places: std::ops::Range<usize>) -> Option<f64> {
+    let all: u64 = counts.iter().sum();
+    let within =
+        counts.iter().enumerate().filter(|(place, _)| places.contains(place)).map(|(_, count)| count);
+    (all > 0).then(|| within.sum::<u64>() as f64 / all as f64)
+}

@@ -1,0 +1,129 @@
+//! Who comes: what an experiment file says of its clients.
+
+use std::time::Duration;
+
+use crowd::{Abort, Stacks};
+use ipnet::Ipv4Net;
+use serde::{Deserialize, Deserializer};
+use tcp::Close;
+use traffic::{Arrivals, Workload};
+use units::Nanos;
+
+use crate::bursts::Bursts;
+use crate::time::{LONGEST, duration};
+
+/// What the clients do.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Crowd {
+    /// Network of the source addresses, IPv4.
+    #[serde(default = "default_clients")]
+    pub clients: Ipv4Net,
+    /// How long a user waits for the reply.
+    #[serde(deserialize_with = "duration")]
+    pub timeout: Duration,
+    /// `fin` or `rst`.
+    #[serde(with = "CloseText")]
+    pub close: Close,
+    /// `poisson` or `fixed`.
+    #[serde(with = "ArrivalsText")]
+    pub arrivals: Arrivals,
+    /// In bursts with gaps between them, the first with the warm-up; else evenly.
+    pub(crate) bursts: Option<Bursts>,
+    /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time what the profile says.
+    pub stacks: Option<Stacks>,
+    /// What they ask for: a workload's name or table; the server's page if left out.
+    #[serde(default)]
+    pub workload: WorkloadText,
+    /// Users who stop waiting, and reload.
+    #[serde(default, deserialize_with = "some_abort")]
+    pub abort: Option<Abort>,
+}
+
+/// Users who do not wait any longer, as a table.
+#[derive(Deserialize)]
+#[serde(remote = "Abort", deny_unknown_fields)]
+struct AbortText {
+    #[serde(deserialize_with = "nanos")]
+    after: Nanos,
+    reloads: u8,
+}
+
+fn nanos<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Nanos, D::Error> {
+    duration(deserializer).map(Nanos::from)
+}
+
+/// A table [`Abort`] that may be left out.
+pub(crate) fn some_abort<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Abort>, D::Error> {
+    AbortText::deserialize(deserializer).map(Some)
+}
+
+/// Whether a clock of milliseconds can tell it, in an hour.
+///
+/// # Errors
+///
+/// One line about `key`, the name of the table.
+pub(crate) fn check_abort(key: &str, abort: Option<Abort>) -> Result<(), String> {
+    let Some(after) = abort.map(|abort| Duration::from(abort.after)) else { return Ok(()) };
+    match (Duration::from_millis(1)..=LONGEST).contains(&after) {
+        true => Ok(()),
+        false => Err(format!("{key}.after = {after:?}: from 1ms to 1h; 8s is usual")),
+    }
+}
+
+/// A workload as `tidegate load --workload` takes it. Deserializes from a name or a table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "toml::Value")]
+pub struct WorkloadText(pub String);
+
+impl Default for WorkloadText {
+    fn default() -> Self {
+        Self("one-packet".to_owned())
+    }
+}
+
+impl WorkloadText {
+    /// What it means.
+    pub fn workload(&self) -> Workload {
+        traffic::parse_workload(&self.0).expect("checked when the experiment was read")
+    }
+}
+
+impl TryFrom<toml::Value> for WorkloadText {
+    type Error = String;
+
+    fn try_from(value: toml::Value) -> Result<Self, String> {
+        let text = match value {
+            toml::Value::String(name) => name,
+            table => table.to_string(),
+        };
+        traffic::parse_workload(&text)?;
+        Ok(Self(text))
+    }
+}
+
+/// How connections are closed, in a word.
+#[derive(Deserialize)]
+#[serde(remote = "Close", rename_all = "kebab-case")]
+enum CloseText {
+    Fin,
+    #[serde(rename = "rst")]
+    Reset,
+}
+
+/// The word that may be left out.
+pub(crate) fn some_close<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Close>, D::Error> {
+    CloseText::deserialize(deserializer).map(Some)
+}
+
+/// How attempts follow each other, in a word.
+#[derive(Deserialize)]
+#[serde(remote = "Arrivals", rename_all = "kebab-case")]
+enum ArrivalsText {
+    Poisson,
+    Fixed,
+}
+
+fn default_clients() -> Ipv4Net {
+    "10.77.0.0/16".parse().expect("a network")
+}

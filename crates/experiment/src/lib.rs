@@ -1,0 +1,55 @@
+//! Experiment files, the claims in them, and what comes of a run: what the lab and virtual runs share.
+//!
+//! A [`Plan`] is what a TOML file asks for. Most are a grid ([`Experiment`]): servers, policies, offered loads as multiples of the server's saturation rate.
+//! Some are packet scripts with the claims that they show ([`Traces`]), some are flows over a bottleneck ([`Dumbbell`]). A [`Writer`] has the records of a run, and its page at the
+//! end.
+//!
+//! What it is not: nothing is measured here. It links no socket, no BPF and no namespace, so that virtual runs do not either.
+
+mod bounds;
+mod bursts;
+mod check;
+mod claims;
+mod clients;
+mod dumbbell;
+mod error;
+mod event;
+mod experiment;
+mod extent;
+mod header;
+mod hold;
+mod layout;
+mod map;
+mod outcome;
+mod plan;
+mod policy;
+mod saturation;
+mod servers;
+mod time;
+mod traces;
+mod ways;
+
+pub use bursts::Bursts;
+pub use clients::{Crowd, WorkloadText};
+pub use dumbbell::{Dumbbell, jobs::Job};
+pub use error::ExperimentError;
+pub use event::Event;
+pub use experiment::{Experiment, Grid};
+pub use header::version;
+pub use hold::Hold;
+pub use layout::{Layout, Receive};
+pub use outcome::{Outcome, Stopped, Writer};
+pub use plan::Plan;
+pub use policy::{Change, Policy};
+pub use saturation::{Probe, Probed};
+pub use servers::{Server, ServerKind};
+pub use time::MOST_RATE;
+pub use traces::{ScriptRun, Traces};
+pub use ways::{PathCounted, Way};
+
+use std::time::Duration;
+
+/// Time between samples of the server's counters.
+pub const SAMPLE_EVERY: Duration = Duration::from_millis(250);
+/// Among these counters, how often the server's CPU turned to received packets, as `/proc/softirqs` calls it.
+pub const TURNS: &str = "softirqs.NET_RX";

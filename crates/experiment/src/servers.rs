@@ -1,0 +1,86 @@
+//! Who serves: what an experiment file says of its servers, and of the clients of one of them.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::bursts::Bursts;
+use crate::clients::WorkloadText;
+use crate::time::{duration, some_duration};
+use crate::ways::Way;
+
+/// A server under test.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Server {
+    /// Name in tables.
+    pub name: String,
+    /// Which program.
+    pub kind: ServerKind,
+    /// The listen(2) argument.
+    pub backlog: u32,
+    /// CPU time per request; built-in server only.
+    #[serde(default, deserialize_with = "duration")]
+    pub cpu_time: Duration,
+    /// What the clients do otherwise.
+    #[serde(default)]
+    pub(crate) crowd: Change,
+    /// The measured window, if not that of the grid.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub(crate) duration: Option<Duration>,
+    /// It is stopped as soon as it listens: it accepts nobody, and takes no time.
+    #[serde(skip)]
+    pub is_stopped: bool,
+    /// How far its clients are, where the file says.
+    #[serde(skip)]
+    pub way: Option<Box<Way>>,
+}
+
+impl Server {
+    /// The same with its clients beside it, before which the saturation rate is searched.
+    pub fn near(&self) -> Self {
+        Self { way: None, ..self.clone() }
+    }
+
+    /// Whether both are the same program with the same settings that is asked for the same, whatever they are called, whoever comes, and from how far.
+    pub(crate) fn is_as(&self, other: &Self) -> bool {
+        let program = |server: &Self| Self {
+            name: String::new(),
+            crowd: Change { bursts: None, timeout: None, ..server.crowd.clone() },
+            duration: None,
+            way: None,
+            ..server.clone()
+        };
+        program(self) == program(other)
+    }
+}
+
+/// What the clients of one server do otherwise than those of the others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    /// In which bursts they come.
+    pub bursts: Option<Bursts>,
+    /// How long they wait for the reply.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub timeout: Option<Duration>,
+    /// What they ask for.
+    pub workload: Option<WorkloadText>,
+}
+
+/// Which program serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerKind {
+    /// `tidegate serve`.
+    BuiltIn,
+    /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
+    /// where it is not installed.
+    Nginx,
+    /// The distribution's Apache with its own configuration, but as a pool of 150 processes, and the backlog. Left out in the same
+    /// way.
+    Apache,
+    /// A server in the kernel, as TUX of `[Shu05]` section 3.1.1, which takes one connection at a time (*Accept-1*). The lab has none: `tidegate serve`
+    /// stands for it, with a word.
+    InKernel,
+}
