@@ -7,7 +7,7 @@ use crate::format;
 use crate::marks::is_marked;
 use crate::metric::{GOODPUT, MEAN, Metric};
 use crate::run::{Point, Run};
-use crate::table::{headed, wrap};
+use crate::terminal::{headed, wrap};
 
 /// One server before crowds of many bursts and gaps, under policies at one load.
 pub(crate) struct BurstMap<'a> {
@@ -297,7 +297,7 @@ fn rising(values: impl Iterator<Item = f64>) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::WIDTH;
+    use crate::terminal::WIDTH;
     use crate::testing;
 
     /// Goodput of rst-syn over stock's, bursts of 1, 10 and 100 s, gaps of 1 and 10 s.

@@ -5,7 +5,7 @@ use results::{Answer, ClaimAnswer, Estimate, Unit};
 
 use crate::format;
 use crate::run::Run;
-use crate::table::{headed, wrap};
+use crate::terminal::{headed, wrap};
 
 const HEADINGS: [&str; 5] = ["claim", "paper", "holds if", "here", "answer"];
 
@@ -201,7 +201,7 @@ fn show(unit: Unit, value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::WIDTH;
+    use crate::terminal::WIDTH;
     use crate::testing;
 
     #[test]

@@ -9,7 +9,7 @@ use crate::finding::missing;
 use crate::format;
 use crate::link::with_care;
 use crate::run::{Point, Run};
-use crate::table::wrap;
+use crate::terminal::wrap;
 
 pub use page::comparison_page;
 
@@ -152,7 +152,7 @@ mod tests {
     use results::{Answer, BottleneckSummary, Cell};
 
     use super::*;
-    use crate::table::WIDTH;
+    use crate::terminal::WIDTH;
     use crate::testing;
 
     /// Objects that came evenly from a moment on, 100 ms long.

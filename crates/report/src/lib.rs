@@ -29,6 +29,7 @@ mod run;
 mod server;
 mod spread;
 mod table;
+mod terminal;
 #[cfg(test)]
 mod testing;
 mod traces;

@@ -11,7 +11,7 @@ use crate::policy::Policies;
 use crate::results_table::by_load;
 use crate::run::{Point, Run};
 use crate::spread::Spread;
-use crate::table::{headed, wrap};
+use crate::terminal::{headed, wrap};
 
 /// One quantity of a bottleneck.
 pub(crate) struct Column {
@@ -277,7 +277,7 @@ pub(crate) fn finding(run: &Run) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::WIDTH;
+    use crate::terminal::WIDTH;
     use crate::testing;
 
     fn cell(policy: &str, drops: u64) -> Cell {

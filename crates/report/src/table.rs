@@ -1,9 +1,5 @@
 //! The results as a table for the terminal.
 
-use std::ops::Range;
-
-use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
-
 use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
 use crate::link::{is_link, link_text};
@@ -12,16 +8,8 @@ use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSA
 use crate::run::{Point, Run};
 use crate::server::way;
 use crate::spread::Spread;
+use crate::terminal::{headed, wrap};
 use crate::traces::traces_text;
-
-/// Widest line, columns of the terminal.
-pub(crate) const WIDTH: u16 = 112;
-
-/// Three lines, no grid.
-pub(crate) const STYLE: TableStyle = TableStyle::new()
-    .top_border(LineStyle::none().fill('─').junction('─'))
-    .header_separator(LineStyle::none().fill('─').junction('─'))
-    .bottom_border(LineStyle::none().fill('─').junction('─'));
 
 /// Headings; the first two and the last hold text, the rest numbers.
 const HEADINGS: [&str; 13] = [
@@ -86,20 +74,6 @@ fn flood(points: &[Point]) -> String {
     format!("; floods of {} to {} SYNs/s", format::number(rates.min), format::number(rates.max))
 }
 
-/// An empty table of the terminal's width; columns of numbers are aligned to the right.
-pub(crate) fn headed<T: Into<Cell>>(headings: impl IntoIterator<Item = T>, numbers: Range<usize>) -> Table {
-    let mut grid = Table::new();
-    grid.load_style(STYLE)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(headings);
-    for index in numbers {
-        let column = grid.column_mut(index).expect("every heading has a column");
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    grid
-}
-
 fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
     let mut grid = headed(HEADINGS, 2..HEADINGS.len() - 1);
     grid.column_iter_mut().for_each(|column| {
@@ -143,30 +117,10 @@ fn with_range(metric: &Metric, point: &Point, rate: Option<f64>) -> String {
     }
 }
 
-/// Breaks text between words into lines of at most [`WIDTH`] characters; a longer word is broken inside.
-pub(crate) fn wrap(text: &str, indent: &str) -> String {
-    let mut lines = vec![String::new()];
-    for word in text.split_inclusive(' ') {
-        for piece in pieces(word, usize::from(WIDTH) - indent.len()) {
-            let line = lines.last_mut().expect("starts with one");
-            if line.chars().count() + piece.trim_end().chars().count() > usize::from(WIDTH) {
-                lines.push(format!("{indent}{piece}"));
-            } else {
-                line.push_str(&piece);
-            }
-        }
-    }
-    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
-}
-
-fn pieces(word: &str, width: usize) -> Vec<String> {
-    let characters: Vec<char> = word.chars().collect();
-    characters.chunks(width).map(|chunk| chunk.iter().collect()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::terminal::WIDTH;
     use crate::testing;
 
     fn assert_fits(text: &str) {

@@ -6,7 +6,7 @@ use super::Compared;
 use crate::format;
 use crate::link::{COLUMNS, links};
 use crate::run::Point;
-use crate::table::{headed, wrap};
+use crate::terminal::{headed, wrap};
 
 impl Compared<'_> {
     /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects which had come by some time differs, at the times that results

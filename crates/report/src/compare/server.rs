@@ -4,7 +4,7 @@ use super::Compared;
 use crate::format;
 use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::run::{Point, Run};
-use crate::table::{headed, wrap};
+use crate::terminal::{headed, wrap};
 
 /// A number that both runs have of a point.
 pub(super) struct Pair {
