@@ -1,7 +1,5 @@
-//! Compiles the steering program and the benchmark's peer.
+//! Compiles the steering program.
 
 fn main() {
     bpf_build::skeleton("crowd.bpf.c");
-    bpf_build::skeleton("echo.bpf.c");
-    bpf_build::skeleton("relay.bpf.c");
 }

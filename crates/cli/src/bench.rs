@@ -10,7 +10,7 @@ use crate::signals;
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Figures or groups of figures to measure; all, unless given
-    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(lab::bench::GROUPS.into_iter().chain(lab::bench::NAMES)))]
+    #[arg(value_name = "NAME", value_parser = PossibleValuesParser::new(bench::GROUPS.into_iter().chain(bench::NAMES)))]
     names: Vec<String>,
 }
 
@@ -19,7 +19,7 @@ pub fn run(args: Args) -> Result<()> {
     // What was made is taken away by whoever made it, so that a signal may not end the process.
     let stop = signals::stop_flag()?;
     let mut printed = Ok(());
-    lab::bench::run(&args.names, &stop, |figure| {
+    bench::run(&args.names, &stop, |figure| {
         let line = serde_json::to_string(figure).context("write a figure as JSON");
         printed = std::mem::replace(&mut printed, Ok(())).and_then(|()| say(line?));
     })?;

@@ -1,12 +1,11 @@
 //! `tidegate lab`: runs experiments.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use experiment::{Event, Outcome, Plan};
-use lab::Options;
 use report::Run;
 use results::TraceOutcome;
 
@@ -62,11 +61,10 @@ pub fn run(args: Args) -> Result<()> {
     ensure_folder("--results", &results)?;
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
-    let options = Options { results, program };
     let mut claims = Vec::new();
     let mut failed = Vec::new();
     for plan in &plans {
-        match run_one(plan, &options, &stop) {
+        match run_one(plan, &program, &results, &stop) {
             Ok(run) => claims.extend(run.claims),
             // What a busy machine did to one experiment must not cost the others.
             Err(error) if files.len() > 1 && !stop.load(Ordering::Relaxed) => {
@@ -86,13 +84,13 @@ pub fn run(args: Args) -> Result<()> {
 fn calibrate(rate: Option<f64>) -> Result<()> {
     let stop = signals::stop_flag()?;
     let program = std::env::current_exe().context("find the path of tidegate itself")?;
-    let profile = lab::calibrate::calibrate(&program, rate, &stop, |line| complain(format_args!("{line}")))?;
+    let profile = calibrate::calibrate(&program, rate, &stop, |line| complain(format_args!("{line}")))?;
     say(profile.to_toml().trim_end())
 }
 
-fn run_one(plan: &Plan, options: &Options, stop: &AtomicBool) -> Result<Run> {
+fn run_one(plan: &Plan, program: &Path, results: &Path, stop: &AtomicBool) -> Result<Run> {
     say(format_args!("{}: {}", plan.name(), plan.title()))?;
-    let outcome = lab::run(plan, options, stop, |event| {
+    let outcome = lab::run(plan, program, results, stop, |event| {
         if say(event_text(event)).is_err() {
             stop.store(true, Ordering::Relaxed); // nobody reads any more
         }

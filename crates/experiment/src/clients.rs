@@ -29,7 +29,7 @@ pub struct Crowd {
     #[serde(with = "ArrivalsText")]
     pub arrivals: Arrivals,
     /// In bursts with gaps between them, the first with the warm-up; else evenly.
-    pub(crate) bursts: Option<Bursts>,
+    pub bursts: Option<Bursts>,
     /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time what the profile says.
     pub stacks: Option<Stacks>,
     /// What they ask for: a workload's name or table; the server's page if left out.
@@ -38,6 +38,13 @@ pub struct Crowd {
     /// Users who stop waiting, and reload.
     #[serde(default, deserialize_with = "some_abort")]
     pub abort: Option<Abort>,
+}
+
+impl Crowd {
+    /// The mean over bursts and gaps of a crowd with such a rate, attempts/s.
+    pub fn mean_rate(&self, rate: f64) -> f64 {
+        self.bursts.map_or(rate, |bursts| bursts.mean_rate(rate))
+    }
 }
 
 /// Users who do not wait any longer, as a table.

@@ -118,23 +118,28 @@ impl Experiment {
     }
 
     /// In which bursts the crowd of a server comes.
-    pub fn bursts(&self, server: &Server) -> Option<Bursts> {
+    pub(crate) fn bursts(&self, server: &Server) -> Option<Bursts> {
         server.crowd.bursts.or(self.crowd.bursts)
     }
 
     /// The mean over bursts and gaps of a crowd with such a rate, attempts/s, before a server.
-    pub fn mean_rate(&self, server: &Server, rate: f64) -> f64 {
+    pub(crate) fn mean_rate(&self, server: &Server, rate: f64) -> f64 {
         self.bursts(server).map_or(rate, |bursts| bursts.mean_rate(rate))
     }
 
     /// The clients before a server.
-    pub fn clients(&self, server: &Server) -> Crowd {
+    pub(crate) fn clients(&self, server: &Server) -> Crowd {
         let Change { timeout, workload, .. } = &server.crowd;
         Crowd {
             timeout: timeout.unwrap_or(self.crowd.timeout),
             workload: workload.as_ref().unwrap_or(&self.crowd.workload).clone(),
             ..self.crowd.clone()
         }
+    }
+
+    /// Who comes before a server under a policy.
+    pub fn crowd_of(&self, server: &Server, policy: &Policy) -> Crowd {
+        Crowd { bursts: self.bursts(server), ..policy.crowd(&self.clients(server)) }
     }
 
     /// The measured window before a server.

@@ -29,23 +29,25 @@ mod time;
 mod traces;
 mod ways;
 
-pub use bursts::Bursts;
-pub use clients::{Crowd, WorkloadText};
-pub use dumbbell::{Dumbbell, jobs::Job};
-pub use error::ExperimentError;
-pub use event::Event;
-pub use experiment::{Experiment, Grid};
-pub use header::version;
-pub use hold::Hold;
-pub use layout::{Layout, Receive};
-pub use outcome::{Outcome, Stopped, Writer};
-pub use plan::Plan;
-pub use policy::{Change, Policy};
-pub use saturation::{Probe, Probed};
-pub use servers::{Server, ServerKind};
-pub use time::MOST_RATE;
-pub use traces::{ScriptRun, Traces};
-pub use ways::{PathCounted, Way};
+pub use self::{
+    bursts::Bursts,
+    clients::{Crowd, WorkloadText},
+    dumbbell::{Dumbbell, jobs::Job},
+    error::ExperimentError,
+    event::Event,
+    experiment::{Experiment, Grid},
+    header::version,
+    hold::Hold,
+    layout::{Layout, Receive},
+    outcome::{Outcome, Stopped, Writer},
+    plan::Plan,
+    policy::{Change, Policy},
+    saturation::{Probe, Probed},
+    servers::{Server, ServerKind},
+    time::MOST_RATE,
+    traces::{ScriptRun, Traces},
+    ways::{PathCounted, Way},
+};
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ pub struct Change {
     pub(crate) stacks: Option<Stacks>,
     /// When users stop waiting.
     #[serde(default, deserialize_with = "some_abort")]
-    pub abort: Option<Abort>,
+    pub(crate) abort: Option<Abort>,
     /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
     /// sends beside the crowd.
     pub flood_per_s: Option<f64>,
@@ -128,9 +128,10 @@ impl Policy {
     }
 
     /// The clients of this policy.
-    pub fn crowd(&self, crowd: &Crowd) -> Crowd {
-        let Change { close, stacks, .. } = &self.crowd;
+    pub(crate) fn crowd(&self, crowd: &Crowd) -> Crowd {
+        let Change { close, stacks, abort, .. } = &self.crowd;
         Crowd {
+            abort: abort.or(crowd.abort),
             close: close.unwrap_or(crowd.close),
             stacks: stacks.as_ref().or(crowd.stacks.as_ref()).cloned(),
             ..crowd.clone()

@@ -1,5 +1,6 @@
 //! Who serves: what an experiment file says of its servers, and of the clients of one of them.
 
+use std::num::NonZeroU32;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -37,11 +38,6 @@ pub struct Server {
 }
 
 impl Server {
-    /// The same with its clients beside it, before which the saturation rate is searched.
-    pub fn near(&self) -> Self {
-        Self { way: None, ..self.clone() }
-    }
-
     /// Whether both are the same program with the same settings that is asked for the same, whatever they are called, whoever comes, and from how far.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let program = |server: &Self| Self {
@@ -66,6 +62,11 @@ pub(crate) struct Change {
     pub timeout: Option<Duration>,
     /// What they ask for.
     pub workload: Option<WorkloadText>,
+}
+
+impl ServerKind {
+    /// Of the pool that an Apache is: Debian's `MaxRequestWorkers`.
+    pub const PROCESSES: NonZeroU32 = NonZeroU32::new(150).expect("above 0");
 }
 
 /// Which program serves.

@@ -5,41 +5,38 @@
 //! accept queue. What it is not: Apache as Debian starts it, which is `mpm_event`.
 
 use std::fs;
-use std::num::NonZeroU32;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use experiment::Layout;
+use experiment::{Layout, ServerKind};
 
 /// Where Debian has it.
-pub const PROGRAM: &str = "/usr/sbin/apache2";
+pub(crate) const PROGRAM: &str = "/usr/sbin/apache2";
 const MAIN: &str = "/etc/apache2/apache2.conf";
 const SITE: &str = "/etc/apache2/sites-available/000-default.conf";
 const MODULES: &str = "/etc/apache2/mods-enabled";
 const PREFORK: &str = "/etc/apache2/mods-available/mpm_prefork.load";
 /// The page that the package brings. The one in `/var/www/html` is the machine's, and may be anything.
 const PAGES: &str = "/usr/share/apache2/default-site";
-/// Debian's `MaxRequestWorkers` for this module.
-pub const PROCESSES: NonZeroU32 = NonZeroU32::new(150).expect("above 0");
 
 /// Whether it is installed with the configuration that we start from; if not, why not.
-pub fn missing() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     let absent =
         [PROGRAM, MAIN, SITE, MODULES, PREFORK, PAGES].into_iter().find(|path| !Path::new(path).exists())?;
     Some(format!("apache is left out: {absent} is not there (install apache2)"))
 }
 
 /// Version, as it prints it.
-pub fn version() -> Option<String> {
+pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("-v").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     text.lines().find_map(|line| line.strip_prefix("Server version: ")).map(str::to_owned)
 }
 
 /// Writes the configuration into `scratch` and adds the arguments that use it.
-pub fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<()> {
+pub(crate) fn configure(command: &mut Command, scratch: &Path, backlog: u32) -> Result<()> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let site = scratch.join("site.conf");
     fs::write(&site, site_conf(&read(SITE)?)?).context("write the site's configuration")?;
@@ -77,8 +74,9 @@ fn main_conf(text: &str, enabled: &[PathBuf], site: &Path, backlog: u32) -> Resu
         };
         enabled.iter().filter(is_other).map(|path| format!("Include {}\n", path.display())).collect()
     };
+    let processes = ServerKind::PROCESSES;
     let pool = format!(
-        "StartServers {PROCESSES}\nMinSpareServers 1\nMaxSpareServers {PROCESSES}\nMaxRequestWorkers {PROCESSES}"
+        "StartServers {processes}\nMinSpareServers 1\nMaxSpareServers {processes}\nMaxRequestWorkers {processes}"
     );
     let ours = [
         ("IncludeOptional mods-enabled/*.load", format!("{}Include {PREFORK}", include(".load"))),

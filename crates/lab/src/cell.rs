@@ -20,8 +20,11 @@ use crate::middle::RunningLink;
 use crate::nearness::Nearness;
 use crate::nft;
 use crate::probe::{Difference, SLEEPS, Snapshot, grown, settle};
+use crate::saturation;
 use crate::server;
+use crate::stop::STOP_EVERY;
 use crate::testbed::Testbed;
+use crate::undisturbed::{Undisturbed, undisturbed};
 
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
@@ -34,8 +37,6 @@ const SHORTEST_MOMENT: Duration = Duration::from_millis(300);
 const LONGEST_MOMENT: Duration = Duration::from_secs(2);
 /// A crowd waits for CPUs that are near each other no longer than so many times what it takes itself.
 const WAITS: u32 = 3;
-/// How often a wait looks whether the run was stopped.
-pub const STOP_EVERY: Duration = Duration::from_millis(50);
 
 /// What every cell of a run shares.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,35 @@ pub struct Lab<'a> {
     pub stop: &'a AtomicBool,
 }
 
+impl Lab<'_> {
+    /// Finds the rate at which a server saturates, requests/s; each probe is told, offered and answered.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or a crowd cannot be sent.
+    pub fn saturation_rate(self, server: &Server, on_probe: impl FnMut(f64, f64)) -> Result<f64> {
+        Ok(saturation::find(self, server, on_probe)?.rate_per_s)
+    }
+
+    /// Sends a crowd of so many attempts a second, and again up to `again` times where the CPUs were far from each other.
+    ///
+    /// # Errors
+    ///
+    /// When that cannot be done.
+    pub fn crowd(self, server: &Server, policy: &Policy, rate: f64, again: u32) -> Result<Measured> {
+        let Experiment { grid, crowd, .. } = self.experiment;
+        let timeout = crowd.timeout.max(Duration::from_millis(1));
+        let send = Send::evenly(rate, grid.warmup, grid.duration, timeout);
+        let measure = || {
+            let measured = run(self, server, policy, &send)?;
+            let is_far = measured.far.is_some();
+            Ok((measured, is_far))
+        };
+        let Undisturbed { measured, failed, .. } = undisturbed(again, measure, |_| Ok(()))?;
+        failed.map_or(Ok(measured), Err)
+    }
+}
+
 /// One crowd against one server under one policy.
 #[derive(Debug)]
 pub struct Measured {
@@ -58,25 +88,25 @@ pub struct Measured {
     /// What the kernel counted in the window.
     pub difference: Difference,
     /// What it counted as the crowd went on.
-    pub samples: Vec<Sample>,
+    pub(crate) samples: Vec<Sample>,
     /// Replies lost between the server's transmit and the generator, warm-up included.
-    pub lost_replies: u64,
+    pub(crate) lost_replies: u64,
     /// What the guard counted, when there was one.
-    pub guard: Option<BTreeMap<String, u64>>,
+    pub(crate) guard: Option<BTreeMap<String, u64>>,
     /// How fast that grew in the window, per second.
     pub guard_per_s: BTreeMap<String, f64>,
     /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its start.
-    pub is_rate_of_window: bool,
+    pub(crate) is_rate_of_window: bool,
     /// Who waited, by what the guard said.
-    pub guard_samples: Vec<GuardSample>,
+    pub(crate) guard_samples: Vec<GuardSample>,
     /// What became of the connections that were held beside the crowd, by kind.
-    pub held: BTreeMap<String, Held>,
+    pub(crate) held: BTreeMap<String, Held>,
     /// What went between clients and server, where they are far from each other, and why that should be read with care.
-    pub path: Option<(PathSummary, Vec<String>)>,
+    pub(crate) path: Option<(PathSummary, Vec<String>)>,
     /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
     pub round_trip: Duration,
     /// A cache line's round trip between the server's CPU and the crowd's, before or after, whichever was longer.
-    pub cores_ns: f64,
+    pub(crate) cores_ns: f64,
     /// Why that should be read with care.
     pub far: Option<String>,
 }
@@ -104,7 +134,7 @@ impl Measured {
     }
 
     /// Why that should be read with care.
-    pub fn marks(&self) -> Vec<String> {
+    pub(crate) fn marks(&self) -> Vec<String> {
         let mut marks = self.of_generator();
         marks.extend(self.of_machine());
         marks
@@ -113,7 +143,7 @@ impl Measured {
 
 /// Measures one point of the grid, and says whether the machine disturbed it: had other work, or its CPUs far from each other. The cell's marks say so. A cell at another speed than
 /// just before is marked as well, and not disturbed: it may have been that moment which was not as usual.
-pub fn measure(
+pub(crate) fn measure(
     lab: Lab<'_>,
     server: &Server,
     policy: &Policy,
@@ -124,16 +154,17 @@ pub fn measure(
 ) -> Result<(Cell, bool)> {
     let experiment = lab.experiment;
     let rate_per_s = saturation.rate_per_s * look.speed;
+    let crowd = experiment.crowd_of(server, policy);
     let send = Send {
-        rate: experiment.mean_rate(server, load * rate_per_s),
-        bursts: experiment.bursts(server),
+        rate: crowd.mean_rate(load * rate_per_s),
+        bursts: crowd.bursts,
         warmup: experiment.grid.warmup,
         duration: experiment.window(server),
-        timeout: experiment.clients(server).timeout,
+        timeout: crowd.timeout,
         seed: u64::from(repetition) + 1,
         flood_per_s: policy.crowd.flood_per_s,
         hold: policy.crowd.hold,
-        abort: policy.crowd.abort.or(experiment.crowd.abort),
+        abort: crowd.abort,
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
     let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
@@ -186,7 +217,7 @@ pub fn measure(
 
 /// What the machine can do just before the cells of a load.
 #[derive(Debug)]
-pub struct Look {
+pub(crate) struct Look {
     /// Over that when the saturation rate was found.
     speed: f64,
     /// Why it should be read with care.
@@ -195,25 +226,17 @@ pub struct Look {
 
 /// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a moment. Idle, the server's CPU would not have the
 /// crowd's beside it, which may be the other hardware thread of its core. One that is disturbed is repeated once.
-pub fn look(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<Look> {
+pub(crate) fn look(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<Look> {
     let first = look_once(lab, server, saturation)?;
     if first.marks.is_empty() { Ok(first) } else { look_once(lab, server, saturation) }
 }
 
 fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<Look> {
     let moment = (lab.experiment.grid.duration / 10).clamp(SHORTEST_MOMENT, LONGEST_MOMENT);
-    let send = Send {
-        rate: saturation.rate_per_s,
-        bursts: None,
-        warmup: moment,
-        duration: moment,
-        timeout: lab.experiment.probe_timeout(server),
-        seed: 1,
-        flood_per_s: None,
-        hold: None,
-        abort: None,
-    };
-    let measured = run(lab, &server.near(), &Policy::stock(), &send).context("look at the machine")?;
+    let timeout = lab.experiment.probe_timeout(server);
+    let send = Send::evenly(saturation.rate_per_s, moment, moment, timeout);
+    let measured =
+        run(lab, &saturation::near(server), &Policy::stock(), &send).context("look at the machine")?;
     Ok(Look { speed: saturation.round_trip_us / micros(measured.round_trip), marks: measured.marks() })
 }
 
@@ -223,7 +246,7 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 }
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
-pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+pub(crate) fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
     let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
     settle(layout)?;
@@ -248,7 +271,7 @@ pub fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Resul
     let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
     let way = server.way.as_deref();
     let mut link = way.map(|way| distance::start(way, &testbed, send, program, layout)).transpose()?;
-    let crowd = crowd::start(send, &policy.crowd(&experiment.clients(server)), &testbed, program, layout)?;
+    let crowd = crowd::start(send, &experiment.crowd_of(server, policy), &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;
@@ -300,7 +323,7 @@ fn asked(guard: Option<&Running>, start: Instant) -> (Option<Said>, Vec<GuardSam
 }
 
 /// Sets what a policy sets in the server's namespace, before there is a server.
-pub fn prepare(namespace: &Namespace, policy: &Policy) -> Result<()> {
+pub(crate) fn prepare(namespace: &Namespace, policy: &Policy) -> Result<()> {
     // First the rules: some sysctls are there only once a rule has made connection tracking come.
     if let Some(rules) = &policy.nft {
         nft::load(namespace, rules)?;
@@ -344,7 +367,7 @@ fn watch_until(
 }
 
 /// Microseconds, as they are recorded.
-pub fn micros(time: Duration) -> f64 {
+pub(crate) fn micros(time: Duration) -> f64 {
     time.as_secs_f64() * 1e6
 }
 

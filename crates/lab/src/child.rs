@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// A running program. Dropping it ends it.
 #[derive(Debug)]
-pub struct Running {
+pub(crate) struct Running {
     name: &'static str,
     child: Child,
     lines: Receiver<(Instant, String)>,
@@ -23,7 +23,7 @@ pub struct Running {
 
 impl Running {
     /// Starts a program whose standard output is JSON lines.
-    pub fn start(name: &'static str, command: &mut Command) -> Result<Self> {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Result<Self> {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -42,7 +42,7 @@ impl Running {
     }
 
     /// Its number.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
@@ -51,7 +51,7 @@ impl Running {
     /// # Errors
     ///
     /// When the program ends or says nothing of the kind in time.
-    pub fn wait_for(&mut self, event: &str, timeout: Duration) -> Result<Value> {
+    pub(crate) fn wait_for(&mut self, event: &str, timeout: Duration) -> Result<Value> {
         let deadline = Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -79,7 +79,7 @@ impl Running {
     /// # Errors
     ///
     /// When the program ends or does not print it in time.
-    pub fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
+    pub(crate) fn wait_for_line(&mut self, line: &str, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -97,7 +97,7 @@ impl Running {
     }
 
     /// Whether it has ended, by itself or by a signal.
-    pub fn has_ended(&mut self) -> bool {
+    pub(crate) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
@@ -106,7 +106,7 @@ impl Running {
     /// # Errors
     ///
     /// When it does not end in time, or failed.
-    pub fn wait_for_end(&mut self, timeout: Duration) -> Result<()> {
+    pub(crate) fn wait_for_end(&mut self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now() + timeout;
         while !self.has_ended() {
             if Instant::now() > deadline {
@@ -122,19 +122,19 @@ impl Running {
     }
 
     /// The lines of such an event that were printed by now and not read yet, and when each was; the others are forgotten.
-    pub fn said(&self, event: &str) -> Vec<(Instant, Value)> {
+    pub(crate) fn said(&self, event: &str) -> Vec<(Instant, Value)> {
         let lines = self.lines.try_iter();
         let values = lines.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(&line).ok()?)));
         values.filter(|(_, value)| value["event"] == event).collect()
     }
 
     /// Has the program do nothing more until it is to end (SIGSTOP).
-    pub fn stop(&self) {
+    pub(crate) fn stop(&self) {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), Signal::SIGSTOP);
     }
 
     /// Asks the program to end (SIGTERM), which one that was stopped hears when it goes on.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         // It may have ended by itself; it is reaped only when dropped, so the id is still its own.
         for signal in [Signal::SIGTERM, Signal::SIGCONT] {
             let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);

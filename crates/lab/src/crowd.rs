@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to send.
 #[derive(Debug, Clone, Copy)]
-pub struct Send {
+pub(crate) struct Send {
     /// Attempts per second; of bursts, the mean over burst and gap.
     pub rate: f64,
     /// In bursts, if not evenly.
@@ -39,8 +39,25 @@ pub struct Send {
     pub abort: Option<Abort>,
 }
 
+impl Send {
+    /// Users who come evenly, and nobody beside them.
+    pub(crate) fn evenly(rate: f64, warmup: Duration, duration: Duration, timeout: Duration) -> Self {
+        Self {
+            rate,
+            bursts: None,
+            warmup,
+            duration,
+            timeout,
+            seed: 1,
+            flood_per_s: None,
+            hold: None,
+            abort: None,
+        }
+    }
+}
+
 /// Starts a crowd; its first attempt is about to start when this returns.
-pub fn start(
+pub(crate) fn start(
     send: &Send,
     crowd: &Crowd,
     testbed: &Testbed,
@@ -85,7 +102,7 @@ pub fn start(
 }
 
 /// What a crowd saw, once it has ended.
-pub fn finish(mut running: Running, send: &Send) -> Result<CrowdSummary> {
+pub(crate) fn finish(mut running: Running, send: &Send) -> Result<CrowdSummary> {
     let summary = running.wait_for("summary", send.warmup + send.duration + PATIENCE)?;
     serde_json::from_value(summary).context("read what tidegate load printed")
 }

@@ -11,7 +11,7 @@ use crate::middle::{self, LINK_LEFT, LINK_RIGHT, RunningLink};
 use crate::testbed::{Testbed, link_cpu};
 
 /// Starts a link between the crowd and the server of a testbed; it counts when the warm-up is over.
-pub fn start(
+pub(crate) fn start(
     way: &Way,
     testbed: &Testbed,
     send: &Send,
@@ -36,7 +36,7 @@ fn arguments(way: &Way, send: &Send, layout: &Layout) -> Vec<String> {
 }
 
 /// Ends a link, and gives what it saw since the warm-up, and why that should be read with care.
-pub fn finish(link: RunningLink, way: &Way) -> Result<(PathSummary, Vec<String>)> {
+pub(crate) fn finish(link: RunningLink, way: &Way) -> Result<(PathSummary, Vec<String>)> {
     link.running.terminate();
     let (_, directions) = link.finish()?;
     let counted = directions.each_ref().map(|direction| {

@@ -4,4 +4,4 @@ mod bed;
 mod hosts;
 mod kernels;
 
-pub use kernels::run;
+pub(crate) use kernels::run;

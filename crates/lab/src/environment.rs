@@ -25,7 +25,7 @@ const SYSCTLS: [&str; 9] = [
 ];
 
 /// The header of a run that starts now.
-pub fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
+pub(crate) fn header(experiment: &Experiment, notes: Vec<String>) -> Result<Header> {
     let mut deviations = deviations(experiment);
     deviations.extend(notes);
     Ok(experiment.header(environment(experiment)?, deviations))
@@ -44,7 +44,7 @@ fn environment(experiment: &Experiment) -> Result<Environment> {
 }
 
 /// This machine.
-pub fn machine() -> Environment {
+pub(crate) fn machine() -> Environment {
     let kernel = fs::read_to_string("/proc/version").unwrap_or_default();
     let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")).unwrap_or("unknown");

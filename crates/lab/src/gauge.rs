@@ -20,21 +20,21 @@ const EVERY: Duration = Duration::from_millis(100);
 
 /// Looks at a CPU until it is asked what it saw.
 #[derive(Debug)]
-pub struct Gauge {
+pub(crate) struct Gauge {
     stop: Arc<AtomicBool>,
     looks: JoinHandle<Result<Duration>>,
 }
 
 impl Gauge {
     /// Begins to look.
-    pub fn start(cpu: usize) -> Self {
+    pub(crate) fn start(cpu: usize) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let is_over = Arc::clone(&stop);
         Self { stop, looks: std::thread::spawn(move || mean(cpu, &is_over)) }
     }
 
     /// Time in which the CPU sent and received a small datagram within itself: the mean of all looks since the start.
-    pub fn finish(self) -> Result<Duration> {
+    pub(crate) fn finish(self) -> Result<Duration> {
         self.stop.store(true, Ordering::Relaxed);
         self.looks.join().unwrap_or_else(|_| Err(anyhow!("the look at the CPU panicked")))
     }

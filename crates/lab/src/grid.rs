@@ -1,5 +1,6 @@
 //! A whole experiment: saturation, then the grid, with results written as they come.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
@@ -10,9 +11,9 @@ use results::{Record, Saturation};
 use crate::cell::{self, Lab};
 use crate::environment;
 use crate::nearness::Nearness;
-use crate::options::{Options, unless_stopped};
 use crate::probe::{QUIET, settle};
-use crate::testbed::ensure_cpus;
+use crate::stop::unless_stopped;
+use crate::undisturbed::{Undisturbed, undisturbed};
 use crate::{nft, saturation, server};
 
 /// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
@@ -20,13 +21,14 @@ use crate::{nft, saturation, server};
 /// # Errors
 ///
 /// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
-pub fn run(
+pub(crate) fn run(
     experiment: &Experiment,
-    options: &Options,
+    program: &Path,
+    results: &Path,
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    ensure_cpus(&experiment.testbed)?;
+    let nearness = Nearness::of(&experiment.testbed)?;
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);
     notes.extend(missing);
@@ -42,9 +44,8 @@ pub fn run(
     let grid = &experiment.grid;
     let planned = servers.len() * policies.len() * grid.loads.len() * grid.repetitions as usize;
     let header = environment::header(experiment, notes)?;
-    let mut writer = Writer::begin(&options.results, header, planned)?;
-    let nearness = Nearness::of([experiment.testbed.server_cpu, experiment.testbed.crowd_cpu]);
-    let lab = Lab { experiment, program: &options.program, nearness: &nearness, stop };
+    let mut writer = Writer::begin(results, header, planned)?;
+    let lab = Lab { experiment, program, nearness: &nearness, stop };
     let measured = measure_all(lab, &servers, &policies, &mut writer, &mut on_event);
     let measured = unless_stopped(measured, stop);
     writer.conclude(measured, stop, |writer| experiment.answer(&servers, writer, false))
@@ -85,7 +86,7 @@ fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
 
 /// A word about a server whose clients have several requests on a connection: the lab compares replies with attempts.
 fn several_requests(experiment: &Experiment, server: &Server) -> Option<String> {
-    let is_one = experiment.clients(server).workload.workload().is_one_request();
+    let is_one = experiment.crowd_of(server, &Policy::stock()).workload.workload().is_one_request();
     (!is_one)
         .then(|| format!("{} is left out: several requests on a connection are simulated only", server.name))
 }
@@ -155,77 +156,4 @@ fn measure_all(
         }
     }
     Ok(())
-}
-
-/// What counts of something that was measured once or more.
-#[derive(Debug)]
-pub struct Undisturbed<T> {
-    /// The last.
-    pub measured: T,
-    /// How many there were before it.
-    pub times_set_aside: u32,
-    /// Why it was not measured once more, although the machine disturbed it.
-    pub failed: Option<anyhow::Error>,
-}
-
-/// Measures until the machine did not disturb it, and at most so many times more. What is set aside is chosen by what the machine did, and never by what came of it; it is so only once there is another.
-pub fn undisturbed<T>(
-    again: u32,
-    mut measure: impl FnMut() -> Result<(T, bool)>,
-    mut set_aside: impl FnMut(T) -> Result<()>,
-) -> Result<Undisturbed<T>> {
-    let (mut measured, mut is_disturbed) = measure()?;
-    let (mut times_set_aside, mut failed) = (0, None);
-    while is_disturbed && times_set_aside < again {
-        match measure() {
-            Ok(next) => {
-                set_aside(std::mem::replace(&mut measured, next.0)).map(|()| is_disturbed = next.1)?
-            }
-            Err(error) => {
-                failed = Some(error);
-                break;
-            }
-        }
-        times_set_aside += 1;
-    }
-    Ok(Undisturbed { measured, times_set_aside, failed })
-}
-
-#[cfg(test)]
-mod tests {
-    use anyhow::bail;
-
-    use super::*;
-
-    /// A machine that disturbs as is said, and then cannot be measured on: what counts, what was set aside, and whether an error is told.
-    fn run(again: u32, disturbed: &[bool]) -> (usize, Vec<usize>, bool) {
-        let (mut times, mut aside) = (0, Vec::new());
-        let measure = || {
-            times += 1;
-            disturbed.get(times - 1).map(|is_disturbed| (times, *is_disturbed)).context("stopped")
-        };
-        let set_aside = |time| {
-            aside.push(time);
-            Ok(())
-        };
-        let Undisturbed { measured, times_set_aside, failed } =
-            undisturbed(again, measure, set_aside).expect("measured once");
-        assert_eq!(times_set_aside as usize, aside.len());
-        (measured, aside, failed.is_some())
-    }
-
-    #[test]
-    fn what_the_machine_disturbed_is_set_aside_and_measured_again_but_not_for_ever() {
-        assert_eq!(run(2, &[false, true, true]), (1, vec![], false));
-        assert_eq!(run(2, &[true, false, true]), (2, vec![1], false));
-        assert_eq!(run(2, &[true, true, true]), (3, vec![1, 2], false), "the last counts, with its marks");
-        assert_eq!(run(0, &[true, true, true]), (1, vec![], false));
-    }
-
-    #[test]
-    fn what_was_measured_counts_although_it_cannot_be_measured_again() {
-        assert_eq!(run(2, &[true]), (1, vec![], true));
-        assert_eq!(run(2, &[true, true]), (2, vec![1], true));
-        undisturbed(2, || bail!("stopped"), |()| Ok(())).expect_err("there is nothing");
-    }
 }

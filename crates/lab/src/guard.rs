@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What a guard counted by a moment.
 #[derive(Debug, Clone, Default)]
-pub struct Said {
+pub(crate) struct Said {
     /// Since its start.
     elapsed_s: f64,
     /// Counter -> count since its start.
@@ -25,7 +25,7 @@ pub struct Said {
 }
 
 /// Starts the guard of a policy, if it has one; its programs are attached when this returns.
-pub fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {
+pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {
     let Some(name) = &policy.guard else { return Ok(None) };
     let mut command = testbed.server.command(program)?;
     command.args(["guard", "--json", "--policy", name]);
@@ -46,20 +46,20 @@ pub fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Optio
 
 /// What it has counted by its last word, and who waited at each since the crowd's start; `None` if it has said nothing since it was
 /// asked before.
-pub fn ask(running: &Running, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
+pub(crate) fn ask(running: &Running, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
     let lines = running.said("sample");
     let since = lines.iter().filter_map(|(at, line)| Some(waiting(at.checked_duration_since(start)?, line)));
     (lines.last().map(|(_, line)| said(line)), since.collect())
 }
 
 /// Ends a guard and gives what it counted.
-pub fn finish(mut running: Running) -> Result<Said> {
+pub(crate) fn finish(mut running: Running) -> Result<Said> {
     running.terminate();
     Ok(said(&running.wait_for("final", PATIENCE)?))
 }
 
 /// How fast its counters grew from one moment to another, per second.
-pub fn growth_per_s(from: &Said, to: &Said) -> BTreeMap<String, f64> {
+pub(crate) fn growth_per_s(from: &Said, to: &Said) -> BTreeMap<String, f64> {
     let span_s = (to.elapsed_s - from.elapsed_s).max(1e-3);
     let before = |name: &String| from.counts.get(name).copied().unwrap_or(0);
     let growth =

@@ -24,7 +24,7 @@ use nix::sys::socket::{
 };
 use results::Held;
 
-use crate::cell::STOP_EVERY;
+use crate::stop::STOP_EVERY;
 use crate::testbed::{HOLDER_INTERFACE, Testbed};
 
 /// Of [`Hold::DESCRIPTORS`], for all but held connections.
@@ -100,7 +100,7 @@ impl Kind {
 /// # Errors
 ///
 /// When the hard limit is too low for them, and may not be raised.
-pub fn make_room(held: u64) -> Result<u64> {
+pub(crate) fn make_room(held: u64) -> Result<u64> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open descriptors")?;
     let wanted = hard.max(Hold::DESCRIPTORS);
     if setrlimit(Resource::RLIMIT_NOFILE, wanted, wanted).is_ok() {
@@ -117,7 +117,7 @@ pub fn make_room(held: u64) -> Result<u64> {
 
 /// Connections that are held by a thread of their own. Dropping it closes them.
 #[derive(Debug)]
-pub struct Holders {
+pub(crate) struct Holders {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Result<Counts>>>,
 }
@@ -131,7 +131,7 @@ impl Holders {
     /// # Errors
     ///
     /// When sockets cannot be made, or the run is to stop.
-    pub fn start(hold: Hold, testbed: &Testbed, layout: &Layout, stop: &AtomicBool) -> Result<Self> {
+    pub(crate) fn start(hold: Hold, testbed: &Testbed, layout: &Layout, stop: &AtomicBool) -> Result<Self> {
         let namespace = netns::open(testbed.crowd.name())?;
         let (to, cpu) = (testbed.server_address(), layout.crowd_cpu);
         Self::spawn(stop, move |stop, ready| {
@@ -165,7 +165,7 @@ impl Holders {
     }
 
     /// Counts what is held, and lets go.
-    pub fn finish(mut self) -> Result<Counts> {
+    pub(crate) fn finish(mut self) -> Result<Counts> {
         self.end()
     }
 

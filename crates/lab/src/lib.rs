@@ -8,16 +8,12 @@
 //! and the kernel counted. Files, claims and results are in crates/experiment, and virtual time in crates/virtual-lab.
 
 mod apache;
-pub mod bench;
-pub mod calibrate;
-mod calls;
 mod cell;
 mod child;
 mod crowd;
 mod distance;
 mod dumbbell;
 mod environment;
-mod fit;
 mod gauge;
 mod grid;
 mod guard;
@@ -26,29 +22,38 @@ mod middle;
 mod nearness;
 mod nft;
 mod nginx;
-mod options;
 mod probe;
+mod relay;
 mod saturation;
 mod server;
+mod stop;
 mod testbed;
 mod traces;
+mod undisturbed;
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Result, bail};
 use experiment::{Event, Outcome, Plan};
 
-pub use options::Options;
-pub use testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+pub use self::{
+    cell::{Lab, Measured},
+    nearness::Nearness,
+    probe::{Difference, GUARD_RUN_NS, LOOKS, SLEEPS},
+    testbed::{CROWD_INTERFACE, CROWD_POLL, SERVER_INTERFACE, Testbed},
+};
 
-/// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
+/// Runs an experiment, with its results in a folder of its own below `results`. When `stop` is set it ends within a moment, with what was complete by then. `program` is
+/// `tidegate` itself, which is started as server, guard and crowd.
 ///
 /// # Errors
 ///
 /// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
 pub fn run(
     plan: &Plan,
-    options: &Options,
+    program: &Path,
+    results: &Path,
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
@@ -59,8 +64,8 @@ pub fn run(
         on_event(&Event::Note(&format!("removed namespace {name}, which an earlier run left behind")));
     }
     match plan {
-        Plan::Grid(experiment) => grid::run(experiment, options, stop, on_event),
-        Plan::Traces(traces) => traces::run(traces, options, stop, on_event),
-        Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, options, stop, on_event),
+        Plan::Grid(experiment) => grid::run(experiment, program, results, stop, on_event),
+        Plan::Traces(traces) => traces::run(traces, results, stop, on_event),
+        Plan::Dumbbell(dumbbell) => dumbbell::run(dumbbell, program, results, stop, on_event),
     }
 }

@@ -11,9 +11,9 @@ use tempfile::NamedTempFile;
 use crate::child::Running;
 
 /// Its end of the pair to the left.
-pub const LINK_LEFT: &str = "tgl0";
+pub(crate) const LINK_LEFT: &str = "tgl0";
 /// And of that to the right.
-pub const LINK_RIGHT: &str = "tgl1";
+pub(crate) const LINK_RIGHT: &str = "tgl1";
 
 /// How long `tidegate link` may take to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,7 +22,7 @@ const LATE_MS: f64 = 1.0;
 
 /// The namespace, which is gone when this is dropped.
 #[derive(Debug)]
-pub struct Middle {
+pub(crate) struct Middle {
     /// It.
     pub namespace: Namespace,
     /// The other ends of its two pairs, in the namespace on the left and in that on the right.
@@ -31,7 +31,7 @@ pub struct Middle {
 
 impl Middle {
     /// Makes it between two others, with these interfaces in them. Nothing goes through before a link runs.
-    pub fn join(
+    pub(crate) fn join(
         (left, left_name): (&Namespace, &str),
         (right, right_name): (&Namespace, &str),
     ) -> Result<Self> {
@@ -42,7 +42,7 @@ impl Middle {
     }
 
     /// Starts `tidegate link` with these arguments in it; frames go through when this returns.
-    pub fn start(&self, program: &Path, arguments: &[String]) -> Result<RunningLink> {
+    pub(crate) fn start(&self, program: &Path, arguments: &[String]) -> Result<RunningLink> {
         let json = NamedTempFile::new().context("make a file for what the link sees")?;
         let mut command = self.namespace.command(program)?;
         command.arg("link").args(arguments).arg("--json").arg(json.path());
@@ -54,7 +54,7 @@ impl Middle {
 
 /// A link that runs. Dropping it ends it.
 #[derive(Debug)]
-pub struct RunningLink {
+pub(crate) struct RunningLink {
     /// The program.
     pub running: Running,
     json: NamedTempFile,
@@ -66,7 +66,7 @@ impl RunningLink {
     /// # Errors
     ///
     /// When it failed, or does not end.
-    pub fn finish(mut self) -> Result<(LinkSummary, [LinkDirection; 2])> {
+    pub(crate) fn finish(mut self) -> Result<(LinkSummary, [LinkDirection; 2])> {
         self.running.wait_for_end(PATIENCE)?;
         let text = std::fs::read_to_string(self.json.path()).context("read what the link saw")?;
         let mut said: LinkSummary = serde_json::from_str(&text).context("read what the link saw")?;
@@ -77,7 +77,7 @@ impl RunningLink {
 }
 
 /// What a link did that it was not told to.
-pub fn marks(link: &LinkDirection) -> Vec<String> {
+pub(crate) fn marks(link: &LinkDirection) -> Vec<String> {
     let of = |what: String| format!("{} > {}: {what}", link.from, link.to);
     let failures = [
         (link.lost, "lost before they were received"),

@@ -9,13 +9,14 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
+use experiment::Layout;
 use netns::pin_to_cpu;
 
 /// Of the shortest round trip that was seen, what still is near.
 const NEAR: f64 = 3.0;
 /// Longest wait until they are near again, whatever waits, and longest one after a wait in vain.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(30);
 const AFTER_A_WAIT_IN_VAIN: Duration = Duration::from_secs(1);
 /// From one look to the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -37,8 +38,22 @@ struct Seen {
 }
 
 impl Nearness {
-    /// Of two CPUs that are not the same, at which nobody has looked yet.
-    pub fn of(cpus: [usize; 2]) -> Self {
+    /// Of the server's CPU and the crowd's, at which nobody has looked yet.
+    ///
+    /// # Errors
+    ///
+    /// When this machine has not the CPUs of the layout. The simulator needs none of them.
+    pub fn of(layout: &Layout) -> Result<Self> {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
+        let ends = [layout.server_cpu, layout.crowd_cpu];
+        match ends.into_iter().find(|&cpu| cpu >= cpus) {
+            Some(cpu) => bail!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0"),
+            None => Ok(Self::between(ends)),
+        }
+    }
+
+    fn between(cpus: [usize; 2]) -> Self {
         Self { cpus, seen: Mutex::new(Seen { least_ns: f64::INFINITY, was_in_vain: false }) }
     }
 
@@ -70,19 +85,19 @@ impl Nearness {
     /// # Errors
     ///
     /// A CPU that is not to be had.
-    pub fn look(&self) -> Result<f64> {
+    pub(crate) fn look(&self) -> Result<f64> {
         let now_ns = round_trip_ns(self.cpus)?;
         self.change(|seen| seen.least_ns = seen.least_ns.min(now_ns));
         Ok(now_ns)
     }
 
     /// Whether such a round trip is far above the shortest that was seen.
-    pub fn is_far(&self, round_trip_ns: f64) -> bool {
+    pub(crate) fn is_far(&self, round_trip_ns: f64) -> bool {
         round_trip_ns > NEAR * self.least_ns()
     }
 
     /// The shortest that was seen, ns; infinite before the first look.
-    pub fn least_ns(&self) -> f64 {
+    pub(crate) fn least_ns(&self) -> f64 {
         self.seen().least_ns
     }
 
@@ -139,16 +154,16 @@ mod tests {
 
     #[test]
     fn two_cpus_are_some_nanoseconds_apart() {
-        let nearness = Nearness::of([0, 1]);
+        let nearness = Nearness::between([0, 1]);
         let ns = nearness.look().expect("two CPUs");
         assert!(ns > 1.0 && ns < 1e6, "{ns} ns");
         assert!(!nearness.is_far(ns) && nearness.is_far(10.0 * ns));
-        Nearness::of([0, 100_000]).look().expect_err("no such CPU");
+        Nearness::between([0, 100_000]).look().expect_err("no such CPU");
     }
 
     #[test]
     fn who_is_far_is_waited_for_once() {
-        let nearness = Nearness::of([0, 1]);
+        let nearness = Nearness::between([0, 1]);
         nearness.change(|seen| *seen = Seen { least_ns: 1e-3, was_in_vain: true });
         let (start, stop) = (Instant::now(), AtomicBool::new(false));
         nearness.wait(PATIENCE, &stop).expect("two CPUs");

@@ -10,7 +10,7 @@ use netns::Namespace;
 const PROGRAM: &str = "nft";
 
 /// Version, as it prints it; `None` where it is not installed.
-pub fn version() -> Option<String> {
+pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     text.strip_prefix("nftables ").map(str::to_owned)
@@ -21,7 +21,7 @@ pub fn version() -> Option<String> {
 /// # Errors
 ///
 /// When nft does not take them: one line with its own first one.
-pub fn load(namespace: &Namespace, rules: &str) -> Result<()> {
+pub(crate) fn load(namespace: &Namespace, rules: &str) -> Result<()> {
     let mut child = namespace
         .command(PROGRAM)?
         .args(["-f", "-"])

@@ -7,18 +7,18 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 /// Where Debian has it.
-pub const PROGRAM: &str = "/usr/sbin/nginx";
+pub(crate) const PROGRAM: &str = "/usr/sbin/nginx";
 const MAIN: &str = "/etc/nginx/nginx.conf";
 const SITE: &str = "/etc/nginx/sites-available/default";
 
 /// Whether it is installed with the configuration that we start from; if not, why not.
-pub fn missing() -> Option<String> {
+pub(crate) fn missing() -> Option<String> {
     let absent = [PROGRAM, MAIN, SITE].into_iter().find(|path| !Path::new(path).exists())?;
     Some(format!("nginx is left out: {absent} is not there (install nginx-light)"))
 }
 
 /// Version, as it prints it.
-pub fn version() -> Option<String> {
+pub(crate) fn version() -> Option<String> {
     let output = Command::new(PROGRAM).arg("-v").output().ok()?;
     let text = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     text.strip_prefix("nginx version: ").map(str::to_owned)
@@ -26,11 +26,16 @@ pub fn version() -> Option<String> {
 
 /// Connections of a worker that must hold many beside a crowd's. Debian's 768 are fewer, and of idle ones nginx closes some when a
 /// sixteenth of all is left.
-pub const ROOMY: u32 = 16_384;
+pub(crate) const ROOMY: u32 = 16_384;
 
 /// Writes the configuration into `scratch` and adds the arguments that use it. `room` is how many descriptors a worker is to
 /// have, where many connections are held.
-pub fn configure(command: &mut Command, scratch: &Path, backlog: u32, room: Option<u64>) -> Result<()> {
+pub(crate) fn configure(
+    command: &mut Command,
+    scratch: &Path,
+    backlog: u32,
+    room: Option<u64>,
+) -> Result<()> {
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let site = scratch.join("site.conf");
     fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;

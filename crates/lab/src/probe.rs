@@ -23,14 +23,14 @@ pub const GUARD_RUN_NS: &str = "guard.run_time_ns";
 const REQUEST_PROGRAM: &str = "admit_request";
 
 /// A CPU is quiet when it was idle for this share of a moment.
-pub const QUIET: f64 = 0.9;
+pub(crate) const QUIET: f64 = 0.9;
 const MOMENT: Duration = Duration::from_millis(100);
 /// A machine that does not become quiet within this time is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Counters at one moment.
 #[derive(Debug, Clone)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), the crowd's end looked for some ([`LOOKS`]), and the guard's programs ran ([`GUARD_RUN_NS`]).
     pub kernel: BTreeMap<String, u64>,
     at: Instant,
@@ -68,7 +68,7 @@ pub struct Difference {
 
 impl Snapshot {
     /// Reads all counters.
-    pub fn take(testbed: &Testbed, layout: &Layout) -> Result<Self> {
+    pub(crate) fn take(testbed: &Testbed, layout: &Layout) -> Result<Self> {
         let mut kernel = netns::namespace_counters(&testbed.server)?;
         for (cpu, dropped) in netns::softnet_dropped()? {
             kernel.insert(format!("softnet.dropped.cpu{cpu}"), dropped);
@@ -97,7 +97,7 @@ impl Snapshot {
     }
 
     /// What happened since `earlier`.
-    pub fn since(&self, earlier: &Self) -> Difference {
+    pub(crate) fn since(&self, earlier: &Self) -> Difference {
         Difference {
             kernel: grown(&self.kernel, &earlier.kernel),
             server_cpu: shares(self.server_cpu, earlier.server_cpu),
@@ -112,7 +112,7 @@ impl Snapshot {
 }
 
 /// Counters that grew. Gauges that fell (`Tcp.CurrEstab`) are left out.
-pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
+pub(crate) fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
     let growth = |(name, value): (&String, &u64)| {
         let by = value.saturating_sub(before.get(name).copied().unwrap_or(0));
         (by > 0).then(|| (name.clone(), by))
@@ -124,7 +124,7 @@ pub fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>) -> BTr
 ///
 /// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left: that is work of
 /// the cell before, and must not be done in the next one's time.
-pub fn settle(layout: &Layout) -> Result<f64> {
+pub(crate) fn settle(layout: &Layout) -> Result<f64> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let before = [netns::cpu_times(layout.server_cpu)?, netns::cpu_times(layout.crowd_cpu)?];

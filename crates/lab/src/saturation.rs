@@ -15,24 +15,21 @@ const TRIES: u32 = 2;
 /// # Errors
 ///
 /// See [`experiment::Experiment::find_saturation`]; and when a crowd cannot be sent.
-pub fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
-    let (near, stock) = (server.near(), Policy::stock());
+pub(crate) fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
+    let (near, stock) = (near(server), Policy::stock());
     lab.experiment.find_saturation(server, TRIES, |Probe { rate, warmup, window, timeout }| {
-        let send = Send {
-            rate,
-            bursts: None,
-            warmup,
-            duration: window,
-            timeout,
-            seed: 1,
-            flood_per_s: None,
-            hold: None,
-            abort: None,
-        };
+        let send = Send::evenly(rate, warmup, window, timeout);
         let measured = cell::run(lab, &near, &stock, &send)?;
         let (offered, goodput) = (measured.crowd.offered_per_s, measured.crowd.goodput_per_s);
         on_probe(offered, goodput);
         let round_trip_us = cell::micros(measured.round_trip);
         Ok(Probed { offered, goodput, round_trip_us, marks: measured.marks() })
     })
+}
+
+/// The same server with its clients beside it.
+pub(crate) fn near(server: &Server) -> Server {
+    let mut near = server.clone();
+    near.way = None;
+    near
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Starts the server; it listens when this returns. `room` is how many descriptors it is to have when it must hold connections beside
 /// a crowd's.
-pub fn start(
+pub(crate) fn start(
     server: &Server,
     testbed: &Testbed,
     program: &Path,
@@ -27,15 +27,12 @@ pub fn start(
 ) -> Result<Running> {
     match server.kind {
         ServerKind::BuiltIn | ServerKind::InKernel => {
-            let mut command = testbed.server.command(program)?;
-            command.args(["serve", "--json", "--listen", &testbed.server_address().to_string()]);
-            command.args(["--backlog", &server.backlog.to_string()]);
-            command.args(["--cpu-time", &format!("{}us", server.cpu_time.as_micros())]);
+            let (backlog, time) = (server.backlog.to_string(), format!("{}us", server.cpu_time.as_micros()));
+            let mut options = vec!["--backlog", &backlog, "--cpu-time", &time];
             if server.kind == ServerKind::InKernel {
-                command.args(["--accept", "one"]);
+                options.extend(["--accept", "one"]);
             }
-            let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
-            running.wait_for("listening", PATIENCE)?;
+            let running = serve(testbed, program, cpu, &options)?;
             if server.is_stopped {
                 running.stop();
             }
@@ -58,8 +55,27 @@ pub fn start(
     }
 }
 
+impl Testbed {
+    /// Starts `tidegate serve` on a CPU, until what this gives is dropped; it listens when this returns.
+    ///
+    /// # Errors
+    ///
+    /// When it ends, or does not listen within seconds.
+    pub fn serve(&self, program: &Path, cpu: usize, options: &[&str]) -> Result<impl Drop + use<>> {
+        serve(self, program, cpu, options)
+    }
+}
+
+fn serve(testbed: &Testbed, program: &Path, cpu: usize, options: &[&str]) -> Result<Running> {
+    let mut command = testbed.server.command(program)?;
+    command.args(["serve", "--json", "--listen", &testbed.server_address().to_string()]).args(options);
+    let mut running = Running::start("tidegate serve", on_cpu(&mut command, cpu))?;
+    running.wait_for("listening", PATIENCE)?;
+    Ok(running)
+}
+
 /// Whether this machine has such a server; if not, why not.
-pub fn missing(kind: ServerKind) -> Option<String> {
+pub(crate) fn missing(kind: ServerKind) -> Option<String> {
     match kind {
         ServerKind::BuiltIn | ServerKind::InKernel => None,
         ServerKind::Nginx => nginx::missing(),
@@ -68,7 +84,7 @@ pub fn missing(kind: ServerKind) -> Option<String> {
 }
 
 /// Name and version of a program that is not ours.
-pub fn version(kind: ServerKind) -> Option<(String, String)> {
+pub(crate) fn version(kind: ServerKind) -> Option<(String, String)> {
     let (name, version) = match kind {
         ServerKind::BuiltIn | ServerKind::InKernel => return None,
         ServerKind::Nginx => ("nginx", nginx::version()?),
@@ -78,7 +94,7 @@ pub fn version(kind: ServerKind) -> Option<(String, String)> {
 }
 
 /// Makes the command run on one CPU.
-pub fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
+fn on_cpu(command: &mut Command, cpu: usize) -> &mut Command {
     use std::os::unix::process::CommandExt;
     // SAFETY: sched_setaffinity is an async-signal-safe system call, and the set is on the stack.
     unsafe {

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use experiment::{Layout, Receive};
 use ipnet::Ipv4Net;
 use netns::{Namespace, Offload, VethPair, set_offload};
@@ -13,15 +13,16 @@ use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::Pid;
 
 use crate::middle::{LINK_LEFT, LINK_RIGHT, Middle};
+use crate::relay;
 
 /// Interface names: short enough for any kernel, and plain in reports.
 pub const SERVER_INTERFACE: &str = "tgs0";
 /// The crowd's.
 pub const CROWD_INTERFACE: &str = "tgc0";
 /// The server's end of a flood's way in, and the flood's.
-pub const FLOODED_INTERFACE: &str = "tgs1";
+pub(crate) const FLOODED_INTERFACE: &str = "tgs1";
 /// In the crowd's namespace.
-pub const FLOOD_INTERFACE: &str = "tgf0";
+pub(crate) const FLOOD_INTERFACE: &str = "tgf0";
 /// The two ends of the flood's pair.
 const FLOODED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 5);
 const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 6);
@@ -30,7 +31,7 @@ const FLOOD_SOURCES: &str = "198.18.0.0/15";
 /// The server's end of the way in of held connections, and theirs: the crowd's generator takes every frame that comes to its interface.
 const HELD_INTERFACE: &str = "tgs2";
 /// In the crowd's namespace.
-pub const HOLDER_INTERFACE: &str = "tgh0";
+pub(crate) const HOLDER_INTERFACE: &str = "tgh0";
 /// The two ends of their pair.
 const HELD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 9);
 const HOLDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 10);
@@ -47,9 +48,9 @@ pub struct Testbed {
     /// The crowd's namespace.
     pub crowd: Namespace,
     /// Where the server's clients come in.
-    pub server_interfaces: Vec<&'static str>,
+    pub(crate) server_interfaces: Vec<&'static str>,
     /// Between the two, where they are far from each other: nothing goes through before a link runs in it.
-    pub middle: Option<Middle>,
+    pub(crate) middle: Option<Middle>,
     /// Between the two, where the server's end receives as a driver does: the crowd's first.
     relays: Vec<Relay>,
     /// The threads that receive at the crowd's end, where they have been given a CPU.
@@ -68,7 +69,7 @@ impl Testbed {
     }
 
     /// The same with a namespace for a link between the two.
-    pub fn create_far(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
+    pub(crate) fn create_far(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
         let mut testbed = Self::apart()?;
         let middle = Middle::join((&testbed.server, SERVER_INTERFACE), (&testbed.crowd, CROWD_INTERFACE))?;
         let [a, b] = middle.ends.clone();
@@ -132,13 +133,13 @@ impl Testbed {
     }
 
     /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
-    pub fn join_flood(&mut self, layout: &Layout) -> Result<()> {
+    pub(crate) fn join_flood(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (FLOODED_INTERFACE, FLOODED_ADDRESS), (FLOOD_INTERFACE, FLOOD_ADDRESS))?;
         self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])
     }
 
     /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to `tgh0`.
-    pub fn join_holders(&mut self, layout: &Layout) -> Result<()> {
+    pub(crate) fn join_holders(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (HELD_INTERFACE, HELD_ADDRESS), (HOLDER_INTERFACE, HOLDER_ADDRESS))?;
         if layout.receive == Receive::Driver {
             // Of a checksum that is still to be made an XDP redirect says nothing (docs/kernel.md), and both ends are Linux here, which looks at it.
@@ -169,13 +170,13 @@ impl Testbed {
     }
 
     /// The namespace between the two that the crowd's frames go through, if there is one.
-    pub fn between(&self) -> Option<&Namespace> {
+    pub(crate) fn between(&self) -> Option<&Namespace> {
         let middle = self.middle.as_ref().or(self.relays.first().map(|relay| &relay.middle));
         middle.map(|middle| &middle.namespace)
     }
 
     /// How often the crowd's end has looked for replies: its thread sleeps after each look.
-    pub fn looks(&self) -> Result<u64> {
+    pub(crate) fn looks(&self) -> Result<u64> {
         self.crowd_threads.iter().map(|thread| netns::sleeps(thread.as_raw() as u32)).sum()
     }
 
@@ -243,7 +244,7 @@ impl Testbed {
 #[derive(Debug)]
 struct Relay {
     middle: Middle,
-    _both_ways: [xsk::relay::Relay; 2],
+    _both_ways: [relay::Relay; 2],
 }
 
 impl Relay {
@@ -255,7 +256,7 @@ impl Relay {
         }
         let redirect = || -> Result<_> {
             let [left, right] = [if_nametoindex(LINK_LEFT)?, if_nametoindex(LINK_RIGHT)?];
-            Ok([xsk::relay::Relay::attach(left, right)?, xsk::relay::Relay::attach(right, left)?])
+            Ok([relay::Relay::attach(left, right)?, relay::Relay::attach(right, left)?])
         };
         let both_ways = middle.namespace.enter(redirect)?.context("join two veth pairs by XDP redirect")?;
         Ok(Self { middle, _both_ways: both_ways })
@@ -272,23 +273,9 @@ enum Priority {
 }
 
 /// CPU of the link, where the clients are far away: one that neither end has, or else the crowd's.
-pub fn link_cpu(layout: &Layout) -> usize {
+pub(crate) fn link_cpu(layout: &Layout) -> usize {
     let cpus = std::thread::available_parallelism().map_or(1, usize::from);
     (0..cpus).find(|cpu| ![layout.server_cpu, layout.crowd_cpu].contains(cpu)).unwrap_or(layout.crowd_cpu)
-}
-
-/// Whether this machine has the CPUs of a layout. The simulator needs none of them.
-///
-/// # Errors
-///
-/// When it has not.
-pub fn ensure_cpus(layout: &Layout) -> Result<()> {
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
-    let missing = [layout.server_cpu, layout.crowd_cpu].into_iter().find(|&cpu| cpu >= cpus);
-    missing.map_or(Ok(()), |cpu| {
-        bail!("testbed: CPU {cpu} is not there; this machine has {cpus}, numbered from 0")
-    })
 }
 
 /// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).

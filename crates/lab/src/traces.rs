@@ -1,5 +1,6 @@
 //! Packet scripts that are played to the running kernel.
 
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::Result;
@@ -8,23 +9,22 @@ use experiment::{Event, Outcome, ScriptRun, Traces};
 use script::Script;
 
 use crate::environment::machine;
-use crate::options::Options;
 
 /// Plays every script, with each of its address families and hooks.
 ///
 /// # Errors
 ///
 /// When namespaces or programs cannot be made. A script that fails is a result.
-pub fn run(
+pub(crate) fn run(
     traces: &Traces,
-    options: &Options,
+    results: &Path,
     stop: &AtomicBool,
     on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
     let client = "The client is a script on a raw socket: it sends what its lines say, when they say it, and has no timers. \
                   Times are shorter than the figure's where nothing depends on them.";
     let about = (machine(), vec![client.to_owned()]);
-    traces.play("the running kernel", about, &options.results, stop, runs, on_event)
+    traces.play("the running kernel", about, results, stop, runs, on_event)
 }
 
 fn runs(script: &Script) -> Vec<ScriptRun> {

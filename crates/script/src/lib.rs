@@ -1,8 +1,8 @@
 //! Packet scripts: what clients send, what the server must answer, and in which state it is then. `tests/conformance/README.md`
 //! describes the format for who writes one.
 //!
-//! [`parse`] reads a script, [`run`] plays it to a [`System`]: a kernel in a network namespace (crates/conformance), or later
-//! the simulator. Nothing here has a clock, a socket or a thread: the system says what time it is, and is handed frames.
+//! [`parse`] reads a script, [`run`] plays it to a [`System`]: a kernel in a network namespace (crates/conformance), or
+//! the simulator's (crates/corpus). Nothing here has a clock, a socket or a thread: the system says what time it is, and is handed frames.
 //!
 //! It is not a TCP: a client sends only what its lines say, acknowledges nothing by itself and has no timers.
 //!

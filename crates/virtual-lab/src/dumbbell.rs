@@ -42,14 +42,14 @@ pub(crate) fn run(
 
 /// Of a world, with the warm-up.
 fn length(job: &Job<'_>) -> Nanos {
-    Nanos::from(job.times().into_iter().sum::<Duration>())
+    Nanos::from(job.times.into_iter().sum::<Duration>())
 }
 
 /// `None` when it was stopped.
 fn cell(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Cell>> {
     let network = job.network()?;
     let initial_rto = network.stack.initial_rto;
-    let [_, window] = job.times();
+    let [_, window] = job.times;
     let mut run = DumbbellRun::new(network).map_err(anyhow::Error::msg)?;
     let ended = steps.run((Nanos::ZERO, length(job)), STEP, |now| {
         let before = run.happened();

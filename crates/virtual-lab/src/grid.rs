@@ -4,7 +4,6 @@
 //! the simulator has not is left out, with a word: rules of nft, floods, held connections, and sysctls that it does not know.
 
 use std::collections::BTreeMap;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -29,8 +28,6 @@ use crate::simulated;
 
 /// The page of `tidegate serve`.
 const REPLY_BYTES: u64 = 512;
-/// Of the lab's Apache, which a pool stands for: `MaxRequestWorkers` as Debian has it.
-const PROCESSES: NonZeroU32 = NonZeroU32::new(150).expect("above 0");
 
 /// Runs an experiment in virtual time. When it is stopped it ends with what was complete by then.
 ///
@@ -98,7 +95,8 @@ fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server
         .map(|server| {
             format!(
                 "{}: a pool of {} processes without the server's own timeouts stands for it",
-                server.name, PROCESSES
+                server.name,
+                ServerKind::PROCESSES
             )
         })
         .collect();
@@ -309,6 +307,7 @@ fn measure_all(
     let mut cells = Vec::new();
     for &Place { server, policy, load, repetition, moment } in places {
         let saturation = moment.map_or_else(|| saturation_of(server), |moment| moment.load_one);
+        let crowd = experiment.crowd_of(server, policy);
         let job = Job {
             experiment,
             server,
@@ -316,10 +315,10 @@ fn measure_all(
             profile,
             speed: moment.and_then(|moment| moment.speed),
             speed_before: moment.and_then(|moment| moment.speed_before),
-            rate: experiment.mean_rate(server, load * saturation),
+            rate: crowd.mean_rate(load * saturation),
             warmup: experiment.grid.warmup,
             window: experiment.window(server),
-            timeout: experiment.clients(server).timeout,
+            timeout: crowd.timeout,
             is_probe: false,
             seed: u64::from(repetition) + 1,
             frames: options.captures.map(|captures| captures.frames),
@@ -346,7 +345,7 @@ fn saturate(
     on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<Saturation> {
     // A rate is of connections, with one request or several.
-    let requests = experiment.clients(server).workload.workload().mean_requests();
+    let requests = experiment.crowd_of(server, &Policy::stock()).workload.workload().mean_requests();
     // To ask once more before a no is believed would give the same here.
     experiment.find_saturation(server, 1, |Probe { rate, warmup, window, timeout }| {
         let job = Job {
@@ -566,7 +565,7 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         }
         ServerKind::Apache => {
             profile.server = profile.process_pool.context("costs of a process pool")?;
-            service.accept = Accept::Each(PROCESSES);
+            service.accept = Accept::Each(ServerKind::PROCESSES);
         }
         ServerKind::BuiltIn | ServerKind::Nginx => {}
     }
@@ -580,9 +579,9 @@ fn usual_stacks(profile: &Profile) -> Stacks {
 }
 
 fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
-    let clients = job.policy.crowd(&job.experiment.clients(job.server));
+    let clients = job.experiment.crowd_of(job.server, &job.policy);
     let start = Nanos::from(job.warmup);
-    let abort = job.policy.crowd.abort.or(clients.abort).filter(|_| !job.is_probe);
+    let abort = clients.abort.filter(|_| !job.is_probe);
     let stacks = clients.stacks.unwrap_or_else(|| usual_stacks(job.profile));
     let manners = crowd::Manners {
         timeout: job.timeout.into(),
@@ -596,7 +595,7 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         seed: job.seed,
         first_endpoint: 0,
     };
-    let bursts = job.experiment.bursts(job.server).filter(|_| !job.is_probe);
+    let bursts = clients.bursts.filter(|_| !job.is_probe);
     let schedule = match bursts {
         Some(bursts) => {
             let lengths =

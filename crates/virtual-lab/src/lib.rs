@@ -18,9 +18,11 @@ use anyhow::Result;
 use experiment::{Event, Outcome, Plan};
 use results::Environment;
 
-pub use capture::Captures;
-pub use jobs::{Options, Watch};
-pub use rates::{RatesError, check_rates};
+pub use self::{
+    capture::Captures,
+    jobs::{Options, Watch},
+    rates::{RatesError, check_rates},
+};
 
 /// Runs an experiment. When it is stopped it ends with what was complete by then.
 ///

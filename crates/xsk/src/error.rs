@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use crate::interface::{MAX_QUEUES, MAX_RECEIVED};
 use crate::program::is_unsupported;
 
-/// A socket could not be opened, or its benchmark peer not be attached.
+/// A socket could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The prefix of the clients cannot hold a peer of the server.
@@ -30,13 +30,8 @@ pub enum Error {
         frames: u32,
     },
     /// The kernel refused a program, or the caller may not load any.
-    #[error("load kernel/{program}: {error}; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF")]
-    Load {
-        /// Source file of the program.
-        program: &'static str,
-        /// What libbpf said.
-        error: libbpf_rs::Error,
-    },
+    #[error("load kernel/crowd.bpf.c: {0}; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF")]
+    Load(libbpf_rs::Error),
     /// No AF_XDP here, or not for the caller.
     #[error("open an AF_XDP socket: {0}; this needs CAP_NET_RAW and a kernel with CONFIG_XDP_SOCKETS")]
     Open(io::Error),
@@ -127,12 +122,6 @@ pub enum Error {
         /// What the kernel said.
         error: bpf::AttachError,
     },
-    /// The benchmark peer could not be attached.
-    #[error("attach the echo: {0}")]
-    Echo(bpf::AttachError),
-    /// A relay could not be attached.
-    #[error("attach the relay: {0}")]
-    Relay(bpf::AttachError),
     /// The program's maps could not be used.
     #[error("connect the socket to its program: {0}")]
     Map(libbpf_rs::Error),

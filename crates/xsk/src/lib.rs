@@ -35,12 +35,9 @@
 //! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls; `rx.rs` and `tx.rs` say
 //! whose a frame is when they touch it.
 
-pub mod echo;
 mod error;
 mod interface;
 mod program;
-mod rate;
-pub mod relay;
 mod ring;
 mod rx;
 mod socket;
@@ -51,7 +48,6 @@ mod tx;
 
 pub use error::Error;
 pub use interface::{Config, Interface, MAX_QUEUES, MAX_RECEIVED, Mode, Queues};
-pub use rate::{SendRate, raw_send_rate};
 pub use ring::FRAME_SIZE;
 pub use rx::{Rx, wait_for_any};
 pub use socket::Socket;

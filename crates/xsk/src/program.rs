@@ -34,12 +34,11 @@ pub(crate) struct Counters {
 impl Program {
     /// Loads the program and attaches it at the first of `hooks` that can. It drops the crowd's frames of a queue until [`Program::connect`].
     pub(crate) fn attach(steer: Steer, interface: (&str, u32), hooks: &[Hook]) -> Result<Self, Error> {
-        let load_error = |error| Error::Load { program: "crowd.bpf.c", error };
         let mut storage = MaybeUninit::uninit();
-        let mut skeleton = skeleton::CrowdSkelBuilder::default().open(&mut storage).map_err(load_error)?;
+        let mut skeleton = skeleton::CrowdSkelBuilder::default().open(&mut storage).map_err(Error::Load)?;
         let rodata = skeleton.maps.rodata_data.as_mut();
         set_match(rodata.expect("the program has constants"), &steer.to_match()?);
-        let skeleton = skeleton.load().map_err(load_error)?;
+        let skeleton = skeleton.load().map_err(Error::Load)?;
         let link = attach_first(skeleton.progs.steer.as_fd(), interface, hooks)?;
         Ok(Self {
             counters: MapHandle::try_from(&skeleton.maps.counters).map_err(Error::Map)?,
@@ -66,7 +65,7 @@ impl Program {
 }
 
 /// Sums entry 0 of a per-CPU array whose value is `N` counters, in their order.
-pub(crate) fn sum_per_cpu<const N: usize>(map: &impl MapCore) -> libbpf_rs::Result<[u64; N]> {
+fn sum_per_cpu<const N: usize>(map: &impl MapCore) -> libbpf_rs::Result<[u64; N]> {
     let mut sums = [0_u64; N];
     for values in map.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY)?.unwrap_or_default() {
         for (sum, value) in sums.iter_mut().zip(values.as_chunks::<8>().0) {

@@ -24,11 +24,21 @@ pub struct Job<'a> {
     dumbbell: &'a Dumbbell,
     scenario: &'a Scenario,
     aqm: &'a NamedQueue,
+    repetition: u32,
+    /// Of the scenario, and of the queue discipline.
+    pub names: [&'a str; 2],
     /// Times the file's bulk flows from servers.
     pub load: f64,
-    repetition: u32,
     /// Bulk flows from servers.
     pub bulk: u32,
+    /// All bulk flows, and users.
+    pub flows: f64,
+    /// Whether SYNs from forged addresses come beside them.
+    pub has_flood: bool,
+    /// Warm-up and measured window.
+    pub times: [Duration; 2],
+    /// Least retransmission timeout, where it is another than the stack's.
+    pub least_rto: Option<Duration>,
 }
 
 impl Dumbbell {
@@ -37,43 +47,33 @@ impl Dumbbell {
         let mut jobs = Vec::new();
         for scenario in &self.scenarios {
             for &load in &self.grid.loads {
-                let bulk = (f64::from(scenario.bulk) * load).round() as u32;
                 for repetition in 0..self.grid.repetitions {
-                    let job = |aqm| Job { dumbbell: self, scenario, aqm, load, repetition, bulk };
-                    jobs.extend(self.aqms.iter().map(job));
+                    jobs.extend(self.aqms.iter().map(|aqm| self.job(scenario, aqm, load, repetition)));
                 }
             }
         }
         jobs
     }
+
+    fn job<'a>(&'a self, scenario: &'a Scenario, aqm: &'a NamedQueue, load: f64, repetition: u32) -> Job<'a> {
+        let bulk = (f64::from(scenario.bulk) * load).round() as u32;
+        Job {
+            dumbbell: self,
+            scenario,
+            aqm,
+            repetition,
+            names: [&scenario.name, &aqm.name],
+            load,
+            bulk,
+            flows: f64::from(bulk) + f64::from(scenario.reverse) + f64::from(scenario.sessions),
+            has_flood: scenario.flood_per_s > 0.0,
+            times: [self.grid.warmup, self.grid.duration],
+            least_rto: scenario.tcp.as_ref().unwrap_or(&self.tcp).least_rto,
+        }
+    }
 }
 
 impl Job<'_> {
-    /// Of the scenario, and of the queue discipline.
-    pub fn names(&self) -> [&str; 2] {
-        [&self.scenario.name, &self.aqm.name]
-    }
-
-    /// Bulk flows and users.
-    pub fn flows(&self) -> f64 {
-        f64::from(self.bulk) + f64::from(self.scenario.reverse) + f64::from(self.scenario.sessions)
-    }
-
-    /// Warm-up and measured window.
-    pub fn times(&self) -> [Duration; 2] {
-        [self.dumbbell.grid.warmup, self.dumbbell.grid.duration]
-    }
-
-    /// Whether SYNs from forged addresses come beside them.
-    pub fn has_flood(&self) -> bool {
-        self.scenario.flood_per_s > 0.0
-    }
-
-    /// Least retransmission timeout, where it is another than the stack's.
-    pub fn least_rto(&self) -> Option<Duration> {
-        self.tcp().least_rto
-    }
-
     /// The cell that was measured: what the bottleneck saw, with the objects that users have got.
     pub fn cell(&self, link: BottleneckSummary, objects: &[Completion], marks: Vec<String>) -> Cell {
         let link = BottleneckSummary {
@@ -82,7 +82,7 @@ impl Job<'_> {
             mean_by_pkts: means(objects),
             ..link
         };
-        let [server, policy] = self.names().map(str::to_owned);
+        let [server, policy] = self.names.map(str::to_owned);
         let (load, repetition, link) = (self.load, self.repetition, Some(Box::new(link)));
         Cell { server, policy, load, repetition, link, marks, ..Cell::default() }
     }

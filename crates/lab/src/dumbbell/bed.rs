@@ -44,7 +44,7 @@ const SYSCTLS: [&str; 10] = [
 
 /// The TCP of all hosts, as far as a kernel can be told.
 #[derive(Debug, Clone, Copy)]
-pub struct HostTcp {
+pub(crate) struct HostTcp {
     /// Its name for `net.ipv4.tcp_congestion_control`.
     pub algorithm: &'static str,
     /// Data bytes of a full segment.
@@ -57,7 +57,7 @@ pub struct HostTcp {
 
 /// Three namespaces, which are gone when this is dropped.
 #[derive(Debug)]
-pub struct Bed {
+pub(crate) struct Bed {
     /// The hosts on the left.
     pub servers: Namespace,
     /// The bottleneck's.
@@ -67,7 +67,7 @@ pub struct Bed {
 }
 
 /// The address of a host; those on the left come first, and there are so many of them.
-pub fn address(host: u32, left: u32) -> IpAddr {
+pub(crate) fn address(host: u32, left: u32) -> IpAddr {
     const IN_A_ROW: u32 = 200;
     let (side, number) = if host < left { (78, host) } else { (79, host - left) };
     Ipv4Addr::new(10, side, (number / IN_A_ROW) as u8, (number % IN_A_ROW + 1) as u8).into()
@@ -79,7 +79,7 @@ impl Bed {
     /// # Errors
     ///
     /// Without root; with congestion control that this kernel does not have.
-    pub fn create(tcp: HostTcp) -> Result<Self> {
+    pub(crate) fn create(tcp: HostTcp) -> Result<Self> {
         let (servers, clients) = (Namespace::create("servers")?, Namespace::create("clients")?);
         let middle = Middle::join((&servers, SERVERS), (&clients, CLIENTS))?;
         let bed = Self { servers, middle, clients };
@@ -99,7 +99,7 @@ impl Bed {
     }
 
     /// What decides how its hosts send.
-    pub fn sysctls(&self) -> BTreeMap<String, String> {
+    pub(crate) fn sysctls(&self) -> BTreeMap<String, String> {
         let read = |name: &str| Some((name.to_owned(), self.servers.sysctl(name).ok()?));
         SYSCTLS.into_iter().filter_map(read).collect()
     }

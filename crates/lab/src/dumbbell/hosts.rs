@@ -21,9 +21,9 @@ use sim::dumbbell::{Completion, Crowd};
 use units::Nanos;
 
 /// Where bulk flows go.
-pub const SINK_PORT: u16 = 9;
+pub(crate) const SINK_PORT: u16 = 9;
 /// Where they come from: the number of each is added.
-pub const FIRST_BULK_PORT: u16 = 20_000;
+pub(crate) const FIRST_BULK_PORT: u16 = 20_000;
 
 /// How often it is looked whether the run is over.
 const TICK: Duration = Duration::from_millis(50);
@@ -35,18 +35,18 @@ static ZEROS: [u8; CHUNK] = [0; CHUNK];
 const LISTENER: u64 = u64::MAX;
 
 /// What the hosts of a side do.
-pub struct Side {
+pub(crate) struct Side {
     /// Where their bulk flows come in.
     pub sink: SocketAddr,
     /// Bulk flows that they send.
     pub bulk: Vec<BulkSource>,
     /// Users among them.
-    pub users: Option<UsersOf>,
+    pub(crate) users: Option<UsersOf>,
 }
 
 /// A flow that never ends.
 #[derive(Debug, Clone, Copy)]
-pub struct BulkSource {
+pub(crate) struct BulkSource {
     /// Of all in the dumbbell.
     pub number: u16,
     /// The host that sends.
@@ -58,7 +58,7 @@ pub struct BulkSource {
 }
 
 /// Users, and what their hosts are called.
-pub struct UsersOf {
+pub(crate) struct UsersOf {
     /// What they do.
     pub crowd: Crowd,
     /// The address of a host, as the crowd numbers them.
@@ -71,7 +71,7 @@ pub struct UsersOf {
 
 /// When it is.
 #[derive(Debug, Clone, Copy)]
-pub struct Clock {
+pub(crate) struct Clock {
     /// The start of the run.
     pub start: Instant,
     /// The measured window, from the start.
@@ -80,7 +80,7 @@ pub struct Clock {
 
 /// What the hosts of a side saw in the measured window.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// Bytes that each bulk flow's receiver got, by the flow's number.
     pub bulk_bytes: Vec<(u16, u64)>,
     /// Bytes that came, of anything.
@@ -134,7 +134,7 @@ enum Due {
 /// # Errors
 ///
 /// When sockets cannot be made.
-pub fn run(side: Side, clock: Clock, stop: &AtomicBool) -> Result<Seen> {
+pub(crate) fn run(side: Side, clock: Clock, stop: &AtomicBool) -> Result<Seen> {
     let mut hosts = Hosts::new(side, clock)?;
     let end = clock.start + clock.window[1];
     while Instant::now() < end && !stop.load(Ordering::Relaxed) {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{ScopedJoinHandle, scope};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ use crate::child::Running;
 use crate::environment::machine;
 use crate::hold;
 use crate::middle::{self, LINK_LEFT, LINK_RIGHT};
-use crate::options::{Options, unless_stopped};
+use crate::stop::unless_stopped;
 
 /// How long a program may take to be ready, and to end.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,9 +43,10 @@ const INITIAL_RTO: Nanos = Nanos::from_secs(1);
 /// # Errors
 ///
 /// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
-pub fn run(
+pub(crate) fn run(
     dumbbell: &Dumbbell,
-    options: &Options,
+    program: &Path,
+    results: &Path,
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
@@ -57,12 +59,12 @@ pub fn run(
     let mut deviations = deviations(dumbbell);
     deviations.extend(left_out);
     let header = dumbbell.header(Environment { sysctls, ..machine() }, deviations);
-    let mut writer = Writer::begin(&options.results, header, jobs.len())?;
+    let mut writer = Writer::begin(results, header, jobs.len())?;
     let mut measure_all = || -> Result<()> {
         for (number, job) in (1..).zip(&jobs) {
-            let [scenario, aqm] = job.names();
+            let [scenario, aqm] = job.names;
             let cell =
-                cell(job, options, stop).with_context(|| format!("{scenario} at {}x, {aqm}", job.load))?;
+                cell(job, program, stop).with_context(|| format!("{scenario} at {}x, {aqm}", job.load))?;
             on_event(&Event::Cell(&cell, number, jobs.len()));
             writer.write(Record::Cell(Box::new(cell)))?;
         }
@@ -77,8 +79,8 @@ fn possible(dumbbell: &Dumbbell) -> (Vec<Job<'_>>, Vec<String>) {
     let mut notes: Vec<String> = Vec::new();
     let mut jobs = dumbbell.jobs();
     jobs.retain(|job| {
-        let ([name, _], flows) = (job.names(), job.flows());
-        let why = if job.has_flood() {
+        let ([name, _], flows) = (job.names, job.flows);
+        let why = if job.has_flood {
             format!("{name} is left out: floods are simulated only")
         } else if flows > MOST_FLOWS {
             format!("{name} at {}x is left out: {flows} flows and users, {MOST_FLOWS} at most", job.load)
@@ -98,7 +100,7 @@ fn try_hosts(jobs: &[Job<'_>]) -> Result<BTreeMap<String, String>> {
     let mut tried: Vec<&str> = Vec::new();
     let mut sysctls = None;
     for job in jobs {
-        let [scenario, _] = job.names();
+        let [scenario, _] = job.names;
         if !tried.contains(&scenario) {
             tried.push(scenario);
             let tcp = host_tcp(job, &job.network()?);
@@ -118,7 +120,7 @@ fn host_tcp(job: &Job<'_>, network: &Network) -> HostTcp {
         },
         mss: network.stack.mss,
         initial_window: network.stack.initial_window,
-        least_rto: job.least_rto(),
+        least_rto: job.least_rto,
     }
 }
 
@@ -148,16 +150,16 @@ fn deviations(dumbbell: &Dumbbell) -> Vec<String> {
     deviations
 }
 
-fn cell(job: &Job<'_>, options: &Options, stop: &AtomicBool) -> Result<Cell> {
+fn cell(job: &Job<'_>, program: &Path, stop: &AtomicBool) -> Result<Cell> {
     let network = job.network()?;
-    let [warmup, duration] = job.times();
+    let [warmup, duration] = job.times;
     let bed = Bed::create(host_tcp(job, &network))?;
-    let mut command = bed.servers.command(&options.program)?;
+    let mut command = bed.servers.command(program)?;
     let listen = SocketAddr::from((Ipv4Addr::UNSPECIFIED, Layout::SERVER.port())).to_string();
     command.args(["serve", "--listen", &listen, "--backlog", BACKLOG, "--json"]);
     let mut serve = Running::start("tidegate serve", &mut command)?;
     serve.wait_for("listening", PATIENCE)?;
-    let mut link = bed.middle.start(&options.program, &link_arguments(&network, [warmup, duration]))?;
+    let mut link = bed.middle.start(program, &link_arguments(&network, [warmup, duration]))?;
     let clock = Clock { start: Instant::now(), window: [warmup, warmup + duration] };
     let rate_bps = network.to_right.rate.map_or(f64::INFINITY, |rate| rate.bits_per_s() as f64);
     let seen = run_hosts(&bed, sides(network), clock, &mut link.running, stop)?;
@@ -284,7 +286,7 @@ fn summary(
     link: &LinkDirection,
     [left, right]: &[Seen; 2],
 ) -> BottleneckSummary {
-    let [_, window] = job.times();
+    let [_, window] = job.times;
     let window_s = window.as_secs_f64();
     let lost = link.drops.get("loss").copied().unwrap_or(0);
     let mut drops_by_reason = link.drops.clone();
@@ -324,8 +326,6 @@ fn host_marks(seen: &[Seen; 2]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use experiment::Plan;
 
     use super::*;
@@ -346,7 +346,7 @@ mod tests {
         let (jobs, left_out) = possible(&paper);
         assert_eq!((jobs.len(), left_out.len()), (120, 0));
         let network = jobs[0].network().expect("it can be run");
-        let arguments = link_arguments(&network, jobs[0].times());
+        let arguments = link_arguments(&network, jobs[0].times);
         // 5 ms, of which the bottleneck has 2, and 100 ms.
         for words in [
             "10.78.0.1 rate 100mbit delay 1500000ns limit 50000",
@@ -365,7 +365,7 @@ mod tests {
     fn what_only_a_simulation_has_is_left_out_with_a_word() {
         let (beyond, paper) = (parse(BEYOND), parse(PAPER));
         let (jobs, left_out) = possible(&beyond);
-        assert!(jobs.iter().all(|job| job.names()[0] == "users" && job.load <= 100.0));
+        assert!(jobs.iter().all(|job| job.names[0] == "users" && job.load <= 100.0));
         assert_eq!(left_out.len(), 3, "{left_out:?}");
         assert!(deviations(&beyond).len() < deviations(&paper).len(), "it has the kernel's own timers");
     }

@@ -10,7 +10,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 
 /// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them: the shortest of several times. Over the loopback
 /// a client's receipt of the answer is part of writing it, so that `answer` is taken for more than it is, by what that costs more than to hand frames to an interface.
-pub struct Calls {
+pub(crate) struct Calls {
     /// To accept them.
     pub accept: Duration,
     /// To read the request, write the answer, and ask to be told when more comes.
@@ -21,7 +21,7 @@ pub struct Calls {
 
 impl Calls {
     /// Takes some milliseconds.
-    pub fn timed() -> io::Result<Self> {
+    pub(crate) fn timed() -> io::Result<Self> {
         const TIMES: u32 = 20;
         const CONNECTIONS: usize = 100;
         const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -61,13 +61,13 @@ impl Calls {
     }
 
     /// Together.
-    pub fn all(&self) -> Duration {
+    pub(crate) fn all(&self) -> Duration {
         self.accept + self.answer + self.end
     }
 }
 
 /// To learn what is ready when something is: the shortest of several times, as whatever else runs here makes them longer.
-pub fn timed_look() -> io::Result<Duration> {
+pub(crate) fn timed_look() -> io::Result<Duration> {
     const TIMES: u32 = 20;
     const LOOKS: u32 = 1000;
     let ready = EventFd::from_value(1)?;

@@ -4,29 +4,27 @@ use std::io::ErrorKind;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use crate::echo::Requests;
 use anyhow::{Context, Result};
 use bpf::{Hook, Link};
 use load::{Close, Config, Progress};
 use nix::net::if_::if_nametoindex;
-use xsk::echo::Requests;
 
-use super::load::{Cores, before_echo, one_packet};
-use super::turns::Turns;
-use super::{SERVER_CPU, clients, go_on};
-use crate::child::Running;
-use crate::server::on_cpu;
-use crate::testbed::{CROWD_INTERFACE, Testbed};
+use crate::load::{Cores, before_echo, one_packet};
+use crate::turns::Turns;
+use crate::{SERVER_CPU, clients, go_on};
+use lab::{CROWD_INTERFACE, Testbed};
 
 /// Of the comparison with httperf: attempts/s, half of what the server can do, and attempts.
 const HTTPERF_RATE: f64 = 100.0;
 const HTTPERF_CONNECTIONS: f64 = 200.0;
 /// What we may have told the C library: they run as anybody starts them.
 const TUNABLES: &str = "GLIBC_TUNABLES";
-/// How long it may take to listen, and to answer.
+/// How long it may take to answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// One that opens as many connections as it can.
-pub struct Peer {
+pub(crate) struct Peer {
     pub figure: &'static str,
     /// Of a bare socket beside it: as much as any crowd over AF_XDP could have.
     pub bare_figure: &'static str,
@@ -39,7 +37,7 @@ pub struct Peer {
 }
 
 /// Both open a connection for each request: wrk where the server says that it will close, h2load when it has as many clients as requests.
-pub const PEERS: [Peer; 2] = [
+pub(crate) const PEERS: [Peer; 2] = [
     Peer {
         figure: "load.vs_wrk",
         bare_figure: "load.bare_exchange_vs_wrk",
@@ -63,7 +61,7 @@ pub const PEERS: [Peer; 2] = [
 
 impl Peer {
     /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not installed.
-    pub fn connections_per_s(&self, turns: &mut Turns<'_>) -> Result<Option<f64>> {
+    pub(crate) fn connections_per_s(&self, turns: &mut Turns<'_>) -> Result<Option<f64>> {
         let (mut most, mut failed) = (None, None);
         for hook in [Hook::XdpNative, Hook::XdpGeneric] {
             for cores in [Cores::Shared, Cores::Own] {
@@ -106,20 +104,18 @@ impl Peer {
 
 /// What a generator saw of a server that was below its peak.
 #[derive(Clone, Copy)]
-pub struct Seen {
+pub(crate) struct Seen {
     pub replies_per_s: f64,
     pub response_ms: f64,
 }
 
 /// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of its own, with requests that take long enough for httperf's tenths of a millisecond.
 /// `None` where httperf is not installed.
-pub fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
+pub(crate) fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
     let testbed = Testbed::join(clients())?;
     let address = testbed.server_address();
-    let mut command = testbed.server.command(std::env::current_exe().context("find this program")?)?;
-    command.args(["serve", "--json", "--listen", &address.to_string(), "--cpu-time", "5ms"]);
-    let mut server = Running::start("tidegate serve", on_cpu(&mut command, SERVER_CPU))?;
-    server.wait_for("listening", PATIENCE)?;
+    let program = std::env::current_exe().context("find this program")?;
+    let _server = testbed.serve(&program, SERVER_CPU, &["--cpu-time", "5ms"])?;
     let config = Config {
         duration: Duration::from_secs_f64(HTTPERF_CONNECTIONS / HTTPERF_RATE),
         timeout: PATIENCE,

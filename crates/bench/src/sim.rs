@@ -13,10 +13,10 @@ use traffic::Schedule;
 use units::Nanos;
 use verdict::Policy;
 
-use super::{Figure, REPETITIONS, clients, go_on};
+use crate::{Figure, REPETITIONS, clients, go_on};
 
 /// A server that answers some 25,000 connections a second, and a crowd of twice as many.
-const PROFILE: &str = include_str!("../../../sim/profiles/round-numbers.toml");
+const PROFILE: &str = "round-numbers";
 const RATE: f64 = 50_000.0;
 const WINDOW: Nanos = Nanos::from_secs(10);
 /// Events that wait, and how many are taken out and put back to see what one costs.
@@ -32,7 +32,7 @@ const CLIENTS_PER_S: f64 = 1e6;
 const GIB: f64 = (1 << 30) as f64;
 
 /// All figures.
-pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     // First, as long as this process is small.
     let clients = [(clients_10m_gib(stop)?, CLIENTS as f64 * Crowd::BYTES_PER_CONNECTION as f64 / GIB)];
     let mut overloads = Vec::new();
@@ -83,7 +83,7 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let setup = Setup {
         kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
         service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
-        profile: Profile::parse(PROFILE).context("the bench's profile")?,
+        profile: Profile::shipped(PROFILE).context("the bench's profile")?,
     };
     Ok(World::new(setup, crowd))
 }
@@ -105,7 +105,7 @@ fn clients_10m_gib(stop: &AtomicBool) -> Result<f64> {
         );
     }
     black_box(&world);
-    Ok(super::status_kib("VmHWM")? * 1024.0 / GIB)
+    Ok(crate::status_kib("VmHWM")? * 1024.0 / GIB)
 }
 
 /// Seconds that 100 bulk flows over 10 Mbit/s take for 100 s of virtual time, and how many events those are.

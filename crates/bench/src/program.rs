@@ -20,9 +20,10 @@ use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, SockaddrStora
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 use xsk::{Socket, Steer};
 
-use super::{Figure, REPETITIONS, clients, go_on};
-use crate::fit::median;
-use crate::testbed::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
+use crate::median;
+use crate::rate::raw_send_rate;
+use crate::{Figure, REPETITIONS, clients, go_on};
+use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 
 /// Runs of one measurement, where the program leaves the frame as it is.
 const RUNS: u32 = 100_000;
@@ -46,7 +47,7 @@ struct Times {
     kernel_drop: f64,
 }
 
-pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let namespace = Namespace::create("bench")?;
     // Both kinds of cookies may be made.
     namespace.set_sysctl("net.ipv4.tcp_syncookies", "2")?;
@@ -129,7 +130,7 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     })
 }
 
-pub fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
+pub(crate) fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
     Guard::start(&Config {
         listeners: vec![Listener::new(listen, policy)],
         interfaces: vec!["lo".to_owned()],
@@ -272,12 +273,12 @@ fn frame_ns(testbed: &Testbed) -> Result<f64> {
             tx_frames: 4096,
             steer: Steer { server, clients: (server.ip(), 32) },
         })?;
-        let rate = xsk::raw_send_rate(&mut socket.tx, &syn, WINDOW).context("send")?;
+        let rate = raw_send_rate(&mut socket.tx, &syn, WINDOW).context("send")?;
         Ok(1e9 / rate.per_second())
     })?
 }
 
-pub fn listen_at(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
+pub(crate) fn listen_at(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
     let fd = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     bind(fd.as_raw_fd(), &SockaddrStorage::from(address)).with_context(|| format!("bind {address}"))?;
     listen(&fd, Backlog::new(backlog)?).with_context(|| format!("listen at {address}"))?;

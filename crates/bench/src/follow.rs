@@ -12,15 +12,15 @@ use anyhow::{Context, Result, ensure};
 use guard::Guard;
 use netns::Namespace;
 
-use super::program::{guard_at, listen_at};
-use super::{Figure, REPETITIONS, go_on};
-use crate::fit::median;
+use crate::median;
+use crate::program::{guard_at, listen_at};
+use crate::{Figure, REPETITIONS, go_on};
 
 /// Connections at a time, with a guard and without in turns: a machine changes its speed within seconds.
 const CONNECTIONS: u32 = 5_000;
 const TURNS: usize = 4;
 
-pub fn figure(stop: &AtomicBool) -> Result<Figure> {
+pub(crate) fn figure(stop: &AtomicBool) -> Result<Figure> {
     let namespace = Namespace::create("bench")?;
     let pairs =
         namespace.enter(|| (0..REPETITIONS).map(|_| repetition(stop)).collect::<Result<Vec<_>>>())??;

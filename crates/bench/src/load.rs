@@ -3,6 +3,7 @@
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use crate::echo::{Echo, Requests};
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
 use experiment::Layout;
@@ -10,13 +11,12 @@ use load::{Arrivals, Close, Config, Crowd, Mode, Progress, Shard, Stacks, Wheel,
 use nix::net::if_::if_nametoindex;
 use results::CrowdSummary;
 use units::Nanos;
-use xsk::echo::{Echo, Requests};
 
-use super::bare;
-use super::peers::{self, PEERS, Peer, Seen};
-use super::turns::Turns;
-use super::{CPU, Figure, REPETITIONS, SERVER_CPU, clients, go_on};
-use crate::testbed::{CROWD_INTERFACE, CROWD_POLL, SERVER_INTERFACE, Testbed};
+use crate::bare;
+use crate::peers::{self, PEERS, Peer, Seen};
+use crate::turns::Turns;
+use crate::{CPU, Figure, REPETITIONS, SERVER_CPU, clients, go_on};
+use lab::{CROWD_INTERFACE, CROWD_POLL, SERVER_INTERFACE, Testbed};
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// First offered rate of the search for the highest that is kept, attempts/s.
@@ -84,8 +84,8 @@ impl Pair {
     }
 }
 
-pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
-    let mut turns = Turns::new(stop);
+pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+    let mut turns = Turns::new(stop)?;
     let mut found = highest_kept(FROM, COARSE, &mut turns)?.offered_per_s;
     let pairs: Vec<Pair> =
         (0..REPETITIONS).map(|_| Pair::repetition(&mut found, &mut turns)).collect::<Result<_>>()?;
@@ -192,7 +192,7 @@ fn crowd(rate: f64, turns: &mut Turns<'_>) -> Result<CrowdSummary> {
 
 /// Where an XDP program answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cores {
+pub(crate) enum Cores {
     /// Within the call that sends to it, as veth does by itself.
     Shared,
     /// On a CPU of its own, as behind a wire. Whoever asks receives on his. Before Linux 6.16 what finds its ring full is lost.
@@ -200,20 +200,20 @@ pub enum Cores {
 }
 
 /// A testbed with an XDP program for a server, which answers without a connection.
-pub fn before_echo(requests: Requests, hook: Hook, cores: Cores) -> Result<(Testbed, Echo)> {
+pub(crate) fn before_echo(requests: Requests, hook: Hook, cores: Cores) -> Result<(Testbed, Echo)> {
     let testbed = match cores {
         Cores::Shared => Testbed::join(clients())?,
         Cores::Own => Testbed::join_apart(clients(), (SERVER_CPU, SERVER_INTERVAL), (CPU, CROWD_POLL))?,
     };
-    let echo = testbed.server.enter(|| -> Result<Echo> {
-        Ok(Echo::attach(if_nametoindex(SERVER_INTERFACE)?, Layout::SERVER.port(), requests, hook)?)
-    })??;
+    let echo = testbed
+        .server
+        .enter(|| Echo::attach(if_nametoindex(SERVER_INTERFACE)?, Layout::SERVER.port(), requests, hook))??;
     Ok((testbed, echo))
 }
 
 /// Resident memory of this process, MiB.
 fn resident_mib() -> Result<f64> {
-    Ok(super::status_kib("VmRSS")? / 1024.0)
+    Ok(crate::status_kib("VmRSS")? / 1024.0)
 }
 
 /// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.
@@ -254,7 +254,7 @@ fn tick_ns(timers: u32) -> f64 {
 }
 
 /// The smallest of crowds: one request of one segment on each connection, evenly.
-pub fn one_packet(testbed: &Testbed, rate: f64) -> Config {
+pub(crate) fn one_packet(testbed: &Testbed, rate: f64) -> Config {
     Config {
         server: testbed.server_address(),
         host: testbed.server_address().to_string(),

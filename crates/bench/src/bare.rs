@@ -4,16 +4,17 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use crate::echo::Requests;
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
 use nix::net::if_::if_nametoindex;
 use wire::{Ethernet, Flags, FourTuple, Segment, SeqNumber};
-use xsk::echo::Requests;
 use xsk::{Socket, Steer};
 
-use super::clients;
-use super::load::{Cores, before_echo};
-use crate::testbed::{CROWD_INTERFACE, Testbed};
+use crate::clients;
+use crate::load::{Cores, before_echo};
+use crate::rate::raw_send_rate;
+use lab::{CROWD_INTERFACE, Testbed};
 
 /// Connections whose frames are sent together.
 const BATCH: u32 = 32;
@@ -26,19 +27,19 @@ const ANSWERS: u64 = 2;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: 10.77.0.1\r\nConnection: close\r\n\r\n";
 
 /// Frames/s of the smallest frame, into a peer whose program drops what the echo does not answer.
-pub fn sends_per_s(window: Duration) -> Result<f64> {
+pub(crate) fn sends_per_s(window: Duration) -> Result<f64> {
     let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative, Cores::Own)?;
     testbed.crowd.enter(|| -> Result<f64> {
         let mut socket = socket(&testbed)?;
         let rate =
-            xsk::raw_send_rate(&mut socket.tx, &frame(&testbed, Flags::ACK, &[])?, window).context("send")?;
+            raw_send_rate(&mut socket.tx, &frame(&testbed, Flags::ACK, &[])?, window).context("send")?;
         Ok(rate.per_second())
     })?
 }
 
 /// Connections/s whose frames are exchanged with the echo: as many as a connection of the crowd sends, and what the echo answers. Frames are written once and nothing is read of what
 /// comes, so that nobody needs to wait for the answer to one before the next is sent.
-pub fn exchanges_per_s(window: Duration) -> Result<f64> {
+pub(crate) fn exchanges_per_s(window: Duration) -> Result<f64> {
     let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative, Cores::Own)?;
     testbed.crowd.enter(|| -> Result<f64> {
         let mut socket = socket(&testbed)?;

@@ -3,11 +3,13 @@
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
 mod bare;
+mod echo;
 mod follow;
 mod link;
 mod load;
 mod peers;
 mod program;
+mod rate;
 mod sim;
 mod turns;
 
@@ -17,8 +19,6 @@ use anyhow::{Context, Result, ensure};
 use ipnet::Ipv4Net;
 use netns::pin_to_cpu;
 use serde::Serialize;
-
-use crate::fit::median;
 
 /// Names of all figures. They stay: scripts compare them over time.
 pub const NAMES: [&str; 29] = [
@@ -81,6 +81,13 @@ pub struct Figure {
     pub repetitions: usize,
     /// Smallest and largest value.
     pub spread: [f64; 2],
+}
+
+/// The one in the middle, or between the two that are, of one at least.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().checked_sub(1).expect("something was measured");
+    f64::midpoint(values[last / 2], values[last.div_ceil(2)])
 }
 
 impl Figure {

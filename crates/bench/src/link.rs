@@ -13,8 +13,9 @@ use port::{Clock, Mode};
 use units::Nanos;
 use xsk::{Socket, Steer};
 
-use super::{CPU, Figure, REPETITIONS, go_on};
-use crate::fit::median;
+use crate::median;
+use crate::rate::raw_send_rate;
+use crate::{CPU, Figure, REPETITIONS, go_on};
 
 const WINDOW: Duration = Duration::from_secs(1);
 /// Of what sends and receives beside the link.
@@ -41,7 +42,7 @@ const PACKETS_GOAL: f64 = 300_000.0;
 /// Longest wait for the last frames.
 const PATIENCE: Nanos = Nanos::from_millis(200);
 
-pub fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
+pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let (mut packets, mut errors, mut clocks) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..REPETITIONS {
         go_on(stop)?;
@@ -127,7 +128,7 @@ fn packets_per_s() -> Result<f64> {
     let mut socket = socket(&wires.left, &wires.l0)?;
     let before = link_counters(&wires.right, "r0")?.received;
     let elapsed = wires.beside_link(path::Config::default(), || {
-        Ok(xsk::raw_send_rate(&mut socket.tx, &frame(SHORT), WINDOW).context("send")?.elapsed)
+        Ok(raw_send_rate(&mut socket.tx, &frame(SHORT), WINDOW).context("send")?.elapsed)
     })?;
     let received = link_counters(&wires.right, "r0")?.received - before;
     Ok(received as f64 / elapsed.as_secs_f64())

@@ -5,7 +5,7 @@
 /// # Panics
 ///
 /// Without a value there is none in the middle.
-pub fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().checked_sub(1).expect("something was measured");
     f64::midpoint(values[last / 2], values[last.div_ceil(2)])
@@ -13,14 +13,14 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 
 /// What something takes, and what more it takes each time that something else is done on the way.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Line {
+pub(crate) struct Line {
     pub at_zero: f64,
     pub slope: f64,
 }
 
 impl Line {
     /// By least squares through points `(how often, time)`. Nothing costs less than nothing: then it is the mean.
-    pub fn nearest(points: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
+    pub(crate) fn nearest(points: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
         let count = points.clone().count().max(1) as f64;
         let (x, y) =
             points.clone().fold((0.0, 0.0), |(sum, of_y), (x, y)| (sum + x / count, of_y + y / count));
@@ -35,14 +35,14 @@ impl Line {
 
 /// What something takes, and what more it takes each time that one of two other things is done on the way.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Plane {
+pub(crate) struct Plane {
     pub at_zero: f64,
     pub slopes: [f64; 2],
 }
 
 impl Plane {
     /// By least squares through points `([how often, how often], time)`. Nothing costs less than nothing: what would is left out.
-    pub fn nearest(points: impl Iterator<Item = ([f64; 2], f64)> + Clone) -> Self {
+    pub(crate) fn nearest(points: impl Iterator<Item = ([f64; 2], f64)> + Clone) -> Self {
         let count = points.clone().count().max(1) as f64;
         let mean =
             |of: fn(&([f64; 2], f64)) -> f64| points.clone().map(|point| of(&point)).sum::<f64>() / count;

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use experiment::TURNS;
 
-use crate::cell::Measured;
-use crate::probe::{GUARD_RUN_NS, LOOKS, SLEEPS};
+use lab::{GUARD_RUN_NS, LOOKS, Measured, SLEEPS};
 
 /// Of one crowd, microseconds of the server's CPU for each SYN that came.
 #[derive(Default)]

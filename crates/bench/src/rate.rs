@@ -3,14 +3,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use crate::Tx;
+use xsk::Tx;
 
 /// Frames per flush, as a busy sender has them.
 const BATCH: u32 = 64;
 
 /// What [`raw_send_rate`] measured.
 #[derive(Debug, Clone, Copy)]
-pub struct SendRate {
+pub(crate) struct SendRate {
     /// Frames that the kernel took.
     pub frames: u64,
     /// How long that was.
@@ -19,7 +19,7 @@ pub struct SendRate {
 
 impl SendRate {
     /// Frames per second.
-    pub fn per_second(&self) -> f64 {
+    pub(crate) fn per_second(&self) -> f64 {
         self.frames as f64 / self.elapsed.as_secs_f64()
     }
 }
@@ -35,7 +35,7 @@ impl SendRate {
 /// # Panics
 ///
 /// When `frame` is longer than a buffer.
-pub fn raw_send_rate(tx: &mut Tx, frame: &[u8], duration: Duration) -> io::Result<SendRate> {
+pub(crate) fn raw_send_rate(tx: &mut Tx, frame: &[u8], duration: Duration) -> io::Result<SendRate> {
     let start = Instant::now();
     let mut frames = 0;
     while start.elapsed() < duration {

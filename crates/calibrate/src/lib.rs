@@ -27,7 +27,9 @@
 //! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
 //! program is divided as the system calls of such a program take it, which are timed in this process over the loopback.
 
+mod calls;
 mod costs;
+mod fit;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,15 +42,11 @@ use sim::Profile;
 use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
 use tcp::Close;
 
-use crate::calls::{self, Calls};
-use crate::cell::{self, Lab, Measured};
-use crate::crowd::Send;
-use crate::fit::{Line, Plane, median};
-use crate::grid::{Undisturbed, undisturbed};
-use crate::nearness::Nearness;
-use crate::saturation;
-use crate::testbed::{CROWD_POLL, ensure_cpus};
+use lab::{CROWD_POLL, Lab, Nearness};
+
+use calls::Calls;
 use costs::Costs;
+use fit::{Line, Plane, median};
 
 /// The server that will be stopped.
 const HANGS: &str = "hangs";
@@ -145,7 +143,7 @@ const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
-/// A crowd before CPUs that were far from each other comes again at most so many times.
+/// A crowd before CPUs that were far from each other comes again at most so many times: what is far costs more, and one profile is of one state.
 const AGAIN: u32 = 2;
 
 /// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
@@ -178,8 +176,7 @@ pub fn calibrate(
     netns::sweep()?;
     let (apart, by_fin) = (experiment(APART, Close::Reset)?, experiment(APART, Close::Fin)?);
     let together = experiment(TOGETHER, Close::Reset)?;
-    ensure_cpus(&apart.testbed)?;
-    let nearness = Nearness::of([apart.testbed.server_cpu, apart.testbed.crowd_cpu]);
+    let nearness = Nearness::of(&apart.testbed)?;
     let lab = Lab { experiment: &apart, program, nearness: &nearness, stop };
     let mut crowds = Crowds {
         lab,
@@ -278,9 +275,7 @@ impl<'a> Crowds<'a> {
         let answers = self.server("answers");
         let on_probe =
             |offered, answered| (self.on_step)(format!("offered {offered:.0}/s, answered {answered:.0}/s"));
-        let found =
-            saturation::find(self.lab, answers, on_probe).context("find where the server saturates")?;
-        Ok(found.rate_per_s)
+        self.lab.saturation_rate(answers, on_probe).context("find where the server saturates")
     }
 
     /// What a crowd before a server under a policy made its CPU do.
@@ -292,8 +287,7 @@ impl<'a> Crowds<'a> {
         rate: f64,
     ) -> Result<Costs> {
         let lab = Lab { experiment, ..self.lab };
-        let measured = run_near(lab, server, policy, &send(experiment, rate))
-            .with_context(|| format!("measure {what}"))?;
+        let measured = lab.crowd(server, policy, rate, AGAIN).with_context(|| format!("measure {what}"))?;
         if let Some(far) = &measured.far {
             (self.on_step)(format!("{what}: {far}"));
         }
@@ -333,7 +327,7 @@ impl<'a> Crowds<'a> {
             let what = format!("connections that are answered, turns {spacing:?} apart");
             all.push(self.measure_answered(&what, &experiment(spacing, Close::Reset)?, "answers", rate)?);
         }
-        let work_us = cell::micros(self.server("works").cpu_time);
+        let work_us = micros(self.server("works").cpu_time);
         let while_it_works = SHARE * 1e6 / (SHARE * 1e6 / rate + work_us);
         let mut working = Vec::new();
         for spacing in (0..ROUNDS).flat_map(|_| SPACINGS_OF_WORK) {
@@ -393,7 +387,7 @@ impl<'a> Crowds<'a> {
         let everybody_reset = (hangs, self.policy("all-reset"));
         let fewer = self.measure("fewer that are all reset", self.apart, everybody_reset, rate)?;
         ensure!(
-            all.looks_apart_us() < MOST_POLLS * cell::micros(CROWD_POLL),
+            all.looks_apart_us() < MOST_POLLS * micros(CROWD_POLL),
             "the crowd's end looked for replies every {:.0} us, where it is told {CROWD_POLL:?}: its CPU {} is busy with something else",
             all.looks_apart_us(),
             self.apart.testbed.crowd_cpu
@@ -492,7 +486,7 @@ fn profile(
 ) -> Result<Profile> {
     let &Answered { connection, in_program, turn, woken, fin, close_more, .. } = answered;
     let &Refused { crowd, dropped, held, reset, stray, wake, cold } = refused;
-    let poll = cell::micros(calls::timed_look().context("time a look at what is ready")?);
+    let poll = micros(calls::timed_look().context("time a look at what is ready")?);
     let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
     // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is forgotten again. Or less, where nothing is left for the SYN.
@@ -504,7 +498,7 @@ fn profile(
         about: format!(
             "measured on this machine at {rate:.0} attempts/s, closed by RST: {connection:.1} us in softirq and {in_program:.1} us in the program for a connection, beside {turn:.1} us for each turn to their frames and {woken:.1} us for each time that the program was woken; not measured, but taken as what is most like them, are ends of handshakes that are dropped, what a timer sends, and bytes beyond the first KiB"
         ),
-        round_trip_us: round_trip.map(cell::micros),
+        round_trip_us: round_trip.map(micros),
         taken,
         speed: 1.0,
         softirq: Softirq {
@@ -573,15 +567,9 @@ fn descriptors() -> Result<Option<u32>> {
     Ok(u32::try_from(hard).ok())
 }
 
-/// Measures until the CPUs were near each other all the time, or for as many times as are worth it: what is far costs more, and one profile is of one state.
-fn run_near(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
-    let measure = || {
-        let measured = cell::run(lab, server, policy, send)?;
-        let is_far = measured.far.is_some();
-        Ok((measured, is_far))
-    };
-    let Undisturbed { measured, failed, .. } = undisturbed(AGAIN, measure, |_| Ok(()))?;
-    failed.map_or(Ok(measured), Err)
+/// As a profile has it.
+fn micros(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e6
 }
 
 /// With a generator that has turns so far apart, and clients who close so.
@@ -604,20 +592,6 @@ fn delay_us(refused_after: f64, turns: f64, poll: f64) -> f64 {
 /// at once, while as many others begin.
 fn nearly_full(rate: f64) -> u32 {
     (2.0 * rate * CROWD_POLL.as_secs_f64()).ceil() as u32 + 2
-}
-
-fn send(experiment: &Experiment, rate: f64) -> Send {
-    Send {
-        rate,
-        bursts: None,
-        warmup: experiment.grid.warmup,
-        duration: experiment.grid.duration,
-        timeout: experiment.crowd.timeout.max(Duration::from_millis(1)),
-        seed: 1,
-        flood_per_s: None,
-        hold: None,
-        abort: None,
-    }
 }
 
 #[cfg(test)]

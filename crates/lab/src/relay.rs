@@ -4,10 +4,9 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
+use anyhow::{Context, Result};
 use bpf::{Hook, SoleLink};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-
-use crate::Error;
 
 #[allow(missing_docs, unused_qualifications, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod skeleton {
@@ -16,7 +15,7 @@ mod skeleton {
 
 /// One direction, until this is dropped.
 #[derive(Debug)]
-pub struct Relay {
+pub(crate) struct Relay {
     _link: SoleLink,
 }
 
@@ -25,15 +24,16 @@ impl Relay {
     ///
     /// # Errors
     ///
-    /// [`Error::Load`] and [`Error::Relay`].
-    pub fn attach(from: u32, to: u32) -> Result<Self, Error> {
-        let load_error = |error| Error::Load { program: "relay.bpf.c", error };
+    /// When the program cannot be loaded, or not be attached.
+    pub(crate) fn attach(from: u32, to: u32) -> Result<Self> {
+        let load_error =
+            "load kernel/relay.bpf.c; this needs CAP_BPF and CAP_NET_ADMIN, and a kernel with BPF";
         let mut storage = MaybeUninit::uninit();
-        let mut skeleton = skeleton::RelaySkelBuilder::default().open(&mut storage).map_err(load_error)?;
+        let mut skeleton = skeleton::RelaySkelBuilder::default().open(&mut storage).context(load_error)?;
         skeleton.maps.rodata_data.as_mut().expect("the program has a constant").to = to;
-        let skeleton = skeleton.load().map_err(load_error)?;
-        let link =
-            SoleLink::attach(skeleton.progs.relay.as_fd(), from, Hook::XdpNative).map_err(Error::Relay)?;
+        let skeleton = skeleton.load().context(load_error)?;
+        let link = SoleLink::attach(skeleton.progs.relay.as_fd(), from, Hook::XdpNative)
+            .context("attach the relay")?;
         Ok(Self { _link: link })
     }
 }
