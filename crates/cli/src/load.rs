@@ -93,7 +93,7 @@ pub struct Args {
 
     /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2, world-cup, world-cup-5, nasa,
     /// redfavor, a table as '{ kind = "specweb99", directories = 5 }', or a TOML file with one. `tidegate serve` answers all of them
-    #[arg(long, value_name = "WORKLOAD", default_value = "one-packet", value_parser = load::parse_workload)]
+    #[arg(long, value_name = "WORKLOAD", default_value = "one-packet", value_parser = experiment::parse_workload)]
     workload: Workload,
 
     /// Users look at one page after another and think in between; --rate is that of users. redfavor is `[RF]` table I, or a table as

@@ -6,11 +6,12 @@ use crowd::{Abort, Stacks};
 use ipnet::Ipv4Net;
 use serde::{Deserialize, Deserializer};
 use tcp::Close;
-use traffic::{Arrivals, Workload};
+use traffic::Arrivals;
 use units::Nanos;
 
 use crate::bursts::Bursts;
 use crate::time::{LONGEST, duration};
+use crate::workload::WorkloadText;
 
 /// What the clients do.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -75,37 +76,6 @@ pub(crate) fn check_abort(key: &str, abort: Option<Abort>) -> Result<(), String>
     match (Duration::from_millis(1)..=LONGEST).contains(&after) {
         true => Ok(()),
         false => Err(format!("{key}.after = {after:?}: from 1ms to 1h; 8s is usual")),
-    }
-}
-
-/// A workload as `tidegate load --workload` takes it. Deserializes from a name or a table.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "toml::Value")]
-pub struct WorkloadText(pub String);
-
-impl Default for WorkloadText {
-    fn default() -> Self {
-        Self("one-packet".to_owned())
-    }
-}
-
-impl WorkloadText {
-    /// What it means.
-    pub fn workload(&self) -> Workload {
-        traffic::parse_workload(&self.0).expect("checked when the experiment was read")
-    }
-}
-
-impl TryFrom<toml::Value> for WorkloadText {
-    type Error = String;
-
-    fn try_from(value: toml::Value) -> Result<Self, String> {
-        let text = match value {
-            toml::Value::String(name) => name,
-            table => table.to_string(),
-        };
-        traffic::parse_workload(&text)?;
-        Ok(Self(text))
     }
 }
 

@@ -17,12 +17,12 @@ use units::Nanos;
 
 use crate::check::{check_claims, check_names, check_once, check_title, check_window, unique};
 use crate::claims::{Claim, Planned, Scope};
-use crate::clients::WorkloadText;
 use crate::error::{ExperimentError, from_toml};
 use crate::extent;
 use crate::header::{About, header};
 use crate::outcome::Writer;
 use crate::time::{LONGEST, duration, some_duration};
+use crate::workload::WorkloadText;
 
 /// Whole milliseconds in a route (ip-route(8)), and no timer is longer (`TCP_RTO_MAX`, Linux 6.18 `include/net/tcp.h`).
 const LEAST_RTOS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(120);

@@ -28,10 +28,11 @@ mod servers;
 mod time;
 mod traces;
 mod ways;
+mod workload;
 
 pub use self::{
     bursts::Bursts,
-    clients::{Crowd, WorkloadText},
+    clients::Crowd,
     dumbbell::{Dumbbell, jobs::Job},
     error::ExperimentError,
     event::Event,
@@ -47,6 +48,7 @@ pub use self::{
     time::MOST_RATE,
     traces::{ScriptRun, Traces},
     ways::{PathCounted, Way},
+    workload::{WorkloadText, parse_workload},
 };
 
 use std::time::Duration;

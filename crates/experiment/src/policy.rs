@@ -175,7 +175,7 @@ fn is_flood(rate: f64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clients::WorkloadText;
+    use crate::workload::WorkloadText;
 
     fn policy(text: &str) -> Policy {
         toml::from_str(text).expect("a policy")

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::bursts::Bursts;
-use crate::clients::WorkloadText;
 use crate::time::{duration, some_duration};
 use crate::ways::Way;
+use crate::workload::WorkloadText;
 
 /// A server under test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

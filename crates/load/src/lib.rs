@@ -24,5 +24,4 @@ pub use replay::{Log, read_log};
 pub use tcp::Close;
 pub use traffic::{
     Arrivals, Bursts, MAX_RATE, Replay, Sessions, Shape, Workload, parse_sessions, parse_shape,
-    parse_workload,
 };

@@ -27,7 +27,7 @@ pub use log::{Entry, Replay, WORLD_CUP_RECORD};
 pub use sessions::Sessions;
 pub use shape::{Piece, Shape};
 pub use sizes::{HeavyTail, ParetoII};
-pub use words::{parse_sessions, parse_shape, parse_workload};
+pub use words::{parse_sessions, parse_shape};
 pub use workload::{Kind, Object, Path, Table, Workload};
 
 /// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
