@@ -10,6 +10,7 @@ mod fade;
 mod filling;
 mod handshakes;
 mod histogram;
+pub mod limit;
 mod newcomers;
 mod pacer;
 mod returns;

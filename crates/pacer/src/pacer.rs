@@ -1,6 +1,5 @@
 //! What the agent finds out about a server while it runs, several times a second.
 
-use limit::{Limit, Tick};
 use units::Nanos;
 use verdict::{Policy, WaitsFrom};
 
@@ -10,6 +9,7 @@ use crate::fade::remembered;
 use crate::filling::Filling;
 use crate::handshakes::{Due, FIRST_SLOT_SHIFT, Handshakes, LONGEST_HANDSHAKE_NS};
 use crate::histogram::{FadingHistogram, median_ns, since};
+use crate::limit::{Limit, Tick};
 use crate::newcomers::Newcomers;
 use crate::round_trips::Timed;
 use crate::service_rate::ServiceRate;

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use limit::Tick;
+use pacer::limit::Tick;
 use rand::SeedableRng;
 use rand_distr::{Distribution, Exp1, Uniform};
 use rand_pcg::Pcg64Mcg;

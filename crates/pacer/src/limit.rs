@@ -23,8 +23,8 @@ mod trial;
 
 use units::Nanos;
 
-use crate::spell::{Spell, is_worth_it};
-use crate::trial::{LONGEST as LONGEST_TRIAL, Trial};
+use spell::{Spell, is_worth_it};
+use trial::{LONGEST as LONGEST_TRIAL, Trial};
 
 /// Limits that are found: less than two leaves a server idle between any two connections; more is no limit.
 const SMALLEST: f64 = 2.0;

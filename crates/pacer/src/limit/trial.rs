@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use crate::{FEWER, RETRY, Shown, Tick, times};
+use super::{FEWER, RETRY, Shown, Tick, times};
 
 /// It lasts for so many times as it takes until those who were refused have filled what it adds, the first of which does not count: each doubling seems to help for so long. If that is too long,
 /// also in responses, it is not tried.

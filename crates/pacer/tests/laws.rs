@@ -3,9 +3,9 @@
 mod model;
 mod others;
 
-use limit::Limit;
 use model::{Seen, Server, Work};
 use others::{Bbr, Breakwater, Envoy, Gradient2, Law, Target, Vegas};
+use pacer::limit::Limit;
 use units::Nanos;
 
 const TICK: Nanos = Nanos::from_millis(50);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use limit::Limit;
+use pacer::limit::Limit;
 use units::Nanos;
 
 use crate::model::Seen;

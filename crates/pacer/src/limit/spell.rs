@@ -2,7 +2,7 @@
 
 use units::Nanos;
 
-use crate::{FEWER, GAIN, times};
+use super::{FEWER, GAIN, times};
 
 /// By how much longer the server must be busy for a doubling to stay: where idle time goes by halves, the last is one from 4% of it to 2.
 const WORTH: f64 = 1.02;
