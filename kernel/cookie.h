@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * SYN cookies of ours: the initial sequence number of a SYN/ACK says what the SYN offered, and proves that we sent it.
- * A pure function of a key, the flow and the time. The BPF programs include this file, and crates/verdict compiles it.
+ * A pure function of a key, the flow and the time. The BPF programs include this file, and crates/kernel compiles it for the host.
  *
  * Unlike the kernel's (net/ipv4/syncookies.c) it keeps window scale and SACK without the client's timestamps. That costs
  * proof: a guess is right once in 2^24 instead of once in 2^29.
  *
- * The includer provides __u8 to __u64: vmlinux.h in BPF, <linux/types.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
  */
 #ifndef TIDEGATE_COOKIE_H
 #define TIDEGATE_COOKIE_H
@@ -132,7 +132,7 @@ static inline __u32 make_cookie(const struct cookie_key *key, const struct cooki
 }
 
 /* Whether we sent this cookie in this period or the one before; then what the SYN offered. */
-static inline int open_cookie(const struct cookie_key *key, const struct cookie_flow *flow, __u32 cookie, __u32 period,
+static inline bool open_cookie(const struct cookie_key *key, const struct cookie_flow *flow, __u32 cookie, __u32 period,
 			      struct cookie_options *options)
 {
 	struct siphash state;
@@ -178,7 +178,7 @@ static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 }
 
 /* What the index stands for, bytes; a client that offers less than the first gets the first, as with the kernel's cookies. */
-static inline __u16 cookie_mss(__u8 index, int is_ipv6)
+static inline __u16 cookie_mss(__u8 index, bool is_ipv6)
 {
 	switch (index & 3) {
 	case 0:
@@ -193,7 +193,7 @@ static inline __u16 cookie_mss(__u8 index, int is_ipv6)
 }
 
 /* The largest that is no more than the client offers. */
-static inline __u8 cookie_mss_index(__u16 mss, int is_ipv6)
+static inline __u8 cookie_mss_index(__u16 mss, bool is_ipv6)
 {
 	__u8 index = 3;
 

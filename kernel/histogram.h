@@ -8,7 +8,7 @@
 #define TIDEGATE_HISTOGRAM_H
 
 enum {
-	BUCKETS = 32,			/* also in crates/verdict */
+	BUCKETS = 32,
 };
 
 static __always_inline __u32 bucket_of(__u64 value)

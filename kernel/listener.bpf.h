@@ -157,7 +157,7 @@ static __always_inline enum handshake find_handshake(void *ctx, const struct seg
  * Finds the established connection that a FIN is for, copies its state, and lets `on_fin` be what its server has asked for, if it
  * has.
  */
-static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, __u32 *on_fin)
+static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, enum on_fin *on_fin)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
 	struct tcp_sock *tcp;

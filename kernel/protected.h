@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which packets open a connection, and so which ones REDFavor [RF] protects. No map, no kernel pointer: the qdisc includes this file, and crates/aqm
+ * Which packets open a connection, and so which ones REDFavor [RF] protects. No map, no kernel pointer: the qdisc includes this file, and crates/kernel
  * compiles it for the host.
  *
- * The includer provides __u8 to __u64: vmlinux.h in BPF, <linux/types.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
  */
 #ifndef TIDEGATE_PROTECTED_H
 #define TIDEGATE_PROTECTED_H
 
-/* What a packet is for its connection. The numbers are shared with crates/aqm. */
+/* What a packet is for its connection. */
 enum packet_kind {
 	PACKET_OTHER = 0,			/* opens nothing, or is not known */
 	PACKET_SYN = 1,				/* TCP (RFC 9293), SYN without ACK */
@@ -71,7 +71,7 @@ static inline enum packet_kind packet_kind(__u8 protocol, const __u8 *header)
 }
 
 /* `set` has a bit for each kind, 1 << kind. */
-static inline int is_protected(__u32 set, enum packet_kind kind)
+static inline bool is_protected(__u32 set, enum packet_kind kind)
 {
 	return kind != PACKET_OTHER && set >> kind & 1;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Random Early Detection [FJ93] in fixed point, and which packets REDFavor [RF] takes, pushes out and sends first. No map, no clock, no
- * kernel pointer, no random numbers of its own: each arrival is handed one. The qdisc includes this file, and crates/aqm compiles it for the
+ * kernel pointer, no random numbers of its own: each arrival is handed one. The qdisc includes this file, and crates/kernel compiles it for the
  * host; with the same packets, times and random numbers both decide the same.
  *
  * Queues are measured in one unit throughout, packets or bytes. Averages have 32 bits before and 32 behind the point, weights and probabilities 32
  * behind it: a weight of 0.002 is off by one part in 20 million and 2^-9 not at all, and an average stops 2^-33 / weight (60 billionths of a packet)
  * from where it would end.
  *
- * The includer provides __u8 to __u64: vmlinux.h in BPF, <linux/types.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
  */
 #ifndef TIDEGATE_RED_H
 #define TIDEGATE_RED_H
@@ -21,7 +21,7 @@ enum {
 	RED_POWER_BITS = 32,			/* of an exponent */
 };
 
-/* What becomes of a packet that arrives. The numbers are shared with crates/aqm. */
+/* What becomes of a packet that arrives. */
 enum red_action {
 	RED_TAKE = 0,
 	RED_DROP_EARLY = 1,			/* by chance: unforced in [FJ93] */
@@ -103,7 +103,7 @@ static inline void red_left_empty(struct red_state *state, __u64 now_ns)
 	state->idle_since_ns = now_ns;
 }
 
-static inline int red_is_below_min(const struct red_params *params, const struct red_state *state)
+static inline bool red_is_below_min(const struct red_params *params, const struct red_state *state)
 {
 	return state->average < (__u64)params->min << 32;
 }
@@ -112,13 +112,13 @@ static inline int red_is_below_min(const struct red_params *params, const struct
  * ns-2's condition for looking at the average at all (queue/red.cc, REDQueue::enque(): v_ave >= th_min && qlen > 1), which ns-3 has, too. Not in
  * [FJ93]: there a packet may be dropped that finds nothing before it, as the average falls slowly when a burst is over.
  */
-static inline int red_spares(const struct red_params *params, __u32 qlen)
+static inline bool red_spares(const struct red_params *params, __u32 qlen)
 {
 	return params->spares_one && qlen <= 1;
 }
 
 /* Whether the packet that arrives may be dropped by the average. */
-static inline int red_is_at_stake(const struct red_params *params, const struct red_state *state, __u32 qlen)
+static inline bool red_is_at_stake(const struct red_params *params, const struct red_state *state, __u32 qlen)
 {
 	return !red_is_below_min(params, state) && !red_spares(params, qlen);
 }
@@ -218,7 +218,7 @@ static inline void redfavor_begin(const struct redfavor_guard *guard, struct red
 	state->credit = guard->burst * REDFAVOR_ONE_BYTE;
 }
 
-static inline int redfavor_pay(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 bytes)
+static inline bool redfavor_pay(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 bytes)
 {
 	__u64 price = bytes * REDFAVOR_ONE_BYTE;
 
@@ -243,7 +243,7 @@ static inline void redfavor_earn(const struct redfavor_guard *guard, struct redf
  * Before RED is asked about a protected packet: of these there is so much (`qlen`), and it would add `size`. A flood so does not even move the
  * average.
  */
-static inline int redfavor_has_place(const struct redfavor_guard *guard, __u32 qlen, __u32 size)
+static inline bool redfavor_has_place(const struct redfavor_guard *guard, __u32 qlen, __u32 size)
 {
 	return !guard->places || (__u64)qlen + size <= guard->places;
 }
@@ -252,7 +252,7 @@ static inline int redfavor_has_place(const struct redfavor_guard *guard, __u32 q
  * Algorithm 1 of [RF] for a protected packet. `needs_room`: the queue is full, or, at the first time of asking, RED would drop it.
  * `last_standard_bytes` is of the last standard packet, 0 for none.
  */
-static inline enum redfavor_action redfavor_make_room(const struct redfavor_guard *guard, struct redfavor_state *state, int needs_room,
+static inline enum redfavor_action redfavor_make_room(const struct redfavor_guard *guard, struct redfavor_state *state, bool needs_room,
 						      __u32 last_standard_bytes)
 {
 	if (!needs_room)
@@ -263,10 +263,10 @@ static inline enum redfavor_action redfavor_make_room(const struct redfavor_guar
 }
 
 /* Whether a protected packet goes next. Bytes are of the first of each kind, 0 for none; there is one at least. */
-static inline int redfavor_sends_protected(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 protected_bytes,
+static inline bool redfavor_sends_protected(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 protected_bytes,
 					   __u32 standard_bytes)
 {
-	int is_protected = protected_bytes && (!standard_bytes || redfavor_pay(guard, state, protected_bytes));
+	bool is_protected = protected_bytes && (!standard_bytes || redfavor_pay(guard, state, protected_bytes));
 
 	redfavor_earn(guard, state, is_protected ? protected_bytes : standard_bytes);
 	return is_protected;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * Attempts that come back: a client's TCP repeats the SYN that got no answer, and some repeat one that got a RST, with the same sequence number. They are remembered by a hash
- * of their flow, whose seed is secret, so that nobody can choose whom to push out of his place. No map and no clock: crates/pacer compiles it for the host. The includer has the
+ * of their flow, whose seed is secret, so that nobody can choose whom to push out of his place. No map and no clock: crates/kernel compiles it for the host. The includer has the
  * types of <linux/types.h>.
  *
  * In a crowd nearly all SYNs are of attempts that are not remembered, and to find that out must not cost a line that is in no cache. So those that got a RST have a small table, which holds

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * How many connections wait for a server, wherever they stand: in the accept queue or inside it. follow.bpf.h says when one begins to and when it
- * ends; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/pacer compiles this for the host, and tries it in virtual time.
+ * ends; the SYN stage asks how many do. No map, no clock, no kernel pointer: crates/kernel compiles this for the host, and crates/pacer tries it in virtual time.
  *
  * Nobody holds a place by being slow. What counts is who waits *for the server*, and the server goes on: who is overtaken by so many who
  * came later waits for something else - the rest of his own request, or an event. So connections are counted by the epoch in which they came,

@@ -117,7 +117,7 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	if (verdict != VERDICT_ADMIT || attempt->is_reserved || take_token(&policy->rate, schedule, attempt->now_ns))
 		return verdict;
 	/* Other CPUs were faster, and took the last. */
-	return (enum verdict)policy->syn_when_full;
+	return policy->syn_when_full;
 }
 
 /* Whether it takes the time to decide about any SYN. */

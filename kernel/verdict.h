@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
  * What happens to a segment: a pure function of the policy, the listener's load and the time. No map, no clock,
- * no kernel pointer. The BPF programs include this file, and crates/verdict compiles it for the host.
+ * no kernel pointer. The BPF programs include this file, and crates/kernel compiles it for the host.
  *
- * The includer provides __u32 and __u64: vmlinux.h in BPF, <linux/types.h> on the host.
+ * The includer provides __u32, __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
  */
 #ifndef TIDEGATE_VERDICT_H
 #define TIDEGATE_VERDICT_H
 
-/* What to do with a segment. The numbers are shared with crates/verdict. */
+/* What to do with a segment. */
 enum verdict {
 	VERDICT_ADMIT = 0,	/* leave it to the kernel */
 	VERDICT_DROP = 1,	/* say nothing: the client tries again later */
@@ -61,17 +61,17 @@ struct rate {
 
 /* What is asked and answered at each stage; all 0 is the stock kernel. */
 struct listener_policy {
-	__u32 full;			/* enum full */
+	enum full full;
 	__u32 overbook_percent;		/* FULL_RESERVED: promises for 100 places of the accept queue; 100 is one each */
 	struct rate rate;		/* FULL_RATE: of attempts */
 	__u32 refused_permille;		/* FULL_CLASS: share of all attempts */
-	__u32 syn_when_full;		/* enum verdict for a SYN that finds it full, or full by the policy's own question */
-	__u32 ack_when_full;		/* enum verdict for the end of a handshake that finds the accept queue full */
-	__u32 on_fin;			/* enum on_fin */
+	enum verdict syn_when_full;	/* to a SYN that finds it full, or full by the policy's own question */
+	enum verdict ack_when_full;	/* to the end of a handshake that finds the accept queue full */
+	enum on_fin on_fin;
 	__u32 reserved_slots;		/* last places of the accept queue that only reserved sources get */
-	__u32 trigger;			/* enum trigger */
+	enum trigger trigger;
 	__u32 trigger_at;		/* TRIGGER_UNSERVED: connections, 0 is what the agent finds; TRIGGER_SOJOURN: us */
-	__u32 syn_when_syn_queue_full;	/* enum verdict for a SYN that only the SYN queue has no place for */
+	enum verdict syn_when_syn_queue_full; /* to a SYN that only the SYN queue has no place for */
 };
 
 /* A FIN, and the established connection that it is for. All in bytes. */
@@ -96,7 +96,7 @@ struct attempt {
  * Greater than, as in sk_acceptq_is_full(): listen(fd, N) queues N + 1 connections, so that a backlog of 0 still
  * works (Linux 64a146513f8f). With >= we would refuse one connection early.
  */
-static inline int accept_queue_is_full(const struct listener_load *load)
+static inline bool accept_queue_is_full(const struct listener_load *load)
 {
 	return load->accept_qlen > load->accept_limit;
 }
@@ -125,20 +125,20 @@ static inline __u64 accept_places_left(const struct listener_policy *policy, con
 /*
  * One that waits long says nothing of the others, so there must be several: two at least, and half of what the server answers within the target.
  */
-static inline int sojourn_is_long(const struct listener_policy *policy, const struct listener_load *load)
+static inline bool sojourn_is_long(const struct listener_policy *policy, const struct listener_load *load)
 {
 	__u64 usual = (__u64)load->answers_per_s * policy->trigger_at / 2000000;
 
 	return load->sojourn_us > policy->trigger_at && load->unserved >= (usual > 2 ? usual : 2);
 }
 
-static inline int is_limit_found(const struct listener_policy *policy)
+static inline bool is_limit_found(const struct listener_policy *policy)
 {
 	return policy->trigger == TRIGGER_UNSERVED && !policy->trigger_at;
 }
 
 /* Reserved sources have as many places more in the server as in the queue before it. */
-static inline int server_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+static inline bool server_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	__u32 limit = policy->trigger_at ? policy->trigger_at : load->unserved_limit;
 	__u64 places = (__u64)limit + (is_reserved ? policy->reserved_slots : 0);
@@ -157,13 +157,13 @@ static inline int server_is_full(const struct listener_policy *policy, const str
  * One more would meet a full accept queue when its handshake ends, and wait there for a second. A server that gets the CPU in slices may want more
  * than the queue holds.
  */
-static inline int accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+static inline bool accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	return policy->trigger != TRIGGER_QUEUE &&
 	       (__u64)load->accept_qlen + load->promised >= accept_places(policy, load, is_reserved);
 }
 
-static inline int listener_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+static inline bool listener_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	return accept_queue_is_full(load) || accept_queue_will_be_full(policy, load, is_reserved) ||
 	       server_is_full(policy, load, is_reserved);
@@ -173,13 +173,13 @@ static inline int listener_is_full(const struct listener_policy *policy, const s
  * As in inet_csk_reqsk_queue_is_full() until Linux 6.14, where the limit itself counts as full; since then (3479c7549fb1) one more
  * fits. We keep to the stricter, so that our cookie comes before either kernel has to think of its own.
  */
-static inline int syn_queue_is_full(const struct listener_load *load)
+static inline bool syn_queue_is_full(const struct listener_load *load)
 {
 	return load->syn_qlen >= load->syn_limit;
 }
 
 /* The kernel would take it, since it knows nothing of reserved places. */
-static inline int is_held_back(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+static inline bool is_held_back(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	return !accept_queue_is_full(load) && load->accept_qlen >= accept_places(policy, load, is_reserved);
 }
@@ -196,7 +196,7 @@ static inline __u64 accept_places_claimed(const struct listener_load *load)
  * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue would run empty while
  * their ACKs are under way; then it can overflow.
  */
-static inline int accept_queue_is_promised(const struct listener_policy *policy, const struct listener_load *load,
+static inline bool accept_queue_is_promised(const struct listener_policy *policy, const struct listener_load *load,
 					   __u32 is_reserved)
 {
 	/* Less makes no sense, and may be seen for an instant while the agent changes the policy. */
@@ -206,7 +206,7 @@ static inline int accept_queue_is_promised(const struct listener_policy *policy,
 }
 
 /* Whether anything is to be said about segments that end handshakes. */
-static inline int has_ack_stage(const struct listener_policy *policy)
+static inline bool has_ack_stage(const struct listener_policy *policy)
 {
 	return policy->ack_when_full != VERDICT_ADMIT || policy->reserved_slots;
 }
@@ -215,7 +215,7 @@ static inline int has_ack_stage(const struct listener_policy *policy)
  * Whether a handshake that starts now may find no place when it ends. Handshakes by the kernel's cookie are in no queue,
  * but it sends cookies only when request sockets alone reach the limit.
  */
-static inline int accept_queue_may_overflow(const struct listener_policy *policy, const struct listener_load *load)
+static inline bool accept_queue_may_overflow(const struct listener_policy *policy, const struct listener_load *load)
 {
 	return accept_places_claimed(load) + 1 >= accept_places(policy, load, 0);
 }
@@ -237,7 +237,7 @@ static inline __u64 clamped_schedule(const struct rate *rate, __u64 now_ns, __u6
 	return schedule_ns < empty ? schedule_ns : empty;
 }
 
-static inline int has_token(const struct rate *rate, __u64 now_ns, __u64 schedule_ns)
+static inline bool has_token(const struct rate *rate, __u64 now_ns, __u64 schedule_ns)
 {
 	return clamped_schedule(rate, now_ns, schedule_ns) + token_interval_ns(rate) <=
 	       now_ns + token_interval_ns(rate) * rate->burst;
@@ -254,12 +254,12 @@ static inline __u64 next_schedule(const struct rate *rate, __u64 now_ns, __u64 s
 }
 
 /* No state: whoever is refused is refused again each time it tries. */
-static inline int is_refused_class(const struct listener_policy *policy, const struct attempt *attempt)
+static inline bool is_refused_class(const struct listener_policy *policy, const struct attempt *attempt)
 {
 	return (__u64)attempt->hash * 1000 >> 32 < policy->refused_permille;
 }
 
-static inline int syn_stage_is_full(const struct listener_policy *policy, const struct listener_load *load,
+static inline bool syn_stage_is_full(const struct listener_policy *policy, const struct listener_load *load,
 				    const struct attempt *attempt)
 {
 	switch (policy->full) {
@@ -277,7 +277,7 @@ static inline int syn_stage_is_full(const struct listener_policy *policy, const 
 	}
 }
 
-static inline int is_cookie(enum verdict verdict)
+static inline bool is_cookie(enum verdict verdict)
 {
 	return verdict == VERDICT_COOKIE || verdict == VERDICT_KERNEL_COOKIE;
 }
@@ -292,7 +292,7 @@ static inline enum verdict unless_behind_time_wait(enum verdict verdict, const s
 }
 
 /* Whether a SYN may get this answer. */
-static inline int may_answer(const struct listener_policy *policy, enum verdict verdict)
+static inline bool may_answer(const struct listener_policy *policy, enum verdict verdict)
 {
 	return policy->syn_when_full == verdict || policy->syn_when_syn_queue_full == verdict;
 }
@@ -305,7 +305,7 @@ static inline int may_answer(const struct listener_policy *policy, enum verdict 
 static inline enum verdict enter_syn_queue(const struct listener_policy *policy, const struct listener_load *load,
 					   const struct attempt *attempt)
 {
-	return syn_queue_is_full(load) ? unless_behind_time_wait((enum verdict)policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
+	return syn_queue_is_full(load) ? unless_behind_time_wait(policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
 }
 
 /* SYN stage: may this attempt start? */
@@ -313,14 +313,14 @@ static inline enum verdict admit_syn(const struct listener_policy *policy, const
 				     const struct attempt *attempt)
 {
 	if (syn_stage_is_full(policy, load, attempt))
-		return unless_behind_time_wait((enum verdict)policy->syn_when_full, attempt);
+		return unless_behind_time_wait(policy->syn_when_full, attempt);
 	if (!is_held_back(policy, load, attempt->is_reserved))
 		return enter_syn_queue(policy, load, attempt);
-	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : unless_behind_time_wait((enum verdict)policy->syn_when_full, attempt);
+	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : unless_behind_time_wait(policy->syn_when_full, attempt);
 }
 
 /* Whether nothing but the server is in the way of an attempt that was refused. */
-static inline int is_refused_by_server_alone(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
+static inline bool is_refused_by_server_alone(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
 	if (policy->full == FULL_RESERVED && accept_queue_is_promised(policy, load, is_reserved))
 		return 0;
@@ -333,16 +333,16 @@ static inline enum verdict admit_ack(const struct listener_policy *policy, const
 				     __u32 is_reserved)
 {
 	if (accept_queue_is_full(load))
-		return (enum verdict)policy->ack_when_full;
+		return policy->ack_when_full;
 	if (!is_held_back(policy, load, is_reserved))
 		return VERDICT_ADMIT;
-	return policy->ack_when_full == VERDICT_ADMIT ? VERDICT_DROP : (enum verdict)policy->ack_when_full;
+	return policy->ack_when_full == VERDICT_ADMIT ? VERDICT_DROP : policy->ack_when_full;
 }
 
 /* FIN stage: may the peer half-close? VERDICT_RESET destroys the connection at both ends. */
 static inline enum verdict admit_fin(const struct listener_policy *policy, const struct fin *fin)
 {
-	int is_idle = !fin->unread && !fin->unacknowledged;
+	bool is_idle = !fin->unread && !fin->unacknowledged;
 
 	if (fin->payload || fin->ahead)
 		return VERDICT_ADMIT;

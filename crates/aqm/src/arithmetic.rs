@@ -1,5 +1,6 @@
 //! `kernel/red.h`, called on the host: the code that the qdisc runs.
 
+use kernel::{RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard, RedfavorState};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use units::Nanos;
@@ -7,10 +8,10 @@ use units::Nanos;
 use crate::config::{Guard, RedConfig, RedFavorConfig};
 use crate::{Amount, DropReason};
 
-/// `RED_ONE`: a weight or probability of 1.
-const ONE: f64 = (1u64 << 32) as f64;
+/// A weight or probability of 1.
+const ONE: f64 = kernel::RED_ONE as f64;
 /// A share of 1.
-const SHARE_ONE: f64 = 65536.0;
+const SHARE_ONE: f64 = kernel::REDFAVOR_ONE_BYTE as f64;
 /// So much credit can at least be saved up, bytes: a jumbo frame that is pushed out must be payable.
 const LEAST_BURST: u64 = 10_000;
 
@@ -39,17 +40,16 @@ impl RandomNumbers {
 /// RED's average, and what it decides.
 #[derive(Debug, Clone)]
 pub(crate) struct Red {
-    /// `struct red_params`.
-    params: [u64; 9],
-    /// `struct red_state`.
-    state: [u64; 3],
+    params: RedParams,
+    state: RedState,
     is_in_bytes: bool,
 }
 
 impl Red {
     /// The configuration must have been checked.
     pub(crate) fn new(config: &RedConfig) -> Self {
-        Self { params: params(config), state: [0; 3], is_in_bytes: matches!(config.min, Amount::Bytes(_)) }
+        let is_in_bytes = matches!(config.min, Amount::Bytes(_));
+        Self { params: params(config), state: RedState::default(), is_in_bytes }
     }
 
     /// RED's measure of a queue.
@@ -64,57 +64,48 @@ impl Red {
 
     /// A packet arrives at a queue of that length without it: whether it may be dropped by the average.
     pub(crate) fn update(&mut self, qlen: u32, now: Nanos) -> bool {
-        // SAFETY: reads and writes as many numbers as the arrays have.
-        unsafe { tidegate_red_update(self.params.as_ptr(), self.state.as_mut_ptr(), qlen, now.0) != 0 }
+        kernel::red_update(&self.params, &mut self.state, qlen, now.0);
+        kernel::red_is_at_stake(&self.params, &self.state, qlen)
     }
 
     /// After [`Red::update`] with the same length: why the packet is to be dropped, if it is.
     pub(crate) fn decide(&mut self, qlen: u32, bytes: u32, random: u32) -> Option<DropReason> {
-        let (params, state) = (self.params.as_ptr(), self.state.as_mut_ptr());
-        // SAFETY: reads and writes as many numbers as the arrays have.
-        match unsafe { tidegate_red_decide(params, state, qlen, bytes, random) } {
-            0 => None,
-            1 => Some(DropReason::Early),
-            2 => Some(DropReason::Forced),
-            action => unreachable!("red.h has no action {action}"),
+        match kernel::red_decide(&self.params, &mut self.state, qlen, bytes, random) {
+            RedAction::Take => None,
+            RedAction::DropEarly => Some(DropReason::Early),
+            RedAction::DropForced => Some(DropReason::Forced),
         }
     }
 
     pub(crate) fn left_empty(&mut self, now: Nanos) {
-        // SAFETY: reads and writes as many numbers as the array has.
-        unsafe { tidegate_red_left_empty(self.state.as_mut_ptr(), now.0) }
+        kernel::red_left_empty(&mut self.state, now.0);
     }
 
     /// In packets or bytes.
     pub(crate) fn average(&self) -> f64 {
-        FixedPoint::average(self.state[0])
+        FixedPoint::average(self.state.average)
     }
 }
 
-/// The fields of `struct red_params`, in its order.
-fn params(config: &RedConfig) -> [u64; 9] {
-    let unit = if matches!(config.min, Amount::Bytes(_)) { config.mean_packet_bytes } else { 1 };
-    [
-        config.min.number().into(),
-        config.max.number().into(),
-        unit.into(),
-        config.is_gentle.into(),
-        config.waits.into(),
-        config.spares_one.into(),
-        (config.max_probability * ONE).round() as u64,
-        (config.weight * ONE).round() as u64,
-        config.rate.transmission_ns(config.mean_packet_bytes.into()).max(1),
-    ]
+fn params(config: &RedConfig) -> RedParams {
+    RedParams {
+        min: config.min.number(),
+        max: config.max.number(),
+        unit: if matches!(config.min, Amount::Bytes(_)) { config.mean_packet_bytes } else { 1 },
+        is_gentle: config.is_gentle.into(),
+        waits: config.waits.into(),
+        spares_one: config.spares_one.into(),
+        max_probability: (config.max_probability * ONE).round() as u64,
+        weight: (config.weight * ONE).round() as u64,
+        slot_ns: config.rate.transmission_ns(config.mean_packet_bytes.into()).max(1),
+    }
 }
 
 /// RED's probability of dropping a packet by the average alone (`p_b` in `[FJ93]`), as `kernel/red.h` computes it.
 ///
 /// `average` is in packets or bytes, as the thresholds are. The configuration must be one that [`crate::Red::new`] takes.
 pub fn base_probability(config: &RedConfig, average: f64) -> f64 {
-    let params = params(config);
-    // SAFETY: reads as many numbers as the array has.
-    let base = unsafe { tidegate_red_base_probability(params.as_ptr(), (average * ONE) as u64) };
-    base as f64 / ONE
+    kernel::red_base_probability(&params(config), (average * ONE) as u64) as f64 / ONE
 }
 
 /// RED's probability of dropping the packet that just arrived (`p_a` in `[FJ93]`), as `kernel/red.h` computes it.
@@ -122,29 +113,16 @@ pub fn base_probability(config: &RedConfig, average: f64) -> f64 {
 /// `base` is that of [`base_probability`]; `count` says how much arrived since the last drop, with this packet, and `size` how much this one is, both
 /// in packets or bytes as the thresholds.
 pub fn probability(config: &RedConfig, base: f64, count: u32, size: u32) -> f64 {
-    let params = params(config);
-    // SAFETY: reads as many numbers as the array has.
-    let probability =
-        unsafe { tidegate_red_probability(params.as_ptr(), (base * ONE).round() as u64, count, size) };
-    probability as f64 / ONE
-}
-
-/// What becomes of a protected packet: `enum redfavor_action`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
-    Take,
-    PushOut,
-    Drop,
-    DropShare,
+    kernel::red_probability(&params(config), (base * ONE).round() as u64, count, size) as f64 / ONE
 }
 
 /// A configuration of REDFavor as `kernel/red.h` has it, for the qdisc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedPoint {
-    /// The fields of `struct red_params`, in its order.
-    pub red: [u64; 9],
-    /// The fields of `struct redfavor_guard`, in its order; all 0 without a guard.
-    pub guard: [u64; 3],
+    /// Of RED.
+    pub red: RedParams,
+    /// All 0 without a guard.
+    pub guard: RedfavorGuard,
 }
 
 impl FixedPoint {
@@ -159,93 +137,45 @@ impl FixedPoint {
     }
 }
 
-fn guard(guard: Option<Guard>, mean_packet_bytes: u32) -> [u64; 3] {
-    guard.map_or([0; 3], |guard| {
+fn guard(guard: Option<Guard>, mean_packet_bytes: u32) -> RedfavorGuard {
+    guard.map_or(RedfavorGuard::default(), |guard| {
         let burst = match guard.places {
             Amount::Packets(packets) => u64::from(packets) * u64::from(mean_packet_bytes),
             Amount::Bytes(bytes) => bytes.into(),
         };
-        let share = (guard.share * SHARE_ONE).round().max(1.0) as u64;
-        [guard.places.number().into(), share, burst.max(LEAST_BURST)]
+        let share = (guard.share * SHARE_ONE).round().max(1.0) as u32;
+        RedfavorGuard { places: guard.places.number(), share, burst: burst.max(LEAST_BURST) }
     })
 }
 
 /// REDFavor's guard, and what it has to spend.
 #[derive(Debug, Clone)]
 pub(crate) struct Favor {
-    /// `struct redfavor_guard`.
-    guard: [u64; 3],
-    /// `struct redfavor_state`.
-    credit: u64,
+    guard: RedfavorGuard,
+    state: RedfavorState,
 }
 
 impl Favor {
     /// The configuration must have been checked; `mean_packet_bytes` is RED's.
     pub(crate) fn new(guard: Option<Guard>, mean_packet_bytes: u32) -> Self {
         let guard = self::guard(guard, mean_packet_bytes);
-        // SAFETY: reads as many numbers as the array has.
-        let credit = unsafe { tidegate_redfavor_begin(guard.as_ptr()) };
-        Self { guard, credit }
+        let mut state = RedfavorState::default();
+        kernel::redfavor_begin(&guard, &mut state);
+        Self { guard, state }
     }
 
     /// Whether one more protected packet may wait beside those of that length.
     pub(crate) fn has_place(&self, qlen: u32, size: u32) -> bool {
-        // SAFETY: reads as many numbers as the array has.
-        unsafe { tidegate_redfavor_has_place(self.guard.as_ptr(), qlen, size) != 0 }
+        kernel::redfavor_has_place(&self.guard, qlen, size)
     }
 
     /// Algorithm 1 for a protected packet; `last_standard_bytes` is 0 for no standard packet.
-    pub(crate) fn make_room(&mut self, needs_room: bool, last_standard_bytes: u32) -> Room {
-        // SAFETY: reads as many numbers as the array has, and writes one.
-        let action = unsafe {
-            tidegate_redfavor_make_room(
-                self.guard.as_ptr(),
-                &raw mut self.credit,
-                needs_room.into(),
-                last_standard_bytes,
-            )
-        };
-        match action {
-            0 => Room::Take,
-            1 => Room::PushOut,
-            2 => Room::Drop,
-            3 => Room::DropShare,
-            action => unreachable!("red.h has no action {action} for protected packets"),
-        }
+    pub(crate) fn make_room(&mut self, needs_room: bool, last_standard_bytes: u32) -> RedfavorAction {
+        kernel::redfavor_make_room(&self.guard, &mut self.state, needs_room, last_standard_bytes)
     }
 
     /// Whether a protected packet goes next; bytes are of the first of each kind, 0 for none.
     pub(crate) fn sends_protected(&mut self, protected_bytes: u32, standard_bytes: u32) -> bool {
-        // SAFETY: reads as many numbers as the array has, and writes one.
-        unsafe {
-            tidegate_redfavor_sends_protected(
-                self.guard.as_ptr(),
-                &raw mut self.credit,
-                protected_bytes,
-                standard_bytes,
-            ) != 0
-        }
+        kernel::redfavor_sends_protected(&self.guard, &mut self.state, protected_bytes, standard_bytes)
     }
-}
-
-unsafe extern "C" {
-    fn tidegate_red_update(params: *const u64, state: *mut u64, qlen: u32, now_ns: u64) -> i32;
-    fn tidegate_red_decide(params: *const u64, state: *mut u64, qlen: u32, bytes: u32, random: u32) -> u32;
-    fn tidegate_red_left_empty(state: *mut u64, now_ns: u64);
-    fn tidegate_red_base_probability(params: *const u64, average: u64) -> u64;
-    fn tidegate_red_probability(params: *const u64, base: u64, count: u32, size: u32) -> u64;
-    fn tidegate_redfavor_begin(guard: *const u64) -> u64;
-    fn tidegate_redfavor_has_place(guard: *const u64, qlen: u32, size: u32) -> i32;
-    fn tidegate_redfavor_make_room(
-        guard: *const u64,
-        credit: *mut u64,
-        needs_room: i32,
-        last_standard_bytes: u32,
-    ) -> u32;
-    fn tidegate_redfavor_sends_protected(
-        guard: *const u64,
-        credit: *mut u64,
-        protected_bytes: u32,
-        standard_bytes: u32,
-    ) -> i32;
 }

@@ -27,19 +27,19 @@ pub trait Packet {
 pub enum PacketKind {
     /// Opens nothing, or is not known.
     #[default]
-    Other = 0,
+    Other = kernel::PacketKind::Other as u8,
     /// TCP, SYN without ACK.
-    Syn = 1,
+    Syn = kernel::PacketKind::Syn as u8,
     /// TCP, SYN with ACK.
-    SynAck = 2,
+    SynAck = kernel::PacketKind::SynAck as u8,
     /// SCTP (RFC 9260).
-    SctpInit = 3,
+    SctpInit = kernel::PacketKind::SctpInit as u8,
     /// SCTP.
-    SctpInitAck = 4,
+    SctpInitAck = kernel::PacketKind::SctpInitAck as u8,
     /// DCCP (RFC 4340).
-    DccpRequest = 5,
+    DccpRequest = kernel::PacketKind::DccpRequest as u8,
     /// DCCP.
-    DccpResponse = 6,
+    DccpResponse = kernel::PacketKind::DccpResponse as u8,
 }
 
 impl PacketKind {
@@ -66,9 +66,7 @@ impl PacketKind {
 
     /// By the protocol's number in the IP header and the first bytes of the transport's: `kernel/protected.h`, as the qdisc calls it.
     pub fn of_transport(protocol: u8, header: &[u8; 14]) -> Self {
-        // SAFETY: reads no more bytes than the array has.
-        let number = unsafe { tidegate_packet_kind(protocol, header.as_ptr()) };
-        Self::ALL[number as usize]
+        Self::ALL[kernel::packet_kind(protocol, header) as usize]
     }
 
     /// Of a TCP segment, by the flags in the 14th byte of its header.
@@ -81,10 +79,6 @@ impl PacketKind {
             (true, true) => Self::SynAck,
         }
     }
-}
-
-unsafe extern "C" {
-    fn tidegate_packet_kind(protocol: u8, header: *const u8) -> u32;
 }
 
 /// Which packets REDFavor protects.

@@ -1,8 +1,9 @@
 //! REDFavor: RED that never drops a packet which opens a connection while another can be pushed out.
 
+use kernel::RedfavorAction;
 use units::Nanos;
 
-use crate::arithmetic::{self, Favor, RandomNumbers, Room};
+use crate::arithmetic::{self, Favor, RandomNumbers};
 use crate::config::{ConfigError, RedFavorConfig};
 use crate::fifo::Fifo;
 use crate::{Amount, Aqm, DropReason, Packet, ProtectedSet};
@@ -88,14 +89,14 @@ impl<P: Packet> RedFavor<P> {
             let needs_room = early.take().is_some() || !self.has_room(packet.bytes());
             let last_standard_bytes = self.standard.last().map_or(0, P::bytes);
             match self.favor.make_room(needs_room, last_standard_bytes) {
-                Room::Take => return self.protected.push(packet),
-                Room::PushOut => {
+                RedfavorAction::Take => return self.protected.push(packet),
+                RedfavorAction::PushOut => {
                     let last =
                         self.standard.pop_last().expect("there is a last one, of which the length was told");
                     dropped(last, DropReason::PushedOut);
                 }
-                Room::Drop => return dropped(packet, why),
-                Room::DropShare => return dropped(packet, DropReason::ProtectedShare),
+                RedfavorAction::Drop => return dropped(packet, why),
+                RedfavorAction::DropShare => return dropped(packet, DropReason::ProtectedShare),
             }
         }
     }

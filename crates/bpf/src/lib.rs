@@ -2,7 +2,6 @@
 //! Nothing is pinned. And test runs of programs, to ask and to measure.
 
 mod capability;
-mod plain;
 mod run_time;
 mod sys;
 mod take_over;
@@ -13,7 +12,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 pub use capability::{Capabilities, Capability};
-pub use plain::{Plain, bytes_of, from_bytes};
 pub use run_time::{RunCounting, run_time_of};
 use sys::{done, owned, program_info};
 use take_over::programs_at_tcx;

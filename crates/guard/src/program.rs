@@ -1,7 +1,7 @@
 //! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -10,12 +10,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use bpf::{Capabilities, Capability, CgroupHook, Hook, Plain, bytes_of, from_bytes};
+use bpf::{Capabilities, Capability, CgroupHook, Hook};
 use ipnet::IpNet;
+use kernel::{ListenerPolicy, Pace, Plain, Service, bytes_of, from_bytes, same};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ProgramType};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
-use pacer::{Pace, Service};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy};
 
@@ -253,7 +253,8 @@ impl Programs {
 
     /// Sets what happens at the listener with this index, and whose its server is.
     pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool, service: u32) -> Result<()> {
-        let rule = types::listener_rule { policy: policy_of(policy), dry_run: u32::from(dry_run), service };
+        let policy = same(&ListenerPolicy::from(policy));
+        let rule = types::listener_rule { policy, dry_run: u32::from(dry_run), service };
         self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
     }
 
@@ -420,7 +421,7 @@ impl Programs {
         let generation = self.service(index)?.generation.wrapping_add(1);
         let service = Service::idle(generation, Nanos(now_ns()?));
         self.services
-            .update(&index.to_ne_bytes(), bytes_of(&Raw(service)), MapFlags::LOCK)
+            .update(&index.to_ne_bytes(), bytes_of(&service), MapFlags::LOCK)
             .context("clear who waits for the server")?;
         self.schedules
             .update(&index.to_ne_bytes(), &[0; 8], MapFlags::ANY)
@@ -433,13 +434,13 @@ impl Programs {
             .services
             .lookup(&index.to_ne_bytes(), MapFlags::LOCK)
             .context("read who waits for the server")?;
-        Ok(from_bytes::<Raw<Service>>(&value.expect("an array map has every index")).0)
+        Ok(from_bytes(&value.expect("an array map has every index")))
     }
 
     /// Sets what was found out about it.
     pub fn set_pace(&self, index: u32, pace: &Pace) -> Result<()> {
         self.paces
-            .update(&index.to_ne_bytes(), bytes_of(&Raw(*pace)), MapFlags::ANY)
+            .update(&index.to_ne_bytes(), bytes_of(pace), MapFlags::ANY)
             .context("write how the server does")
     }
 
@@ -469,13 +470,7 @@ impl Programs {
     /// The queues of the listener that a SYN to `listen` would reach now, if there is one.
     pub fn ask(&self, listen: SocketAddr) -> Result<Option<ListenerLoad>> {
         let answer = self.query(listen)?;
-        Ok((answer.found == FOUND_LISTENER).then_some(ListenerLoad {
-            accept_qlen: answer.load.accept_qlen,
-            accept_limit: answer.load.accept_limit,
-            syn_qlen: answer.load.syn_qlen,
-            syn_limit: answer.load.syn_limit,
-            ..ListenerLoad::default()
-        }))
+        Ok((answer.found == FOUND_LISTENER).then(|| same(&answer.load)))
     }
 
     fn query(&self, listen: SocketAddr) -> Result<types::listener_query> {
@@ -576,36 +571,6 @@ fn load_error(error: libbpf_rs::Error) -> Error {
     }
 }
 
-fn policy_of(policy: &Policy) -> types::listener_policy {
-    let [
-        full,
-        overbook_percent,
-        per_s,
-        burst,
-        refused_permille,
-        syn,
-        ack,
-        on_fin,
-        slots,
-        trigger,
-        trigger_at,
-        queued,
-    ] = policy.numbers();
-    types::listener_policy {
-        full,
-        overbook_percent,
-        rate: types::rate { per_s, burst },
-        refused_permille,
-        syn_when_full: syn,
-        ack_when_full: ack,
-        on_fin,
-        reserved_slots: slots,
-        trigger,
-        trigger_at,
-        syn_when_syn_queue_full: queued,
-    }
-}
-
 /// It stands for IPv4, too, if the socket there serves it (`IPV6_V6ONLY` is off): the kernel tells.
 fn is_ipv6_wildcard(listen: &SocketAddr) -> bool {
     *listen == SocketAddr::from(([0_u16; 8], listen.port()))
@@ -656,29 +621,14 @@ unsafe impl Plain for types::listener_query {}
 unsafe impl Plain for ListenerStats {}
 // SAFETY: `__u64` only, asserted in rules.bpf.h.
 unsafe impl Plain for PathStats {}
-/// A struct of crates/pacer.
-#[derive(Clone, Copy)]
-#[repr(transparent)]
-struct Raw<T>(T);
-// SAFETY: words only, without padding, asserted in service.h.
-unsafe impl Plain for Raw<Service> {}
-// SAFETY: words only, without padding, asserted in service.h.
-unsafe impl Plain for Raw<Pace> {}
+// SAFETY: words only.
+unsafe impl Plain for types::listener_policy {}
+// SAFETY: words only.
+unsafe impl Plain for types::listener_load {}
 
-/// The fields of a struct of crates/pacer are where those of the kernel's are.
-macro_rules! is_same {
-    ($ours:ty, $kernels:ty: $($field:ident)+) => {
-        const _: () = {
-            assert!(size_of::<$ours>() == size_of::<$kernels>());
-            $(assert!(offset_of!($ours, $field) == offset_of!($kernels, $field));)+
-        };
-    };
-}
-is_same!(Pace, types::pace: epoch_ns overtaken_at limit slot_shift completed_ppm served_meanwhile counts_silent answers_per_s taken_meanwhile answer_ns
-    patience_ns handshake_ns drain_ns trickle_ns kept_ns reserve_ns);
-is_same!(Service, types::service: epoch epoch_ends_ns overtaken overtaken_before established answered answered_in_turn answered_silent answered_piecemeal ended idle_ns
-    idle_since_ns busy_since_ns answered_ns sojourn_ns response_ns responses_us overtakes answers_beside responses_beside_ns handshakes_us handshakes_sum_us answered_handshakes_us trickled_ns spent_ns paid paid_ns crowd_began_ns crowded_ns deferred_ns drained_ns slots expected never_came
-    in_stage recent count waiting_beside generation lock);
+// What maps have and crates/kernel reads and writes; both are of one definition.
+const _: () = assert!(size_of::<Service>() == size_of::<types::service>());
+const _: () = assert!(size_of::<Pace>() == size_of::<types::pace>());
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

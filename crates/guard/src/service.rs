@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pacer::{BESIDE, Pace, SILENT, Service as Counts, WAITING};
+use pacer::{BESIDE, Pace, SILENT, Service as Counts, WAITING, limit_of};
 use verdict::Histogram;
 
 use crate::Trigger;
@@ -56,7 +56,7 @@ impl Service {
             silent: counts.in_stage[SILENT].into(),
             waiting: counts.in_stage[WAITING].into(),
             counted: counts.counted(pace).into(),
-            limit: pace.limit_of(trigger),
+            limit: limit_of(pace, trigger),
             established: counts.established,
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,

@@ -7,6 +7,7 @@ use units::Nanos;
 
 use crate::fade::{SECOND, remembered};
 use crate::service::BESIDE;
+use crate::service::waiting_beside;
 use crate::{Look, Service as Counts};
 
 /// From here on answers are slow, ns: a limit is not found within seconds.
@@ -103,7 +104,7 @@ impl Curve {
             let seen = Row {
                 answers: since(|counts| &counts.answers_beside, bucket),
                 waited_ns: since(|counts| &counts.responses_beside_ns, bucket),
-                present_ns: f64::from(now.counts.waiting_beside(bucket, counts_silent)) * elapsed.0 as f64,
+                present_ns: f64::from(waiting_beside(&now.counts, bucket, counts_silent)) * elapsed.0 as f64,
             };
             *row = seen.plus(*row, kept);
             self.recent = self.recent.plus(seen, 1.0);

@@ -6,7 +6,7 @@ use crate::fade::{SECOND, remembered};
 use crate::round_trips::{RoundTrips, Timed};
 
 /// One that takes longer is not waited for: clients can make it last.
-pub(crate) const LONGEST_HANDSHAKE_NS: u64 = 250_000_000;
+pub(crate) const LONGEST_HANDSHAKE_NS: u64 = 1000 * kernel::LONGEST_HANDSHAKE_US as u64;
 /// Handshakes are waited for by slots of time, each of twice what all but one in a hundred take.
 const LATE: f64 = 0.99;
 const SLOTS_PER_HANDSHAKE: u64 = 2;

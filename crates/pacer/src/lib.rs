@@ -21,6 +21,7 @@ mod service_rate;
 mod virtual_time;
 
 pub use demand::{Asked, Demand};
+pub use kernel::{Back, Outcome, Pace, Service, Wait};
 pub use pacer::{FIRST_PACE, LOOK_EVERY, Look, Pacer};
-pub use returns::{Back, Outcome, Returns};
-pub use service::{BESIDE, Pace, SILENT, Service, WAITING, Wait};
+pub use returns::Returns;
+pub use service::{BESIDE, SILENT, WAITING, limit_of};

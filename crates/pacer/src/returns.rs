@@ -1,37 +1,7 @@
 //! `kernel/returned.h`: which attempts come back.
 
+use kernel::{Back, Outcome, UnansweredRow};
 use units::Nanos;
-
-/// What became of a SYN: `enum outcome`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outcome {
-    /// It was let through.
-    Admitted,
-    /// It was answered by a RST.
-    Reset,
-    /// It was dropped by a policy that says nothing.
-    Dropped,
-    /// It was left unanswered, since a burst may be over when its client tries again.
-    Deferred,
-}
-
-/// What is known of an attempt from before: `enum back`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Back {
-    /// A policy dropped it.
-    Dropped = 1,
-    /// It was left unanswered.
-    Deferred = 2,
-    /// It got a RST.
-    Reset = 3,
-}
-
-impl Back {
-    fn of(number: u32) -> Option<Self> {
-        [Self::Dropped, Self::Deferred, Self::Reset].into_iter().find(|&back| back as u32 == number)
-    }
-}
 
 /// The attempts that were refused last, by the hash of their flow; no memory until one was.
 #[derive(Debug, Default)]
@@ -45,13 +15,12 @@ pub struct Returns {
 impl Returns {
     /// Whether one that was deferred is so again, and nothing is paid for it; or a place is owed to it.
     pub fn may_defer_again(&self, hash: u32, seq: u32, now: Nanos) -> bool {
-        let [_, row, marks] = places_of(hash);
-        if !self.marks.get(marks).is_some_and(|&marks| is_marked(marks, hash, now)) {
+        let marks = self.marks.get(kernel::marks_index_of(hash) as usize);
+        if !marks.is_some_and(|&marks| kernel::is_marked(marks, hash, now.0)) {
             return false;
         }
-        let row = &self.unanswered[row];
-        // SAFETY: numbers alone, and nothing is kept; here and below.
-        unsafe { tidegate_may_defer_again(row[which(row, hash, seq, now)], hash, seq, now.0) }
+        let row = &self.unanswered[kernel::unanswered_row_of(hash) as usize];
+        kernel::may_defer_again(row[which(row, hash, seq, now)], hash, seq, now.0)
     }
 
     /// An attempt was decided; what is known of it from before: `see_return()` of `kernel/returned.bpf.h`.
@@ -62,69 +31,35 @@ impl Returns {
             }
             *self = Self::new();
         }
-        let [refused, row, marks] = places_of(hash);
-        let mut left = None;
-        // SAFETY: as above.
-        let is_left = unsafe { tidegate_is_unanswered(outcome as u32) };
-        let word = &mut self.refused[refused];
-        // SAFETY: as above.
-        let back = unsafe { tidegate_is_back(*word, hash, seq) }.then_some(Back::Reset);
-        // SAFETY: as above.
-        *word = unsafe { tidegate_next_refused(*word, hash, seq, outcome as u32) };
-        if is_left || is_marked(self.marks[marks], hash, now) {
-            let row = &mut self.unanswered[row];
+        let is_left = kernel::is_unanswered(outcome);
+        let word = &mut self.refused[kernel::refused_index_of(hash) as usize];
+        let back = kernel::is_back(*word, hash, seq).then_some(Back::Reset);
+        *word = kernel::next_refused(*word, hash, seq, outcome);
+        let marks = &mut self.marks[kernel::marks_index_of(hash) as usize];
+        let mut left = Back::Not;
+        if is_left || kernel::is_marked(*marks, hash, now.0) {
+            let row = &mut self.unanswered[kernel::unanswered_row_of(hash) as usize];
             let word = &mut row[which(row, hash, seq, now)];
-            // SAFETY: as above.
-            left = Back::of(unsafe { tidegate_read_unanswered(*word, hash, seq) });
-            // SAFETY: as above.
-            *word = unsafe { tidegate_next_unanswered(*word, hash, seq, outcome as u32, now.0) };
+            left = kernel::read_unanswered(*word, hash, seq);
+            *word = kernel::next_unanswered(*word, hash, seq, outcome, now.0);
         }
         if is_left {
-            // SAFETY: as above.
-            self.marks[marks] = unsafe { tidegate_mark(self.marks[marks], hash, now.0) };
+            *marks = kernel::with_mark(*marks, hash, now.0);
         }
-        left.or(back)
+        if left == Back::Not { back } else { Some(left) }
     }
 
     fn new() -> Self {
-        let mut shifts = [0; 3];
-        // SAFETY: as above; it writes as many as there are.
-        unsafe { tidegate_places(shifts.as_mut_ptr()) };
-        let [refused, unanswered, marks] = shifts.map(|shift| 1 << shift);
-        Self { refused: vec![0; refused], unanswered: vec![[0; 2]; unanswered], marks: vec![0; marks] }
+        Self {
+            refused: vec![0; 1 << kernel::REFUSED_SHIFT],
+            unanswered: vec![[0; 2]; 1 << kernel::UNANSWERED_SHIFT],
+            marks: vec![0; 1 << kernel::MARKS_SHIFT],
+        }
     }
 }
 
-/// In each table.
-fn places_of(hash: u32) -> [usize; 3] {
-    let mut places = [0_u32; 3];
-    // SAFETY: as above; it writes as many as there are.
-    unsafe { tidegate_places_of(hash, places.as_mut_ptr()) };
-    places.map(|place| place as usize)
-}
-
-fn is_marked(marks: u64, hash: u32, now: Nanos) -> bool {
-    // SAFETY: as above.
-    unsafe { tidegate_is_marked(marks, hash, now.0) }
-}
-
 fn which(row: &[u64; 2], hash: u32, seq: u32, now: Nanos) -> usize {
-    // SAFETY: as above; the array has as many as are read.
-    unsafe { tidegate_which_word(row.as_ptr(), hash, seq, now.0) as usize }
-}
-
-unsafe extern "C" {
-    fn tidegate_is_back(word: u64, hash: u32, seq: u32) -> bool;
-    fn tidegate_read_unanswered(word: u64, hash: u32, seq: u32) -> u32;
-    fn tidegate_may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
-    fn tidegate_next_refused(word: u64, hash: u32, seq: u32, outcome: u32) -> u64;
-    fn tidegate_next_unanswered(word: u64, hash: u32, seq: u32, outcome: u32, now: u64) -> u64;
-    fn tidegate_is_unanswered(outcome: u32) -> bool;
-    fn tidegate_is_marked(marks: u64, hash: u32, now: u64) -> bool;
-    fn tidegate_mark(marks: u64, hash: u32, now: u64) -> u64;
-    fn tidegate_places_of(hash: u32, places: *mut u32);
-    fn tidegate_places(shifts: *mut u32);
-    fn tidegate_which_word(words: *const u64, hash: u32, seq: u32, now: u64) -> u32;
+    kernel::which_word(&UnansweredRow { words: *row }, hash, seq, now.0) as usize
 }
 
 #[cfg(test)]

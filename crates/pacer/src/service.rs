@@ -1,230 +1,39 @@
-//! `kernel/unserved.h`, called on the host: the very code that the BPF programs run, with one CPU and no lock.
+//! What `kernel/unserved.h` counts, and the names that it has here.
 
-use units::Nanos;
-use verdict::{BUCKETS, ListenerLoad, Trigger};
+use kernel::{Pace, Service};
+use verdict::Trigger;
 
-const STAGES: usize = 2;
-/// Of `enum stage` of `kernel/service.h`: no byte of a request was seen, and one was.
-pub const SILENT: usize = 0;
+/// Of what a connection waits for: no byte of a request was seen, and one was.
+pub const SILENT: usize = kernel::STAGE_SILENT as usize;
 /// See [`SILENT`].
-pub const WAITING: usize = 1;
-const EPOCHS: usize = 4;
-const SLOTS: usize = 4;
+pub const WAITING: usize = kernel::STAGE_WAITING as usize;
 /// Buckets of how many wait: 0, 1, 2 and 3, 4 to 7 and so on.
-pub const BESIDE: usize = 16;
+pub const BESIDE: usize = kernel::BESIDE as usize;
 
-/// What the agent finds out about a server while it runs: `struct pace`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
-pub struct Pace {
-    pub epoch_ns: u64,
-    pub overtaken_at: u32,
-    pub limit: u32,
-    pub slot_shift: u32,
-    pub completed_ppm: u32,
-    pub served_meanwhile: u32,
-    pub counts_silent: u32,
-    pub answers_per_s: u32,
-    pub taken_meanwhile: u32,
-    pub answer_ns: u64,
-    pub patience_ns: u64,
-    pub handshake_ns: u64,
-    pub drain_ns: u64,
-    pub trickle_ns: u64,
-    pub kept_ns: u64,
-    pub reserve_ns: u64,
-}
-
-/// Of one server, on all CPUs together: `struct service`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
-pub struct Service {
-    pub epoch: u64,
-    pub epoch_ends_ns: u64,
-    pub overtaken: [u64; EPOCHS],
-    pub overtaken_before: u64,
-    pub established: u64,
-    pub answered: u64,
-    pub answered_in_turn: u64,
-    pub answered_silent: u64,
-    pub answered_piecemeal: u64,
-    pub ended: u64,
-    pub idle_ns: u64,
-    pub idle_since_ns: u64,
-    pub busy_since_ns: u64,
-    pub answered_ns: u64,
-    pub sojourn_ns: u64,
-    pub response_ns: u64,
-    pub responses_us: [u64; BUCKETS],
-    pub overtakes: [u64; BUCKETS],
-    pub answers_beside: [u64; BESIDE],
-    pub responses_beside_ns: [u64; BESIDE],
-    pub handshakes_us: [u64; BUCKETS],
-    pub handshakes_sum_us: [u64; BUCKETS],
-    pub answered_handshakes_us: u64,
-    pub trickled_ns: u64,
-    pub spent_ns: u64,
-    pub paid: u64,
-    pub paid_ns: u64,
-    pub crowd_began_ns: u64,
-    pub crowded_ns: u64,
-    pub deferred_ns: u64,
-    pub drained_ns: u64,
-    pub slots: [u64; SLOTS],
-    pub expected: u64,
-    pub never_came: u64,
-    pub in_stage: [u32; STAGES],
-    pub recent: [u32; STAGES],
-    pub count: [[u32; EPOCHS]; STAGES],
-    pub waiting_beside: [[u32; BESIDE]; STAGES],
-    pub generation: u32,
-    /// The kernel's; nobody has it here.
-    pub lock: u32,
-}
-
-/// Of one connection, from the handshake's end to the beginning of the response: `struct wait`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[repr(C)]
-#[expect(missing_docs, reason = "each has its comment in kernel/service.h")]
-pub struct Wait {
-    pub since_ns: u64,
-    pub epoch: u64,
-    pub received: u64,
-    pub index: u32,
-    pub generation: u32,
-    pub stage: u16,
-    pub turns: u8,
-    pub beside: u8,
-    pub calls: u32,
-    pub handshake_us: u32,
-}
-
-impl Pace {
-    /// How many may wait under such a trigger; `None` where that is not what is limited, or not found yet.
-    pub fn limit_of(&self, trigger: Trigger) -> Option<u32> {
-        match trigger {
-            Trigger::Unserved(Some(named)) => Some(named.get()),
-            Trigger::Unserved(None) => Some(self.limit).filter(|&limit| limit > 0),
-            Trigger::Sojourn(_) | Trigger::Queue => None,
-        }
+/// How many may wait under such a trigger; `None` where that is not what is limited, or not found yet.
+pub fn limit_of(pace: &Pace, trigger: Trigger) -> Option<u32> {
+    match trigger {
+        Trigger::Unserved(Some(named)) => Some(named.get()),
+        Trigger::Unserved(None) => Some(pace.limit).filter(|&limit| limit > 0),
+        Trigger::Sojourn(_) | Trigger::Queue => None,
     }
 }
 
-impl Service {
-    /// Of those that were accepted or are in the queue, how many wait for the server, and not for something else.
-    pub fn counted(&self, pace: &Pace) -> u32 {
-        self.recent[WAITING] + if pace.counts_silent != 0 { self.recent[SILENT] } else { 0 }
-    }
-
-    /// Of all who wait for the server or for something else, those of one bucket of how many waited when they began to.
-    pub(crate) fn waiting_beside(&self, bucket: usize, counts_silent: bool) -> u32 {
-        let [silent, waiting] = self.waiting_beside.map(|row| row[bucket]);
-        waiting + if counts_silent { silent } else { 0 }
-    }
-
-    /// Nobody has come yet, of a server with this generation.
-    pub fn of_generation(generation: u32) -> Self {
-        Self { epoch: EPOCHS as u64, generation, ..Self::default() }
-    }
-
-    /// And it is idle from now on: who comes at once may be a burst.
-    pub fn idle(generation: u32, now: Nanos) -> Self {
-        Self { idle_since_ns: now.0, ..Self::of_generation(generation) }
-    }
-
-    /// Whether anybody waits, and the rest that a SYN is decided by, into the load of a listener of the server.
-    pub fn read(&mut self, pace: &Pace, now: Nanos, load: &mut ListenerLoad) {
-        let mut numbers = load.numbers();
-        // SAFETY: the structs are as the header has them, the array has as many numbers as are written, and nothing is kept.
-        unsafe { tidegate_read_service(self, pace, now.0, numbers.as_mut_ptr()) };
-        *load = ListenerLoad::of(numbers);
-    }
-
-    /// Whether one that the limit keeps out gets in all the same; a burst, and who comes back after he was left unanswered, only past a limit that was found.
-    pub fn may_exceed(
-        &mut self,
-        pace: &Pace,
-        now: Nanos,
-        load: &ListenerLoad,
-        is_found: bool,
-        is_owed: bool,
-    ) -> bool {
-        let load = load.numbers();
-        // SAFETY: as above.
-        unsafe { tidegate_may_exceed(self, pace, now.0, load.as_ptr(), is_found, is_owed) }
-    }
-
-    /// Whether one that finds no place in the accept queue is better left unanswered, as in a burst.
-    pub fn may_defer(&mut self, pace: &Pace, now: Nanos) -> bool {
-        // SAFETY: as above.
-        unsafe { tidegate_may_defer(self, pace, now.0) }
-    }
-
-    /// One that was has come back, and gets in.
-    pub fn repay(&mut self, pace: &Pace, now: Nanos) {
-        // SAFETY: as above.
-        unsafe { tidegate_repay(self, pace, now.0) }
-    }
-
-    /// A SYN was admitted.
-    pub fn expect(&mut self, pace: &Pace, now: Nanos) {
-        // SAFETY: as above.
-        unsafe { tidegate_expect(self, pace, now.0) }
-    }
-
-    /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN cookie of the kernel's.
-    pub fn begin(&mut self, pace: &Pace, handshake_us: u32, now: Nanos) -> Wait {
-        let mut wait = Wait::default();
-        // SAFETY: as above.
-        unsafe { tidegate_begin(self, pace, &raw mut wait, handshake_us, now.0) };
-        wait
-    }
-
-    /// More of a request has come.
-    pub fn go_on(&mut self, pace: &Pace, wait: &mut Wait, now: Nanos) {
-        // SAFETY: as above.
-        unsafe { tidegate_go_on(self, pace, wait, now.0) }
-    }
-
-    /// The response begins, or never will.
-    pub fn end(&mut self, pace: &Pace, wait: &Wait, is_answered: bool, now: Nanos) {
-        // SAFETY: as above.
-        unsafe { tidegate_end(self, pace, wait, is_answered, now.0) }
-    }
-}
-
-unsafe extern "C" {
-    fn tidegate_read_service(service: *mut Service, pace: *const Pace, now: u64, load: *mut u32);
-    fn tidegate_may_exceed(
-        service: *mut Service,
-        pace: *const Pace,
-        now: u64,
-        load: *const u32,
-        is_found: bool,
-        is_owed: bool,
-    ) -> bool;
-    fn tidegate_may_defer(service: *mut Service, pace: *const Pace, now: u64) -> bool;
-    fn tidegate_repay(service: *mut Service, pace: *const Pace, now: u64);
-    fn tidegate_expect(service: *mut Service, pace: *const Pace, now: u64);
-    fn tidegate_begin(service: *mut Service, pace: *const Pace, wait: *mut Wait, handshake_us: u32, now: u64);
-    fn tidegate_go_on(service: *mut Service, pace: *const Pace, wait: *mut Wait, now: u64);
-    fn tidegate_end(service: *mut Service, pace: *const Pace, wait: *const Wait, is_answered: bool, now: u64);
-    #[cfg(test)]
-    fn tidegate_size_of_service() -> usize;
-    #[cfg(test)]
-    fn tidegate_size_of_pace() -> usize;
-    #[cfg(test)]
-    fn tidegate_size_of_wait() -> usize;
-    #[cfg(test)]
-    fn tidegate_longest_handshake_us() -> u32;
+/// Of all who wait for the server or for something else, those of one bucket of how many waited when they began to.
+pub(crate) fn waiting_beside(service: &Service, bucket: usize, counts_silent: bool) -> u32 {
+    let [silent, waiting] = service.waiting_beside.map(|row| row[bucket]);
+    waiting + if counts_silent { silent } else { 0 }
 }
 
 #[cfg(test)]
 mod tests {
+    use kernel::{ListenerLoad, Wait};
+    use units::Nanos;
+
     use super::*;
     use crate::FIRST_PACE;
+
+    const STAGES: usize = 2;
 
     #[test]
     fn handshake_counts_with_a_quarter_of_a_second_at_most_in_the_mean_of_those_who_are_answered() {
@@ -239,13 +48,6 @@ mod tests {
             }
             assert_eq!((service.answered, service.answered_handshakes_us), (3, answered_us));
         }
-    }
-
-    #[test]
-    fn longest_handshake_is_the_headers() {
-        // SAFETY: no arguments.
-        let longest_us = unsafe { tidegate_longest_handshake_us() };
-        assert_eq!(crate::handshakes::LONGEST_HANDSHAKE_NS, 1000 * u64::from(longest_us));
     }
 
     /// Five pieces come at once, and one later, when it counts still, or no more as others came and went.
@@ -295,7 +97,7 @@ mod tests {
         asks.iter_mut().for_each(|wait| service.go_on(&pace, wait, start));
         // Before whom nobody waited, one did, and two did.
         let beside =
-            |service: &Service, counts| [0, 1, 2].map(|bucket| service.waiting_beside(bucket, counts));
+            |service: &Service, counts| [0, 1, 2].map(|bucket| waiting_beside(service, bucket, counts));
         assert_eq!(beside(&service, false), [1, 1, 1]);
         assert_eq!(beside(&service, true), [6, 1, 1]);
         let end = start + Nanos::from_millis(5);
@@ -304,26 +106,6 @@ mod tests {
         assert_eq!(service.responses_beside_ns[..4], [5_000_000, 5_000_000, 5_000_000, 0]);
         spare.iter().for_each(|wait| service.end(&pace, wait, false, end));
         assert_eq!(service.waiting_beside, [[0; BESIDE]; STAGES]);
-    }
-
-    /// As on two CPUs at once: whoever is there a moment after the other one must not find nothing left.
-    #[test]
-    fn cpu_that_comes_second_may_spend_what_the_first_has_left() {
-        const EACH: u64 = 4_000_000;
-        let pace = Pace { answer_ns: 4, ..FIRST_PACE };
-        let idle_ns = pace.kept_ns;
-        let service = Box::into_raw(Box::new(Service { idle_ns, ..Service::of_generation(0) }));
-        let address = service as usize;
-        let defer = move || {
-            // SAFETY: it lives until both threads have ended, and the header changes with atomic instructions what they share.
-            let ask = |now| unsafe { tidegate_may_defer(address as *mut Service, &raw const pace, now) };
-            (0..EACH).filter(|_| ask(10_000_000_000)).count() as u64
-        };
-        let other = std::thread::spawn(defer);
-        let deferred = defer() + other.join().expect("no panic");
-        // SAFETY: nobody else has it any more.
-        let service = unsafe { Box::from_raw(service) };
-        assert_eq!((deferred, service.spent_ns), (2 * EACH, 2 * EACH * pace.answer_ns));
     }
 
     /// Hours of idle time, and a queue that was paid for before a reload, are of no use to a burst.
@@ -531,13 +313,5 @@ mod tests {
             "one who is new"
         );
         assert_eq!(ask(second, 1, false, true), (false, false), "past a limit that an operator named");
-    }
-
-    /// Of each field, crates/guard holds them against the kernel's own types.
-    #[test]
-    fn structs_are_as_long_as_the_headers() {
-        // SAFETY: no arguments.
-        let sizes = unsafe { [tidegate_size_of_service(), tidegate_size_of_pace(), tidegate_size_of_wait()] };
-        assert_eq!(sizes, [size_of::<Service>(), size_of::<Pace>(), size_of::<Wait>()]);
     }
 }

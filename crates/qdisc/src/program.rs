@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 
 use anyhow::{Context, Result, anyhow, bail};
 use aqm::{Amount, FixedPoint, RandomNumbers};
-use bpf::{Plain, bytes_of, from_bytes};
+use kernel::{Plain, bytes_of, from_bytes, same};
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
@@ -34,6 +34,10 @@ const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
 
 // SAFETY: integers, and padding that is spelled out.
 unsafe impl Plain for types::redfavor_config {}
+// SAFETY: an even number of words, and double words.
+unsafe impl Plain for types::red_params {}
+// SAFETY: two words and a double word.
+unsafe impl Plain for types::redfavor_guard {}
 // SAFETY: `__u64` and pairs of `__u32`, and padding that is spelled out.
 unsafe impl Plain for types::redfavor_queue {}
 // SAFETY: the same, asserted in redfavor.bpf.c.
@@ -148,22 +152,8 @@ fn config(device: &Device, setup: &Setup, replaced: Option<&str>) -> types::redf
     let numbers = FixedPoint::of(&setup.config);
     let red = &setup.config.red;
     types::redfavor_config {
-        red: types::red_params {
-            min: word(numbers.red[0]),
-            max: word(numbers.red[1]),
-            unit: word(numbers.red[2]),
-            is_gentle: word(numbers.red[3]),
-            waits: word(numbers.red[4]),
-            spares_one: word(numbers.red[5]),
-            max_probability: numbers.red[6],
-            weight: numbers.red[7],
-            slot_ns: numbers.red[8],
-        },
-        guard: types::redfavor_guard {
-            places: word(numbers.guard[0]),
-            share: word(numbers.guard[1]),
-            burst: numbers.guard[2],
-        },
+        red: same(&numbers.red),
+        guard: same(&numbers.guard),
         bits_per_s: if setup.is_shaped { red.rate.bits_per_s() } else { 0 },
         limit: red.limit.number(),
         limit_is_bytes: matches!(red.limit, Amount::Bytes(_)).into(),
@@ -174,10 +164,6 @@ fn config(device: &Device, setup: &Setup, replaced: Option<&str>) -> types::redf
         words: characters(&aqm::Config::RedFavor(setup.config).to_string()),
         replaced: characters(replaced.unwrap_or_default()),
     }
-}
-
-fn word(number: u64) -> u32 {
-    u32::try_from(number).expect("it is of a field with 32 bits")
 }
 
 /// What is too long is cut; a zero is always at the end.

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddrV6;
 
+use kernel::{CookieFlow, CookieKey, CookieOptions};
 use units::Nanos;
 
 /// A secret.
@@ -40,65 +41,51 @@ pub struct Times {
 impl Times {
     /// One is sent.
     pub fn remember(&mut self, cookie: u32, now: Nanos) {
-        // The last place there is, and those before it.
-        self.stamps.resize(place(u32::MAX) + 1, 0);
-        // SAFETY: numbers in, a number out.
-        self.stamps[place(cookie)] = unsafe { tidegate_stamp_cookie(cookie, now.0) };
+        self.stamps.resize(kernel::COOKIE_PLACES as usize, 0);
+        self.stamps[place(cookie)] = kernel::stamp_cookie(cookie, now.0);
     }
 
     /// How long ago it was sent, in whole microseconds and one at least; `None` if another has come to its place since.
     pub fn age(&self, cookie: u32, now: Nanos) -> Option<Nanos> {
         let stamp = *self.stamps.get(place(cookie))?;
-        // SAFETY: numbers in, a number out.
-        let age_us = unsafe { tidegate_cookie_age_us(stamp, cookie, now.0) };
+        let age_us = kernel::cookie_age_us(stamp, cookie, now.0);
         (age_us > 0).then(|| Nanos::from_micros(age_us.into()))
     }
 }
 
 fn place(cookie: u32) -> usize {
-    // SAFETY: a number in, a number out.
-    unsafe { tidegate_cookie_place(cookie) as usize }
+    kernel::cookie_place(cookie) as usize
 }
 
-/// In the C header, what stands for no window scale.
-const NO_WSCALE: u8 = 15;
-/// 2^36 ns.
-const PERIOD_SHIFT: u32 = 36;
-/// A cookie may be good for so long: its own period and the next (`COOKIE_PERIODS` there).
-pub const LIFE: Nanos = Nanos(2 << PERIOD_SHIFT);
+/// A cookie may be good for so long: its own period and the next.
+pub const LIFE: Nanos = Nanos((kernel::COOKIE_PERIODS as u64) << kernel::COOKIE_PERIOD_SHIFT);
+/// Stands for no window scale.
+const NO_WSCALE: u8 = kernel::COOKIE_NO_WSCALE as u8;
 
 impl Key {
     /// The initial sequence number of the SYN/ACK.
     pub fn make(&self, flow: &Flow, options: &Options, now: Nanos) -> u32 {
-        // SAFETY: numbers in, a number out.
-        let mss_index = unsafe { tidegate_cookie_mss_index(options.mss, flow.is_ipv6().into()) };
-        let options = [mss_index, options.wscale.unwrap_or(NO_WSCALE), options.has_sack.into()];
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        unsafe {
-            tidegate_make_cookie(self.0.as_ptr(), flow.numbers().as_ptr(), options.as_ptr(), period(now))
-        }
+        let options = CookieOptions {
+            mss_index: kernel::cookie_mss_index(options.mss, flow.is_ipv6()),
+            wscale: options.wscale.unwrap_or(NO_WSCALE),
+            has_sack: options.has_sack.into(),
+        };
+        kernel::make_cookie(&self.word(), &flow.into(), &options, period(now))
     }
 
     /// What the SYN offered, if the cookie is ours and of this period or the one before: 69 to 137 s old at most.
     pub fn open(&self, flow: &Flow, cookie: u32, now: Nanos) -> Option<Options> {
-        let (flow_numbers, mut options) = (flow.numbers(), [0_u8; 3]);
-        // SAFETY: reads as many numbers as the arrays have, and writes three bytes into the last.
-        let is_ours = unsafe {
-            tidegate_open_cookie(
-                self.0.as_ptr(),
-                flow_numbers.as_ptr(),
-                cookie,
-                period(now),
-                options.as_mut_ptr(),
-            )
-        };
-        let [mss_index, wscale, has_sack] = options;
-        (is_ours == 1).then(|| Options {
-            // SAFETY: numbers in, a number out.
-            mss: unsafe { tidegate_cookie_mss(mss_index, flow.is_ipv6().into()) },
-            wscale: (wscale != NO_WSCALE).then_some(wscale),
-            has_sack: has_sack == 1,
+        let mut said = CookieOptions::default();
+        let is_ours = kernel::open_cookie(&self.word(), &flow.into(), cookie, period(now), &mut said);
+        is_ours.then(|| Options {
+            mss: kernel::cookie_mss(said.mss_index, flow.is_ipv6()),
+            wscale: (said.wscale != NO_WSCALE).then_some(said.wscale),
+            has_sack: said.has_sack == 1,
         })
+    }
+
+    fn word(&self) -> CookieKey {
+        CookieKey { word: self.0 }
     }
 }
 
@@ -106,51 +93,35 @@ impl Flow {
     fn is_ipv6(&self) -> bool {
         self.source.ip().to_ipv4_mapped().is_none()
     }
+}
 
-    /// The fields of `struct cookie_flow`, in its order.
-    fn numbers(&self) -> [u32; 11] {
+impl From<&Flow> for CookieFlow {
+    fn from(flow: &Flow) -> Self {
         let words = |address: &SocketAddrV6| {
             let bytes = address.ip().octets();
             [0, 4, 8, 12].map(|at| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes")))
         };
-        let port = |address: &SocketAddrV6| u32::from(address.port().to_be());
-        let ([a, b, c, d], [e, f, g, h]) = (words(&self.source), words(&self.destination));
-        [a, b, c, d, e, f, g, h, port(&self.source), port(&self.destination), self.client_isn]
+        Self {
+            source: words(&flow.source),
+            destination: words(&flow.destination),
+            source_port: flow.source.port().to_be(),
+            destination_port: flow.destination.port().to_be(),
+            client_isn: flow.client_isn,
+        }
     }
 }
 
 fn period(now: Nanos) -> u32 {
-    (now.0 >> PERIOD_SHIFT) as u32
-}
-
-unsafe extern "C" {
-    fn tidegate_make_cookie(key: *const u64, flow: *const u32, options: *const u8, period: u32) -> u32;
-    fn tidegate_open_cookie(
-        key: *const u64,
-        flow: *const u32,
-        cookie: u32,
-        period: u32,
-        options: *mut u8,
-    ) -> i32;
-    fn tidegate_cookie_place(cookie: u32) -> u32;
-    fn tidegate_stamp_cookie(cookie: u32, now_ns: u64) -> u64;
-    fn tidegate_cookie_age_us(stamp: u64, cookie: u32, now_ns: u64) -> u32;
-    fn tidegate_cookie_mss(index: u8, is_ipv6: i32) -> u16;
-    fn tidegate_cookie_mss_index(mss: u16, is_ipv6: i32) -> u8;
+    (now.0 >> kernel::COOKIE_PERIOD_SHIFT) as u32
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    unsafe extern "C" {
-        fn tidegate_cookie_hash(key: *const u64, flow: *const u32, said: u8, period: u32, domain: u32)
-        -> u64;
-    }
-
     const KEY: Key = Key([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
     const NOW: Nanos = Nanos(1_000_000_000_000);
-    const PERIOD: u64 = 1 << PERIOD_SHIFT;
+    const PERIOD: u64 = 1 << kernel::COOKIE_PERIOD_SHIFT;
 
     fn flow(source: &str, client_isn: u32) -> Flow {
         let parse = |text: &str| text.parse().expect("address");
@@ -255,28 +226,5 @@ mod tests {
         // Each of 256 upper bytes has one proof that fits.
         let right = (0..1_u32 << 23).filter(|guess| KEY.open(&flow, guess << 9, NOW).is_some()).count();
         assert!(right <= 4, "{right} of 2^23 spread guesses; 0.5 are expected");
-    }
-
-    #[test]
-    #[expect(deprecated, reason = "SipHash-2-4; its successor may be anything")]
-    fn hash_is_siphash_2_4() {
-        use std::hash::{Hasher, SipHasher};
-        let flow = flow("[2001:db8::1]:40000", 0x1234_5678);
-        let mut bytes = Vec::new();
-        bytes.extend(flow.source.ip().octets());
-        bytes.extend(flow.destination.ip().octets());
-        bytes.extend(flow.source.port().to_be_bytes());
-        bytes.extend(flow.destination.port().to_be_bytes());
-        bytes.extend(flow.client_isn.to_le_bytes());
-        bytes.push(0xa5);
-        bytes.extend(0x0102_0304_u32.to_le_bytes());
-        bytes.extend(2_u16.to_le_bytes());
-        assert_eq!(bytes.len(), 47);
-        let mut reference = SipHasher::new_with_keys(KEY.0[0], KEY.0[1]);
-        reference.write(&bytes);
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        let ours =
-            unsafe { tidegate_cookie_hash(KEY.0.as_ptr(), flow.numbers().as_ptr(), 0xa5, 0x0102_0304, 2) };
-        assert_eq!(ours, reference.finish());
     }
 }

@@ -1,7 +1,7 @@
 //! Counts in buckets that double: `kernel/histogram.h`.
 
-/// As in histogram.h.
-pub const BUCKETS: usize = 32;
+/// As many as there are.
+pub const BUCKETS: usize = kernel::BUCKETS as usize;
 
 /// How often a value was in `[0, 1)`, `[1, 2)`, `[2, 4)` and so on; the last bucket has no end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

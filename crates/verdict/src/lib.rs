@@ -1,4 +1,4 @@
-//! The decisions of `kernel/verdict.h`, called on the host: the very code that the BPF programs run.
+//! Policies, by name and as they are asked: the decisions of `kernel/verdict.h`, the very code that the BPF programs run.
 //!
 //! Not the programs themselves: nothing here sees a packet, a map or a clock.
 //!
@@ -17,50 +17,13 @@ mod room;
 
 use std::num::NonZeroU32;
 
+use kernel::{ListenerPolicy, Rate};
 use units::Nanos;
 
 pub use histogram::{BUCKETS, Histogram};
+pub use kernel::{Fin, ListenerLoad, OnFin, Verdict};
 pub use name::PolicyError;
 pub use room::Room;
-
-/// What to do with a segment. The numbers are those of `enum verdict`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[repr(u32)]
-pub enum Verdict {
-    /// Leave it to the kernel.
-    Admit = 0,
-    /// Say nothing: the client tries again later.
-    Drop = 1,
-    /// Answer with RST: the client knows at once.
-    Reset = 2,
-    /// SYN stage: answer with SYN/ACK and a cookie of ours, which keeps the client's options.
-    Cookie = 3,
-    /// The same with a cookie that the kernel itself can take back, without options.
-    KernelCookie = 4,
-}
-
-/// A listener's two queues, in connections.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ListenerLoad {
-    /// Established, waiting for accept(2).
-    pub accept_qlen: u32,
-    /// `min(listen backlog, somaxconn)`; the queue holds one more.
-    pub accept_limit: u32,
-    /// Request sockets: handshakes in progress.
-    pub syn_qlen: u32,
-    /// Where the SYN queue counts as full.
-    pub syn_limit: u32,
-    /// Wait for the server, or will when their handshake has ended.
-    pub unserved: u32,
-    /// Limit of these that was found; 0 is none yet.
-    pub unserved_limit: u32,
-    /// Handshakes under way that will end here, as far as is known.
-    pub promised: u32,
-    /// How long they wait, microseconds.
-    pub sojourn_us: u32,
-    /// That the server can give, as far as is known.
-    pub answers_per_s: u32,
-}
 
 /// When a listener has all that it should take, besides a full accept queue, with which the kernel takes nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,31 +90,6 @@ pub struct Attempt {
     pub is_behind_time_wait: bool,
 }
 
-/// What becomes of a connection whose peer sends FIN. The numbers are those of `enum on_fin`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u32)]
-pub enum OnFin {
-    /// Half-closed, as TCP has it.
-    Keep = 0,
-    /// rst-fin of `[Shu05]` section 4.2, but never with bytes that were not read or not acknowledged.
-    ResetIdle = 1,
-    /// rst-fin: the peer is gone, whatever was under way.
-    Reset = 2,
-}
-
-/// A FIN, and the established connection that it is for. All in bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Fin {
-    /// That come with it.
-    pub payload: u32,
-    /// Of what was received so far: 0 is in order.
-    pub ahead: u32,
-    /// Received, and not read by the server.
-    pub unread: u32,
-    /// Written by the server, and not acknowledged up to this FIN.
-    pub unacknowledged: u32,
-}
-
 /// What is asked and answered at each stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
@@ -216,66 +154,37 @@ impl Policy {
 
     /// SYN stage: may this attempt start?
     pub fn admit_syn(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
-        let (policy, load) = (self.numbers(), load.numbers());
-        let Attempt { now, schedule, hash, is_reserved, is_behind_time_wait } = *attempt;
-        let (is_reserved, is_behind) = (u32::from(is_reserved), u32::from(is_behind_time_wait));
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        verdict(unsafe {
-            tidegate_admit_syn(
-                policy.as_ptr(),
-                load.as_ptr(),
-                now.0,
-                schedule.0,
-                hash,
-                is_reserved,
-                is_behind,
-            )
-        })
+        kernel::admit_syn(&self.into(), load, &attempt.into())
     }
 
     /// The same where nothing is in the way but, it may be, a full SYN queue.
     pub fn enter_syn_queue(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
-        let (policy, load) = (self.numbers(), load.numbers());
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        verdict(unsafe {
-            tidegate_enter_syn_queue(policy.as_ptr(), load.as_ptr(), attempt.is_behind_time_wait.into())
-        })
+        kernel::enter_syn_queue(&self.into(), load, &attempt.into())
     }
 
     /// Whether a SYN may get this answer.
     pub fn may_answer(&self, verdict: Verdict) -> bool {
-        // SAFETY: reads as many numbers as the array has, and writes nothing.
-        unsafe { tidegate_may_answer(self.numbers().as_ptr(), verdict as u32) != 0 }
+        kernel::may_answer(&self.into(), verdict)
     }
 
     /// Whether nothing but the server is in the way of an attempt that was refused.
     pub fn is_refused_by_server_alone(&self, load: &ListenerLoad, is_reserved: bool) -> bool {
-        let (policy, load) = (self.numbers(), load.numbers());
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        let is = unsafe {
-            tidegate_is_refused_by_server_alone(policy.as_ptr(), load.as_ptr(), is_reserved.into())
-        };
-        is != 0
+        kernel::is_refused_by_server_alone(&self.into(), load, is_reserved.into())
     }
 
-    /// Whether it decides about ends of handshakes at all: `has_ack_stage()` of `kernel/verdict.h`.
+    /// Whether it decides about ends of handshakes at all.
     pub fn has_ack_stage(&self) -> bool {
-        // SAFETY: reads as many numbers as the array has, and writes nothing.
-        unsafe { tidegate_has_ack_stage(self.numbers().as_ptr()) != 0 }
+        kernel::has_ack_stage(&self.into())
     }
 
-    /// Whether a handshake of the crowd's that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at (`accept_queue_may_overflow()` of `kernel/verdict.h`); handshakes by a cookie of the kernel's are in no queue.
+    /// Whether a handshake of the crowd's that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at; handshakes by a cookie of the kernel's are in no queue.
     pub fn may_overflow(&self, load: &ListenerLoad) -> bool {
-        let (policy, load) = (self.numbers(), load.numbers());
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        unsafe { tidegate_accept_queue_may_overflow(policy.as_ptr(), load.as_ptr()) != 0 }
+        kernel::accept_queue_may_overflow(&self.into(), load)
     }
 
-    /// Free places of the accept queue, for a source that is not reserved (`accept_places_left()` of `kernel/verdict.h`).
+    /// Free places of the accept queue, for a source that is not reserved.
     pub fn accept_places_left(&self, load: &ListenerLoad) -> u64 {
-        let (policy, load) = (self.numbers(), load.numbers());
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        unsafe { tidegate_accept_places_left(policy.as_ptr(), load.as_ptr()) }
+        kernel::accept_places_left(&self.into(), load)
     }
 
     /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
@@ -283,155 +192,71 @@ impl Policy {
         let Full::Rate { per_s, burst } = self.full else {
             return None;
         };
-        // SAFETY: numbers in, a number out; the rate is not zero.
-        Some(Nanos(unsafe {
-            tidegate_next_schedule(per_s.get(), burst.get(), attempt.now.0, attempt.schedule.0)
-        }))
+        let rate = Rate { per_s: per_s.get(), burst: burst.get() };
+        Some(Nanos(kernel::next_schedule(&rate, attempt.now.0, attempt.schedule.0)))
     }
 
     /// ACK stage: may this handshake, of a reserved source or of the crowd, finish?
     pub fn admit_ack(&self, load: &ListenerLoad, is_reserved: bool) -> Verdict {
-        let (policy, load) = (self.numbers(), load.numbers());
-        // SAFETY: reads as many numbers as the arrays have, and writes nothing.
-        verdict(unsafe { tidegate_admit_ack(policy.as_ptr(), load.as_ptr(), is_reserved.into()) })
+        kernel::admit_ack(&self.into(), load, is_reserved.into())
     }
 
     /// FIN stage: may the peer half-close? [`Verdict::Reset`] destroys the connection at both ends.
     pub fn admit_fin(&self, fin: &Fin) -> Verdict {
-        let (policy, Fin { payload, ahead, unread, unacknowledged }) = (self.numbers(), *fin);
-        // SAFETY: reads as many numbers as the array has, and writes nothing.
-        verdict(unsafe { tidegate_admit_fin(policy.as_ptr(), payload, ahead, unread, unacknowledged) })
+        kernel::admit_fin(&self.into(), fin)
     }
 
     /// Whether it acts on segments as only a socket buffer can be acted on: clones them, or has the kernel take a cookie of ours.
     pub fn needs_socket_buffers(&self) -> bool {
         self.on_fin != OnFin::Keep || self.may_answer(Verdict::Cookie)
     }
+}
 
-    /// The fields of `struct listener_policy`, in its order.
-    pub fn numbers(&self) -> [u32; 12] {
-        let [full, overbook_percent, rate_per_s, burst, refused_permille] = match self.full {
-            Full::AcceptQueue => [0; 5],
-            Full::Reserved { overbook_percent } => [1, overbook_percent, 0, 0, 0],
-            Full::Rate { per_s, burst } => [2, 0, per_s.get(), burst.get(), 0],
-            Full::Class { refused_permille } => [3, 0, 0, 0, refused_permille],
-            Full::AnyQueue => [4, 0, 0, 0, 0],
+/// For the programs and for the functions of `kernel/verdict.h`.
+impl From<&Policy> for ListenerPolicy {
+    fn from(policy: &Policy) -> Self {
+        let mut to = Self {
+            syn_when_full: policy.syn_when_full,
+            syn_when_syn_queue_full: policy.syn_when_syn_queue_full,
+            ack_when_full: policy.ack_when_full,
+            on_fin: policy.on_fin,
+            reserved_slots: policy.reserved_slots,
+            ..Self::default()
         };
-        let (syn, ack, fin) = (self.syn_when_full as u32, self.ack_when_full as u32, self.on_fin as u32);
-        let (trigger, at) = match self.trigger {
-            Trigger::Queue => (0, 0),
-            Trigger::Unserved(limit) => (1, limit.map_or(0, NonZeroU32::get)),
-            Trigger::Sojourn(target_us) => (2, target_us.get()),
+        to.full = match policy.full {
+            Full::AcceptQueue => kernel::Full::AcceptQueue,
+            Full::Reserved { overbook_percent } => {
+                to.overbook_percent = overbook_percent;
+                kernel::Full::Reserved
+            }
+            Full::Rate { per_s, burst } => {
+                to.rate = Rate { per_s: per_s.get(), burst: burst.get() };
+                kernel::Full::Rate
+            }
+            Full::Class { refused_permille } => {
+                to.refused_permille = refused_permille;
+                kernel::Full::Class
+            }
+            Full::AnyQueue => kernel::Full::AnyQueue,
         };
-        let (slots, queued) = (self.reserved_slots, self.syn_when_syn_queue_full as u32);
-        [
-            full,
-            overbook_percent,
-            rate_per_s,
-            burst,
-            refused_permille,
-            syn,
-            ack,
-            fin,
-            slots,
-            trigger,
-            at,
-            queued,
-        ]
+        (to.trigger, to.trigger_at) = match policy.trigger {
+            Trigger::Queue => (kernel::Trigger::Queue, 0),
+            Trigger::Unserved(limit) => (kernel::Trigger::Unserved, limit.map_or(0, NonZeroU32::get)),
+            Trigger::Sojourn(target_us) => (kernel::Trigger::Sojourn, target_us.get()),
+        };
+        to
     }
 }
 
-impl ListenerLoad {
-    /// Whether the accept queue holds as many as it may: one more than the limit, as `sk_acceptq_is_full()` has it.
-    pub fn is_accept_queue_full(&self) -> bool {
-        // SAFETY: reads as many numbers as the array has, and keeps nothing.
-        unsafe { tidegate_accept_queue_is_full(self.numbers().as_ptr()) != 0 }
-    }
-
-    /// Whether the SYN queue is at its limit.
-    pub fn is_syn_queue_full(&self) -> bool {
-        // SAFETY: as above.
-        unsafe { tidegate_syn_queue_is_full(self.numbers().as_ptr()) != 0 }
-    }
-
-    /// The fields of `struct listener_load`, in its order.
-    pub fn numbers(&self) -> [u32; 9] {
-        [
-            self.accept_qlen,
-            self.accept_limit,
-            self.syn_qlen,
-            self.syn_limit,
-            self.unserved,
-            self.unserved_limit,
-            self.promised,
-            self.sojourn_us,
-            self.answers_per_s,
-        ]
-    }
-
-    /// From its fields in that order.
-    pub fn of(numbers: [u32; 9]) -> Self {
-        let [
-            accept_qlen,
-            accept_limit,
-            syn_qlen,
-            syn_limit,
-            unserved,
-            unserved_limit,
-            promised,
-            sojourn_us,
-            answers_per_s,
-        ] = numbers;
+impl From<&Attempt> for kernel::Attempt {
+    fn from(attempt: &Attempt) -> Self {
         Self {
-            accept_qlen,
-            accept_limit,
-            syn_qlen,
-            syn_limit,
-            unserved,
-            unserved_limit,
-            promised,
-            sojourn_us,
-            answers_per_s,
+            now_ns: attempt.now.0,
+            schedule_ns: attempt.schedule.0,
+            hash: attempt.hash,
+            is_reserved: attempt.is_reserved.into(),
+            is_behind_time_wait: attempt.is_behind_time_wait.into(),
+            zero: 0,
         }
     }
-}
-
-fn verdict(number: u32) -> Verdict {
-    match number {
-        0 => Verdict::Admit,
-        1 => Verdict::Drop,
-        2 => Verdict::Reset,
-        3 => Verdict::Cookie,
-        4 => Verdict::KernelCookie,
-        _ => unreachable!("verdict.h has no verdict {number}"),
-    }
-}
-
-unsafe extern "C" {
-    fn tidegate_admit_syn(
-        policy: *const u32,
-        load: *const u32,
-        now_ns: u64,
-        schedule_ns: u64,
-        hash: u32,
-        is_reserved: u32,
-        is_behind_time_wait: u32,
-    ) -> u32;
-    fn tidegate_enter_syn_queue(policy: *const u32, load: *const u32, is_behind_time_wait: u32) -> u32;
-    fn tidegate_may_answer(policy: *const u32, verdict: u32) -> u32;
-    fn tidegate_accept_queue_is_full(load: *const u32) -> u32;
-    fn tidegate_syn_queue_is_full(load: *const u32) -> u32;
-    fn tidegate_has_ack_stage(policy: *const u32) -> u32;
-    fn tidegate_accept_places_left(policy: *const u32, load: *const u32) -> u64;
-    fn tidegate_accept_queue_may_overflow(policy: *const u32, load: *const u32) -> u32;
-    fn tidegate_is_refused_by_server_alone(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
-    fn tidegate_next_schedule(per_s: u32, burst: u32, now_ns: u64, schedule_ns: u64) -> u64;
-    fn tidegate_admit_ack(policy: *const u32, load: *const u32, is_reserved: u32) -> u32;
-    fn tidegate_admit_fin(
-        policy: *const u32,
-        payload: u32,
-        ahead: u32,
-        unread: u32,
-        unacknowledged: u32,
-    ) -> u32;
 }

@@ -12,24 +12,16 @@ pub struct Room {
 impl Room {
     /// A SYN for this socket has seen so many places. `has_cookies`: handshakes may end by a cookie of the guard's, for which tc looks at every segment.
     pub fn note(&mut self, socket: u64, has_cookies: bool, places: u64, now: Nanos) {
-        // SAFETY: numbers in, a number out.
-        self.word =
-            unsafe { tidegate_next_room(self.word, self.socket == socket, has_cookies, places, now.0) };
+        self.word = kernel::next_room(self.word, self.socket == socket, has_cookies, places, now.0);
         self.socket = socket;
     }
 
     /// Whether a segment that may end a handshake finds a place for sure, which it takes then.
     pub fn take(&mut self, is_tc: bool, now: Nanos) -> bool {
-        // SAFETY: numbers in, a number out.
-        let has = unsafe { tidegate_has_room(self.word, is_tc, now.0) };
+        let has = kernel::has_room(self.word, is_tc, now.0);
         self.word -= u64::from(has);
         has
     }
-}
-
-unsafe extern "C" {
-    fn tidegate_next_room(word: u64, is_same: bool, has_cookies: bool, places: u64, now: u64) -> u64;
-    fn tidegate_has_room(word: u64, is_tc: bool, now: u64) -> bool;
 }
 
 #[cfg(test)]

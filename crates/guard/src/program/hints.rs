@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
 use anyhow::{Context, Result};
-use bpf::{bytes_of, from_bytes};
+use kernel::{bytes_of, from_bytes};
 use libbpf_rs::{MapCore, MapFlags};
 
 use super::types::{listener_hint, listener_key};

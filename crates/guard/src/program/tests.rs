@@ -5,6 +5,10 @@ mod cases;
 
 // SAFETY: words, an explicit field where C pads, and one aligned double word: every byte is a field's.
 unsafe impl Plain for types::verdict_case {}
+// SAFETY: two double words and four words.
+unsafe impl Plain for types::attempt {}
+// SAFETY: words only.
+unsafe impl Plain for types::fin {}
 
 #[test]
 fn root_stages_in_the_kernel_decide_as_the_tables_say() {
@@ -28,13 +32,8 @@ fn root_stages_in_the_kernel_decide_as_the_tables_say() {
     }
     for case in cases::FIN_STAGE {
         let input = types::verdict_case {
-            policy: policy_of(&case.policy),
-            fin: types::fin {
-                payload: case.fin.payload,
-                ahead: case.fin.ahead,
-                unread: case.fin.unread,
-                unacknowledged: case.fin.unacknowledged,
-            },
+            policy: same(&ListenerPolicy::from(&case.policy)),
+            fin: same(&case.fin),
             ..Default::default()
         };
         assert_eq!(run(input) >> 16, case.verdict as u32, "{}", case.name);
@@ -42,38 +41,10 @@ fn root_stages_in_the_kernel_decide_as_the_tables_say() {
 }
 
 fn input_of(case: &cases::Case) -> types::verdict_case {
-    let [
-        accept_qlen,
-        accept_limit,
-        syn_qlen,
-        syn_limit,
-        unserved,
-        unserved_limit,
-        promised,
-        sojourn_us,
-        answers_per_s,
-    ] = case.load.numbers();
     types::verdict_case {
-        policy: policy_of(&case.policy),
-        load: types::listener_load {
-            accept_qlen,
-            accept_limit,
-            syn_qlen,
-            syn_limit,
-            unserved,
-            unserved_limit,
-            promised,
-            sojourn_us,
-            answers_per_s,
-        },
-        attempt: types::attempt {
-            now_ns: case.attempt.now.0,
-            schedule_ns: case.attempt.schedule.0,
-            hash: case.attempt.hash,
-            is_reserved: case.attempt.is_reserved.into(),
-            is_behind_time_wait: case.attempt.is_behind_time_wait.into(),
-            zero: 0,
-        },
+        policy: same(&ListenerPolicy::from(&case.policy)),
+        load: same(&case.load),
+        attempt: same(&kernel::Attempt::from(&case.attempt)),
         ..Default::default()
     }
 }

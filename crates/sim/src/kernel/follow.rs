@@ -1,7 +1,7 @@
 //! Who waits for the server, by `kernel/unserved.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
 //! the sockets, the sockets of the simulator tell here.
 
-use pacer::{Asked, Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait};
+use pacer::{Asked, Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, limit_of};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy, Trigger};
 
@@ -124,7 +124,7 @@ impl Kernel {
             silent: in_stage[SILENT],
             waiting: in_stage[WAITING],
             counted: followed.service.counted(pace),
-            limit: pace.limit_of(followed.trigger),
+            limit: limit_of(pace, followed.trigger),
             established,
             answered,
             answered_silent,

@@ -1,0 +1,142 @@
+//! The functions of the headers, with references where C has pointers. Each has its comment there.
+#![expect(missing_docs, reason = "each has its comment in kernel/")]
+
+use crate::raw;
+use crate::{
+    Attempt, Back, CookieFlow, CookieKey, CookieOptions, Fin, ListenerLoad, ListenerPolicy, OPENING_BYTES,
+    Outcome, Pace, PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard,
+    RedfavorState, Service, UnansweredRow, Verdict, Wait,
+};
+
+/// With the names, arguments and results that they have there; the compiler holds them against those that bindgen found.
+macro_rules! safe {
+    ($($seen:vis $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
+        $($seen fn $name($($argument: $type),*) $(-> $result)? {
+            // SAFETY: it reads and writes what the references stand for, and keeps none of them.
+            unsafe { raw::$name($($argument),*) }
+        })*
+    };
+}
+
+// verdict.h
+safe! {
+    pub(crate) accept_queue_is_full(load: &ListenerLoad) -> bool;
+    pub(crate) syn_queue_is_full(load: &ListenerLoad) -> bool;
+    pub has_ack_stage(policy: &ListenerPolicy) -> bool;
+    pub may_answer(policy: &ListenerPolicy, verdict: Verdict) -> bool;
+    pub accept_places_left(policy: &ListenerPolicy, load: &ListenerLoad) -> u64;
+    pub accept_queue_may_overflow(policy: &ListenerPolicy, load: &ListenerLoad) -> bool;
+    pub is_refused_by_server_alone(policy: &ListenerPolicy, load: &ListenerLoad, is_reserved: u32) -> bool;
+    pub next_schedule(rate: &Rate, now_ns: u64, schedule_ns: u64) -> u64;
+    pub admit_syn(policy: &ListenerPolicy, load: &ListenerLoad, attempt: &Attempt) -> Verdict;
+    pub enter_syn_queue(policy: &ListenerPolicy, load: &ListenerLoad, attempt: &Attempt) -> Verdict;
+    pub admit_ack(policy: &ListenerPolicy, load: &ListenerLoad, is_reserved: u32) -> Verdict;
+    pub admit_fin(policy: &ListenerPolicy, fin: &Fin) -> Verdict;
+}
+
+// cookie.h
+safe! {
+    pub make_cookie(key: &CookieKey, flow: &CookieFlow, options: &CookieOptions, period: u32) -> u32;
+    pub open_cookie(key: &CookieKey, flow: &CookieFlow, cookie: u32, period: u32, options: &mut CookieOptions) -> bool;
+    pub cookie_place(cookie: u32) -> u32;
+    pub stamp_cookie(cookie: u32, now_ns: u64) -> u64;
+    pub cookie_age_us(stamp: u64, cookie: u32, now_ns: u64) -> u32;
+    pub cookie_mss(index: u8, is_ipv6: bool) -> u16;
+    pub cookie_mss_index(mss: u16, is_ipv6: bool) -> u8;
+}
+
+// room.h
+safe! {
+    pub next_room(word: u64, is_same: bool, has_cookies: bool, places: u64, now: u64) -> u64;
+    pub has_room(word: u64, is_tc: bool, now: u64) -> bool;
+}
+
+// service.h, expected.h, burst.h and unserved.h: see `Service`
+safe! {
+    pub(crate) turn_epochs(service: &mut Service, pace: &Pace, now: u64);
+    pub(crate) count_recent(service: &Service, pace: &Pace) -> u32;
+    pub(crate) bucket_of(value: u64) -> u32;
+    pub(crate) begin(service: &mut Service, pace: &Pace, wait: &mut Wait, handshake_us: u32, now: u64);
+    pub(crate) go_on(service: &mut Service, pace: &Pace, wait: &mut Wait, now: u64);
+    pub(crate) end(service: &mut Service, pace: &Pace, wait: &Wait, is_answered: bool, bucket: u32, now: u64);
+    pub(crate) expect(service: &mut Service, pace: &Pace, now: u64);
+    pub(crate) arrive(service: &mut Service, pace: &Pace, handshake_us: u32, now: u64);
+    pub(crate) count_past(load: &ListenerLoad, is_found: bool, reserved: u32) -> u32;
+    pub(crate) defer(service: &mut Service, pace: &Pace, now: u64) -> bool;
+    pub(crate) repay(service: &mut Service, pace: &Pace, now: u64);
+    pub(crate) read_waiting(service: &mut Service, pace: &Pace, now: u64, load: &mut ListenerLoad);
+    pub(crate) may_go_past(service: &mut Service, pace: &Pace, past: u32, is_owed: bool, now: u64) -> bool;
+}
+
+// returned.h
+safe! {
+    pub refused_index_of(hash: u32) -> u32;
+    pub unanswered_row_of(hash: u32) -> u32;
+    pub marks_index_of(hash: u32) -> u32;
+    pub is_marked(word: u64, hash: u32, now: u64) -> bool;
+    pub with_mark(word: u64, hash: u32, now: u64) -> u64;
+    pub is_back(word: u64, hash: u32, seq: u32) -> bool;
+    pub read_unanswered(word: u64, hash: u32, seq: u32) -> Back;
+    pub may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
+    pub which_word(row: &UnansweredRow, hash: u32, seq: u32, now: u64) -> u32;
+    pub is_unanswered(outcome: Outcome) -> bool;
+    pub next_refused(word: u64, hash: u32, seq: u32, outcome: Outcome) -> u64;
+    pub next_unanswered(word: u64, hash: u32, seq: u32, outcome: Outcome, now: u64) -> u64;
+}
+
+// red.h
+safe! {
+    pub red_update(params: &RedParams, state: &mut RedState, qlen: u32, now_ns: u64);
+    pub red_is_at_stake(params: &RedParams, state: &RedState, qlen: u32) -> bool;
+    pub red_decide(params: &RedParams, state: &mut RedState, qlen: u32, bytes: u32, random: u32) -> RedAction;
+    pub red_left_empty(state: &mut RedState, now_ns: u64);
+    pub red_base_probability(params: &RedParams, average: u64) -> u64;
+    pub red_probability(params: &RedParams, base: u64, count: u32, size: u32) -> u64;
+    pub redfavor_begin(guard: &RedfavorGuard, state: &mut RedfavorState);
+    pub redfavor_has_place(guard: &RedfavorGuard, qlen: u32, size: u32) -> bool;
+    pub redfavor_make_room(guard: &RedfavorGuard, state: &mut RedfavorState, needs_room: bool, last_standard_bytes: u32) -> RedfavorAction;
+    pub redfavor_sends_protected(guard: &RedfavorGuard, state: &mut RedfavorState, protected_bytes: u32, standard_bytes: u32) -> bool;
+}
+
+// protected.h
+pub fn packet_kind(protocol: u8, header: &[u8; OPENING_BYTES as usize]) -> PacketKind {
+    // SAFETY: it reads no more bytes than the array has.
+    unsafe { raw::packet_kind(protocol, header.as_ptr()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[expect(deprecated, reason = "SipHash-2-4; its successor may be anything")]
+    fn hash_of_a_cookie_is_siphash_2_4() {
+        use std::hash::{Hasher, SipHasher};
+        let key = CookieKey { word: [0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908] };
+        let flow = CookieFlow {
+            source: [0x2001_0db8_u32.to_be(), 0, 0, 1_u32.to_be()],
+            destination: [0, 0, 0xffff_u32.to_be(), 0x0a08_0002_u32.to_be()],
+            source_port: 40_000_u16.to_be(),
+            destination_port: 80_u16.to_be(),
+            client_isn: 0x1234_5678,
+        };
+        let mut bytes = Vec::new();
+        bytes.extend(flow.source.iter().chain(&flow.destination).flat_map(|word| word.to_ne_bytes()));
+        bytes.extend(40_000_u16.to_be_bytes());
+        bytes.extend(80_u16.to_be_bytes());
+        bytes.extend(flow.client_isn.to_le_bytes());
+        bytes.push(0xa5);
+        bytes.extend(0x0102_0304_u32.to_le_bytes());
+        bytes.extend(2_u16.to_le_bytes());
+        assert_eq!(bytes.len(), 47);
+        let mut reference = SipHasher::new_with_keys(key.word[0], key.word[1]);
+        reference.write(&bytes);
+        let mut state = raw::siphash::default();
+        // SAFETY: it reads and writes what the references stand for, and keeps none of them; twice.
+        let ours = unsafe {
+            raw::hash_cookie_flow(&key, &flow, &mut state);
+            raw::end_cookie_hash(&state, 0xa5, 0x0102_0304, 2)
+        };
+        assert_eq!(ours, reference.finish());
+    }
+}

@@ -1,0 +1,44 @@
+//! The structs and decisions of `kernel/*.h` on the host: the very code that the BPF programs run. Here Rust meets C, and nowhere else.
+//!
+//! bindgen makes the types, with the names of Rust and the comments of the headers. Nothing here sees a packet, a map or a clock; what is decided, and by which
+//! words a policy is named, is the matter of crates/verdict, crates/pacer and crates/aqm.
+//!
+//! A number that its header wants above 0 is one that C divides by.
+
+mod functions;
+mod load;
+mod plain;
+mod service;
+
+pub use functions::*;
+pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
+pub use raw::{
+    BESIDE, BUCKETS, COOKIE_NO_WSCALE, COOKIE_PERIOD_SHIFT, COOKIE_PERIODS, COOKIE_PLACES,
+    LONGEST_HANDSHAKE_US, MARKS_SHIFT, OPENING_BYTES, RED_ONE, REDFAVOR_ONE_BYTE, REFUSED_SHIFT,
+    STAGE_SILENT, STAGE_WAITING, UNANSWERED_SHIFT,
+};
+pub use raw::{
+    attempt as Attempt, back as Back, cookie_flow as CookieFlow, cookie_key as CookieKey,
+    cookie_options as CookieOptions, fin as Fin, full as Full, listener_load as ListenerLoad,
+    listener_policy as ListenerPolicy, on_fin as OnFin, outcome as Outcome, pace as Pace,
+    packet_kind as PacketKind, rate as Rate, red_action as RedAction, red_params as RedParams,
+    red_state as RedState, redfavor_action as RedfavorAction, redfavor_guard as RedfavorGuard,
+    redfavor_state as RedfavorState, service as Service, trigger as Trigger, unanswered_row as UnansweredRow,
+    verdict as Verdict, wait as Wait,
+};
+
+#[allow(
+    clippy::all,
+    clippy::ptr_as_ptr,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    missing_docs,
+    non_camel_case_types,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn,
+    unused_qualifications,
+    reason = "made by bindgen"
+)]
+mod raw {
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
