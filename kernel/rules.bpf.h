@@ -7,6 +7,7 @@
 
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
+#include "stats.h"
 #include "verdict.h"
 #include "segment.bpf.h"
 #include "hook.bpf.h"
@@ -61,55 +62,6 @@ struct refusal_budget {
 	struct rate rate;		/* per_s 0: no limit */
 	__u64 schedule_ns;		/* see next_schedule() */
 };
-
-/*
- * Of one listener. SYNs: seen = admitted + dropped + reset + cookies + unsent. Segments that would complete a handshake are looked at
- * only while the accept queue may overflow: acks_full = acks_dropped + acks_reset + what the policy leaves to the kernel.
- */
-struct listener_stats {
-	__u64 seen;
-	__u64 admitted;
-	__u64 dropped;
-	__u64 reset;
-	__u64 cookies;			/* answered with SYN/ACK and a cookie */
-	__u64 unsent;			/* to be answered, but the kernel refused to rewrite the frame: passed or lost */
-	__u64 over_budget;		/* of dropped: to be reset, but there have been too many */
-	__u64 late;			/* beside seen: dropped when the kernel came to them, as the last place was promised by then */
-	__u64 deferred;			/* of dropped: by a policy that would reset, as a burst leaves time for them to come back */
-	__u64 returned;			/* of seen: repeated by a client that we refused before */
-	__u64 accept_full;		/* of seen: found the accept queue full */
-	__u64 syn_full;			/* of seen: found the SYN queue full */
-	__u64 server_full;		/* of seen: refused although the accept queue had room, as many waited for the server as may, or as long */
-	__u64 acks_full;		/* would complete a handshake, and found no place in the accept queue */
-	__u64 acks_implied;		/* of acks_full: data or FIN, so that a segment before them did not complete it */
-	__u64 acks_dropped;
-	__u64 acks_reset;		/* both ends: the client gets a RST, and the request socket goes */
-	__u64 cookies_back;		/* handshakes by cookies of ours that were given to the kernel */
-	__u64 fins;			/* of established connections, under rst-fin, with a lease or without */
-	__u64 fins_reset;		/* both ends */
-};
-
-_Static_assert(sizeof(struct listener_stats) == 20 * sizeof(__u64), "no padding: user space adds up raw words");
-
-/* Every frame, and for those that were passed whatever the policy says, why. */
-struct path_stats {
-	__u64 frames;
-	__u64 not_ip;
-	__u64 not_tcp;
-	__u64 fragment;
-	__u64 malformed;
-	__u64 not_syn;			/* without SYN, or with RST or FIN */
-	__u64 had_room;			/* of not_syn: with ACK, and not looked up while a queue might overflow, as this one had room */
-	__u64 syn_ack;			/* to a client on this host */
-	__u64 not_guarded;		/* SYN to another address or port */
-	__u64 other_host;		/* SYN that is bridged or forwarded, not for this host */
-	__u64 martian;			/* SYN between addresses that must not be answered */
-	__u64 no_listener;		/* guarded, but nothing listens (any more) */
-	__u64 known;			/* SYN of a connection or attempt that the kernel already has */
-	__u64 unleased;			/* SYN that finds the server full, or later segment that would be acted on, while the agent has not been heard of */
-};
-
-_Static_assert(sizeof(struct path_stats) == 14 * sizeof(__u64), "no padding: user space adds up raw words");
 
 /* A question to ask_listener() and its answer. */
 struct listener_query {

@@ -1,6 +1,7 @@
-//! Has bindgen read the headers of kernel/ that need no kernel, and compiles their functions for the host.
+//! Has bindgen read the headers of kernel/ that need no kernel, compiles their functions for the host, and makes a table of the counters.
 
 use std::env;
+use std::fs;
 use std::path::PathBuf;
 
 use bindgen::callbacks::{EnumVariantValue, ParseCallbacks};
@@ -23,6 +24,7 @@ const ENUMS: [&str; 9] = [
 fn main() {
     println!("cargo::rerun-if-changed={HEADERS}");
     println!("cargo::rerun-if-changed=src/headers.h");
+    println!("cargo::rerun-if-changed=src/counters.h");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let wrappers = out.join("wrappers.c");
     let bindings = bindgen::Builder::default()
@@ -45,6 +47,8 @@ fn main() {
         .warnings_into_errors(true)
         .extra_warnings(true)
         .compile("kernel");
+    let counters = cc::Build::new().file("src/counters.h").flag("-P").expand();
+    fs::write(out.join("counters.rs"), counters).expect("write counters.rs");
 }
 
 /// Names and comments as Rust has them.

@@ -6,6 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
+use corpus::fields;
 use guard::{Attach, Config, Guard, Listener, ListenerLoad, Sample};
 use netns::{Lan, Tap};
 use nix::sys::socket::{Backlog, listen};
@@ -220,15 +221,8 @@ impl System for Kernel {
     fn counters(&mut self) -> Result<BTreeMap<String, u64>> {
         let mut counters = netns::namespace_counters(&self.lan.server)?;
         let sample = self.sample()?;
-        let (stats, path) = (&sample.listeners[0].stats, &sample.path);
-        macro_rules! named {
-            ($from:ident: $($name:ident)+) => {
-                $(counters.insert(stringify!($name).to_owned(), $from.$name);)+
-            };
-        }
-        named!(stats: seen admitted dropped reset cookies unsent over_budget accept_full syn_full server_full);
-        named!(stats: returned deferred late acks_full acks_implied acks_dropped acks_reset cookies_back fins fins_reset);
-        named!(path: known not_syn martian other_host no_listener unleased);
+        counters.extend(fields(&sample.listeners[0].stats, |_| true));
+        counters.extend(fields(&sample.path, |_| true));
         if let Some(service) = &sample.listeners[0].service {
             let sums = [
                 ("server_established", service.established),

@@ -2,12 +2,14 @@
 //!
 //! What it is not: no judge, which [`script::run`] is for every system alike. The running kernel is another system (crates/conformance).
 
+mod fields;
 mod simulated;
 
 use anyhow::{Context, Result};
 use include_dir::{Dir, DirEntry, include_dir};
 use script::{Family, ParseError, Script};
 
+pub use fields::fields;
 use simulated::Simulated;
 
 static FILES: Dir<'_> = include_dir!("$CARGO_MANIFEST_DIR/../../tests/conformance");

@@ -10,6 +10,8 @@ use units::Nanos;
 use verdict::ListenerLoad;
 use wire::{Ethernet, FourTuple, Segment};
 
+use crate::fields::fields;
+
 /// A simulated server and the wire to it, which takes no time.
 #[derive(Debug)]
 pub struct Simulated {
@@ -176,13 +178,8 @@ impl System for Simulated {
         let mut counters: BTreeMap<String, u64> =
             self.kernel.counters().named().map(|(name, count)| (name.to_owned(), count)).into();
         let stats = self.kernel.guard();
-        macro_rules! named {
-            ($($name:ident)+) => {
-                $(counters.insert(stringify!($name).to_owned(), stats.$name);)+
-            };
-        }
-        named!(seen admitted dropped reset cookies returned accept_full syn_full server_full known);
-        named!(acks_full acks_implied acks_dropped acks_reset cookies_back fins fins_reset);
+        counters.extend(fields(&stats.listener, |counter| counter.is_simulated));
+        counters.extend(fields(&stats.path, |counter| counter.is_simulated));
         if let Some(waiting) = self.kernel.waiting() {
             let sums = [
                 ("server_established", waiting.established),

@@ -47,16 +47,17 @@ use units::Nanos;
 pub use attach::{Attach, Attached};
 pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, parse_listen, parse_network};
+pub use kernel::{ListenerStats, PathStats};
 pub use observe::Observed;
 pub use pacer::BESIDE;
-pub use program::{ListenerStats, PROGRAM_NAMES, PathStats};
+pub use program::PROGRAM_NAMES;
 pub use service::Service;
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};
 
 use advice::Advice;
 use attach::Plan;
 use observe::Observer;
-use pacer::{Asked, Demand, Look, Pacer};
+use pacer::{Demand, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
@@ -402,19 +403,7 @@ impl Guard {
         for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
                 let stats = self.programs.stats(index)?;
-                let ListenerStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = stats;
-                let ListenerStats { acks_full, acks_implied, .. } = stats;
-                let asked = Asked {
-                    seen,
-                    returned,
-                    admitted,
-                    cookies,
-                    accept_full,
-                    server_full,
-                    acks_full,
-                    acks_implied,
-                };
-                demands.entry(server).or_default().add(&listener.policy, listener.dry_run, asked);
+                demands.entry(server).or_default().add(&listener.policy, listener.dry_run, &stats);
             }
         }
         self.pacers.retain(|server, _| demands.contains_key(server));

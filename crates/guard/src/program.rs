@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::{Capabilities, Capability, CgroupHook, Hook};
 use ipnet::IpNet;
-use kernel::{ListenerPolicy, Pace, Plain, Service, bytes_of, from_bytes, same};
+use kernel::{ListenerPolicy, ListenerStats, Pace, PathStats, Plain, Service, bytes_of, from_bytes, same};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ProgramType};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
@@ -33,10 +33,6 @@ mod skel {
 
 use skel::types;
 
-/// SYNs of a listener by what became of them, from `struct listener_stats` of rules.bpf.h.
-pub use skel::types::listener_stats as ListenerStats;
-/// Frames by why they were passed, from `struct path_stats` of rules.bpf.h.
-pub use skel::types::path_stats as PathStats;
 /// The kernel's own types; without them no program that reads kernel structs can load.
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Of a map with one row; also a value that means nothing.
@@ -617,10 +613,6 @@ unsafe impl Plain for types::reserved_key {}
 unsafe impl Plain for types::refusal_budget {}
 // SAFETY: an address, two halves of a word, words.
 unsafe impl Plain for types::listener_query {}
-// SAFETY: `__u64` only, asserted in rules.bpf.h.
-unsafe impl Plain for ListenerStats {}
-// SAFETY: `__u64` only, asserted in rules.bpf.h.
-unsafe impl Plain for PathStats {}
 // SAFETY: words only.
 unsafe impl Plain for types::listener_policy {}
 // SAFETY: words only.
@@ -629,6 +621,8 @@ unsafe impl Plain for types::listener_load {}
 // What maps have and crates/kernel reads and writes; both are of one definition.
 const _: () = assert!(size_of::<Service>() == size_of::<types::service>());
 const _: () = assert!(size_of::<Pace>() == size_of::<types::pace>());
+const _: () = assert!(size_of::<ListenerStats>() == size_of::<types::listener_stats>());
+const _: () = assert!(size_of::<PathStats>() == size_of::<types::path_stats>());
 
 /// Adds up a per-CPU struct of `__u64` counters, word by word.
 fn sum_cpus<T: Plain>(map: &MapHandle, index: u32) -> Result<T> {

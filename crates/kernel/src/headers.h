@@ -13,5 +13,6 @@ struct bpf_spin_lock {			/* the kernel's; there is one CPU here, and no lock */
 #include "red.h"
 #include "returned.h"
 #include "room.h"
+#include "stats.h"
 #include "unserved.h"
 #include "verdict.h"

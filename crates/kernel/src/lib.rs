@@ -5,11 +5,13 @@
 //!
 //! A number that its header wants above 0 is one that C divides by.
 
+mod counters;
 mod functions;
 mod load;
 mod plain;
 mod service;
 
+pub use counters::{Counted, Counter, FAMILIES, Family, Shown};
 pub use functions::*;
 pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
 pub use raw::{
@@ -20,11 +22,11 @@ pub use raw::{
 pub use raw::{
     attempt as Attempt, back as Back, cookie_flow as CookieFlow, cookie_key as CookieKey,
     cookie_options as CookieOptions, fin as Fin, full as Full, listener_load as ListenerLoad,
-    listener_policy as ListenerPolicy, on_fin as OnFin, outcome as Outcome, pace as Pace,
-    packet_kind as PacketKind, rate as Rate, red_action as RedAction, red_params as RedParams,
-    red_state as RedState, redfavor_action as RedfavorAction, redfavor_guard as RedfavorGuard,
-    redfavor_state as RedfavorState, service as Service, trigger as Trigger, unanswered_row as UnansweredRow,
-    verdict as Verdict, wait as Wait,
+    listener_policy as ListenerPolicy, listener_stats as ListenerStats, on_fin as OnFin, outcome as Outcome,
+    pace as Pace, packet_kind as PacketKind, path_stats as PathStats, rate as Rate, red_action as RedAction,
+    red_params as RedParams, red_state as RedState, redfavor_action as RedfavorAction,
+    redfavor_guard as RedfavorGuard, redfavor_state as RedfavorState, service as Service, trigger as Trigger,
+    unanswered_row as UnansweredRow, verdict as Verdict, wait as Wait,
 };
 
 #[allow(

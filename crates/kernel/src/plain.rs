@@ -1,6 +1,9 @@
 //! C structs of map keys, values and records, as bytes.
 
-use crate::{Attempt, Fin, ListenerLoad, ListenerPolicy, Pace, RedParams, RedfavorGuard, Service};
+use crate::{
+    Attempt, Fin, ListenerLoad, ListenerPolicy, ListenerStats, Pace, PathStats, RedParams, RedfavorGuard,
+    Service,
+};
 
 /// A C struct of integers only, without padding, so that every bit pattern is one.
 ///
@@ -53,6 +56,10 @@ unsafe impl Plain for Fin {}
 unsafe impl Plain for Pace {}
 // SAFETY: double words and an even number of words, asserted in service.h.
 unsafe impl Plain for Service {}
+// SAFETY: double words only, asserted in stats.h.
+unsafe impl Plain for ListenerStats {}
+// SAFETY: double words only, asserted in stats.h.
+unsafe impl Plain for PathStats {}
 // SAFETY: an even number of words, and double words.
 unsafe impl Plain for RedParams {}
 // SAFETY: two words and a double word.

@@ -9,12 +9,13 @@ use anyhow::{Context, Result, bail, ensure};
 use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, Server};
 use netns::Namespace;
 use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
+use telemetry::Reading;
 
 use crate::child::Running;
 use crate::crowd::{self, Send};
 use crate::distance;
 use crate::gauge::Gauge;
-use crate::guard::{self, Said};
+use crate::guard;
 use crate::hold::{self, Holders};
 use crate::middle::RunningLink;
 use crate::nearness::Nearness;
@@ -298,14 +299,14 @@ pub(crate) fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -
     let guard = guard.map(guard::finish).transpose()?;
     let is_rate_of_window = guard.is_none() || said_before.is_some();
     let said_before = said_before.unwrap_or_default();
-    let guard_per_s = said_after.or(guard.clone()).map(|after| guard::growth_per_s(&said_before, &after));
+    let guard_per_s = said_after.or(guard.clone()).map(|after| after.per_s(&said_before));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
     let cores_ns = cores_before_ns.max(nearness.look()?);
     Ok(Measured {
         crowd,
         difference,
         samples,
-        guard: guard.map(|Said { counts, .. }| counts),
+        guard: guard.map(|said| said.counts),
         guard_per_s: guard_per_s.unwrap_or_default(),
         lost_replies,
         held,
@@ -318,7 +319,7 @@ pub(crate) fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -
     })
 }
 
-fn asked(guard: Option<&Running>, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
+fn asked(guard: Option<&Running>, start: Instant) -> (Option<Reading>, Vec<GuardSample>) {
     guard.map(|guard| guard::ask(guard, start)).unwrap_or_default()
 }
 

@@ -1,6 +1,5 @@
 //! The guard of a testbed's server, by `tidegate guard`.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -8,21 +7,13 @@ use anyhow::Result;
 use experiment::Policy;
 use results::GuardSample;
 use serde_json::Value;
+use telemetry::{Entry, Reading};
 
 use crate::child::Running;
 use crate::testbed::Testbed;
 
 /// How long loading and verifying the programs may take.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// What a guard counted by a moment.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Said {
-    /// Since its start.
-    elapsed_s: f64,
-    /// Counter -> count since its start.
-    pub counts: BTreeMap<String, u64>,
-}
 
 /// Starts the guard of a policy, if it has one; its programs are attached when this returns.
 pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {
@@ -46,35 +37,25 @@ pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Resul
 
 /// What it has counted by its last word, and who waited at each since the crowd's start; `None` if it has said nothing since it was
 /// asked before.
-pub(crate) fn ask(running: &Running, start: Instant) -> (Option<Said>, Vec<GuardSample>) {
+pub(crate) fn ask(running: &Running, start: Instant) -> (Option<Reading>, Vec<GuardSample>) {
     let lines = running.said("sample");
     let since = lines.iter().filter_map(|(at, line)| Some(waiting(at.checked_duration_since(start)?, line)));
     (lines.last().map(|(_, line)| said(line)), since.collect())
 }
 
 /// Ends a guard and gives what it counted.
-pub(crate) fn finish(mut running: Running) -> Result<Said> {
+pub(crate) fn finish(mut running: Running) -> Result<Reading> {
     running.terminate();
     Ok(said(&running.wait_for("final", PATIENCE)?))
 }
 
-/// How fast its counters grew from one moment to another, per second.
-pub(crate) fn growth_per_s(from: &Said, to: &Said) -> BTreeMap<String, f64> {
-    let span_s = (to.elapsed_s - from.elapsed_s).max(1e-3);
-    let before = |name: &String| from.counts.get(name).copied().unwrap_or(0);
-    let growth =
-        |(name, count): (&String, &u64)| (name.clone(), count.saturating_sub(before(name)) as f64 / span_s);
-    to.counts.iter().map(growth).collect()
-}
-
-fn said(line: &Value) -> Said {
-    let groups = ["syns", "acks", "fins", "passed"]
-        .into_iter()
-        .filter_map(|group| Some((group, line[group].as_object()?)));
-    let counts =
-        groups.flat_map(|(group, counts)| counts.iter().map(move |(name, value)| (group, name, value)));
-    let counts = counts.filter_map(|(group, name, value)| Some((format!("{group}.{name}"), value.as_u64()?)));
-    Said { elapsed_s: line["elapsed_s"].as_f64().unwrap_or(0.0), counts: counts.collect() }
+fn said(line: &Value) -> Reading {
+    let count = |entry: Entry| {
+        let (group, key) = entry.name.split_once('.')?;
+        Some((entry.name.to_owned(), line[group][key].as_u64()?))
+    };
+    let elapsed = Duration::try_from_secs_f64(line["elapsed_s"].as_f64().unwrap_or(0.0)).unwrap_or_default();
+    Reading { elapsed, counts: telemetry::catalogue().filter_map(count).collect() }
 }
 
 fn waiting(at: Duration, line: &Value) -> GuardSample {
@@ -100,9 +81,9 @@ mod tests {
         let line = |elapsed_s, full| {
             said(&serde_json::json!({"elapsed_s": elapsed_s, "acks": {"full": full}, "syn_qlen": 7}))
         };
-        let growth = growth_per_s(&line(1.0, 100), &line(3.0, 500));
+        let growth = line(3.0, 500).per_s(&line(1.0, 100));
         assert_eq!(growth, [("acks.full".to_owned(), 200.0)].into());
-        assert_eq!(growth_per_s(&Said::default(), &line(2.0, 500))["acks.full"], 250.0);
+        assert_eq!(line(2.0, 500).per_s(&Reading::default())["acks.full"], 250.0);
     }
 
     #[test]

@@ -1,27 +1,7 @@
 //! What is asked of a server.
 
+use kernel::ListenerStats;
 use verdict::{Policy, Trigger, WaitsFrom};
-
-/// What a listener has counted of SYNs and of the ends of handshakes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Asked {
-    /// All.
-    pub seen: u64,
-    /// Of these, those of attempts that were refused or left unanswered before.
-    pub returned: u64,
-    /// Let through.
-    pub admitted: u64,
-    /// Answered by a cookie: as good as let through.
-    pub cookies: u64,
-    /// Found the accept queue full.
-    pub accept_full: u64,
-    /// Refused since as many waited for the server as may, or as long.
-    pub server_full: u64,
-    /// Segments that ended a handshake while the accept queue was full, as the ACK stage saw them.
-    pub acks_full: u64,
-    /// Of these, those that came after an ACK of the same client that was one.
-    pub acks_implied: u64,
-}
 
 /// What the listeners of one server ask for, and have counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -48,11 +28,11 @@ pub struct Demand {
 
 impl Demand {
     /// Adds one listener's.
-    pub fn add(&mut self, policy: &Policy, dry_run: bool, asked: Asked) {
-        let Asked { seen, returned, admitted, cookies, accept_full, server_full, acks_full, acks_implied } =
-            asked;
-        self.accept_full += accept_full;
-        self.found_full += acks_full.saturating_sub(acks_implied);
+    pub fn add(&mut self, policy: &Policy, dry_run: bool, stats: &ListenerStats) {
+        let ListenerStats { seen, returned, admitted, cookies, server_full, .. } = *stats;
+        self.accept_full += stats.accept_full;
+        // Of a client that sends more after its ACK, the ACK.
+        self.found_full += stats.acks_full.saturating_sub(stats.acks_implied);
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
         let (refused, refused_by_queue, new) = if dry_run {
             (0, 0, 0)
@@ -94,9 +74,10 @@ mod tests {
     #[test]
     fn who_gets_a_cookie_is_not_refused() {
         let policy = "rst-syn+cookies+unserved".parse().expect("policy");
-        let asked = Asked { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Asked::default() };
+        let stats =
+            ListenerStats { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Default::default() };
         let mut demand = Demand::default();
-        demand.add(&policy, false, asked);
+        demand.add(&policy, false, &stats);
         assert_eq!((demand.refused, demand.refused_by_queue, demand.new), (20, 10, 100));
     }
 
@@ -110,7 +91,7 @@ mod tests {
             (2, WaitsFrom::Handshake),
             (1, WaitsFrom::Handshake),
         ] {
-            demand.add(&words[word].parse().expect("policy"), false, Asked::default());
+            demand.add(&words[word].parse().expect("policy"), false, &ListenerStats::default());
             assert_eq!(demand.waits_from, waits_from, "after {}", words[word]);
         }
     }
@@ -127,7 +108,7 @@ mod tests {
             ("rst-syn+sojourn:5ms", false, 5),
             ("rst-syn+unserved+burst:0s", true, 5),
         ] {
-            demand.add(&word.parse().expect("policy"), dry_run, Asked::default());
+            demand.add(&word.parse().expect("policy"), dry_run, &ListenerStats::default());
             assert_eq!(demand.burst_ns(), burst_ms * 1_000_000, "after {word}");
         }
     }

@@ -20,7 +20,7 @@ mod service_rate;
 #[cfg(test)]
 mod virtual_time;
 
-pub use demand::{Asked, Demand};
+pub use demand::Demand;
 pub use kernel::{Back, Outcome, Pace, Service, Wait};
 pub use pacer::{FIRST_PACE, LOOK_EVERY, Look, Pacer};
 pub use returns::Returns;

@@ -464,7 +464,9 @@ mod tests {
 
     use super::*;
     use crate::round_trips::tests::timed;
-    use crate::{Asked, WAITING};
+    use kernel::ListenerStats;
+
+    use crate::WAITING;
 
     fn count_handshakes(counts: &mut Counts, count: u64, us: u64) {
         let timed = timed(&[(count, us)]);
@@ -784,7 +786,7 @@ mod tests {
             (None, 4_000_000_000),
         ]) {
             let mut look = look(start, number, 1000 * number);
-            look.demand.add(&Policy { burst_us, ..Policy::UNSERVED }, false, Asked::default());
+            look.demand.add(&Policy { burst_us, ..Policy::UNSERVED }, false, &ListenerStats::default());
             pacer.look_anew(look);
             assert_eq!(pacer.pace().kept_ns, kept_ns);
             assert!(pacer.pace().reserve_ns <= kept_ns);
@@ -809,7 +811,7 @@ mod tests {
                 look.demand.add(
                     &policy,
                     false,
-                    Asked { seen: 1000 * number * times + 77, returned: 77, ..Asked::default() },
+                    &ListenerStats { seen: 1000 * number * times + 77, returned: 77, ..Default::default() },
                 );
                 pacer.tick(look);
             }

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 use std::time::Duration;
 
+use kernel::ListenerStats;
 use rand::{RngExt, SeedableRng};
 use rand_distr::{Distribution, Exp1};
 use rand_pcg::Pcg64Mcg;
-
 use units::Nanos;
 use verdict::{Attempt, ListenerLoad, Policy, Trigger, Verdict};
 
-use crate::{Asked, Demand, Look, Pacer, Service, Wait};
+use crate::{Demand, Look, Pacer, Service, Wait};
 
 /// What decides.
 const POLICY: Policy = Policy { trigger: Trigger::Unserved(None), ..Policy::RST_SYN };
@@ -126,7 +126,7 @@ struct Run {
     busy: usize,
     syn_qlen: u32,
     forged_qlen: u32,
-    asked: Asked,
+    stats: ListenerStats,
     seen: Seen,
 }
 
@@ -153,7 +153,7 @@ impl Run {
             busy: 0,
             syn_qlen: 0,
             forged_qlen: 0,
-            asked: Asked::default(),
+            stats: ListenerStats::default(),
             seen: Seen::default(),
         };
         [Client::Asks, Client::Holds, Client::Polls, Client::Spoofs, Client::Dribbles]
@@ -227,7 +227,7 @@ impl Run {
                 self.now = self.next_tick;
                 self.next_tick += TICK;
                 let mut demand = Demand::default();
-                demand.add(&POLICY, false, self.asked);
+                demand.add(&POLICY, false, &self.stats);
                 self.pacer.tick(Look { at: Nanos(self.now), counts: *self.service, demand });
             } else {
                 let Reverse((at, _, event)) = self.events.pop().expect("it was peeked at");
@@ -299,11 +299,11 @@ impl Run {
             self.service.expect(&pace, now);
         }
         self.seen.asked += u64::from(client == Client::Asks);
-        self.asked.seen += 1;
-        self.asked.admitted += u64::from(is_admitted);
+        self.stats.seen += 1;
+        self.stats.admitted += u64::from(is_admitted);
         if !is_admitted {
-            self.asked.server_full += u64::from(is_server_full);
-            self.asked.accept_full += u64::from(qlen > backlog);
+            self.stats.server_full += u64::from(is_server_full);
+            self.stats.accept_full += u64::from(qlen > backlog);
             self.seen.refused += u64::from(client == Client::Asks);
             return;
         }
@@ -324,7 +324,7 @@ impl Run {
     fn request(&mut self, client: Client, handshake_us: u32) {
         self.syn_qlen -= u32::from(handshake_us > 0);
         if self.accept_qlen() > self.world.backlog {
-            self.asked.acks_full += 1;
+            self.stats.acks_full += 1;
             return; // the kernel drops the ACK, and the client gives up
         }
         let connection = self.waits.len();
@@ -748,12 +748,12 @@ fn long_polls_that_begin_before_a_server_that_was_fast_for_long_are_let_in() {
             let mut run = Run::beginning(world, seed, QUIET);
             run.run(Duration::from_secs(150));
             run.world.polls = 300.0;
-            let before = run.asked.admitted;
+            let before = run.stats.admitted;
             let mut least: f64 = 1.0;
             for _ in 0..4 {
                 least = least.min(run.run(Duration::from_secs(15)).share());
             }
-            let let_in = (run.asked.admitted - before) as f64 / (60.0 * 400.0);
+            let let_in = (run.stats.admitted - before) as f64 / (60.0 * 400.0);
             println!("{poll_s} s, seed {seed}: {least}, {let_in} let in");
             assert!(least > 0.97 && let_in > 0.95, "{poll_s} s, seed {seed}: {least}, {let_in} let in");
         }

@@ -257,10 +257,10 @@ fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_b
             world.far_away(&path, &path, 1).expect("paths that can be");
             // It begins knowing nothing of them.
             world.run_until(Nanos::from_secs(3));
-            let before = world.server().guard;
+            let before = world.server().guard.listener;
             world.run_until(end);
             world.stop(end);
-            let counts = world.server().guard;
+            let counts = world.server().guard.listener;
             let held = counts.deferred + counts.reset - before.deferred - before.reset;
             assert!(
                 1000 * held < counts.seen - before.seen,
@@ -284,10 +284,10 @@ fn crowd_that_is_far_away_is_let_in_as_it_can_be_answered() {
         let path = "delay 30ms".parse().expect("a path");
         world.far_away(&path, &path, 1).expect("paths that can be");
         world.run_until(window.start);
-        let before = world.server().guard;
+        let before = world.server().guard.listener;
         world.run_until(end);
         world.stop(end);
-        let counts = world.server().guard;
+        let counts = world.server().guard.listener;
         let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
         let what = format!("{times} times, backlog {backlog}: {}/s, {counts:?}", crowd.goodput_per_s);
         assert!(crowd.goodput_per_s > least, "{what}");
@@ -307,7 +307,7 @@ fn thesis(policy: &str, linux: Generation) -> Setup {
 #[test]
 fn linux_2_4_answers_some_syns_into_a_full_queue_and_rst_syn_refuses_only_the_others() {
     let [then, now] = [Generation::Linux24, Generation::Linux410]
-        .map(|linux| run(thesis("abort+rst-syn", linux), 30_000.0, 1).1.guard);
+        .map(|linux| run(thesis("abort+rst-syn", linux), 30_000.0, 1).1.guard.listener);
     assert!(then.reset > 0 && now.reset > 0, "{then:?}, {now:?}");
     assert!(then.acks_reset > 1000, "handshakes that 2.4 begins end at a full queue: {then:?}");
     assert!(now.acks_reset < then.acks_reset / 10, "today's kernel begins none: {now:?}");
@@ -376,7 +376,11 @@ fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64, u64) {
     world.run_until(end);
     world.stop(end);
     let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
-    (crowd.goodput_per_s / crowd.offered_per_s, crowd.response_ms.mean, world.server().guard.deferred)
+    (
+        crowd.goodput_per_s / crowd.offered_per_s,
+        crowd.response_ms.mean,
+        world.server().guard.listener.deferred,
+    )
 }
 
 #[test]

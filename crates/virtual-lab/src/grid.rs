@@ -19,6 +19,7 @@ use sim::{
     Accept, Capture, Config, Generation, GuardStats, PathCounts, Profile, ServerCounts, Service, Setup,
     Waiting, World,
 };
+use telemetry::Reading;
 use traffic::Schedule;
 use units::Nanos;
 
@@ -388,15 +389,9 @@ fn cell(
     }
     let marks = only_accepts(job, &before, &after).into_iter().collect();
     let window_s = job.window.as_secs_f64();
-    let guard_after = guard_counts(&after.guard);
+    let guard = reading(job.window, &after.guard);
     let has_guard = job.policy.guard.is_some();
-    let mut guard_per_s: BTreeMap<String, f64> = guard_counts(&before.guard)
-        .into_iter()
-        .map(|(name, count)| {
-            let grown = guard_after[&name] - count;
-            (name, grown as f64 / window_s)
-        })
-        .collect();
+    let mut guard_per_s = guard.per_s(&reading(Duration::ZERO, &before.guard));
     let dropped = after.kernel.syns_dropped - before.kernel.syns_dropped;
     guard_per_s.insert("syns.kernel_dropped".to_owned(), dropped as f64 / window_s);
     let share = |from: Nanos, to: Nanos| (to - from).as_secs_f64() / window_s;
@@ -413,7 +408,7 @@ fn cell(
         kernel: grown(&before, &after),
         samples,
         server_cpu: CpuShares { user, softirq, idle, ..CpuShares::default() },
-        guard: has_guard.then_some(guard_after),
+        guard: has_guard.then_some(guard.counts),
         guard_per_s: if has_guard { guard_per_s } else { BTreeMap::new() },
         guard_samples: if has_guard { guard_samples } else { Vec::new() },
         lost_before_server: after.frames_lost - before.frames_lost,
@@ -445,28 +440,10 @@ fn grown(before: &ServerCounts, after: &ServerCounts) -> BTreeMap<String, u64> {
     grown.filter(|(_, by)| *by > 0).collect()
 }
 
-fn guard_counts(stats: &GuardStats) -> BTreeMap<String, u64> {
-    let counts = [
-        ("syns.seen", stats.seen),
-        ("syns.admitted", stats.admitted),
-        ("syns.dropped", stats.dropped),
-        ("syns.reset", stats.reset),
-        ("syns.cookies", stats.cookies),
-        ("syns.deferred", stats.deferred),
-        ("syns.returned", stats.returned),
-        ("syns.accept_full", stats.accept_full),
-        ("syns.syn_full", stats.syn_full),
-        ("syns.server_full", stats.server_full),
-        ("acks.full", stats.acks_full),
-        ("acks.implied", stats.acks_implied),
-        ("acks.dropped", stats.acks_dropped),
-        ("acks.reset", stats.acks_reset),
-        ("acks.cookies_back", stats.cookies_back),
-        ("fins.seen", stats.fins),
-        ("fins.reset", stats.fins_reset),
-        ("passed.known", stats.known),
-    ];
-    counts.map(|(name, count)| (name.to_owned(), count)).into()
+/// What the guard has counted, as a guard says it.
+fn reading(elapsed: Duration, stats: &GuardStats) -> Reading {
+    let reading = Reading::at(elapsed).with(&stats.listener, |counter| counter.is_simulated);
+    reading.with(&stats.path, |counter| counter.is_simulated)
 }
 
 /// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was stopped.

@@ -1,11 +1,11 @@
 //! Who waits for the server, by `kernel/unserved.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
 //! the sockets, the sockets of the simulator tell here.
 
-use pacer::{Asked, Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, limit_of};
+use kernel::ListenerStats;
+use pacer::{Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, limit_of};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy, Trigger};
 
-use super::guard::GuardStats;
 use super::socket::Socket;
 use super::{Kernel, Outside, Timer};
 
@@ -34,7 +34,7 @@ impl Followed {
         let look = Look {
             at: clock(Nanos::ZERO),
             counts: *service,
-            demand: demand(policy, false, &GuardStats::default()),
+            demand: demand(policy, false, &ListenerStats::default()),
         };
         Some(Self { service, pacer: Pacer::new(look), trigger: policy.trigger })
     }
@@ -83,13 +83,9 @@ impl Followed {
     }
 }
 
-fn demand(policy: &Policy, dry_run: bool, stats: &GuardStats) -> Demand {
-    let GuardStats { seen, returned, admitted, cookies, accept_full, server_full, .. } = *stats;
-    let GuardStats { acks_full, acks_implied, .. } = *stats;
+fn demand(policy: &Policy, dry_run: bool, stats: &ListenerStats) -> Demand {
     let mut demand = Demand::default();
-    let asked =
-        Asked { seen, returned, admitted, cookies, accept_full, server_full, acks_full, acks_implied };
-    demand.add(policy, dry_run, asked);
+    demand.add(policy, dry_run, stats);
     demand
 }
 
@@ -133,7 +129,7 @@ impl Kernel {
     }
 
     pub(super) fn agent_looks(&mut self, now: Nanos, out: &mut impl Outside) {
-        let demand = demand(&self.config.policy, self.config.dry_run, &self.guard.stats);
+        let demand = demand(&self.config.policy, self.config.dry_run, &self.guard.stats.listener);
         if let Some(followed) = &mut self.followed {
             followed.pacer.tick(Look { at: clock(now), counts: *followed.service, demand });
             out.wake(now + LOOK_EVERY, Timer::Agent);

@@ -1,5 +1,6 @@
-//! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/rules.bpf.h`.
+//! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/counters.h`.
 
+use kernel::{ListenerStats, PathStats};
 use pacer::{Back, Outcome, Returns};
 use units::Nanos;
 use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Room, Verdict, cookie};
@@ -9,28 +10,13 @@ use super::cookies::mix;
 use super::follow::Followed;
 use super::{Peer, Work};
 
-/// What the guard has counted: `struct listener_stats` of `kernel/rules.bpf.h`.
+/// What the guard has counted, of the counters that are simulated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each has its comment there")]
 pub struct GuardStats {
-    pub seen: u64,
-    pub admitted: u64,
-    pub dropped: u64,
-    pub reset: u64,
-    pub cookies: u64,
-    pub deferred: u64,
-    pub returned: u64,
-    pub accept_full: u64,
-    pub syn_full: u64,
-    pub server_full: u64,
-    pub acks_full: u64,
-    pub acks_implied: u64,
-    pub acks_dropped: u64,
-    pub acks_reset: u64,
-    pub cookies_back: u64,
-    pub fins: u64,
-    pub fins_reset: u64,
-    pub known: u64,
+    /// Of its listener.
+    pub listener: ListenerStats,
+    /// Of what came.
+    pub path: PathStats,
 }
 
 /// For so long after a SYN that may find no place when its handshake ends, segments with ACK are looked at (`ARMED_NS` of `kernel/armed.bpf.h`).
@@ -103,7 +89,7 @@ impl Guard {
 
     /// A segment of a client that the kernel knows.
     pub(super) fn known(&mut self, segment: &Segment<'_>) {
-        self.stats.known += u64::from(segment.flags == Flags::SYN);
+        self.stats.path.known += u64::from(segment.flags == Flags::SYN);
     }
 
     /// A SYN of one that it does not: `decide()` of `kernel/syn_stage.bpf.h`. Differs: refusals have no budget (`kernel/syn_stage.bpf.h`), and no source is reserved.
@@ -138,10 +124,10 @@ impl Guard {
             }
             if verdict == Verdict::Reset && (is_owed || (!is_by_server && followed.may_defer(now))) {
                 (verdict, is_deferred) = (Verdict::Drop, true);
-                self.stats.deferred += 1;
+                self.stats.listener.deferred += 1;
             }
         }
-        self.stats.server_full += u64::from(is_by_server);
+        self.stats.listener.server_full += u64::from(is_by_server);
         if verdict == Verdict::Admit
             && let Some(schedule) = self.policy.next_schedule(&attempt)
         {
@@ -160,7 +146,7 @@ impl Guard {
             self.arm(now + cookie::LIFE);
         }
         if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
-            self.stats.returned += 1;
+            self.stats.listener.returned += 1;
             if let (Some(followed), true, Back::Deferred) = (followed, is_let_in, back) {
                 followed.repay(now);
             }
@@ -169,7 +155,7 @@ impl Guard {
     }
 
     fn count_syn(&mut self, verdict: Verdict, load: &ListenerLoad) {
-        let stats = &mut self.stats;
+        let stats = &mut self.stats.listener;
         stats.seen += 1;
         stats.accept_full += u64::from(load.is_accept_queue_full());
         stats.syn_full += u64::from(load.is_syn_queue_full());
@@ -190,12 +176,13 @@ impl Guard {
         if !load.is_accept_queue_full() && verdict == Verdict::Admit {
             return Verdict::Admit;
         }
-        self.stats.acks_full += 1;
+        self.stats.listener.acks_full += 1;
         self.arm(now + ARMED);
-        self.stats.acks_implied += u64::from(!segment.payload.is_empty() || segment.flags.has(Flags::FIN));
+        self.stats.listener.acks_implied +=
+            u64::from(!segment.payload.is_empty() || segment.flags.has(Flags::FIN));
         match verdict {
-            Verdict::Drop => self.stats.acks_dropped += 1,
-            Verdict::Reset => self.stats.acks_reset += 1,
+            Verdict::Drop => self.stats.listener.acks_dropped += 1,
+            Verdict::Reset => self.stats.listener.acks_reset += 1,
             _ => {}
         }
         // What would have been dropped is, in a dry run, the kernel's.
@@ -204,7 +191,7 @@ impl Guard {
 
     /// A cookie of the guard's came back, and there is a place.
     pub(super) fn took_cookie(&mut self) {
-        self.stats.cookies_back += 1;
+        self.stats.listener.cookies_back += 1;
     }
 
     /// A FIN of an established connection. Whether both ends are reset.
@@ -212,9 +199,9 @@ impl Guard {
         if self.policy.on_fin == OnFin::Keep {
             return false;
         }
-        self.stats.fins += 1;
+        self.stats.listener.fins += 1;
         let is_reset = self.policy.admit_fin(fin) == Verdict::Reset;
-        self.stats.fins_reset += u64::from(is_reset);
+        self.stats.listener.fins_reset += u64::from(is_reset);
         is_reset && !self.dry_run
     }
 }

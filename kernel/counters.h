@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * What the guard counts: a row for each counter, from which all else is made. stats.h makes the structs; crates/kernel makes a table in Rust, by which go the JSON and
+ * its schema, Prometheus, the simulator, the lab and the packet scripts. Macros only, so that the preprocessor leaves nothing of this file but what they expand to.
+ *
+ *	COUNTER(field, name, unit, who, shown, help)
+ *
+ * `name` is what JSON and results call it: a group, a dot, and the name there. `who` counts it: the kernel's programs alone, or BOTH they and the simulator's guard. `shown` is
+ * where Prometheus sees it: SHOWN(family, value of its label), or HIDDEN.
+ */
+#ifndef TIDEGATE_COUNTERS_H
+#define TIDEGATE_COUNTERS_H
+
+/* Of one listener. Segments that would end a handshake are looked at only while the accept queue may overflow. */
+#define LISTENER_COUNTERS(COUNTER) \
+	COUNTER(seen, "syns.seen", "SYNs", BOTH, HIDDEN, \
+		"new ones to the listener: admitted + dropped + reset + cookies + unsent") \
+	COUNTER(admitted, "syns.admitted", "SYNs", BOTH, SHOWN(guard_syns, "admitted"), \
+		"left to the kernel, which may still drop them") \
+	COUNTER(dropped, "syns.dropped", "SYNs", BOTH, SHOWN(guard_syns, "dropped"), \
+		"dropped without an answer") \
+	COUNTER(reset, "syns.reset", "SYNs", BOTH, SHOWN(guard_syns, "reset"), \
+		"answered with RST") \
+	COUNTER(cookies, "syns.cookies", "SYNs", BOTH, SHOWN(guard_syns, "cookie"), \
+		"answered with SYN/ACK and a cookie of ours") \
+	COUNTER(unsent, "syns.unsent", "SYNs", KERNEL, SHOWN(guard_syns, "unsent"), \
+		"to be answered, but the kernel refused to rewrite the frame: passed or lost") \
+	COUNTER(over_budget, "syns.over_budget", "SYNs", KERNEL, HIDDEN, \
+		"of dropped: to be reset, but there have been too many") \
+	COUNTER(late, "syns.late", "SYNs", KERNEL, HIDDEN, \
+		"beside seen: dropped when the kernel came to them, as the last place was promised by then") \
+	COUNTER(deferred, "syns.deferred", "SYNs", BOTH, HIDDEN, \
+		"of dropped: by a policy that would reset, as a burst leaves time for them to come back") \
+	COUNTER(returned, "syns.returned", "SYNs", BOTH, SHOWN(guard_returned, ""), \
+		"of seen: repeated by a client that was refused before") \
+	COUNTER(accept_full, "syns.accept_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "accept"), \
+		"of seen: found the accept queue full") \
+	COUNTER(syn_full, "syns.syn_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "syn"), \
+		"of seen: found the SYN queue full") \
+	COUNTER(server_full, "syns.server_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "server"), \
+		"of seen: refused although the accept queue had room, as many waited for the server as may, or as long") \
+	COUNTER(acks_full, "acks.full", "segments", BOTH, HIDDEN, \
+		"would end a handshake, and found no place in the accept queue: dropped + reset + what the policy leaves to the kernel") \
+	COUNTER(acks_implied, "acks.implied", "segments", BOTH, HIDDEN, \
+		"of full: data or FIN, so that a segment before them did not end it") \
+	COUNTER(acks_dropped, "acks.dropped", "segments", BOTH, SHOWN(guard_acks, "dropped"), \
+		"of full: dropped, to keep a reserved place") \
+	COUNTER(acks_reset, "acks.reset", "segments", BOTH, SHOWN(guard_acks, "reset"), \
+		"of full: the client got a RST, and the request socket went") \
+	COUNTER(cookies_back, "acks.cookies_back", "handshakes", BOTH, HIDDEN, \
+		"by cookies of ours, given to the kernel") \
+	COUNTER(fins, "fins.seen", "FINs", BOTH, HIDDEN, \
+		"of established connections, under rst-fin") \
+	COUNTER(fins_reset, "fins.reset", "FINs", BOTH, SHOWN(guard_fins, "reset"), \
+		"destroyed their connection at both ends")
+
+/* Of every frame; all but the first say why it was passed whatever the policy. */
+#define PATH_COUNTERS(COUNTER) \
+	COUNTER(frames, "passed.frames", "frames", KERNEL, HIDDEN, \
+		"all that the programs saw") \
+	COUNTER(not_ip, "passed.not_ip", "frames", KERNEL, HIDDEN, \
+		"neither IPv4 nor IPv6") \
+	COUNTER(not_tcp, "passed.not_tcp", "frames", KERNEL, HIDDEN, \
+		"of another protocol") \
+	COUNTER(fragment, "passed.fragment", "frames", KERNEL, HIDDEN, \
+		"a part of a packet") \
+	COUNTER(malformed, "passed.malformed", "frames", KERNEL, HIDDEN, \
+		"that cannot be read") \
+	COUNTER(not_syn, "passed.not_syn", "frames", KERNEL, HIDDEN, \
+		"without SYN, or with RST or FIN: every data segment, too") \
+	COUNTER(had_room, "passed.had_room", "frames", KERNEL, HIDDEN, \
+		"of not_syn: with ACK, and not looked up while a queue might overflow, as the last SYN had seen room") \
+	COUNTER(syn_ack, "passed.syn_ack", "frames", KERNEL, HIDDEN, \
+		"to a client on this host") \
+	COUNTER(not_guarded, "passed.not_guarded", "SYNs", KERNEL, HIDDEN, \
+		"to another address or port") \
+	COUNTER(other_host, "passed.other_host", "SYNs", KERNEL, HIDDEN, \
+		"bridged or forwarded, not for this host") \
+	COUNTER(martian, "passed.martian", "SYNs", KERNEL, HIDDEN, \
+		"between addresses that must not be answered") \
+	COUNTER(no_listener, "passed.no_listener", "SYNs", KERNEL, HIDDEN, \
+		"to a guarded address where nothing listens") \
+	COUNTER(known, "passed.known", "SYNs", BOTH, HIDDEN, \
+		"of a connection or attempt that the kernel already has") \
+	COUNTER(unleased, "passed.unleased", "segments", KERNEL, SHOWN(guard_unleased, ""), \
+		"would have been acted on, had the agent been heard of within its lease")
+
+/* Families of counters that Prometheus sees: FAMILY(name, label, help). The label tells them apart; "" is of one counter. */
+#define FAMILIES(FAMILY) \
+	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \
+	FAMILY(guard_syns_found_full, "place", \
+		"SYNs that found a queue full, or were refused for the server alone; one may be in both queues' counts") \
+	FAMILY(guard_returned, "", "Of these SYNs, repetitions by clients that were refused before") \
+	FAMILY(guard_acks, "outcome", "Ends of handshakes that were not let through") \
+	FAMILY(guard_fins, "outcome", "FINs whose connection was destroyed") \
+	FAMILY(guard_unleased, "", "Segments that were left to the kernel because the guard did not run")
+
+#endif
