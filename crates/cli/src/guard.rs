@@ -1,5 +1,6 @@
 //! `tidegate guard`: protects a listening port until it is told to stop.
 
+mod event;
 mod lines;
 mod metrics;
 
@@ -21,6 +22,7 @@ use crate::exporter::{self, Exporter};
 use crate::output::say;
 use crate::printer::{Printer, complain};
 use crate::signals;
+pub use event::GuardEvent;
 use lines::Lines;
 
 /// Between two looks at what goes on.

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use results::{LinkSummary, LoadEvent, Record};
 use schemars::schema_for;
 
+use crate::guard::GuardEvent;
 use crate::output::say;
 
 /// Print the JSON Schema of what another command writes, with what each field means
@@ -18,6 +19,8 @@ pub struct Args {
 enum Of {
     /// A line of `load --json` and of `merge --json`
     Load,
+    /// A line of `guard --json`
+    Guard,
     /// What `link --json` writes
     Link,
     /// A line of results.jsonl, which `lab run` writes
@@ -28,6 +31,7 @@ enum Of {
 pub fn run(args: Args) -> Result<()> {
     let schema = match args.of {
         Of::Load => schema_for!(LoadEvent),
+        Of::Guard => schema_for!(GuardEvent),
         Of::Link => schema_for!(LinkSummary),
         Of::Results => schema_for!(Record),
     };

@@ -4,12 +4,12 @@ use std::io::{self, IsTerminal};
 use std::time::Duration;
 
 use guard::{
-    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Service, Trigger,
-    Verdict,
+    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Trigger, Verdict,
 };
-use serde_json::{Value, json};
+use telemetry::per_s;
 use watch::Counter;
 
+use super::event::{Counted, GuardEvent};
 use crate::output::{or_dash, printable};
 use crate::printer::Printer;
 
@@ -41,14 +41,8 @@ impl Lines {
     pub fn attached(&mut self, guard: &Guard, sample: &Sample) {
         let hooks = hooks_of(guard);
         if self.json {
-            let hooks: Vec<Value> = hooks
-                .iter()
-                .map(|(interface, hook)| json!({ "interface": interface, "hook": hook }))
-                .collect();
             return sample.listeners.iter().for_each(|ListenerSample { listener, .. }| {
-                let mut line = object("attached", Duration::ZERO, listener);
-                line["hooks"] = hooks.clone().into();
-                self.printer.say(line);
+                self.object(&GuardEvent::attached(listener, &hooks));
             });
         }
         let hooks: Vec<String> =
@@ -75,7 +69,7 @@ impl Lines {
     pub fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) {
         for now in &sample.listeners {
             if self.json {
-                self.printer.say(counters("sample", elapsed, now, sample));
+                self.object(&GuardEvent::Sample(Counted::new(elapsed, now, &sample.path)));
                 continue;
             }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
@@ -112,7 +106,7 @@ impl Lines {
     pub fn last(&self, elapsed: Duration, sample: &Sample) {
         for listener in &sample.listeners {
             if self.json {
-                self.printer.say(counters("final", elapsed, listener, sample));
+                self.object(&GuardEvent::Final(Counted::new(elapsed, listener, &sample.path)));
                 continue;
             }
             let place = match sample.listeners.len() {
@@ -121,6 +115,10 @@ impl Lines {
             };
             self.printer.say(format_args!("{place}{}", totals(elapsed, listener, &refusals(sample))));
         }
+    }
+
+    fn object(&self, event: &GuardEvent) {
+        self.printer.say(serde_json::to_value(event).expect("names and numbers are JSON"));
     }
 }
 
@@ -229,108 +227,21 @@ fn cause(sample: &ListenerSample, counter: Counter) -> Option<u64> {
     sample.observed.as_ref()?.counters.get(counter)
 }
 
-fn object(event: &str, elapsed: Duration, listener: &Listener) -> Value {
-    json!({
-        "event": event,
-        "elapsed_s": (elapsed.as_secs_f64() * 1e3).round() / 1e3,
-        "listen": listener.listen.to_string(),
-        "policy": listener.policy.to_string(),
-        "reserved_slots": listener.policy.reserved_slots,
-        "dry_run": listener.dry_run,
-    })
-}
-
-/// Absolute counters since the start; `passed` is of all listeners together. The queues are null when nothing listens. Of an
-/// observed listener it is what the kernel did, and null what this kernel lacks the hook for.
-fn counters(event: &str, elapsed: Duration, of: &ListenerSample, sample: &Sample) -> Value {
-    let (ListenerSample { listener, load, stats, service, observed }, path) = (of, &sample.path);
-    let mut object = object(event, elapsed, listener);
-    object["accept_qlen"] = load.map(|load| load.accept_qlen).into();
-    object["accept_limit"] = load.map(|load| load.accept_limit).into();
-    object["syn_qlen"] = load.map(|load| load.syn_qlen).into();
-    object["syn_limit"] = load.map(|load| load.syn_limit).into();
-    if let Some(observed) = observed {
-        object["drops"] = observed.drops.into();
-        object["counters"] = crate::output::counters(&observed.counters);
-        return object;
-    }
-    object["service"] = service.as_ref().map(waiting).into();
-    object["syns"] = json!({
-        "seen": stats.seen,
-        "admitted": stats.admitted,
-        "dropped": stats.dropped,
-        "reset": stats.reset,
-        "cookies": stats.cookies,
-        "deferred": stats.deferred,
-        "returned": stats.returned,
-        "late": stats.late,
-        "unsent": stats.unsent,
-        "over_budget": stats.over_budget,
-        "accept_full": stats.accept_full,
-        "syn_full": stats.syn_full,
-        "server_full": stats.server_full,
-    });
-    object["acks"] = json!({
-        "full": stats.acks_full,
-        "implied": stats.acks_implied,
-        "dropped": stats.acks_dropped,
-        "reset": stats.acks_reset,
-        "cookies_back": stats.cookies_back,
-    });
-    object["fins"] = json!({ "seen": stats.fins, "reset": stats.fins_reset });
-    object["passed"] = json!({
-        "frames": path.frames,
-        "not_ip": path.not_ip,
-        "not_tcp": path.not_tcp,
-        "fragment": path.fragment,
-        "malformed": path.malformed,
-        "not_syn": path.not_syn,
-        "had_room": path.had_room,
-        "syn_ack": path.syn_ack,
-        "not_guarded": path.not_guarded,
-        "other_host": path.other_host,
-        "martian": path.martian,
-        "no_listener": path.no_listener,
-        "known": path.known,
-        "unleased": path.unleased,
-    });
-    object
-}
-
-/// Who waits for the server now, and sums since the start.
-fn waiting(service: &Service) -> Value {
-    json!({
-        "silent": service.silent,
-        "waiting": service.waiting,
-        "counted": service.counted,
-        "limit": service.limit,
-        "established": service.established,
-        "answered": service.answered,
-        "answered_in_turn": service.answered_in_turn,
-        "answered_silent": service.answered_silent,
-        "idle_time_s": service.idle_time.as_secs_f64(),
-        "ended": service.ended,
-        "response_time_s": service.response_time.as_secs_f64(),
-        "response_floor_s": service.response_floor.as_secs_f64(),
-        "handshake_median_s": service.handshake_median.as_secs_f64(),
-        "handshake_slot_s": service.handshake_slot.as_secs_f64(),
-        "completed_share": service.completed_share(),
-    })
-}
-
 /// Behind the queues: how many wait for the server, how many it answered, and after what time.
 fn in_server(now: &ListenerSample, before: Option<&ListenerSample>, span: Duration) -> String {
     let Some(service) = now.service else { return format!(" {:>9} {:>11} {:>9}", "-", "-", "-") };
     let earlier = before.and_then(|before| before.service).unwrap_or_default();
-    let answered = service.answered.saturating_sub(earlier.answered);
     let in_turn = service.answered_in_turn.saturating_sub(earlier.answered_in_turn);
     let spent = service.response_time.saturating_sub(earlier.response_time);
     let mean = match u32::try_from(in_turn) {
         Ok(count) if count > 0 => format!("{:.3} ms", (spent / count).as_secs_f64() * 1e3),
         _ => "-".to_owned(),
     };
-    let per_s = (answered as f64 / span.as_secs_f64()).round();
-    format!(" {:>9} {per_s:>11} {mean:>9}", format!("{}/{}", service.waiting, or_dash(service.limit)))
+    let answered_per_s = per_s(service.answered, earlier.answered, span).round();
+    format!(
+        " {:>9} {answered_per_s:>11} {mean:>9}",
+        format!("{}/{}", service.waiting, or_dash(service.limit))
+    )
 }
 
 /// Rates over `span`, which is longer than a second when a busy machine made the line late. One that a reload brought has
@@ -342,9 +253,9 @@ fn row(
     is_followed: bool,
     columns: &[Refusal],
 ) -> String {
-    let per_s = |count: fn(&ListenerSample) -> Option<u64>| {
+    let rate = |count: fn(&ListenerSample) -> Option<u64>| {
         let earlier = before.and_then(count).unwrap_or(0);
-        or_dash(count(now).map(|now| (now.saturating_sub(earlier) as f64 / span.as_secs_f64()).round()))
+        or_dash(count(now).map(|now| per_s(now, earlier, span).round()))
     };
     let queue = |length: Option<(u32, u32)>| match length {
         Some((length, limit)) => format!("{length}/{limit}"),
@@ -353,9 +264,9 @@ fn row(
     let accept = queue(now.load.map(|load| (load.accept_qlen, load.accept_limit)));
     let syn = queue(now.load.map(|load| (load.syn_qlen, load.syn_limit)));
     let refused: Vec<String> =
-        columns.iter().map(|(word, count)| format!(" {:>1$}", per_s(*count), width(word))).collect();
+        columns.iter().map(|(word, count)| format!(" {:>1$}", rate(*count), width(word))).collect();
     let server = if is_followed { in_server(now, before, span) } else { String::new() };
-    format!("{accept:>15} {syn:>15}{server} {:>10} {:>11}{}", per_s(seen), per_s(admitted), refused.concat())
+    format!("{accept:>15} {syn:>15}{server} {:>10} {:>11}{}", rate(seen), rate(admitted), refused.concat())
 }
 
 /// Of a column with rates under this word.

@@ -1,42 +1,17 @@
 //! What a guard shows to Prometheus.
 
 use guard::{ListenerSample, Sample};
+use telemetry::Family;
 use watch::Counter;
 
 use crate::exporter::{Labels, Metric, Values};
 
 /// All that there is to show, by listener.
 pub fn metrics(sample: &Sample) -> Vec<Metric> {
-    let guarded = || sample.listeners.iter().filter(|of| of.observed.is_none());
     let all = || sample.listeners.iter();
     let followed = || sample.listeners.iter().filter_map(|of| Some((of, of.service?)));
     let counter = |name, help, values| Metric { name, help, values: Values::Counter(values) };
     let gauge = |name, help, values| Metric { name, help, values: Values::Gauge(values) };
-    let decisions = |of: &ListenerSample, outcome| {
-        let dry_run = ("dry_run", of.listener.dry_run.to_string());
-        labels(of, Some(("outcome", outcome))).into_iter().chain([dry_run]).collect()
-    };
-    let syns = guarded().flat_map(|of| {
-        let stats = &of.stats;
-        let outcomes = [
-            ("admitted", stats.admitted),
-            ("dropped", stats.dropped),
-            ("reset", stats.reset),
-            ("cookie", stats.cookies),
-            ("unsent", stats.unsent),
-        ];
-        outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
-    });
-    let full = guarded().flat_map(|of| {
-        let places =
-            [("accept", of.stats.accept_full), ("syn", of.stats.syn_full), ("server", of.stats.server_full)];
-        places.map(|(place, count)| (labels(of, Some(("place", place))), count as f64))
-    });
-    let acks = guarded().flat_map(|of| {
-        let outcomes = [("dropped", of.stats.acks_dropped), ("reset", of.stats.acks_reset)];
-        outcomes.map(|(outcome, count)| (decisions(of, outcome), count as f64))
-    });
-    let fins = guarded().map(|of| (decisions(of, "reset"), of.stats.fins_reset as f64));
     let queues = all().filter_map(|of| Some((of, of.load?))).flat_map(|(of, load)| {
         let queues = [("accept", load.accept_qlen), ("syn", load.syn_qlen)];
         queues.map(|(queue, length)| (labels(of, Some(("queue", queue))), f64::from(length)))
@@ -51,25 +26,7 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         let causes = Counter::ALL.into_iter().filter_map(count);
         causes.map(|(cause, count)| (labels(of, Some(("counter", cause))), count as f64)).collect::<Vec<_>>()
     });
-    vec![
-        counter("guard_syns", "SYNs of guarded listeners, by what became of them", syns.collect()),
-        counter(
-            "guard_syns_found_full",
-            "SYNs that found a queue full, or were refused for the server alone; one may be in both queues' counts",
-            full.collect(),
-        ),
-        counter(
-            "guard_returned",
-            "Of these SYNs, repetitions by clients that were refused before",
-            guarded().map(|of| (labels(of, None), of.stats.returned as f64)).collect(),
-        ),
-        counter("guard_acks", "Ends of handshakes that were not let through", acks.collect()),
-        counter("guard_fins", "FINs whose connection was destroyed", fins.collect()),
-        counter(
-            "guard_unleased",
-            "Segments that were left to the kernel because the guard did not run",
-            vec![(vec![], sample.path.unleased as f64)],
-        ),
+    let others = [
         gauge("guard_queue_length", "Connections in a listener's queues", queues.collect()),
         gauge("guard_queue_limit", "How many a listener's queues hold", limits.collect()),
         gauge(
@@ -116,7 +73,30 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
             "What the kernel did with SYNs and handshakes of observed listeners",
             kernels.collect(),
         ),
-    ]
+    ];
+    telemetry::FAMILIES.iter().map(|family| counters(family, sample)).chain(others).collect()
+}
+
+/// What the guard counts of one family: at each listener, or over all.
+fn counters(family: &'static Family, sample: &Sample) -> Metric {
+    let guarded = sample.listeners.iter().filter(|of| of.observed.is_none());
+    let of_listeners = guarded.flat_map(|of| {
+        let shown = telemetry::shown(family, &of.stats);
+        shown.map(move |(value, count)| (counter_labels(family, of, value), count as f64))
+    });
+    let of_all = telemetry::shown(family, &sample.path).map(|(_, count)| (vec![], count as f64));
+    let values = Values::Counter(of_listeners.chain(of_all).collect());
+    Metric { name: family.name, help: family.help, values }
+}
+
+/// Decisions are counted in a dry run, too.
+fn counter_labels(family: &Family, of: &ListenerSample, value: &str) -> Labels {
+    let is_decision = family.label == "outcome";
+    let dry_run = is_decision.then(|| ("dry_run", of.listener.dry_run.to_string()));
+    labels(of, (!family.label.is_empty()).then_some((family.label, value)))
+        .into_iter()
+        .chain(dry_run)
+        .collect()
 }
 
 fn labels(of: &ListenerSample, other: Option<(&'static str, &str)>) -> Labels {

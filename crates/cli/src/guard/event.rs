@@ -1,0 +1,276 @@
+//! The lines of `tidegate guard --json`. docs/measurement.md says more of what is in them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use guard::{Listener, ListenerSample, PathStats};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use telemetry::Reading;
+
+/// A line, told apart by its `event` key. There is one for each listener.
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum GuardEvent {
+    /// At the start, and when the interfaces change.
+    Attached(Attached),
+    /// Once in each `--interval`.
+    Sample(Counted),
+    /// The last line.
+    Final(Counted),
+}
+
+/// A listener as it is configured.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Head {
+    /// Since the start, seconds.
+    elapsed_s: f64,
+    /// Address and port.
+    listen: String,
+    /// By its name.
+    policy: String,
+    /// Last places of the accept queue, which only reserved sources get.
+    reserved_slots: u32,
+    /// Whether every count is of what would have been done.
+    dry_run: bool,
+}
+
+/// Where it is guarded.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Attached {
+    #[serde(flatten)]
+    head: Head,
+    /// On which interfaces.
+    hooks: Vec<Place>,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+struct Place {
+    /// Its name.
+    interface: String,
+    /// Where on it.
+    hook: &'static str,
+}
+
+/// What was counted since it is guarded. The queues are as of now, in connections, and null when nothing listens.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Counted {
+    #[serde(flatten)]
+    head: Head,
+    /// Established, waiting for accept(2).
+    accept_qlen: Option<u32>,
+    /// Above it the accept queue is full.
+    accept_limit: Option<u32>,
+    /// Handshakes in progress.
+    syn_qlen: Option<u32>,
+    /// At it the SYN queue is full.
+    syn_limit: Option<u32>,
+    #[serde(flatten)]
+    counts: Counts,
+}
+
+#[derive(Debug, Serialize, JsonSchema)]
+#[serde(untagged)]
+enum Counts {
+    /// Of a guarded listener.
+    Guarded {
+        /// Who waits for the server; null unless the policy asks. Of all listeners whose sockets one process holds together.
+        service: Option<Service>,
+        #[serde(flatten)]
+        counters: Groups,
+    },
+    /// Of one that is only observed.
+    Observed {
+        /// SYNs and ends of handshakes that the kernel dropped, since the sockets that are there now listen.
+        drops: u64,
+        /// What the kernel did, by cause; null what this kernel cannot count.
+        counters: Value,
+    },
+}
+
+/// Connections of a server, and sums since it is followed.
+#[derive(Debug, Serialize, JsonSchema)]
+struct Service {
+    /// Connections now of which no byte of a request was seen.
+    silent: u64,
+    /// Connections now with a request, and without the beginning of an answer.
+    waiting: u64,
+    /// Of those, connections that wait for the server and not for something else.
+    counted: u64,
+    /// How many may wait; null for `sojourn`, and before one is found.
+    limit: Option<u32>,
+    /// Handshakes that ended.
+    established: u64,
+    /// Answers that began.
+    answered: u64,
+    /// Of `answered`: before they were overtaken by many who came later.
+    answered_in_turn: u64,
+    /// Of `answered`: before a byte of a request was seen.
+    answered_silent: u64,
+    /// Time in which nobody waited, up to the last request.
+    idle_time_s: f64,
+    /// Connections that ended without an answer.
+    ended: u64,
+    /// From the request to the beginning of the answer, the sum over `answered_in_turn`.
+    response_time_s: f64,
+    /// What all but one answer in twenty took at least, within a factor of two.
+    response_floor_s: f64,
+    /// What half of the handshakes took at most, within a factor of two.
+    handshake_median_s: f64,
+    /// Handshakes under way are counted by slots of this length.
+    handshake_slot_s: f64,
+    /// Expected share of the SYNs let through that become connections, 0 to 1.
+    completed_share: f64,
+}
+
+/// The counters of `kernel/counters.h` in their groups; `passed` is of all listeners together.
+#[derive(Debug, Serialize)]
+struct Groups(BTreeMap<String, BTreeMap<String, u64>>);
+
+impl JsonSchema for Groups {
+    fn schema_name() -> Cow<'static, str> {
+        "Groups".into()
+    }
+
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        let mut groups = BTreeMap::<&str, Map<String, Value>>::new();
+        for entry in telemetry::catalogue() {
+            let (group, name) = in_group(entry.name);
+            let description = format!("{}: {}", entry.unit, entry.help);
+            let count = json!({ "type": "integer", "minimum": 0, "description": description });
+            groups.entry(group).or_default().insert(name.to_owned(), count);
+        }
+        let schema = |properties: Map<String, Value>| {
+            let required: Vec<&String> = properties.keys().collect();
+            json!({ "type": "object", "required": required, "properties": properties })
+        };
+        let required: Vec<&str> = groups.keys().copied().collect();
+        let properties: BTreeMap<&str, Value> =
+            groups.clone().into_iter().map(|(group, properties)| (group, schema(properties))).collect();
+        json_schema!({ "type": "object", "required": required, "properties": properties })
+    }
+}
+
+impl GuardEvent {
+    /// Of interfaces, and where on them.
+    pub fn attached(listener: &Listener, hooks: &[(String, &'static str)]) -> Self {
+        let place = |(interface, hook): &(String, &'static str)| Place { interface: interface.clone(), hook };
+        let hooks = hooks.iter().map(place).collect();
+        Self::Attached(Attached { head: Head::new(Duration::ZERO, listener), hooks })
+    }
+}
+
+impl Counted {
+    /// Of one listener, and of the frames of all.
+    pub fn new(elapsed: Duration, of: &ListenerSample, path: &PathStats) -> Self {
+        let ListenerSample { listener, load, stats, service, observed } = of;
+        let counts = match observed {
+            Some(observed) => Counts::Observed {
+                drops: observed.drops,
+                counters: crate::output::counters(&observed.counters),
+            },
+            None => Counts::Guarded {
+                service: service.as_ref().map(Service::new),
+                counters: Groups::new(Reading::at(elapsed).with(stats, |_| true).with(path, |_| true)),
+            },
+        };
+        Self {
+            head: Head::new(elapsed, listener),
+            accept_qlen: load.map(|load| load.accept_qlen),
+            accept_limit: load.map(|load| load.accept_limit),
+            syn_qlen: load.map(|load| load.syn_qlen),
+            syn_limit: load.map(|load| load.syn_limit),
+            counts,
+        }
+    }
+}
+
+impl Head {
+    fn new(elapsed: Duration, listener: &Listener) -> Self {
+        Self {
+            elapsed_s: (elapsed.as_secs_f64() * 1e3).round() / 1e3,
+            listen: listener.listen.to_string(),
+            policy: listener.policy.to_string(),
+            reserved_slots: listener.policy.reserved_slots,
+            dry_run: listener.dry_run,
+        }
+    }
+}
+
+impl Groups {
+    fn new(reading: Reading) -> Self {
+        let mut groups = BTreeMap::<String, BTreeMap<String, u64>>::new();
+        for (name, count) in reading.counts {
+            let (group, name) = in_group(&name);
+            groups.entry(group.to_owned()).or_default().insert(name.to_owned(), count);
+        }
+        Self(groups)
+    }
+}
+
+fn in_group(name: &str) -> (&str, &str) {
+    name.split_once('.').expect("a counter's name has a group, as a test of crates/kernel sees to")
+}
+
+impl Service {
+    fn new(service: &guard::Service) -> Self {
+        Self {
+            silent: service.silent,
+            waiting: service.waiting,
+            counted: service.counted,
+            limit: service.limit,
+            established: service.established,
+            answered: service.answered,
+            answered_in_turn: service.answered_in_turn,
+            answered_silent: service.answered_silent,
+            idle_time_s: service.idle_time.as_secs_f64(),
+            ended: service.ended,
+            response_time_s: service.response_time.as_secs_f64(),
+            response_floor_s: service.response_floor.as_secs_f64(),
+            handshake_median_s: service.handshake_median.as_secs_f64(),
+            handshake_slot_s: service.handshake_slot.as_secs_f64(),
+            completed_share: service.completed_share(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use guard::ListenerStats;
+    use schemars::schema_for;
+
+    use super::*;
+
+    #[test]
+    fn line_has_what_its_schema_says() {
+        let listener =
+            Listener::new("192.0.2.1:80".parse().expect("address"), "abort".parse().expect("policy"));
+        let stats = ListenerStats { acks_implied: 7, ..ListenerStats::default() };
+        let of = ListenerSample {
+            listener,
+            load: None,
+            stats,
+            service: Some(guard::Service::default()),
+            observed: None,
+        };
+        let path = PathStats { had_room: 3, ..PathStats::default() };
+        let event = GuardEvent::Sample(Counted::new(Duration::from_micros(1_234_567), &of, &path));
+        let line = serde_json::to_value(event).expect("JSON");
+        assert_eq!((&line["event"], &line["elapsed_s"]), (&"sample".into(), &1.235.into()));
+        assert_eq!((&line["acks"]["implied"], &line["passed"]["had_room"]), (&7.into(), &3.into()));
+        assert_eq!(line["accept_qlen"], Value::Null);
+        let schema = schema_for!(GuardEvent).to_value().to_string();
+        for group in ["syns", "acks", "fins", "passed", "service"] {
+            for name in line[group].as_object().expect("a group").keys() {
+                assert!(schema.contains(&format!("\"{name}\":")), "{group}.{name} in {schema}");
+            }
+        }
+        assert!(schema.contains("segments: of full: data or FIN"), "{schema}");
+    }
+}
