@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What the guard counts: a row for each counter, from which all else is made. stats.h makes the structs; crates/kernel makes a table in Rust, by which go the JSON and
- * its schema, Prometheus, the simulator, the lab and the packet scripts. Macros only, so that the preprocessor leaves nothing of this file but what they expand to.
+ * What the guard counts, a row for each counter. Everything else is made from these rows:
  *
- *	COUNTER(field, name, unit, who, shown, help)
+ *	stats.h		the structs, for BPF and for the host
+ *	crates/kernel	a table in Rust. The JSON, its schema, Prometheus, the simulator, the lab and
+ *			the packet scripts go by it
  *
- * `name` is what JSON and results call it: a group, a dot, and the name there. `who` counts it: the kernel's programs alone, or BOTH they and the simulator's guard. `shown` is
- * where Prometheus sees it: SHOWN(family, value of its label), or HIDDEN.
+ * A row is COUNTER(field, name, unit, who, shown, help):
+ *
+ *	name	in JSON and in results: a group, a dot, and the name in the group
+ *	who	counts it: the programs in the KERNEL alone, or BOTH they and the simulator's guard
+ *	shown	to Prometheus: SHOWN(family, value of its label), or HIDDEN
+ *
+ * This file has macros only: the preprocessor leaves nothing of it but what they expand to.
  */
 #ifndef TIDEGATE_COUNTERS_H
 #define TIDEGATE_COUNTERS_H
 
-/* Of one listener. Segments that would end a handshake are looked at only while the accept queue may overflow. */
+/*
+ * Of one listener. Segments that would end a handshake are looked at only while the accept queue may
+ * overflow.
+ */
 #define LISTENER_COUNTERS(COUNTER) \
 	COUNTER(seen, "syns.seen", "SYNs", BOTH, HIDDEN, \
 		"new ones to the listener: admitted + dropped + reset + cookies + unsent") \
@@ -85,7 +94,10 @@
 	COUNTER(unleased, "passed.unleased", "segments", KERNEL, SHOWN(guard_unleased, ""), \
 		"would have been acted on, had the agent been heard of within its lease")
 
-/* Families of counters that Prometheus sees: FAMILY(name, label, help). The label tells them apart; "" is of one counter. */
+/*
+ * What Prometheus sees under one name: FAMILY(name, label, help). The label tells its counters apart; a
+ * family of one counter has none, "".
+ */
 #define FAMILIES(FAMILY) \
 	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \
 	FAMILY(guard_syns_found_full, "place", \

@@ -1,4 +1,5 @@
-//! Has bindgen read the headers of kernel/ that need no kernel, compiles their functions for the host, and makes a table of the counters.
+//! Reads the headers of kernel/ that need no kernel: bindgen makes types of them, the C compiler their
+//! functions, and the preprocessor a table of the counters.
 
 use std::env;
 use std::fs;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of kernel/counters.h in Rust: build.rs has the preprocessor make it, and counters.rs includes what comes out. */
+/* The rows of kernel/counters.h as Rust: build.rs runs the preprocessor, counters.rs includes the output. */
 #include "../../../kernel/counters.h"
 
 #define KERNEL false

@@ -8,7 +8,7 @@ use crate::{
     RedfavorState, Service, UnansweredRow, Verdict, Wait,
 };
 
-/// With the names, arguments and results that they have there; the compiler holds them against those that bindgen found.
+/// Each as the header declares it; the compiler compares that with what bindgen found.
 macro_rules! safe {
     ($($seen:vis $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?;)*) => {
         $($seen fn $name($($argument: $type),*) $(-> $result)? {

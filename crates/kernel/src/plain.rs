@@ -38,7 +38,7 @@ pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 
-/// One struct of C by its other name: bindgen made one of them for the host, and libbpf the other from the BTF of a program, for a map.
+/// The same struct of C by its other type: bindgen makes one for the host, libbpf one for a map.
 pub fn same<T: Plain, U: Unpadded>(value: &U) -> T {
     const { assert!(size_of::<T>() == size_of::<U>(), "two structs") };
     from_bytes(bytes_of(value))

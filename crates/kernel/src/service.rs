@@ -1,4 +1,5 @@
-//! Who waits for a server: `kernel/unserved.h` with all that it includes, as `kernel/follow.bpf.h` and `kernel/syn_stage.bpf.h` call it, with one CPU and no lock.
+//! Who waits for a server: `kernel/unserved.h` with all that it includes, with one CPU and no lock.
+//! `kernel/follow.bpf.h` and `kernel/syn_stage.bpf.h` call it in the same order.
 
 use units::Nanos;
 

@@ -1,4 +1,4 @@
-//! Policies, by name and as they are asked: the decisions of `kernel/verdict.h`, the very code that the BPF programs run.
+//! Policies by name, and their decisions: `kernel/verdict.h`, the very code that the BPF programs run.
 //!
 //! Not the programs themselves: nothing here sees a packet, a map or a clock.
 //!

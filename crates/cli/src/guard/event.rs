@@ -54,7 +54,8 @@ struct Place {
     hook: &'static str,
 }
 
-/// What was counted since it is guarded. The queues are as of now, in connections, and null when nothing listens.
+/// What was counted since it is guarded. The queues are as of now, in connections; null when nothing
+/// listens.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Counted {
     #[serde(flatten)]
@@ -76,14 +77,15 @@ pub struct Counted {
 enum Counts {
     /// Of a guarded listener.
     Guarded {
-        /// Who waits for the server; null unless the policy asks. Of all listeners whose sockets one process holds together.
+        /// Who waits for the server; null unless the policy asks. Listeners whose sockets one process
+        /// holds share it.
         service: Option<Service>,
         #[serde(flatten)]
         counters: Groups,
     },
     /// Of one that is only observed.
     Observed {
-        /// SYNs and ends of handshakes that the kernel dropped, since the sockets that are there now listen.
+        /// SYNs and ends of handshakes that the kernel dropped since the sockets of now listen.
         drops: u64,
         /// What the kernel did, by cause; null what this kernel cannot count.
         counters: Value,
