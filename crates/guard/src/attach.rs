@@ -334,7 +334,8 @@ mod tests {
     use super::*;
 
     fn interface(driver: &str, mtu: u32) -> Interface {
-        Interface { name: "eth0".to_owned(), index: 2, mtu, driver: driver.to_owned(), is_loopback: false }
+        let (name, driver) = ("eth0".to_owned(), driver.to_owned());
+        Interface { name, index: 2, mtu, driver, is_loopback: false, below_vlan: None }
     }
 
     fn explained(hook: Hook, errno: Errno, interface: &Interface) -> String {

@@ -2,14 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 
 use anyhow::{Context, Result, bail, ensure};
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::{InterfaceFlags, if_nametoindex};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, SockaddrLike, socket};
-
-use crate::route;
 
 /// A network interface of the calling thread's namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +22,8 @@ pub struct Interface {
     pub driver: String,
     /// Whether it is a loopback.
     pub is_loopback: bool,
+    /// Of a VLAN device, index of the interface below.
+    pub below_vlan: Option<u32>,
 }
 
 impl Interface {
@@ -68,8 +68,13 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
 /// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace, or will when the interface that has it is up. `None` if it cannot be known, as when the host has no file
 /// descriptor left.
 pub fn is_local(address: IpAddr) -> Option<bool> {
-    if address.is_loopback() || route::is_local(address).ok()? {
+    if address.is_loopback() {
         return Some(true);
+    }
+    match netlink::route(address, None) {
+        Ok(route) if route.is_local => return Some(true),
+        Ok(_) | Err(netlink::Error::Refused(_)) => {}
+        Err(netlink::Error::Unasked(_)) => return None,
     }
     // One of a link alone, of an interface that is down, or with a table of its own.
     own_addresses().ok().map(|own| own.contains(&address))
@@ -122,29 +127,26 @@ fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
 pub fn with_address() -> Result<Vec<Interface>> {
     let all = seen_interfaces()?;
     let is_chosen = |seen: &Seen| seen.is_up && seen.is_ethernet && seen.has_address;
-    let names: Vec<&String> = all.iter().filter(|(_, seen)| is_chosen(seen)).map(|(name, _)| name).collect();
-    let is_seen_below = |name: &&&String| vlan_lower(name).is_some_and(|lower| names.contains(&&lower));
     // One that cannot be opened is gone by now, or a label of another's address.
-    Ok(names.iter().filter(|name| !is_seen_below(name)).filter_map(|name| find(name)).collect())
+    let chosen: Vec<Interface> =
+        all.iter().filter(|(_, seen)| is_chosen(seen)).filter_map(|(name, _)| find(name)).collect();
+    let indices: BTreeSet<u32> = chosen.iter().map(|interface| interface.index).collect();
+    let is_seen_below =
+        |interface: &Interface| interface.below_vlan.is_some_and(|below| indices.contains(&below));
+    Ok(chosen.into_iter().filter(|interface| !is_seen_below(interface)).collect())
 }
 
 impl Interface {
     fn open(name: &str) -> Result<Self> {
-        let index = if_nametoindex(name).with_context(|| format!("find interface {name}"))?;
-        let flags = request(name, libc::SIOCGIFFLAGS, |_| {})
-            // SAFETY: SIOCGIFFLAGS fills this member of the union.
-            .map(|answer| unsafe { answer.ifr_ifru.ifru_flags })
-            .with_context(|| format!("read flags of interface {name}"))?;
-        let mtu = request(name, libc::SIOCGIFMTU, |_| {})
-            // SAFETY: SIOCGIFMTU fills this member of the union.
-            .map(|answer| unsafe { answer.ifr_ifru.ifru_mtu })
-            .with_context(|| format!("read MTU of interface {name}"))?;
+        let link = netlink::Interface::find(name).with_context(|| format!("look at interface {name}"))?;
+        let link = link.with_context(|| format!("find interface {name}: there is none of that name"))?;
         Ok(Self {
             name: name.to_owned(),
-            index,
-            mtu: mtu.cast_unsigned(),
+            index: link.index,
+            mtu: link.mtu,
             driver: driver(name).unwrap_or_default(),
-            is_loopback: libc::c_int::from(flags) & libc::IFF_LOOPBACK != 0,
+            is_loopback: link.is_loopback,
+            below_vlan: link.lower.filter(|_| link.kind.as_deref() == Some("vlan")),
         })
     }
 }
@@ -159,60 +161,20 @@ struct DriverInfo {
 
 const ETHTOOL_GDRVINFO: u32 = 3;
 
+/// By ioctl, since netlink does not tell.
 fn driver(name: &str) -> Option<String> {
     let mut info = DriverInfo { cmd: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
-    request(name, libc::SIOCETHTOOL, |request| {
-        request.ifr_ifru.ifru_data = (&raw mut info).cast();
-    })
-    .ok()?;
-    Some(until_nul(&info.driver))
-}
-
-/// `struct vlan_ioctl_args` of include/uapi/linux/if_vlan.h.
-#[repr(C)]
-struct VlanArguments {
-    cmd: i32,
-    device: [u8; 24],
-    real_device: [u8; 24],
-    qos: i16,
-}
-
-const SIOCGIFVLAN: libc::Ioctl = 0x8982;
-const GET_VLAN_REALDEV_NAME: i32 = 8;
-
-/// The interface below a VLAN device; `None` for everything else.
-fn vlan_lower(name: &str) -> Option<String> {
-    let mut arguments =
-        VlanArguments { cmd: GET_VLAN_REALDEV_NAME, device: [0; 24], real_device: [0; 24], qos: 0 };
-    arguments.device[..name.len().min(15)].copy_from_slice(&name.as_bytes()[..name.len().min(15)]);
-    let socket = control_socket().ok()?;
-    // SAFETY: the kernel reads and writes one vlan_ioctl_args, which outlives the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGIFVLAN, &raw mut arguments) };
-    (result == 0).then(|| until_nul(&arguments.real_device))
-}
-
-fn until_nul(bytes: &[u8]) -> String {
-    let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
-    String::from_utf8_lossy(text).into_owned()
-}
-
-fn control_socket() -> nix::Result<OwnedFd> {
-    socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
-}
-
-/// One interface ioctl; `fill` sets what the kernel shall read.
-fn request(name: &str, code: libc::Ioctl, fill: impl FnOnce(&mut libc::ifreq)) -> nix::Result<libc::ifreq> {
     // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
     for (to, from) in request.ifr_name.iter_mut().zip(name.bytes().take(libc::IFNAMSIZ - 1)) {
         *to = from.cast_signed();
     }
-    fill(&mut request);
-    let socket = control_socket()?;
-    // SAFETY: the kernel reads and writes one ifreq and what `fill` made it point to; both outlive the call.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), code, &raw mut request) };
-    nix::errno::Errno::result(result)?;
-    Ok(request)
+    request.ifr_ifru.ifru_data = (&raw mut info).cast();
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
+    // SAFETY: the kernel reads and writes one ifreq and the `info` that it points to; both outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
+    let text = info.driver.split(|byte| *byte == 0).next().filter(|_| result == 0)?;
+    Some(String::from_utf8_lossy(text).into_owned())
 }
 
 #[cfg(test)]

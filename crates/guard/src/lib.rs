@@ -25,7 +25,6 @@ mod listener;
 mod observe;
 mod prepared;
 mod program;
-mod route;
 mod rules;
 mod servers;
 mod service;

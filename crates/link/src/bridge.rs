@@ -83,7 +83,7 @@ impl Link {
             return Err(ConfigError::OnePair(first.clone(), second.clone()).into());
         }
         try_cpu(config.cpu)?;
-        let longest = interfaces.each_ref().map(|of| (of.mtu + ETHERNET_HEADER + VLAN_TAG) as usize);
+        let longest = interfaces.each_ref().map(|of| (of.link.mtu + ETHERNET_HEADER + VLAN_TAG) as usize);
         let path = |which: usize| -> Result<Direction> {
             let seed = config.seed.wrapping_mul(2).wrapping_add(which as u64);
             let path = Path::new(&config.paths[which], seed).with_context(|| {
@@ -94,7 +94,7 @@ impl Link {
         };
         let directions = [path(0)?, path(1)?];
         let promiscuous = |of: &Interface| {
-            Promiscuous::set(of.index)
+            Promiscuous::set(of.link.index)
                 .with_context(|| format!("set {} promiscuous, which needs CAP_NET_RAW", of.name))
         };
         Ok(Self {
@@ -248,7 +248,7 @@ fn try_cpu(cpu: Option<usize>) -> Result<()> {
 
 fn open_port(config: &Config, interface: &Interface) -> Result<Port> {
     let rings = xsk::Config {
-        ifindex: interface.index,
+        ifindex: interface.link.index,
         interface: interface.name.clone(),
         mode: xsk::Mode::Auto,
         rx_frames: RX_FRAMES,

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 use crowd::{Abort, Ended, MAX_COALESCE, Shard, Stacks, Totals};
 use hdrhistogram::Histogram;
 use ipnet::IpNet;
-use nix::net::if_::if_nametoindex;
 use port::{Mode, Port};
 use results::CrowdSummary;
 use tcp::Close;
@@ -167,12 +166,10 @@ pub fn open(config: &Config) -> Result<Vec<Worker>> {
         config.cpus.len()
     );
     let interface = &config.interface;
-    let ifindex = if_nametoindex(interface.as_str())
-        .ok()
-        .with_context(|| format!("interface {interface}: there is none of that name here; see `ip link`"))?;
-    let ethernet = next_hop::resolve(config.server, interface)?;
+    let found = next_hop::interface(interface)?;
+    let ethernet = next_hop::resolve(config.server, interface, &found)?;
     let rings = xsk::Config {
-        ifindex,
+        ifindex: found.index,
         interface: interface.clone(),
         mode: xsk::Mode::Auto,
         rx_frames: DEFAULT_RX_FRAMES,

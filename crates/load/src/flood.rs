@@ -6,7 +6,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use crowd::Clients;
 use ipnet::IpNet;
-use nix::net::if_::if_nametoindex;
 use port::Clock;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -55,13 +54,14 @@ impl Flood {
     pub fn open(config: &Config, server: SocketAddr, seed: u64) -> Result<Self> {
         let Config { interface, rate } = config;
         ensure!(*rate > 0.0, "a flood of {rate} SYNs per second is none; above 0, or inf");
+        let found = next_hop::interface(interface)?;
         ensure!(
-            next_hop::is_veth(interface)?,
+            found.is_veth(),
             "a flood leaves only into a namespace of this machine, and {interface} is no veth"
         );
         let sources: IpNet = SOURCES[usize::from(server.is_ipv6())].parse().expect("a network");
         let socket = Socket::open(&xsk::Config {
-            ifindex: if_nametoindex(interface.as_str()).with_context(|| format!("find {interface}"))?,
+            ifindex: found.index,
             interface: interface.clone(),
             mode: Mode::Native,
             rx_frames: RX_FRAMES,
@@ -70,7 +70,7 @@ impl Flood {
         })?;
         Ok(Self {
             socket,
-            ethernet: next_hop::resolve(server, interface)?,
+            ethernet: next_hop::resolve(server, interface, &found)?,
             server,
             sources: Clients::new(sources),
             random: Pcg64Mcg::seed_from_u64(seed),

@@ -53,5 +53,5 @@ pub use rx::{Rx, wait_for_any};
 pub use socket::Socket;
 pub use statistics::Statistics;
 pub use steer::Steer;
-pub use sys::{MAX_POLLED, mtu, wait_readable};
+pub use sys::{MAX_POLLED, wait_readable};
 pub use tx::Tx;

@@ -192,7 +192,7 @@ pub fn wait_readable<'a>(fds: impl IntoIterator<Item = BorrowedFd<'a>>, timeout:
 /// # Errors
 ///
 /// What netdevice(7) says: ENODEV where there is none of that name.
-pub fn mtu(interface: &str) -> io::Result<u32> {
+pub(crate) fn mtu(interface: &str) -> io::Result<u32> {
     let mut request = interface_request(interface);
     interface_ioctl(libc::SIOCGIFMTU, &mut request)?;
     // SAFETY: SIOCGIFMTU filled in this member of the union.

@@ -1,0 +1,104 @@
+//! A network interface.
+
+use std::io;
+
+use neli::consts::rtnl::{Arphrd, Iff, Ifla, IflaInfo, RtAddrFamily, Rtm};
+use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder};
+use nix::errno::Errno;
+use nix::net::if_::if_nametoindex;
+
+use crate::ask::{Error, ask, attribute, number_of};
+
+/// A network interface, as it is at this moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Its number.
+    pub index: u32,
+    /// Largest packet that it sends, bytes without the Ethernet header.
+    pub mtu: u32,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// Whether it is a loopback.
+    pub is_loopback: bool,
+    /// Whether it carries Ethernet frames, and is no loopback.
+    pub is_ethernet: bool,
+    /// Its link-layer address, if that has the length of Ethernet's.
+    pub address: Option<[u8; 6]>,
+    /// As what it was made: `veth`, `vlan`; `None` for a network card, and others that were there from the start.
+    pub kind: Option<String>,
+    /// Index of the interface below it, or at its other end; `None` where there is none, or it is in another namespace.
+    pub lower: Option<u32>,
+}
+
+impl Interface {
+    /// The interface of this name, which may be an alternative one, or a label of an address; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn find(name: &str) -> Result<Option<Self>, Error> {
+        let index = match if_nametoindex(name) {
+            Ok(index) => index,
+            Err(Errno::ENODEV) => return Ok(None),
+            Err(error) => return Err(Error::Unasked(io::Error::from(error))),
+        };
+        let question =
+            IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified).ifi_index(index.cast_signed());
+        match ask(Rtm::Getlink, question.build().expect("all of it is set"), Self::read) {
+            Err(Error::Refused(Errno::ENODEV)) => Ok(None),
+            interface => interface.map(Some),
+        }
+    }
+
+    /// Whether it is one end of a veth pair.
+    pub fn is_veth(&self) -> bool {
+        self.kind.as_deref() == Some("veth")
+    }
+
+    /// Whether both are the ends of one pair.
+    pub fn is_peer_of(&self, other: &Self) -> bool {
+        self.lower == Some(other.index) && other.lower == Some(self.index)
+    }
+
+    fn read(answer: &Ifinfomsg) -> Self {
+        let number = |kind| attribute(answer.rtattrs(), kind).and_then(number_of);
+        let is_below_here = attribute(answer.rtattrs(), Ifla::LinkNetnsid).is_none();
+        Self {
+            index: answer.ifi_index().cast_unsigned(),
+            mtu: number(Ifla::Mtu).unwrap_or_default(),
+            is_up: answer.ifi_flags().contains(Iff::UP),
+            is_loopback: answer.ifi_flags().contains(Iff::LOOPBACK),
+            is_ethernet: *answer.ifi_type() == Arphrd::Ether,
+            address: attribute(answer.rtattrs(), Ifla::Address).and_then(|bytes| bytes.try_into().ok()),
+            kind: kind(answer),
+            lower: number(Ifla::Link).filter(|_| is_below_here),
+        }
+    }
+}
+
+fn kind(answer: &Ifinfomsg) -> Option<String> {
+    let attributes = answer.rtattrs().get_attr_handle();
+    let info = attributes.get_nested_attributes::<IflaInfo>(Ifla::Linkinfo).ok()?;
+    info.get_attr_payload_as_with_len::<String>(IflaInfo::Kind).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ask::attributes;
+
+    #[test]
+    fn vlan_has_its_kind_and_the_interface_below_unless_that_is_elsewhere() {
+        // An attribute of `IFLA_LINKINFO`: its length, `IFLA_INFO_KIND`, a text with a zero, up to a multiple of four bytes.
+        let info = [&9_u16.to_ne_bytes()[..], &1_u16.to_ne_bytes(), b"vlan\0\0\0\0"].concat();
+        let here = [(Ifla::Link, 7_u32.to_ne_bytes().to_vec()), (Ifla::Linkinfo, info)];
+        let elsewhere = (Ifla::LinkNetnsid, 0_u32.to_ne_bytes().to_vec());
+        let read = |all: Vec<(Ifla, Vec<u8>)>| {
+            let message = IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified);
+            Interface::read(&message.rtattrs(attributes(all)).build().expect("all of it is set"))
+        };
+        let vlan = read(here.to_vec());
+        assert_eq!((vlan.kind.as_deref(), vlan.lower), (Some("vlan"), Some(7)));
+        assert_eq!(read([&here[..], &[elsewhere]].concat()).lower, None);
+    }
+}

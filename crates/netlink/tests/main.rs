@@ -1,0 +1,3 @@
+//! Kernel tests.
+
+mod kernel;
