@@ -101,8 +101,9 @@ fn with(
 
 /// Answers `GET /metrics` with what was published last, from a thread of its own, until it is dropped.
 ///
-/// One client at a time, who has a fifth of a second, and of whom no more is read than the first line: whoever may connect may not stop or fill the process. That is why it is no
-/// HTTP library, of which the small ones read what a client announces.
+/// One client at a time, and each has a fifth of a second. No more is read than the first line: whoever may connect must not stop the process, nor fill it.
+/// The small HTTP libraries do not keep to that. `tiny_http` 0.12 has no time limit, starts a thread for each silent client, reads a line of any length,
+/// and never listens again once the host had no file descriptor left. `oxhttp` 0.3 cannot be stopped, and reads as much as a client announces.
 pub struct Exporter {
     shown: Arc<Shown>,
     thread: Option<JoinHandle<()>>,
