@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn example_is_a_configuration() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/guard.toml");
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/guard.toml");
         let config = Config::read(Path::new(path), None).expect("a good example");
         crate::slots::assign(&[], &config.listeners).expect("listeners that can be guarded together");
     }
