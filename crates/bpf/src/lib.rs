@@ -1,7 +1,8 @@
-//! BPF links to interfaces, held by the process: when it ends, however it ends, the kernel detaches the program.
+//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends, the kernel detaches the program.
 //! Nothing is pinned. And test runs of programs, to ask and to measure.
 
 mod capability;
+pub mod cgroup;
 mod run_time;
 mod sys;
 mod take_over;
@@ -145,35 +146,6 @@ pub fn lsm_is_active() -> io::Result<()> {
     }
     let why = format!("bpf is not among the active modules ({}); add it to lsm= at boot", active.trim());
     Err(io::Error::new(io::ErrorKind::Unsupported, why))
-}
-
-/// Which calls of the processes of a control group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CgroupHook {
-    /// setsockopt(2), before the kernel's own.
-    SetSockopt,
-    /// getsockopt(2), after the kernel's own.
-    GetSockopt,
-    /// What happens to a TCP socket, whoever made it happen: the end of a handshake, segments that leave, changes of state.
-    SocketOps,
-}
-
-/// Attaches to the control group (version 2) of which `cgroup` is the folder, and to all below it, until the descriptor is dropped.
-///
-/// # Errors
-///
-/// EINVAL for a folder of cgroup version 1, EPERM without CAP_BPF and CAP_NET_ADMIN.
-pub fn attach_cgroup(
-    program: BorrowedFd<'_>,
-    cgroup: BorrowedFd<'_>,
-    hook: CgroupHook,
-) -> io::Result<OwnedFd> {
-    let attach_type = match hook {
-        CgroupHook::SetSockopt => libbpf_sys::BPF_CGROUP_SETSOCKOPT,
-        CgroupHook::GetSockopt => libbpf_sys::BPF_CGROUP_GETSOCKOPT,
-        CgroupHook::SocketOps => libbpf_sys::BPF_CGROUP_SOCK_OPS,
-    };
-    create_link(program, cgroup.as_raw_fd(), attach_type, 0)
 }
 
 fn create_link(

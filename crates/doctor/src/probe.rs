@@ -7,7 +7,6 @@ use std::path::Path;
 use libbpf_rs::btf::Btf;
 use libbpf_rs::btf::types::{Func, Struct, Typedef};
 use nix::errno::Errno;
-use procfs::process::Process;
 use serde::Serialize;
 
 use crate::{hook, tiny};
@@ -143,11 +142,11 @@ fn af_xdp() -> Answer {
 
 /// `ip netns exec` hides it, and a container has a part of it.
 fn cgroup2() -> Answer {
-    let mounts = match Process::myself().and_then(|process| process.mountinfo()) {
+    let mounts = match bpf::cgroup::mounts() {
         Ok(mounts) => mounts,
         Err(error) => return Answer::Unknown(error.to_string()),
     };
-    let mut roots = mounts.into_iter().filter(|mount| mount.fs_type == "cgroup2").map(|mount| mount.root);
+    let mut roots = mounts.into_iter().map(|mount| mount.root);
     match roots.next() {
         None => Answer::No("none is mounted here; mount -t cgroup2 none /sys/fs/cgroup".to_owned()),
         Some(root) if root == "/" || roots.any(|root| root == "/") => Answer::Yes,

@@ -17,7 +17,6 @@
 
 mod advice;
 mod attach;
-mod cgroup;
 mod cookies;
 mod file;
 mod interface;
@@ -39,7 +38,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use bpf::Hook;
+use bpf::{Hook, cgroup};
 use ipnet::IpNet;
 use units::Nanos;
 
@@ -522,7 +521,7 @@ fn follows_sockets(listener: &Listener) -> bool {
 
 fn follow_sockets(programs: &Programs, slots: &[Option<Listener>]) -> Result<Vec<OwnedFd>> {
     match slots.iter().flatten().any(follows_sockets) {
-        true => cgroup::attach(FOLLOW, [programs.for_sockets()]),
+        true => Ok(cgroup::attach(FOLLOW, [programs.for_sockets()])?),
         false => Ok(Vec::new()),
     }
 }

@@ -4,14 +4,14 @@ use std::fs;
 use std::io::ErrorKind;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use bpf::HeldLink;
+use bpf::{HeldLink, cgroup};
 
 use crate::attach::Attach;
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
 use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
 use crate::slots::{Slots, assign, decides};
-use crate::{Config, FOLLOW, SOCKOPT, cgroup, cookies, follows_sockets, listener, servers};
+use crate::{Config, FOLLOW, SOCKOPT, cookies, follows_sockets, listener, servers};
 
 /// What [`crate::Guard::start`] then attaches.
 pub struct Prepared {

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
-use bpf::{Capabilities, Capability, CgroupHook, Hook};
+use bpf::{Capabilities, Capability, Hook, cgroup};
 use ipnet::IpNet;
 use kernel::{ListenerPolicy, ListenerStats, Pace, PathStats, Plain, Service, bytes_of, from_bytes, same};
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
@@ -225,13 +225,16 @@ impl Programs {
     }
 
     /// The program that follows sockets, to see which wait for their server.
-    pub fn for_sockets(&self) -> (BorrowedFd<'_>, CgroupHook) {
-        (self.follow_socket.as_fd(), CgroupHook::SocketOps)
+    pub fn for_sockets(&self) -> (BorrowedFd<'_>, cgroup::Hook) {
+        (self.follow_socket.as_fd(), cgroup::Hook::SocketOps)
     }
 
     /// The programs for setsockopt(2) and getsockopt(2).
-    pub fn for_sockopt(&self) -> [(BorrowedFd<'_>, CgroupHook); 2] {
-        [(self.set_option.as_fd(), CgroupHook::SetSockopt), (self.get_option.as_fd(), CgroupHook::GetSockopt)]
+    pub fn for_sockopt(&self) -> [(BorrowedFd<'_>, cgroup::Hook); 2] {
+        [
+            (self.set_option.as_fd(), cgroup::Hook::SetSockopt),
+            (self.get_option.as_fd(), cgroup::Hook::GetSockopt),
+        ]
     }
 
     /// Forgets one that was added; its index may become another's.

@@ -6,7 +6,6 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use procfs::process::{MountInfo, Process};
 
 /// Paths of the version 2 hierarchy, by the number that the kernel gives each group: the inode number of its folder.
 #[derive(Debug, Default)]
@@ -16,7 +15,12 @@ impl Cgroups {
     /// Reads the hierarchy where it is mounted; without a mount there are none.
     pub fn read() -> Result<Self> {
         let mut cgroups = Self::default();
-        if let Some(root) = cgroup2_mounts()?.into_iter().next().map(|mount| mount.mount_point) {
+        if let Some(root) = bpf::cgroup::mounts()
+            .context("read our mounts")?
+            .into_iter()
+            .next()
+            .map(|mount| mount.mount_point)
+        {
             cgroups.add(&root, &root);
         }
         Ok(cgroups)
@@ -38,14 +42,4 @@ impl Cgroups {
             }
         }
     }
-}
-
-/// Where the hierarchy of version 2 is mounted, or a part of it.
-///
-/// # Errors
-///
-/// When our mounts cannot be read.
-pub fn cgroup2_mounts() -> Result<Vec<MountInfo>> {
-    let mounts = Process::myself().and_then(|process| process.mountinfo()).context("read our mounts")?;
-    Ok(mounts.into_iter().filter(|mount| mount.fs_type == "cgroup2").collect())
 }

@@ -23,7 +23,7 @@ mod owner;
 mod procfs;
 mod program;
 
-pub use cgroup::{Cgroups, cgroup2_mounts};
+pub use cgroup::Cgroups;
 pub use counters::{Counter, Counters};
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};

@@ -1,0 +1,111 @@
+//! Programs for all processes of the host, or of a part of it: they hang at a control group (version 2).
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use procfs::process::{MountInfo, Process};
+use procfs::{ProcError, ProcResult};
+
+use crate::create_link;
+
+/// Which calls of the processes of a control group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hook {
+    /// setsockopt(2), before the kernel's own.
+    SetSockopt,
+    /// getsockopt(2), after the kernel's own.
+    GetSockopt,
+    /// What happens to a TCP socket, whoever made it happen: the end of a handshake, segments that leave, changes of state.
+    SocketOps,
+}
+
+/// Programs cannot be attached to the root of the control groups; `what` is what they are for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody knows where the hierarchy is.
+    #[error("read our mounts")]
+    Mounts(#[source] ProcError),
+    /// The whole hierarchy is not to be seen here.
+    #[error(
+        "{what}: no cgroup2 is mounted here; under ip netns exec, which hides it, use --netns NAME instead, outside; else mount -t \
+         cgroup2 none /sys/fs/cgroup"
+    )]
+    Unmounted {
+        /// As in [`root`].
+        what: String,
+    },
+    /// Its root cannot be opened.
+    #[error("open {} for {what}", path.display())]
+    Open {
+        /// As in [`root`].
+        what: String,
+        /// The root.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A program was refused.
+    #[error("attach {what} to {}", path.display())]
+    Attach {
+        /// As in [`root`].
+        what: String,
+        /// The root.
+        path: PathBuf,
+        /// EINVAL for a folder of version 1, EPERM without CAP_BPF and CAP_NET_ADMIN.
+        source: io::Error,
+    },
+}
+
+/// Attaches programs to the whole hierarchy of version 2, until the descriptors are dropped; `what` is what they are for.
+///
+/// # Errors
+///
+/// No control groups of version 2 are mounted, or not all of it is permitted.
+pub fn attach<'a>(
+    what: &str,
+    programs: impl IntoIterator<Item = (BorrowedFd<'a>, Hook)>,
+) -> Result<Vec<OwnedFd>, Error> {
+    let path = root(what)?;
+    let what = what.to_owned();
+    let root = match File::open(&path) {
+        Ok(root) => root,
+        Err(source) => return Err(Error::Open { what, path, source }),
+    };
+    let attach = |(program, hook): (BorrowedFd<'_>, Hook)| {
+        create_link(program, root.as_raw_fd(), hook.attach_type(), 0)
+    };
+    let links: io::Result<Vec<OwnedFd>> = programs.into_iter().map(attach).collect();
+    links.map_err(|source| Error::Attach { what, path, source })
+}
+
+/// Where the whole hierarchy of version 2 is mounted.
+///
+/// # Errors
+///
+/// It is not, with what to do.
+pub fn root(what: &str) -> Result<PathBuf, Error> {
+    let whole = mounts().map_err(Error::Mounts)?.into_iter().find(|mount| mount.root == "/");
+    whole.map(|mount| mount.mount_point).ok_or_else(|| Error::Unmounted { what: what.to_owned() })
+}
+
+/// Where the hierarchy of version 2 is mounted, or a part of it.
+///
+/// # Errors
+///
+/// When our mounts cannot be read.
+pub fn mounts() -> ProcResult<Vec<MountInfo>> {
+    let mounts = Process::myself()?.mountinfo()?;
+    Ok(mounts.into_iter().filter(|mount| mount.fs_type == "cgroup2").collect())
+}
+
+impl Hook {
+    fn attach_type(self) -> libbpf_sys::bpf_attach_type {
+        match self {
+            Self::SetSockopt => libbpf_sys::BPF_CGROUP_SETSOCKOPT,
+            Self::GetSockopt => libbpf_sys::BPF_CGROUP_GETSOCKOPT,
+            Self::SocketOps => libbpf_sys::BPF_CGROUP_SOCK_OPS,
+        }
+    }
+}
