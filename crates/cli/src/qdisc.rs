@@ -107,16 +107,12 @@ impl Place {
 }
 
 fn add(args: &AddArgs) -> Result<()> {
-    let config = match written(&args.kind, &args.words).parse()? {
-        Config::RedFavor(config) => config,
-        other => {
-            let why = format!(
-                "{} is no queue discipline that tidegate has for the kernel; redfavor is",
-                other.kind()
-            );
-            return Err(Mistake(why).into());
-        }
-    };
+    let config: Config = written(&args.kind, &args.words).parse()?;
+    if !::qdisc::takes(&config) {
+        let (kind, ours) = (config.kind(), ::qdisc::names().join(" or "));
+        let why = format!("{kind} is no queue discipline that tidegate has for the kernel; {ours} is");
+        return Err(Mistake(why).into());
+    }
     let setup = Setup { config, is_shaped: args.shape, is_replacing: args.replace, replay: None };
     let status = args.place.enter(|| ::qdisc::add(&args.interface, &setup))?;
     say(format_args!("{}: {}{}", status.interface, status.config, pace(&status)))?;

@@ -1,4 +1,4 @@
-//! REDFavor as the queue discipline (qdisc) of an interface: `kernel/redfavor.bpf.c`, Linux 6.16 and newer.
+//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor, `kernel/redfavor.bpf.c`.
 //!
 //! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us, until [`del`] or the interface goes. What it counts is
 //! found again in maps that are pinned in the BPF file system, for each interface of each network namespace ([`show`], [`all`]).
@@ -9,35 +9,45 @@
 //! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and a BPF file system that may be written.
 
 mod device;
+mod discipline;
 mod pins;
 mod program;
+mod redfavor;
 mod status;
 mod tc;
 mod trace;
 
 use anyhow::{Context, Error, Result, anyhow, bail};
-use aqm::RedFavorConfig;
+use aqm::Config;
 
 pub use status::{Status, Traffic};
 pub use trace::{Event, Replay};
 
 use device::Device;
+use discipline::{ALL, Making, named, that_takes};
 use pins::Pins;
 
-/// The name by which tc shows the qdisc; `id` in `kernel/redfavor.bpf.c`.
-const KIND: &str = "redfavor";
-
 /// A qdisc that is wanted.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Setup {
     /// What it decides by. In the kernel a large buffer that the interface will cut (GSO) is one packet of all its bytes.
-    pub config: RedFavorConfig,
-    /// Send no faster than `config.red.rate`, so that the queue is here, and not in what comes after. Otherwise as fast as the interface takes it.
+    pub config: Config,
+    /// Send no faster than the rate in `config`, so that the queue is here, and not in what comes after. Otherwise as fast as the interface takes it.
     pub is_shaped: bool,
     /// Replace a root qdisc that somebody else made. One that the kernel made by itself is always replaced.
     pub is_replacing: bool,
     /// For tests: its random numbers are a generator's, and it keeps all it decides.
     pub replay: Option<Replay>,
+}
+
+/// The disciplines that tidegate has for the kernel.
+pub fn names() -> Vec<&'static str> {
+    ALL.map(|discipline| discipline.name()).to_vec()
+}
+
+/// Whether these are parameters of one of them.
+pub fn takes(config: &Config) -> bool {
+    that_takes(config).is_some()
 }
 
 /// Whether this kernel takes such a qdisc.
@@ -49,20 +59,24 @@ pub fn support() -> Result<()> {
     program::require_support()
 }
 
-/// Makes REDFavor the root qdisc of an interface, and gives what it counts from now on.
+/// Makes a discipline the root qdisc of an interface, and gives what it counts from now on.
 ///
 /// # Errors
 ///
 /// One line: no such interface, a qdisc that is there already, a kernel without BPF qdiscs, missing privileges. The interface has then what it had.
 pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
     let device = Device::find(interface)?;
+    let discipline = that_takes(&setup.config).with_context(|| {
+        format!("{} is no queue discipline that tidegate has for the kernel", setup.config.kind())
+    })?;
     support()?;
     let mut pins = Pins::lock()?;
     pins.sweep();
     let root = tc::root(interface)?;
-    if let Some(root) = root.iter().find(|root| root.kind == KIND) {
+    if let Some(root) = root.iter().find(|root| named(&root.kind).is_some()) {
         bail!(
-            "{interface} has {KIND} already ({}); change it with: tidegate qdisc del {interface}, then add",
+            "{interface} has {} already ({}); change it with: tidegate qdisc del {interface}, then add",
+            root.kind,
             root.handle
         );
     }
@@ -73,7 +87,12 @@ pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
     let replaced = theirs.map(|root| root.text);
     // Maps that may be here are of an interface that had this number before.
     pins.forget(&device);
-    program::start(&device, setup, replaced.as_deref(), &mut pins)?;
+    discipline.start(&mut Making {
+        device: &device,
+        setup,
+        replaced: replaced.as_deref(),
+        pins: &mut pins,
+    })?;
     show(interface)
 }
 
@@ -84,7 +103,8 @@ pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
 /// One line: no such interface, or none of ours on it.
 pub fn show(interface: &str) -> Result<Status> {
     let device = Device::find(interface)?;
-    Pins::open(&device)?.ok_or_else(|| none(interface))?.status(&device)
+    let maps = Pins::open(&device)?.ok_or_else(|| none(interface))?;
+    Ok(maps.state(interface)?.status)
 }
 
 /// All of ours in this network namespace, by name of the interface.
@@ -96,7 +116,7 @@ pub fn all() -> Result<Vec<Status>> {
     let mut all = Vec::new();
     for device in Device::all()? {
         if let Some(maps) = Pins::open(&device)? {
-            all.push(maps.status(&device)?);
+            all.push(maps.state(&device.name)?.status);
         }
     }
     all.sort_by(|one: &Status, other| one.interface.cmp(&other.interface));
@@ -112,18 +132,21 @@ pub fn all() -> Result<Vec<Status>> {
 /// One line: no such interface, or none of ours on it.
 pub fn del(interface: &str) -> Result<Status> {
     let device = Device::find(interface)?;
-    if tc::root(interface)?.is_none_or(|root| root.kind != KIND) {
+    let Some(discipline) = tc::root(interface)?.and_then(|root| named(&root.kind)) else {
         return Err(none(interface));
-    }
+    };
     let mut pins = Pins::lock()?;
     let status = show(interface);
     tc::delete_root(interface)?;
     pins.forget(&device);
-    status.with_context(|| format!("{interface} has no {KIND} any more, but what it had done cannot be told"))
+    status.with_context(|| {
+        format!("{interface} has no {} any more, but what it had done cannot be told", discipline.name())
+    })
 }
 
 fn none(interface: &str) -> Error {
-    anyhow!("{interface} has no queue discipline of ours; tidegate qdisc add {interface} {KIND} makes one")
+    let example = ALL[0].name();
+    anyhow!("{interface} has no queue discipline of ours; tidegate qdisc add {interface} {example} makes one")
 }
 
 /// For tests: what the qdisc with [`Setup::replay`] decided so far, in order, and how many events there were, kept or not.

@@ -1,4 +1,5 @@
-//! Where the maps of our qdiscs are found again: `/sys/fs/bpf/tidegate/qdisc-NAMESPACE-INTERFACE/`, by their numbers.
+//! Where the maps of our qdiscs are found again: `/sys/fs/bpf/tidegate/qdisc-NAMESPACE-INTERFACE/`, by their numbers; `qdisc` is
+//! [`Discipline::pins`].
 //!
 //! A qdisc may go without us, with its interface or by tc. Its maps then say so, and are swept away the next time one is made.
 
@@ -11,11 +12,11 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::device::Device;
+use crate::discipline::{self, Discipline};
 use crate::program::Maps;
 
 const BPF_FS: &str = "/sys/fs/bpf";
 const OURS: &str = "/sys/fs/bpf/tidegate";
-const PREFIX: &str = "qdisc-";
 const CONFIG: &str = "config";
 const QUEUE: &str = "queue";
 const TRACE: &str = "trace";
@@ -45,11 +46,10 @@ impl Pins {
     pub(crate) fn sweep(&self) {
         for entry in fs::read_dir(OURS).into_iter().flatten().flatten() {
             let path = entry.path();
-            let is_ours = entry.file_name().to_string_lossy().starts_with(PREFIX);
+            let Some(discipline) = discipline_of(&entry.file_name().to_string_lossy()) else { continue };
             // One that another version made may be in use.
-            let is_gone =
-                || open(&path).and_then(|maps| maps.is_attached()).is_ok_and(|is_attached| !is_attached);
-            if is_ours && is_gone() {
+            let state = open(discipline, &path).and_then(|maps| maps.state(""));
+            if state.is_ok_and(|state| !state.is_attached) {
                 remove(&path);
             }
         }
@@ -57,7 +57,7 @@ impl Pins {
 
     /// Pins the maps of a qdisc that is about to be made.
     pub(crate) fn keep(&mut self, device: &Device, maps: &mut Maps) -> Result<()> {
-        let path = path(device);
+        let path = path(maps.discipline, device);
         let keep = |map: &mut MapHandle, name: &str| map.pin(path.join(name));
         let kept = fs::create_dir(&path).map_err(Into::into).and_then(|()| {
             keep(&mut maps.config, CONFIG)?;
@@ -69,31 +69,45 @@ impl Pins {
 
     /// Whatever is kept for an interface.
     pub(crate) fn forget(&mut self, device: &Device) {
-        remove(&path(device));
+        for discipline in discipline::ALL {
+            remove(&path(discipline, device));
+        }
     }
 
     /// Those of an interface that has a qdisc of ours.
     pub(crate) fn open(device: &Device) -> Result<Option<Maps>> {
-        let path = path(device);
-        if !path.join(QUEUE).try_exists().with_context(|| format!("look into {OURS}; run as root"))? {
-            return Ok(None);
+        for discipline in discipline::ALL {
+            let path = path(discipline, device);
+            if path.join(QUEUE).try_exists().with_context(|| format!("look into {OURS}; run as root"))? {
+                let maps = open(discipline, &path)?;
+                if maps.state(&device.name)?.is_attached {
+                    return Ok(Some(maps));
+                }
+            }
         }
-        let maps = open(&path)?;
-        Ok(maps.is_attached()?.then_some(maps))
+        Ok(None)
     }
 }
 
-fn path(device: &Device) -> PathBuf {
-    Path::new(OURS).join(format!("{PREFIX}{}-{}", device.netns_inode, device.ifindex))
+fn path(discipline: &dyn Discipline, device: &Device) -> PathBuf {
+    let Device { netns_inode, ifindex, .. } = device;
+    Path::new(OURS).join(format!("{}-{netns_inode}-{ifindex}", discipline.pins()))
 }
 
-fn open(path: &Path) -> Result<Maps> {
+/// Whose folder this is, by its name.
+fn discipline_of(folder: &str) -> Option<&'static dyn Discipline> {
+    let (rest, _ifindex) = folder.rsplit_once('-')?;
+    let (pins, _netns_inode) = rest.rsplit_once('-')?;
+    discipline::ALL.into_iter().find(|discipline| discipline.pins() == pins)
+}
+
+fn open(discipline: &'static dyn Discipline, path: &Path) -> Result<Maps> {
     let map = |name: &str| {
         let path = path.join(name);
         MapHandle::from_pinned_path(&path)
             .with_context(|| format!("open the map {}; run as root", path.display()))
     };
-    Ok(Maps { config: map(CONFIG)?, queue: map(QUEUE)?, trace: map(TRACE)? })
+    Ok(Maps { discipline, config: map(CONFIG)?, queue: map(QUEUE)?, trace: map(TRACE)? })
 }
 
 /// What cannot be removed now is seen again by the next sweep.

@@ -1,10 +1,8 @@
 //! What a qdisc does.
 
-use aqm::{DropCounts, FixedPoint};
+use aqm::DropCounts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
-
-use crate::program::types;
 
 /// What a qdisc does, since it was made: arrived = sent + dropped + unallocated + thrown away + waiting.
 ///
@@ -53,55 +51,10 @@ pub struct Traffic {
     pub protected_pkts: u64,
 }
 
-impl Status {
-    pub(crate) fn new(
-        interface: &str,
-        config: &types::redfavor_config,
-        queue: &types::redfavor_queue,
-    ) -> Self {
-        let waiting = [queue.protected, queue.standard];
-        let mut dropped = DropCounts::default();
-        for (reason, count) in aqm::DropReason::ALL.into_iter().zip(queue.dropped) {
-            dropped.add(reason, count);
-        }
-        Self {
-            interface: interface.to_owned(),
-            config: text(&config.words).unwrap_or_default(),
-            bits_per_s: (config.bits_per_s != 0).then_some(config.bits_per_s),
-            replaced: text(&config.replaced),
-            qlen_pkts: waiting.iter().map(|length| length.pkts).sum(),
-            qlen_bytes: waiting.iter().map(|length| length.bytes).sum(),
-            protected_qlen_pkts: queue.protected.pkts,
-            average: FixedPoint::average(queue.red.average),
-            arrived: Traffic {
-                pkts: queue.arrived_pkts,
-                bytes: queue.arrived_bytes,
-                protected_pkts: queue.arrived_protected,
-            },
-            sent: Traffic {
-                pkts: queue.sent_pkts,
-                bytes: queue.sent_bytes,
-                protected_pkts: queue.sent_protected,
-            },
-            dropped,
-            dropped_protected: queue.dropped_protected,
-            unallocated: queue.unallocated,
-            thrown_away: queue.thrown_away,
-        }
-    }
-}
-
 fn by_name<S: Serializer>(dropped: &DropCounts, serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
     for (reason, count) in dropped.iter() {
         map.serialize_entry(reason.name(), &count)?;
     }
     map.end()
-}
-
-/// `None` if it is empty.
-fn text(bytes: &[i8]) -> Option<String> {
-    let bytes: Vec<u8> =
-        bytes.iter().map(|byte| byte.cast_unsigned()).take_while(|byte| *byte != 0).collect();
-    (!bytes.is_empty()).then(|| String::from_utf8_lossy(&bytes).into_owned())
 }

@@ -3,8 +3,6 @@
 use aqm::{DropReason, PacketKind};
 use units::Nanos;
 
-use crate::program::types;
-
 /// As [`crate::Setup::replay`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Replay {
@@ -42,22 +40,4 @@ pub enum Event {
         /// Why.
         reason: DropReason,
     },
-}
-
-impl Event {
-    /// `None` for what this version does not know.
-    pub(crate) fn new(raw: &types::redfavor_event) -> Option<Self> {
-        /// `enum traced`.
-        const ARRIVED: u32 = 0;
-        const SENT: u32 = 1;
-        const DROPPED: u32 = 2;
-        let types::redfavor_event { time_ns, packet, bytes, what, detail } = *raw;
-        let (at, detail) = (Nanos(time_ns), detail as usize);
-        match what {
-            ARRIVED => Some(Self::Arrived { at, packet, bytes, kind: *PacketKind::ALL.get(detail)? }),
-            SENT => Some(Self::Sent { at, packet }),
-            DROPPED => Some(Self::Dropped { packet, reason: *DropReason::ALL.get(detail)? }),
-            _ => None,
-        }
-    }
 }

@@ -26,7 +26,7 @@ pub fn lan() -> Option<Lan> {
 }
 
 pub fn setup(text: &str) -> Setup {
-    Setup { config: config(text), is_shaped: false, is_replacing: false, replay: None }
+    Setup { config: Config::RedFavor(config(text)), is_shaped: false, is_replacing: false, replay: None }
 }
 
 /// Sends no faster than `rate` of the configuration.

@@ -1,0 +1,63 @@
+//! What differs from one queue discipline to another. A second one is one more value of [`ALL`].
+
+use anyhow::Result;
+use aqm::Config;
+
+use crate::device::Device;
+use crate::pins::Pins;
+use crate::redfavor::RedFavor;
+use crate::{Event, Setup, Status};
+
+/// A queue discipline that there is a program for.
+///
+/// The program has maps of these names, with one value each: `configs`, its parameters, and `queues`, its state and what it counts; and `trace` and
+/// `random_numbers` for a replay. Its `struct Qdisc_ops` has the discipline's name.
+pub(crate) trait Discipline: Sync {
+    /// By which tc shows it.
+    fn name(&self) -> &'static str;
+
+    /// With what the folders of its maps begin: an installed version may have made some.
+    fn pins(&self) -> &'static str;
+
+    /// Whether these are parameters of it.
+    fn takes(&self, config: &Config) -> bool;
+
+    /// Makes it the root of an interface, by [`crate::program::start`].
+    fn start(&self, making: &mut Making<'_>) -> Result<()>;
+
+    /// What its maps say; `None` if they are of another version.
+    fn state(&self, interface: &str, config: &[u8], queue: &[u8]) -> Option<State>;
+
+    /// An event of its trace; `None` for what this version does not know.
+    fn event(&self, raw: &[u8]) -> Option<Event>;
+}
+
+/// All of them.
+pub(crate) static ALL: [&dyn Discipline; 1] = [&RedFavor];
+
+/// The one that has these parameters.
+pub(crate) fn that_takes(config: &Config) -> Option<&'static dyn Discipline> {
+    ALL.into_iter().find(|discipline| discipline.takes(config))
+}
+
+/// The one that tc shows by this name.
+pub(crate) fn named(kind: &str) -> Option<&'static dyn Discipline> {
+    ALL.into_iter().find(|discipline| discipline.name() == kind)
+}
+
+/// A qdisc that is about to be made.
+pub(crate) struct Making<'a> {
+    pub(crate) device: &'a Device,
+    pub(crate) setup: &'a Setup,
+    /// What tc says of the qdisc that somebody made before.
+    pub(crate) replaced: Option<&'a str>,
+    pub(crate) pins: &'a mut Pins,
+}
+
+/// What the maps of a qdisc say.
+pub(crate) struct State {
+    pub(crate) is_attached: bool,
+    /// Events, kept or not.
+    pub(crate) traced: u64,
+    pub(crate) status: Status,
+}
