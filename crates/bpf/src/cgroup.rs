@@ -25,8 +25,8 @@ pub enum Hook {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Nobody knows where the hierarchy is.
-    #[error("read our mounts")]
-    Mounts(#[source] ProcError),
+    #[error("read our mounts: {0}")]
+    Mounts(ProcError),
     /// The whole hierarchy is not to be seen here.
     #[error(
         "{what}: no cgroup2 is mounted here; under ip netns exec, which hides it, use --netns NAME instead, outside; else mount -t \
@@ -37,24 +37,24 @@ pub enum Error {
         what: String,
     },
     /// Its root cannot be opened.
-    #[error("open {} for {what}", path.display())]
+    #[error("open {} for {what}: {error}", path.display())]
     Open {
         /// As in [`root`].
         what: String,
         /// The root.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// A program was refused.
-    #[error("attach {what} to {}", path.display())]
+    #[error("attach {what} to {}: {error}", path.display())]
     Attach {
         /// As in [`root`].
         what: String,
         /// The root.
         path: PathBuf,
         /// EINVAL for a folder of version 1, EPERM without CAP_BPF and CAP_NET_ADMIN.
-        source: io::Error,
+        error: io::Error,
     },
 }
 
@@ -71,13 +71,13 @@ pub fn attach<'a>(
     let what = what.to_owned();
     let root = match File::open(&path) {
         Ok(root) => root,
-        Err(source) => return Err(Error::Open { what, path, source }),
+        Err(error) => return Err(Error::Open { what, path, error }),
     };
     let attach = |(program, hook): (BorrowedFd<'_>, Hook)| {
         create_link(program, root.as_raw_fd(), hook.attach_type(), 0)
     };
     let links: io::Result<Vec<OwnedFd>> = programs.into_iter().map(attach).collect();
-    links.map_err(|source| Error::Attach { what, path, source })
+    links.map_err(|error| Error::Attach { what, path, error })
 }
 
 /// Where the whole hierarchy of version 2 is mounted.
