@@ -94,7 +94,7 @@ impl Wires {
         scope(|scope| {
             // In its namespace, where its interfaces have their names.
             let linked = scope.spawn(|| namespace.enter(|| link.run(&over, |_| {})));
-            let done = pin_to_cpu(OTHER_CPU).and_then(|()| act());
+            let done = pin_to_cpu(OTHER_CPU).map_err(Into::into).and_then(|()| act());
             over.store(true, Ordering::Relaxed);
             pin_to_cpu(CPU)?;
             linked.join().expect("the link does not panic")??;

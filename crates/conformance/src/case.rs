@@ -81,5 +81,5 @@ impl Case {
 }
 
 fn has_tcx(lan: &Lan) -> Result<bool> {
-    lan.server.enter(|| bpf::count_tcx_ingress(lan.s0.ifindex).is_ok())
+    Ok(lan.server.enter(|| bpf::count_tcx_ingress(lan.s0.ifindex).is_ok())?)
 }

@@ -147,7 +147,7 @@ impl System for Kernel {
     }
 
     fn send(&mut self, frame: &[u8]) -> Result<()> {
-        self.tap.send(frame)
+        Ok(self.tap.send(frame)?)
     }
 
     fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>> {

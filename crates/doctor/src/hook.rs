@@ -3,7 +3,6 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use anyhow::Result;
 use bpf::{Hook, SoleLink};
 use netns::{Namespace, VethPair};
 use nix::net::if_::if_nameindex;
@@ -21,11 +20,11 @@ const NETDEV_XDP_ACT_BASIC: u64 = 1;
 pub(crate) fn on_own_veth() -> [Answer; 3] {
     let hooks = [Hook::TcxIngress, Hook::XdpNative, Hook::XdpGeneric];
     let may_try = privilege::to_make_namespaces().and_then(|()| privilege::to_load());
-    let answers = may_try.and_then(|()| try_hooks(hooks).map_err(|error| format!("{error:#}")));
+    let answers = may_try.and_then(|()| try_hooks(hooks).map_err(|error| error.to_string()));
     answers.unwrap_or_else(|why| hooks.map(|_| Answer::Unknown(why.clone())))
 }
 
-fn try_hooks(hooks: [Hook; 3]) -> Result<[Answer; 3]> {
+fn try_hooks(hooks: [Hook; 3]) -> netns::Result<[Answer; 3]> {
     let near = Namespace::create("doctor")?;
     let far = Namespace::create("doctor")?;
     let pair = VethPair::create(&near, "d0", &far, "d1")?;

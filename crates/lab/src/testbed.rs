@@ -118,7 +118,7 @@ impl Testbed {
     fn pair(&mut self, layout: &Layout, at_server: &str, at_crowd: &str) -> Result<VethPair> {
         let (server, crowd) = (&self.server, &self.crowd);
         if layout.receive != Receive::Driver {
-            return VethPair::create(server, at_server, crowd, at_crowd);
+            return Ok(VethPair::create(server, at_server, crowd, at_crowd)?);
         }
         let relay = Relay::join((server, at_server), (crowd, at_crowd), layout)?;
         let [a, b] = relay.middle.ends.clone();
@@ -129,13 +129,13 @@ impl Testbed {
     /// The crowd is many hosts behind one router: the server resolves the router only.
     fn route(&self, pair: &VethPair, clients: Ipv4Net) -> Result<()> {
         self.address(pair, *Layout::SERVER.ip(), Layout::ROUTER)?;
-        self.server.ip(&["route", "add", &clients.to_string(), "via", &Layout::ROUTER.to_string()])
+        Ok(self.server.ip(&["route", "add", &clients.to_string(), "via", &Layout::ROUTER.to_string()])?)
     }
 
     /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
     pub(crate) fn join_flood(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (FLOODED_INTERFACE, FLOODED_ADDRESS), (FLOOD_INTERFACE, FLOOD_ADDRESS))?;
-        self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])
+        Ok(self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])?)
     }
 
     /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to `tgh0`.
@@ -147,7 +147,7 @@ impl Testbed {
             set_offload(&self.crowd, HOLDER_INTERFACE, Offload::TransmitChecksum, false)?;
         }
         // Answers come from an address that the best route has at another interface.
-        self.crowd.set_sysctl(&format!("net.ipv4.conf.{HOLDER_INTERFACE}.rp_filter"), "2")
+        Ok(self.crowd.set_sysctl(&format!("net.ipv4.conf.{HOLDER_INTERFACE}.rp_filter"), "2")?)
     }
 
     /// Adds a pair beside the crowd's, with a way to the server for who asks for it.
@@ -177,7 +177,7 @@ impl Testbed {
 
     /// How often the crowd's end has looked for replies: its thread sleeps after each look.
     pub(crate) fn looks(&self) -> Result<u64> {
-        self.crowd_threads.iter().map(|thread| netns::sleeps(thread.as_raw() as u32)).sum()
+        self.crowd_threads.iter().map(|thread| Ok(netns::sleeps(thread.as_raw() as u32)?)).sum()
     }
 
     /// Where the server listens.
@@ -280,7 +280,7 @@ pub(crate) fn link_cpu(layout: &Layout) -> usize {
 
 /// Receive packet steering to one CPU (`Documentation/networking/scaling.rst`).
 fn receive_in_softirq(namespace: &Namespace, interface: &str, cpu: usize) -> Result<()> {
-    namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &cpu_mask(cpu))
+    Ok(namespace.write_sysfs(&format!("class/net/{interface}/queues/rx-0/rps_cpus"), &cpu_mask(cpu))?)
 }
 
 /// A CPU mask as sysfs takes it: hexadecimal words of 32 bits, the highest first (`bitmap_parse`).
@@ -324,13 +324,13 @@ fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) 
     let file = |name: &str| format!("class/net/{interface}/{name}");
     namespace.write_sysfs(&file("gro_flush_timeout"), &interval.as_nanos().to_string())?;
     // Intervals without a frame before the next one is announced again.
-    namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")
+    Ok(namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")?)
 }
 
 /// Makes frames wait in a queue while the peer's ring of 256 is full, where they would be dropped without: a veth with a qdisc holds back since
 /// Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`), and AF_XDP is told to ask again. A NIC has a qdisc, too.
 fn wait_for_room(namespace: &Namespace, interface: &str) -> Result<()> {
-    namespace.tc(&["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "100000"])
+    Ok(namespace.tc(&["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "100000"])?)
 }
 
 /// The kernel threads `napi/<interface>-<id>`.

@@ -243,7 +243,7 @@ impl Link {
 /// Whether its thread could be there: by another one, which ends.
 fn try_cpu(cpu: Option<usize>) -> Result<()> {
     let Some(cpu) = cpu else { return Ok(()) };
-    std::thread::spawn(move || netns::pin_to_cpu(cpu)).join().expect("pinning does not panic")
+    Ok(std::thread::spawn(move || netns::pin_to_cpu(cpu)).join().expect("pinning does not panic")?)
 }
 
 fn open_port(config: &Config, interface: &Interface) -> Result<Port> {

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 
-use anyhow::{Context, Result};
-
-use crate::Namespace;
+use crate::error::Act;
+use crate::{Error, Namespace, Result};
 
 /// Where one CPU's time went since boot, in clock ticks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,8 +29,8 @@ pub fn ticks_per_second() -> f64 {
 
 /// Times of one CPU, from `/proc/stat`.
 pub fn cpu_times(cpu: usize) -> Result<CpuTimes> {
-    let text = fs::read_to_string("/proc/stat").context("read /proc/stat")?;
-    parse_cpu(&text, cpu).with_context(|| format!("find cpu{cpu} in /proc/stat; is it online?"))
+    let text = fs::read_to_string("/proc/stat").act("read /proc/stat")?;
+    parse_cpu(&text, cpu).ok_or_else(|| Error::Missing(format!("find cpu{cpu} in /proc/stat; is it online?")))
 }
 
 fn parse_cpu(stat: &str, cpu: usize) -> Option<CpuTimes> {
@@ -48,7 +47,7 @@ fn parse_cpu(stat: &str, cpu: usize) -> Option<CpuTimes> {
 ///
 /// Source: `/proc/net/softnet_stat`, second column; CPUs are numbered by the thirteenth.
 pub fn softnet_dropped() -> Result<BTreeMap<usize, u64>> {
-    let text = fs::read_to_string("/proc/net/softnet_stat").context("read /proc/net/softnet_stat")?;
+    let text = fs::read_to_string("/proc/net/softnet_stat").act("read /proc/net/softnet_stat")?;
     Ok(text.lines().enumerate().filter_map(|(row, line)| parse_softnet(row, line)).collect())
 }
 
@@ -61,9 +60,9 @@ fn parse_softnet(row: usize, line: &str) -> Option<(usize, u64)> {
 
 /// How often a CPU has turned to received packets since boot, be it for one or for many: `NET_RX` of `/proc/softirqs`.
 pub fn receive_softirqs(cpu: usize) -> Result<u64> {
-    let text = fs::read_to_string("/proc/softirqs").context("read /proc/softirqs")?;
+    let text = fs::read_to_string("/proc/softirqs").act("read /proc/softirqs")?;
     parse_softirqs(&text, "NET_RX", cpu)
-        .with_context(|| format!("find NET_RX of CPU {cpu} in /proc/softirqs; is it online?"))
+        .ok_or_else(|| Error::Missing(format!("find NET_RX of CPU {cpu} in /proc/softirqs; is it online?")))
 }
 
 /// A line of the CPUs' names, and for each kind one of their counts.
@@ -77,11 +76,11 @@ fn parse_softirqs(text: &str, kind: &str, cpu: usize) -> Option<u64> {
 /// How often a process's main thread has gone to sleep by itself: `voluntary_ctxt_switches` of proc_pid_status(5).
 pub fn sleeps(process: u32) -> Result<u64> {
     let file = format!("/proc/{process}/status");
-    let text = fs::read_to_string(&file).with_context(|| format!("read {file}"))?;
+    let text = fs::read_to_string(&file).act_with(|| format!("read {file}"))?;
     let count = text.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count
         .and_then(|count| count.trim().parse().ok())
-        .with_context(|| format!("find voluntary_ctxt_switches in {file}"))
+        .ok_or_else(|| Error::Missing(format!("find voluntary_ctxt_switches in {file}")))
 }
 
 /// Every counter of `/proc/net/netstat` and `/proc/net/snmp` in the namespace, as `TcpExt.ListenOverflows`.
@@ -92,7 +91,7 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
             fs::read_to_string("/proc/thread-self/net/snmp")?,
         ])
     })?;
-    let [netstat, snmp] = texts.context("read the namespace's TCP counters")?;
+    let [netstat, snmp] = texts.act("read the namespace's TCP counters")?;
     let mut counters = parse_pairs(&netstat);
     counters.extend(parse_pairs(&snmp));
     Ok(counters)
@@ -122,8 +121,9 @@ impl LinkCounters {
 /// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
 pub fn link_counters(namespace: &Namespace, interface: &str) -> Result<LinkCounters> {
     let text =
-        namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.context("read /proc/net/dev")?;
-    parse_link_counters(&text, interface).with_context(|| format!("find {interface} in /proc/net/dev"))
+        namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.act("read /proc/net/dev")?;
+    parse_link_counters(&text, interface)
+        .ok_or_else(|| Error::Missing(format!("find {interface} in /proc/net/dev")))
 }
 
 /// Eight columns of receive counters, bytes and packets first, then as many of transmit counters: bytes, packets, errs, drop.
@@ -146,7 +146,7 @@ pub fn accept_queue(namespace: &Namespace, port: u16) -> Result<Option<u64>> {
     let read = namespace.enter(|| -> std::io::Result<usize> {
         std::io::Read::read(&mut fs::File::open("/proc/thread-self/net/tcp")?, &mut text)
     })?;
-    text.truncate(read.context("read /proc/net/tcp")?);
+    text.truncate(read.act("read /proc/net/tcp")?);
     Ok(parse_accept_queue(&String::from_utf8_lossy(&text), port))
 }
 

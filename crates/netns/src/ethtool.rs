@@ -2,10 +2,10 @@
 
 use std::os::fd::AsRawFd;
 
-use anyhow::{Context, Result};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
-use crate::Namespace;
+use crate::error::Act;
+use crate::{Namespace, Result};
 
 /// An offload that can be switched. Values are the `ETHTOOL_S*` commands of `include/uapi/linux/ethtool.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub fn set_offload(namespace: &Namespace, interface: &str, offload: Offload, on:
         data: u32,
     }
     namespace
-        .enter(|| -> Result<()> {
+        .enter(|| -> nix::Result<()> {
             let mut value = EthtoolValue { cmd: offload as u32, data: u32::from(on) };
             // SAFETY: ifreq is plain old data, for which all-zero is a valid value.
             let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
@@ -44,5 +44,5 @@ pub fn set_offload(namespace: &Namespace, interface: &str, offload: Offload, on:
             nix::errno::Errno::result(result)?;
             Ok(())
         })?
-        .with_context(|| format!("switch {offload:?} of {interface} {}", if on { "on" } else { "off" }))
+        .act_with(|| format!("switch {offload:?} of {interface} {}", if on { "on" } else { "off" }))
 }

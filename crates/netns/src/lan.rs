@@ -2,9 +2,7 @@
 
 use std::net::IpAddr;
 
-use anyhow::Result;
-
-use crate::{Namespace, VethEnd, VethPair, mac_text};
+use crate::{Namespace, Result, VethEnd, VethPair, mac_text};
 
 /// A client and a server, joined by `c0` and `s0`, with static addresses and neighbours.
 ///
@@ -52,7 +50,7 @@ impl Lan {
 
 fn add_addresses(namespace: &Namespace, end: &VethEnd, addresses: [&str; 2]) -> Result<()> {
     for address in addresses {
-        let ip: IpAddr = address.parse()?;
+        let ip: IpAddr = address.parse().expect("an address of ours");
         let (prefix, extra): (_, &[&str]) = if ip.is_ipv4() { ("24", &[]) } else { ("64", &["nodad"]) };
         let address = format!("{address}/{prefix}");
         namespace.ip(&[&["addr", "add", &address, "dev", &end.name], extra].concat())?;

@@ -6,6 +6,7 @@
 //! Links are made with iproute2's `ip`, because what it did can be read back and repeated by hand.
 
 mod counters;
+mod error;
 mod ethtool;
 mod lan;
 mod link;
@@ -16,6 +17,7 @@ pub use counters::{
     CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, receive_softirqs,
     sleeps, softnet_dropped, ticks_per_second,
 };
+pub use error::{Error, Result};
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;
 pub use link::{VethEnd, VethPair, mac_text};
@@ -29,7 +31,7 @@ pub use tap::{Frame, Tap};
 /// # Panics
 ///
 /// When CI demands root and there is none.
-pub fn root_or_reason() -> Result<(), String> {
+pub fn root_or_reason() -> std::result::Result<(), String> {
     if nix::unistd::geteuid().is_root() {
         return Ok(());
     }

@@ -1,10 +1,10 @@
 //! A veth pair between two namespaces.
 
-use anyhow::{Context, Result};
 use nix::net::if_::if_nametoindex;
 
-use crate::Namespace;
+use crate::error::Act;
 use crate::ethtool::{Offload, set_offload};
+use crate::{Namespace, Result};
 
 /// One end of a veth pair.
 #[derive(Debug, Clone)]
@@ -66,8 +66,7 @@ impl VethPair {
 }
 
 fn end(namespace: &Namespace, name: &str, mac: [u8; 6]) -> Result<VethEnd> {
-    let ifindex =
-        namespace.enter(|| if_nametoindex(name))?.with_context(|| format!("find interface {name}"))?;
+    let ifindex = namespace.enter(|| if_nametoindex(name))?.act_with(|| format!("find interface {name}"))?;
     Ok(VethEnd { name: name.to_owned(), ifindex, mac })
 }
 

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use anyhow::{Context, Error, Result, anyhow, bail};
-use nix::errno::Errno;
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::error::Act;
+use crate::{Error, Result};
 
 const RUN_DIR: &str = "/run/netns";
 
@@ -94,15 +95,14 @@ impl Namespace {
     /// Reads a `net.*` sysctl, by its dotted name.
     pub fn sysctl(&self, name: &str) -> Result<String> {
         let path = sysctl_path(name);
-        let text =
-            self.enter(|| fs::read_to_string(&path))?.with_context(|| format!("read sysctl {name}"))?;
+        let text = self.enter(|| fs::read_to_string(&path))?.act_with(|| format!("read sysctl {name}"))?;
         Ok(text.trim().to_owned())
     }
 
     /// Sets a `net.*` sysctl, by its dotted name, in this namespace only.
     pub fn set_sysctl(&self, name: &str, value: &str) -> Result<()> {
         let path = sysctl_path(name);
-        self.enter(|| fs::write(&path, value))?.with_context(|| format!("set sysctl {name} to {value}"))
+        self.enter(|| fs::write(&path, value))?.act_with(|| format!("set sysctl {name} to {value}"))
     }
 
     /// Writes a file of the namespace's own sysfs, such as `class/net/eth0/queues/rx-0/rps_cpus`.
@@ -115,14 +115,14 @@ impl Namespace {
 
     fn open(&self) -> Result<File> {
         let path = self.path();
-        File::open(&path).with_context(|| format!("open namespace {}", path.display()))
+        File::open(&path).act_with(|| format!("open namespace {}", path.display()))
     }
 }
 
 impl Drop for Namespace {
     fn drop(&mut self) {
         if let Err(error) = ip(&["netns", "del", &self.name]) {
-            eprintln!("tidegate: {error:#}; remove it with: ip netns del {}", self.name);
+            eprintln!("tidegate: {error}; remove it with: ip netns del {}", self.name);
         }
     }
 }
@@ -135,7 +135,7 @@ impl Drop for Namespace {
 pub fn open(name: &str) -> Result<File> {
     let path = path_of(name);
     // A FIFO must not hold us up.
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).with_context(|| {
+    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).act_with(|| {
         format!(
             "network namespace {name}: open {}; give a name of `ip netns`, a process id or a path",
             path.display()
@@ -160,8 +160,8 @@ fn path_of(name: &str) -> PathBuf {
 /// While no network namespace has a name: there is nothing to lock.
 pub fn turn() -> Result<File> {
     // A folder that is there anyway, so that nothing is left behind.
-    let folder = File::open(RUN_DIR).with_context(|| format!("open {RUN_DIR}"))?;
-    folder.lock().with_context(|| format!("lock {RUN_DIR}"))?;
+    let folder = File::open(RUN_DIR).act_with(|| format!("open {RUN_DIR}"))?;
+    folder.lock().act_with(|| format!("lock {RUN_DIR}"))?;
     Ok(folder)
 }
 
@@ -184,19 +184,11 @@ pub fn is_elsewhere(name: &str) -> bool {
 pub fn enter<T: Send>(file: &File, act: impl FnOnce() -> T + Send) -> Result<T> {
     std::thread::scope(|scope| {
         let thread = scope.spawn(move || -> Result<T> {
-            setns(file, CloneFlags::CLONE_NEWNET).map_err(refused)?;
+            setns(file, CloneFlags::CLONE_NEWNET).map_err(Error::Enter)?;
             Ok(act())
         });
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
-}
-
-fn refused(errno: Errno) -> Error {
-    match errno {
-        Errno::EPERM => anyhow!("enter the namespace: not permitted; this needs CAP_SYS_ADMIN"),
-        Errno::EINVAL => anyhow!("enter the namespace: the file is none of a network namespace"),
-        other => anyhow!("enter the namespace: {}", other.desc().to_lowercase()),
-    }
 }
 
 /// Removes the namespaces of runs whose process is gone, with the processes in them, and gives their names.
@@ -233,8 +225,8 @@ fn end_processes(name: &str) {
 /// Moves the calling thread, and what it starts from now on, to one CPU.
 pub fn pin_to_cpu(cpu: usize) -> Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu).with_context(|| format!("CPU {cpu} is beyond what this system can number"))?;
-    sched_setaffinity(Pid::from_raw(0), &set).with_context(|| format!("pin to CPU {cpu}; is it online?"))
+    set.set(cpu).act_with(|| format!("CPU {cpu} is beyond what this system can number"))?;
+    sched_setaffinity(Pid::from_raw(0), &set).act_with(|| format!("pin to CPU {cpu}; is it online?"))
 }
 
 fn owner(name: &str) -> Option<u32> {
@@ -252,12 +244,8 @@ pub(crate) fn ip(args: &[&str]) -> Result<()> {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().with_context(|| format!("start {command:?}; is iproute2 installed?"))?;
-    if !output.status.success() {
-        let stderr = String::from_utf8_lossy(&output.stderr);
-        bail!("{command:?}: {}", stderr.trim());
-    }
-    Ok(())
+    let output = command.output().map_err(|error| Error::start(command, error))?;
+    if output.status.success() { Ok(()) } else { Err(Error::refused(command, &output.stderr)) }
 }
 
 #[cfg(test)]

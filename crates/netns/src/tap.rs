@@ -4,10 +4,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use nix::errno::Errno;
 
-use crate::Namespace;
+use crate::error::Act;
+use crate::{Namespace, Result};
 
 const ETH_P_ALL: u16 = 3;
 /// Longest frame that is received whole, bytes.
@@ -36,7 +36,7 @@ impl Tap {
     /// EPERM without CAP_NET_RAW, ENODEV for another index.
     pub fn open(namespace: &Namespace, ifindex: u32) -> Result<Self> {
         let tap = namespace.enter(|| Self::bind(ifindex))?;
-        tap.with_context(|| format!("open a packet socket on interface {ifindex} of {}", namespace.name()))
+        tap.act_with(|| format!("open a packet socket on interface {ifindex} of {}", namespace.name()))
     }
 
     fn bind(ifindex: u32) -> io::Result<Self> {
@@ -71,7 +71,7 @@ impl Tap {
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         // SAFETY: the kernel only reads the frame.
         let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
-        Errno::result(sent).with_context(|| format!("send a frame of {} bytes", frame.len()))?;
+        Errno::result(sent).act_with(|| format!("send a frame of {} bytes", frame.len()))?;
         Ok(())
     }
 
@@ -80,10 +80,10 @@ impl Tap {
         let deadline = std::time::Instant::now() + timeout;
         loop {
             let left = deadline.saturating_duration_since(std::time::Instant::now());
-            if !self.is_readable(left).context("wait for a frame")? {
+            if !self.is_readable(left).act("wait for a frame")? {
                 return Ok(None);
             }
-            if let Some(frame) = self.read().context("receive a frame")? {
+            if let Some(frame) = self.read().act("receive a frame")? {
                 return Ok(Some(frame));
             }
         }

@@ -4,6 +4,7 @@
 //! it joins and splits none.
 
 mod clock;
+mod error;
 mod packet;
 
 use std::io;
@@ -11,12 +12,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
 use ipnet::IpNet;
 use nix::ifaddrs::getifaddrs;
 use xsk::Steer;
 
 pub use clock::{Clock, thread_cpu_time};
+pub use error::{Error, Result};
 pub use packet::Promiscuous;
 
 /// How frames are received.
@@ -84,10 +85,11 @@ impl Port {
             Mode::Native => by(xsk::Mode::Native),
             Mode::Generic => by(xsk::Mode::Generic),
             Mode::Packet => Self::packet(rings, workers, None),
-            Mode::Auto => by(xsk::Mode::Auto).or_else(|error| match error.downcast::<xsk::Error>() {
-                Ok(error) if error.is_lack() => Self::packet(rings, workers, Some(&error.to_string())),
-                Ok(error) => Err(error.into()),
-                Err(error) => Err(error),
+            Mode::Auto => by(xsk::Mode::Auto).or_else(|error| match error {
+                Error::Xdp(error) if error.is_lack() => {
+                    Self::packet(rings, workers, Some(&error.to_string()))
+                }
+                error => Err(error),
             }),
         }
     }
@@ -109,12 +111,9 @@ impl Port {
         let filter = packet_filter(rings.steer)?;
         let open = || {
             let socket = packet::Socket::open(rings.ifindex, filter);
-            let socket = socket.with_context(|| {
+            let socket = socket.map_err(|error| {
                 let tried = instead.map(|error| format!("{error}; ")).unwrap_or_default();
-                format!(
-                    "{tried}open a packet socket on {}, which needs CAP_NET_RAW and Linux 4.20",
-                    rings.interface
-                )
+                Error::Packet { tried, interface: rings.interface.clone(), error }
             })?;
             Ok(Self(PortOf::Packet { socket, instead: instead.map(str::to_owned) }))
         };
@@ -200,36 +199,22 @@ fn packet_filter(steer: Steer) -> Result<Option<(SocketAddr, IpNet)>> {
     }
     let Steer { server, clients: (address, prefix) } = steer;
     let clients = IpNet::new(address, prefix)?.trunc();
-    let own = getifaddrs()?.filter_map(|of| of.address).find_map(|address| {
+    let own = getifaddrs().map_err(Error::Addresses)?.filter_map(|of| of.address).find_map(|address| {
         let ip = address.as_sockaddr_in().map(|of| of.ip().into());
         let ip = ip.or_else(|| address.as_sockaddr_in6().map(|of| of.ip().into()));
         ip.filter(|ip: &IpAddr| clients.contains(ip))
     });
     if let Some(own) = own {
-        bail!(
-            "{own} is among the clients {clients} and this host's own: its kernel sees what a packet socket receives, and would reset \
-             the replies; name a network that it is not in"
-        );
+        return Err(Error::Own { own, clients });
     }
     Ok(Some((server, clients)))
 }
 
 /// Each worker receives by a queue of its own, and sends by it.
 fn ensure_enough(queues: xsk::Queues, workers: u32, interface: &str) -> Result<()> {
-    let xsk::Queues { receive, transmit } = queues;
-    let what = if transmit < receive {
-        format!("{receive} receive and {transmit} transmit queues")
-    } else {
-        format!("{receive} receive queue{}", if receive == 1 { "" } else { "s" })
-    };
-    let most = receive.min(transmit);
-    ensure!(
-        workers <= most,
-        "{interface} has {what}, so at most {most} worker{}; take fewer, raise the queues (ethtool -L {interface} combined {workers}), or take \
-         packet sockets",
-        if most == 1 { "" } else { "s" }
-    );
-    Ok(())
+    let most = queues.receive.min(queues.transmit);
+    let interface = interface.to_owned();
+    if workers <= most { Ok(()) } else { Err(Error::Workers { workers, interface, queues, most }) }
 }
 
 impl Rx<'_> {

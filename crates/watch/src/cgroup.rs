@@ -5,7 +5,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use crate::Result;
+use crate::error::reading;
 
 /// Paths of the version 2 hierarchy, by the number that the kernel gives each group: the inode number of its folder.
 #[derive(Debug, Default)]
@@ -16,7 +17,7 @@ impl Cgroups {
     pub fn read() -> Result<Self> {
         let mut cgroups = Self::default();
         if let Some(root) = bpf::cgroup::mounts()
-            .context("read our mounts")?
+            .map_err(reading("read our mounts"))?
             .into_iter()
             .next()
             .map(|mount| mount.mount_point)

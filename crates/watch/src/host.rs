@@ -6,9 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
-
-use crate::Watch;
+use crate::error::reading;
+use crate::{Error, Result, Watch};
 
 /// Where `ip netns` keeps its names.
 const NAMED: &str = "/run/netns";
@@ -88,9 +87,12 @@ impl Host {
     pub fn look() -> Result<Self> {
         let mut host = Self { namespaces: BTreeMap::new(), own: 0, hidden: 0 };
         // It can always be read.
-        host.own =
-            host.add(Path::new("/proc/thread-self/ns/net"), None).context("open our network namespace")?;
-        for process in fs::read_dir("/proc").context("read /proc to find the network namespaces")?.flatten() {
+        host.own = host
+            .add(Path::new("/proc/thread-self/ns/net"), None)
+            .map_err(reading("open our network namespace"))?;
+        for process in
+            fs::read_dir("/proc").map_err(reading("read /proc to find the network namespaces"))?.flatten()
+        {
             let pid = process.file_name().to_str().and_then(|name| name.parse().ok());
             let Some(pid) = pid else { continue };
             match host.add(&process.path().join("ns/net"), Some(pid)) {
@@ -129,12 +131,12 @@ impl Host {
         let mut survey = Survey::default();
         for (&inode, namespace) in &self.namespaces {
             let found = match watch {
-                Some(watch) => netns::enter(&namespace.file, || watch.list()).and_then(|listeners| listeners),
+                Some(watch) => netns::enter(&namespace.file, || watch.list()).map_err(Error::from).flatten(),
                 None => self.read_procfs(inode, namespace),
             };
             match found {
                 Ok(listeners) => survey.listeners.extend(listeners),
-                Err(error) => survey.gaps.push(format!("network namespace {inode}: {error:#}")),
+                Err(error) => survey.gaps.push(format!("network namespace {inode}: {error}")),
             }
         }
         if self.hidden > 0 {

@@ -3,9 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use anyhow::Result;
-
-use crate::{Cgroups, Counters, Host, Listener, Owners, Process, Queues, Watch};
+use crate::{Cgroups, Counters, Host, Listener, Owners, Process, Queues, Result, Watch};
 
 /// One listener.
 #[derive(Debug, Clone)]

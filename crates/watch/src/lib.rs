@@ -11,11 +11,12 @@
 //! for watched in watch.counters()? {
 //!     println!("{}: {:?}", watched.listener.address, watched.counters.get(Counter::ListenQOverflow));
 //! }
-//! # Ok::<(), anyhow::Error>(())
+//! # Ok::<(), watch::Error>(())
 //! ```
 
 mod cgroup;
 mod counters;
+mod error;
 mod hook;
 mod host;
 mod inventory;
@@ -25,6 +26,7 @@ mod program;
 
 pub use cgroup::Cgroups;
 pub use counters::{Counter, Counters};
+pub use error::{Error, Result};
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};

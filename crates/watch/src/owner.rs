@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Context, Result};
 use procfs::process::FDTarget;
+
+use crate::Result;
+use crate::error::reading;
 
 /// A process that holds a socket.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +28,8 @@ impl Owners {
     pub fn find(socket_inodes: impl IntoIterator<Item = u64>) -> Result<Self> {
         let wanted: BTreeSet<u64> = socket_inodes.into_iter().filter(|&inode| inode != 0).collect();
         let mut owners = BTreeMap::<u64, Vec<Process>>::new();
-        let processes = procfs::process::all_processes().context("read /proc to find who listens")?;
+        let processes =
+            procfs::process::all_processes().map_err(reading("read /proc to find who listens"))?;
         for process in processes.flatten() {
             let held: BTreeSet<u64> = process
                 .fd()

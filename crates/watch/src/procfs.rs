@@ -4,11 +4,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use anyhow::{Context, Result};
 use procfs::net::{TcpNetEntries, TcpNetEntry, TcpState};
 use procfs::{FromReadSI, current_system_info};
 
-use crate::{Listener, Queues};
+use crate::error::reading;
+use crate::{Listener, Queues, Result};
 
 /// Listeners of the calling thread's network namespace, as far as procfs tells.
 ///
@@ -16,7 +16,8 @@ use crate::{Listener, Queues};
 ///
 /// When /proc is not there, or hidden.
 pub fn own_listeners() -> Result<Vec<Listener>> {
-    let inode = fs::metadata("/proc/thread-self/ns/net").context("look at our network namespace")?.ino();
+    let inode =
+        fs::metadata("/proc/thread-self/ns/net").map_err(reading("look at our network namespace"))?.ino();
     listeners(None, inode)
 }
 
@@ -31,7 +32,7 @@ pub fn listeners(pid: Option<i32>, netns_inode: u64) -> Result<Vec<Listener>> {
             continue; // a kernel without IPv6
         }
         let table = TcpNetEntries::from_file(&path, current_system_info())
-            .with_context(|| format!("read {path} to find the listeners"))?;
+            .map_err(reading(format!("read {path} to find the listeners")))?;
         let listening = table.0.iter().filter(|entry| entry.state == TcpState::Listen);
         listeners.extend(listening.map(|entry| listener(entry, netns_inode)));
     }

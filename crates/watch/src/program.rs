@@ -6,13 +6,12 @@ use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 
-use anyhow::{Context, Result, anyhow, bail};
 use kernel::{Plain, from_bytes};
 use libbpf_rs::btf::{Btf, types::Func};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 
-use crate::{Counters, Hook, Listener, Missing, Queues};
+use crate::{Counters, Error, Hook, Listener, Missing, Queues, Result};
 
 #[allow(
     missing_docs,
@@ -70,7 +69,7 @@ impl Watch {
             return Ok(watch.and_missing(missing));
         }
         // One program that the kernel refuses makes the whole load fail: without any, then with each alone.
-        Self::load(&[]).map_err(|error| load_error(&error))?;
+        Self::load(&[]).map_err(load_error)?;
         hooks.retain(|&hook| match Self::load(&[hook]) {
             Ok(_) => true,
             Err(error) => {
@@ -78,7 +77,7 @@ impl Watch {
                 false
             }
         });
-        let watch = Self::load(&hooks).map_err(|error| load_error(&error))?;
+        let watch = Self::load(&hooks).map_err(load_error)?;
         Ok(watch.and_missing(missing))
     }
 
@@ -106,10 +105,10 @@ impl Watch {
     /// Every listener of the calling thread's network namespace, as it is now.
     pub fn list(&self) -> Result<Vec<Listener>> {
         const SIZE: usize = size_of::<types::listed>();
-        let mut iterator = bpf::open_iterator(self.lister.as_fd()).context("list the listeners")?;
+        let mut iterator = bpf::open_iterator(self.lister.as_fd()).map_err(Error::List)?;
         let mut listeners = Vec::new();
         let mut bytes = [0_u8; SIZE];
-        while iterator.read(&mut bytes).context("list the listeners")? == SIZE {
+        while iterator.read(&mut bytes).map_err(Error::List)? == SIZE {
             let listed: types::listed = from_bytes(&bytes);
             if listed.is_listener == 0 {
                 break;
@@ -131,7 +130,7 @@ impl Watch {
         let mut all = Vec::new();
         for key in self.watched.keys() {
             // It may be forgotten between key and value.
-            let Some(value) = self.watched.lookup(&key, MapFlags::ANY).context("read the counters")? else {
+            let Some(value) = self.watched.lookup(&key, MapFlags::ANY).map_err(Error::Counters)? else {
                 continue;
             };
             let watched: types::watched = from_bytes(&value);
@@ -189,9 +188,7 @@ impl Watch {
 /// Hooks whose functions this kernel's BTF has not: another version, or the compiler put them into others.
 fn not_in_btf(wanted: &[Hook]) -> Result<Vec<Missing>> {
     let Ok(btf) = Btf::from_vmlinux() else {
-        bail!(
-            "load the telemetry: this kernel has no BTF; boot one built with CONFIG_DEBUG_INFO_BTF=y (every current distribution's is)"
-        );
+        return Err(Error::NoBtf);
     };
     let missing = |&hook: &Hook| {
         let mut functions = hook.programs().iter().map(|(_, function)| *function);
@@ -212,11 +209,8 @@ fn is_forbidden(error: &libbpf_rs::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied
 }
 
-fn load_error(error: &libbpf_rs::Error) -> anyhow::Error {
-    if is_forbidden(error) {
-        return anyhow!("load the telemetry: {error}; run as root or with CAP_BPF and CAP_PERFMON");
-    }
-    anyhow!("load the telemetry: {error}; is this kernel older than 6.1?")
+fn load_error(error: libbpf_rs::Error) -> Error {
+    if is_forbidden(&error) { Error::Forbidden(error) } else { Error::Refused(error) }
 }
 
 fn listener(who: &types::listener_identity) -> Listener {

@@ -131,7 +131,7 @@ fn prepare(namespace: &Namespace, side: usize, own: &VethEnd, other: &VethEnd, t
     let route = ["route", "add", PREFIXES[1 - side], "via", &router, "initcwnd", &initial_window];
     let least_rto = tcp.least_rto.map(|least| format!("{}ms", least.as_millis()));
     let rto_min: Vec<&str> = least_rto.iter().flat_map(|least| ["rto_min", least]).collect();
-    namespace.ip(&[&route[..], &rto_min].concat())
+    Ok(namespace.ip(&[&route[..], &rto_min].concat())?)
 }
 
 #[cfg(test)]

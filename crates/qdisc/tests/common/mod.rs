@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use aqm::{Config, RedFavorConfig};
 use netns::{Lan, Tap};
+use nix::errno::Errno;
 use qdisc::{Setup, Status};
 
 /// Longest wait for what must happen.
@@ -95,7 +96,10 @@ pub fn sender(lan: &Lan) -> Tap {
 /// The kernel says so if the queue was full; the qdisc counted it then.
 pub fn send(tap: &Tap, frame: &[u8]) {
     if let Err(error) = tap.send(frame) {
-        let is_full = error.downcast_ref() == Some(&nix::errno::Errno::ENOBUFS);
-        assert!(is_full, "{error:#}");
+        let is_full = match &error {
+            netns::Error::Failed { error, .. } => error.downcast_ref() == Some(&Errno::ENOBUFS),
+            _ => false,
+        };
+        assert!(is_full, "{error}");
     }
 }
