@@ -138,6 +138,8 @@ fn config(setup: &Setup, server: SocketAddr, interface: &str, hook: Hook) -> Con
 }
 
 impl System for Kernel {
+    type Error = anyhow::Error;
+
     fn ends(&self) -> Ends {
         self.ends
     }

@@ -87,6 +87,8 @@ fn config(setup: &Setup) -> Result<Config> {
 }
 
 impl System for Simulated {
+    type Error = anyhow::Error;
+
     fn ends(&self) -> Ends {
         self.wire.ends
     }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
 
-use anyhow::{Result, anyhow, bail, ensure};
 use units::Nanos;
 use wire::{Flags, FourTuple, Options, Segment, SeqNumber};
 
@@ -50,6 +49,31 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Why a line does not hold.
+struct Unmet(String);
+
+impl<E: fmt::Display> From<E> for Unmet {
+    fn from(error: E) -> Self {
+        Self(format!("{error:#}"))
+    }
+}
+
+type Result<T, E = Unmet> = std::result::Result<T, E>;
+
+macro_rules! bail {
+    ($($what:tt)*) => {
+        return Err(Unmet(format!($($what)*)))
+    };
+}
+
+macro_rules! ensure {
+    ($holds:expr, $($what:tt)*) => {
+        if !$holds {
+            bail!($($what)*);
+        }
+    };
+}
+
 /// Plays a script; every segment that comes to a client must be one that a line expects, in order.
 ///
 /// `+SECONDS` before a line that acts is how long it waits first, and before an expected segment how much later than the
@@ -67,12 +91,9 @@ pub fn run(script: &Script, system: &mut impl System) -> Result<Vec<String>, Fai
     let mut line = 0;
     match run.play(&script.steps, &mut line) {
         Ok(()) => Ok(run.transcript),
-        Err(error) => Err(Failure {
-            file: script.file.clone(),
-            line,
-            what: format!("{error:#}"),
-            transcript: run.transcript,
-        }),
+        Err(Unmet(what)) => {
+            Err(Failure { file: script.file.clone(), line, what, transcript: run.transcript })
+        }
     }
 }
 
@@ -208,11 +229,11 @@ impl<'a, S: System> Run<'a, S> {
             Action::Write(label, bytes) => self.write(label, *bytes),
             Action::Shutdown(label) => {
                 let peer = self.peer(label)?;
-                self.system.shutdown(peer)
+                Ok(self.system.shutdown(peer)?)
             }
             Action::Close(label) => {
                 let peer = self.peer(label)?;
-                self.system.close(peer)
+                Ok(self.system.close(peer)?)
             }
             Action::State(label, state) => self.state(label, *state),
             Action::Queues { accept, syn } => self.queues(*accept, *syn),
@@ -238,7 +259,7 @@ impl<'a, S: System> Run<'a, S> {
     fn peer(&self, label: &str) -> Result<SocketAddr> {
         let client = self.clients.get(label);
         let client =
-            client.ok_or_else(|| anyhow!("client {label} has sent nothing yet; correct the label"))?;
+            client.ok_or_else(|| Unmet(format!("client {label} has sent nothing yet; correct the label")))?;
         Ok(SocketAddr::new(self.ends.client, client.port))
     }
 
@@ -262,7 +283,7 @@ impl<'a, S: System> Run<'a, S> {
         let mut frame = vec![0; wire::frame_len(&tuple, &segment)];
         wire::emit(&mut frame, &ends.ethernet, &tuple, &segment);
         self.note(self.system.now(), label, '>', pattern);
-        self.system.send(&frame)
+        Ok(self.system.send(&frame)?)
     }
 
     fn connect(&mut self, label: &str) -> Result<()> {
@@ -418,7 +439,7 @@ impl<'a, S: System> Run<'a, S> {
     fn accept(&mut self, label: &str) -> Result<()> {
         let wanted = if label == "fill" { None } else { Some(self.peer(label)?) };
         let peer = self.patiently(|system| system.accept())?;
-        let peer = peer.ok_or_else(|| anyhow!("expected a connection of {label}, and none waits"))?;
+        let peer = peer.ok_or_else(|| Unmet(format!("expected a connection of {label}, and none waits")))?;
         let is_wanted = match wanted {
             Some(wanted) => wanted == peer,
             None => self.fillers.contains(&peer.port()),
@@ -466,11 +487,14 @@ impl<'a, S: System> Run<'a, S> {
         let client = self.client(label);
         let bytes = stream(1 + client.written, u32::try_from(bytes)?);
         client.written += bytes.len() as u32;
-        self.system.write(peer, &bytes)
+        Ok(self.system.write(peer, &bytes)?)
     }
 
     /// Asks until there is an answer, for as long as patience lasts.
-    fn patiently<T>(&mut self, mut ask: impl FnMut(&mut S) -> Result<Option<T>>) -> Result<Option<T>> {
+    fn patiently<T>(
+        &mut self,
+        mut ask: impl FnMut(&mut S) -> Result<Option<T>, S::Error>,
+    ) -> Result<Option<T>> {
         self.settle()?;
         let deadline = self.system.now() + PATIENCE;
         loop {
@@ -540,10 +564,10 @@ fn lookup(counters: &BTreeMap<String, u64>, name: &str) -> Result<u64> {
     counters.get(name).copied().ok_or_else(|| {
         let guards: Vec<&str> =
             counters.keys().map(String::as_str).filter(|name| !name.contains('.')).collect();
-        anyhow!(
+        Unmet(format!(
             "there is no counter {name}; the guard's are {}, the kernel's have a dot, as Tcp.OutRsts",
             guards.join(", ")
-        )
+        ))
     })
 }
 

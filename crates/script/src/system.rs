@@ -1,9 +1,9 @@
 //! What a script is played to.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::net::{IpAddr, SocketAddr};
 
-use anyhow::Result;
 use units::Nanos;
 use verdict::ListenerLoad;
 use wire::Ethernet;
@@ -14,32 +14,35 @@ use crate::State;
 ///
 /// Of the server's sockets each is named by its client's address.
 pub trait System {
+    /// What it cannot do; its alternate form is all of it in one line.
+    type Error: Display;
+
     /// Addresses on the wire.
     fn ends(&self) -> Ends;
     /// The time; in a simulator a virtual one.
     fn now(&self) -> Nanos;
     /// Puts a client's frame on the wire.
-    fn send(&mut self, frame: &[u8]) -> Result<()>;
+    fn send(&mut self, frame: &[u8]) -> Result<(), Self::Error>;
     /// The next frame that came to the clients, or `None` when none has come by `until`. Time passes meanwhile.
-    fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>>;
+    fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>, Self::Error>;
     /// Has everything that was sent do its work: answers that it causes at once can be received, counters have counted it.
-    fn settle(&mut self) -> Result<()>;
+    fn settle(&mut self) -> Result<(), Self::Error>;
     /// accept(2): the client of the next connection, or `None` when none waits.
-    fn accept(&mut self) -> Result<Option<SocketAddr>>;
+    fn accept(&mut self) -> Result<Option<SocketAddr>, Self::Error>;
     /// read(2) of at most `max` bytes.
-    fn read(&mut self, peer: SocketAddr, max: usize) -> Result<Read>;
+    fn read(&mut self, peer: SocketAddr, max: usize) -> Result<Read, Self::Error>;
     /// write(2).
-    fn write(&mut self, peer: SocketAddr, bytes: &[u8]) -> Result<()>;
+    fn write(&mut self, peer: SocketAddr, bytes: &[u8]) -> Result<(), Self::Error>;
     /// shutdown(2) of the server's half.
-    fn shutdown(&mut self, peer: SocketAddr) -> Result<()>;
+    fn shutdown(&mut self, peer: SocketAddr) -> Result<(), Self::Error>;
     /// close(2).
-    fn close(&mut self, peer: SocketAddr) -> Result<()>;
+    fn close(&mut self, peer: SocketAddr) -> Result<(), Self::Error>;
     /// State of the server's end.
-    fn state(&mut self, peer: SocketAddr) -> Result<State>;
+    fn state(&mut self, peer: SocketAddr) -> Result<State, Self::Error>;
     /// The listener's queues.
-    fn load(&mut self) -> Result<ListenerLoad>;
+    fn load(&mut self) -> Result<ListenerLoad, Self::Error>;
     /// Counters by name, those of the guard plain and those of the kernel with a dot, as `TcpExt.ListenOverflows`.
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>>;
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, Self::Error>;
 }
 
 /// Addresses on the wire.

@@ -1,3 +1,4 @@
+use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr};
 
 use verdict::ListenerLoad;
@@ -21,6 +22,8 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)
 const SERVER_ISN: u32 = 0xffff_fff0;
 
 impl System for Played {
+    type Error = Infallible;
+
     fn ends(&self) -> Ends {
         let ethernet = Ethernet { src: [2; 6], dst: [4; 6] };
         Ends { ethernet, client: [10, 0, 0, 1].into(), server: SERVER }
@@ -30,7 +33,7 @@ impl System for Played {
         self.now
     }
 
-    fn send(&mut self, frame: &[u8]) -> Result<()> {
+    fn send(&mut self, frame: &[u8]) -> Result<(), Infallible> {
         let (tuple, segment) = wire::parse(frame).expect("a segment");
         let got = Pattern::describe(&segment, CLIENT_ISN, SERVER_ISN);
         for (after_ms, text) in (self.answer)(&got) {
@@ -55,7 +58,7 @@ impl System for Played {
         Ok(())
     }
 
-    fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>> {
+    fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>, Infallible> {
         if self.coming.first().is_some_and(|arrival| arrival.at <= until) {
             let arrival = self.coming.remove(0);
             self.now = self.now.max(arrival.at);
@@ -65,35 +68,35 @@ impl System for Played {
         Ok(None)
     }
 
-    fn settle(&mut self) -> Result<()> {
+    fn settle(&mut self) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn accept(&mut self) -> Result<Option<SocketAddr>> {
+    fn accept(&mut self) -> Result<Option<SocketAddr>, Infallible> {
         Ok(None)
     }
 
-    fn read(&mut self, _: SocketAddr, _: usize) -> Result<Read> {
+    fn read(&mut self, _: SocketAddr, _: usize) -> Result<Read, Infallible> {
         Ok(Read::Eof)
     }
 
-    fn write(&mut self, _: SocketAddr, _: &[u8]) -> Result<()> {
+    fn write(&mut self, _: SocketAddr, _: &[u8]) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn shutdown(&mut self, _: SocketAddr) -> Result<()> {
+    fn shutdown(&mut self, _: SocketAddr) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn close(&mut self, _: SocketAddr) -> Result<()> {
+    fn close(&mut self, _: SocketAddr) -> Result<(), Infallible> {
         Ok(())
     }
 
-    fn state(&mut self, _: SocketAddr) -> Result<State> {
+    fn state(&mut self, _: SocketAddr) -> Result<State, Infallible> {
         Ok(State::SynRecv)
     }
 
-    fn load(&mut self) -> Result<ListenerLoad> {
+    fn load(&mut self) -> Result<ListenerLoad, Infallible> {
         Ok(ListenerLoad {
             accept_qlen: 2,
             accept_limit: 1,
@@ -103,7 +106,7 @@ impl System for Played {
         })
     }
 
-    fn counters(&mut self) -> Result<BTreeMap<String, u64>> {
+    fn counters(&mut self) -> Result<BTreeMap<String, u64>, Infallible> {
         Ok(BTreeMap::from([("reset".to_owned(), self.reset), ("Tcp.OutRsts".to_owned(), 7)]))
     }
 }
