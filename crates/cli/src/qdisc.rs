@@ -114,7 +114,7 @@ fn add(args: &AddArgs) -> Result<()> {
         return Err(Mistake(why).into());
     }
     let setup = Setup { config, is_shaped: args.shape, is_replacing: args.replace, replay: None };
-    let status = args.place.enter(|| ::qdisc::add(&args.interface, &setup))?;
+    let status = args.place.enter(|| Ok(::qdisc::add(&args.interface, &setup)?))?;
     say(format_args!("{}: {}{}", status.interface, status.config, pace(&status)))?;
     match &status.replaced {
         Some(replaced) => say(format_args!("  replaces what del will not make again: {replaced}")),
@@ -143,8 +143,8 @@ fn written(kind: &str, words: &[String]) -> String {
 
 fn show(args: &ShowArgs) -> Result<()> {
     let all = args.place.enter(|| match args.interface.as_str() {
-        ALL => ::qdisc::all(),
-        interface => ::qdisc::show(interface).map(|status| vec![status]),
+        ALL => Ok(::qdisc::all()?),
+        interface => Ok(vec![::qdisc::show(interface)?]),
     })?;
     if all.is_empty() && !args.json {
         say("no interface has a queue discipline of ours")?;
@@ -155,7 +155,7 @@ fn show(args: &ShowArgs) -> Result<()> {
 }
 
 fn del(args: &DelArgs) -> Result<()> {
-    let status = args.place.enter(|| ::qdisc::del(&args.interface))?;
+    let status = args.place.enter(|| Ok(::qdisc::del(&args.interface)?))?;
     say(text(&status))?;
     match &status.replaced {
         Some(replaced) => say(format_args!("{} had before, and has no more: {replaced}", status.interface)),

@@ -3,8 +3,10 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use anyhow::{Context, Result, anyhow};
 use nix::net::if_::{if_nameindex, if_nametoindex};
+
+use crate::error::Act;
+use crate::{Error, Result};
 
 /// What an interface is known by in the whole kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,14 +19,15 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn find(name: &str) -> Result<Self> {
-        let ifindex = if_nametoindex(name)
-            .map_err(|_| anyhow!("no interface {name:?} in this network namespace; `ip link` lists them"))?;
+        let ifindex = if_nametoindex(name).map_err(|_| {
+            Error::Refused(format!("no interface {name:?} in this network namespace; `ip link` lists them"))
+        })?;
         Ok(Self { name: name.to_owned(), ifindex, netns_inode: netns_inode()? })
     }
 
     pub(crate) fn all() -> Result<Vec<Self>> {
         let netns_inode = netns_inode()?;
-        let interfaces = if_nameindex().context("list the interfaces")?;
+        let interfaces = if_nameindex().act("list the interfaces")?;
         let device = |interface: &nix::net::if_::Interface| Self {
             name: interface.name().to_string_lossy().into_owned(),
             ifindex: interface.index(),
@@ -36,6 +39,6 @@ impl Device {
 
 fn netns_inode() -> Result<u32> {
     const OWN: &str = "/proc/thread-self/ns/net";
-    let inode = fs::metadata(OWN).with_context(|| format!("read {OWN}"))?.ino();
-    u32::try_from(inode).context("a namespace has a number of 32 bits")
+    let inode = fs::metadata(OWN).act_with(|| format!("read {OWN}"))?.ino();
+    u32::try_from(inode).act("a namespace has a number of 32 bits")
 }

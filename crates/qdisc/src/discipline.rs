@@ -1,12 +1,11 @@
 //! What differs from one queue discipline to another. A second one is one more value of [`ALL`].
 
-use anyhow::Result;
 use aqm::Config;
 
 use crate::device::Device;
 use crate::pins::Pins;
 use crate::redfavor::RedFavor;
-use crate::{Event, Setup, Status};
+use crate::{Event, Result, Setup, Status};
 
 /// A queue discipline that there is a program for.
 ///
@@ -24,6 +23,9 @@ pub(crate) trait Discipline: Sync {
 
     /// Makes it the root of an interface, by [`crate::program::start`].
     fn start(&self, making: &mut Making<'_>) -> Result<()>;
+
+    /// Whether the qdisc is still there, as its state says; `None` if that is of another version.
+    fn is_attached(&self, queue: &[u8]) -> Option<bool>;
 
     /// What its maps say; `None` if they are of another version.
     fn state(&self, interface: &str, config: &[u8], queue: &[u8]) -> Option<State>;
@@ -56,7 +58,6 @@ pub(crate) struct Making<'a> {
 
 /// What the maps of a qdisc say.
 pub(crate) struct State {
-    pub(crate) is_attached: bool,
     /// Events, kept or not.
     pub(crate) traced: u64,
     pub(crate) status: Status,

@@ -10,6 +10,7 @@
 
 mod device;
 mod discipline;
+mod error;
 mod pins;
 mod program;
 mod redfavor;
@@ -17,14 +18,15 @@ mod status;
 mod tc;
 mod trace;
 
-use anyhow::{Context, Error, Result, anyhow, bail};
 use aqm::Config;
 
+pub use error::{Error, Result};
 pub use status::{Status, Traffic};
 pub use trace::{Event, Replay};
 
 use device::Device;
 use discipline::{ALL, Making, named, that_takes};
+use error::Act;
 use pins::Pins;
 
 /// A qdisc that is wanted.
@@ -66,23 +68,24 @@ pub fn support() -> Result<()> {
 /// One line: no such interface, a qdisc that is there already, a kernel without BPF qdiscs, missing privileges. The interface has then what it had.
 pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
     let device = Device::find(interface)?;
-    let discipline = that_takes(&setup.config).with_context(|| {
-        format!("{} is no queue discipline that tidegate has for the kernel", setup.config.kind())
+    let discipline = that_takes(&setup.config).ok_or_else(|| {
+        let kind = setup.config.kind();
+        Error::Refused(format!("{kind} is no queue discipline that tidegate has for the kernel"))
     })?;
     support()?;
     let mut pins = Pins::lock()?;
     pins.sweep();
     let root = tc::root(interface)?;
     if let Some(root) = root.iter().find(|root| named(&root.kind).is_some()) {
-        bail!(
+        return Err(Error::Refused(format!(
             "{interface} has {} already ({}); change it with: tidegate qdisc del {interface}, then add",
-            root.kind,
-            root.handle
-        );
+            root.kind, root.handle
+        )));
     }
     let theirs = root.filter(|root| !root.is_default());
     if let Some(root) = theirs.as_ref().filter(|_| !setup.is_replacing) {
-        bail!("{interface} has a queue discipline already: {}; --replace replaces it", root.text);
+        let why = format!("{interface} has a queue discipline already: {}; --replace replaces it", root.text);
+        return Err(Error::Refused(why));
     }
     let replaced = theirs.map(|root| root.text);
     // Maps that may be here are of an interface that had this number before.
@@ -139,14 +142,16 @@ pub fn del(interface: &str) -> Result<Status> {
     let status = show(interface);
     tc::delete_root(interface)?;
     pins.forget(&device);
-    status.with_context(|| {
+    status.act_with(|| {
         format!("{interface} has no {} any more, but what it had done cannot be told", discipline.name())
     })
 }
 
 fn none(interface: &str) -> Error {
     let example = ALL[0].name();
-    anyhow!("{interface} has no queue discipline of ours; tidegate qdisc add {interface} {example} makes one")
+    Error::Refused(format!(
+        "{interface} has no queue discipline of ours; tidegate qdisc add {interface} {example} makes one"
+    ))
 }
 
 /// For tests: what the qdisc with [`Setup::replay`] decided so far, in order, and how many events there were, kept or not.

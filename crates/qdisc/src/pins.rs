@@ -6,14 +6,15 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
 use libbpf_rs::MapHandle;
 use nix::fcntl::{Flock, FlockArg};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::device::Device;
 use crate::discipline::{self, Discipline};
+use crate::error::Act;
 use crate::program::Maps;
+use crate::{Error, Result};
 
 const BPF_FS: &str = "/sys/fs/bpf";
 const OURS: &str = "/sys/fs/bpf/tidegate";
@@ -29,16 +30,16 @@ pub(crate) struct Pins {
 
 impl Pins {
     pub(crate) fn lock() -> Result<Self> {
-        let kind = statfs(BPF_FS).with_context(|| format!("look at {BPF_FS}"))?.filesystem_type();
+        let kind = statfs(BPF_FS).act_with(|| format!("look at {BPF_FS}"))?.filesystem_type();
         if kind != BPF_FS_MAGIC {
-            return Err(anyhow!(
+            return Err(Error::Refused(format!(
                 "{BPF_FS} is no BPF file system, so nothing can be kept there: mount -t bpf bpf {BPF_FS}; `ip netns exec` hides it, use --netns"
-            ));
+            )));
         }
-        fs::create_dir_all(OURS).with_context(|| format!("make {OURS}; run as root"))?;
-        let folder = File::open(OURS).with_context(|| format!("open {OURS}"))?;
+        fs::create_dir_all(OURS).act_with(|| format!("make {OURS}; run as root"))?;
+        let folder = File::open(OURS).act_with(|| format!("open {OURS}"))?;
         let lock = Flock::lock(folder, FlockArg::LockExclusive)
-            .map_err(|(_, errno)| anyhow!("lock {OURS}: {}", errno.desc().to_lowercase()))?;
+            .map_err(|(_, errno)| Error::Refused(format!("lock {OURS}: {}", errno.desc().to_lowercase())))?;
         Ok(Self { _lock: lock })
     }
 
@@ -48,8 +49,8 @@ impl Pins {
             let path = entry.path();
             let Some(discipline) = discipline_of(&entry.file_name().to_string_lossy()) else { continue };
             // One that another version made may be in use.
-            let state = open(discipline, &path).and_then(|maps| maps.state(""));
-            if state.is_ok_and(|state| !state.is_attached) {
+            let is_attached = open(discipline, &path).and_then(|maps| maps.is_attached());
+            if is_attached.is_ok_and(|is_attached| !is_attached) {
                 remove(&path);
             }
         }
@@ -59,12 +60,12 @@ impl Pins {
     pub(crate) fn keep(&mut self, device: &Device, maps: &mut Maps) -> Result<()> {
         let path = path(maps.discipline, device);
         let keep = |map: &mut MapHandle, name: &str| map.pin(path.join(name));
-        let kept = fs::create_dir(&path).map_err(Into::into).and_then(|()| {
+        let kept = fs::create_dir(&path).map_err(libbpf_rs::Error::from).and_then(|()| {
             keep(&mut maps.config, CONFIG)?;
             keep(&mut maps.queue, QUEUE)?;
             keep(&mut maps.trace, TRACE)
         });
-        kept.with_context(|| format!("pin the maps in {}", path.display()))
+        kept.act_with(|| format!("pin the maps in {}", path.display()))
     }
 
     /// Whatever is kept for an interface.
@@ -78,9 +79,9 @@ impl Pins {
     pub(crate) fn open(device: &Device) -> Result<Option<Maps>> {
         for discipline in discipline::ALL {
             let path = path(discipline, device);
-            if path.join(QUEUE).try_exists().with_context(|| format!("look into {OURS}; run as root"))? {
+            if path.join(QUEUE).try_exists().act_with(|| format!("look into {OURS}; run as root"))? {
                 let maps = open(discipline, &path)?;
-                if maps.state(&device.name)?.is_attached {
+                if maps.is_attached()? {
                     return Ok(Some(maps));
                 }
             }
@@ -105,7 +106,7 @@ fn open(discipline: &'static dyn Discipline, path: &Path) -> Result<Maps> {
     let map = |name: &str| {
         let path = path.join(name);
         MapHandle::from_pinned_path(&path)
-            .with_context(|| format!("open the map {}; run as root", path.display()))
+            .act_with(|| format!("open the map {}; run as root", path.display()))
     };
     Ok(Maps { discipline, config: map(CONFIG)?, queue: map(QUEUE)?, trace: map(TRACE)? })
 }

@@ -2,14 +2,14 @@
 
 use std::mem::MaybeUninit;
 
-use anyhow::{Context, Result, anyhow, bail};
 use aqm::RandomNumbers;
 use libbpf_rs::btf::{Btf, types::Struct};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, MapHandle, Object};
 
 use crate::discipline::{Discipline, Making, State};
-use crate::{Event, Replay, tc};
+use crate::error::{Act, Wanted};
+use crate::{Error, Event, Replay, Result, tc};
 
 /// By which the kernel takes qdiscs, and its BTF says so.
 const SUPPORT: &str = "bpf_struct_ops_Qdisc_ops";
@@ -26,13 +26,14 @@ pub(crate) struct Maps {
 }
 
 impl Maps {
+    /// Whether the qdisc is still there.
+    pub(crate) fn is_attached(&self) -> Result<bool> {
+        self.discipline.is_attached(&read(&self.queue)?).or_refuse(OTHER_VERSION)
+    }
+
     /// What they say, of the interface with this name.
     pub(crate) fn state(&self, interface: &str) -> Result<State> {
-        let read = |map: &MapHandle| {
-            let bytes = map.lookup(&ONLY, MapFlags::ANY).context("read what the qdisc counts")?;
-            bytes.context(OTHER_VERSION)
-        };
-        self.discipline.state(interface, &read(&self.config)?, &read(&self.queue)?).context(OTHER_VERSION)
+        self.discipline.state(interface, &read(&self.config)?, &read(&self.queue)?).or_refuse(OTHER_VERSION)
     }
 
     /// All events that were kept, and how many there were.
@@ -41,23 +42,26 @@ impl Maps {
         let kept = total.min(self.trace.max_entries().into()) as u32;
         let mut events = Vec::new();
         for index in 0..kept {
-            let bytes = self.trace.lookup(&index.to_ne_bytes(), MapFlags::ANY).context("read the trace")?;
-            let raw = bytes.context("the trace is shorter than it says")?;
-            events.push(self.discipline.event(&raw).context("the trace has an event of another version")?);
+            let bytes = self.trace.lookup(&index.to_ne_bytes(), MapFlags::ANY).act("read the trace")?;
+            let raw = bytes.or_refuse("the trace is shorter than it says")?;
+            events.push(self.discipline.event(&raw).or_refuse("the trace has an event of another version")?);
         }
         Ok((events, total))
     }
 }
 
+fn read(map: &MapHandle) -> Result<Vec<u8>> {
+    let bytes = map.lookup(&ONLY, MapFlags::ANY).act("read what the qdisc counts")?;
+    bytes.or_refuse(OTHER_VERSION)
+}
+
 /// An error for a kernel that takes no qdisc in BPF.
 pub(crate) fn require_support() -> Result<()> {
     let btf = Btf::from_vmlinux().map_err(|error| {
-        anyhow!("this kernel does not tell its types, which BPF queue disciplines need (CONFIG_DEBUG_INFO_BTF): {error}")
+        Error::Refused(format!("this kernel does not tell its types, which BPF queue disciplines need (CONFIG_DEBUG_INFO_BTF): {error}"))
     })?;
     if btf.type_by_name::<Struct<'_>>(SUPPORT).is_none() {
-        bail!(
-            "this kernel has no BPF queue disciplines, which Linux 6.16 and newer have if they are built with CONFIG_NET_SCH_BPF; tidegate link --aqm redfavor does the same without"
-        );
+        return Err(Error::Refused("this kernel has no BPF queue disciplines, which Linux 6.16 and newer have if they are built with CONFIG_NET_SCH_BPF; tidegate link --aqm redfavor does the same without".to_owned()));
     }
     Ok(())
 }
@@ -86,26 +90,24 @@ pub(crate) fn start<B: for<'o> SkelBuilder<'o>>(
     }
     let mut loaded = open.load().map_err(load_error)?;
     let object = loaded.object();
-    map(object, "configs").update(&ONLY, parameters, MapFlags::ANY).context("set the parameters")?;
+    map(object, "configs").update(&ONLY, parameters, MapFlags::ANY).act("set the parameters")?;
     if let Some(replay) = setup.replay {
         fill(&map(object, "random_numbers"), replay)?;
     }
-    let keep = |name| MapHandle::try_from(&map(object, name)).context("keep a map");
+    let keep = |name| MapHandle::try_from(&map(object, name)).act("keep a map");
     let mut maps =
         Maps { discipline, config: keep("configs")?, queue: keep("queues")?, trace: keep("trace")? };
     // The kernel knows the name only as long as this link is there: nobody can make a second qdisc with our maps later.
     let mut operations =
         loaded.object_mut().maps_mut().find(|map| map.name() == name).expect("every discipline has it");
     let link = operations.attach_struct_ops().map_err(|error| match error.kind() {
-        ErrorKind::AlreadyExists => anyhow!(
-            "the kernel has another queue discipline with the name {name}, which tidegate did not make; unregister that first"
-        ),
+        ErrorKind::AlreadyExists => Error::Refused(format!("the kernel has another queue discipline with the name {name}, which tidegate did not make; unregister that first")),
         _ => load_error(error),
     })?;
     let made = pins
         .keep(device, &mut maps)
         .and_then(|()| tc::replace_root(&device.name, name))
-        .with_context(|| format!("make {name} the queue discipline of {}", device.name));
+        .act_with(|| format!("make {name} the queue discipline of {}", device.name));
     drop(link);
     made.inspect_err(|_| pins.forget(device))
 }
@@ -119,14 +121,16 @@ fn fill(random_numbers: &Map<'_>, replay: Replay) -> Result<()> {
     for index in 0..replay.events {
         let number = random.next_u32().to_ne_bytes();
         let set = random_numbers.update(&index.to_ne_bytes(), &number, MapFlags::ANY);
-        set.context("set the random numbers")?;
+        set.act("set the random numbers")?;
     }
     Ok(())
 }
 
-fn load_error(name: &str, error: libbpf_rs::Error) -> anyhow::Error {
+fn load_error(name: &str, error: libbpf_rs::Error) -> Error {
     if error.kind() == ErrorKind::PermissionDenied {
-        return anyhow!("load {name}: {error}; run as root or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN");
+        return Error::Refused(format!(
+            "load {name}: {error}; run as root or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+        ));
     }
-    anyhow!("load {name}: {error}; tidegate doctor says what this kernel takes")
+    Error::Refused(format!("load {name}: {error}; tidegate doctor says what this kernel takes"))
 }

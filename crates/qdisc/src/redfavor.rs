@@ -1,6 +1,5 @@
 //! REDFavor: `kernel/redfavor.bpf.c`, with types from its BTF.
 
-use anyhow::Result;
 use aqm::{Amount, Config, DropCounts, DropReason, FixedPoint, PacketKind, RedFavorConfig};
 use kernel::{Plain, bytes_of, from_bytes, same};
 use units::Nanos;
@@ -8,7 +7,7 @@ use units::Nanos;
 use crate::device::Device;
 use crate::discipline::{Discipline, Making, State};
 use crate::program;
-use crate::{Event, Setup, Status, Traffic};
+use crate::{Event, Result, Setup, Status, Traffic};
 
 #[allow(
     missing_docs,
@@ -59,11 +58,15 @@ impl Discipline for RedFavor {
         program::start(skel::RedfavorSkelBuilder::default(), &RedFavor, bytes_of(&parameters), making)
     }
 
+    fn is_attached(&self, queue: &[u8]) -> Option<bool> {
+        let queue: types::redfavor_queue = whole(queue)?;
+        Some(queue.is_attached != 0)
+    }
+
     fn state(&self, interface: &str, config: &[u8], queue: &[u8]) -> Option<State> {
         let config: types::redfavor_config = whole(config)?;
         let queue: types::redfavor_queue = whole(queue)?;
-        let is_attached = queue.is_attached != 0;
-        Some(State { is_attached, traced: queue.traced, status: status(interface, &config, &queue) })
+        Some(State { traced: queue.traced, status: status(interface, &config, &queue) })
     }
 
     fn event(&self, raw: &[u8]) -> Option<Event> {

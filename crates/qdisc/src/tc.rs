@@ -2,8 +2,10 @@
 
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
 use serde::Deserialize;
+
+use crate::error::Act;
+use crate::{Error, Result};
 
 /// The qdisc that an interface sends by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +36,10 @@ struct Listed {
 pub(crate) fn root(interface: &str) -> Result<Option<Root>> {
     let listed = tc(&["-j", "qdisc", "show", "dev", interface])?;
     let lines = tc(&["qdisc", "show", "dev", interface])?;
-    find_root(&listed, &lines).with_context(|| format!("read what tc says of {interface}"))
+    find_root(&listed, &lines).act_with(|| format!("read what tc says of {interface}"))
 }
 
-fn find_root(listed: &str, lines: &str) -> Result<Option<Root>> {
+fn find_root(listed: &str, lines: &str) -> serde_json::Result<Option<Root>> {
     let listed: Vec<Listed> = serde_json::from_str(listed)?;
     Ok(listed.into_iter().find(|one| one.root).map(|Listed { kind, handle, .. }| {
         let start = format!("qdisc {kind} {handle} root");
@@ -56,11 +58,11 @@ pub(crate) fn delete_root(interface: &str) -> Result<()> {
 }
 
 fn tc(arguments: &[&str]) -> Result<String> {
-    let output = Command::new("tc").args(arguments).output().context("start tc; is iproute2 installed?")?;
+    let output = Command::new("tc").args(arguments).output().act("start tc; is iproute2 installed?")?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        bail!("tc {}: {}", arguments.join(" "), said.join("; "));
+        return Err(Error::Refused(format!("tc {}: {}", arguments.join(" "), said.join("; "))));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

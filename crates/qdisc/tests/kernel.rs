@@ -16,7 +16,7 @@ fn root(lan: &Lan) -> String {
     String::from_utf8_lossy(&output.expect("tc").stdout).trim().to_owned()
 }
 
-fn del(lan: &Lan) -> anyhow::Result<qdisc::Status> {
+fn del(lan: &Lan) -> qdisc::Result<qdisc::Status> {
     lan.client.enter(|| qdisc::del("c0")).expect("enter")
 }
 
@@ -245,7 +245,7 @@ fn root_kernel_without_bpf_qdiscs_is_said_in_a_line_and_nothing_is_changed() {
 
 #[test]
 fn interface_that_is_not_there_is_said() {
-    for act in [qdisc::show as fn(&str) -> anyhow::Result<qdisc::Status>, qdisc::del] {
+    for act in [qdisc::show as fn(&str) -> qdisc::Result<qdisc::Status>, qdisc::del] {
         let error = act("no-such-if").expect_err("it is not there").to_string();
         assert_eq!(error, "no interface \"no-such-if\" in this network namespace; `ip link` lists them");
     }

@@ -43,7 +43,7 @@ pub fn config(text: &str) -> RedFavorConfig {
 }
 
 /// Puts the qdisc on the client's interface.
-pub fn add(lan: &Lan, setup: &Setup) -> anyhow::Result<Status> {
+pub fn add(lan: &Lan, setup: &Setup) -> qdisc::Result<Status> {
     lan.client.enter(|| qdisc::add("c0", setup)).expect("enter")
 }
 
