@@ -56,7 +56,7 @@ pub struct Dumbbell {
     /// The file, word for word.
     #[serde(skip)]
     pub(crate) source: String,
-    /// Cut short by [`Dumbbell::quicken`].
+    /// Cut short, to see that all works.
     #[serde(skip)]
     pub is_quick: bool,
 }

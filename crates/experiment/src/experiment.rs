@@ -61,7 +61,7 @@ pub struct Experiment {
     /// The file, word for word.
     #[serde(skip)]
     pub(crate) source: String,
-    /// Cut short by [`Experiment::quicken`].
+    /// Cut short, to see that all works.
     #[serde(skip)]
     pub is_quick: bool,
 }

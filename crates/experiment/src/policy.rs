@@ -121,7 +121,7 @@ impl Policy {
         hook.parse::<script::Hook>().map(drop).map_err(|why| format!("policy {:?}: attach: {why}", self.name))
     }
 
-    /// The policy with the server's saturation rate, requests/s, where it is meant. What [`Policy::check`] would not have stays as it is.
+    /// The policy with the server's saturation rate, requests/s, where it is meant. What is no rate stays as it is.
     pub fn for_saturation(&self, rate_per_s: f64) -> Self {
         let filled = |text: &String| fill(text, rate_per_s).unwrap_or_else(|_| text.clone());
         Self { guard: self.guard.as_ref().map(filled), nft: self.nft.as_ref().map(filled), ..self.clone() }

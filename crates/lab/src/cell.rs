@@ -104,7 +104,7 @@ pub struct Measured {
     pub(crate) held: BTreeMap<String, Held>,
     /// What went between clients and server, where they are far from each other, and why that should be read with care.
     pub(crate) path: Option<(PathSummary, Vec<String>)>,
-    /// What the server's CPU took for a small datagram in the window, see [`Gauge::finish`].
+    /// What the server's CPU took for a small datagram in the window: the mean of some looks.
     pub round_trip: Duration,
     /// A cache line's round trip between the server's CPU and the crowd's, before or after, whichever was longer.
     pub(crate) cores_ns: f64,

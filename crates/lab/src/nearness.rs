@@ -57,7 +57,7 @@ impl Nearness {
         Self { cpus, seen: Mutex::new(Seen { least_ns: f64::INFINITY, was_in_vain: false }) }
     }
 
-    /// Waits until they are about as near as they have ever been, for `patience` and [`PATIENCE`] at most, and a second where that was not enough the last time; gives a cache line's round trip then, ns.
+    /// Waits until they are about as near as they have ever been, for `patience` and half a minute at most, and a second where that was not enough the last time; gives a cache line's round trip then, ns.
     ///
     /// # Errors
     ///
