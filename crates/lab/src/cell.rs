@@ -250,7 +250,7 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 pub(crate) fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
     let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
-    settle(layout)?;
+    settle(layout, experiment.is_quick)?;
     let cores_before_ns = nearness.wait(WAITS * (send.warmup + send.duration), stop)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
