@@ -61,7 +61,8 @@ impl Case {
             return Ok(Outcome::Skipped(reason));
         }
         let lan = Lan::create()?;
-        if self.needs_tcx() && !has_tcx(&lan)? {
+        let has_tcx = lan.server.enter(|| bpf::count_tcx_ingress(lan.s0.ifindex).is_ok())?;
+        if self.needs_tcx() && !has_tcx {
             let reason = "skipped: no tcx in this kernel (Linux 6.6 and newer)";
             return Ok(Outcome::Skipped(reason.to_owned()));
         }
@@ -69,7 +70,10 @@ impl Case {
             let reason = "skipped: this kernel takes no cookies but its own (Linux 6.9 and newer do)";
             return Ok(Outcome::Skipped(reason.to_owned()));
         }
-        let mut kernel = Kernel::start(lan, &self.script.setup, self.family, self.hook)
+        // The guard would find this itself, and have programs for every hook verified first.
+        let usual = if has_tcx { Hook::Tcx } else { Hook::XdpGeneric };
+        let hook = if self.hook == Hook::Auto { usual } else { self.hook };
+        let mut kernel = Kernel::start(lan, &self.script.setup, self.family, hook)
             .with_context(|| format!("{}: set the kernel up", self.script.file))?;
         Ok(Outcome::Passed(script::run(&self.script, &mut kernel)?))
     }
@@ -78,8 +82,4 @@ impl Case {
     fn needs_tcx(&self) -> bool {
         self.hook == Hook::Tcx || self.script.setup.policy.needs_socket_buffers()
     }
-}
-
-fn has_tcx(lan: &Lan) -> Result<bool> {
-    Ok(lan.server.enter(|| bpf::count_tcx_ingress(lan.s0.ifindex).is_ok())?)
 }
