@@ -134,7 +134,8 @@ pub(crate) fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
     Guard::start(&Config {
         listeners: vec![Listener::new(listen, policy)],
         interfaces: vec!["lo".to_owned()],
-        attach: Attach::Tcx,
+        // At tcx on a loopback, with programs for the other hooks, which are timed as well.
+        attach: Attach::Auto,
         must_listen: true,
         ..Config::default()
     })

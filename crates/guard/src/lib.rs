@@ -420,6 +420,10 @@ impl Guard {
 
     /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace
     /// and as if it came in by its loopback. See [`bpf::test_run`]; the runs count in the statistics.
+    ///
+    /// # Panics
+    ///
+    /// When the guard may not try that hook: [`Attach::Auto`] tries all.
     pub fn time(&self, hook: Hook, frame: &[u8], repeat: u32) -> Result<Duration> {
         bpf::test_run(self.programs.for_hook(hook), frame, repeat).context("run the program on a frame")
     }
