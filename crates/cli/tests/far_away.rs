@@ -27,7 +27,7 @@ const EXPERIMENT: &str = r#"
     [saturation]
     from = 50
     factor = 16
-    refinements = 0
+    refinements = 3
     duration = "200ms"
     confirm = "200ms"
     [[server]]
@@ -158,7 +158,7 @@ fn way_that_cannot_be_is_a_usage_error_of_one_line() {
 #[test]
 fn root_crowd_comes_through_a_link_and_nothing_is_left() {
     let Some(folder) = root_scratch() else { return };
-    let mut command = tidegate(folder.path(), &["lab", "run", "--quick", "far.toml"]);
+    let mut command = tidegate(folder.path(), &["lab", "run", "far.toml"]);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
     let id = child.id();
     let output = child.wait_with_output().expect("wait");
@@ -178,6 +178,7 @@ fn root_crowd_comes_through_a_link_and_nothing_is_left() {
 /// Begins a run with windows of a minute, and ends it or its link by a signal in the middle of a cell.
 fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Output {
     let long = EXPERIMENT.replace("duration = \"2s\"", "duration = \"60s\"");
+    let long = long.replace("refinements = 3", "refinements = 0");
     std::fs::write(folder.join("far.toml"), long).expect("write");
     let mut command = tidegate(folder, &["lab", "run", "far.toml"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");

@@ -149,8 +149,13 @@ fn stderr(output: &Output) -> String {
 #[test]
 fn root_experiment_goes_from_file_to_page_and_leaves_nothing() {
     let Some(scratch) = Scratch::create() else { return };
-    let child =
-        scratch.lab("small.toml").stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
+    let child = scratch
+        .lab("small.toml")
+        .arg("--quick")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
     let id = child.id();
     let output = child.wait_with_output().expect("wait");
     assert!(output.status.success(), "{}", stderr(&output));
