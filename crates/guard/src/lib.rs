@@ -525,7 +525,7 @@ fn follows_sockets(listener: &Listener) -> bool {
 
 fn follow_sockets(programs: &Programs, slots: &[Option<Listener>]) -> Result<Vec<OwnedFd>> {
     match slots.iter().flatten().any(follows_sockets) {
-        true => Ok(cgroup::attach(FOLLOW, [programs.for_sockets()])?),
+        true => Ok(cgroup::attach(FOLLOW, [programs.for_sockets()?])?),
         false => Ok(Vec::new()),
     }
 }

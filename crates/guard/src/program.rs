@@ -1,20 +1,22 @@
 //! The programs of `kernel/admit.bpf.c` and their maps, with types from their BTF.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
 use bpf::{Capabilities, Capability, Hook, cgroup};
 use ipnet::IpNet;
 use kernel::{ListenerPolicy, ListenerStats, Pace, PathStats, Plain, Service, bytes_of, from_bytes, same};
-use libbpf_rs::skel::{OpenSkel, SkelBuilder};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, ProgramType};
+use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
+use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, MapHandle, ProgramType};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy};
@@ -47,6 +49,8 @@ pub const MAX_INTERFACES: usize = 4096;
 pub const MAX_RESERVED_SOURCES: usize = 1024;
 /// As in rules.bpf.h.
 pub const MAX_OWN_ADDRESSES: usize = 4096;
+/// The program that follows sockets.
+const FOLLOWER: &str = "follow_socket";
 /// The programs of a guard, by the names that the kernel has of them.
 pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_xdp_skb"];
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
@@ -90,7 +94,10 @@ pub struct Programs {
     admit_request: Option<OwnedFd>,
     set_option: OwnedFd,
     get_option: OwnedFd,
-    follow_socket: OwnedFd,
+    /// Loaded when a listener first asks who waits for its server.
+    follow_socket: OnceLock<OwnedFd>,
+    /// All there are, for a program that is loaded later.
+    maps: Vec<(OsString, OwnedFd)>,
     interfaces: MapHandle,
     listeners: MapHandle,
     hints: MapHandle,
@@ -162,6 +169,7 @@ impl Programs {
         open.progs.admit_tc.set_autoload(hooks.contains(&Hook::TcxIngress));
         open.progs.admit_xdp.set_autoload(hooks.contains(&Hook::XdpNative));
         open.progs.admit_xdp_skb.set_autoload(hooks.contains(&Hook::XdpGeneric));
+        open.progs.follow_socket.set_autoload(false);
         let loaded = open.load()?;
         if inherited.cookie_keys.is_none() {
             let key: [u8; 16] = random_bytes()?;
@@ -178,6 +186,7 @@ impl Programs {
             };
             Ok((hook, program.as_fd().try_clone_to_owned()?))
         };
+        let handle = |map: Map<'_>| Ok((map.name().to_owned(), map.as_fd().try_clone_to_owned()?));
         let maps = &loaded.maps;
         Ok(Self {
             entries: hooks.iter().map(entry).collect::<Result<_>>()?,
@@ -186,7 +195,8 @@ impl Programs {
             admit_request: admit_request.transpose()?,
             set_option: progs.set_option.as_fd().try_clone_to_owned()?,
             get_option: progs.get_option.as_fd().try_clone_to_owned()?,
-            follow_socket: progs.follow_socket.as_fd().try_clone_to_owned()?,
+            follow_socket: OnceLock::new(),
+            maps: loaded.object().maps().map(handle).collect::<Result<_>>()?,
             interfaces: MapHandle::try_from(&maps.interfaces)?,
             listeners: MapHandle::try_from(&maps.listeners)?,
             hints: MapHandle::try_from(&maps.hints)?,
@@ -224,9 +234,29 @@ impl Programs {
         self.admit_request.as_ref().map(AsFd::as_fd)
     }
 
-    /// The program that follows sockets, to see which wait for their server.
-    pub fn for_sockets(&self) -> (BorrowedFd<'_>, cgroup::Hook) {
-        (self.follow_socket.as_fd(), cgroup::Hook::SocketOps)
+    /// The program that follows sockets, to see which wait for their server. A guard that never asks is spared its verification,
+    /// which takes as long as that of all others at a hook.
+    pub fn for_sockets(&self) -> Result<(BorrowedFd<'_>, cgroup::Hook)> {
+        if self.follow_socket.get().is_none() {
+            let program = self.load_follower().map_err(load_error)?;
+            self.follow_socket.set(program).expect("nobody else sets it");
+        }
+        let program = self.follow_socket.get().expect("it is loaded");
+        Ok((program.as_fd(), cgroup::Hook::SocketOps))
+    }
+
+    /// With the maps of the programs that are loaded.
+    fn load_follower(&self) -> libbpf_rs::Result<OwnedFd> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
+        for mut map in open.open_object_mut().maps_mut() {
+            let ours = self.maps.iter().find(|(name, _)| name == map.name());
+            map.reuse_fd(ours.expect("it is the same object").1.as_fd())?;
+        }
+        for mut program in open.open_object_mut().progs_mut() {
+            program.set_autoload(program.name() == FOLLOWER);
+        }
+        Ok(open.load()?.progs.follow_socket.as_fd().try_clone_to_owned()?)
     }
 
     /// The programs for setsockopt(2) and getsockopt(2).
@@ -565,7 +595,7 @@ fn load_error(error: libbpf_rs::Error) -> Error {
             )
         }
         _ => anyhow!(
-            "load the programs: {error}; they need Linux 6.1 or newer, and some 50 descriptors (ulimit -n)"
+            "load the programs: {error}; they need Linux 6.1 or newer, and some 80 descriptors (ulimit -n)"
         ),
     }
 }

@@ -76,6 +76,23 @@ fn connect(world: &World, listener: &TcpListener) -> (TcpStream, TcpStream) {
 }
 
 #[test]
+fn root_reload_that_asks_who_waits_follows_from_then_on() {
+    let Some(world) = World::create() else { return };
+    let listener = listen(&world);
+    let mut followed = follow(&world, "rst-syn");
+    assert_eq!(followed.first().service, None, "nobody asks");
+    let _before = connect(&world, &listener);
+    let policy = "rst-syn+unserved:5".parse().expect("policy");
+    let listeners = vec![Listener::new(LISTEN.parse().expect("address"), policy)];
+    let config = Config { listeners, interfaces: vec!["s0".to_owned()], ..Config::default() };
+    let guard = &mut followed.guard;
+    world.server.enter(|| guard.reload(&config)).expect("enter").expect("reload");
+    world.server.enter(|| guard.pace()).expect("enter").expect("look");
+    let _after = connect(&world, &listener);
+    followed.wait("the connection after the reload", |service| service.silent + service.waiting == 1);
+}
+
+#[test]
 fn root_connection_waits_from_its_request_to_the_first_byte_of_the_response() {
     let Some(world) = World::create() else { return };
     let listener = listen(&world);
