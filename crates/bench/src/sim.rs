@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use load::{Arrivals, Close, Workload};
 use sim::dumbbell::{Dumbbell, DumbbellRun};
-use sim::{Accept, Config, EventQueue, Profile, Service, Setup, World};
+use sim::{Accept, Config, EventQueue, Profile, Serving, Setup, World};
 use traffic::Schedule;
 use units::Nanos;
 use verdict::Policy;
@@ -82,7 +82,7 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let crowd = Crowd::new(manners, asks, Clients::new(clients().into()), schedule, 0);
     let setup = Setup {
         kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped(PROFILE).context("the bench's profile")?,
     };
     Ok(World::new(setup, crowd))

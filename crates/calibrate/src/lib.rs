@@ -36,10 +36,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use experiment::{Experiment, Policy, Server};
+use experiment::{Experiment, Policy, ServerSpec};
 use nix::sys::resource::{Resource, getrlimit};
 use sim::Profile;
-use sim::profile::{CrowdEnd, Receive, Server as Program, Softirq, System};
+use sim::profile::{CrowdEnd, ProgramCosts as Program, Receive, Softirq, System};
 use tcp::Close;
 
 use lab::{CROWD_POLL, Lab, Nearness};
@@ -260,7 +260,7 @@ struct Guard {
 }
 
 impl<'a> Crowds<'a> {
-    fn server(&self, name: &str) -> &'a Server {
+    fn server(&self, name: &str) -> &'a ServerSpec {
         let servers = &self.apart.servers;
         servers.iter().find(|server| server.name == name).expect("a server of the experiment above")
     }
@@ -283,7 +283,7 @@ impl<'a> Crowds<'a> {
         &mut self,
         what: &str,
         experiment: &Experiment,
-        (server, policy): (&Server, &Policy),
+        (server, policy): (&ServerSpec, &Policy),
         rate: f64,
     ) -> Result<Costs> {
         let lab = Lab { experiment, ..self.lab };
@@ -438,7 +438,7 @@ impl<'a> Crowds<'a> {
         let (hangs, answers) = (self.server(HANGS), self.server("answers"));
         let mut narrower = answers.clone();
         narrower.backlog = nearly_full(rate);
-        let mut of_syn = |what: &str, server: &Server, rate: f64| -> Result<f64> {
+        let mut of_syn = |what: &str, server: &ServerSpec, rate: f64| -> Result<f64> {
             let costs = self.measure(what, self.apart, (server, abort), rate)?;
             Ok(costs.guard_us_per_s / costs.syns_per_s.max(1.0))
         };

@@ -11,7 +11,7 @@ use crate::experiment::Experiment;
 use crate::extent;
 use crate::layout::{Layout, Receive};
 use crate::policy::Policy;
-use crate::servers::{Server, ServerKind};
+use crate::servers::{ServerKind, ServerSpec};
 use crate::time::LONGEST;
 
 /// Of a request.
@@ -90,7 +90,7 @@ impl Experiment {
         self.check_claims()
     }
 
-    fn check_way_to(&self, server: &Server) -> Result<(), String> {
+    fn check_way_to(&self, server: &ServerSpec) -> Result<(), String> {
         let timeout = self.clients(server).timeout;
         let shortest: Duration =
             server.way.as_ref().map_or(Duration::ZERO, |way| way.shortest_reply().into());
@@ -143,7 +143,7 @@ impl Experiment {
         (most, usize::try_from(cells).unwrap_or(usize::MAX))
     }
 
-    fn check_window_of(&self, server: &Server) -> Result<(), String> {
+    fn check_window_of(&self, server: &ServerSpec) -> Result<(), String> {
         let key = match server.duration {
             Some(_) => &format!("server {:?}: duration", server.name),
             None => "grid.duration",

@@ -16,7 +16,7 @@ use crate::workload::WorkloadText;
 /// What the clients do.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Crowd {
+pub struct CrowdSpec {
     /// Network of the source addresses, IPv4.
     #[serde(default = "default_clients")]
     pub clients: Ipv4Net,
@@ -41,7 +41,7 @@ pub struct Crowd {
     pub abort: Option<Abort>,
 }
 
-impl Crowd {
+impl CrowdSpec {
     /// The mean over bursts and gaps of a crowd with such a rate, attempts/s.
     pub fn mean_rate(&self, rate: f64) -> f64 {
         self.bursts.map_or(rate, |bursts| bursts.mean_rate(rate))

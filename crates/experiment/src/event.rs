@@ -2,7 +2,7 @@
 
 use results::{Cell, Saturation, Trace};
 
-use crate::servers::Server;
+use crate::servers::ServerSpec;
 
 /// Something happened that a watcher would like to know.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub enum Event<'a> {
     /// A word to the reader, such as a server that was left out.
     Note(&'a str),
     /// A probe for a server's saturation: offered and goodput, per second.
-    Probe(&'a Server, f64, f64),
+    Probe(&'a ServerSpec, f64, f64),
     /// A server's saturation rate was found.
     Saturated(&'a Saturation),
     /// A cell was measured, and will be again, as the machine disturbed it.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::bursts::{Bursts, LoadsOf};
 use crate::claims::{Claim, Planned};
-use crate::clients::Crowd;
+use crate::clients::CrowdSpec;
 use crate::error::{ExperimentError, from_toml};
 use crate::header::{About, header};
 use crate::layout::Layout;
@@ -17,7 +17,7 @@ use crate::map::Map;
 use crate::outcome::Writer;
 use crate::policy::Policy;
 use crate::saturation::Search;
-use crate::servers::{Change, Server};
+use crate::servers::{Change, ServerSpec};
 use crate::time::duration;
 use crate::ways::Ways;
 
@@ -38,7 +38,7 @@ pub struct Experiment {
     /// The machine in virtual time, whatever the command line says: the name of a profile that comes along. The lab's is the one that it runs on.
     pub profile: Option<String>,
     /// What the clients do.
-    pub crowd: Crowd,
+    pub crowd: CrowdSpec,
     /// The grid, and how each point is measured.
     pub grid: Grid,
     /// How the saturation rate is searched.
@@ -46,7 +46,7 @@ pub struct Experiment {
     pub(crate) saturation: Search,
     /// Servers, one after the other.
     #[serde(rename = "server")]
-    pub servers: Vec<Server>,
+    pub servers: Vec<ServerSpec>,
     /// Bursts and gaps before each of them.
     pub(crate) map: Option<Map>,
     /// How far their clients are from each of them.
@@ -102,7 +102,7 @@ impl Experiment {
     }
 
     /// Its servers, each as often as bursts and ways before it are named.
-    fn spread(&self) -> Result<Vec<Server>, String> {
+    fn spread(&self) -> Result<Vec<ServerSpec>, String> {
         let servers = match &self.map {
             Some(map) => map.spread(&self.servers)?,
             None => self.servers.clone(),
@@ -118,19 +118,19 @@ impl Experiment {
     }
 
     /// In which bursts the crowd of a server comes.
-    pub(crate) fn bursts(&self, server: &Server) -> Option<Bursts> {
+    pub(crate) fn bursts(&self, server: &ServerSpec) -> Option<Bursts> {
         server.crowd.bursts.or(self.crowd.bursts)
     }
 
     /// The mean over bursts and gaps of a crowd with such a rate, attempts/s, before a server.
-    pub(crate) fn mean_rate(&self, server: &Server, rate: f64) -> f64 {
+    pub(crate) fn mean_rate(&self, server: &ServerSpec, rate: f64) -> f64 {
         self.bursts(server).map_or(rate, |bursts| bursts.mean_rate(rate))
     }
 
     /// The clients before a server.
-    pub(crate) fn clients(&self, server: &Server) -> Crowd {
+    pub(crate) fn clients(&self, server: &ServerSpec) -> CrowdSpec {
         let Change { timeout, workload, .. } = &server.crowd;
-        Crowd {
+        CrowdSpec {
             timeout: timeout.unwrap_or(self.crowd.timeout),
             workload: workload.as_ref().unwrap_or(&self.crowd.workload).clone(),
             ..self.crowd.clone()
@@ -138,12 +138,12 @@ impl Experiment {
     }
 
     /// Who comes before a server under a policy.
-    pub fn crowd_of(&self, server: &Server, policy: &Policy) -> Crowd {
-        Crowd { bursts: self.bursts(server), ..policy.crowd(&self.clients(server)) }
+    pub fn crowd_of(&self, server: &ServerSpec, policy: &Policy) -> CrowdSpec {
+        CrowdSpec { bursts: self.bursts(server), ..policy.crowd(&self.clients(server)) }
     }
 
     /// The measured window before a server.
-    pub fn window(&self, server: &Server) -> Duration {
+    pub fn window(&self, server: &ServerSpec) -> Duration {
         server.duration.unwrap_or(self.grid.duration)
     }
 
@@ -205,7 +205,7 @@ impl Experiment {
         if self.map.is_some() {
             return vec![LoadsOf::Burst.said_of("Crowds come in bursts with gaps between them")];
         }
-        let said = |server: &Server| {
+        let said = |server: &ServerSpec| {
             let Bursts { on, off, loads } = self.bursts(server)?;
             let name = &server.name;
             Some(
@@ -220,11 +220,11 @@ impl Experiment {
     /// # Errors
     ///
     /// When it cannot be written.
-    pub fn answer(&self, servers: &[&Server], writer: &mut Writer, has_reasons: bool) -> Result<()> {
+    pub fn answer(&self, servers: &[&ServerSpec], writer: &mut Writer, has_reasons: bool) -> Result<()> {
         let has_reasons = has_reasons && writer.is_whole();
         let cells = writer.cells();
         let planned = Planned { loads: &self.grid.loads, repetitions: self.grid.repetitions };
-        for Server { name, .. } in servers {
+        for ServerSpec { name, .. } in servers {
             for claim in self.claims.iter().filter(|claim| claim.is_of(name)) {
                 let mut answer = claim.answer(&self.name, name, planned, &cells);
                 answer.marks.extend(self.note_of_quick());
@@ -431,10 +431,14 @@ mod tests {
         let server = &experiment.servers[0];
         assert_eq!(experiment.window(server), Duration::from_secs(50));
         assert_eq!(experiment.bursts(server).expect("bursts").on, Duration::from_secs(20));
-        let plain =
-            Server { name: "plain".to_owned(), crowd: Change::default(), duration: None, ..server.clone() };
+        let plain = ServerSpec {
+            name: "plain".to_owned(),
+            crowd: Change::default(),
+            duration: None,
+            ..server.clone()
+        };
         assert!(plain.is_as(server), "the saturation rate is of both");
-        assert!(!plain.is_as(&Server { backlog: 4, ..server.clone() }));
+        assert!(!plain.is_as(&ServerSpec { backlog: 4, ..server.clone() }));
         assert_refused(
             ("backlog = 128", &OF_SERVER.replace("50s", "40s")),
             "server \"built-in\": duration = 40s does not hold a whole number of bursts of 20s and gaps of 5s; 25s or 50s would do",
@@ -450,10 +454,10 @@ mod tests {
         assert_eq!((clients.timeout, clients.workload.0.as_str()), (Duration::from_secs(4), "specweb99-7.2"));
         assert_eq!(clients.close, experiment.crowd.close);
         let one_packet =
-            Server { crowd: Change { workload: None, ..server.crowd.clone() }, ..server.clone() };
+            ServerSpec { crowd: Change { workload: None, ..server.crowd.clone() }, ..server.clone() };
         assert!(!server.is_as(&one_packet), "it saturates at another rate");
         let patient = Change { timeout: None, ..server.crowd.clone() };
-        assert!(server.is_as(&Server { crowd: patient, ..server.clone() }));
+        assert!(server.is_as(&ServerSpec { crowd: patient, ..server.clone() }));
         assert_refused(("backlog = 128", &of_server.replace("4s", "0s")), "crowd.timeout is zero");
         assert_refused(("backlog = 128", &of_server.replace("7.2", "99")), "specweb99-99");
     }

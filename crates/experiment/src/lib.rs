@@ -32,7 +32,7 @@ mod workload;
 
 pub use self::{
     bursts::Bursts,
-    clients::Crowd,
+    clients::CrowdSpec,
     dumbbell::{Dumbbell, jobs::Job},
     error::ExperimentError,
     event::Event,
@@ -44,7 +44,7 @@ pub use self::{
     plan::Plan,
     policy::{Change, Policy},
     saturation::{Probe, Probed},
-    servers::{Server, ServerKind},
+    servers::{ServerKind, ServerSpec},
     time::MOST_RATE,
     traces::{ScriptRun, Traces},
     ways::{PathCounted, Way},

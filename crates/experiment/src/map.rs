@@ -6,7 +6,7 @@ use humantime::format_duration;
 use serde::{Deserialize, Deserializer};
 
 use crate::bursts::{Bursts, LoadsOf, SHORTEST};
-use crate::servers::Server;
+use crate::servers::ServerSpec;
 use crate::time::LONGEST;
 
 /// Most servers that a map makes: more cells than anybody looks at.
@@ -35,7 +35,7 @@ impl Map {
     /// # Errors
     ///
     /// One line: what cannot be, and what would do.
-    pub(crate) fn spread(&self, servers: &[Server]) -> Result<Vec<Server>, String> {
+    pub(crate) fn spread(&self, servers: &[ServerSpec]) -> Result<Vec<ServerSpec>, String> {
         for (key, lengths) in [("on", &self.on), ("off", &self.off)] {
             let is_rising = lengths.is_sorted_by(|a, b| a < b);
             if lengths.len() < 2 || !is_rising {
@@ -82,7 +82,7 @@ impl Map {
         u32::try_from(shortest.as_nanos() / SHORTEST.as_nanos()).expect("an hour in 10 ms").max(1)
     }
 
-    fn before(&self, server: &Server, bursts: Bursts) -> Result<Server, String> {
+    fn before(&self, server: &ServerSpec, bursts: Bursts) -> Result<ServerSpec, String> {
         bursts.check()?;
         let cycle = bursts.cycle();
         let cycles = self.window.as_nanos().div_ceil(cycle.as_nanos()).max(u128::from(self.cycles));
@@ -122,10 +122,10 @@ mod tests {
         toml::from_str(text).expect("a map")
     }
 
-    fn servers(text: &str) -> Vec<Server> {
+    fn servers(text: &str) -> Vec<ServerSpec> {
         #[derive(Deserialize)]
         struct File {
-            server: Vec<Server>,
+            server: Vec<ServerSpec>,
         }
         toml::from_str::<File>(text).expect("servers").server
     }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn map_that_cannot_be_is_refused() {
-        let refused = |from: &str, to: &str, servers: &[Server]| {
+        let refused = |from: &str, to: &str, servers: &[ServerSpec]| {
             map(&FOUR.replace(from, to)).spread(servers).expect_err("it cannot be")
         };
         let one = servers(ONE);

@@ -7,7 +7,7 @@ use crowd::{Abort, Stacks};
 use serde::Deserialize;
 use tcp::Close;
 
-use crate::clients::{Crowd, check_abort, some_abort, some_close};
+use crate::clients::{CrowdSpec, check_abort, some_abort, some_close};
 use crate::hold::Hold;
 
 /// Where an nft rule or a guard's rate has the server's saturation rate, up to the closing brace.
@@ -128,9 +128,9 @@ impl Policy {
     }
 
     /// The clients of this policy.
-    pub(crate) fn crowd(&self, crowd: &Crowd) -> Crowd {
+    pub(crate) fn crowd(&self, crowd: &CrowdSpec) -> CrowdSpec {
         let Change { close, stacks, abort, .. } = &self.crowd;
-        Crowd {
+        CrowdSpec {
             abort: abort.or(crowd.abort),
             close: close.unwrap_or(crowd.close),
             stacks: stacks.as_ref().or(crowd.stacks.as_ref()).cloned(),
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn clients_of_one_policy_may_close_otherwise() {
-        let crowd = Crowd {
+        let crowd = CrowdSpec {
             clients: "10.0.0.0/24".parse().expect("a network"),
             timeout: std::time::Duration::from_secs(1),
             close: Close::Fin,

@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use crate::bursts::Bursts;
 use crate::experiment::Experiment;
-use crate::servers::Server;
+use crate::servers::ServerSpec;
 use crate::time::{MOST_RATE, duration, some_duration};
 
 /// How long a client of a probe waits: less than until it would send its SYN again.
@@ -118,7 +118,7 @@ impl Experiment {
     /// When no rate is low enough or too high, or what short probes found cannot be held; and what `send` says.
     pub fn find_saturation(
         &self,
-        server: &Server,
+        server: &ServerSpec,
         tries: u32,
         mut send: impl FnMut(Probe) -> Result<Probed>,
     ) -> Result<Saturation> {
@@ -148,20 +148,20 @@ impl Experiment {
     }
 
     /// What was found for a server that is the same but for its crowd.
-    pub fn known_saturation(&self, server: &Server, found: &[Saturation]) -> Option<Saturation> {
+    pub fn known_saturation(&self, server: &ServerSpec, found: &[Saturation]) -> Option<Saturation> {
         let is_same = |known: &Saturation| {
             self.servers.iter().any(|other| other.name == known.server && other.is_as(server))
         };
         found.iter().find(|known| is_same(known)).map(|known| self.saturation_of(server, known))
     }
 
-    fn saturation_of(&self, server: &Server, found: &Saturation) -> Saturation {
+    fn saturation_of(&self, server: &ServerSpec, found: &Saturation) -> Saturation {
         let bursts = self.bursts(server).map(Bursts::lengths);
         Saturation { server: server.name.clone(), bursts, ..found.clone() }
     }
 
     /// How long a client of a probe waits.
-    pub fn probe_timeout(&self, server: &Server) -> Duration {
+    pub fn probe_timeout(&self, server: &ServerSpec) -> Duration {
         ONE_SYN.min(self.clients(server).timeout)
     }
 

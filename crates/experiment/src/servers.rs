@@ -13,7 +13,7 @@ use crate::workload::WorkloadText;
 /// A server under test.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+pub struct ServerSpec {
     /// Name in tables.
     pub name: String,
     /// Which program.
@@ -37,7 +37,7 @@ pub struct Server {
     pub way: Option<Box<Way>>,
 }
 
-impl Server {
+impl ServerSpec {
     /// Whether both are the same program with the same settings that is asked for the same, whatever they are called, whoever comes, and from how far.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let program = |server: &Self| Self {

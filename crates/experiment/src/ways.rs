@@ -5,7 +5,7 @@ use results::PathSummary;
 use serde::Deserialize;
 use units::Nanos;
 
-use crate::servers::Server;
+use crate::servers::ServerSpec;
 
 /// The table `[path]`. Every server of the file stands for one behind each pair of a delay and a loss. All is of each direction, in the words of
 /// `tidegate link`; what is not said is as in a wire without delay, rate and loss.
@@ -121,14 +121,14 @@ impl Ways {
     /// # Errors
     ///
     /// One line: what cannot be, and what would do.
-    pub(crate) fn spread(&self, servers: &[Server]) -> Result<Vec<Server>, String> {
+    pub(crate) fn spread(&self, servers: &[ServerSpec]) -> Result<Vec<ServerSpec>, String> {
         let mut all = Vec::new();
         for server in servers {
             for (delay, of_delay) in named(self.delay.as_ref()) {
                 for (loss, of_loss) in named(self.loss.as_ref()) {
                     let way = self.way(delay, loss)?;
                     let name = format!("{}{of_delay}{of_loss}", server.name);
-                    all.push(Server { name, way: Some(Box::new(way)), ..server.clone() });
+                    all.push(ServerSpec { name, way: Some(Box::new(way)), ..server.clone() });
                 }
             }
         }
@@ -217,16 +217,16 @@ mod tests {
         toml::from_str(text).expect("a table")
     }
 
-    fn servers() -> Vec<Server> {
+    fn servers() -> Vec<ServerSpec> {
         #[derive(Deserialize)]
         struct File {
-            server: Vec<Server>,
+            server: Vec<ServerSpec>,
         }
         let of = |name: &str| format!("[[server]]\nname = {name:?}\nkind = \"built-in\"\nbacklog = 128\n");
         toml::from_str::<File>(&(of("a") + &of("b"))).expect("servers").server
     }
 
-    fn spread(text: &str) -> Vec<Server> {
+    fn spread(text: &str) -> Vec<ServerSpec> {
         ways(text).spread(&servers()).expect("ways")
     }
 

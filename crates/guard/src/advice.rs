@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use crate::{ListenerSample, Sample, Service, Trigger, WaitsFrom};
+use crate::{ListenerSample, Sample, ServerSample, Trigger, WaitsFrom};
 
 /// Answers between two samples that say enough.
 const ENOUGH: u64 = 32;
@@ -17,7 +17,7 @@ pub struct Advice {
 
 #[derive(Debug, Default)]
 struct Known {
-    last: Service,
+    last: ServerSample,
     has_said: bool,
 }
 
@@ -51,7 +51,7 @@ impl Advice {
     }
 }
 
-fn unseen_answers(listen: SocketAddr, now: &Service) -> String {
+fn unseen_answers(listen: SocketAddr, now: &ServerSample) -> String {
     format!(
         "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP; until one is, only the \
          accept queue decides",
@@ -59,7 +59,7 @@ fn unseen_answers(listen: SocketAddr, now: &Service) -> String {
     )
 }
 
-fn unseen_requests(listen: SocketAddr, now: &Service, last: &Service) -> Option<String> {
+fn unseen_requests(listen: SocketAddr, now: &ServerSample, last: &ServerSample) -> Option<String> {
     let (all, silent) =
         (now.answered - last.answered, now.answered_silent.saturating_sub(last.answered_silent));
     (2 * silent > all).then(|| {
@@ -70,7 +70,7 @@ fn unseen_requests(listen: SocketAddr, now: &Service, last: &Service) -> Option<
     })
 }
 
-fn short_target(listen: SocketAddr, target: Duration, now: &Service) -> Option<String> {
+fn short_target(listen: SocketAddr, target: Duration, now: &ServerSample) -> Option<String> {
     (now.response_floor > target).then(|| {
         format!(
             "all but one in twenty responses of the server of {listen} took {:.1?} or more, and its target is {:.1?}: whoever comes while \
@@ -91,11 +91,11 @@ mod tests {
     fn sample(policy: &str, answered: u64, silent: u64) -> Sample {
         let listener =
             Listener::new("192.0.2.1:80".parse().expect("address"), policy.parse().expect("policy"));
-        let service = Service {
+        let service = ServerSample {
             answered,
             answered_silent: silent,
             response_floor: Duration::from_millis(8),
-            ..Service::default()
+            ..ServerSample::default()
         };
         let sample = ListenerSample {
             listener,

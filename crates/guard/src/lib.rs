@@ -49,7 +49,7 @@ pub use kernel::{ListenerStats, PathStats};
 pub use observe::Observed;
 pub use pacer::BESIDE;
 pub use program::PROGRAM_NAMES;
-pub use service::Service;
+pub use service::ServerSample;
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};
 
 use advice::Advice;
@@ -207,7 +207,7 @@ pub struct ListenerSample {
     /// Its SYNs, ends of handshakes and FINs since it is guarded, by what became of them.
     pub stats: ListenerStats,
     /// Who waits for its server; `None` where no policy of the guard asks.
-    pub service: Option<Service>,
+    pub service: Option<ServerSample>,
     /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of the whole `SO_REUSEPORT` group.
     pub observed: Option<Observed>,
 }
@@ -497,7 +497,7 @@ impl Guard {
             let service = match self.pacers.get(&server).filter(|_| follows_sockets(&listener)) {
                 Some(pacer) => {
                     let counts = self.programs.service(server)?;
-                    Some(Service::of(&counts, pacer.pace(), listener.policy.trigger))
+                    Some(ServerSample::of(&counts, pacer.pace(), listener.policy.trigger))
                 }
                 None => None,
             };

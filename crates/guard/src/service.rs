@@ -9,7 +9,7 @@ use crate::Trigger;
 
 /// Connections of a server from the end of the handshake to the beginning of the response, and sums since it is guarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Service {
+pub struct ServerSample {
     /// Now, and we have seen no byte of a request.
     pub silent: u64,
     /// Now, with a request, and the response has not begun.
@@ -46,7 +46,7 @@ pub struct Service {
     pub completed_ppm: u32,
 }
 
-impl Service {
+impl ServerSample {
     /// From what the kernel counted, for a listener whose policy has this trigger.
     pub fn of(counts: &Counts, pace: &Pace, trigger: Trigger) -> Self {
         // Where the bucket begins, of those that double.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::frame::Segment;
 use crate::common::*;
-use guard::{Config, Guard, Listener, Service};
+use guard::{Config, Guard, Listener, ServerSample};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -100,7 +100,7 @@ impl<'a> Run<'a> {
         Self { world, listener, guard, truth: Truth::default(), kept: VecDeque::new() }
     }
 
-    fn service(&self) -> Service {
+    fn service(&self) -> ServerSample {
         let guard = self.guard.as_ref().expect("one is there");
         let sample = self.world.server.enter(|| guard.sample()).expect("enter").expect("sample");
         sample.listeners[0].service.expect("its policy asks")
@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
         let start = Instant::now();
         loop {
             let service = self.service();
-            let Service { established, answered, ended, silent, waiting, .. } = service;
+            let ServerSample { established, answered, ended, silent, waiting, .. } = service;
             let beside = service.waiting_beside.iter().sum::<u64>();
             let is_true = Truth { established, answered, ended } == self.truth
                 && silent + waiting == seen

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::frame::{Segment, checksum};
 use crate::common::*;
-use guard::{Attach, BESIDE, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, Service};
+use guard::{Attach, BESIDE, Config, Guard, Listener, ListenerSample, ListenerStats, Policy, ServerSample};
 
 const LISTEN: &str = "10.9.0.2:8080";
 const OTHER: &str = "10.9.0.2:8081";
@@ -42,7 +42,7 @@ impl Followed<'_> {
         sample.listeners.swap_remove(0)
     }
 
-    fn service(&self) -> Service {
+    fn service(&self) -> ServerSample {
         self.first().service.expect("its policy asks")
     }
 
@@ -51,7 +51,7 @@ impl Followed<'_> {
     }
 
     #[track_caller]
-    fn wait(&self, what: &str, holds: impl Fn(&Service) -> bool) -> Service {
+    fn wait(&self, what: &str, holds: impl Fn(&ServerSample) -> bool) -> ServerSample {
         let start = Instant::now();
         loop {
             let service = self.service();
@@ -206,7 +206,8 @@ fn root_every_end_of_a_connection_ends_its_wait() {
     for (number, (what, end)) in (1..).zip(ends) {
         let (client, server) = connect(&world, &listener);
         end(client, server);
-        let is_over = |service: &Service| service.ended == number && service.silent + service.waiting == 0;
+        let is_over =
+            |service: &ServerSample| service.ended == number && service.silent + service.waiting == 0;
         let after = followed.wait(what, is_over);
         assert_eq!((after.established, after.answered), (number, 0), "{what}");
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, Server};
+use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, ServerSpec};
 use netns::Namespace;
 use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
 use telemetry::Reading;
@@ -58,7 +58,7 @@ impl Lab<'_> {
     /// # Errors
     ///
     /// When there is none, or a crowd cannot be sent.
-    pub fn saturation_rate(self, server: &Server, on_probe: impl FnMut(f64, f64)) -> Result<f64> {
+    pub fn saturation_rate(self, server: &ServerSpec, on_probe: impl FnMut(f64, f64)) -> Result<f64> {
         Ok(saturation::find(self, server, on_probe)?.rate_per_s)
     }
 
@@ -67,7 +67,7 @@ impl Lab<'_> {
     /// # Errors
     ///
     /// When that cannot be done.
-    pub fn crowd(self, server: &Server, policy: &Policy, rate: f64, again: u32) -> Result<Measured> {
+    pub fn crowd(self, server: &ServerSpec, policy: &Policy, rate: f64, again: u32) -> Result<Measured> {
         let Experiment { grid, crowd, .. } = self.experiment;
         let timeout = crowd.timeout.max(Duration::from_millis(1));
         let send = Send::evenly(rate, grid.warmup, grid.duration, timeout);
@@ -146,7 +146,7 @@ impl Measured {
 /// just before is marked as well, and not disturbed: it may have been that moment which was not as usual.
 pub(crate) fn measure(
     lab: Lab<'_>,
-    server: &Server,
+    server: &ServerSpec,
     policy: &Policy,
     load: f64,
     saturation: &Saturation,
@@ -227,12 +227,12 @@ pub(crate) struct Look {
 
 /// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a moment. Idle, the server's CPU would not have the
 /// crowd's beside it, which may be the other hardware thread of its core. One that is disturbed is repeated once.
-pub(crate) fn look(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<Look> {
+pub(crate) fn look(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Result<Look> {
     let first = look_once(lab, server, saturation)?;
     if first.marks.is_empty() { Ok(first) } else { look_once(lab, server, saturation) }
 }
 
-fn look_once(lab: Lab<'_>, server: &Server, saturation: &Saturation) -> Result<Look> {
+fn look_once(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Result<Look> {
     let moment = (lab.experiment.grid.duration / 10).clamp(SHORTEST_MOMENT, LONGEST_MOMENT);
     let timeout = lab.experiment.probe_timeout(server);
     let send = Send::evenly(saturation.rate_per_s, moment, moment, timeout);
@@ -247,7 +247,7 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 }
 
 /// Makes a testbed, starts server, guard and crowd, and watches the kernel meanwhile.
-pub(crate) fn run(lab: Lab<'_>, server: &Server, policy: &Policy, send: &Send) -> Result<Measured> {
+pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Send) -> Result<Measured> {
     let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
     settle(layout, experiment.is_quick)?;

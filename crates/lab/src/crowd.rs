@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::crowd::Abort;
 use anyhow::{Context, Result};
-use experiment::{Bursts, Crowd, Hold, Layout};
+use experiment::{Bursts, CrowdSpec, Hold, Layout};
 use results::CrowdSummary;
 use tcp::Close;
 use traffic::Arrivals;
@@ -59,7 +59,7 @@ impl Send {
 /// Starts a crowd; its first attempt is about to start when this returns.
 pub(crate) fn start(
     send: &Send,
-    crowd: &Crowd,
+    crowd: &CrowdSpec,
     testbed: &Testbed,
     program: &Path,
     layout: &Layout,

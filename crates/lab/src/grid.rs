@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, Result, ensure};
-use experiment::{Event, Experiment, Outcome, Policy, Server, ServerKind, Writer};
+use experiment::{Event, Experiment, Outcome, Policy, ServerKind, ServerSpec, Writer};
 use netns::Namespace;
 use results::{Record, Saturation};
 
@@ -73,7 +73,7 @@ fn busy(experiment: &Experiment) -> Result<Option<String>> {
 }
 
 /// The servers that this machine has, and a word about each that it has not.
-fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
+fn available(experiment: &Experiment) -> (Vec<&ServerSpec>, Vec<String>) {
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
     for server in &experiment.servers {
         match server::missing(server.kind).or_else(|| several_requests(experiment, server)) {
@@ -85,7 +85,7 @@ fn available(experiment: &Experiment) -> (Vec<&Server>, Vec<String>) {
 }
 
 /// A word about a server whose clients have several requests on a connection: the lab compares replies with attempts.
-fn several_requests(experiment: &Experiment, server: &Server) -> Option<String> {
+fn several_requests(experiment: &Experiment, server: &ServerSpec) -> Option<String> {
     let is_one = experiment.crowd_of(server, &Policy::stock()).workload.workload().is_one_request();
     (!is_one)
         .then(|| format!("{} is left out: several requests on a connection are simulated only", server.name))
@@ -110,7 +110,7 @@ fn available_policies(experiment: &Experiment) -> (Vec<&Policy>, Vec<String>) {
 
 fn measure_all(
     lab: Lab<'_>,
-    servers: &[&Server],
+    servers: &[&ServerSpec],
     policies: &[&Policy],
     writer: &mut Writer,
     on_event: &mut impl FnMut(&Event<'_>),

@@ -219,9 +219,9 @@ struct Grip {
     /// Places of half requests, and whose turn is next.
     halves: Vec<usize>,
     next_half: usize,
-    open: Pace,
-    reopen: Pace,
-    drip: Pace,
+    open: Drip,
+    reopen: Drip,
+    drip: Drip,
     start: Instant,
     last: Instant,
     /// When all had been tried once.
@@ -259,9 +259,9 @@ impl Grip {
             fresh: (0..places.len()).collect(),
             again: VecDeque::new(),
             opening: VecDeque::new(),
-            open: Pace::new(OPEN_PER_S),
-            reopen: Pace::new(AGAIN_PER_S),
-            drip: Pace::new(halves.len() as f64),
+            open: Drip::new(OPEN_PER_S),
+            reopen: Drip::new(AGAIN_PER_S),
+            drip: Drip::new(halves.len() as f64),
             halves,
             next_half: 0,
             places,
@@ -412,12 +412,12 @@ impl Place {
 }
 
 /// So many a second, evenly.
-struct Pace {
+struct Drip {
     per_s: f64,
     due: f64,
 }
 
-impl Pace {
+impl Drip {
     fn new(per_s: f64) -> Self {
         Self { per_s, due: 0.0 }
     }
@@ -553,11 +553,11 @@ mod tests {
 
     #[test]
     fn pace_is_even_and_makes_up_for_little() {
-        let mut pace = Pace::new(1000.0);
+        let mut pace = Drip::new(1000.0);
         pace.earn(Duration::from_millis(3));
         assert_eq!(std::iter::from_fn(|| pace.spend().then_some(())).count(), 3);
         pace.earn(Duration::from_secs(60));
         assert_eq!(std::iter::from_fn(|| pace.spend().then_some(())).count(), 100);
-        assert!(!Pace::new(0.0).spend());
+        assert!(!Drip::new(0.0).spend());
     }
 }

@@ -1,7 +1,7 @@
 //! The rate at which a server saturates, by crowds against the stock server.
 
 use anyhow::Result;
-use experiment::{Policy, Probe, Probed, Server};
+use experiment::{Policy, Probe, Probed, ServerSpec};
 use results::Saturation;
 
 use crate::cell::{self, Lab};
@@ -15,7 +15,11 @@ const TRIES: u32 = 2;
 /// # Errors
 ///
 /// See [`experiment::Experiment::find_saturation`]; and when a crowd cannot be sent.
-pub(crate) fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, f64)) -> Result<Saturation> {
+pub(crate) fn find(
+    lab: Lab<'_>,
+    server: &ServerSpec,
+    mut on_probe: impl FnMut(f64, f64),
+) -> Result<Saturation> {
     let (near, stock) = (near(server), Policy::stock());
     lab.experiment.find_saturation(server, TRIES, |Probe { rate, warmup, window, timeout }| {
         let send = Send::evenly(rate, warmup, window, timeout);
@@ -28,7 +32,7 @@ pub(crate) fn find(lab: Lab<'_>, server: &Server, mut on_probe: impl FnMut(f64, 
 }
 
 /// The same server with its clients beside it.
-pub(crate) fn near(server: &Server) -> Server {
+pub(crate) fn near(server: &ServerSpec) -> ServerSpec {
     let mut near = server.clone();
     near.way = None;
     near

@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use experiment::{Layout, Server, ServerKind};
+use experiment::{Layout, ServerKind, ServerSpec};
 use netns::Namespace;
 
 use crate::child::Running;
@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Starts the server; it listens when this returns. `room` is how many descriptors it is to have when it must hold connections beside
 /// a crowd's.
 pub(crate) fn start(
-    server: &Server,
+    server: &ServerSpec,
     testbed: &Testbed,
     program: &Path,
     scratch: &Path,

@@ -42,7 +42,7 @@ pub struct Flood {
     server: SocketAddr,
     sources: Clients,
     random: Pcg64Mcg,
-    pace: Pace,
+    pace: DueSyns,
 }
 
 impl Flood {
@@ -74,7 +74,7 @@ impl Flood {
             server,
             sources: Clients::new(sources),
             random: Pcg64Mcg::seed_from_u64(seed),
-            pace: Pace { rate: *rate, settled: 0.0 },
+            pace: DueSyns { rate: *rate, settled: 0.0 },
         })
     }
 
@@ -124,14 +124,14 @@ impl Flood {
 
 /// How many SYNs are due.
 #[derive(Debug, Clone, Copy)]
-struct Pace {
+struct DueSyns {
     /// Per second; may be infinite.
     rate: f64,
     /// How many were sent, or given up.
     settled: f64,
 }
 
-impl Pace {
+impl DueSyns {
     /// So many are to be sent now, up to [`BATCH`]. What was due more than a millisecond ago is not made up for.
     fn take(&mut self, now: Nanos) -> u32 {
         if self.rate.is_infinite() {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn rate_is_kept_and_a_pause_is_not_made_up_for() {
-        let mut pace = Pace { rate: 200_000.0, settled: 0.0 };
+        let mut pace = DueSyns { rate: 200_000.0, settled: 0.0 };
         let mut take_for = |from_us: u64, to_us: u64| -> u32 {
             (from_us..to_us).step_by(20).map(|us| pace.take(Nanos::from_micros(us))).sum()
         };
@@ -164,13 +164,13 @@ mod tests {
 
     #[test]
     fn rate_below_one_a_millisecond_is_kept() {
-        let mut pace = Pace { rate: 10.0, settled: 0.0 };
+        let mut pace = DueSyns { rate: 10.0, settled: 0.0 };
         let sent: u32 = (0..2_000).map(|ms| pace.take(Nanos::from_millis(ms))).sum();
         assert_eq!(sent, 19);
     }
 
     #[test]
     fn no_limit_is_a_batch_at_every_look() {
-        assert_eq!(Pace { rate: f64::INFINITY, settled: 0.0 }.take(Nanos::ZERO), BATCH);
+        assert_eq!(DueSyns { rate: f64::INFINITY, settled: 0.0 }.take(Nanos::ZERO), BATCH);
     }
 }

@@ -32,7 +32,7 @@ pub use bottleneck::LinkCounts;
 use flow::{Ends, Flow, News, Plan, Purpose};
 use network::{Event, Network};
 use packet::{FlowKey, Role, Route};
-pub use users::{Asks, Crowd, User, Users};
+pub use users::{Asks, Population, User, Users};
 
 /// What is simulated. Hosts are numbered from the left ones on.
 #[derive(Debug, Clone)]
@@ -150,7 +150,7 @@ pub struct DumbbellRun {
     flood_per_s: f64,
     network: Network,
     flows: SlotMap<FlowKey, Flow>,
-    crowd: Option<Crowd>,
+    crowd: Option<Population>,
     random: Pcg64Mcg,
     left: u32,
     opened: u32,
@@ -177,7 +177,7 @@ impl DumbbellRun {
             flood_per_s: setup.flood_per_s,
             network,
             flows: SlotMap::with_key(),
-            crowd: setup.users.map(|users| Crowd::new(users, hosts, setup.seed)),
+            crowd: setup.users.map(|users| Population::new(users, hosts, setup.seed)),
             random: Pcg64Mcg::seed_from_u64(setup.seed),
             left,
             opened: 0,
@@ -190,7 +190,7 @@ impl DumbbellRun {
         for (number, bulk) in run.bulk.iter().enumerate() {
             events.push(bulk.starts, Event::Bulk(number as u32));
         }
-        let starts = run.crowd.as_ref().map(Crowd::starts).unwrap_or_default();
+        let starts = run.crowd.as_ref().map(Population::starts).unwrap_or_default();
         for (user, at) in starts.into_iter().enumerate() {
             events.push(at, Event::User(user as u32));
         }

@@ -24,5 +24,5 @@ pub use kernel::{
 };
 pub use profile::{Profile, ProfileError};
 pub use queue::EventQueue;
-pub use server::{Accept, Service};
+pub use server::{Accept, Serving};
 pub use world::{PathCounts, ServerCounts, Setup, World};

@@ -14,7 +14,7 @@ use units::Nanos;
 use crate::http::{self, Request};
 use crate::kernel::{Kernel, News, Outside, Read, SocketId};
 use crate::profile::Steps;
-use crate::server::Service;
+use crate::server::Serving;
 
 /// What a process is about when it has the CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +55,7 @@ struct Held {
 /// The processes.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    service: Service,
+    service: Serving,
     costs: Steps,
     /// They sleep in accept(2).
     idle: u32,
@@ -73,7 +73,7 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
-    pub(crate) fn new(service: Service, costs: Steps, processes: NonZeroU32) -> Self {
+    pub(crate) fn new(service: Serving, costs: Steps, processes: NonZeroU32) -> Self {
         Self {
             service,
             costs,
@@ -266,7 +266,7 @@ mod tests {
     impl Testbed {
         fn new(processes: u32, reply_bytes: u64) -> Self {
             let processes = NonZeroU32::new(processes).expect("a process");
-            let service = Service {
+            let service = Serving {
                 accept: Accept::Each(processes),
                 cpu_time: Nanos::ZERO,
                 reply_bytes,

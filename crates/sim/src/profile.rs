@@ -38,13 +38,13 @@ pub struct Profile {
     /// Work in softirq.
     pub softirq: Softirq,
     /// The server's program and its system calls.
-    pub server: Server,
+    pub server: ProgramCosts,
     /// The same of a server in the kernel, where the machine had one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub in_kernel: Option<Server>,
+    pub in_kernel: Option<ProgramCosts>,
     /// The same of a pool of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub process_pool: Option<Server>,
+    pub process_pool: Option<ProgramCosts>,
     /// How packets wait.
     pub receive: Receive,
     /// How the crowd's end of the wire sends and receives.
@@ -159,7 +159,7 @@ impl Softirq {
 /// The server's program and its system calls, microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Server {
+pub struct ProgramCosts {
     /// To learn what is ready, once for all that is; in a process pool, to switch to a process that was woken.
     pub poll: f64,
     /// To go to sleep and be woken, for a program that finds nothing ready. Where the profile does not say, it is part of `poll`, which then costs as much where it does not sleep; not of a
@@ -180,7 +180,7 @@ pub struct Server {
     pub error: f64,
 }
 
-impl Server {
+impl ProgramCosts {
     fn costs(&self) -> [(&'static str, f64); 8] {
         [
             ("poll", self.poll),
@@ -434,7 +434,7 @@ impl Profile {
 
     /// Costs of the program's steps.
     pub(crate) fn steps(&self) -> Steps {
-        let Server { poll, woken, accept, accept_nothing, request, kib, close, error } = self.server;
+        let ProgramCosts { poll, woken, accept, accept_nothing, request, kib, close, error } = self.server;
         Steps {
             poll: self.work(poll),
             woken: self.work(woken),
@@ -505,7 +505,7 @@ pub(crate) struct TurnToFrames {
     pub(crate) cold_refusal: Nanos,
 }
 
-/// [`Server`] as spans.
+/// [`ProgramCosts`] as spans.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Steps {
     pub(crate) poll: Nanos,
@@ -561,7 +561,7 @@ mod tests {
         let speeds = [1.5, 0.0, -1.0].map(|time| profile.speed_at(time));
         assert_eq!(speeds, [Some(2.0), None, None]);
         // Each another cost, and none zero.
-        profile.server = Server {
+        profile.server = ProgramCosts {
             poll: 2.0,
             woken: 4.0,
             accept: 6.0,

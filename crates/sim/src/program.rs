@@ -5,19 +5,19 @@ use units::Nanos;
 use crate::kernel::{Kernel, News, Outside};
 use crate::pool::Pool;
 use crate::profile::Steps;
-use crate::server::{Accept, Server, Service};
+use crate::server::{Accept, EventLoop, Serving};
 
 /// The program.
 #[derive(Debug)]
 pub(crate) enum Program {
-    Server(Server),
+    EventLoop(EventLoop),
     Pool(Pool),
 }
 
 impl Program {
-    pub(crate) fn new(service: Service, costs: Steps) -> Self {
+    pub(crate) fn new(service: Serving, costs: Steps) -> Self {
         match service.accept {
-            Accept::Inf | Accept::One => Self::Server(Server::new(service, costs)),
+            Accept::Inf | Accept::One => Self::EventLoop(EventLoop::new(service, costs)),
             Accept::Each(processes) => Self::Pool(Pool::new(service, costs, processes)),
         }
     }
@@ -25,7 +25,7 @@ impl Program {
     /// The kernel has something for it.
     pub(crate) fn hear(&mut self, news: News) {
         match self {
-            Self::Server(server) => server.hear(news),
+            Self::EventLoop(server) => server.hear(news),
             Self::Pool(pool) => pool.hear(news),
         }
     }
@@ -33,7 +33,7 @@ impl Program {
     /// Whether it would do something, had it the CPU.
     pub(crate) fn has_steps(&self) -> bool {
         match self {
-            Self::Server(server) => server.has_steps(),
+            Self::EventLoop(server) => server.has_steps(),
             Self::Pool(pool) => pool.has_steps(),
         }
     }
@@ -41,7 +41,7 @@ impl Program {
     /// Begins its next step, and gives what that costs.
     pub(crate) fn begin(&mut self, kernel: &mut Kernel) -> Nanos {
         match self {
-            Self::Server(server) => server.begin(kernel),
+            Self::EventLoop(server) => server.begin(kernel),
             Self::Pool(pool) => pool.begin(kernel),
         }
     }
@@ -49,7 +49,7 @@ impl Program {
     /// The step is done: its system calls are made.
     pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         match self {
-            Self::Server(server) => server.end(kernel, now, out),
+            Self::EventLoop(server) => server.end(kernel, now, out),
             Self::Pool(pool) => pool.end(kernel, now, out),
         }
     }
@@ -57,7 +57,7 @@ impl Program {
     /// Requests that it answered.
     pub(crate) fn answered(&self) -> u64 {
         match self {
-            Self::Server(server) => server.answered,
+            Self::EventLoop(server) => server.answered,
             Self::Pool(pool) => pool.answered,
         }
     }
@@ -65,7 +65,7 @@ impl Program {
     /// Connections that it found reset.
     pub(crate) fn errors(&self) -> u64 {
         match self {
-            Self::Server(server) => server.errors,
+            Self::EventLoop(server) => server.errors,
             Self::Pool(pool) => pool.errors,
         }
     }

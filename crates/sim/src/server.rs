@@ -29,7 +29,7 @@ pub enum Accept {
 
 /// How a server serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Service {
+pub struct Serving {
     /// How much of the accept queue is taken at a time.
     pub accept: Accept,
     /// CPU time that each request takes beside what it costs on the machine.
@@ -70,8 +70,8 @@ enum Ready {
 /// What is ready is told of in the order in which it came to be (`ep_send_events()`, `fs/eventpoll.c`, 6.18): what one look has no room for is told of first in the next, and the listener,
 /// which is watched by level, goes to the end whenever it was told of.
 #[derive(Debug)]
-pub(crate) struct Server {
-    service: Service,
+pub(crate) struct EventLoop {
+    service: Serving,
     costs: Steps,
     /// A connection waits, as far as the kernel has said.
     is_acceptable: bool,
@@ -101,8 +101,8 @@ pub(crate) struct Server {
     pub(crate) errors: u64,
 }
 
-impl Server {
-    pub(crate) fn new(service: Service, costs: Steps) -> Self {
+impl EventLoop {
+    pub(crate) fn new(service: Serving, costs: Steps) -> Self {
         Self {
             service,
             costs,
@@ -320,10 +320,10 @@ mod tests {
     use super::*;
     use crate::profile::Profile;
 
-    fn server() -> Server {
+    fn server() -> EventLoop {
         let service =
-            Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 64, descriptors: None };
-        Server::new(service, Profile::shipped("round-numbers").expect("shipped").steps())
+            Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 64, descriptors: None };
+        EventLoop::new(service, Profile::shipped("round-numbers").expect("shipped").steps())
     }
 
     #[test]

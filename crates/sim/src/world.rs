@@ -28,7 +28,7 @@ use crate::cpu::{Cpu, Next};
 use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting, WorkPath};
 use crate::profile::{Frames, Profile};
 use crate::program::Program;
-use crate::server::Service;
+use crate::server::Serving;
 use agenda::{Agenda, Event};
 use crowd_end::CrowdEnd;
 use distance::Distance;
@@ -43,7 +43,7 @@ pub struct Setup {
     /// The server's kernel, listener and guard.
     pub kernel: kernel::Config,
     /// Its program.
-    pub service: Service,
+    pub service: Serving,
     /// What its work costs, and how the crowd's end of the wire works.
     pub profile: Profile,
 }
@@ -151,7 +151,7 @@ impl World {
     /// Nothing has happened yet.
     pub fn new(setup: Setup, crowd: Crowd) -> Self {
         let cpu_time = setup.profile.working(setup.service.cpu_time);
-        let service = Service { cpu_time, ..setup.service };
+        let service = Serving { cpu_time, ..setup.service };
         let mut world = Self {
             crowd,
             kernel: Kernel::new(setup.kernel),

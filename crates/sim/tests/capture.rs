@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use etherparse::{NetHeaders, PacketHeaders, TransportHeader};
-use sim::{Accept, Capture, Config, Profile, Service, Setup, World};
+use sim::{Accept, Capture, Config, Profile, Serving, Setup, World};
 use tcp::Close;
 use traffic::{Arrivals, Schedule, Workload};
 use units::Nanos;
@@ -37,7 +37,7 @@ fn capture_before(profile: Profile, rate: f64, most: usize) -> Capture {
     let crowd = Crowd::new(manners, asks, clients, Schedule::new(Arrivals::Fixed, rate, 1), 0);
     let setup = Setup {
         kernel: Config::default(),
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile,
     };
     let mut world = World::new(setup, crowd);

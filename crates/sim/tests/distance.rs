@@ -1,7 +1,7 @@
 //! Clients that are far from the server: what delay and loss between them do.
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Totals, Window};
-use sim::{Accept, Capture, Config, PathCounts, Profile, Service, Setup, World};
+use sim::{Accept, Capture, Config, PathCounts, Profile, Serving, Setup, World};
 use tcp::Close;
 use traffic::{Arrivals, Schedule, Workload};
 use units::Nanos;
@@ -34,7 +34,7 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
     let crowd = Crowd::new(manners, asks, network, Schedule::new(Arrivals::Fixed, clients, 1), 0);
     let setup = Setup {
         kernel,
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: Profile::shipped("round-numbers").expect("shipped"),
     };
     let mut world = World::new(setup, crowd);

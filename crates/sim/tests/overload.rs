@@ -2,7 +2,7 @@
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use results::{CrowdSummary, GeneratorHealth};
-use sim::{Accept, Config, Generation, Profile, ServerCounts, Service, Setup, World};
+use sim::{Accept, Config, Generation, Profile, ServerCounts, Serving, Setup, World};
 use tcp::Close;
 use traffic::{Arrivals, Bursts, Schedule, Workload};
 use units::Nanos;
@@ -43,7 +43,7 @@ fn setup(policy: &str) -> Setup {
     let policy: Policy = policy.parse().expect("a policy");
     Setup {
         kernel: Config { policy, ..Config::default() },
-        service: Service { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
         profile: machine(),
     }
 }

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use results::{CrowdSummary, GeneratorHealth};
-use sim::{Accept, Config, Profile, ServerCounts, Service, Setup, World};
+use sim::{Accept, Config, Profile, ServerCounts, Serving, Setup, World};
 use tcp::Close;
 use traffic::{Arrivals, Schedule, Workload};
 use units::Nanos;
@@ -26,7 +26,7 @@ fn machine(name: &str) -> Profile {
 fn setup(profile: Profile, count: u32) -> Setup {
     let kernel = Config { backlog: 511, ..profile.system.config() };
     let service =
-        Service { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None };
+        Serving { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None };
     Setup { kernel, service, profile }
 }
 

@@ -9,14 +9,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use crowd::{Shard, Stacks};
 use experiment::{
-    Event, Experiment, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY, Server, ServerKind,
-    Stopped, TURNS, Writer,
+    Event, Experiment, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY, ServerKind,
+    ServerSpec, Stopped, TURNS, Writer,
 };
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, PathSummary, Record, Sample, Saturation,
 };
 use sim::{
-    Accept, Capture, Config, Generation, GuardStats, PathCounts, Profile, ServerCounts, Service, Setup,
+    Accept, Capture, Config, Generation, GuardStats, PathCounts, Profile, ServerCounts, Serving, Setup,
     Waiting, World,
 };
 use telemetry::Reading;
@@ -87,10 +87,11 @@ pub(crate) fn run(
 }
 
 /// Which can be simulated, and a word about each that cannot, or for which something else stands.
-fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server>, Vec<String>) {
-    let (there, missing): (Vec<&Server>, Vec<&Server>) =
+fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a ServerSpec>, Vec<String>) {
+    let (there, missing): (Vec<&ServerSpec>, Vec<&ServerSpec>) =
         experiment.servers.iter().partition(|server| lacks(server, profile).is_none());
-    let note = |server: &Server| Some(format!("{} is left out: {}", server.name, lacks(server, profile)?));
+    let note =
+        |server: &ServerSpec| Some(format!("{} is left out: {}", server.name, lacks(server, profile)?));
     let pools = there.iter().filter(|server| server.kind == ServerKind::Apache);
     let mut notes: Vec<String> = pools
         .map(|server| {
@@ -106,7 +107,7 @@ fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server
 }
 
 /// Why a server cannot be simulated.
-fn lacks(server: &Server, profile: &Profile) -> Option<String> {
+fn lacks(server: &ServerSpec, profile: &Profile) -> Option<String> {
     match server.kind {
         ServerKind::BuiltIn => None,
         ServerKind::InKernel if profile.in_kernel.is_some() => None,
@@ -208,7 +209,7 @@ struct Machine<'a> {
 /// A cell of the grid.
 #[derive(Clone, Copy)]
 struct Place<'a> {
-    server: &'a Server,
+    server: &'a ServerSpec,
     policy: &'a Policy,
     load: f64,
     repetition: u32,
@@ -220,7 +221,7 @@ struct Place<'a> {
 fn places<'a>(
     experiment: &Experiment,
     rates: Option<Rates<'_>>,
-    servers: &[&'a Server],
+    servers: &[&'a ServerSpec],
     policies: &[&'a Policy],
 ) -> Result<Vec<Place<'a>>> {
     let grid = &experiment.grid;
@@ -251,7 +252,7 @@ fn places<'a>(
 #[derive(Debug, Clone)]
 struct Job<'a> {
     experiment: &'a Experiment,
-    server: &'a Server,
+    server: &'a ServerSpec,
     policy: Policy,
     profile: &'a Profile,
     /// Over that when the profile was measured, where it is another.
@@ -284,7 +285,7 @@ struct Done {
 
 fn measure_all(
     machine: Machine<'_>,
-    servers: &[&Server],
+    servers: &[&ServerSpec],
     places: &[Place<'_>],
     writer: &mut Writer,
     on_event: &mut impl FnMut(&Event<'_>),
@@ -301,7 +302,7 @@ fn measure_all(
         writer.write(Record::Saturation(found.clone()))?;
         all_found.push(found);
     }
-    let saturation_of = |server: &Server| {
+    let saturation_of = |server: &ServerSpec| {
         let found = all_found.iter().find(|found| found.server == server.name);
         found.expect("each was looked for").rate_per_s
     };
@@ -342,7 +343,7 @@ fn measure_all(
 /// The rate at which a server saturates, as the lab finds it.
 fn saturate(
     Machine { experiment, profile, options }: Machine<'_>,
-    server: &Server,
+    server: &ServerSpec,
     on_event: &mut impl FnMut(&Event<'_>),
 ) -> Result<Saturation> {
     // A rate is of connections, with one request or several.
@@ -534,7 +535,7 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
     }
     let cpu_time = job.server.cpu_time.into();
     let descriptors = profile.system.descriptors;
-    let mut service = Service { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES, descriptors };
+    let mut service = Serving { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES, descriptors };
     match job.server.kind {
         ServerKind::InKernel => {
             profile.server = profile.in_kernel.context("costs of a server in the kernel")?;

@@ -4,7 +4,7 @@
 
 use std::ops::RangeInclusive;
 
-use experiment::{Experiment, MOST_RATE, Plan, Policy, Server};
+use experiment::{Experiment, MOST_RATE, Plan, Policy, ServerSpec};
 use report::Run;
 use results::{Cell, Header, Saturation};
 use sim::Profile;
@@ -118,7 +118,7 @@ impl<'a> Rates<'a> {
     /// When a cell was measured; `None` if that run has no such cell.
     pub(crate) fn moment(
         self,
-        server: &Server,
+        server: &ServerSpec,
         policy: &Policy,
         load: f64,
         repetition: u32,

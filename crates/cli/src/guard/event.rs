@@ -221,7 +221,7 @@ fn in_group(name: &str) -> (&str, &str) {
 }
 
 impl Service {
-    fn new(service: &guard::Service) -> Self {
+    fn new(service: &guard::ServerSample) -> Self {
         Self {
             silent: service.silent,
             waiting: service.waiting,
@@ -258,7 +258,7 @@ mod tests {
             listener,
             load: None,
             stats,
-            service: Some(guard::Service::default()),
+            service: Some(guard::ServerSample::default()),
             observed: None,
         };
         let path = PathStats { had_room: 3, ..PathStats::default() };

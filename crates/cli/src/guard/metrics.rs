@@ -109,7 +109,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::time::Duration;
 
-    use guard::{Listener, ListenerStats, PathStats, Service};
+    use guard::{Listener, ListenerStats, PathStats, ServerSample};
 
     use super::*;
 
@@ -118,10 +118,10 @@ mod tests {
         let listener =
             Listener::new("192.0.2.1:80".parse().expect("address"), "abort".parse().expect("policy"));
         let stats = ListenerStats { accept_full: 1, syn_full: 2, server_full: 3, ..ListenerStats::default() };
-        let service = Service {
+        let service = ServerSample {
             handshake_slot: Duration::from_millis(2),
             completed_ppm: 250_000,
-            ..Service::default()
+            ..ServerSample::default()
         };
         let of = ListenerSample { listener, load: None, stats, service: Some(service), observed: None };
         let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };

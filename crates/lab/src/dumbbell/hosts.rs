@@ -1,7 +1,7 @@
 //! Hosts of one side of a real dumbbell: sockets of the kernel's, which users open for objects, and bulk flows go through.
 //!
 //! One thread has all hosts of a side, in their network namespace; which host a socket is of is the address that it is bound to. What users do and when is
-//! that of [`sim::dumbbell::Crowd`]. Servers of objects are not here: they are `tidegate serve`.
+//! that of [`sim::dumbbell::Population`]. Servers of objects are not here: they are `tidegate serve`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +17,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, SockaddrStorage, accept4, bind, connect,
     getpeername, listen, recv, send, setsockopt, socket, sockopt,
 };
-use sim::dumbbell::{Completion, Crowd};
+use sim::dumbbell::{Completion, Population};
 use units::Nanos;
 
 /// Where bulk flows go.
@@ -60,7 +60,7 @@ pub(crate) struct BulkSource {
 /// Users, and what their hosts are called.
 pub(crate) struct UsersOf {
     /// What they do.
-    pub crowd: Crowd,
+    pub crowd: Population,
     /// The address of a host, as the crowd numbers them.
     pub address: Box<dyn Fn(u32) -> IpAddr + Send>,
     /// Of servers.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use experiment::{Dumbbell, Event, Job, Layout, Outcome, Writer};
 use results::{BottleneckSummary, Cell, Environment, LinkDirection, Record};
-use sim::dumbbell::{Bulk, Crowd, Dumbbell as Network};
+use sim::dumbbell::{Bulk, Dumbbell as Network, Population};
 use tcp::Algorithm;
 use units::Nanos;
 
@@ -214,7 +214,7 @@ fn sides(network: Network) -> [Side; 2] {
     };
     let (left, right): (Vec<_>, Vec<_>) = (0..).zip(bulk).partition(|(_, bulk)| bulk.from < hosts);
     let users = users.map(|users| UsersOf {
-        crowd: Crowd::new(users, (hosts, hosts), seed),
+        crowd: Population::new(users, (hosts, hosts), seed),
         address: Box::new(move |host| address(host, hosts)),
         port: Layout::SERVER.port(),
         mss: stack.mss.into(),

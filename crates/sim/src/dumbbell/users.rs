@@ -48,13 +48,13 @@ pub struct Asks {
 
 /// What the users of a run do: a function of the seed, and of when replies come.
 #[derive(Debug)]
-pub struct Crowd {
+pub struct Population {
     of: Users,
     seed: u64,
     users: Vec<User>,
 }
 
-impl Crowd {
+impl Population {
     /// Nobody has begun yet. `servers` are the hosts on the left, `clients` those on the right, which follow them.
     pub fn new(of: Users, (servers, clients): (u32, u32), seed: u64) -> Self {
         let user = |number: u32| User {
@@ -134,7 +134,7 @@ const PAGE_BYTES: u64 = 512;
 mod tests {
     use super::*;
 
-    fn crowd(count: u32) -> Crowd {
+    fn crowd(count: u32) -> Population {
         let table = toml::from_str(Workload::NAMES[7].1).expect("a table");
         let of = Users {
             count,
@@ -143,7 +143,7 @@ mod tests {
             sizes: Workload::new(&table).expect("a workload"),
             request_bytes: 300,
         };
-        Crowd::new(of, (9, 9), 1)
+        Population::new(of, (9, 9), 1)
     }
 
     #[test]
