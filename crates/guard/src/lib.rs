@@ -313,8 +313,11 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
+        // The first listener that asks has a program verified, which may take as long as a lease.
+        self.renew()?;
         let sockets =
             if self.sockets.is_empty() { follow_sockets(&self.programs, &slots)? } else { Vec::new() };
+        self.renew()?;
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));

@@ -55,6 +55,9 @@ impl Prepared {
         // The other guard's links may be at any hook, and lead to our programs until it has ended.
         let attach = if take_over.is_empty() { config.attach } else { Attach::Auto };
         let programs = Programs::load(attach.hooks(), &inherited(&take_over)?)?;
+        if slots.iter().flatten().any(follows_sockets) {
+            programs.for_sockets()?;
+        }
         if config.must_listen {
             for listen in listens() {
                 if look(&programs, listen)?.is_none() {

@@ -130,7 +130,7 @@ impl Programs {
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
         // A tiny program tells sooner than ours whether BPF LSM is to be had: a refusal costs all that was loaded before it.
-        let has_lsm = ProgramType::Lsm.is_supported().unwrap_or(false);
+        let has_lsm = ProgramType::Lsm.is_supported().unwrap_or(true);
         let load_with = |inherited: &Inherited| {
             let loaded = Self::load_with(has_lsm, hooks, inherited);
             // This hook may be forbidden all the same; what is wrong with the rest, the second attempt says.
@@ -239,7 +239,8 @@ impl Programs {
     pub fn for_sockets(&self) -> Result<(BorrowedFd<'_>, cgroup::Hook)> {
         if self.follow_socket.get().is_none() {
             let program = self.load_follower().map_err(load_error)?;
-            self.follow_socket.set(program).expect("nobody else sets it");
+            // If another thread was first, its is as good.
+            let _ = self.follow_socket.set(program);
         }
         let program = self.follow_socket.get().expect("it is loaded");
         Ok((program.as_fd(), cgroup::Hook::SocketOps))

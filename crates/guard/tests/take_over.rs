@@ -60,7 +60,7 @@ fn root_new_guard_takes_over_without_letting_a_syn_pass() {
         tap.send(&Segment::syn("after the old one ended", GHOST4, SERVER4, PORT).to_bytes());
         let start = std::time::Instant::now();
         while sample().reset == seen {
-            assert!(start.elapsed().as_secs() < 5, "{attach:?}: the new guard is still there");
+            assert!(start.elapsed().as_secs() < 60, "{attach:?}: the new guard is still there");
         }
     }
 }

@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn root_is_found_among_what_tc_lists() {
+    fn qdisc_at_the_root_is_found_among_what_tc_lists() {
         let listed = r#"[{"kind":"ingress","handle":"ffff:","parent":"ffff:fff1","options":{}},
             {"kind":"fq_codel","handle":"8001:","root":true,"refcnt":2,"options":{"limit":10240}}]"#;
         let lines = "qdisc ingress ffff: parent ffff:fff1 ----------------\n\

@@ -1,4 +1,4 @@
-//! A server that runs out of descriptors. Alone in its process, because the limit is the process's.
+//! A server that runs out of descriptors. nextest gives it a process of its own: the limit is the process's.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

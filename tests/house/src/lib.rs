@@ -24,7 +24,8 @@ mod tests {
     /// What runs in virtual time.
     const SIMULATED: [&str; 1] = ["virtual-lab"];
     /// What that may not need, nor anything that it uses.
-    const OF_THE_KERNEL: [&str; 5] = ["xsk", "bpf", "guard", "libbpf-rs", "libbpf-sys"];
+    const OF_THE_KERNEL: [&str; 10] =
+        ["xsk", "bpf", "guard", "netns", "netlink", "port", "link", "watch", "libbpf-rs", "libbpf-sys"];
 
     fn root() -> PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
