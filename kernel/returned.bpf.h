@@ -82,8 +82,8 @@ static __always_inline __u64 *find_unanswered(__u32 hash, __u32 seq, __u64 now)
 	return &row->words[which & 1];
 }
 
-/* Not inline, here and below: stack is short where SYNs are decided. */
-static __noinline int may_defer_attempt_again(__u32 hash, __u32 seq, __u64 now)
+/* Neither inline nor static, here and below: see read_service(). */
+__noinline int may_defer_attempt_again(__u32 hash, __u32 seq, __u64 now)
 {
 	__u64 *word = may_be_unanswered(hash, now) ? find_unanswered(hash, seq, now) : NULL;
 
@@ -120,7 +120,7 @@ static __always_inline enum back see_unanswered(__u32 hash, __u32 seq, enum outc
 }
 
 /* An attempt that was decided: enum back. */
-static __noinline int see_return(__u32 hash, __u32 seq, __u64 now, __u32 outcome)
+__noinline int see_return(__u32 hash, __u32 seq, __u64 now, __u32 outcome)
 {
 	bool is_left = is_unanswered((enum outcome)outcome);
 	enum back back = see_refused(hash, seq, (enum outcome)outcome), left = BACK_NOT;

@@ -36,15 +36,16 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * read_waiting(). Not inline, like what follows, and by the index: a program and what it calls have 512 bytes of stack together, what answers a SYN
- * needs most of them, and 6.1 counts each frame in pieces of 32.
+ * read_waiting(). Like what follows it takes an index, and is neither inline nor static. A program and what it calls have
+ * 512 bytes of stack together, and what answers a SYN needs most of them. A function that is not static the verifier walks
+ * once, and not on every way to it.
  */
-static __noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
+__noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (!find_service(index, &service, &pace))
+	if (!load || !find_service(index, &service, &pace))
 		return 0;
 	if (now >= *(volatile __u64 *)&service->epoch_ends_ns) {
 		bpf_spin_lock(&service->lock);
@@ -56,7 +57,7 @@ static __noinline int read_service(__u32 index, __u64 now, struct listener_load 
 }
 
 /* may_go_past(). */
-static __noinline int may_exceed(__u32 index, __u64 now, __u32 past, __u32 is_owed)
+__noinline int may_exceed(__u32 index, __u64 now, __u32 past, __u32 is_owed)
 {
 	const struct pace *pace;
 	struct service *service;
@@ -76,27 +77,27 @@ static __always_inline bool was_left_unanswered(const struct listener_rule *rule
  * One that finds no place in the accept queue: whether it is better left unanswered, as in a burst. Its client sends it again within the time that a burst
  * may take.
  */
-static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
+__noinline int may_defer(__u32 index, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && defer(service, pace, now);
+	return find_service(index, &service, &pace) && defer(service, pace, now);
 }
 
 /* One that was deferred has come back, and gets in. */
-static __noinline int repay_service(const struct listener_rule *rule, __u64 now)
+__noinline int repay_service(__u32 index, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace))
+	if (find_service(index, &service, &pace))
 		repay(service, pace, now);
 	return 0;
 }
 
 /* One was admitted. */
-static __noinline int expect_service(__u32 index, __u64 now)
+__noinline int expect_service(__u32 index, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
