@@ -13,6 +13,8 @@ use tempfile::TempDir;
 const EXPERIMENT: &str = r#"
     name = "far"
     title = "Does the way between clients and server take its time and its toll?"
+    [testbed]
+    patience = "0s"
     [crowd]
     timeout = "5s"
     close = "fin"
@@ -21,13 +23,13 @@ const EXPERIMENT: &str = r#"
     delay = ["0ms", "20ms"]
     loss = "5%"
     [grid]
-    loads = [0.5]
+    loads = [1.0]
     warmup = "300ms"
     duration = "2s"
     [saturation]
     from = 50
-    factor = 16
-    refinements = 3
+    factor = 4
+    refinements = 0
     duration = "200ms"
     confirm = "200ms"
     [[server]]
@@ -178,7 +180,6 @@ fn root_crowd_comes_through_a_link_and_nothing_is_left() {
 /// Begins a run with windows of a minute, and ends it or its link by a signal in the middle of a cell.
 fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Output {
     let long = EXPERIMENT.replace("duration = \"2s\"", "duration = \"60s\"");
-    let long = long.replace("refinements = 3", "refinements = 0");
     std::fs::write(folder.join("far.toml"), long).expect("write");
     let mut command = tidegate(folder, &["lab", "run", "far.toml"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("start");
@@ -207,6 +208,6 @@ fn root_run_whose_link_is_killed_ends_with_the_reason_and_leaves_nothing() {
         kill(link, Signal::SIGKILL).expect("it runs");
     });
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("s-0ms under stock at 0.5 times saturation"), "{said}");
+    assert!(said.contains("s-0ms under stock at 1 times saturation"), "{said}");
     assert!(said.contains("tidegate link ended before its time"), "{said}");
 }

@@ -209,20 +209,21 @@ fn run_whose_terminal_goes_keeps_what_was_complete_and_one_under_nohup_goes_on()
     unsafe { command.pre_exec(|| Ok(signal(Signal::SIGHUP, SigHandler::SigDfl).map(drop)?)) };
     let (_, error, status) = interrupted(command, "[1/80000]", Signal::SIGHUP);
     assert!(status == Some(1) && error.contains("stopped before the end"), "{status:?}: {error}");
-    let file = experiment(folder.path(), 50);
+    let file = experiment(folder.path(), 10);
     let mut command = Command::new("nohup");
     command.current_dir(folder.path()).arg(TIDEGATE).arg("sim").arg(&file);
     command.args(["--profile", "round-numbers", "--results", "results/stays"]).stdin(Stdio::null());
-    let (out, error, status) = interrupted(command, "[1/200]", Signal::SIGHUP);
-    assert!(status == Some(0) && out.contains("[200/200]"), "{status:?}: {error}");
+    let (out, error, status) = interrupted(command, "[1/40]", Signal::SIGHUP);
+    assert!(status == Some(0) && out.contains("[40/40]"), "{status:?}: {error}");
 }
 
 #[test]
 fn terminal_has_a_bar_and_a_pipe_has_lines_only() {
     let folder = tempfile::tempdir().expect("a folder");
-    let file = experiment(folder.path(), 50);
+    let file = experiment(folder.path(), 1);
     let output = sim(folder.path(), &file, &[]).output().expect("it runs");
     assert_eq!(said(&output).1, "", "nothing on standard error");
+    let file = experiment(folder.path(), 15);
     // util-linux' script(1), which every Debian has, runs a command on a terminal of its own.
     let line = format!("{TIDEGATE} sim {} --profile round-numbers", file.display());
     let mut command = Command::new("script");
@@ -232,8 +233,7 @@ fn terminal_has_a_bar_and_a_pipe_has_lines_only() {
     let output = command.output().expect("script(1)");
     assert!(output.status.success(), "{output:?}");
     let (out, _) = said(&output);
-    for word in ["searching", "/200 cells", "simulated", "million events/s", "left", "[200/200] built-in at"]
-    {
+    for word in ["searching", "/60 cells", "simulated", "million events/s", "left", "[60/60] built-in at"] {
         assert!(out.contains(word), "{word} is not in {out}");
     }
 }

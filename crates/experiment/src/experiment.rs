@@ -23,6 +23,8 @@ use crate::ways::Ways;
 
 /// Warm-up and window of a quick run.
 const QUICK: Duration = Duration::from_secs(1);
+/// A quick run judges nothing, and waits for no better machine.
+const QUICK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// An experiment, as its TOML file says it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -140,6 +142,11 @@ impl Experiment {
     /// Who comes before a server under a policy.
     pub fn crowd_of(&self, server: &ServerSpec, policy: &Policy) -> CrowdSpec {
         CrowdSpec { bursts: self.bursts(server), ..policy.crowd(&self.clients(server)) }
+    }
+
+    /// How long a crowd waits for a quiet machine, at most.
+    pub fn patience(&self) -> Duration {
+        if self.is_quick { QUICK_PATIENCE.min(self.testbed.patience) } else { self.testbed.patience }
     }
 
     /// The measured window before a server.

@@ -21,11 +21,20 @@ pub struct Layout {
     pub server_cpu: usize,
     /// CPU of the crowd.
     pub crowd_cpu: usize,
+    /// How long a crowd waits at most for CPUs that are idle and near each other. Then it comes, and is marked.
+    #[serde(deserialize_with = "duration")]
+    pub patience: Duration,
 }
 
 impl Default for Layout {
     fn default() -> Self {
-        Self { receive: Receive::Softirq, coalesce: Duration::from_micros(50), server_cpu: 0, crowd_cpu: 1 }
+        Self {
+            receive: Receive::Softirq,
+            coalesce: Duration::from_micros(50),
+            server_cpu: 0,
+            crowd_cpu: 1,
+            patience: Duration::from_secs(30),
+        }
     }
 }
 

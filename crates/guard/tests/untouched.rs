@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use crate::common::frame::{ACK, ECE_CWR, FIN, RST, SYN, Segment};
+use crate::common::tap::Tap;
 use crate::common::*;
 use guard::{Attach, PathStats, Policy};
 use rand::{Rng, RngExt, SeedableRng};
@@ -14,7 +15,7 @@ const LISTEN4: &str = "10.9.0.2:8080";
 const LISTEN6: &str = "[fd09::2]:8080";
 
 /// Runs `test` with a full listener on every hook.
-fn with_full_listener(listen: &str, test: impl Fn(&World, &Guarded)) {
+fn with_full_listener(listen: &str, test: impl Fn(&World, &Guarded, &Tap)) {
     for hook in HOOKS {
         let Some(world) = World::create_for(hook) else {
             continue;
@@ -23,14 +24,14 @@ fn with_full_listener(listen: &str, test: impl Fn(&World, &Guarded)) {
         let _listener = world.listen(listen);
         let guarded = world.guard(listen, Policy::RST_SYN, hook, false);
         let _streams = world.fill(&guarded);
-        test(&world, &guarded);
+        test(&world, &guarded, &world.tap());
     }
 }
 
 /// Sends a frame and waits until the counter has seen it; no decision may have been made.
-fn is_passed(world: &World, guarded: &Guarded, name: &str, frame: &[u8], counter: fn(&PathStats) -> u64) {
+fn is_passed(tap: &Tap, guarded: &Guarded, name: &str, frame: &[u8], counter: fn(&PathStats) -> u64) {
     let before = guarded.sample();
-    world.tap().send(frame);
+    tap.send(frame);
     let after = guarded.wait_more(name, &before, |sample| counter(&sample.path));
     assert_undecided(name, &before, &after);
 }
@@ -42,7 +43,7 @@ fn assert_undecided(name: &str, before: &Sample, after: &Sample) {
 
 #[test]
 fn root_syn_to_a_port_that_is_not_guarded_is_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |world, guarded, _| {
         let ssh = world.listen("10.9.0.2:22");
         let before = guarded.sample();
         world.connect("10.9.0.2:22").expect("ssh answers");
@@ -56,7 +57,7 @@ fn root_syn_to_a_port_that_is_not_guarded_is_untouched() {
 
 #[test]
 fn root_connection_from_the_guarded_host_works_while_its_queue_is_full() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |world, guarded, _| {
         let outside =
             world.client.enter(|| TcpListener::bind("10.9.0.1:8080")).expect("enter").expect("bind");
         let before = guarded.sample();
@@ -78,35 +79,35 @@ fn root_connection_from_the_guarded_host_works_while_its_queue_is_full() {
 
 #[test]
 fn root_segment_to_the_guarded_port_that_is_no_syn_is_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         let plain = Segment::syn("", GHOST4, SERVER4, PORT);
         for flags in [ACK, RST, FIN, FIN | ACK, SYN | RST, SYN | FIN, 0, ECE_CWR] {
             let segment = plain.clone().with("no SYN", |segment| segment.flags = flags);
             let name = format!("flags {flags:#x}");
-            is_passed(world, guarded, &name, &segment.to_bytes(), |path| path.not_syn);
+            is_passed(tap, guarded, &name, &segment.to_bytes(), |path| path.not_syn);
         }
         let syn_ack = plain.with("SYN/ACK", |segment| segment.flags = SYN | ACK);
-        is_passed(world, guarded, "SYN/ACK", &syn_ack.to_bytes(), |path| path.syn_ack);
+        is_passed(tap, guarded, "SYN/ACK", &syn_ack.to_bytes(), |path| path.syn_ack);
     });
 }
 
 #[test]
 fn root_syn_for_another_ethernet_address_is_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         let syn = Segment::syn("other host", GHOST4, SERVER4, PORT)
             .with("other host", |syn| syn.to_mac = [2, 0, 0, 0, 0, 0x99]);
-        is_passed(world, guarded, syn.name, &syn.to_bytes(), |path| path.other_host);
+        is_passed(tap, guarded, syn.name, &syn.to_bytes(), |path| path.other_host);
     });
 }
 
 #[test]
 fn root_syn_that_the_host_forwards_is_untouched_by_a_wildcard_guard() {
-    with_full_listener("0.0.0.0:8080", |world, guarded| {
+    with_full_listener("0.0.0.0:8080", |world, guarded, tap| {
         for name in ["net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding"] {
             world.server.set_sysctl(name, "1").expect("sysctl");
         }
         let syn = Segment::syn("forwarded", GHOST4, "10.9.0.1", PORT);
-        is_passed(world, guarded, syn.name, &syn.to_bytes(), |path| path.other_host);
+        is_passed(tap, guarded, syn.name, &syn.to_bytes(), |path| path.other_host);
         // The router itself is still guarded.
         let error = world.connect(LISTEN4).expect_err("the queue is full");
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
@@ -116,14 +117,14 @@ fn root_syn_that_the_host_forwards_is_untouched_by_a_wildcard_guard() {
 /// A wildcard stands for the host's own addresses, on a host that does not forward as well.
 #[test]
 fn root_syn_for_an_address_that_the_host_has_not_is_untouched_by_a_wildcard_guard() {
-    with_full_listener("0.0.0.0:8080", |world, guarded| {
+    with_full_listener("0.0.0.0:8080", |_, guarded, tap| {
         for destination in ["203.0.113.9", "10.9.0.255"] {
             let syn = Segment::syn("not ours", GHOST4, destination, PORT);
-            is_passed(world, guarded, destination, &syn.to_bytes(), |path| path.other_host);
+            is_passed(tap, guarded, destination, &syn.to_bytes(), |path| path.other_host);
         }
         for destination in ["255.255.255.255", "224.0.0.1", "0.0.0.0"] {
             let syn = Segment::syn("nobody's", GHOST4, destination, PORT);
-            is_passed(world, guarded, destination, &syn.to_bytes(), |path| path.martian);
+            is_passed(tap, guarded, destination, &syn.to_bytes(), |path| path.martian);
         }
     });
 }
@@ -131,26 +132,26 @@ fn root_syn_for_an_address_that_the_host_has_not_is_untouched_by_a_wildcard_guar
 /// Stock Linux is silent, too: the answer would go to many, to itself, or to nobody.
 #[test]
 fn root_syn_between_martian_addresses_is_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         for source in ["255.255.255.255", "224.0.0.5", "0.0.0.0", "127.0.0.1", SERVER4] {
             let syn = Segment::syn("martian", source, SERVER4, PORT);
-            is_passed(world, guarded, source, &syn.to_bytes(), |path| path.martian);
+            is_passed(tap, guarded, source, &syn.to_bytes(), |path| path.martian);
         }
         let mut from_many = Segment::syn("from many", GHOST4, SERVER4, PORT).to_bytes();
         from_many[6] |= 1;
-        is_passed(world, guarded, "a multicast Ethernet source", &from_many, |path| path.martian);
+        is_passed(tap, guarded, "a multicast Ethernet source", &from_many, |path| path.martian);
     });
-    with_full_listener(LISTEN6, |world, guarded| {
+    with_full_listener(LISTEN6, |_, guarded, tap| {
         for source in ["ff02::5", "::1", "::", "::ffff:10.9.0.77", SERVER6] {
             let syn = Segment::syn("martian", source, SERVER6, PORT);
-            is_passed(world, guarded, source, &syn.to_bytes(), |path| path.martian);
+            is_passed(tap, guarded, source, &syn.to_bytes(), |path| path.martian);
         }
     });
 }
 
 #[test]
 fn root_udp_and_icmp_are_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |world, guarded, tap| {
         let receiver =
             world.server.enter(|| std::net::UdpSocket::bind(LISTEN4)).expect("enter").expect("bind");
         let before = guarded.sample();
@@ -165,20 +166,19 @@ fn root_udp_and_icmp_are_untouched() {
         let mut icmp = Segment::syn("ICMP", GHOST4, SERVER4, PORT).to_bytes();
         icmp[23] = 1;
         fix_ipv4_checksum(&mut icmp);
-        is_passed(world, guarded, "ICMP", &icmp, |path| path.not_tcp);
+        is_passed(tap, guarded, "ICMP", &icmp, |path| path.not_tcp);
     });
 }
 
 #[test]
 fn root_arp_is_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         let mut request = [[0xff; 6], frame::CLIENT_MAC].concat();
         request.extend([0x08, 0x06, 0, 1, 8, 0, 6, 4, 0, 1]);
         request.extend(frame::CLIENT_MAC);
         request.extend(Ipv4Addr::new(10, 9, 0, 1).octets());
         request.extend([0; 6]);
         request.extend(Ipv4Addr::new(10, 9, 0, 2).octets());
-        let tap = world.tap();
         let before = guarded.sample();
         tap.send(&request);
         guarded.wait_more("ARP", &before, |sample| sample.path.not_ip);
@@ -191,7 +191,7 @@ const FLAGS_AT: usize = 14 + 20 + 13;
 
 #[test]
 fn root_fragments_are_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         let plain = Segment::syn("", GHOST4, SERVER4, PORT).to_bytes();
         for (name, bits) in
             [("first fragment", [0x20, 0]), ("middle fragment", [0x20, 1]), ("last fragment", [0, 1])]
@@ -201,17 +201,17 @@ fn root_fragments_are_untouched() {
                 frame[20..22].copy_from_slice(&bits);
                 frame[FLAGS_AT] = flags;
                 fix_ipv4_checksum(&mut frame);
-                is_passed(world, guarded, name, &frame, |path| path.fragment);
+                is_passed(tap, guarded, name, &frame, |path| path.fragment);
             }
         }
     });
-    with_full_listener(LISTEN6, |world, guarded| {
+    with_full_listener(LISTEN6, |_, guarded, tap| {
         for (name, bits) in [("first fragment", [0, 1]), ("last fragment", [0, 8]), ("atomic", [0, 0])] {
             let fragment = Segment::syn("fragment", GHOST6, SERVER6, PORT).with("fragment", |segment| {
                 segment.first_extension = 44;
                 segment.extra = [&[6, 0], &bits[..], &[0, 0, 0, 1]].concat();
             });
-            is_passed(world, guarded, name, &fragment.to_bytes(), |path| path.fragment);
+            is_passed(tap, guarded, name, &fragment.to_bytes(), |path| path.fragment);
         }
     });
 }
@@ -227,7 +227,7 @@ fn root_ipv6_chains_that_are_not_ours_are_untouched() {
             .to_bytes()
     };
     let padding = |next: u8| vec![next, 0, 1, 4, 0, 0, 0, 0];
-    with_full_listener(LISTEN6, |world, guarded| {
+    with_full_listener(LISTEN6, |_, guarded, tap| {
         let seven =
             [padding(60), padding(60), padding(60), padding(60), padding(60), padding(60), padding(6)];
         for (name, frame) in [
@@ -237,10 +237,10 @@ fn root_ipv6_chains_that_are_not_ours_are_untouched() {
             ("segments left", chain(43, vec![6, 0, 4, 1, 0, 0, 0, 0])),
             ("seven headers", chain(60, seven.concat())),
         ] {
-            is_passed(world, guarded, name, &frame, |path| path.not_tcp);
+            is_passed(tap, guarded, name, &frame, |path| path.not_tcp);
         }
         let endless = chain(60, vec![60, 255, 1, 4, 0, 0, 0, 0]);
-        is_passed(world, guarded, "header longer than the packet", &endless, |path| path.malformed);
+        is_passed(tap, guarded, "header longer than the packet", &endless, |path| path.malformed);
     });
 }
 
@@ -250,7 +250,7 @@ fn root_truncated_frames_are_untouched() {
         (LISTEN4, Segment::syn("IPv4", GHOST4, SERVER4, PORT)),
         (LISTEN6, Segment::syn("IPv6", GHOST6, SERVER6, PORT)),
     ] {
-        with_full_listener(listen, |world, guarded| {
+        with_full_listener(listen, |_, guarded, tap| {
             let whole = syn.to_bytes();
             // A packet socket does not send less than an Ethernet header, and an empty packet reaches no program.
             for length in 15..whole.len() {
@@ -259,7 +259,7 @@ fn root_truncated_frames_are_untouched() {
                     let mut frame = whole.clone();
                     let is_ipv4 = frame[12..14] == [0x08, 0x00];
                     frame[if is_ipv4 { FLAGS_AT } else { FLAGS_AT + 20 }] = flags;
-                    is_passed(world, guarded, &name, &frame[..length], |path| path.malformed);
+                    is_passed(tap, guarded, &name, &frame[..length], |path| path.malformed);
                 }
             }
             let third_tag = syn.clone().with("three tags", |syn| {
@@ -267,7 +267,7 @@ fn root_truncated_frames_are_untouched() {
             });
             // At tcx the kernel has taken the first tag out, so the third is the program's second there.
             let before = guarded.sample();
-            world.tap().send(&third_tag.to_bytes());
+            tap.send(&third_tag.to_bytes());
             guarded.wait_more("three tags", &before, |sample| sample.path.frames);
         });
     }
@@ -275,7 +275,7 @@ fn root_truncated_frames_are_untouched() {
 
 #[test]
 fn root_lengths_that_contradict_each_other_are_untouched() {
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |_, guarded, tap| {
         let plain = Segment::syn("", GHOST4, SERVER4, PORT).to_bytes();
         for (name, at, value) in [
             ("version 5", 14, 0x55),
@@ -291,7 +291,7 @@ fn root_lengths_that_contradict_each_other_are_untouched() {
                 frame[FLAGS_AT] = flags;
                 frame[at] = value;
                 fix_ipv4_checksum(&mut frame);
-                is_passed(world, guarded, name, &frame, |path| path.malformed);
+                is_passed(tap, guarded, name, &frame, |path| path.malformed);
             }
         }
     });
@@ -300,9 +300,8 @@ fn root_lengths_that_contradict_each_other_are_untouched() {
 #[test]
 fn root_garbage_is_seen_and_untouched() {
     const FRAMES: u64 = 3000;
-    with_full_listener(LISTEN4, |world, guarded| {
+    with_full_listener(LISTEN4, |world, guarded, tap| {
         let mut random = rand_pcg::Pcg32::seed_from_u64(20);
-        let tap = world.tap();
         let before = guarded.sample();
         for _ in 0..FRAMES {
             tap.send(&garbage(&mut random));

@@ -250,8 +250,9 @@ fn flood(difference: &Difference, window: Duration) -> Flood {
 pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Send) -> Result<Measured> {
     let Lab { experiment, program, nearness, stop } = lab;
     let layout = &experiment.testbed;
-    settle(layout, experiment.is_quick)?;
-    let cores_before_ns = nearness.wait(WAITS * (send.warmup + send.duration), stop)?;
+    settle(layout, experiment.patience())?;
+    let patience = experiment.patience().min(WAITS * (send.warmup + send.duration));
+    let cores_before_ns = nearness.wait(patience, stop)?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
     let mut testbed = match server.way {

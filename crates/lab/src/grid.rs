@@ -63,7 +63,7 @@ fn try_policies(policies: &[&Policy]) -> Result<()> {
 
 /// A word about a machine that does something else.
 fn busy(experiment: &Experiment) -> Result<Option<String>> {
-    let busy = settle(&experiment.testbed, experiment.is_quick)?;
+    let busy = settle(&experiment.testbed, experiment.patience())?;
     Ok((busy > 1.0 - QUIET).then(|| {
         format!(
             "a CPU was {:.0}% busy with something else before the run: read all that follows with care",

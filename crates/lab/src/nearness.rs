@@ -15,8 +15,7 @@ use netns::pin_to_cpu;
 
 /// Of the shortest round trip that was seen, what still is near.
 const NEAR: f64 = 3.0;
-/// Longest wait until they are near again, whatever waits, and longest one after a wait in vain.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Longest wait until they are near again, after one in vain.
 const AFTER_A_WAIT_IN_VAIN: Duration = Duration::from_secs(1);
 /// From one look to the next.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -57,14 +56,15 @@ impl Nearness {
         Self { cpus, seen: Mutex::new(Seen { least_ns: f64::INFINITY, was_in_vain: false }) }
     }
 
-    /// Waits until they are about as near as they have ever been, for `patience` and half a minute at most, and a second where that was not enough the last time; gives a cache line's round trip then, ns.
+    /// Waits until they are about as near as they have ever been, and gives a cache line's round trip then, ns.
+    ///
+    /// It waits for `patience` at most, and for a second at most where the last wait was in vain.
     ///
     /// # Errors
     ///
     /// A stop; a CPU that is not to be had.
     pub fn wait(&self, patience: Duration, stop: &AtomicBool) -> Result<f64> {
-        let most = if self.seen().was_in_vain { AFTER_A_WAIT_IN_VAIN } else { PATIENCE };
-        let patience = patience.min(most);
+        let patience = if self.seen().was_in_vain { AFTER_A_WAIT_IN_VAIN.min(patience) } else { patience };
         let start = Instant::now();
         loop {
             if stop.load(Ordering::Relaxed) {
@@ -166,9 +166,9 @@ mod tests {
         let nearness = Nearness::between([0, 1]);
         nearness.change(|seen| *seen = Seen { least_ns: 1e-3, was_in_vain: true });
         let (start, stop) = (Instant::now(), AtomicBool::new(false));
-        nearness.wait(PATIENCE, &stop).expect("two CPUs");
+        nearness.wait(2 * AFTER_A_WAIT_IN_VAIN, &stop).expect("two CPUs");
         assert!(start.elapsed() >= AFTER_A_WAIT_IN_VAIN, "they are never that near");
         stop.store(true, Ordering::Relaxed);
-        nearness.wait(PATIENCE, &stop).expect_err("stopped");
+        nearness.wait(AFTER_A_WAIT_IN_VAIN, &stop).expect_err("stopped");
     }
 }

@@ -27,8 +27,6 @@ pub(crate) const QUIET: f64 = 0.9;
 const MOMENT: Duration = Duration::from_millis(100);
 /// A machine that does not become quiet within this time is busy with something else.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same for a quick run, which judges nothing.
-const SHORT_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Counters at one moment.
 #[derive(Debug, Clone)]
@@ -126,8 +124,8 @@ pub(crate) fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>)
 ///
 /// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left: that is work of
 /// the cell before, and must not be done in the next one's time.
-pub(crate) fn settle(layout: &Layout, is_quick: bool) -> Result<f64> {
-    let deadline = Instant::now() + if is_quick { SHORT_PATIENCE } else { PATIENCE };
+pub(crate) fn settle(layout: &Layout, patience: Duration) -> Result<f64> {
+    let deadline = Instant::now() + PATIENCE.min(patience);
     loop {
         let before = [netns::cpu_times(layout.server_cpu)?, netns::cpu_times(layout.crowd_cpu)?];
         std::thread::sleep(MOMENT);

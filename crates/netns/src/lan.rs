@@ -1,7 +1,5 @@
 //! Two hosts on a wire, and room for hosts that no kernel owns.
 
-use std::net::IpAddr;
-
 use crate::{Namespace, Result, VethEnd, VethPair, mac_text};
 
 /// A client and a server, joined by `c0` and `s0`, with static addresses and neighbours.
@@ -40,28 +38,18 @@ impl Lan {
         let server = Namespace::create("server")?;
         let VethPair { a: c0, b: s0 } = VethPair::create(&client, "c0", &server, "s0")?;
         let lan = Self { client, server, c0, s0 };
-        add_addresses(&lan.client, &lan.c0, Self::CLIENT)?;
-        add_addresses(&lan.server, &lan.s0, Self::SERVER)?;
-        add_neighbours(&lan.server, &lan.s0, &lan.c0, &[Self::CLIENT, Self::GHOST, Self::PROBE].concat())?;
-        add_neighbours(&lan.client, &lan.c0, &lan.s0, &Self::SERVER)?;
+        let behind_client = [Self::CLIENT, Self::GHOST, Self::PROBE].concat();
+        lan.client.ip_all(&setup(&lan.c0, Self::CLIENT, &lan.s0, &Self::SERVER))?;
+        lan.server.ip_all(&setup(&lan.s0, Self::SERVER, &lan.c0, &behind_client))?;
         Ok(lan)
     }
 }
 
-fn add_addresses(namespace: &Namespace, end: &VethEnd, addresses: [&str; 2]) -> Result<()> {
-    for address in addresses {
-        let ip: IpAddr = address.parse().expect("an address of ours");
-        let (prefix, extra): (_, &[&str]) = if ip.is_ipv4() { ("24", &[]) } else { ("64", &["nodad"]) };
-        let address = format!("{address}/{prefix}");
-        namespace.ip(&[&["addr", "add", &address, "dev", &end.name], extra].concat())?;
-    }
-    Ok(())
-}
-
-fn add_neighbours(namespace: &Namespace, end: &VethEnd, peer: &VethEnd, addresses: &[&str]) -> Result<()> {
-    for address in addresses {
-        let mac = mac_text(peer.mac);
-        namespace.ip(&["neigh", "replace", address, "lladdr", &mac, "dev", &end.name])?;
-    }
-    Ok(())
+/// What gives `end` its addresses, and its peer as the neighbour at each of `behind`.
+fn setup(end: &VethEnd, addresses: [&str; 2], peer: &VethEnd, behind: &[&str]) -> Vec<String> {
+    let (dev, mac) = (&end.name, mac_text(peer.mac));
+    let [v4, v6] = addresses;
+    let own = [format!("addr add {v4}/24 dev {dev}"), format!("addr add {v6}/64 dev {dev} nodad")];
+    let neighbours = behind.iter().map(|address| format!("neigh replace {address} lladdr {mac} dev {dev}"));
+    own.into_iter().chain(neighbours).collect()
 }

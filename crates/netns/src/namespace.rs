@@ -1,11 +1,11 @@
 //! A named network namespace.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use nix::sched::{CloneFlags, CpuSet, sched_setaffinity, setns};
@@ -54,6 +54,18 @@ impl Namespace {
     /// Runs `ip ARGS` in the namespace.
     pub fn ip(&self, args: &[&str]) -> Result<()> {
         ip(&[&["-n", self.name.as_str()], args].concat())
+    }
+
+    /// Runs `ip LINE` in the namespace for each line, in one process. It stops at the first that fails.
+    pub(crate) fn ip_all(&self, lines: &[String]) -> Result<()> {
+        let mut command = Command::new("ip");
+        command.args(["-n", &self.name, "-batch", "-"]);
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| Error::start(&command, error))?;
+        // When it ends before it has read all, it says why.
+        let _unread = child.stdin.take().expect("piped").write_all(lines.join("\n").as_bytes());
+        let output = child.wait_with_output().map_err(|error| Error::start(&command, error))?;
+        if output.status.success() { Ok(()) } else { Err(Error::refused(&command, &output.stderr)) }
     }
 
     /// Runs `tc ARGS` in the namespace.

@@ -155,7 +155,8 @@ fn meaningless(experiment: &Experiment, policies: &[&Policy]) -> Vec<String> {
             )
         })
         .collect();
-    if experiment.testbed != Layout::default() {
+    let usual = Layout { patience: experiment.testbed.patience, ..Layout::default() };
+    if experiment.testbed != usual {
         notes.push(
             "[testbed] is of the lab, and has no meaning here: a profile says how frames come".to_owned(),
         );
