@@ -54,7 +54,10 @@ fn follow(file: &Path, folder: &Path, named: &mut BTreeSet<PathBuf>) {
 fn modules(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let line = line.trim_start();
-        let line = line.strip_prefix("pub ").or_else(|| line.strip_prefix("pub(crate) ")).unwrap_or(line);
+        let line = line.strip_prefix("pub").map_or(line, |rest| match rest.strip_prefix('(') {
+            Some(scope) => scope.split_once(')').map_or(scope, |(_, rest)| rest).trim_start(),
+            None => rest.trim_start(),
+        });
         line.strip_prefix("mod ")?.strip_suffix(';')
     })
 }
@@ -84,7 +87,7 @@ mod tests {
             fs::create_dir_all(path.parent().expect("a folder")).expect("make a folder");
             fs::write(path, text).expect("write");
         };
-        write("crates/a/src/lib.rs", "//! It.\n\npub(crate) mod one;\n#[cfg(test)]\nmod tests {\n}\n");
+        write("crates/a/src/lib.rs", "//! It.\n\npub(in crate::a) mod one;\n#[cfg(test)]\nmod tests {\n}\n");
         write("crates/a/src/one.rs", "mod deep;\n");
         write("crates/a/src/one/deep.rs", "");
         write("crates/a/tests/main.rs", "mod common;\n    mod kernel;\n");

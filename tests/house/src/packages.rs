@@ -72,11 +72,19 @@ impl From<Listed> for Package {
     }
 }
 
-/// Findings: crates of the map that use one of a layer above theirs.
+/// Findings: crates that use one of a layer above theirs, or that the map does not know by their name.
 pub fn upward(packages: &[Package], map: &Map) -> Vec<String> {
     let mut findings = Vec::new();
-    for Package { name, uses, .. } in packages {
-        let Some(own) = map.crates.get(name) else { continue };
+    for Package { name, folder, uses, .. } in packages {
+        let Some(own) = map.crates.get(name) else {
+            if folder.parent().is_some_and(|above| above.ends_with("crates")) {
+                let folder = folder.file_name().expect("below crates/").to_string_lossy();
+                findings.push(format!(
+                    "crates/{folder}/Cargo.toml: the map of ARCHITECTURE.md has no {name}; name the package as its folder"
+                ));
+            }
+            continue;
+        };
         for used in uses {
             let Some(above) = map.crates.get(used).filter(|layer| *layer > own) else { continue };
             findings.push(format!(
@@ -94,6 +102,11 @@ pub fn upward(packages: &[Package], map: &Map) -> Vec<String> {
 pub fn reaching(packages: &[Package], from: &[&str], forbidden: &[&str]) -> Vec<String> {
     let uses: BTreeMap<&str, &[String]> =
         packages.iter().map(|package| (package.name.as_str(), package.uses.as_slice())).collect();
+    let is_known =
+        |name: &str| uses.contains_key(name) || uses.values().any(|uses| uses.iter().any(|of| of == name));
+    for name in forbidden {
+        assert!(is_known(name), "nothing is called {name}; correct the list of the test");
+    }
     let mut findings = Vec::new();
     for start in from {
         assert!(uses.contains_key(start), "there is no package {start}; correct the list of the test");
@@ -146,6 +159,12 @@ mod tests {
         let pure = upward(&[package("core", &["base", "hand"])], &map());
         assert_eq!(pure.len(), 1);
         assert!(pure[0].starts_with("crates/core/Cargo.toml: core (pure) uses hand (tool); "), "{pure:?}");
+        let unknown = Package { folder: "/home/me/crates/eye".into(), ..package("eyes", &[]) };
+        let unknown = upward(&[unknown], &map());
+        assert!(
+            unknown[0].starts_with("crates/eye/Cargo.toml: the map of ARCHITECTURE.md has no eyes"),
+            "{unknown:?}"
+        );
         let tool = upward(&[package("hand", &["main"])], &map());
         assert!(tool[0].contains("hand (tool) uses main (program)"), "{tool:?}");
     }
@@ -154,7 +173,7 @@ mod tests {
     fn way_to_what_is_forbidden_is_found() {
         let house =
             [package("core", &["base"]), package("base", &["hand", "serde"]), package("hand", &["sys"])];
-        assert_eq!(reaching(&house, &["core"], &["eye"]), [""; 0]);
+        assert_eq!(reaching(&house, &["hand"], &["base"]), [""; 0]);
         let findings = reaching(&house, &["core"], &["sys"]);
         assert_eq!(findings.len(), 1);
         assert!(findings[0].starts_with("crates/hand/Cargo.toml: core must do without sys"), "{findings:?}");

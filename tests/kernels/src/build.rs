@@ -17,7 +17,7 @@ pub struct Built {
 /// Builds every test of the workspace; those that need no kernel are filtered out when they run.
 pub fn build(root: &Path) -> Result<Built> {
     let output = Command::new("cargo")
-        .args(["test", "--workspace", "--release", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()

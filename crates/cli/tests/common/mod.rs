@@ -93,7 +93,9 @@ pub fn child_of(parent: &mut Child, word: &str) -> Pid {
             return pid;
         }
         if let Some(status) = parent.try_wait().expect("its status") {
-            panic!("it ended ({status}) without a child that is tidegate {word}");
+            let mut said = String::new();
+            parent.stderr.as_mut().map(|stderr| stderr.read_to_string(&mut said));
+            panic!("it ended ({status}) without a child that is tidegate {word}: {said}");
         }
         std::thread::sleep(Duration::from_millis(10));
     }
