@@ -36,6 +36,8 @@ fn main() {
         .prepend_enum_name(false)
         .derive_default(true)
         .derive_eq(true)
+        // A struct with padding would have fields more, which nobody initialises: it does not compile.
+        .explicit_padding(true)
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)
         .parse_callbacks(Box::new(Names))

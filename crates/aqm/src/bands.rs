@@ -33,11 +33,6 @@ impl<P: Packet> Bands<P> {
         })
     }
 
-    /// Packets that wait in a band; 0 for one that there is not.
-    pub fn band_qlen_pkts(&self, band: u8) -> u32 {
-        self.bands.get(usize::from(band)).map_or(0, Fifo::qlen_pkts)
-    }
-
     /// The last packet behind that band, if all behind it are enough to make room.
     fn push_out(&mut self, band: usize, bytes: u32) -> Option<P> {
         let before = &self.bands[..=band];

@@ -68,11 +68,6 @@ impl<P: Packet> FqCodel<P> {
         })
     }
 
-    /// Flow queues that have something to send, or had until their turn comes.
-    pub fn active_flows(&self) -> usize {
-        self.flows.iter().filter(|flow| flow.is_active).count()
-    }
-
     /// As reciprocal_scale() of Linux.
     fn flow_of(&self, packet: &P) -> u32 {
         ((u64::from(packet.flow()) * self.flows.len() as u64) >> 32) as u32

@@ -13,18 +13,20 @@ use lab::Nearness;
 pub(crate) struct Turns<'a> {
     stop: &'a AtomicBool,
     cores: Nearness,
+    patience: Duration,
     round_trips_ns: Vec<f64>,
 }
 
 impl<'a> Turns<'a> {
     pub(crate) fn new(stop: &'a AtomicBool) -> Result<Self> {
         let layout = Layout { server_cpu: SERVER_CPU, crowd_cpu: CPU, ..Layout::default() };
-        Ok(Self { stop, cores: Nearness::of(&layout)?, round_trips_ns: Vec::new() })
+        let cores = Nearness::of(&layout)?;
+        Ok(Self { stop, cores, patience: layout.patience, round_trips_ns: Vec::new() })
     }
 
     /// See [`Nearness::wait`].
     pub(crate) fn next(&mut self) -> Result<()> {
-        self.round_trips_ns.push(self.cores.wait(Duration::MAX, self.stop)?);
+        self.round_trips_ns.push(self.cores.wait(self.patience, self.stop)?);
         Ok(())
     }
 

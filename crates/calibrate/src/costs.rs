@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use experiment::TURNS;
-
 use lab::{GUARD_RUN_NS, LOOKS, Measured, SLEEPS};
+use telemetry::counter;
 
 /// Of one crowd, microseconds of the server's CPU for each SYN that came.
 #[derive(Default)]
@@ -80,12 +80,12 @@ impl Costs {
             turns_per_s: counted(TURNS) / window.as_secs_f64(),
             looks_per_s: counted(LOOKS) / window.as_secs_f64(),
             sleeps_of_syn: counted(SLEEPS) / syns,
-            ends_of_syn: guarded("acks.reset") / measured.crowd.syns_per_s.max(1.0),
+            ends_of_syn: guarded(counter::acks_reset) / measured.crowd.syns_per_s.max(1.0),
             refused_after_us: 1e3 * measured.crowd.refusal_ms.p50,
             answered: measured.crowd.goodput_per_s / measured.crowd.offered_per_s.max(1.0),
             answered_per_s: measured.crowd.goodput_per_s,
             dropped_per_s: counted("TcpExt.ListenDrops") / window.as_secs_f64(),
-            torn_per_s: guarded("acks.full") - guarded("acks.implied"),
+            torn_per_s: guarded(counter::acks_full) - guarded(counter::acks_implied),
             guard_us_per_s: counted(GUARD_RUN_NS) / 1e3 / window.as_secs_f64() / slower,
             slower,
         }

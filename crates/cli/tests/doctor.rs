@@ -2,9 +2,9 @@
 
 use std::process::{Command, Output};
 
+use crate::common::TIDEGATE;
 use serde_json::Value;
 
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 /// Nobody, without any privilege.
 const NOBODY: &str = "65534";
 

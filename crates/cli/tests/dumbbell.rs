@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use crate::common::{TIDEGATE, child_of, signal};
+use crate::common::{TIDEGATE, assert_no_namespaces_of, child_of, signal};
 use nix::sys::signal::Signal;
 use results::{BottleneckSummary, Cell, Record};
 use tempfile::TempDir;
@@ -74,13 +74,6 @@ fn text(output: &Output) -> String {
     let [out, error] =
         [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
     out + &error
-}
-
-#[track_caller]
-fn assert_no_namespaces_of(child: u32) {
-    let output = Command::new("ip").args(["netns", "list"]).output().expect("run ip");
-    let list = String::from_utf8_lossy(&output.stdout);
-    assert!(!list.contains(&format!("-{child}-")), "left behind: {list}");
 }
 
 #[test]

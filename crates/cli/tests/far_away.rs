@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use crate::common::{TIDEGATE, child_of, signal};
+use crate::common::{TIDEGATE, assert_no_namespaces_of, child_of, signal};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use results::{Cell, Record};
@@ -83,13 +83,6 @@ fn cells(folder: &Path) -> Vec<Cell> {
     let records = records.iter().map(|line| serde_json::from_str(line).expect("a record"));
     let cell = |record| if let Record::Cell(cell) = record { Some(*cell) } else { None };
     records.filter_map(cell).collect()
-}
-
-#[track_caller]
-fn assert_no_namespaces_of(child: u32) {
-    let output = Command::new("ip").args(["netns", "list"]).output().expect("run ip");
-    let list = String::from_utf8_lossy(&output.stdout);
-    assert!(!list.contains(&format!("-{child}-")), "left behind: {list}");
 }
 
 /// What holds of such cells wherever they were measured.

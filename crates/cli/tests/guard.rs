@@ -278,7 +278,7 @@ fn root_file_can_be_tried_without_touching_a_packet_and_with_few_lines() {
 fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < Duration::from_secs(10), "waited for this: {what}");
+        assert!(start.elapsed() < PATIENCE, "waited for this: {what}");
     }
 }
 

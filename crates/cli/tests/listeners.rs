@@ -6,13 +6,13 @@ use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::TIDEGATE;
 use netns::Namespace;
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, listen, socket,
 };
 use serde_json::Value;
 
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 const ADDRESS: &str = "127.0.0.1:8080";
 /// Nobody, without any privilege.
 const NOBODY: u32 = 65534;

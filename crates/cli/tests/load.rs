@@ -8,7 +8,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{PATIENCE, Running, TIDEGATE, get};
+use crate::common::{PATIENCE, Running, TIDEGATE, get, stderr};
 use experiment::Layout;
 use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
@@ -81,10 +81,6 @@ impl World {
         assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
         last_line(&output)
     }
-}
-
-fn stderr(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 fn last_line(output: &Output) -> Value {

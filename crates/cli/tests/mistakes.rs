@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+use crate::common::TIDEGATE;
+
 const DEMO: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/demo.toml");
 const SCRIPTS: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments/connection-management/fig-4.2.toml");

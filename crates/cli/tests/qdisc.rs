@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
+use crate::common::TIDEGATE;
 use netns::Lan;
 use serde_json::Value;
-
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 
 /// Exit status, and the one line on standard error.
 fn refused(arguments: &[&str]) -> (i32, String) {

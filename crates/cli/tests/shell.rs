@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::{Command, Stdio};
 
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
+use crate::common::TIDEGATE;
 
 fn tidegate(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(TIDEGATE).args(arguments).output().expect("it runs");

@@ -7,10 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use crate::common::TIDEGATE;
 use nix::sys::signal::{SigHandler, Signal, kill, signal};
 use nix::unistd::Pid;
-
-const TIDEGATE: &str = env!("CARGO_BIN_EXE_tidegate");
 
 /// An experiment with two policies at two loads, so often, and so much of it written to a folder.
 fn experiment(folder: &Path, repetitions: u32) -> PathBuf {

@@ -57,3 +57,6 @@ use std::time::Duration;
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(250);
 /// Among these counters, how often the server's CPU turned to received packets, as `/proc/softirqs` calls it.
 pub const TURNS: &str = "softirqs.NET_RX";
+
+/// SYNs that the kernel dropped, beside the counters of the guard: the simulated kernel alone can tell.
+pub const KERNEL_DROPPED: &str = "syns.kernel_dropped";

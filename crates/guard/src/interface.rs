@@ -139,7 +139,8 @@ pub fn with_address() -> Result<Vec<Interface>> {
 impl Interface {
     fn open(name: &str) -> Result<Self> {
         let link = netlink::Interface::find(name).with_context(|| format!("look at interface {name}"))?;
-        let link = link.with_context(|| format!("find interface {name}: there is none of that name"))?;
+        let link = link
+            .with_context(|| format!("find interface {name}: there is none of that name; see `ip link`"))?;
         Ok(Self {
             name: name.to_owned(),
             index: link.index,

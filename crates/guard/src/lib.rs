@@ -34,6 +34,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -313,11 +314,11 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
-        // The first listener that asks has a program verified, which may take as long as a lease.
-        self.renew()?;
-        let sockets =
-            if self.sockets.is_empty() { follow_sockets(&self.programs, &slots)? } else { Vec::new() };
-        self.renew()?;
+        let sockets = if self.sockets.is_empty() {
+            self.while_renewing(|| follow_sockets(&self.programs, &slots))?
+        } else {
+            Vec::new()
+        };
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));
@@ -386,6 +387,23 @@ impl Guard {
         let program = program.with_context(|| format!("{why}: BPF LSM is not to be had here"))?;
         bpf::lsm_is_active().with_context(|| why.to_owned())?;
         bpf::attach_lsm(program).context(why)
+    }
+
+    /// Does what may take the kernel as long as a lease, and renews it meanwhile.
+    fn while_renewing<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
+        let Some(lease) = self.config.lease else { return act() };
+        let (end, is_over) = channel::<()>();
+        std::thread::scope(|scope| {
+            let renewing = scope.spawn(move || {
+                while is_over.recv_timeout(lease / 4) == Err(RecvTimeoutError::Timeout) {
+                    self.programs.lease(lease)?;
+                }
+                Ok(())
+            });
+            let done = act();
+            drop(end);
+            renewing.join().expect("it does not panic").and(done)
+        })
     }
 
     /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times

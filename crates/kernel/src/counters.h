@@ -8,6 +8,7 @@
 #define SHOWN(FAMILY, VALUE) Some(Shown { family: #FAMILY, value: VALUE })
 #define ROW(FIELD, NAME, UNIT, IS_SIMULATED, SHOWN_AS, HELP) \
 	Counter { field: #FIELD, name: NAME, unit: UNIT, is_simulated: IS_SIMULATED, shown: SHOWN_AS, help: HELP, read: |stats| stats.FIELD },
+#define NAME_ROW(FIELD, NAME, ...) FIELD = NAME,
 #define FAMILY_ROW(NAME, LABEL, HELP) Family { name: #NAME, label: LABEL, help: HELP },
 
 impl Counted for ListenerStats {
@@ -17,5 +18,7 @@ impl Counted for ListenerStats {
 impl Counted for PathStats {
 	const COUNTERS: Rows<Self> = &[PATH_COUNTERS(ROW)];
 }
+
+names! { LISTENER_COUNTERS(NAME_ROW) PATH_COUNTERS(NAME_ROW) }
 
 const FAMILY_ROWS: &[Family] = &[FAMILIES(FAMILY_ROW)];

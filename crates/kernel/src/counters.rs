@@ -52,6 +52,16 @@ type Rows<S> = &'static [Counter<S>];
 /// Those that Prometheus sees, in the order in which it sees them.
 pub const FAMILIES: &[Family] = FAMILY_ROWS;
 
+macro_rules! names {
+    ($($field:ident = $name:literal,)*) => {
+        /// Names of counters, by their fields.
+        #[allow(non_upper_case_globals)]
+        pub mod counter {
+            $(#[doc = concat!("`", $name, "`")] pub const $field: &str = $name;)*
+        }
+    };
+}
+
 include!(concat!(env!("OUT_DIR"), "/counters.rs"));
 
 #[cfg(test)]

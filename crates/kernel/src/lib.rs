@@ -12,7 +12,7 @@ mod load;
 mod plain;
 mod service;
 
-pub use counters::{Counted, Counter, FAMILIES, Family, Shown};
+pub use counters::{Counted, Counter, FAMILIES, Family, Shown, counter};
 pub use functions::*;
 pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
 pub use raw::{

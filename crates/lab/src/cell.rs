@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail, ensure};
 use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, ServerSpec};
 use netns::Namespace;
 use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
-use telemetry::Reading;
+use telemetry::{Reading, counter};
 
 use crate::child::Running;
 use crate::crowd::{self, Send};
@@ -413,7 +413,7 @@ fn let_go(kind: &str, held: &Held) -> Option<String> {
 
 /// A guard that did not run for a second leaves SYNs, and the ends of handshakes and connections, to the kernel.
 fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
-    let left = guard?.get("passed.unleased").copied().filter(|&left| left > 0)?;
+    let left = guard?.get(counter::unleased).copied().filter(|&left| left > 0)?;
     Some(format!(
         "{left} segments were left to the kernel, because the guard's process did not run for a second"
     ))

@@ -53,7 +53,7 @@ impl Error {
     }
 
     pub(crate) fn refused(command: &Command, stderr: &[u8]) -> Self {
-        let said = String::from_utf8_lossy(stderr).trim().to_owned();
+        let said = String::from_utf8_lossy(stderr).trim().replace('\n', "; ");
         Self::Refused { command: format!("{command:?}"), said }
     }
 }

@@ -18,7 +18,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use history::History;
-pub use kernel::{Counted, Counter, FAMILIES, Family, ListenerStats, PathStats};
+pub use kernel::{Counted, Counter, FAMILIES, Family, ListenerStats, PathStats, counter};
 
 /// What was counted by one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

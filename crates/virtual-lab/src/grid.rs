@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use crowd::{Shard, Stacks};
 use experiment::{
-    Event, Experiment, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY, ServerKind,
-    ServerSpec, Stopped, TURNS, Writer,
+    Event, Experiment, KERNEL_DROPPED, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY,
+    ServerKind, ServerSpec, Stopped, TURNS, Writer,
 };
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, PathSummary, Record, Sample, Saturation,
@@ -395,7 +395,7 @@ fn cell(
     let has_guard = job.policy.guard.is_some();
     let mut guard_per_s = guard.per_s(&reading(Duration::ZERO, &before.guard));
     let dropped = after.kernel.syns_dropped - before.kernel.syns_dropped;
-    guard_per_s.insert("syns.kernel_dropped".to_owned(), dropped as f64 / window_s);
+    guard_per_s.insert(KERNEL_DROPPED.to_owned(), dropped as f64 / window_s);
     let share = |from: Nanos, to: Nanos| (to - from).as_secs_f64() / window_s;
     let (softirq, user) = (share(before.softirq, after.softirq), share(before.program, after.program));
     let idle = (1.0 - softirq - user).max(0.0);

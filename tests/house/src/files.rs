@@ -97,7 +97,7 @@ mod tests {
         write("crates/a/tests/lost/mod.rs", "");
         let folder = root.join("crates/a");
         let roots = vec![folder.join("src/lib.rs"), folder.join("tests/main.rs")];
-        let package = Package { name: "a".to_owned(), folder, uses: Vec::new(), roots };
+        let package = Package { name: "a".to_owned(), folder, uses: Vec::new(), roots, tests: Vec::new() };
         let mut findings = unnamed(&root, &[package]);
         findings.sort();
         fs::remove_dir_all(&root).expect("remove");

@@ -2,6 +2,7 @@
 //!
 //! - a crate uses only crates of its layer and below, and the map of ARCHITECTURE.md has every crate and every file of `kernel/`;
 //! - nothing of the simulator needs a kernel;
+//! - the tests of a crate are one program;
 //! - every Rust file belongs to a crate: a test file that no `mod` names would never run.
 //!
 //! Each finding is one line: where, what, and what to do.
@@ -12,7 +13,7 @@ mod packages;
 
 pub use files::unnamed;
 pub use map::{Layer, Map};
-pub use packages::{Package, packages, reaching, upward};
+pub use packages::{Package, many_tests, packages, reaching, upward};
 
 #[cfg(test)]
 mod tests {
@@ -63,6 +64,11 @@ mod tests {
         assert_none(
             &[map.differs_from_crates(&names_in("crates")), map.differs_from_kernel(&kernel)].concat(),
         );
+    }
+
+    #[test]
+    fn tests_of_a_crate_are_one_program() {
+        assert_none(&many_tests(&packages(&root())));
     }
 
     #[test]

@@ -19,6 +19,8 @@ pub struct Package {
     pub uses: Vec<String>,
     /// Where each library, program, test and build script begins.
     pub roots: Vec<PathBuf>,
+    /// Those of its tests.
+    pub tests: Vec<PathBuf>,
 }
 
 #[derive(Deserialize)]
@@ -43,6 +45,7 @@ struct Dependency {
 
 #[derive(Deserialize)]
 struct Target {
+    kind: Vec<String>,
     src_path: PathBuf,
 }
 
@@ -67,8 +70,10 @@ impl From<Listed> for Package {
         manifest_path.pop();
         let normal = dependencies.into_iter().filter(|of| of.kind.is_none());
         let uses = normal.map(|of| of.name).collect();
+        let is_test = |of: &&Target| of.kind.iter().any(|kind| kind == "test");
+        let tests = targets.iter().filter(is_test).map(|of| of.src_path.clone()).collect();
         let roots = targets.into_iter().map(|of| of.src_path).collect();
-        Self { name, folder: manifest_path, uses, roots }
+        Self { name, folder: manifest_path, uses, roots, tests }
     }
 }
 
@@ -96,6 +101,19 @@ pub fn upward(packages: &[Package], map: &Map) -> Vec<String> {
         }
     }
     findings
+}
+
+/// Findings: packages whose tests are several programs, each of which takes seconds to link.
+pub fn many_tests(packages: &[Package]) -> Vec<String> {
+    let many = packages.iter().filter(|package| package.tests.len() > 1);
+    let finding = |package: &Package| {
+        let name = &package.name;
+        format!(
+            "{name}: its tests are {} programs; make one of them, tests/main.rs, with a `mod` for each file",
+            package.tests.len()
+        )
+    };
+    many.map(finding).collect()
 }
 
 /// Findings: one of `from` uses one of `forbidden`, itself or by what it uses, and by which way.
@@ -138,7 +156,7 @@ mod tests {
 
     fn package(name: &str, uses: &[&str]) -> Package {
         let uses = uses.iter().map(|&name| name.to_owned()).collect();
-        Package { name: name.to_owned(), folder: PathBuf::new(), uses, roots: Vec::new() }
+        Package { name: name.to_owned(), folder: PathBuf::new(), uses, roots: Vec::new(), tests: Vec::new() }
     }
 
     fn map() -> Map {
@@ -167,6 +185,15 @@ mod tests {
         );
         let tool = upward(&[package("hand", &["main"])], &map());
         assert!(tool[0].contains("hand (tool) uses main (program)"), "{tool:?}");
+    }
+
+    #[test]
+    fn second_test_program_is_found() {
+        let one = Package { tests: vec!["tests/main.rs".into()], ..package("core", &[]) };
+        let two = Package { tests: vec!["tests/a.rs".into(), "tests/b.rs".into()], ..package("hand", &[]) };
+        let findings = many_tests(&[one, two]);
+        assert_eq!(findings.len(), 1);
+        assert!(findings[0].starts_with("hand: its tests are 2 programs; "), "{findings:?}");
     }
 
     #[test]

@@ -17,9 +17,9 @@ pub enum GuardEvent {
     /// At the start, and when the interfaces change.
     Attached(Attached),
     /// Once in each `--interval`.
-    Sample(Counted),
+    Sample(ListenerCounts),
     /// The last line.
-    Final(Counted),
+    Final(ListenerCounts),
 }
 
 /// A listener as it is configured.
@@ -57,7 +57,7 @@ struct Place {
 /// What was counted since it is guarded. The queues are as of now, in connections; null when nothing
 /// listens.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Counted {
+pub struct ListenerCounts {
     #[serde(flatten)]
     head: Head,
     /// Established, waiting for accept(2).
@@ -79,7 +79,7 @@ enum Counts {
     Guarded {
         /// Who waits for the server; null unless the policy asks. Listeners whose sockets one process
         /// holds share it.
-        service: Option<Service>,
+        service: Option<ServerCounts>,
         #[serde(flatten)]
         counters: Groups,
     },
@@ -94,7 +94,7 @@ enum Counts {
 
 /// Connections of a server, and sums since it is followed.
 #[derive(Debug, Serialize, JsonSchema)]
-struct Service {
+struct ServerCounts {
     /// Connections now of which no byte of a request was seen.
     silent: u64,
     /// Connections now with a request, and without the beginning of an answer.
@@ -168,7 +168,7 @@ impl GuardEvent {
     }
 }
 
-impl Counted {
+impl ListenerCounts {
     /// Of one listener, and of the frames of all.
     pub fn new(elapsed: Duration, of: &ListenerSample, path: &PathStats) -> Self {
         let ListenerSample { listener, load, stats, service, observed } = of;
@@ -178,7 +178,7 @@ impl Counted {
                 counters: crate::output::counters(&observed.counters),
             },
             None => Counts::Guarded {
-                service: service.as_ref().map(Service::new),
+                service: service.as_ref().map(ServerCounts::new),
                 counters: Groups::new(Reading::at(elapsed).with(stats, |_| true).with(path, |_| true)),
             },
         };
@@ -220,7 +220,7 @@ fn in_group(name: &str) -> (&str, &str) {
     name.split_once('.').expect("a counter's name has a group, as a test of crates/kernel sees to")
 }
 
-impl Service {
+impl ServerCounts {
     fn new(service: &guard::ServerSample) -> Self {
         Self {
             silent: service.silent,
@@ -262,7 +262,7 @@ mod tests {
             observed: None,
         };
         let path = PathStats { had_room: 3, ..PathStats::default() };
-        let event = GuardEvent::Sample(Counted::new(Duration::from_micros(1_234_567), &of, &path));
+        let event = GuardEvent::Sample(ListenerCounts::new(Duration::from_micros(1_234_567), &of, &path));
         let line = serde_json::to_value(event).expect("JSON");
         assert_eq!((&line["event"], &line["elapsed_s"]), (&"sample".into(), &1.235.into()));
         assert_eq!((&line["acks"]["implied"], &line["passed"]["had_room"]), (&7.into(), &3.into()));

@@ -9,7 +9,7 @@ use guard::{
 use telemetry::per_s;
 use watch::Counter;
 
-use super::event::{Counted, GuardEvent};
+use super::event::{GuardEvent, ListenerCounts};
 use crate::output::{or_dash, printable};
 use crate::printer::Printer;
 
@@ -69,7 +69,7 @@ impl Lines {
     pub fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) {
         for now in &sample.listeners {
             if self.json {
-                self.object(&GuardEvent::Sample(Counted::new(elapsed, now, &sample.path)));
+                self.object(&GuardEvent::Sample(ListenerCounts::new(elapsed, now, &sample.path)));
                 continue;
             }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
@@ -106,7 +106,7 @@ impl Lines {
     pub fn last(&self, elapsed: Duration, sample: &Sample) {
         for listener in &sample.listeners {
             if self.json {
-                self.object(&GuardEvent::Final(Counted::new(elapsed, listener, &sample.path)));
+                self.object(&GuardEvent::Final(ListenerCounts::new(elapsed, listener, &sample.path)));
                 continue;
             }
             let place = match sample.listeners.len() {

@@ -84,7 +84,10 @@ fn counters(family: &'static Family, sample: &Sample) -> Metric {
         let shown = telemetry::shown(family, &of.stats);
         shown.map(move |(value, count)| (counter_labels(family, of, value), count as f64))
     });
-    let of_all = telemetry::shown(family, &sample.path).map(|(_, count)| (vec![], count as f64));
+    let of_all = telemetry::shown(family, &sample.path).map(|(value, count)| {
+        let label = own_label(family, value).map(|(name, value)| (name, value.to_owned()));
+        (label.into_iter().collect(), count as f64)
+    });
     let values = Values::Counter(of_listeners.chain(of_all).collect());
     Metric { name: family.name, help: family.help, values }
 }
@@ -93,10 +96,12 @@ fn counters(family: &'static Family, sample: &Sample) -> Metric {
 fn counter_labels(family: &Family, of: &ListenerSample, value: &str) -> Labels {
     let is_decision = family.label == "outcome";
     let dry_run = is_decision.then(|| ("dry_run", of.listener.dry_run.to_string()));
-    labels(of, (!family.label.is_empty()).then_some((family.label, value)))
-        .into_iter()
-        .chain(dry_run)
-        .collect()
+    labels(of, own_label(family, value)).into_iter().chain(dry_run).collect()
+}
+
+/// What tells a counter from the others of its family; nothing if there is one only.
+fn own_label<'a>(family: &Family, value: &'a str) -> Option<(&'static str, &'a str)> {
+    (!family.label.is_empty()).then_some((family.label, value))
 }
 
 fn labels(of: &ListenerSample, other: Option<(&'static str, &str)>) -> Labels {

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
 use netns::{Namespace, VethPair};
@@ -124,6 +124,18 @@ pub fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().cast_signed());
     nix::sys::signal::kill(pid, signal).expect("signal the child");
 }
+/// Nothing in the list of namespaces has the process id in its name.
+#[track_caller]
+pub fn assert_no_namespaces_of(child: u32) {
+    let output = Command::new("ip").args(["netns", "list"]).output().expect("run ip");
+    let list = String::from_utf8_lossy(&output.stdout);
+    assert!(!list.contains(&format!("-{child}-")), "left behind: {list}");
+}
+
+pub fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
 /// What ip(8) says of an interface.
 pub fn link_details(namespace: &Namespace, interface: &str) -> String {
     let mut command = namespace.command("ip").expect("command");

@@ -4,6 +4,9 @@ use std::fmt;
 
 use results::{BottleneckSummary, Cell, Unit};
 use serde::Deserialize;
+use telemetry::counter;
+
+use crate::KERNEL_DROPPED;
 
 /// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -91,7 +94,7 @@ impl Measure {
                 let acks = ack_drops_per_s(cell)?;
                 Some(acks / (acks + syn_drops_per_s(cell)?))
             }
-            Self::AckDropInflation => Some(guard_per_s(cell, "acks.full")? / ack_drops_per_s(cell)?),
+            Self::AckDropInflation => Some(guard_per_s(cell, counter::acks_full)? / ack_drops_per_s(cell)?),
             Self::OverflowsPerAttempt => {
                 let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
                 per_attempt(cell, overflows as f64 / crowd.window_s)
@@ -221,17 +224,17 @@ fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
 /// What the guard refuses, and of what reserv lets pass the kernel's last look; if it refuses nothing, the kernel drops each SYN that
 /// finds the queue full; a simulated one says how many it dropped, as that of 2.4 drops for other reasons, too. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
 fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
-    let late = guard_per_s(cell, "syns.late").unwrap_or(0.0);
-    let refused = guard_per_s(cell, "syns.dropped")? + guard_per_s(cell, "syns.reset")? + late;
+    let late = guard_per_s(cell, counter::late).unwrap_or(0.0);
+    let refused = guard_per_s(cell, counter::dropped)? + guard_per_s(cell, counter::reset)? + late;
     if refused > 0.0 {
         return Some(refused);
     }
-    guard_per_s(cell, "syns.kernel_dropped").or_else(|| guard_per_s(cell, "syns.accept_full"))
+    guard_per_s(cell, KERNEL_DROPPED).or_else(|| guard_per_s(cell, counter::accept_full))
 }
 
 /// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no other handshake.
 fn ack_drops_per_s(cell: &Cell) -> Option<f64> {
-    Some(guard_per_s(cell, "acks.full")? - guard_per_s(cell, "acks.implied")?)
+    Some(guard_per_s(cell, counter::acks_full)? - guard_per_s(cell, counter::acks_implied)?)
 }
 
 /// `places` count from 0, which is one SYN.
