@@ -41,7 +41,7 @@ run() { timeout 7200 "$program" "$@" --show-output >>"$tested" 2>&1 </dev/null |
 while read -r name program; do
 	tested="$out/$name.log" status=0 skipped=
 	# The lab measures, on two CPUs of its own.
-	case $name in cli-tests) skipped='--skip lab:: --skip dumbbell::' ;; esac
+	case $name in cli-tests) skipped='--skip lab:: --skip dumbbell:: --skip far_away::' ;; esac
 	run root_ --skip take_over:: $skipped
 	# A guard finds the one that it takes over by its process: these tests have one of their own.
 	case $name in guard-tests) run take_over::root_ ;; esac
