@@ -36,9 +36,9 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * read_waiting(). Like what follows it takes an index, and is neither inline nor static. A program and what it calls have
- * 512 bytes of stack together, and what answers a SYN needs most of them. A function that is not static the verifier walks
- * once, and not on every way to it.
+ * read_waiting(). Not inline, like what follows, and by the index. A program and what it calls have 512 bytes of stack
+ * together, which admit_xdp_skb needs to the last: 6.1 counts each frame in pieces of 32. Nor static, where that takes no
+ * stack: the verifier walks it once then, and not on every way to it.
  */
 __noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
 {
@@ -77,21 +77,21 @@ static __always_inline bool was_left_unanswered(const struct listener_rule *rule
  * One that finds no place in the accept queue: whether it is better left unanswered, as in a burst. Its client sends it again within the time that a burst
  * may take.
  */
-__noinline int may_defer(__u32 index, __u64 now)
+static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	return find_service(index, &service, &pace) && defer(service, pace, now);
+	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && defer(service, pace, now);
 }
 
 /* One that was deferred has come back, and gets in. */
-__noinline int repay_service(__u32 index, __u64 now)
+static __noinline int repay_service(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (find_service(index, &service, &pace))
+	if (is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace))
 		repay(service, pace, now);
 	return 0;
 }

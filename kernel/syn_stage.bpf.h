@@ -141,8 +141,8 @@ static __always_inline void let_in(const struct listener_rule *rule, const struc
 	if (now && may_be_return(now))
 		back = (enum back)see_return(hash_flow(segment), segment->seq, now, OUTCOME_ADMITTED);
 	stats->returned += back != BACK_NOT;
-	if (back == BACK_DEFERRED && is_limit_found(&rule->policy))
-		repay_service(rule->service, now);
+	if (back == BACK_DEFERRED)
+		repay_service(rule, now);
 	if (rule->policy.trigger != TRIGGER_QUEUE)
 		expect_service(rule->service, now);
 }
@@ -194,8 +194,7 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		is_by_server = false;
 		verdict = enter_syn_queue(&rule.policy, &listener->load, &attempt);
 	}
-	if (verdict == VERDICT_RESET &&
-	    (is_owed || (!is_by_server && is_limit_found(&rule.policy) && may_defer(rule.service, now)))) {
+	if (verdict == VERDICT_RESET && (is_owed || (!is_by_server && may_defer(&rule, now)))) {
 		verdict = VERDICT_DROP;
 		outcome = OUTCOME_DEFERRED;
 		stats->deferred++;

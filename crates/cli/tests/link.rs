@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use crate::common::{PATIENCE, TIDEGATE, link_details, signal};
 use netns::{Namespace, VethPair};
 use nix::sys::signal::Signal;
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::RcvBufForce;
 use serde_json::Value;
 use tempfile::NamedTempFile;
 
@@ -207,6 +209,8 @@ fn root_burst_leaves_at_the_rate_and_losses_are_counted() {
     for (xdp, mode) in MODES {
         let link = world.start(&["--xdp", xdp, "--forward", "rate 8mbit loss 20%"]);
         let (left, right) = world.sockets();
+        // Room for the whole burst, if the reader is late.
+        setsockopt(&right, RcvBufForce, &(4 << 20)).expect("a larger buffer");
         // Until ARP is through, so that the burst is one.
         right.set_read_timeout(Some(Duration::from_millis(100))).expect("set a timeout");
         while left.send(b"first").and_then(|_| right.recv(&mut [0; 100])).is_err() {}
