@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use guard::Verdict;
 use netns::Lan;
-use script::{Family, Hook, ParseError, Script};
+use script::{Family, Hook, ParseError, Script, Series};
 
 use crate::kernel::Kernel;
 
@@ -60,6 +60,9 @@ impl Case {
         if let Err(reason) = netns::root_or_reason() {
             return Ok(Outcome::Skipped(reason));
         }
+        if let Some(linux) = self.script.setup.linux.filter(|linux| *linux > running_linux()) {
+            return Ok(Outcome::Skipped(format!("skipped: this script is of Linux {linux} and newer")));
+        }
         let lan = Lan::create()?;
         let has_tcx = lan.server.enter(|| bpf::count_tcx_ingress(lan.s0.ifindex).is_ok())?;
         if self.needs_tcx() && !has_tcx {
@@ -82,4 +85,10 @@ impl Case {
     fn needs_tcx(&self) -> bool {
         self.hook == Hook::Tcx || self.script.setup.policy.needs_socket_buffers()
     }
+}
+
+/// One that cannot be read is skipped for nothing.
+fn running_linux() -> Series {
+    let name = nix::sys::utsname::uname().ok();
+    name.and_then(|name| Series::parse(&name.release().to_string_lossy())).unwrap_or(Series(u32::MAX, 0))
 }

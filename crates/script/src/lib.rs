@@ -17,12 +17,14 @@
 
 mod parse;
 mod pattern;
+mod release;
 mod run;
 mod step;
 mod system;
 
 pub use parse::{ParseError, parse};
 pub use pattern::Pattern;
+pub use release::Series;
 pub use run::{Failure, run};
 pub use step::{Action, Claim, Family, Hook, Script, Setup, State, Step, UnknownName};
 pub use system::{Arrival, Ends, Read, System};

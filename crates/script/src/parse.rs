@@ -6,7 +6,7 @@ use units::Nanos;
 use verdict::Policy;
 
 use crate::pattern::{Pattern, number};
-use crate::{Action, Claim, Family, Hook, Script, Setup, Step};
+use crate::{Action, Claim, Family, Hook, Script, Series, Setup, Step};
 
 const SETTINGS: &str = "policy, dry-run, backlog, family, hook, sysctl";
 const STEPS: &str = "LABEL:, fill, server, state, queues, count, claim";
@@ -69,6 +69,7 @@ struct Settings {
     families: Vec<Family>,
     hooks: Vec<Hook>,
     sysctls: Vec<(String, String)>,
+    linux: Option<Series>,
 }
 
 impl Settings {
@@ -92,6 +93,11 @@ impl Settings {
                 })?;
                 self.sysctls.push((name.trim().to_owned(), value.trim().to_owned()));
             }
+            "linux" => {
+                let series = Series::parse(rest)
+                    .ok_or_else(|| format!("linux {rest:?} is no version; write linux 6.12"))?;
+                self.linux = Some(series);
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -108,6 +114,7 @@ impl Settings {
             families: or(vec![Family::Ipv4, Family::Ipv6], self.families),
             hooks: if self.hooks.is_empty() { vec![Hook::Auto] } else { self.hooks },
             sysctls: self.sysctls,
+            linux: self.linux,
         })
     }
 }
@@ -251,10 +258,11 @@ mod tests {
     #[test]
     fn settings_steps_and_comments_are_read() {
         let text = "# what it shows\npolicy reserv:150+rst-syn\ndry-run\nbacklog 3 # four connections\nfamily ipv6\n\
-                    hook tcx xdp\nsysctl net.ipv4.tcp_syncookies = 2\n\nfill\na: > S 0:0(0)\n+0.5 a: < R. 0:0(0) ack 1\n\
+                    hook tcx xdp\nlinux 6.9\nsysctl net.ipv4.tcp_syncookies = 2\nfill\na: > S 0:0(0)\n+0.5 a: < R. 0:0(0) ack 1\n\
                     a: silence 2\nserver accept fill\nstate a gone\nqueues accept 4 syn 0\ncount\ncount seen 0 reset 1\n";
         let script = parse("x.pkt", text).expect("a script");
-        let Setup { policy, dry_run, backlog, families, hooks, sysctls } = &script.setup;
+        let Setup { policy, dry_run, backlog, families, hooks, sysctls, linux } = &script.setup;
+        assert_eq!(*linux, Some(Series(6, 9)));
         assert_eq!((policy.to_string().as_str(), *dry_run, *backlog), ("reserv:150+rst-syn", true, 3));
         assert_eq!((&families[..], &hooks[..]), (&[Family::Ipv6][..], &[Hook::Tcx, Hook::Xdp][..]));
         assert_eq!(sysctls[..], [("net.ipv4.tcp_syncookies".to_owned(), "2".to_owned())]);

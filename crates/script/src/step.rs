@@ -6,7 +6,7 @@ use std::str::FromStr;
 use units::Nanos;
 use verdict::Policy;
 
-use crate::Pattern;
+use crate::{Pattern, Series};
 
 /// A script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,6 +45,8 @@ pub struct Setup {
     pub hooks: Vec<Hook>,
     /// Names and values, of the server's namespace.
     pub sysctls: Vec<(String, String)>,
+    /// The first Linux that does so; `None` for any that we run on.
+    pub linux: Option<Series>,
 }
 
 /// A line that does something, or expects something.

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-use crate::release::Series;
+use script::Series;
 
 /// A feature that not every kernel has.
 #[derive(Debug, Clone, PartialEq, Eq)]

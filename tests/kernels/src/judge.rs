@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::features::Feature;
 use crate::log::Log;
 use crate::machine::Outcome;
-use crate::release::Series;
+use script::Series;
 
 /// So many failures are shown; a program that does not load makes hundreds of tests fail.
 const SHOWN_FAILURES: usize = 20;

@@ -8,7 +8,6 @@ mod features;
 mod judge;
 mod log;
 mod machine;
-mod release;
 mod verified;
 
 use std::path::Path;

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::release::Series;
+use script::Series;
 
 /// How much a program may grow before somebody has to say so, percent.
 const TOLERANCE_PERCENT: u32 = 5;
