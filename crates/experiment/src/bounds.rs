@@ -32,8 +32,9 @@ impl Experiment {
         check_window("saturation.duration", self.saturation.duration)?;
         check_window("saturation.confirm", self.saturation.confirm.unwrap_or(self.grid.duration))?;
         let longest_wait = self.servers.iter().map(|server| self.clients(server).timeout).max();
-        if self.grid.warmup > LONGEST || longest_wait > Some(LONGEST) || self.crowd.timeout > LONGEST {
-            return Err("grid.warmup and crowd.timeout can be an hour at most".to_owned());
+        let longest = self.grid.warmup.max(self.crowd.timeout).max(self.testbed.patience);
+        if longest > LONGEST || longest_wait > Some(LONGEST) {
+            return Err("grid.warmup, crowd.timeout and testbed.patience can be an hour at most".to_owned());
         }
         check_abort("crowd.abort", self.crowd.abort)?;
         self.saturation.check()?;

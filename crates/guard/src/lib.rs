@@ -35,7 +35,7 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{RecvTimeoutError, channel};
-use std::thread::JoinHandle;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -314,7 +314,7 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
-        let sockets = if self.sockets.is_empty() {
+        let sockets = if self.sockets.is_empty() && slots.iter().flatten().any(follows_sockets) {
             self.while_renewing(|| follow_sockets(&self.programs, &slots))?
         } else {
             Vec::new()
@@ -389,20 +389,21 @@ impl Guard {
         bpf::attach_lsm(program).context(why)
     }
 
-    /// Does what may take the kernel as long as a lease, and renews it meanwhile.
+    /// Does what may take the kernel as long as a lease, and renews it meanwhile; before and after, if there is no thread to be had.
     fn while_renewing<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(lease) = self.config.lease else { return act() };
         let (end, is_over) = channel::<()>();
+        self.programs.lease(lease)?;
         std::thread::scope(|scope| {
-            let renewing = scope.spawn(move || {
+            let renew = move || {
                 while is_over.recv_timeout(lease / 4) == Err(RecvTimeoutError::Timeout) {
-                    self.programs.lease(lease)?;
+                    self.programs.lease(lease).ok();
                 }
-                Ok(())
-            });
+            };
+            let _renewing = Builder::new().spawn_scoped(scope, renew);
             let done = act();
             drop(end);
-            renewing.join().expect("it does not panic").and(done)
+            self.programs.lease(lease).and(done)
         })
     }
 

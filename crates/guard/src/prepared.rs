@@ -114,6 +114,7 @@ fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
 }
 
 fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
-    let maps = take_over.first().map(HeldLink::maps).transpose().context("look at the other guard's maps")?;
-    Ok(maps.map(Inherited::from).unwrap_or_default())
+    // Each program has the maps that it uses: at XDP none knows which servers have asked.
+    let maps: std::io::Result<Vec<_>> = take_over.iter().map(HeldLink::maps).collect();
+    Ok(Inherited::from(maps.context("look at the other guard's maps")?.into_iter().flatten().collect()))
 }

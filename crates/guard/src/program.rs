@@ -140,7 +140,7 @@ impl Programs {
         let loaded = load_with(inherited).or_else(|_| load_with(&Inherited::default()));
         loaded.map_err(|error| match error.downcast() {
             Ok(error) => load_error(error),
-            Err(error) => error,
+            Err(error) => error.context("load the programs, which takes some 100 descriptors (ulimit -n)"),
         })
     }
 
@@ -596,7 +596,7 @@ fn load_error(error: libbpf_rs::Error) -> Error {
             )
         }
         _ => anyhow!(
-            "load the programs: {error}; they need Linux 6.1 or newer, and some 80 descriptors (ulimit -n)"
+            "load the programs: {error}; they need Linux 6.1 or newer, and some 100 descriptors (ulimit -n)"
         ),
     }
 }

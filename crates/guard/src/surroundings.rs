@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result, anyhow};
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
@@ -120,16 +121,18 @@ impl Guard {
         if self.servers_at.is_some_and(|at| at.elapsed() < SERVERS_EVERY) {
             return Ok(());
         }
-        let slots = self.slots.clone();
-        let search = self.search.get_or_insert_with(|| std::thread::spawn(move || servers::of(&slots)));
-        if !search.is_finished() {
-            return Ok(());
-        }
-        self.servers_at = Some(Instant::now());
-        let found = self.search.take().map(std::thread::JoinHandle::join);
-        let Some(found) = found else { return Ok(()) };
-        let servers =
-            found.unwrap_or_else(|_| Err(anyhow!("the search for the listeners' processes panicked")))?;
+        let search = match self.search.take().map_or_else(|| self.search_servers(), Ok) {
+            Ok(search) if !search.is_finished() => {
+                self.search = Some(search);
+                return Ok(());
+            }
+            done => {
+                self.servers_at = Some(Instant::now());
+                done?
+            }
+        };
+        let panicked = |_| Err(anyhow!("the search for the listeners' processes panicked"));
+        let servers = search.join().unwrap_or_else(panicked)?;
         for (index, (slot, (&now, &before))) in
             (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
         {
@@ -142,6 +145,12 @@ impl Guard {
         }
         self.servers = servers;
         Ok(())
+    }
+
+    fn search_servers(&self) -> Result<JoinHandle<Result<Vec<u32>>>> {
+        let slots = self.slots.clone();
+        let search = Builder::new().spawn(move || servers::of(&slots));
+        search.context("start a thread that looks for the listeners' processes")
     }
 
     /// Whether it guards every interface with an address, whichever these are.

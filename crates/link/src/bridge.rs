@@ -79,6 +79,10 @@ impl Link {
         let [first, second] = &config.interfaces;
         config.check()?;
         let interfaces = [Interface::find(first)?, Interface::find(second)?];
+        // By its name, or by another of its names.
+        if interfaces[0].link.index == interfaces[1].link.index {
+            return Err(ConfigError::SameInterface(second.clone()).into());
+        }
         if interfaces[0].is_peer_of(&interfaces[1]) {
             return Err(ConfigError::OnePair(first.clone(), second.clone()).into());
         }

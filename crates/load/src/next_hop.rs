@@ -32,8 +32,9 @@ pub(crate) fn resolve(server: SocketAddr, name: &str, interface: &Interface) -> 
     let index = interface.index;
     let src = interface.address.with_context(|| format!("{name} has no Ethernet address; see `ip link`"))?;
     let address = server.ip();
-    let route = netlink::route(address, Some(index))
-        .with_context(|| format!("find the way to {address} through {name}"))?;
+    let route = netlink::route(address, Some(index)).with_context(|| {
+        format!("find the way to {address} through {name}; see `ip route get {address} oif {name}`")
+    })?;
     if let Some(other) = route.interface.filter(|leaves_by| *leaves_by != index) {
         let other = if_indextoname(other).with_context(|| format!("find the name of interface {other}"))?;
         bail!(
