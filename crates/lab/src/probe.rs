@@ -122,8 +122,8 @@ pub(crate) fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>)
 
 /// Waits until both CPUs have been idle for a moment, or patience ends; gives the busier one's busy share then.
 ///
-/// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left: that is work of
-/// the cell before, and must not be done in the next one's time.
+/// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left.
+/// That is work of the cell before, and must not be done in the next one's time.
 pub(crate) fn settle(layout: &Layout, patience: Duration) -> Result<f64> {
     let deadline = Instant::now() + PATIENCE.min(patience);
     loop {

@@ -56,7 +56,7 @@ impl Namespace {
         ip(&[&["-n", self.name.as_str()], args].concat())
     }
 
-    /// Runs `ip LINE` in the namespace for each line, in one process. It stops at the first that fails.
+    /// Runs `ip LINE` in the namespace for each line, in one process, up to the first that fails.
     pub(crate) fn ip_all(&self, lines: &[String]) -> Result<()> {
         let mut command = Command::new("ip");
         command.args(["-n", &self.name, "-batch", "-"]);

@@ -1,4 +1,4 @@
-//! A server that runs out of descriptors. nextest gives it a process of its own: the limit is the process's.
+//! A server that runs out of descriptors. The limit is the process's, and nextest gives it one of its own.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

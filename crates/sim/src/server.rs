@@ -67,8 +67,9 @@ enum Ready {
 
 /// The program.
 ///
-/// What is ready is told of in the order in which it came to be (`ep_send_events()`, `fs/eventpoll.c`, 6.18): what one look has no room for is told of first in the next, and the listener,
-/// which is watched by level, goes to the end whenever it was told of.
+/// What is ready is told of in the order in which it came to be (`ep_send_events()`, `fs/eventpoll.c`, 6.18).
+/// What one look has no room for is told of first in the next. The listener is watched by level, and goes to the end
+/// whenever it was told of.
 #[derive(Debug)]
 pub(crate) struct EventLoop {
     service: Serving,

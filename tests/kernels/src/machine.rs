@@ -40,13 +40,8 @@ const SCRIPT: &str = r#"out=$1
 run() { timeout 7200 "$program" "$@" --show-output >>"$tested" 2>&1 </dev/null || status=$?; }
 while read -r name program; do
 	tested="$out/$name.log" status=0 skipped=
-	# The lab measures, on two CPUs of its own. Replies to a workload are counted in a window, and what holds our TCP
-	# against the kernel's goes by their clocks.
-	case $name in
-	cli-tests) skipped='--skip lab:: --skip dumbbell:: --skip far_away:: --skip root_every_workload' ;;
-	load-load) skipped='--skip workers::' ;;
-	tcp-tests) skipped='--skip running_kernel::' ;;
-	esac
+	# The lab measures, on two CPUs of its own.
+	case $name in cli-tests) skipped='--skip lab:: --skip dumbbell::' ;; esac
 	run root_ --skip take_over:: $skipped
 	# A guard finds the one that it takes over by its process: these tests have one of their own.
 	case $name in guard-tests) run take_over::root_ ;; esac

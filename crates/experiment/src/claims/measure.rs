@@ -221,8 +221,10 @@ fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
     cell.guard_per_s.get(name).copied()
 }
 
-/// What the guard refuses, and of what reserv lets pass the kernel's last look; if it refuses nothing, the kernel drops each SYN that
-/// finds the queue full; a simulated one says how many it dropped, as that of 2.4 drops for other reasons, too. A guard that lets SYNs pass to a full queue beside what it refuses (police) is not for this measure.
+/// What the guard refuses, and what the kernel drops of that which reserv lets pass. A guard that refuses nothing leaves
+/// each SYN that finds the queue full to the kernel, which drops it. A simulated kernel says how many it dropped: that of
+/// 2.4 drops for other reasons, too. A guard that refuses some and lets others pass to a full queue (police) is not for
+/// this measure.
 fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
     let late = guard_per_s(cell, counter::late).unwrap_or(0.0);
     let refused = guard_per_s(cell, counter::dropped)? + guard_per_s(cell, counter::reset)? + late;
