@@ -56,7 +56,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdi
 use advice::Advice;
 use attach::Plan;
 use observe::Observer;
-use pacer::{Demand, Look, Pacer};
+use pacer::{Demand, FIRST_PACE, Look, Pace, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
@@ -438,6 +438,16 @@ impl Guard {
             self.programs.set_pace(server, pacer.pace())?;
         }
         Ok(())
+    }
+
+    /// Until the next [`Guard::pace`] lets nobody past a limit, however long nobody was answered. For packet scripts: their next packet may come late.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be told.
+    pub fn stop_trickle(&self) -> Result<()> {
+        let pace = Pace { trickle_ns: 0, ..FIRST_PACE };
+        self.servers.iter().try_for_each(|&server| self.programs.set_pace(server, &pace))
     }
 
     /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail, ensure};
 use experiment::Layout;
 use netns::pin_to_cpu;
+use nix::unistd::{SysconfVar, sysconf};
 
 /// Of the shortest round trip that was seen, what still is near.
 const NEAR: f64 = 3.0;
@@ -43,7 +44,8 @@ impl Nearness {
     ///
     /// When this machine has not the CPUs of the layout. The simulator needs none of them.
     pub fn of(layout: &Layout) -> Result<Self> {
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        // Not those of the caller, which the bench has pinned to one.
+        let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN)?.map_or(1, |cpus| cpus as usize);
         ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
         let ends = [layout.server_cpu, layout.crowd_cpu];
         match ends.into_iter().find(|&cpu| cpu >= cpus) {
@@ -159,6 +161,13 @@ mod tests {
         assert!(ns > 1.0 && ns < 1e6, "{ns} ns");
         assert!(!nearness.is_far(ns) && nearness.is_far(10.0 * ns));
         Nearness::between([0, 100_000]).look().expect_err("no such CPU");
+    }
+
+    #[test]
+    fn who_is_pinned_to_one_cpu_sees_both() {
+        let pinned = || pin_to_cpu(0).and_then(|()| Ok(Nearness::of(&Layout::default())));
+        let nearness = std::thread::spawn(pinned).join().expect("no panic");
+        nearness.expect("a CPU to be had").expect("two CPUs");
     }
 
     #[test]
