@@ -440,7 +440,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Until the next [`Guard::pace`] lets nobody past a limit, however long nobody was answered. For packet scripts: their next packet may come late.
+    /// Until the next [`Guard::pace`] lets nobody past a limit, however long nobody was answered.
+    /// For packet scripts, whose next packet may come late.
     ///
     /// # Errors
     ///
