@@ -249,7 +249,7 @@ fn root_address_that_leaves_is_not_guarded_though_its_server_stays_bound_to_it()
     for (address, listen) in [("10.9.0.9/32", "10.9.0.9:8080"), ("fd09::9/128", "[fd09::9]:8080")] {
         let Some(world) = World::create() else { return };
         let ip = |arguments: &[&str]| world.server.ip(arguments).expect("address or route");
-        ip(&["addr", "add", address, "dev", "s0"]);
+        ip(&["addr", "add", address, "dev", "s0", "nodad"]);
         let _listener = world.listen(listen);
         let guard = start(&world, &[listener(listen, "rst-syn")]);
         let away = || sample(&world, &guard).away.len();
