@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn who_is_pinned_to_one_cpu_sees_both() {
-        let pinned = || pin_to_cpu(0).and_then(|()| Ok(Nearness::of(&Layout::default())));
+        let pinned = || pin_to_cpu(0).map(|()| Nearness::of(&Layout::default()));
         let nearness = std::thread::spawn(pinned).join().expect("no panic");
         nearness.expect("a CPU to be had").expect("two CPUs");
     }
