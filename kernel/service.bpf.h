@@ -36,9 +36,9 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * read_waiting(). Not inline, like what follows, and by the index. A program and what it calls have
- * 512 bytes of stack together. 6.1 counts each frame in pieces of 32, and admit_xdp_skb has none left.
- * Nor static, where that takes no stack: the verifier walks it once then, and not on every way to it.
+ * read_waiting(). Not inline, like what follows, and by the index: a program and what it calls
+ * have 512 bytes of stack together. 6.1 counts frames in pieces of 32, and admit_xdp_skb has none
+ * left. Not static, where that takes no stack: the verifier then walks it only once.
  */
 __noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
 {

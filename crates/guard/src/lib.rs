@@ -389,7 +389,8 @@ impl Guard {
         bpf::attach_lsm(program).context(why)
     }
 
-    /// Does what may take the kernel as long as a lease, and renews it meanwhile; before and after, if there is no thread to be had.
+    /// Does what may take the kernel as long as a lease, and renews it meanwhile.
+    /// Without a thread for that it renews the lease before and after.
     fn while_renewing<T>(&self, act: impl FnOnce() -> Result<T>) -> Result<T> {
         let Some(lease) = self.config.lease else { return act() };
         let (end, is_over) = channel::<()>();

@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         }
         drop(server);
         if !is_answered {
-            // Until it knows: what it sent to a connection that is gone would end a handshake by cookie again.
+            // The client hears of the end. Its FIN could otherwise end a handshake by cookie again.
             let _ = client.read(&mut [0; 1]);
         }
     }

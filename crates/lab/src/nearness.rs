@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use experiment::Layout;
 use netns::pin_to_cpu;
 use nix::unistd::{SysconfVar, sysconf};
@@ -44,8 +44,9 @@ impl Nearness {
     ///
     /// When this machine has not the CPUs of the layout. The simulator needs none of them.
     pub fn of(layout: &Layout) -> Result<Self> {
-        // Not those of the caller, which the bench has pinned to one.
-        let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN)?.map_or(1, |cpus| cpus as usize);
+        // All CPUs of the machine: the bench pins its own thread to one of them.
+        let online = sysconf(SysconfVar::_NPROCESSORS_ONLN).context("testbed: count this machine's CPUs")?;
+        let cpus = online.map_or(1, |cpus| cpus as usize);
         ensure!(cpus >= 2, "testbed: the lab needs two CPUs, one for the server and one for the crowd");
         let ends = [layout.server_cpu, layout.crowd_cpu];
         match ends.into_iter().find(|&cpu| cpu >= cpus) {
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_pinned_to_one_cpu_sees_both() {
+    fn pinned_caller_sees_both_cpus() {
         let pinned = || pin_to_cpu(0).map(|()| Nearness::of(&Layout::default()));
         let nearness = std::thread::spawn(pinned).join().expect("no panic");
         nearness.expect("a CPU to be had").expect("two CPUs");
