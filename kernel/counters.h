@@ -38,10 +38,6 @@
 		"of dropped: to be reset, but there have been too many") \
 	COUNTER(late, "syns.late", "SYNs", KERNEL, HIDDEN, \
 		"beside seen: dropped when the kernel came to them, as the last place was promised by then") \
-	COUNTER(deferred, "syns.deferred", "SYNs", BOTH, HIDDEN, \
-		"of dropped: by a policy that would reset, as a burst leaves time for them to come back") \
-	COUNTER(returned, "syns.returned", "SYNs", BOTH, SHOWN(guard_returned, ""), \
-		"of seen: repeated by a client that was refused before") \
 	COUNTER(accept_full, "syns.accept_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "accept"), \
 		"of seen: found the accept queue full") \
 	COUNTER(syn_full, "syns.syn_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "syn"), \
@@ -102,7 +98,6 @@
 	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \
 	FAMILY(guard_syns_found_full, "place", \
 		"SYNs that found a queue full, or were refused for the server alone; one may be in both queues' counts") \
-	FAMILY(guard_returned, "", "Of these SYNs, repetitions by clients that were refused before") \
 	FAMILY(guard_acks, "outcome", "Ends of handshakes that were not let through") \
 	FAMILY(guard_fins, "outcome", "FINs whose connection was destroyed") \
 	FAMILY(guard_unleased, "", "Segments that were left to the kernel because the guard did not run")

@@ -45,7 +45,7 @@ enum {
 struct wait_place {
 	__u64 cookie;			/* of the socket whose it is; 0: nobody's */
 	struct wait wait;
-	__u64 zero;
+	__u64 zero[2];
 };
 
 _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
@@ -229,7 +229,6 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 		return;
 	now = bpf_ktime_get_ns();
 	us = read_handshake_us(ops, now);
-	arrive(service, pace, us, now);
 	wait = make_wait(ops, sk);
 	if (!wait)
 		return; /* as if it were served */

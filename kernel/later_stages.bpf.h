@@ -14,6 +14,7 @@
 #include "listener.bpf.h"
 #include "hook.bpf.h"
 #include "rules.bpf.h"
+#include "service.bpf.h"
 #include "armed.bpf.h"
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
@@ -110,7 +111,7 @@ static __always_inline enum verdict finish(const struct segment *segment, const 
 	if (!accept_queue_is_full(load) && verdict == VERDICT_ADMIT)
 		return VERDICT_ADMIT;
 	now = bpf_ktime_get_ns();
-	if (!rule->dry_run && !may_act(now))
+	if ((!rule->dry_run && !may_act(now)) || is_left_to_kernel(rule, now))
 		return VERDICT_ADMIT;
 	stats->acks_full++;
 	stats->acks_implied += segment->payload_length || segment->flags & TCP_FIN;

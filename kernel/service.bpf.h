@@ -10,7 +10,10 @@
 #include <bpf/bpf_helpers.h>
 #include "unserved.h"
 #include "rules.bpf.h"
-#include "returned.bpf.h"
+
+enum {
+	BY_SERVER = 1 << 8,		/* beside a verdict: nothing but the server was in the way */
+};
 
 /* An array, and not per CPU: see struct service. */
 struct {
@@ -36,75 +39,36 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * read_waiting(). Not inline, like what follows, and by the index: a program and what it calls
- * have 512 bytes of stack together. 6.1 counts frames in pieces of 32, and admit_xdp_skb has none
- * left. Not static, where that takes no stack: the verifier then walks it only once.
+ * decide_syn(). Not inline, like what follows, and by the index: a program and
+ * what it calls have 512 bytes of stack together. 6.1 counts frames in pieces of 32, and
+ * admit_xdp_skb has none left. Not static, where that takes no stack: the verifier then walks it
+ * only once.
  */
-__noinline int read_service(__u32 index, __u64 now, struct listener_load *load)
+__noinline int decide_before_server(const struct listener_rule *rule, struct listener_load *load, const struct attempt *attempt, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
+	bool is_by = false;
+	enum verdict verdict;
 
-	if (!load || !find_service(index, &service, &pace))
-		return 0;
+	if (!rule || !load || !attempt || !find_service(rule->service, &service, &pace))
+		return VERDICT_ADMIT;
 	if (now >= *(volatile __u64 *)&service->epoch_ends_ns) {
 		bpf_spin_lock(&service->lock);
 		turn_epochs(service, pace, now);
 		bpf_spin_unlock(&service->lock);
 	}
-	read_waiting(service, pace, now, load);
-	return 0;
+	verdict = decide_syn(&rule->policy, load, attempt, service, pace, now, &is_by);
+	return is_by ? verdict | BY_SERVER : verdict;
 }
 
-/* may_go_past(). */
-__noinline int may_exceed(__u32 index, __u64 now, __u32 past, __u32 is_owed)
+/* The kernel decides alone: the limit is one that is found, and no crowd is there. */
+__noinline int is_left_to_kernel(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;
 	struct service *service;
 
-	if (!find_service(index, &service, &pace))
-		return 0;
-	return may_go_past(service, pace, past, is_owed, now);
-}
-
-/* A SYN that would be refused, before a server whose limit is found: whether it was left unanswered before, not long ago. */
-static __always_inline bool was_left_unanswered(const struct listener_rule *rule, __u32 hash, __u32 seq, __u64 now)
-{
-	return is_limit_found(&rule->policy) && may_be_return(now) && may_defer_attempt_again(hash, seq, now);
-}
-
-/*
- * One that finds no place in the accept queue: whether it is better left unanswered, as in a burst. Its client sends it again within the time that a burst
- * may take.
- */
-static __noinline int may_defer(const struct listener_rule *rule, __u64 now)
-{
-	const struct pace *pace;
-	struct service *service;
-
-	return is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace) && defer(service, pace, now);
-}
-
-/* One that was deferred has come back, and gets in. */
-static __noinline int repay_service(const struct listener_rule *rule, __u64 now)
-{
-	const struct pace *pace;
-	struct service *service;
-
-	if (is_limit_found(&rule->policy) && find_service(rule->service, &service, &pace))
-		repay(service, pace, now);
-	return 0;
-}
-
-/* One was admitted. */
-__noinline int expect_service(__u32 index, __u64 now)
-{
-	const struct pace *pace;
-	struct service *service;
-
-	if (find_service(index, &service, &pace))
-		expect(service, pace, now);
-	return 0;
+	return rule && is_limit_found(&rule->policy) && !rule->policy.reserved_slots && find_service(rule->service, &service, &pace) && !is_refusing(service, pace, now);
 }
 
 #endif

@@ -17,7 +17,6 @@
 #include "answer.bpf.h"
 #include "syn_ack.bpf.h"
 #include "service.bpf.h"
-#include "returned.bpf.h"
 
 enum {
 	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
@@ -63,13 +62,10 @@ static __always_inline bool may_refuse(__u64 now)
 	return !rate.per_s || take_token(&rate, &left->schedule_ns, now);
 }
 
-static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u32 hash, __u64 now,
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 					  struct listener_stats *stats)
 {
-	bool may = may_refuse(now);
-
-	stats->returned += see_return(hash, segment->seq, now, may ? OUTCOME_RESET : OUTCOME_DROPPED) != BACK_NOT;
-	if (may)
+	if (may_refuse(now))
 		return count_answer(send_reset(ctx, hook, segment), &stats->reset, stats);
 	stats->over_budget++;
 	stats->dropped++;
@@ -129,35 +125,19 @@ static __always_inline bool goes_by_time(const struct listener_policy *policy)
 /* Reading the clock costs as much as looking into a map: 0 for a SYN that it does not matter to, unless it is refused. */
 static __always_inline __u64 time_to_decide(const struct listener_policy *policy, bool is_near_full)
 {
-	return is_near_full || goes_by_time(policy) || may_any_return() ? bpf_ktime_get_ns() : 0;
-}
-
-/* By the kernel, or by a cookie: a handshake begins. */
-static __always_inline void let_in(const struct listener_rule *rule, const struct segment *segment, __u64 now,
-				   struct listener_stats *stats)
-{
-	enum back back = BACK_NOT;
-
-	if (now && may_be_return(now))
-		back = (enum back)see_return(hash_flow(segment), segment->seq, now, OUTCOME_ADMITTED);
-	stats->returned += back != BACK_NOT;
-	if (back == BACK_DEFERRED)
-		repay_service(rule, now);
-	if (rule->policy.trigger != TRIGGER_QUEUE)
-		expect_service(rule->service, now);
+	return is_near_full || goes_by_time(policy) ? bpf_ktime_get_ns() : 0;
 }
 
 /* Whether our decisions still stand is asked only where a SYN would be refused: one that is admitted goes to the kernel either way. */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener)
 {
-	enum outcome outcome = OUTCOME_DROPPED;
-	bool is_by_server = false, is_owed = false, is_near_full;
+	bool is_near_full;
+	__u32 decided;
 	struct attempt attempt = {};
 	struct listener_stats *stats;
 	struct listener_rule rule;
 	enum verdict verdict;
-	__u32 reserved, past, hash = 0;
 	__u64 now;
 
 	if (!read_rule(index, &rule, &stats))
@@ -170,47 +150,31 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		note_room(index, listener, &rule.policy);
 	attempt.now_ns = now;
 	attempt.is_behind_time_wait = listener->is_behind_time_wait;
-	if (rule.policy.trigger != TRIGGER_QUEUE)
-		read_service(rule.service, now, &listener->load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
 	if (rule.policy.full == FULL_RATE)
-		verdict = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
+		decided = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
+	else if (rule.policy.trigger != TRIGGER_QUEUE)
+		decided = decide_before_server(&rule, &listener->load, &attempt, now);
 	else
-		verdict = admit_syn(&rule.policy, &listener->load, &attempt);
+		decided = admit_syn(&rule.policy, &listener->load, &attempt);
+	verdict = (enum verdict)(decided & ~BY_SERVER);
 	if (verdict != VERDICT_ADMIT) {
 		if (!now)
 			now = bpf_ktime_get_ns();
 		if (!rule.dry_run && !may_act(now))
 			return ACTION_PASS;
-		is_by_server = is_refused_by_server_alone(&rule.policy, &listener->load, attempt.is_reserved);
-		hash = hash_flow(segment);
-		is_owed = verdict == VERDICT_RESET && was_left_unanswered(&rule, hash, segment->seq, now);
 	}
-	reserved = attempt.is_reserved ? rule.policy.reserved_slots : 0;
-	past = count_past(&listener->load, is_limit_found(&rule.policy), reserved);
-	if (is_by_server && may_exceed(rule.service, now, past, is_owed || attempt.is_reserved)) {
-		is_by_server = false;
-		verdict = enter_syn_queue(&rule.policy, &listener->load, &attempt);
-	}
-	if (verdict == VERDICT_RESET && (is_owed || (!is_by_server && may_defer(&rule, now)))) {
-		verdict = VERDICT_DROP;
-		outcome = OUTCOME_DEFERRED;
-		stats->deferred++;
-	}
-	switch (count(&rule, &listener->load, verdict, is_by_server, stats)) {
+	switch (count(&rule, &listener->load, verdict, decided & BY_SERVER, stats)) {
 	case VERDICT_RESET:
-		return refuse(ctx, hook, segment, hash, now, stats);
+		return refuse(ctx, hook, segment, now, stats);
 	case VERDICT_COOKIE:
 	case VERDICT_KERNEL_COOKIE:
-		let_in(&rule, segment, now, stats);
 		return answer_with_cookie(ctx, hook, segment, now, verdict == VERDICT_KERNEL_COOKIE, stats);
 	case VERDICT_DROP:
-		stats->returned += see_return(hash, segment->seq, now, outcome) != BACK_NOT;
 		return ACTION_DROP;
 	default:
-		let_in(&rule, segment, now, stats);
 		return ACTION_PASS;
 	}
 }

@@ -1,53 +1,125 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/* What the SYN stage asks of a server: how many wait for it or will, and whether one more may. Nothing of it is under the lock of struct service. */
+/*
+ * The decision about a SYN where it is limited who waits for the server: called by the SYN stage, the
+ * simulator, and the agent's tests. Nothing here is under the lock of struct service.
+ */
 #ifndef TIDEGATE_UNSERVED_H
 #define TIDEGATE_UNSERVED_H
 
-#include "burst.h"
-#include "expected.h"
+#include "standing.h"
 
-/* Connections that wait for the server, or will when their handshake has ended. */
-static __always_inline void read_unserved(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
+enum {
+	TURNS_AT_ONCE_PER_S = 1000,	/* as many turns as a rate brings in a millisecond may come at once, */
+	TURNS_SAVED = 4,		/* and some more */
+};
+
+/*
+ * The rate at which clients are let in: what the server answers, and gain_per_s more for each place
+ * that is free. `room` is so many places, below 0 if too many wait. A client who is let in arrives a
+ * round trip later, so the agent has a difference made up for in two round trips: sooner would be
+ * too much. Before near clients that is as good as a hard limit.
+ */
+static __always_inline struct rate rate_of_turns(const struct pace *pace, __s64 room)
 {
-	__u32 recent = count_recent(service, pace), expected = count_expected(service, pace, now), queued = count_virtual_queue(service, pace, now);
-	__u32 promised = expected > pace->taken_meanwhile ? expected - pace->taken_meanwhile : 0;
-	__u64 us = recent ? read_sojourn_ns(service, now) / NS_PER_US : 0;
+	__s64 per_s = (__s64)pace->answers_per_s + room * pace->gain_per_s;
+	__u64 at_once, places = room > 1 ? room : 1;
+	struct rate rate = {};
 
-	/*
-	 * Less what it can answer until the SYN that is here now is a connection: of those that wait, too, or those that were let in together would come
-	 * together, and nobody else meanwhile, so that the server has too many and nobody in turns.
-	 */
-	load->unserved = recent + expected > pace->served_meanwhile ? recent + expected - pace->served_meanwhile : 0;
-	if (load->unserved < queued)
-		load->unserved = queued;
-	/* Nor do all of them meet in the accept queue whom it has room for one after the other. */
-	load->promised = count_promised(load, promised > queued ? promised : queued);
+	if (per_s <= 0)
+		return rate;
+	/* Not all of them come. */
+	at_once = (__u64)per_s * ALL_PPM / (pace->completed_ppm ? pace->completed_ppm : ALL_PPM);
+	rate.per_s = at_once < NS_PER_S ? at_once : NS_PER_S;
+	/* Far clients who are let in at once arrive at once. But turns are lost if no SYN comes in time. */
+	at_once = TURNS_SAVED + rate.per_s / TURNS_AT_ONCE_PER_S;
+	if (at_once > places)
+		at_once = places;
+	rate.burst = at_once > 2 ? at_once : 2;
+	return rate;
+}
+
+/* Of one SYN. */
+struct turn {
+	struct rate rate;
+	__u64 schedule_ns;
+};
+
+/* Turns that were taken at a slower rate took longer than they do now. */
+static __always_inline __u64 read_schedule(struct service *service, const struct rate *rate, __u64 now)
+{
+	__u64 schedule = *(volatile __u64 *)&service->schedule_ns, most;
+
+	if (!rate->per_s)
+		return schedule;
+	most = clamped_schedule(rate, now, schedule);
+	if (most < schedule)
+		__sync_bool_compare_and_swap(&service->schedule_ns, schedule, most);
+	return most;
+}
+
+/* Reads who waits into `load`: below the limit if it is the turn of one more, else not. */
+static __always_inline void read_turn(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
+				      struct service *service, const struct pace *pace, struct turn *turn, __u64 now)
+{
+	__u32 waiting = count_recent(service, pace), places;
+	__u64 us = waiting ? read_sojourn_ns(service, now) / NS_PER_US : 0;
+	bool is_turn;
+
+	load->unserved = waiting;
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;
 	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
+	/* A limit that the policy names is what it says. */
+	if (!is_limit_found(policy))
+		return;
+	places = pace->limit + (is_reserved ? policy->reserved_slots : 0);
+	turn->rate = rate_of_turns(pace, (__s64)places - waiting);
+	turn->schedule_ns = read_schedule(service, &turn->rate, now);
+	is_turn = turn->rate.per_s && has_token(&turn->rate, now, turn->schedule_ns);
+	if (is_turn && waiting >= places)
+		load->unserved = places - 1;
+	else if (!is_turn && waiting < places)
+		load->unserved = places;
 }
 
-/* Whether one may go past the limit, since nobody was answered for long and nobody went past it either: the CPU that says so lets it in. */
-static __always_inline bool may_pass(struct service *service, const struct pace *pace, __u64 now)
+/* One was let in. If another CPU was faster, two go for one turn. */
+static __always_inline void take_turn(struct service *service, const struct turn *turn, __u64 now)
 {
-	__u64 last = *(volatile __u64 *)&service->trickled_ns;
-
-	return pace->trickle_ns && read_stalled_ns(service, now) > (__s64)pace->trickle_ns &&
-	       (__s64)(now - last) > (__s64)pace->trickle_ns && __sync_bool_compare_and_swap(&service->trickled_ns, last, now);
+	if (turn->rate.per_s)
+		__sync_bool_compare_and_swap(&service->schedule_ns, turn->schedule_ns, next_schedule(&turn->rate, now, turn->schedule_ns));
 }
 
-/* All that a SYN is decided by. Epochs that are over have been turned. */
-static __always_inline void read_waiting(struct service *service, const struct pace *pace, __u64 now, struct listener_load *load)
+/* The limit is in force: one that the agent finds, if there is one, only while a crowd is there. */
+static __always_inline bool is_in_force(const struct listener_policy *policy, struct service *service, const struct pace *pace,
+					const struct listener_load *load, __u64 now)
 {
-	begin_slot(service, pace, now);
-	settle_virtual_queue(service, pace, now);
-	read_unserved(service, pace, now, load);
+	if (!is_limit_found(policy))
+		return true;
+	return pace->limit && (is_refusing(service, pace, now) || is_crowd(service, pace, load, now));
 }
 
-/* Whether one may go past the limit, perhaps to a place that is owed to him: so many past one that was found, with one more; 0 for any other. */
-static __always_inline bool may_go_past(struct service *service, const struct pace *pace, __u32 past, bool is_owed, __u64 now)
+/*
+ * May this attempt start? While no limit is in force the kernel decides alone. Epochs that are over have been turned.
+ * `is_by_server`: nothing but the server is in the way of an attempt that is refused.
+ */
+static __always_inline enum verdict decide_syn(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
+					       struct service *service, const struct pace *pace, __u64 now, bool *is_by_server)
 {
-	return may_pass(service, pace, now) || (past && ((is_owed && has_owed_place(pace, past)) || may_queue(service, pace, past, now)));
+	struct turn turn = {};
+	enum verdict verdict;
+
+	*is_by_server = false;
+	if (!is_in_force(policy, service, pace, load, now))
+		return keep_reserved(policy, load, attempt);
+	read_turn(policy, load, attempt->is_reserved, service, pace, &turn, now);
+	verdict = admit_syn(policy, load, attempt);
+	if (verdict != VERDICT_ADMIT && !is_cookie(verdict)) {
+		*is_by_server = is_refused_by_server_alone(policy, load, attempt->is_reserved);
+		service->refused_ns = now;
+		return verdict;
+	}
+	take_turn(service, &turn, now);
+	return verdict;
 }
 
 #endif

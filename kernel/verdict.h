@@ -25,7 +25,6 @@ struct listener_load {
 	__u32 syn_limit;
 	__u32 unserved;		/* wait for the server, or will when their handshake has ended; see service.h */
 	__u32 unserved_limit;	/* that the agent has found; 0: none yet */
-	__u32 promised;		/* handshakes under way that will end here, as far as is known */
 	__u32 sojourn_us;	/* how long they wait */
 	__u32 answers_per_s;	/* that the server can give, as far as is known */
 };
@@ -153,20 +152,9 @@ static inline bool server_is_full(const struct listener_policy *policy, const st
 	}
 }
 
-/*
- * One more would meet a full accept queue when its handshake ends, and wait there for a second. A server that gets the CPU in slices may want more
- * than the queue holds.
- */
-static inline bool accept_queue_will_be_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
-{
-	return policy->trigger != TRIGGER_QUEUE &&
-	       (__u64)load->accept_qlen + load->promised >= accept_places(policy, load, is_reserved);
-}
-
 static inline bool listener_is_full(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
-	return accept_queue_is_full(load) || accept_queue_will_be_full(policy, load, is_reserved) ||
-	       server_is_full(policy, load, is_reserved);
+	return accept_queue_is_full(load) || server_is_full(policy, load, is_reserved);
 }
 
 /*
@@ -308,15 +296,22 @@ static inline enum verdict enter_syn_queue(const struct listener_policy *policy,
 	return syn_queue_is_full(load) ? unless_behind_time_wait(policy->syn_when_syn_queue_full, attempt) : VERDICT_ADMIT;
 }
 
+/* Nothing is full: but the last places are for reserved sources. */
+static inline enum verdict keep_reserved(const struct listener_policy *policy, const struct listener_load *load,
+					 const struct attempt *attempt)
+{
+	if (!is_held_back(policy, load, attempt->is_reserved))
+		return enter_syn_queue(policy, load, attempt);
+	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : unless_behind_time_wait(policy->syn_when_full, attempt);
+}
+
 /* SYN stage: may this attempt start? */
 static inline enum verdict admit_syn(const struct listener_policy *policy, const struct listener_load *load,
 				     const struct attempt *attempt)
 {
 	if (syn_stage_is_full(policy, load, attempt))
 		return unless_behind_time_wait(policy->syn_when_full, attempt);
-	if (!is_held_back(policy, load, attempt->is_reserved))
-		return enter_syn_queue(policy, load, attempt);
-	return policy->syn_when_full == VERDICT_ADMIT ? VERDICT_DROP : unless_behind_time_wait(policy->syn_when_full, attempt);
+	return keep_reserved(policy, load, attempt);
 }
 
 /* Whether nothing but the server is in the way of an attempt that was refused. */
@@ -324,8 +319,7 @@ static inline bool is_refused_by_server_alone(const struct listener_policy *poli
 {
 	if (policy->full == FULL_RESERVED && accept_queue_is_promised(policy, load, is_reserved))
 		return 0;
-	return server_is_full(policy, load, is_reserved) && !accept_queue_is_full(load) &&
-	       !accept_queue_will_be_full(policy, load, is_reserved) && !is_held_back(policy, load, is_reserved);
+	return server_is_full(policy, load, is_reserved) && !accept_queue_is_full(load) && !is_held_back(policy, load, is_reserved);
 }
 
 /* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */

@@ -4,9 +4,10 @@ mod event;
 mod lines;
 mod metrics;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
-use guard::{Attach, Config, ConfigError, Guard, Listener, Policy, Sample, Succession};
+use guard::{Attach, Config, ConfigError, Guard, Listener, NothingLeft, Policy, Sample, Succession};
 use ipnet::IpNet;
 
 use crate::exporter::{self, Exporter};
@@ -43,10 +44,10 @@ pub struct Args {
 
     /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn (default: abort+rst-syn+unserved)
     ///
-    /// unserved             it is full once as many wait for the server as keep it busy, in the accept
-    ///                      queue or inside it; how many is found while it runs, or N by unserved:N
-    /// burst:TIME           with unserved: for how long a burst may keep the server busy beyond what
-    ///                      it answers meanwhile (4s); with burst:0s nobody waits for its sake
+    /// unserved             in a crowd it is full once as many wait for the server as keep it busy,
+    ///                      in the accept queue or inside it; how many is found while it runs.
+    ///                      unserved:N is full at any time once N wait
+    /// burst:TIME           with unserved: it is a crowd once a queue has stood for so long (100ms)
     /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
     ///                      Otherwise, or by queue, it is full when the accept queue is. With either,
     ///                      request and first-byte say from when on a connection waits
@@ -116,6 +117,10 @@ pub struct Args {
     /// Take the place of the guard with this process id, without a gap; it then ends. For upgrades
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
+
+    /// Folder in which it keeps what it learns of servers, so that the next guard knows it; none keeps nothing
+    #[arg(long, value_name = "DIR", default_value = "/run/tidegate")]
+    state: PathBuf,
 
     /// Count what would be done, and leave every packet alone; with --config, at every listener. As nobody is turned away, the server stays full, and this
     /// counts far more than would be refused
@@ -201,7 +206,8 @@ struct Signals {
 
 fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
-        let mut config = Config { take_over: args.take_over, ..Config::read(file, Some(LEASE))? };
+        let mut config =
+            Config { take_over: args.take_over, state: state(args), ..Config::read(file, Some(LEASE))? };
         config.listeners.iter_mut().for_each(|listener| listener.dry_run |= args.dry_run);
         return Ok(config);
     }
@@ -222,7 +228,12 @@ fn config(args: &Args) -> Result<Config> {
         refusals_per_s: args.refusals.map_or(usual.refusals_per_s, NonZeroU32::new),
         sockopt: args.sockopt,
         take_over: args.take_over,
+        state: state(args),
     })
+}
+
+fn state(args: &Args) -> Option<PathBuf> {
+    (args.state != Path::new("none")).then(|| args.state.clone())
 }
 
 fn watch(
@@ -248,7 +259,8 @@ fn watch(
     let mut unleased = last.path.unleased;
     let mut taken_over = None;
     let mut due = start + TURN;
-    while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard)? {
+    let mut troubles = Troubles::default();
+    while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard, &mut troubles, &lines.printer)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
             reload(guard, args, &lines.printer);
             continue;
@@ -256,7 +268,7 @@ fn watch(
         if end.is_some_and(|end| end < due) {
             break;
         }
-        if is_replaced(guard, &mut taken_over, &lines.printer)? {
+        if is_replaced(guard, &mut taken_over, &mut troubles, &lines.printer)? {
             break;
         }
         if let Some(netns) = &args.netns
@@ -267,7 +279,14 @@ fn watch(
         if lines.printer.is_closed() {
             break; // nobody reads any more
         }
-        let sample = guard.sample()?;
+        // Not `now + TURN`: a late line must not make all later ones late.
+        while due <= Instant::now() {
+            due += TURN;
+        }
+        let sample = guard.sample();
+        let Some(sample) = troubles.outlive("reading the counters", sample, &lines.printer)? else {
+            continue;
+        };
         publish(&sample);
         let hooks = lines::hooks_of(guard);
         guard.follow(&sample).iter().for_each(|note| lines.printer.complain(note));
@@ -287,17 +306,53 @@ fn watch(
             lines.sample(now, &sample, &last, now - last_at);
             (last, last_at) = (sample, now);
         }
-        // Not `now + TURN`: a late line must not make all later ones late.
-        while due <= Instant::now() {
-            due += TURN;
-        }
     }
-    lines.last(start.elapsed(), &guard.sample()?);
+    lines.last(start.elapsed(), &guard.sample().unwrap_or(last));
     Ok(())
 }
 
+/// Calls of the kernel that fail for a moment, as descriptors or memory are short: each is said once and tried again. The
+/// programs leave all to the kernel if the lease cannot be renewed.
+#[derive(Debug, Default)]
+struct Troubles {
+    /// What fails, and how often it has.
+    failures: BTreeMap<&'static str, u64>,
+}
+
+impl Troubles {
+    /// `None` if it failed.
+    ///
+    /// # Errors
+    ///
+    /// Those that no later try will mend.
+    fn outlive<T>(&mut self, what: &'static str, result: Result<T>, printer: &Printer) -> Result<Option<T>> {
+        match result {
+            Ok(value) => {
+                if let Some(count) = self.failures.remove(what) {
+                    printer.complain(format_args!("{what} works again, after {count} failures"));
+                }
+                Ok(Some(value))
+            }
+            Err(error) if error.is::<NothingLeft>() => Err(error),
+            Err(error) => {
+                let count = self.failures.entry(what).or_default();
+                *count += 1;
+                if *count == 1 {
+                    printer.complain(format_args!("warning: {what} failed, and is tried again: {error:#}"));
+                }
+                Ok(None)
+            }
+        }
+    }
+}
+
 /// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
-fn is_replaced(guard: &Guard, taken_over: &mut Option<Instant>, printer: &Printer) -> Result<bool> {
+fn is_replaced(
+    guard: &Guard,
+    taken_over: &mut Option<Instant>,
+    troubles: &mut Troubles,
+    printer: &Printer,
+) -> Result<bool> {
     if !guard.is_taken_over() {
         *taken_over = None;
         return Ok(false);
@@ -305,7 +360,10 @@ fn is_replaced(guard: &Guard, taken_over: &mut Option<Instant>, printer: &Printe
     if taken_over.get_or_insert_with(Instant::now).elapsed() < 2 * LEASE {
         return Ok(false);
     }
-    match guard.succession()? {
+    let succession = guard.succession();
+    let succession =
+        troubles.outlive("finding out what has become of this guard's place", succession, printer)?;
+    match succession.unwrap_or(Succession::Unknown) {
         Succession::Unknown => return Ok(false),
         Succession::Back => {
             *taken_over = None;
@@ -340,10 +398,16 @@ fn reload(guard: &mut Guard, args: &Args, printer: &Printer) {
 }
 
 /// Whether `wake` came before a signal did; renews the lease meanwhile.
-fn sleep_until(wake: Instant, signals: &Signals, guard: &mut Guard) -> Result<bool> {
+fn sleep_until(
+    wake: Instant,
+    signals: &Signals,
+    guard: &mut Guard,
+    troubles: &mut Troubles,
+    printer: &Printer,
+) -> Result<bool> {
     while !signals.stop.load(Ordering::Relaxed) {
-        guard.renew()?;
-        guard.pace()?;
+        troubles.outlive("renewing the lease", guard.renew(), printer)?;
+        troubles.outlive("finding out who waits", guard.pace(), printer)?;
         if signals.reload.load(Ordering::Relaxed) {
             return Ok(true);
         }

@@ -372,10 +372,13 @@ fn root_guard_that_is_told_no_policy_follows_who_waits_for_the_server() {
         }
         let service = &last["service"];
         assert_eq!((&service["established"], &service["answered"]), (&1.into(), &1.into()), "{service}");
-        assert_eq!((&service["waiting"], &service["limit"]), (&0.into(), &4.into()), "{service}");
-        assert_eq!(service["completed_share"], 1.0, "{service}");
-        let slot_s = service["handshake_slot_s"].as_f64().expect("a number");
-        assert!((1e-4..=1.1).contains(&slot_s), "{service}");
+        assert_eq!(
+            (&service["waiting"], &service["limit"]),
+            (&0.into(), &serde_json::Value::Null),
+            "{service}"
+        );
+        assert_eq!(service["learning"], true, "one answer says little: {service}");
+        assert!(service["completed_share"].as_f64().expect("a number") > 0.99, "{service}");
     }
 }
 

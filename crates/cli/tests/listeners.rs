@@ -17,7 +17,7 @@ const ADDRESS: &str = "127.0.0.1:8080";
 /// Nobody, without any privilege.
 const NOBODY: u32 = 65534;
 /// In which std sleeps.
-const SLEEP: i64 = nix::libc::SYS_clock_nanosleep;
+const SLEEP: i64 = libc::SYS_clock_nanosleep;
 /// Longest wait for what must happen; only a failing test waits so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 

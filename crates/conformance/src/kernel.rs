@@ -65,7 +65,6 @@ impl Kernel {
         let tap = Tap::open(&lan.client, lan.c0.ifindex)?;
         let config = config(setup, server, &lan.s0.name, hook);
         let guard = lan.server.enter(|| Guard::start(&config))??;
-        guard.stop_trickle()?;
         Ok(Self {
             guard,
             listener,

@@ -98,6 +98,7 @@ impl Config {
             refusals_per_s,
             sockopt,
             take_over: None,
+            state: None,
         })
     }
 }

@@ -80,9 +80,14 @@ pub fn is_local(address: IpAddr) -> Option<bool> {
     own_addresses().ok().map(|own| own.contains(&address))
 }
 
-/// The interface of this name, if there is one.
-pub fn find(name: &str) -> Option<Interface> {
-    Interface::open(name).ok()
+/// By its name; `None` if there is none.
+///
+/// # Errors
+///
+/// When the kernel cannot be asked just now.
+pub fn find(name: &str) -> Result<Option<Interface>> {
+    let link = netlink::Interface::find(name).with_context(|| format!("look at interface {name}"))?;
+    Ok(link.map(|link| Interface::of(name, &link)))
 }
 
 fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {
@@ -93,7 +98,7 @@ fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {
     if all.get(name).is_some_and(|seen| !seen.is_ethernet) {
         bail!("guard on interface {name}: it carries no Ethernet frames; name the interface below it");
     }
-    Interface::open(name)
+    find(name)?.with_context(|| format!("find interface {name}: there is none of that name; see `ip link`"))
 }
 
 /// What getifaddrs(3) says about one interface.
@@ -127,9 +132,9 @@ fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
 pub fn with_address() -> Result<Vec<Interface>> {
     let all = seen_interfaces()?;
     let is_chosen = |seen: &Seen| seen.is_up && seen.is_ethernet && seen.has_address;
-    // One that cannot be opened is gone by now, or a label of another's address.
-    let chosen: Vec<Interface> =
-        all.iter().filter(|(_, seen)| is_chosen(seen)).filter_map(|(name, _)| find(name)).collect();
+    // One that is not found is gone by now.
+    let found = all.iter().filter(|(_, seen)| is_chosen(seen)).map(|(name, _)| find(name));
+    let chosen: Vec<Interface> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
     let indices: BTreeSet<u32> = chosen.iter().map(|interface| interface.index).collect();
     let is_seen_below =
         |interface: &Interface| interface.below_vlan.is_some_and(|below| indices.contains(&below));
@@ -137,18 +142,15 @@ pub fn with_address() -> Result<Vec<Interface>> {
 }
 
 impl Interface {
-    fn open(name: &str) -> Result<Self> {
-        let link = netlink::Interface::find(name).with_context(|| format!("look at interface {name}"))?;
-        let link = link
-            .with_context(|| format!("find interface {name}: there is none of that name; see `ip link`"))?;
-        Ok(Self {
+    fn of(name: &str, link: &netlink::Interface) -> Self {
+        Self {
             name: name.to_owned(),
             index: link.index,
             mtu: link.mtu,
             driver: driver(name).unwrap_or_default(),
             is_loopback: link.is_loopback,
             below_vlan: link.lower.filter(|_| link.kind.as_deref() == Some("vlan")),
-        })
+        }
     }
 }
 

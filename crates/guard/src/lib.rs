@@ -21,6 +21,7 @@ mod cookies;
 mod file;
 mod interface;
 mod listener;
+mod memory;
 mod observe;
 mod prepared;
 mod program;
@@ -34,11 +35,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use bpf::{Hook, cgroup};
 use ipnet::IpNet;
 use units::Nanos;
@@ -48,15 +50,15 @@ pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, parse_listen, parse_network};
 pub use kernel::{ListenerStats, PathStats};
 pub use observe::Observed;
-pub use pacer::BESIDE;
 pub use program::PROGRAM_NAMES;
 pub use service::ServerSample;
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};
 
 use advice::Advice;
 use attach::Plan;
+use memory::Memory;
 use observe::Observer;
-use pacer::{Demand, FIRST_PACE, Look, Pace, Pacer};
+use pacer::{Demand, Learnt, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
@@ -93,6 +95,8 @@ pub struct Config {
     /// A guard in the same network namespace, by its process id, whose programs are replaced by ours, so that no segment passes
     /// without one; its cookies are taken back, and what servers asked of it stands. It finds out, see [`Guard::is_taken_over`].
     pub take_over: Option<u32>,
+    /// A folder for what is learnt of servers, from which the next guard reads it; `None` keeps nothing.
+    pub state: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -107,6 +111,7 @@ impl Default for Config {
             refusals_per_s: Some(DEFAULT_REFUSALS_PER_S),
             sockopt: false,
             take_over: None,
+            state: None,
         }
     }
 }
@@ -155,6 +160,12 @@ pub struct Guard {
     is_reloaded: bool,
     /// Of servers that are followed, by index.
     pacers: BTreeMap<u32, Pacer>,
+    /// What is known of them outlives this guard there.
+    memory: Option<Memory>,
+    /// Whether that could not be kept, and it was said.
+    is_forgetful: bool,
+    /// To be said, one line each.
+    notes: Vec<String>,
     /// There once a listener is only observed.
     observer: Option<Observer>,
     warnings: Vec<String>,
@@ -186,6 +197,11 @@ impl Succession {
         }
     }
 }
+
+/// Every interface that was named is gone: no error of a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("every guarded interface is gone; nothing is guarded any more")]
+pub struct NothingLeft;
 
 /// What the guard sees at one moment.
 #[derive(Debug, Clone)]
@@ -244,6 +260,10 @@ impl Guard {
             Plan { programs: &programs, attach, needs_tc, may_go, take_over }.attach_all(&interfaces)?;
         notes.extend(attach::lonely_xdp(&attached, &interfaces));
         let surroundings = Surroundings::new(&slots);
+        let memory = config.state.as_deref().map(Memory::open).transpose().unwrap_or_else(|error| {
+            notes.push(format!("{error:#}; what is learnt of a server ends with this guard"));
+            None
+        });
         let mut guard = Self {
             slots,
             programs,
@@ -258,6 +278,9 @@ impl Guard {
             is_reloaded: false,
             search: None,
             pacers: BTreeMap::new(),
+            memory,
+            is_forgetful: false,
+            notes: Vec::new(),
             warnings: notes,
             surroundings,
             advice: Advice::default(),
@@ -268,6 +291,7 @@ impl Guard {
         // It is tried again in a moment.
         let warning = guard.pace().err().map(|error| format!("{error:#}; servers have no limit yet"));
         guard.warnings.extend(warning);
+        guard.warnings.append(&mut guard.notes);
         Ok(guard)
     }
 
@@ -428,28 +452,63 @@ impl Guard {
             }
         }
         self.pacers.retain(|server, _| demands.contains_key(server));
-        let is_reloaded = std::mem::take(&mut self.is_reloaded);
+        let is_reloaded = self.is_reloaded;
         for (server, demand) in demands {
             let counts = self.programs.service(server)?;
             let look = Look { at: Nanos(program::now_ns()?), counts, demand };
+            let learnt = if self.pacers.contains_key(&server) { None } else { self.recall(server) };
             let pacer = self.pacers.entry(server);
-            let go_on =
-                |pacer: &mut Pacer| if is_reloaded { pacer.look_anew(look) } else { pacer.tick(look) };
-            let pacer = pacer.and_modify(go_on).or_insert_with(|| Pacer::new(look));
+            let mut stops = false;
+            let go_on = |pacer: &mut Pacer| {
+                let had_stopped = pacer.has_stopped();
+                if is_reloaded {
+                    pacer.look_anew(look)
+                } else {
+                    pacer.tick(look)
+                }
+                stops = pacer.has_stopped() && !had_stopped;
+            };
+            let begin = || learnt.map_or_else(|| Pacer::new(look), |learnt| Pacer::knowing(look, &learnt));
+            let pacer = pacer.and_modify(go_on).or_insert_with(begin);
             self.programs.set_pace(server, pacer.pace())?;
+            if stops && let Some(listen) = self.listen_of(server) {
+                self.notes.push(format!(
+                    "{listen}: the server stood idle while others were refused; nobody is refused for ten seconds"
+                ));
+            }
         }
+        self.is_reloaded = false;
         Ok(())
     }
 
-    /// Until the next [`Guard::pace`] lets nobody past a limit, however long nobody was answered.
-    /// For packet scripts, whose next packet may come late.
-    ///
-    /// # Errors
-    ///
-    /// When the kernel cannot be told.
-    pub fn stop_trickle(&self) -> Result<()> {
-        let pace = Pace { trickle_ns: 0, ..FIRST_PACE };
-        self.servers.iter().try_for_each(|&server| self.programs.set_pace(server, &pace))
+    /// The first listener of a server.
+    fn listen_of(&self, server: u32) -> Option<SocketAddr> {
+        Some(self.slots.get(server as usize)?.as_ref()?.listen)
+    }
+
+    /// What a guard before this one has learnt of a server.
+    fn recall(&mut self, server: u32) -> Option<Learnt> {
+        let read = self.memory.as_ref()?.read(self.listen_of(server)?);
+        read.unwrap_or_else(|error| {
+            self.notes.push(format!("{error:#}"));
+            None
+        })
+    }
+
+    /// Keeps what is known of servers for the guard after this one.
+    fn remember(&mut self) {
+        let Some(memory) = &self.memory else { return };
+        let known = self
+            .pacers
+            .iter()
+            .filter_map(|(&server, pacer)| Some((self.listen_of(server)?, pacer.learnt()?)));
+        let written = known.map(|(listen, learnt)| memory.write(listen, learnt)).collect::<Result<Vec<()>>>();
+        let is_said = std::mem::replace(&mut self.is_forgetful, written.is_err());
+        if let (Err(error), false) = (written, is_said) {
+            self.notes.push(format!(
+                "{error:#}; what is learnt of a server ends with this guard until it can be written"
+            ));
+        }
     }
 
     /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace
@@ -504,14 +563,12 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When every interface that was named is gone.
+    /// [`NothingLeft`], or the kernel cannot be asked just now.
     pub fn sample(&self) -> Result<Sample> {
-        ensure!(
-            self.follows_all()
-                || self.attached.is_empty()
-                || !self.attached.iter().all(Attached::is_detached),
-            "every guarded interface is gone; nothing is guarded any more"
-        );
+        let is_gone = !self.attached.is_empty() && self.attached.iter().all(Attached::is_detached);
+        if is_gone && !self.follows_all() {
+            return Err(NothingLeft.into());
+        }
         set_own_addresses(&self.programs, &self.slots)?;
         // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
         let away = rules::away(&self.slots, self.surroundings.away());

@@ -559,7 +559,7 @@ fn own_netns() -> Result<u32> {
 }
 
 /// The same namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
-fn own_netns_cookie() -> Result<u64> {
+pub(crate) fn own_netns_cookie() -> Result<u64> {
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
         .context("make a socket to ask for the network namespace's cookie")?;
     let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::{Result, bail};
-use pacer::FIRST_PACE;
+use pacer::{Demand, FIRST_PACE, Pace};
 use verdict::ListenerLoad;
 
 use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
 use crate::slots::{canonical, indexed, observed};
-use crate::{Listener, interface, listener};
+use crate::{Listener, ListenerStats, interface, listener};
 
 /// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
 pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
@@ -109,7 +109,9 @@ pub fn apply(
         let known = before.get(index as usize).and_then(Option::as_ref);
         if known.is_none_or(|known| known.listen != *listen) {
             programs.clear(index)?;
-            programs.set_pace(index, &FIRST_PACE)?;
+            let mut demand = Demand::default();
+            demand.add(policy, *dry_run, &ListenerStats::default());
+            programs.set_pace(index, &Pace { burst_ns: demand.burst_ns(), ..FIRST_PACE })?;
         }
         programs.add_reserved(index, reserved)?;
         programs.set_rule(index, policy, *dry_run, service)?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use pacer::{BESIDE, Pace, SILENT, Service as Counts, WAITING, limit_of};
+use pacer::{Pace, SILENT, Service as Counts, WAITING, limit_of};
 use verdict::Histogram;
 
 use crate::Trigger;
@@ -18,6 +18,8 @@ pub struct ServerSample {
     pub counted: u64,
     /// How many may wait: as the policy says, or as was found. `None` where a time is what is limited, and before one is found.
     pub limit: Option<u32>,
+    /// Too few answers were seen to know what is usual, so that only a full accept queue makes the guard refuse.
+    pub is_learning: bool,
     /// Handshakes that ended.
     pub established: u64,
     /// Responses that began.
@@ -28,10 +30,6 @@ pub struct ServerSample {
     pub answered_silent: u64,
     /// Connections that ended without an answer.
     pub ended: u64,
-    /// Answers by how many waited already when their request came: 0, 1, 2 and 3, 4 to 7 and so on, 16,384 and more. Not of requests in more than four pieces, nor of silent connections where these do not count.
-    pub answers_beside: [u64; BESIDE],
-    /// Those of `silent` and `waiting`, in the same buckets, but for requests in more than four pieces.
-    pub waiting_beside: [u64; BESIDE],
     /// Time in which nobody waited, up to the last request that came.
     pub idle_time: Duration,
     /// From the request, or the handshake's end, to the beginning, over all `answered_in_turn`.
@@ -40,8 +38,6 @@ pub struct ServerSample {
     pub response_floor: Duration,
     /// A time that half of the handshakes took no longer than.
     pub handshake_median: Duration,
-    /// Handshakes under way are counted by slots of time of this length.
-    pub handshake_slot: Duration,
     /// Of a million SYNs that were let through, those that become connections, as far as is known.
     pub completed_ppm: u32,
 }
@@ -57,20 +53,16 @@ impl ServerSample {
             waiting: counts.in_stage[WAITING].into(),
             counted: counts.counted(pace).into(),
             limit: limit_of(pace, trigger),
+            is_learning: trigger == Trigger::Unserved(None) && pace.quick_ns == 0,
             established: counts.established,
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,
             answered_silent: counts.answered_silent,
             ended: counts.ended,
-            answers_beside: counts.answers_beside,
-            waiting_beside: std::array::from_fn(|bucket| {
-                counts.waiting_beside.iter().map(|row| u64::from(row[bucket])).sum()
-            }),
             idle_time: Duration::from_nanos(counts.idle_ns),
             response_time: Duration::from_nanos(counts.response_ns),
             response_floor: Duration::from_micros(floor_us),
             handshake_median: Duration::from_micros(handshake_us),
-            handshake_slot: Duration::from_nanos(1 << pace.slot_shift),
             completed_ppm: pace.completed_ppm,
         }
     }

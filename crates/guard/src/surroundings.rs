@@ -107,6 +107,8 @@ impl Guard {
         notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
         notes.extend(self.advice.notes(sample));
+        self.remember();
+        notes.append(&mut self.notes);
         notes.extend(
             self.follow_servers()
                 .err()
@@ -165,7 +167,13 @@ impl Guard {
             // One that is guarded by another name may have this one now.
             let is_new =
                 |interface: &Interface| !self.attached.iter().any(|attached| attached.is_on(interface));
-            let found = interface::find(&name).filter(is_new);
+            let found = match interface::find(&name) {
+                Ok(found) => found.filter(is_new),
+                Err(error) => {
+                    notes.extend(self.surroundings.say_once(&name, format!("{error:#}; it is tried again")));
+                    continue;
+                }
+            };
             // A renamed one stays guarded until another has its name.
             let is_detached = self.attached[place].is_detached();
             if !is_detached && found.is_none() {

@@ -3,9 +3,9 @@
 
 use crate::raw;
 use crate::{
-    Attempt, Back, CookieFlow, CookieKey, CookieOptions, Fin, ListenerLoad, ListenerPolicy, OPENING_BYTES,
-    Outcome, Pace, PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard,
-    RedfavorState, Service, UnansweredRow, Verdict, Wait,
+    Attempt, CookieFlow, CookieKey, CookieOptions, Fin, ListenerLoad, ListenerPolicy, OPENING_BYTES, Pace,
+    PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard, RedfavorState, Service,
+    Verdict, Wait,
 };
 
 /// Each as the header declares it; the compiler compares that with what bindgen found.
@@ -51,7 +51,7 @@ safe! {
     pub has_room(word: u64, is_tc: bool, now: u64) -> bool;
 }
 
-// service.h, expected.h, burst.h and unserved.h: see `Service`
+// service.h, standing.h and unserved.h: see `Service`
 safe! {
     pub(crate) turn_epochs(service: &mut Service, pace: &Pace, now: u64);
     pub(crate) count_recent(service: &Service, pace: &Pace) -> u32;
@@ -59,29 +59,8 @@ safe! {
     pub(crate) begin(service: &mut Service, pace: &Pace, wait: &mut Wait, handshake_us: u32, now: u64);
     pub(crate) go_on(service: &mut Service, pace: &Pace, wait: &mut Wait, now: u64);
     pub(crate) end(service: &mut Service, pace: &Pace, wait: &Wait, is_answered: bool, bucket: u32, now: u64);
-    pub(crate) expect(service: &mut Service, pace: &Pace, now: u64);
-    pub(crate) arrive(service: &mut Service, pace: &Pace, handshake_us: u32, now: u64);
-    pub(crate) count_past(load: &ListenerLoad, is_found: bool, reserved: u32) -> u32;
-    pub(crate) defer(service: &mut Service, pace: &Pace, now: u64) -> bool;
-    pub(crate) repay(service: &mut Service, pace: &Pace, now: u64);
-    pub(crate) read_waiting(service: &mut Service, pace: &Pace, now: u64, load: &mut ListenerLoad);
-    pub(crate) may_go_past(service: &mut Service, pace: &Pace, past: u32, is_owed: bool, now: u64) -> bool;
-}
-
-// returned.h
-safe! {
-    pub refused_index_of(hash: u32) -> u32;
-    pub unanswered_row_of(hash: u32) -> u32;
-    pub marks_index_of(hash: u32) -> u32;
-    pub is_marked(word: u64, hash: u32, now: u64) -> bool;
-    pub with_mark(word: u64, hash: u32, now: u64) -> u64;
-    pub is_back(word: u64, hash: u32, seq: u32) -> bool;
-    pub read_unanswered(word: u64, hash: u32, seq: u32) -> Back;
-    pub may_defer_again(word: u64, hash: u32, seq: u32, now: u64) -> bool;
-    pub which_word(row: &UnansweredRow, hash: u32, seq: u32, now: u64) -> u32;
-    pub is_unanswered(outcome: Outcome) -> bool;
-    pub next_refused(word: u64, hash: u32, seq: u32, outcome: Outcome) -> u64;
-    pub next_unanswered(word: u64, hash: u32, seq: u32, outcome: Outcome, now: u64) -> u64;
+    pub(crate) decide_syn(policy: &ListenerPolicy, load: &mut ListenerLoad, attempt: &Attempt, service: &mut Service, pace: &Pace, now: u64, is_by_server: &mut bool) -> Verdict;
+    pub(crate) is_refusing(service: &Service, pace: &Pace, now: u64) -> bool;
 }
 
 // red.h

@@ -11,7 +11,6 @@ struct bpf_spin_lock {			/* the kernel's; there is one CPU here, and no lock */
 #include "cookie.h"
 #include "protected.h"
 #include "red.h"
-#include "returned.h"
 #include "room.h"
 #include "stats.h"
 #include "unserved.h"

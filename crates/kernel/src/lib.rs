@@ -16,18 +16,17 @@ pub use counters::{Counted, Counter, FAMILIES, Family, Shown, counter};
 pub use functions::*;
 pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
 pub use raw::{
-    BESIDE, BUCKETS, COOKIE_NO_WSCALE, COOKIE_PERIOD_SHIFT, COOKIE_PERIODS, COOKIE_PLACES,
-    LONGEST_HANDSHAKE_US, MARKS_SHIFT, OPENING_BYTES, RED_ONE, REDFAVOR_ONE_BYTE, REFUSED_SHIFT,
-    STAGE_SILENT, STAGE_WAITING, UNANSWERED_SHIFT,
+    BUCKETS, COOKIE_NO_WSCALE, COOKIE_PERIOD_SHIFT, COOKIE_PERIODS, COOKIE_PLACES, OPENING_BYTES, RED_ONE,
+    REDFAVOR_ONE_BYTE, STAGE_SILENT, STAGE_WAITING,
 };
 pub use raw::{
-    attempt as Attempt, back as Back, cookie_flow as CookieFlow, cookie_key as CookieKey,
-    cookie_options as CookieOptions, fin as Fin, full as Full, listener_load as ListenerLoad,
-    listener_policy as ListenerPolicy, listener_stats as ListenerStats, on_fin as OnFin, outcome as Outcome,
-    pace as Pace, packet_kind as PacketKind, path_stats as PathStats, rate as Rate, red_action as RedAction,
-    red_params as RedParams, red_state as RedState, redfavor_action as RedfavorAction,
-    redfavor_guard as RedfavorGuard, redfavor_state as RedfavorState, service as Service, trigger as Trigger,
-    unanswered_row as UnansweredRow, verdict as Verdict, wait as Wait,
+    attempt as Attempt, cookie_flow as CookieFlow, cookie_key as CookieKey, cookie_options as CookieOptions,
+    fin as Fin, full as Full, listener_load as ListenerLoad, listener_policy as ListenerPolicy,
+    listener_stats as ListenerStats, on_fin as OnFin, pace as Pace, packet_kind as PacketKind,
+    path_stats as PathStats, rate as Rate, red_action as RedAction, red_params as RedParams,
+    red_state as RedState, redfavor_action as RedfavorAction, redfavor_guard as RedfavorGuard,
+    redfavor_state as RedfavorState, service as Service, trigger as Trigger, verdict as Verdict,
+    wait as Wait,
 };
 
 #[allow(

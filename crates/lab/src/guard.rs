@@ -19,7 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {
     let Some(name) = &policy.guard else { return Ok(None) };
     let mut command = testbed.server.command(program)?;
-    command.args(["guard", "--json", "--policy", name]);
+    command.args(["guard", "--json", "--state", "none", "--policy", name]);
     for interface in &testbed.server_interfaces {
         command.args(["--interface", interface]);
     }

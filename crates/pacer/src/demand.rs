@@ -16,20 +16,18 @@ pub struct Demand {
     pub refused: u64,
     /// By a full queue, where that limit is wanted.
     pub refused_by_queue: u64,
-    /// By any limit of the server, or a full queue.
-    pub bound: u64,
+    /// SYNs that the kernel or a cookie answers.
+    pub let_in: u64,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
-    /// The longest time that one names, ns.
-    pub target_ns: u64,
-    /// How much of the server's time a burst may take, ns: the shortest of listeners that decide, and of those that only say what they would.
+    /// For how long a queue may stand, ns: the shortest of listeners that decide, and of those that only say what they would.
     pub bursts_ns: [Option<u64>; 2],
 }
 
 impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, stats: &ListenerStats) {
-        let ListenerStats { seen, returned, admitted, cookies, server_full, .. } = *stats;
+        let ListenerStats { seen, admitted, cookies, server_full, .. } = *stats;
         self.accept_full += stats.accept_full;
         // Of a client that sends more after its ACK, the ACK.
         self.found_full += stats.acks_full.saturating_sub(stats.acks_implied);
@@ -38,10 +36,10 @@ impl Demand {
             (0, 0, 0)
         } else {
             let by_queue = seen.saturating_sub(admitted + cookies).saturating_sub(server_full);
-            (server_full, by_queue, seen.saturating_sub(returned))
+            (server_full, by_queue, seen)
         };
         self.new += new;
-        self.bound += refused + refused_by_queue;
+        self.let_in += if dry_run { seen } else { admitted + cookies };
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
             self.waits_from = policy.waits_from;
         }
@@ -53,14 +51,11 @@ impl Demand {
                 let shortest_ns = &mut self.bursts_ns[usize::from(dry_run)];
                 *shortest_ns = Some(shortest_ns.map_or(burst_ns, |shortest| shortest.min(burst_ns)));
             }
-            Trigger::Sojourn(target_us) => {
-                self.target_ns = self.target_ns.max(1000 * u64::from(target_us.get()));
-            }
-            Trigger::Unserved(Some(_)) | Trigger::Queue => {}
+            Trigger::Sojourn(_) | Trigger::Unserved(Some(_)) | Trigger::Queue => {}
         }
     }
 
-    /// How much of the server's time a burst may take, ns. A dry run alone says what would be; beside others it changes nothing.
+    /// For how long a queue may stand before anybody is refused, ns. A dry run alone says what would be; beside others it changes nothing.
     pub fn burst_ns(&self) -> u64 {
         let [real, dry] = self.bursts_ns;
         real.or(dry).unwrap_or(1000 * u64::from(Policy::USUAL_BURST_US))
@@ -102,7 +97,7 @@ mod tests {
         for (word, dry_run, burst_ms) in [
             ("rst-syn+unserved+burst:0s", true, 0),
             ("rst-syn+unserved+burst:9s", false, 9000),
-            ("rst-syn+unserved", false, 4000),
+            ("rst-syn+unserved", false, 100),
             ("rst-syn+unserved+burst:5ms", false, 5),
             ("rst-syn+unserved+burst:1s", false, 5),
             ("rst-syn+sojourn:5ms", false, 5),

@@ -34,11 +34,6 @@ impl FadingHistogram {
         self.counts.iter().sum()
     }
 
-    /// Of one bucket.
-    pub(crate) fn count_in(&self, bucket: usize) -> f64 {
-        self.counts[bucket]
-    }
-
     /// The end of the bucket that this share of them is below, as [`Histogram::below`] has it; `None` where there is nothing.
     pub(crate) fn below(&self, share: f64) -> Option<u64> {
         let wanted = share * self.count();

@@ -135,6 +135,8 @@ fn mean_ms(seen: &Seen) -> f64 {
 
 /// What a law does once it has settled, before the same crowd.
 fn settled(case: &Case, law: &mut dyn Law, seed: u64) -> Seen {
+    let mut calm = Server::new(case.workers, case.work, case.handshake, 0.2 * case.attempts_per_s, seed);
+    follow(&mut calm, law, SETTLE);
     let mut server = case.server(seed);
     follow(&mut server, law, SETTLE);
     follow(&mut server, law, WINDOW)

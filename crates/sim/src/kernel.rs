@@ -459,18 +459,10 @@ impl Kernel {
         out: &mut impl Outside,
     ) -> Work {
         let mut load = self.load();
-        if let Some(followed) = &mut self.followed {
-            followed.read(now, &mut load);
-        }
         if self.is_spared() && self.guard.follows_the_kernel() {
             load.accept_qlen = load.accept_qlen.min(load.accept_limit);
         }
-        let verdict = self.guard.on_syn(from, segment, behind.is_some(), &load, now, &mut self.followed);
-        if let (Some(followed), false) =
-            (&mut self.followed, matches!(verdict, Verdict::Drop | Verdict::Reset))
-        {
-            followed.expect(now);
-        }
+        let verdict = self.guard.on_syn(from, behind.is_some(), &load, now, &mut self.followed);
         match verdict {
             Verdict::Admit => {
                 if let Some(id) = behind {
@@ -573,21 +565,6 @@ mod tests {
         kernel.close(id, now, &mut wire);
         let after = kernel.waiting().expect("it is followed");
         assert_eq!((after.waiting, after.ended, after.answered), (0, 1, 0), "its FIN is on its way");
-    }
-
-    #[test]
-    fn handshakes_by_cookie_are_expected_as_others_are() {
-        let policy = "rst-syn+unserved:3+cookies".parse().expect("a policy");
-        let config = Config { policy, backlog: 2, ..Config::default() };
-        let (mut kernel, mut wire) = (Kernel::new(config), Wire::default());
-        let answers: Vec<_> = (0..5)
-            .map(|client| {
-                let syn = from_client(Flags::SYN, 100, SeqNumber(0), b"");
-                kernel.receive(Peer::new(client, 1), &syn, Nanos::from_secs(1), &mut wire)
-            })
-            .collect();
-        let [queued, refused] = [Work::SynAnswered, Work::SynReset];
-        assert_eq!(answers, [queued, queued, Work::SynCookie, refused, refused]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Whole worlds in virtual time.
 
 mod capture;
+mod differential;
 mod distance;
 mod dumbbell;
 mod overload;

@@ -235,10 +235,10 @@ fn clients_that_are_far_away_keep_a_server_busy_and_do_not_queue() {
         world.run_until(end);
         world.stop(end);
         let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
-        assert!(crowd.goodput_per_s > 0.97 * 2_000.0, "{delay}: {}/s", crowd.goodput_per_s);
+        assert!(crowd.goodput_per_s > 0.95 * 2_000.0, "{delay}: {}/s", crowd.goodput_per_s);
         // Two round trips, and a little in the queue.
         let queued = crowd.response_ms.mean - 2.0 * round_trip_ms;
-        assert!(queued < 0.25 * round_trip_ms, "{delay}: {queued} ms");
+        assert!(queued < 0.35 * round_trip_ms, "{delay}: {queued} ms");
     }
 }
 
@@ -261,7 +261,7 @@ fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_b
             world.run_until(end);
             world.stop(end);
             let counts = world.server().guard.listener;
-            let held = counts.deferred + counts.reset - before.deferred - before.reset;
+            let held = counts.reset - before.reset;
             assert!(
                 1000 * held < counts.seen - before.seen,
                 "{delay}, backlog {backlog}: {held}, {counts:?}"
@@ -292,7 +292,7 @@ fn crowd_that_is_far_away_is_let_in_as_it_can_be_answered() {
         let what = format!("{times} times, backlog {backlog}: {}/s, {counts:?}", crowd.goodput_per_s);
         assert!(crowd.goodput_per_s > least, "{what}");
         let in_vain = counts.acks_full - before.acks_full;
-        assert!(50 * in_vain < counts.admitted - before.admitted, "{what}");
+        assert!(10 * in_vain < counts.admitted - before.admitted, "{what}");
     }
 }
 
@@ -367,8 +367,9 @@ fn who_would_begin_in_the_crowds_next_turn_has_not_come() {
     }
 }
 
-/// Bursts of so many seconds with gaps of so many, whose mean is a rate: what is answered, as a share of what is asked, the mean, ms, and what was deferred.
-fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64, u64) {
+/// Bursts of so many seconds with gaps of so many, whose mean is a rate: what is answered, as a share of what is asked,
+/// and the mean, ms.
+fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64) {
     let bursts = Bursts::new(Nanos::from_secs(on), Nanos::from_secs(off)).expect("bursts");
     let end = WARMUP + Nanos::from_secs(4 * (on + off));
     let schedule = Schedule::in_bursts(Arrivals::Poisson, mean, bursts, 1);
@@ -376,60 +377,25 @@ fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64, u64) {
     world.run_until(end);
     world.stop(end);
     let crowd = world.crowd().tally().summary(end, GeneratorHealth::default());
-    (
-        crowd.goodput_per_s / crowd.offered_per_s,
-        crowd.response_ms.mean,
-        world.server().guard.listener.deferred,
-    )
+    (crowd.goodput_per_s / crowd.offered_per_s, crowd.response_ms.mean)
 }
 
+/// [Shu05] section 5.2: who is not refused comes back in the gap, seconds late.
 #[test]
-fn short_burst_is_better_left_unanswered_than_refused() {
-    let [short, refused, stock] =
-        ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 1, 1, 20_000.0));
-    assert!(
-        short.0 > 0.97 * stock.0 && short.1 < stock.1 && short.2 > 0,
-        "{short:?}, and of stock {stock:?}"
-    );
-    assert!(short.0 > 1.5 * refused.0, "{short:?}, and {refused:?} where all are refused at once");
-    // What the operator says of how much may wait goes from the one to the other.
-    let [some, none] = ["200ms", "0s"]
-        .map(|burst| in_bursts(&format!("abort+rst-syn+unserved+burst:{burst}"), 1, 1, 20_000.0));
-    assert!(none.2 == 0 && none.1 < 5.0 && none.0 > 0.95 * refused.0, "{none:?}, and {refused:?}");
-    assert!(
-        none.0 < some.0 && some.0 < short.0 && none.1 < some.1 && some.1 < short.1,
-        "{none:?}, {some:?}, {short:?}"
-    );
+fn burst_is_left_to_the_kernel_for_as_long_as_the_policy_says() {
+    let [ours, patient, refused, stock] =
+        ["abort+rst-syn+unserved", "abort+rst-syn+unserved+burst:10s", "abort+rst-syn", "default"]
+            .map(|policy| in_bursts(policy, 1, 1, 20_000.0));
+    assert!(patient.0 > 0.97 * stock.0, "{patient:?}, and of stock {stock:?}");
+    assert!(ours.0 > 0.97 * refused.0 && ours.1 < 0.5 * stock.1, "{ours:?}, {refused:?}, {stock:?}");
 }
 
-/// At twice what it can do frames are lost in the receive ring: a silence that costs nothing.
-#[test]
-fn burst_longer_than_its_gap_is_answered_as_by_the_better_of_both() {
-    let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
-        .map(|policy| in_bursts(policy, 2, 1, 25_000.0).0);
-    assert!(ours > 0.97 * stock.max(refused), "{ours}, {refused}, {stock}");
-}
-
-/// Stock Linux answers nearly all: it holds who comes by SYN cookies, and they are served in the gap, seconds late. Ours sends away
-/// who came back for five seconds.
-#[test]
-fn burst_as_long_as_its_gap_is_answered_sooner_than_by_stock() {
-    let [twice, refused, stock] =
-        ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 2, 2, 20_000.0));
-    assert!(twice.0 > 0.85 * stock.0 && twice.0 > refused.0, "{twice:?}, {stock:?}, {refused:?}");
-    assert!(twice.1 < 0.8 * stock.1, "{twice:?}, {stock:?}");
-}
-
-/// Longer than anybody is left unanswered, and a crowd that the server cannot answer in the gap either.
 #[test]
 #[ignore = "long"]
 fn burst_of_ten_seconds_is_a_crowd() {
-    let [long, refused, stock] =
-        ["abort+rst-syn+unserved", "rst-syn", "default"].map(|policy| in_bursts(policy, 10, 5, 20_000.0));
-    assert!(long.0 > 1.05 * refused.0 && long.1 < 0.6 * stock.1, "{long:?}, {refused:?}, {stock:?}");
-    let [ours, stock] =
-        ["abort+rst-syn+unserved", "default"].map(|policy| in_bursts(policy, 10, 5, 30_000.0).0);
-    assert!(ours > 1.2 * stock, "{ours}, {stock}");
+    let [ours, refused, stock] = ["abort+rst-syn+unserved", "abort+rst-syn", "default"]
+        .map(|policy| in_bursts(policy, 10, 5, 30_000.0));
+    assert!(ours.0 > 1.2 * stock.0 && ours.0 > 0.97 * refused.0, "{ours:?}, {refused:?}, {stock:?}");
 }
 
 /// A crowd of twice what the server can do, for twelve seconds after six of quiet, as it is from one second of it to another.
@@ -444,13 +410,11 @@ fn crowd_after_quiet(from: u64, to: u64) -> CrowdSummary {
     world.crowd().tally().summary(end, GeneratorHealth::default())
 }
 
-/// The first ten seconds may be a burst, in which some are left unanswered; their clients try for seven seconds.
+/// Whom the kernel drops before it is a crowd comes back for seven seconds.
 #[test]
 fn crowd_that_stays_leaves_nobody_unanswered_for_long() {
-    let [all, late] = [0, 10].map(|from| crowd_after_quiet(from, 12));
-    assert!(all.syns_per_attempt > 1.5, "some were left unanswered: {}", all.syns_per_attempt);
-    // Of those who are refused one in eight is told after seven seconds, and one in five where one who comes back has no better chance than one who is new.
-    assert!(all.refusal_ms.mean < 1_000.0, "{:?}", all.refusal_ms);
+    let [all, late] = [0, 8].map(|from| crowd_after_quiet(from, 12));
+    assert!(all.refusal_ms.mean < 100.0, "{:?}", all.refusal_ms);
     assert!(late.syns_per_attempt < 1.05, "{} SYNs for each attempt", late.syns_per_attempt);
-    assert!(late.response_ms.mean < 50.0, "{:?}", late.response_ms);
+    assert!(late.response_ms.mean < 5.0, "{:?}", late.response_ms);
 }

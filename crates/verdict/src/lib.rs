@@ -17,7 +17,7 @@ mod room;
 
 use std::num::NonZeroU32;
 
-use kernel::{ListenerPolicy, Rate};
+use kernel::{ListenerPolicy, Pace, Rate, Service};
 use units::Nanos;
 
 pub use histogram::{BUCKETS, Histogram};
@@ -107,7 +107,8 @@ pub struct Policy {
     pub trigger: Trigger,
     /// Who waits for the server, for a trigger that asks.
     pub waits_from: WaitsFrom,
-    /// How much of the server's time a burst may take beyond what is answered meanwhile, us, where the limit is found; `None` is [`Policy::USUAL_BURST_US`].
+    /// For how long a queue stands before anybody is refused, us, where the limit is found. `None` is
+    /// [`Policy::USUAL_BURST_US`].
     pub burst_us: Option<u32>,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
@@ -116,8 +117,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Who is left unanswered comes back after one, two, three and four seconds, or one and three.
-    pub const USUAL_BURST_US: u32 = 4_000_000;
+    /// As CoDel's interval (RFC 8289, section 4.2).
+    pub const USUAL_BURST_US: u32 = 100_000;
 
     /// The stock kernel.
     pub const DEFAULT: Self = Self {
@@ -167,9 +168,16 @@ impl Policy {
         kernel::may_answer(&self.into(), verdict)
     }
 
-    /// Whether nothing but the server is in the way of an attempt that was refused.
-    pub fn is_refused_by_server_alone(&self, load: &ListenerLoad, is_reserved: bool) -> bool {
-        kernel::is_refused_by_server_alone(&self.into(), load, is_reserved.into())
+    /// The same before a server whose waiting connections are counted; and whether nothing but the server is in the way of one that may not.
+    pub fn decide_syn(
+        &self,
+        load: &ListenerLoad,
+        attempt: &Attempt,
+        service: &mut Service,
+        pace: &Pace,
+        now: Nanos,
+    ) -> (Verdict, bool) {
+        service.decide(pace, &self.into(), load, &attempt.into(), now)
     }
 
     /// Whether it decides about ends of handshakes at all.

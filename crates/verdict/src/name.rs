@@ -17,7 +17,7 @@ const RATE_PER_S: RangeInclusive<u32> = 1..=10_000_000;
 const UNSERVED: RangeInclusive<u32> = 1..=1_000_000;
 /// Microseconds: from what a kernel needs to wake a process, to what no client waits for.
 const SOJOURN_US: RangeInclusive<u32> = 50..=60_000_000;
-/// Microseconds: from nothing, to about as much as has been tried; who is left unanswered has a place owed to him for five seconds (`kernel/returned.h`).
+/// Microseconds: from nothing to the ten seconds that `[Shu05]` section 6.1 tried.
 const BURST_US: RangeInclusive<u32> = 0..=10_000_000;
 /// Of a bucket for which none was said: what the rate brings in a tenth of a second.
 const DEFAULT_BURSTS_PER_S: u32 = 10;
@@ -143,7 +143,7 @@ impl Named {
     }
 
     fn burst(&mut self, time: &str) -> Result<(), PolicyError> {
-        let wanted = "how long a burst may keep the server busy beyond what it answers meanwhile, from 0s to 10s, as in 4s";
+        let wanted = "for how long a queue stands before anybody is refused, from 0s to 10s, as in 100ms";
         let us = time_us("burst", time, &BURST_US, wanted)?;
         match self.burst_us.replace(us) {
             Some(other) if other != us => Err(PolicyError::Contradiction("burst", "burst")),

@@ -101,8 +101,10 @@ struct ServerCounts {
     waiting: u64,
     /// Of those, connections that wait for the server and not for something else.
     counted: u64,
-    /// How many may wait; null for `sojourn`, and before one is found.
+    /// How many may wait; null for `sojourn`, and while it learns.
     limit: Option<u32>,
+    /// Whether too few answers were seen to know what is usual: only a full accept queue makes the guard refuse.
+    learning: bool,
     /// Handshakes that ended.
     established: u64,
     /// Answers that began.
@@ -121,8 +123,6 @@ struct ServerCounts {
     response_floor_s: f64,
     /// What half of the handshakes took at most, within a factor of two.
     handshake_median_s: f64,
-    /// Handshakes under way are counted by slots of this length.
-    handshake_slot_s: f64,
     /// Expected share of the SYNs let through that become connections, 0 to 1.
     completed_share: f64,
 }
@@ -227,6 +227,7 @@ impl ServerCounts {
             waiting: service.waiting,
             counted: service.counted,
             limit: service.limit,
+            learning: service.is_learning,
             established: service.established,
             answered: service.answered,
             answered_in_turn: service.answered_in_turn,
@@ -236,7 +237,6 @@ impl ServerCounts {
             response_time_s: service.response_time.as_secs_f64(),
             response_floor_s: service.response_floor.as_secs_f64(),
             handshake_median_s: service.handshake_median.as_secs_f64(),
-            handshake_slot_s: service.handshake_slot.as_secs_f64(),
             completed_share: service.completed_share(),
         }
     }

@@ -3,9 +3,7 @@
 use std::io::{self, IsTerminal};
 use std::time::Duration;
 
-use guard::{
-    Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Trigger, Verdict,
-};
+use guard::{Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Policy, Sample, Verdict};
 use telemetry::per_s;
 use watch::Counter;
 
@@ -77,11 +75,13 @@ impl Lines {
             let is_alone = sample.listeners.len() == 1;
             let place = if is_alone { String::new() } else { format!("  {}", now.listener.listen) };
             let dry = if now.listener.dry_run { "  (dry run)" } else { "" };
-            let columns = columns(sample);
+            let columns = refusals(sample);
             let is_followed = sample.listeners.iter().any(|of| of.service.is_some());
             self.header(is_followed, &columns);
             let row = row(now, before, span, is_followed, &columns);
-            self.printer.say(format_args!("{row}{place}{dry}"));
+            let is_learning = now.service.is_some_and(|service| service.is_learning);
+            let learning = if is_learning { "  (learning)" } else { "" };
+            self.printer.say(format_args!("{row}{place}{dry}{learning}"));
         }
     }
 
@@ -143,8 +143,8 @@ fn totals(elapsed: Duration, sample: &ListenerSample, refusals: &[Refusal]) -> S
     match observed {
         Some(_) => head,
         None => format!(
-            "{head}; {} found the accept queue full, {} the SYN queue; {} had been refused before",
-            stats.accept_full, stats.syn_full, stats.returned
+            "{head}; {} found the accept queue full, {} the SYN queue",
+            stats.accept_full, stats.syn_full
         ),
     }
 }
@@ -167,17 +167,6 @@ fn admitted(sample: &ListenerSample) -> Option<u64> {
     }
 }
 
-/// What is shown by the second: refusals, and SYNs of those who were refused before.
-fn columns(sample: &Sample) -> Vec<Refusal> {
-    let may_refuse = |of: &ListenerSample| {
-        let verdict = of.listener.policy.syn_when_full;
-        of.observed.is_none() && matches!(verdict, Verdict::Drop | Verdict::Reset)
-    };
-    let returned: Refusal = ("returned", |of| of_guarded(of, |stats| stats.returned));
-    let is_shown = sample.listeners.iter().any(may_refuse);
-    refusals(sample).into_iter().chain(is_shown.then_some(returned)).collect()
-}
-
 /// What the policies may do to SYNs, ends of handshakes and FINs, or the kernel where it is observed: a word, and its counter.
 fn refusals(sample: &Sample) -> Vec<Refusal> {
     let guarded = || sample.listeners.iter().filter(|of| of.observed.is_none());
@@ -189,15 +178,11 @@ fn refusals(sample: &Sample) -> Vec<Refusal> {
         any(|policy| policy.may_answer(Verdict::Cookie) || policy.may_answer(Verdict::KernelCookie));
     let is_held_back = any(|policy| policy.reserved_slots > 0);
     let is_guarded = guarded().next().is_some();
-    let all: [(bool, Refusal); 13] = [
+    let all: [(bool, Refusal); 12] = [
         (drops || is_held_back, ("dropped", |of| of_guarded(of, |stats| stats.dropped))),
         (
             resets || (is_guarded && !(drops || cookies || is_held_back)),
             ("reset", |of| of_guarded(of, |stats| stats.reset)),
-        ),
-        (
-            any(|policy| policy.trigger == Trigger::Unserved(None)),
-            ("deferred", |of| of_guarded(of, |stats| stats.deferred)),
         ),
         (cookies, ("cookie", |of| of_guarded(of, |stats| stats.cookies))),
         (is_held_back, ("ack-dropped", |of| of_guarded(of, |stats| stats.acks_dropped))),

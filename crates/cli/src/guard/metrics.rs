@@ -42,13 +42,6 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
                 .collect(),
         ),
         gauge(
-            "guard_handshake_slot_seconds",
-            "Length of the slots of time by which handshakes under way are counted",
-            followed()
-                .map(|(of, service)| (labels(of, None), service.handshake_slot.as_secs_f64()))
-                .collect(),
-        ),
-        gauge(
             "guard_completed_ratio",
             "Share of the SYNs let through that is expected to become connections, 0 to 1",
             followed().map(|(of, service)| (labels(of, None), service.completed_share())).collect(),
@@ -112,7 +105,6 @@ fn labels(of: &ListenerSample, other: Option<(&'static str, &str)>) -> Labels {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
-    use std::time::Duration;
 
     use guard::{Listener, ListenerStats, PathStats, ServerSample};
 
@@ -123,11 +115,7 @@ mod tests {
         let listener =
             Listener::new("192.0.2.1:80".parse().expect("address"), "abort".parse().expect("policy"));
         let stats = ListenerStats { accept_full: 1, syn_full: 2, server_full: 3, ..ListenerStats::default() };
-        let service = ServerSample {
-            handshake_slot: Duration::from_millis(2),
-            completed_ppm: 250_000,
-            ..ServerSample::default()
-        };
+        let service = ServerSample { completed_ppm: 250_000, ..ServerSample::default() };
         let of = ListenerSample { listener, load: None, stats, service: Some(service), observed: None };
         let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };
         let values = |name| {
@@ -139,7 +127,6 @@ mod tests {
         };
         let full = [("accept", 1.0), ("syn", 2.0), ("server", 3.0)];
         assert_eq!(values("guard_syns_found_full"), full.map(|(place, count)| (place.to_owned(), count)));
-        assert_eq!(values("guard_handshake_slot_seconds"), [(String::new(), 0.002)]);
         assert_eq!(values("guard_completed_ratio"), [(String::new(), 0.25)]);
     }
 }

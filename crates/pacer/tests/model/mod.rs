@@ -178,9 +178,16 @@ impl Server {
 impl Seen {
     /// As the agent counts it.
     pub fn tick(&self, elapsed: Nanos) -> Tick {
-        let echo = Nanos(self.response.0 / self.answered.max(1)) + self.handshake;
-        let Self { answered, idle, refused, .. } = *self;
-        let waited = self.response;
-        Tick { elapsed, answered, in_turn: answered, waited, idle, refused, refused_by_queue: 0, echo }
+        let Self { answered, idle, refused, handshake, .. } = *self;
+        Tick {
+            elapsed,
+            answered,
+            response: Nanos(self.response.0 / answered.max(1)),
+            waited: self.response,
+            stood: 0,
+            idle,
+            refused,
+            round_trip: handshake,
+        }
     }
 }

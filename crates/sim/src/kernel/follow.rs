@@ -4,7 +4,7 @@
 use kernel::ListenerStats;
 use pacer::{Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, limit_of};
 use units::Nanos;
-use verdict::{ListenerLoad, Policy, Trigger};
+use verdict::{Attempt, ListenerLoad, Policy, Trigger, Verdict};
 
 use super::socket::Socket;
 use super::{Kernel, Outside, Timer};
@@ -39,32 +39,19 @@ impl Followed {
         Some(Self { service, pacer: Pacer::new(look), trigger: policy.trigger })
     }
 
-    /// What a SYN is decided by.
-    pub(super) fn read(&mut self, now: Nanos, load: &mut ListenerLoad) {
-        self.service.read(self.pacer.pace(), clock(now), load);
+    pub(super) fn decide(
+        &mut self,
+        policy: &Policy,
+        load: &ListenerLoad,
+        attempt: &Attempt,
+        now: Nanos,
+    ) -> (Verdict, bool) {
+        policy.decide_syn(load, attempt, &mut self.service, self.pacer.pace(), clock(now))
     }
 
-    pub(super) fn is_limit_found(&self) -> bool {
-        self.trigger == Trigger::Unserved(None)
-    }
-
-    pub(super) fn may_exceed(&mut self, load: &ListenerLoad, is_owed: bool, now: Nanos) -> bool {
-        let is_found = self.is_limit_found();
-        self.service.may_exceed(self.pacer.pace(), clock(now), load, is_found, is_owed)
-    }
-
-    pub(super) fn may_defer(&mut self, now: Nanos) -> bool {
-        self.is_limit_found() && self.service.may_defer(self.pacer.pace(), clock(now))
-    }
-
-    pub(super) fn repay(&mut self, now: Nanos) {
-        if self.is_limit_found() {
-            self.service.repay(self.pacer.pace(), clock(now));
-        }
-    }
-
-    pub(super) fn expect(&mut self, now: Nanos) {
-        self.service.expect(self.pacer.pace(), clock(now));
+    /// Whether the kernel decides alone, until a crowd is there.
+    pub(super) fn leaves_to_kernel(&self, now: Nanos) -> bool {
+        self.trigger == Trigger::Unserved(None) && !self.service.is_refusing(self.pacer.pace(), clock(now))
     }
 
     /// A handshake that took so long, if that is known, has ended.

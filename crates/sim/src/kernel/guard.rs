@@ -1,7 +1,6 @@
 //! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/counters.h`.
 
 use kernel::{ListenerStats, PathStats};
-use pacer::{Back, Outcome, Returns};
 use units::Nanos;
 use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Room, Verdict, cookie};
 use wire::{Flags, Segment};
@@ -41,7 +40,6 @@ pub(super) struct Guard {
     seed: u64,
     /// Of the token bucket.
     schedule: Nanos,
-    returns: Returns,
     armed_until: Nanos,
     room: Room,
     pub(super) stats: GuardStats,
@@ -55,7 +53,6 @@ impl Guard {
             dry_run,
             seed: mix(seed, 4),
             schedule: Nanos::ZERO,
-            returns: Returns::default(),
             armed_until: Nanos::ZERO,
             room: Room::default(),
             stats,
@@ -96,7 +93,6 @@ impl Guard {
     pub(super) fn on_syn(
         &mut self,
         from: Peer,
-        syn: &Segment<'_>,
         is_behind_time_wait: bool,
         load: &ListenerLoad,
         now: Nanos,
@@ -111,22 +107,10 @@ impl Guard {
         }
         let hash = mix(self.seed, from.0) as u32;
         let attempt = Attempt { now, schedule: self.schedule, hash, is_reserved: false, is_behind_time_wait };
-        let mut is_deferred = false;
-        let mut verdict = self.policy.admit_syn(load, &attempt);
-        let mut is_by_server =
-            verdict != Verdict::Admit && self.policy.is_refused_by_server_alone(load, false);
-        if let Some(followed) = followed {
-            let is_owed = verdict == Verdict::Reset
-                && followed.is_limit_found()
-                && self.returns.may_defer_again(hash, syn.seq.0, now);
-            if is_by_server && followed.may_exceed(load, is_owed, now) {
-                (is_by_server, verdict) = (false, self.policy.enter_syn_queue(load, &attempt));
-            }
-            if verdict == Verdict::Reset && (is_owed || (!is_by_server && followed.may_defer(now))) {
-                (verdict, is_deferred) = (Verdict::Drop, true);
-                self.stats.listener.deferred += 1;
-            }
-        }
+        let (verdict, is_by_server) = match followed {
+            Some(followed) => followed.decide(&self.policy, load, &attempt, now),
+            None => (self.policy.admit_syn(load, &attempt), false),
+        };
         self.stats.listener.server_full += u64::from(is_by_server);
         if verdict == Verdict::Admit
             && let Some(schedule) = self.policy.next_schedule(&attempt)
@@ -135,21 +119,8 @@ impl Guard {
         }
         self.count_syn(verdict, load);
         let verdict = if self.dry_run { Verdict::Admit } else { verdict };
-        let outcome = match verdict {
-            Verdict::Drop if is_deferred => Outcome::Deferred,
-            Verdict::Drop => Outcome::Dropped,
-            Verdict::Reset => Outcome::Reset,
-            Verdict::Admit | Verdict::Cookie | Verdict::KernelCookie => Outcome::Admitted,
-        };
-        let is_let_in = outcome == Outcome::Admitted;
-        if is_let_in && verdict != Verdict::Admit {
+        if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
             self.arm(now + cookie::LIFE);
-        }
-        if let Some(back) = self.returns.see(hash, syn.seq.0, outcome, now) {
-            self.stats.listener.returned += 1;
-            if let (Some(followed), true, Back::Deferred) = (followed, is_let_in, back) {
-                followed.repay(now);
-            }
         }
         verdict
     }
@@ -168,8 +139,14 @@ impl Guard {
     }
 
     /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`. Differs: it is decided about after a long handshake, too, when nothing is looked at any more.
-    pub(super) fn on_end(&mut self, segment: &Segment<'_>, load: &ListenerLoad, now: Nanos) -> Verdict {
-        if !self.policy.has_ack_stage() {
+    pub(super) fn on_end(
+        &mut self,
+        segment: &Segment<'_>,
+        load: &ListenerLoad,
+        leaves_to_kernel: bool,
+        now: Nanos,
+    ) -> Verdict {
+        if !self.policy.has_ack_stage() || leaves_to_kernel {
             return Verdict::Admit;
         }
         let verdict = self.policy.admit_ack(load, false);
@@ -235,14 +212,14 @@ mod tests {
             ..ListenerLoad::default()
         };
         let syn = |guard: &mut Guard, accept_qlen, ms| {
-            guard.on_syn(Peer::new(1, 1), &segment(Flags::SYN), false, &load(accept_qlen), at(ms), &mut None)
+            guard.on_syn(Peer::new(1, 1), false, &load(accept_qlen), at(ms), &mut None)
         };
         let mut abort = guard("abort");
         syn(&mut abort, 127, 0);
         assert_eq!(abort.looks(Work::Ack, at(0)), Looks::IntoSyns, "there is room for it");
         syn(&mut abort, 128, 1);
         assert_eq!([2000, 2001].map(|ms| abort.looks(Work::Ack, at(ms))), [Looks::IntoAcks, Looks::IntoSyns]);
-        assert_eq!(abort.on_end(&segment(Flags::ACK), &load(129), at(1500)), Verdict::Reset);
+        assert_eq!(abort.on_end(&segment(Flags::ACK), &load(129), false, at(1500)), Verdict::Reset);
         assert_eq!(
             [3499, 3500].map(|ms| abort.looks(Work::Ack, at(ms))),
             [Looks::IntoAcks, Looks::IntoSyns],

@@ -230,7 +230,8 @@ impl Kernel {
             return Work::Stray;
         }
         let load = self.load();
-        match self.guard.on_end(segment, &load, now) {
+        let is_kernels = self.followed.as_ref().is_some_and(|followed| followed.leaves_to_kernel(now));
+        match self.guard.on_end(segment, &load, is_kernels, now) {
             Verdict::Reset => self.reset_request(id, segment, out),
             Verdict::Drop => Work::EndDropped,
             _ if self.is_accept_queue_full() => {
@@ -296,7 +297,8 @@ impl Kernel {
             return Work::Stray;
         };
         let load = self.load();
-        match self.guard.on_end(segment, &load, now) {
+        let is_kernels = self.followed.as_ref().is_some_and(|followed| followed.leaves_to_kernel(now));
+        match self.guard.on_end(segment, &load, is_kernels, now) {
             Verdict::Reset => {
                 self.send_reset(from, segment, out);
                 return Work::Stray;

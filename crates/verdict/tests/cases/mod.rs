@@ -36,7 +36,6 @@ const fn row(
             syn_limit: syn.1,
             unserved: 0,
             unserved_limit: 0,
-            promised: 0,
             sojourn_us: 0,
             answers_per_s: 0,
         },
@@ -111,12 +110,6 @@ const fn busy(case: Case) -> Case {
     Case { load: ListenerLoad { answers_per_s: 10_000, ..case.load }, ..case }
 }
 
-/// The same row with 100 in the accept queue of 128, and so many handshakes under way that will end.
-const fn promised(case: Case, promised: u32) -> Case {
-    let load = ListenerLoad { accept_qlen: 100, promised, ..case.load };
-    Case { load, ..case }
-}
-
 /// RST once the trigger says full.
 const fn reset_at(trigger: Trigger) -> Policy {
     Policy { trigger, ..Policy::RST_SYN }
@@ -137,7 +130,7 @@ const fn waiting_behind(case: Case) -> Case {
 }
 
 /// Queues are (length, limit).
-pub const SYN_STAGE: [Case; 86] = [
+pub const SYN_STAGE: [Case; 79] = [
     row("idle", Policy::RST_SYN, (0, 128), (0, 128), Verdict::Admit),
     row("one below the limit", Policy::RST_SYN, (127, 128), (0, 128), Verdict::Admit),
     row("at the limit there is one place left", Policy::RST_SYN, (128, 128), (0, 128), Verdict::Admit),
@@ -255,22 +248,6 @@ pub const SYN_STAGE: [Case; 86] = [
     waiting("unserved: below what was found", AUTO, (9, 0), 10, Verdict::Admit),
     waiting("unserved: nothing found yet", AUTO, (u32::MAX, 0), 0, Verdict::Admit),
     row("unserved: the accept queue is full all the same", AUTO, (129, 128), (0, 128), Verdict::Reset),
-    promised(waiting("unserved: a place for one more", AUTO, (129, 0), 1000, Verdict::Admit), 28),
-    promised(waiting("unserved: the queue will be full", AUTO, (129, 0), 1000, Verdict::Reset), 29),
-    reserved(promised(
-        waiting("reserved source, a place for one more", keep_28(AUTO), (129, 0), 1000, Verdict::Admit),
-        28,
-    )),
-    reserved(promised(
-        waiting("reserved source, the queue will be full", keep_28(AUTO), (129, 0), 1000, Verdict::Reset),
-        29,
-    )),
-    promised(
-        waiting("all but the reserved places are promised", keep_28(AUTO), (101, 0), 1000, Verdict::Reset),
-        1,
-    ),
-    promised(waiting("one that is not reserved is left", keep_28(AUTO), (100, 0), 1000, Verdict::Admit), 0),
-    promised(waiting("nobody asks whether it will be full", Policy::RST_SYN, (0, 0), 0, Verdict::Admit), 29),
     waiting("unserved: nobody asks", Policy::RST_SYN, (u32::MAX, u32::MAX), 1, Verdict::Admit),
     waiting("sojourn: at the target", IN_5_MS, (9, 5000), 0, Verdict::Admit),
     waiting("sojourn: above it", IN_5_MS, (9, 5001), 0, Verdict::Reset),

@@ -1,0 +1,115 @@
+//! An ordinary day, many times over: whenever stock Linux answers everybody, the guard refuses nobody.
+
+use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Totals, Window};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use sim::{Accept, Config, Profile, Serving, Setup, World};
+use tcp::Close;
+use traffic::{Arrivals, Bursts, Schedule, Workload};
+use units::Nanos;
+use verdict::Policy;
+
+/// Connections that are answered in a second beside the work for each, on the machine of round numbers.
+const BESIDE: Nanos = Nanos::from_micros(40);
+/// Everybody starts by then, but for cases with few clients; and waits for as long again, and longer than seven SYNs take.
+const LONGEST: Nanos = Nanos::from_secs(20);
+const PATIENCE: Nanos = Nanos::from_secs(30);
+const MOST_CLIENTS: f64 = 4_000.0;
+
+#[derive(Debug, Clone, Copy)]
+struct Case {
+    seed: u64,
+    backlog: u32,
+    round_trip: Nanos,
+    work: Nanos,
+    /// Of what the server can do.
+    load: f64,
+    bursts: Option<Bursts>,
+}
+
+/// From the one to the other, each power of two as likely.
+fn between(random: &mut Pcg64Mcg, low: f64, high: f64) -> f64 {
+    (low.ln() + (high / low).ln() * random.random::<f64>()).exp()
+}
+
+impl Case {
+    fn new(seed: u64) -> Self {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let ms = |ms: f64| Nanos((1e6 * ms) as u64);
+        let backlog = between(&mut random, 5.0, 4_097.0) as u32;
+        let is_near = random.random::<bool>();
+        let round_trip = if is_near { Nanos::ZERO } else { ms(between(&mut random, 1.0, 300.0)) };
+        let work = ms(between(&mut random, 0.01, 20.0));
+        let load = 0.05 + 0.65 * random.random::<f64>();
+        let on = ms(between(&mut random, 1.0, 50.0));
+        let off = ms(between(&mut random, 100.0, 6_000.0));
+        let bursts = if random.random::<bool>() { Bursts::new(on, off) } else { None };
+        Self { seed, backlog, round_trip, work, load, bursts }
+    }
+
+    fn rate(&self) -> f64 {
+        self.load / (self.work + BESIDE).as_secs_f64()
+    }
+
+    fn run(&self, policy: &str) -> Totals {
+        let end = LONGEST.min(Nanos((1e9 * MOST_CLIENTS / self.rate()) as u64));
+        let manners = Manners {
+            timeout: PATIENCE,
+            abort: None,
+            sessions: None,
+            shard: Shard::WHOLE,
+            close: Close::Fin,
+            window: Window { start: Nanos::ZERO, end },
+            stacks: Stacks::default(),
+            clock: 0,
+            seed: self.seed,
+            first_endpoint: 0,
+        };
+        let asks = Asks::new(Workload::default(), self.seed, "server", "/");
+        let network = Clients::new("10.77.0.0/16".parse().expect("a network"));
+        let (poisson, rate) = (Arrivals::Poisson, self.rate());
+        let schedule = match self.bursts.filter(|bursts| bursts.rate_in_burst(rate).is_some()) {
+            Some(bursts) => Schedule::in_bursts(poisson, rate, bursts, self.seed),
+            None => Schedule::new(poisson, rate, self.seed),
+        };
+        let policy: Policy = policy.parse().expect("a policy");
+        let setup = Setup {
+            kernel: Config { policy, backlog: self.backlog, ..Config::default() },
+            service: Serving {
+                accept: Accept::One,
+                cpu_time: self.work,
+                reply_bytes: 512,
+                descriptors: None,
+            },
+            profile: Profile::shipped("round-numbers").expect("shipped"),
+        };
+        let mut world = World::new(setup, Crowd::new(manners, asks, network, schedule, 0));
+        if self.round_trip > Nanos::ZERO {
+            let path = format!("delay {}us", self.round_trip.0 / 2_000).parse().expect("a path");
+            world.far_away(&path, &path, self.seed).expect("paths that can be");
+        }
+        world.run_until(end + PATIENCE);
+        world.crowd().tally().totals
+    }
+}
+
+#[test]
+fn whenever_stock_answers_all_nobody_is_refused() {
+    let count: u64 = std::env::var("CASES").ok().and_then(|count| count.parse().ok()).unwrap_or(100);
+    let (mut calm, mut harmed) = (0, Vec::new());
+    for seed in 1..=count {
+        let case = Case::new(seed);
+        let stock = case.run("default");
+        if stock.ok < stock.offered {
+            continue;
+        }
+        calm += 1;
+        let guarded = case.run("abort+rst-syn+unserved");
+        if guarded.refused + guarded.reset > 0 {
+            println!("{case:?}: {stock:?} {guarded:?}");
+            harmed.push(seed);
+        }
+    }
+    println!("{calm} of {count} calm, {} harmed", harmed.len());
+    assert!(harmed.is_empty(), "{harmed:?} of {calm}");
+}

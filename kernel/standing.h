@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as may, no answer is
+ * quick, and the queue does not become shorter. Until then the kernel decides as if there were no guard.
+ *
+ * After CoDel, whose shortest sojourn of an interval tells the two apart (RFC 8289, section 4), and [Shu05] 5.2, which
+ * waits as long before it refuses. Nothing here is under the lock of struct service.
+ */
+#ifndef TIDEGATE_STANDING_H
+#define TIDEGATE_STANDING_H
+
+#include "service.h"
+
+enum {
+	STANDING_WINDOWS = 2,		/* that burst_ns is cut into: the queue may be no shorter at the end of each */
+	STANDING_ANSWERS = 64,		/* in a window at least, or the queue doubles: with fewer, chance decides */
+	LOOKS = 8,			/* that find the accept queue full, at least */
+	LEAK = 8,			/* times as long as it was full, after which it is as if it had not been */
+	MANY = 1024,			/* connections that wait, while usual answers are not known */
+	FLOOD = 4096,			/* SYNs that find it full, of which a server may have no CPU left to answer anybody */
+};
+
+/* SYNs are refused until none has been for calm_ns. */
+static __always_inline bool is_refusing(const struct service *service, const struct pace *pace, __u64 now)
+{
+	__u64 last = *(volatile __u64 *)&service->refused_ns;
+
+	return last && (__s64)(now - last) <= (__s64)pace->calm_ns;
+}
+
+static __always_inline void begin_window(struct service *service, struct standing *standing, __u32 waiting, __u64 number, __u64 now)
+{
+	standing->answered = *(volatile __u64 *)&service->answered;
+	standing->waiting = waiting;
+	standing->windows = number;
+	standing->since_ns = now;
+}
+
+/* A SYN found it full while `waiting` connections wait. True when it has been full for all windows, and did not drain. */
+static __always_inline bool stands(struct service *service, struct standing *standing, const struct pace *pace, __u32 waiting, __u64 now)
+{
+	__u64 since = *(volatile __u64 *)&standing->since_ns, answered = *(volatile __u64 *)&service->answered - standing->answered;
+
+	if (!since) {
+		begin_window(service, standing, waiting, 0, now);
+		standing->first = waiting;
+		return false;
+	}
+	if ((__s64)(now - since) * STANDING_WINDOWS < (__s64)pace->burst_ns || (answered < STANDING_ANSWERS && waiting < 2 * standing->waiting))
+		return false;
+	if (waiting < standing->waiting) {
+		begin_window(service, standing, waiting, 0, now);
+		standing->first = waiting;
+		return false;
+	}
+	if (standing->windows + 1 >= STANDING_WINDOWS) {
+		service->stood = standing->first;
+		return true;
+	}
+	begin_window(service, standing, waiting, standing->windows + 1, now);
+	return false;
+}
+
+/*
+ * True when the accept queue has been full for burst_ns, of which every LEAK times as long without takes as much off. A
+ * look at it counts for the time since the one before, but for a LOOKS-th of burst_ns at most. So an empty queue between
+ * two turns of a server that takes all at once says little, and a burst, of many SYNs in a short time, says little, too.
+ */
+static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load, __u32 waiting, __u64 now)
+{
+	__u64 answered = *(volatile __u64 *)&service->answered, most = pace->burst_ns / LOOKS;
+	struct full_queue *queue = &service->full_queue;
+	__s64 gone = now - queue->looked_ns;
+
+	if (gone < 0)
+		return false;
+	queue->looked_ns = now;
+	if (accept_queue_is_full(load)) {
+		queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
+		if (!queue->syns++)
+			queue->waiting = waiting;
+		if (queue->full_ns < pace->burst_ns || (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < FLOOD))
+			return false;
+		service->stood = queue->waiting;
+		return true;
+	}
+	gone /= LEAK;
+	queue->full_ns = queue->full_ns > (__u64)gone ? queue->full_ns - gone : 0;
+	if (!queue->full_ns) {
+		queue->answered = answered;
+		queue->syns = 0;
+	}
+	return false;
+}
+
+/* As many wait as may. While usual answers are not known: many, and the accept queue is half full as well. */
+static __always_inline bool is_long(const struct pace *pace, const struct listener_load *load, __u32 waiting)
+{
+	return pace->quick_ns ? waiting >= pace->limit : waiting >= MANY && load->accept_qlen > load->accept_limit / 2;
+}
+
+/* True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or fewer wait. */
+static __always_inline bool is_crowd(struct service *service, const struct pace *pace, const struct listener_load *load, __u64 now)
+{
+	__u32 waiting = count_recent(service, pace);
+
+	if (!pace->burst_ns)
+		return accept_queue_is_full(load) || (pace->quick_ns && waiting >= pace->limit);
+	return queue_stands(service, pace, load, waiting, now) ||
+	       (is_long(pace, load, waiting) && stands(service, &service->standing, pace, waiting, now));
+}
+
+#endif
