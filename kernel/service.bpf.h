@@ -12,7 +12,7 @@
 #include "rules.bpf.h"
 
 enum {
-	BY_SERVER = 1 << 8,		/* beside a verdict: nothing but the server was in the way */
+	BY_SERVER = 1 << 8,		/* or'ed to a verdict: only the server was in the way */
 };
 
 /* An array, and not per CPU: see struct service. */

@@ -42,9 +42,9 @@ struct pace {
 	__u64 calm_ns;			/* so long after the last refusal the kernel decides again */
 };
 
-/* How long it has been full; see standing.h. */
+/* Since when as many wait as may, and no answer was quick; see standing.h. */
 struct standing {
-	__u64 since_ns;			/* a window began; 0: it is not */
+	__u64 since_ns;			/* a window began; 0: fewer wait */
 	__u64 answered;			/* by then */
 	__u64 waiting;			/* by then */
 	__u64 windows;			/* before this one */
@@ -104,11 +104,12 @@ struct service {
 	__u64 responses_us[BUCKETS];
 	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
 	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
-	struct standing standing;	/* as many wait as may, and no answer was quick; nor is this */
-	struct full_queue full_queue;	/* nor is this */
-	__u64 stood;			/* waited when the last crowd began; nor is this */
-	__u64 refused_ns;		/* when the last one was refused; nor is this */
-	__u64 schedule_ns;		/* of who is let in, see rate_of_turns() in unserved.h; nor is this */
+	/* From here to schedule_ns: words that SYNs change without the lock. */
+	struct standing standing;
+	struct full_queue full_queue;
+	__u64 waiting_at_onset;		/* when the queue of the last crowd began to stand */
+	__u64 refused_ns;		/* when the last SYN was refused */
+	__u64 schedule_ns;		/* of tokens, see admission_rate() in unserved.h */
 	__u32 in_stage[STAGES];		/* all, however long they have been there */
 	__u32 recent[STAGES];		/* in the epochs that count */
 	__u32 count[STAGES][EPOCHS];
@@ -235,8 +236,6 @@ static __always_inline void leave(struct service *service, const struct pace *pa
 		service->recent[stage]--;
 		service->count[stage][row_of(wait->epoch)]--;
 	}
-	if (count_recent(service, pace) < pace->limit)
-		service->standing.since_ns = 0;
 	settle_idle(service, pace, now);
 }
 
@@ -303,9 +302,12 @@ static __always_inline void go_on(struct service *service, const struct pace *pa
 {
 	if (wait->generation != service->generation)
 		return;
-	/* A byte now and then must not hold a place for ever. But from when on the server can answer, its last piece says, or its client's time would be taken for the server's. */
+	/*
+	 * A byte now and then must not hold a place for ever. But the server can answer only from the
+	 * last piece on, or its client's time would be taken for the server's.
+	 */
 	if (wait->turns >= MAX_TURNS) {
-			wait->since_ns = now;
+		wait->since_ns = now;
 		wait->turns = PIECEMEAL;
 		return;
 	}
@@ -320,6 +322,8 @@ static __always_inline void end(struct service *service, const struct pace *pace
 	if (wait->generation != service->generation)
 		return;
 	leave(service, pace, wait, now);
+	if (count_recent(service, pace) < pace->limit)
+		service->standing.since_ns = 0;
 	if (is_answered)
 		count_answer_of(service, pace, wait, bucket, now);
 	else

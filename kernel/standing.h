@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as may, no answer is
- * quick, and the queue does not become shorter. Until then the kernel decides as if there were no guard.
+ * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as may, no
+ * answer is quick, and the queue does not become shorter. Until then the kernel decides as if there
+ * were no guard.
  *
- * After CoDel, whose shortest sojourn of an interval tells the two apart (RFC 8289, section 4), and [Shu05] 5.2, which
- * waits as long before it refuses. Nothing here is under the lock of struct service.
+ * After CoDel, whose shortest sojourn of an interval tells the two apart (RFC 8289, section 4), and
+ * [Shu05] 5.2, which waits before it refuses. Nothing here is under the lock of struct service.
  */
 #ifndef TIDEGATE_STANDING_H
 #define TIDEGATE_STANDING_H
@@ -14,10 +15,10 @@
 enum {
 	STANDING_WINDOWS = 2,		/* that burst_ns is cut into: the queue may be no shorter at the end of each */
 	STANDING_ANSWERS = 64,		/* in a window at least, or the queue doubles: with fewer, chance decides */
-	LOOKS = 8,			/* that find the accept queue full, at least */
-	LEAK = 8,			/* times as long as it was full, after which it is as if it had not been */
-	MANY = 1024,			/* connections that wait, while usual answers are not known */
-	FLOOD = 4096,			/* SYNs that find it full, of which a server may have no CPU left to answer anybody */
+	FULL_LOOKS = 8,			/* that find the accept queue full, at least */
+	FULL_LEAK = 8,			/* times as long as it was full, after which it is as if it had not been */
+	MANY_WAITING = 1024,		/* connections that wait, while usual answers are not known */
+	LIVELOCK_SYNS = 4096,		/* SYNs that find it full, of which a server may have no CPU left to answer anybody */
 };
 
 /* SYNs are refused until none has been for calm_ns. */
@@ -36,7 +37,7 @@ static __always_inline void begin_window(struct service *service, struct standin
 	standing->since_ns = now;
 }
 
-/* A SYN found it full while `waiting` connections wait. True when it has been full for all windows, and did not drain. */
+/* As many wait as may. True when that has held for all windows, and the queue did not drain. */
 static __always_inline bool stands(struct service *service, struct standing *standing, const struct pace *pace, __u32 waiting, __u64 now)
 {
 	__u64 since = *(volatile __u64 *)&standing->since_ns, answered = *(volatile __u64 *)&service->answered - standing->answered;
@@ -54,7 +55,7 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 		return false;
 	}
 	if (standing->windows + 1 >= STANDING_WINDOWS) {
-		service->stood = standing->first;
+		service->waiting_at_onset = standing->first;
 		return true;
 	}
 	begin_window(service, standing, waiting, standing->windows + 1, now);
@@ -62,13 +63,14 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 }
 
 /*
- * True when the accept queue has been full for burst_ns, of which every LEAK times as long without takes as much off. A
- * look at it counts for the time since the one before, but for a LOOKS-th of burst_ns at most. So an empty queue between
- * two turns of a server that takes all at once says little, and a burst, of many SYNs in a short time, says little, too.
+ * True when the accept queue has been full for burst_ns of late. A SYN that finds it full adds the time
+ * since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time without a full queue takes off a
+ * FULL_LEAK-th of itself. So one look says little: a server that takes all at once leaves an empty
+ * queue between two turns of its loop, and a burst is many SYNs in a short time.
  */
 static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load, __u32 waiting, __u64 now)
 {
-	__u64 answered = *(volatile __u64 *)&service->answered, most = pace->burst_ns / LOOKS;
+	__u64 answered = *(volatile __u64 *)&service->answered, most = pace->burst_ns / FULL_LOOKS;
 	struct full_queue *queue = &service->full_queue;
 	__s64 gone = now - queue->looked_ns;
 
@@ -79,12 +81,12 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 		queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
 		if (!queue->syns++)
 			queue->waiting = waiting;
-		if (queue->full_ns < pace->burst_ns || (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < FLOOD))
+		if (queue->full_ns < pace->burst_ns || (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < LIVELOCK_SYNS))
 			return false;
-		service->stood = queue->waiting;
+		service->waiting_at_onset = queue->waiting;
 		return true;
 	}
-	gone /= LEAK;
+	gone /= FULL_LEAK;
 	queue->full_ns = queue->full_ns > (__u64)gone ? queue->full_ns - gone : 0;
 	if (!queue->full_ns) {
 		queue->answered = answered;
@@ -93,13 +95,16 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 	return false;
 }
 
-/* As many wait as may. While usual answers are not known: many, and the accept queue is half full as well. */
+/* As many wait as may. While usual answers are not known: many, and the accept queue is half full. */
 static __always_inline bool is_long(const struct pace *pace, const struct listener_load *load, __u32 waiting)
 {
-	return pace->quick_ns ? waiting >= pace->limit : waiting >= MANY && load->accept_qlen > load->accept_limit / 2;
+	return pace->quick_ns ? waiting >= pace->limit : waiting >= MANY_WAITING && load->accept_qlen > load->accept_limit / 2;
 }
 
-/* True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or fewer wait. */
+/*
+ * True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or fewer
+ * wait.
+ */
 static __always_inline bool is_crowd(struct service *service, const struct pace *pace, const struct listener_load *load, __u64 now)
 {
 	__u32 waiting = count_recent(service, pace);

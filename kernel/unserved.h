@@ -9,8 +9,8 @@
 #include "standing.h"
 
 enum {
-	TURNS_AT_ONCE_PER_S = 1000,	/* as many turns as a rate brings in a millisecond may come at once, */
-	TURNS_SAVED = 4,		/* and some more */
+	TOKENS_AT_ONCE_PER_S = 1000,	/* as many as a rate brings in a millisecond may be spent at once, */
+	TOKENS_SAVED = 4,		/* and some more */
 };
 
 /*
@@ -19,7 +19,7 @@ enum {
  * round trip later, so the agent has a difference made up for in two round trips: sooner would be
  * too much. Before near clients that is as good as a hard limit.
  */
-static __always_inline struct rate rate_of_turns(const struct pace *pace, __s64 room)
+static __always_inline struct rate admission_rate(const struct pace *pace, __s64 room)
 {
 	__s64 per_s = (__s64)pace->answers_per_s + room * pace->gain_per_s;
 	__u64 at_once, places = room > 1 ? room : 1;
@@ -30,8 +30,8 @@ static __always_inline struct rate rate_of_turns(const struct pace *pace, __s64 
 	/* Not all of them come. */
 	at_once = (__u64)per_s * ALL_PPM / (pace->completed_ppm ? pace->completed_ppm : ALL_PPM);
 	rate.per_s = at_once < NS_PER_S ? at_once : NS_PER_S;
-	/* Far clients who are let in at once arrive at once. But turns are lost if no SYN comes in time. */
-	at_once = TURNS_SAVED + rate.per_s / TURNS_AT_ONCE_PER_S;
+	/* Far clients who are let in at once arrive at once. But tokens are lost if no SYN comes in time. */
+	at_once = TOKENS_SAVED + rate.per_s / TOKENS_AT_ONCE_PER_S;
 	if (at_once > places)
 		at_once = places;
 	rate.burst = at_once > 2 ? at_once : 2;
@@ -39,12 +39,12 @@ static __always_inline struct rate rate_of_turns(const struct pace *pace, __s64 
 }
 
 /* Of one SYN. */
-struct turn {
+struct token {
 	struct rate rate;
 	__u64 schedule_ns;
 };
 
-/* Turns that were taken at a slower rate took longer than they do now. */
+/* Tokens that were spent at a slower rate took longer than they do now. */
 static __always_inline __u64 read_schedule(struct service *service, const struct rate *rate, __u64 now)
 {
 	__u64 schedule = *(volatile __u64 *)&service->schedule_ns, most;
@@ -57,13 +57,16 @@ static __always_inline __u64 read_schedule(struct service *service, const struct
 	return most;
 }
 
-/* Reads who waits into `load`: below the limit if it is the turn of one more, else not. */
-static __always_inline void read_turn(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
-				      struct service *service, const struct pace *pace, struct turn *turn, __u64 now)
+/*
+ * Fills `load`. Where the limit is found, a token decides: with one, `unserved` is below the limit;
+ * without one, at it.
+ */
+static __always_inline void read_load(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
+				      struct service *service, const struct pace *pace, struct token *token, __u64 now)
 {
 	__u32 waiting = count_recent(service, pace), places;
 	__u64 us = waiting ? read_sojourn_ns(service, now) / NS_PER_US : 0;
-	bool is_turn;
+	bool has_one;
 
 	load->unserved = waiting;
 	load->unserved_limit = pace->limit;
@@ -73,23 +76,23 @@ static __always_inline void read_turn(const struct listener_policy *policy, stru
 	if (!is_limit_found(policy))
 		return;
 	places = pace->limit + (is_reserved ? policy->reserved_slots : 0);
-	turn->rate = rate_of_turns(pace, (__s64)places - waiting);
-	turn->schedule_ns = read_schedule(service, &turn->rate, now);
-	is_turn = turn->rate.per_s && has_token(&turn->rate, now, turn->schedule_ns);
-	if (is_turn && waiting >= places)
+	token->rate = admission_rate(pace, (__s64)places - waiting);
+	token->schedule_ns = read_schedule(service, &token->rate, now);
+	has_one = token->rate.per_s && has_token(&token->rate, now, token->schedule_ns);
+	if (has_one && waiting >= places)
 		load->unserved = places - 1;
-	else if (!is_turn && waiting < places)
+	else if (!has_one && waiting < places)
 		load->unserved = places;
 }
 
-/* One was let in. If another CPU was faster, two go for one turn. */
-static __always_inline void take_turn(struct service *service, const struct turn *turn, __u64 now)
+/* One was let in. If another CPU was faster, two go for one token. */
+static __always_inline void spend_token(struct service *service, const struct token *token, __u64 now)
 {
-	if (turn->rate.per_s)
-		__sync_bool_compare_and_swap(&service->schedule_ns, turn->schedule_ns, next_schedule(&turn->rate, now, turn->schedule_ns));
+	if (token->rate.per_s)
+		__sync_bool_compare_and_swap(&service->schedule_ns, token->schedule_ns, next_schedule(&token->rate, now, token->schedule_ns));
 }
 
-/* The limit is in force: one that the agent finds, if there is one, only while a crowd is there. */
+/* A limit that the policy names always holds; one that the agent found only in a crowd. */
 static __always_inline bool is_in_force(const struct listener_policy *policy, struct service *service, const struct pace *pace,
 					const struct listener_load *load, __u64 now)
 {
@@ -105,20 +108,20 @@ static __always_inline bool is_in_force(const struct listener_policy *policy, st
 static __always_inline enum verdict decide_syn(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
 					       struct service *service, const struct pace *pace, __u64 now, bool *is_by_server)
 {
-	struct turn turn = {};
+	struct token token = {};
 	enum verdict verdict;
 
 	*is_by_server = false;
 	if (!is_in_force(policy, service, pace, load, now))
 		return keep_reserved(policy, load, attempt);
-	read_turn(policy, load, attempt->is_reserved, service, pace, &turn, now);
+	read_load(policy, load, attempt->is_reserved, service, pace, &token, now);
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT && !is_cookie(verdict)) {
 		*is_by_server = is_refused_by_server_alone(policy, load, attempt->is_reserved);
 		service->refused_ns = now;
 		return verdict;
 	}
-	take_turn(service, &turn, now);
+	spend_token(service, &token, now);
 	return verdict;
 }
 

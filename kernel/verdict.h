@@ -23,7 +23,7 @@ struct listener_load {
 	__u32 accept_limit;	/* min(listen backlog, somaxconn) */
 	__u32 syn_qlen;		/* request sockets: handshakes in progress */
 	__u32 syn_limit;
-	__u32 unserved;		/* wait for the server, or will when their handshake has ended; see service.h */
+	__u32 unserved;		/* wait for the server; see service.h */
 	__u32 unserved_limit;	/* that the agent has found; 0: none yet */
 	__u32 sojourn_us;	/* how long they wait */
 	__u32 answers_per_s;	/* that the server can give, as far as is known */

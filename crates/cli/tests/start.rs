@@ -119,11 +119,10 @@ fn steps(mean: Duration) -> Option<Vec<(&'static str, u64, u64)>> {
         step("restart");
         signal(&second, Signal::SIGHUP);
         step("reload");
-        let (third, _lines) = start(&world, folder.path(), &["--take-over", &second.id().to_string()]);
+        let (mut third, _lines) = start(&world, folder.path(), &["--take-over", &second.id().to_string()]);
         step("take-over");
         assert!(second.wait().expect("wait").success(), "it ends when another has its place");
         signal(&third, Signal::SIGTERM);
-        let mut third = third;
         assert!(third.wait().expect("wait").success());
         stop.store(true, Ordering::Relaxed);
     });

@@ -53,8 +53,8 @@ impl Advice {
 
 fn unseen_answers(listen: SocketAddr, now: &ServerSample) -> String {
     format!(
-        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP; until one is, only the \
-         accept queue decides",
+        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP; until one is, the \
+         kernel decides alone",
         now.established
     )
 }

@@ -14,11 +14,11 @@ pub struct ServerSample {
     pub silent: u64,
     /// Now, with a request, and the response has not begun.
     pub waiting: u64,
-    /// Of these, those that wait for the server, and not for something else: what the trigger `unserved` goes by, without handshakes under way.
+    /// Of these, those that wait for the server, and not for something else: what the trigger `unserved` goes by.
     pub counted: u64,
     /// How many may wait: as the policy says, or as was found. `None` where a time is what is limited, and before one is found.
     pub limit: Option<u32>,
-    /// Too few answers were seen to know what is usual, so that only a full accept queue makes the guard refuse.
+    /// Too few answers were seen to know the usual one: the accept queue alone shows a crowd.
     pub is_learning: bool,
     /// Handshakes that ended.
     pub established: u64,

@@ -26,10 +26,8 @@ safe! {
     pub may_answer(policy: &ListenerPolicy, verdict: Verdict) -> bool;
     pub accept_places_left(policy: &ListenerPolicy, load: &ListenerLoad) -> u64;
     pub accept_queue_may_overflow(policy: &ListenerPolicy, load: &ListenerLoad) -> bool;
-    pub is_refused_by_server_alone(policy: &ListenerPolicy, load: &ListenerLoad, is_reserved: u32) -> bool;
     pub next_schedule(rate: &Rate, now_ns: u64, schedule_ns: u64) -> u64;
     pub admit_syn(policy: &ListenerPolicy, load: &ListenerLoad, attempt: &Attempt) -> Verdict;
-    pub enter_syn_queue(policy: &ListenerPolicy, load: &ListenerLoad, attempt: &Attempt) -> Verdict;
     pub admit_ack(policy: &ListenerPolicy, load: &ListenerLoad, is_reserved: u32) -> Verdict;
     pub admit_fin(policy: &ListenerPolicy, fin: &Fin) -> Verdict;
 }

@@ -17,7 +17,7 @@ impl Service {
         Self { epoch: EPOCHS.into(), generation, ..Self::default() }
     }
 
-    /// And it is idle from now on: who comes at once may be a burst.
+    /// The same, and idle from `now` on.
     pub fn idle(generation: u32, now: Nanos) -> Self {
         Self { idle_since_ns: now.0, ..Self::of_generation(generation) }
     }

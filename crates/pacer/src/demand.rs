@@ -6,38 +6,28 @@ use verdict::{Policy, Trigger, WaitsFrom};
 /// What the listeners of one server ask for, and have counted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
-    /// SYNs but for those that are known to come back.
+    /// New SYNs of listeners that are not in a dry run.
     pub new: u64,
-    /// SYNs that found the accept queue full.
-    pub accept_full: u64,
-    /// Handshakes that ended while it was, where the ACK stage looks.
+    /// Handshakes that ended while the accept queue was full, where the ACK stage looks.
     pub found_full: u64,
-    /// By the limit that is found.
+    /// SYNs that the limit that is found or a full queue refused.
     pub refused: u64,
-    /// By a full queue, where that limit is wanted.
-    pub refused_by_queue: u64,
     /// SYNs that the kernel or a cookie answers.
     pub let_in: u64,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
-    /// For how long a queue may stand, ns: the shortest of listeners that decide, and of those that only say what they would.
+    /// The shortest `burst:TIME` of listeners that decide, and of those in a dry run, ns; `None` without such a listener.
     pub bursts_ns: [Option<u64>; 2],
 }
 
 impl Demand {
     /// Adds one listener's.
     pub fn add(&mut self, policy: &Policy, dry_run: bool, stats: &ListenerStats) {
-        let ListenerStats { seen, admitted, cookies, server_full, .. } = *stats;
-        self.accept_full += stats.accept_full;
+        let ListenerStats { seen, admitted, cookies, .. } = *stats;
         // Of a client that sends more after its ACK, the ACK.
         self.found_full += stats.acks_full.saturating_sub(stats.acks_implied);
         // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
-        let (refused, refused_by_queue, new) = if dry_run {
-            (0, 0, 0)
-        } else {
-            let by_queue = seen.saturating_sub(admitted + cookies).saturating_sub(server_full);
-            (server_full, by_queue, seen)
-        };
+        let (refused, new) = if dry_run { (0, 0) } else { (seen.saturating_sub(admitted + cookies), seen) };
         self.new += new;
         self.let_in += if dry_run { seen } else { admitted + cookies };
         if self.waits_from != WaitsFrom::Handshake && policy.waits_from != WaitsFrom::Found {
@@ -46,7 +36,6 @@ impl Demand {
         match policy.trigger {
             Trigger::Unserved(None) => {
                 self.refused += refused;
-                self.refused_by_queue += refused_by_queue;
                 let burst_ns = 1000 * u64::from(policy.burst_us.unwrap_or(Policy::USUAL_BURST_US));
                 let shortest_ns = &mut self.bursts_ns[usize::from(dry_run)];
                 *shortest_ns = Some(shortest_ns.map_or(burst_ns, |shortest| shortest.min(burst_ns)));
@@ -73,7 +62,7 @@ mod tests {
             ListenerStats { seen: 100, admitted: 10, cookies: 60, server_full: 20, ..Default::default() };
         let mut demand = Demand::default();
         demand.add(&policy, false, &stats);
-        assert_eq!((demand.refused, demand.refused_by_queue, demand.new), (20, 10, 100));
+        assert_eq!((demand.refused, demand.new), (30, 100));
     }
 
     #[test]

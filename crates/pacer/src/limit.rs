@@ -7,7 +7,7 @@
 //!   again. If not, the limit is what the server has under its hands: below that it answers in proportion to how many
 //!   wait (Little's law).
 //! - *Idle.* If nobody waits while others are refused, the limit grows.
-//! - *Fewer.* If the server answers fewer than before refusals began, refusals do not help it, and the limit is raised.
+//! - *More.* If the server answers fewer than before refusals began, refusals do not help it, and the limit is doubled.
 //!
 //! No clock, no socket, no thread: it is told what was counted. docs/admission.md has the whole.
 
@@ -19,8 +19,8 @@ const LARGEST: f64 = 1e6;
 /// While nobody is refused: what the server answers in a tenth of a second, within these bounds.
 const CALM_SECONDS: f64 = 0.1;
 const CALM: (f64, f64) = (32.0, 64.0);
-/// Answers in a period, so that its rate means something: while SYNs are refused, while none is, and fewer than which
-/// say nothing.
+/// Answers in a period, so that its rate means something; in *check* and *more*; while nobody is refused. Fewer than the
+/// last say nothing.
 const ENOUGH: u64 = 128;
 const ENOUGH_TO_CHECK: u64 = 1024;
 const ENOUGH_TO_LEARN: u64 = 32;
@@ -93,8 +93,8 @@ pub struct Tick {
     pub refused: u64,
     /// How long a handshake takes.
     pub round_trip: Nanos,
-    /// Connections that waited when the last crowd began.
-    pub stood: u64,
+    /// Connections that waited when the queue of the last crowd began to stand.
+    pub waiting_at_onset: u64,
 }
 
 impl Tick {
@@ -108,7 +108,7 @@ impl Tick {
             idle: self.idle + later.idle,
             refused: self.refused + later.refused,
             round_trip: later.round_trip,
-            stood: later.stood,
+            waiting_at_onset: later.waiting_at_onset,
         }
     }
 
@@ -155,7 +155,7 @@ enum Phase {
     Calm,
     /// All of the limit.
     Hold,
-    /// Half of it, after `full` with so many.
+    /// Half of it. `full` is what all of it has shown, and `of` twice of now; `limit` was before, `most` at the beginning.
     Half { full: Shown, of: Shown, limit: f64, most: f64 },
     /// What half of it has shown, which must answer as many.
     Check { most: f64 },
@@ -275,7 +275,7 @@ impl Limit {
         if self.phase == Phase::Calm && tick.refused > 0 {
             (self.phase, self.sum) = (Phase::Hold, Tick::default());
             (self.held, self.best_per_s) = (Held::default(), 0.0);
-            self.set(self.limit.max(tick.stood as f64));
+            self.set(self.limit.max(tick.waiting_at_onset as f64));
             self.settle(1.0, tick.shown());
         }
         if self.is_settling(&tick) {
@@ -293,8 +293,9 @@ impl Limit {
             Phase::Check { .. } | Phase::More { .. } => (MANY_STAYS, ENOUGH_TO_CHECK),
             _ => (MANY_STAYS, ENOUGH),
         };
-        let is_long =
-            self.sum.elapsed >= SHORTEST_PERIOD.max(Nanos::from_secs_f64((stays * shown.stay_s()).min(10.0)));
+        let is_long = self.sum.elapsed
+            >= SHORTEST_PERIOD
+                .max(Nanos::from_secs_f64((stays * shown.stay_s()).min(LONGEST_PERIOD.as_secs_f64())));
         if !(is_long && self.sum.answered >= enough) && self.sum.elapsed < LONGEST_PERIOD {
             return;
         }
@@ -439,7 +440,7 @@ impl Limit {
             let still = shown.waiting / of.waiting.max(1.0);
             let still = if still > PINNED { 0.5 } else { still.max(0.5) };
             let knee = limit * still / kept;
-            if full == of && knee > AT_THE_KNEE * limit && self.may_want_more(&shown) {
+            if limit == most && knee > AT_THE_KNEE * limit && self.may_want_more(&shown) {
                 self.set(limit);
                 return self.double(full);
             }

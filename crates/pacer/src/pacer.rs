@@ -17,7 +17,7 @@ pub const LOOK_EVERY: Nanos = Nanos::from_millis(50);
 /// A round trip is no shorter, and a difference to the limit is made up for in so many.
 const SHORTEST_ROUND_TRIP_NS: u64 = 50_000;
 const MAKES_UP_IN: f64 = 2.0;
-/// Of a server of which nothing is known yet: every SYN becomes a connection, within two milliseconds, and an answer may take seconds.
+/// Until anything is known: no limit, and every SYN becomes a connection.
 pub const FIRST_PACE: Pace = Pace {
     epoch_ns: 1_000_000_000,
     overtaken_at: 4,
@@ -213,9 +213,9 @@ impl Pacer {
             response: usual,
             waited: Nanos(elapsed.0 * (counted(&look) + counted(&self.last)) / 2),
             idle,
-            refused: look.asked_since(&self.last, |demand| demand.refused + demand.refused_by_queue),
+            refused: look.asked_since(&self.last, |demand| demand.refused),
             round_trip: Nanos(self.handshakes.usual_ns()),
-            stood: look.counts.stood,
+            waiting_at_onset: look.counts.waiting_at_onset,
         };
         self.limit.tick(tick);
         let before = std::mem::replace(&mut self.last, look);

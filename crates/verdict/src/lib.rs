@@ -158,17 +158,12 @@ impl Policy {
         kernel::admit_syn(&self.into(), load, &attempt.into())
     }
 
-    /// The same where nothing is in the way but, it may be, a full SYN queue.
-    pub fn enter_syn_queue(&self, load: &ListenerLoad, attempt: &Attempt) -> Verdict {
-        kernel::enter_syn_queue(&self.into(), load, &attempt.into())
-    }
-
     /// Whether a SYN may get this answer.
     pub fn may_answer(&self, verdict: Verdict) -> bool {
         kernel::may_answer(&self.into(), verdict)
     }
 
-    /// The same before a server whose waiting connections are counted; and whether nothing but the server is in the way of one that may not.
+    /// SYN stage before a server whose waiting connections are counted. Also gives whether only the server was in the way.
     pub fn decide_syn(
         &self,
         load: &ListenerLoad,

@@ -103,7 +103,7 @@ struct ServerCounts {
     counted: u64,
     /// How many may wait; null for `sojourn`, and while it learns.
     limit: Option<u32>,
-    /// Whether too few answers were seen to know what is usual: only a full accept queue makes the guard refuse.
+    /// Whether too few answers were seen to know the usual one: the accept queue alone shows a crowd.
     learning: bool,
     /// Handshakes that ended.
     established: u64,

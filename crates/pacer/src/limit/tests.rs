@@ -22,7 +22,7 @@ impl Server {
             response: Nanos::from_secs_f64(self.work_s),
             waited: Nanos::from_secs_f64(waiting * seconds),
             refused,
-            stood: 200,
+            waiting_at_onset: 200,
             ..Tick::default()
         }
     }

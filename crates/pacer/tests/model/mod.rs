@@ -184,7 +184,7 @@ impl Seen {
             answered,
             response: Nanos(self.response.0 / answered.max(1)),
             waited: self.response,
-            stood: 0,
+            waiting_at_onset: 0,
             idle,
             refused,
             round_trip: handshake,
