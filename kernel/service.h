@@ -47,6 +47,7 @@ struct standing {
 	__u64 since_ns;			/* a window began; 0: fewer wait */
 	__u64 answered;			/* by then */
 	__u64 waiting;			/* by then */
+	__u64 inside;			/* by then, whether they count or not */
 	__u64 windows;			/* before this one */
 	__u64 first;			/* waited when the first began */
 };
@@ -55,8 +56,8 @@ struct standing {
 struct full_queue {
 	__u64 full_ns;
 	__u64 looked_ns;
-	__u64 answered;			/* when full_ns was 0 last */
-	__u64 syns;			/* since then, that found it full */
+	__u64 answered;			/* when the first of `syns` came */
+	__u64 syns;			/* that found it full, since full_ns was 0 last */
 	__u64 waiting;			/* when the first of them came */
 };
 
@@ -206,6 +207,12 @@ static __always_inline __u32 count_recent(const struct service *service, const s
 	__u32 waiting = *(volatile __u32 *)&service->recent[STAGE_WAITING];
 
 	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
+}
+
+/* All with a request, however long they have been there. */
+static __always_inline __u32 count_inside(const struct service *service)
+{
+	return *(volatile __u32 *)&service->in_stage[STAGE_WAITING];
 }
 
 static __always_inline bool is_counted(const struct service *service, const struct wait *wait)

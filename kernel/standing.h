@@ -14,7 +14,7 @@
 
 enum {
 	STANDING_WINDOWS = 2,		/* that burst_ns is cut into: the queue may be no shorter at the end of each */
-	STANDING_ANSWERS = 64,		/* in a window at least, or the queue doubles: with fewer, chance decides */
+	STANDING_ANSWERS = 64,		/* in a window at least, or it doubles in a second: with fewer, chance decides */
 	FULL_LOOKS = 8,			/* that find the accept queue full, at least */
 	FULL_LEAK = 8,			/* times as long as it was full, after which it is as if it had not been */
 	MANY_WAITING = 1024,		/* connections that wait, while usual answers are not known */
@@ -33,6 +33,7 @@ static __always_inline void begin_window(struct service *service, struct standin
 {
 	standing->answered = *(volatile __u64 *)&service->answered;
 	standing->waiting = waiting;
+	standing->inside = count_inside(service);
 	standing->windows = number;
 	standing->since_ns = now;
 }
@@ -47,9 +48,15 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 		standing->first = waiting;
 		return false;
 	}
-	if ((__s64)(now - since) * STANDING_WINDOWS < (__s64)pace->burst_ns || (answered < STANDING_ANSWERS && waiting < 2 * standing->waiting))
+	if ((__s64)(now - since) * STANDING_WINDOWS < (__s64)pace->burst_ns)
 		return false;
-	if (waiting < standing->waiting) {
+	if (answered < STANDING_ANSWERS && waiting < 2 * standing->waiting)
+		return false;
+	/* A server that is known and answers few may pause. */
+	if (answered < STANDING_ANSWERS && pace->quick_ns && (__s64)(now - since) < NS_PER_S)
+		return false;
+	/* After a pause those drain who count no more. */
+	if (waiting < standing->waiting || count_inside(service) < standing->inside) {
 		begin_window(service, standing, waiting, 0, now);
 		standing->first = waiting;
 		return false;
@@ -74,24 +81,27 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 	struct full_queue *queue = &service->full_queue;
 	__s64 gone = now - queue->looked_ns;
 
-	if (gone < 0)
+	if (gone < 0 || (!accept_queue_is_full(load) && !queue->full_ns))
 		return false;
 	queue->looked_ns = now;
 	if (accept_queue_is_full(load)) {
+		if (!queue->syns)
+			queue->answered = answered;
 		queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
+		if (queue->full_ns > pace->burst_ns)
+			queue->full_ns = pace->burst_ns;
 		if (!queue->syns++)
 			queue->waiting = waiting;
 		if (queue->full_ns < pace->burst_ns || (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < LIVELOCK_SYNS))
 			return false;
 		service->waiting_at_onset = queue->waiting;
+		queue->full_ns = queue->syns = 0;
 		return true;
 	}
 	gone /= FULL_LEAK;
 	queue->full_ns = queue->full_ns > (__u64)gone ? queue->full_ns - gone : 0;
-	if (!queue->full_ns) {
-		queue->answered = answered;
+	if (!queue->full_ns)
 		queue->syns = 0;
-	}
 	return false;
 }
 

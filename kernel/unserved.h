@@ -61,7 +61,7 @@ static __always_inline __u64 read_schedule(struct service *service, const struct
  * Fills `load`. Where the limit is found, a token decides: with one, `unserved` is below the limit;
  * without one, at it.
  */
-static __always_inline void read_load(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
+static __always_inline void read_waiting(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
 				      struct service *service, const struct pace *pace, struct token *token, __u64 now)
 {
 	__u32 waiting = count_recent(service, pace), places;
@@ -114,11 +114,12 @@ static __always_inline enum verdict decide_syn(const struct listener_policy *pol
 	*is_by_server = false;
 	if (!is_in_force(policy, service, pace, load, now))
 		return keep_reserved(policy, load, attempt);
-	read_load(policy, load, attempt->is_reserved, service, pace, &token, now);
+	read_waiting(policy, load, attempt->is_reserved, service, pace, &token, now);
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT && !is_cookie(verdict)) {
 		*is_by_server = is_refused_by_server_alone(policy, load, attempt->is_reserved);
-		service->refused_ns = now;
+		if (is_limit_found(policy))
+			service->refused_ns = now;
 		return verdict;
 	}
 	spend_token(service, &token, now);

@@ -259,7 +259,7 @@ fn watch(
     let mut unleased = last.path.unleased;
     let mut taken_over = None;
     let mut due = start + TURN;
-    let mut troubles = Troubles::default();
+    let mut troubles = Troubles::new();
     while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard, &mut troubles, &lines.printer)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
             reload(guard, args, &lines.printer);
@@ -313,13 +313,19 @@ fn watch(
 
 /// Calls of the kernel that fail for a moment, as descriptors or memory are short: each is said once and tried again. The
 /// programs leave all to the kernel if the lease cannot be renewed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Troubles {
-    /// What fails, and how often it has.
-    failures: BTreeMap<&'static str, u64>,
+    /// What fails: since when, and how often it has.
+    failures: BTreeMap<&'static str, (Instant, u64)>,
+    /// When it was found out last who waits.
+    paced: Instant,
 }
 
 impl Troubles {
+    fn new() -> Self {
+        Self { failures: BTreeMap::new(), paced: Instant::now() }
+    }
+
     /// `None` if it failed.
     ///
     /// # Errors
@@ -328,15 +334,17 @@ impl Troubles {
     fn outlive<T>(&mut self, what: &'static str, result: Result<T>, printer: &Printer) -> Result<Option<T>> {
         match result {
             Ok(value) => {
-                if let Some(count) = self.failures.remove(what) {
+                // What fails now and then is said once in a while.
+                if self.failures.get(what).is_some_and(|(since, _)| since.elapsed() >= LEASE) {
+                    let (_, count) = self.failures.remove(what).expect("it is there");
                     printer.complain(format_args!("{what} works again, after {count} failures"));
                 }
                 Ok(Some(value))
             }
             Err(error) if error.is::<NothingLeft>() => Err(error),
             Err(error) => {
-                let count = self.failures.entry(what).or_default();
-                *count += 1;
+                let (since, count) = self.failures.entry(what).or_insert((Instant::now(), 0));
+                (*since, *count) = (Instant::now(), *count + 1);
                 if *count == 1 {
                     printer.complain(format_args!("warning: {what} failed, and is tried again: {error:#}"));
                 }
@@ -406,8 +414,13 @@ fn sleep_until(
     printer: &Printer,
 ) -> Result<bool> {
     while !signals.stop.load(Ordering::Relaxed) {
-        troubles.outlive("renewing the lease", guard.renew(), printer)?;
-        troubles.outlive("finding out who waits", guard.pace(), printer)?;
+        if troubles.outlive("finding out who waits", guard.pace(), printer)?.is_some() {
+            troubles.paced = Instant::now();
+        }
+        // Limits of long ago are worse than none.
+        if troubles.paced.elapsed() < LEASE {
+            troubles.outlive("renewing the lease", guard.renew(), printer)?;
+        }
         if signals.reload.load(Ordering::Relaxed) {
             return Ok(true);
         }

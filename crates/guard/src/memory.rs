@@ -17,7 +17,6 @@ use crate::program::own_netns_cookie;
 const VERSION: u32 = 1;
 /// What is older says nothing of the server of today.
 const FRESH: Duration = Duration::from_secs(600);
-const EXTENSION: &str = "json";
 
 /// A folder of such files, as a guard in one network namespace has it.
 #[derive(Debug)]
@@ -37,17 +36,17 @@ struct Page {
 }
 
 impl Memory {
-    /// Of the calling thread's network namespace. Makes the folder, and removes files that nobody will read again.
+    /// Of the calling thread's network namespace. Makes the folder, and removes files of guards that nobody will read again.
     ///
     /// # Errors
     ///
-    /// The folder cannot be made or read.
+    /// The folder cannot be made or read, or the namespace's cookie cannot be read.
     pub fn open(folder: &Path) -> Result<Self> {
         let with = || format!("state folder {}", folder.display());
         fs::create_dir_all(folder).with_context(with)?;
         for entry in fs::read_dir(folder).with_context(with)? {
             let path = entry.with_context(with)?.path();
-            if path.extension().is_some_and(|extension| extension == EXTENSION) && !is_fresh(&path) {
+            if is_page(&path) && !is_fresh(&path) {
                 fs::remove_file(&path).ok();
             }
         }
@@ -55,7 +54,7 @@ impl Memory {
     }
 
     fn path(&self, listen: SocketAddr) -> PathBuf {
-        self.folder.join(format!("{}-{listen}.{EXTENSION}", self.netns))
+        self.folder.join(file_name(self.netns, listen))
     }
 
     /// What is known of the server at this address; `None` if nothing is, or what is known is old.
@@ -101,11 +100,21 @@ impl Memory {
     pub fn write(&self, listen: SocketAddr, learnt: Learnt) -> Result<()> {
         let path = self.path(listen);
         let page = Page { version: VERSION, netns: self.netns, listen, learnt };
-        let new = path.with_extension("new");
+        let new = path.with_extension(format!("{}.new", std::process::id()));
         fs::write(&new, serde_json::to_string(&page)?)
             .and_then(|()| fs::rename(&new, &path))
             .with_context(|| format!("state file {}", path.display()))
     }
+}
+
+/// Whether a guard wrote it: other files in the folder are not ours.
+fn is_page(path: &Path) -> bool {
+    let page = fs::read_to_string(path).ok().and_then(|text| serde_json::from_str::<Page>(&text).ok());
+    page.is_some_and(|page| path.ends_with(file_name(page.netns, page.listen)))
+}
+
+fn file_name(netns: u64, listen: SocketAddr) -> String {
+    format!("{netns}-{listen}.json")
 }
 
 /// Whether it was written not long ago.
@@ -178,7 +187,10 @@ mod tests {
         let old = std::time::SystemTime::now() - 2 * FRESH;
         fs::File::open(&path).and_then(|file| file.set_modified(old)).expect("make it old");
         assert_eq!(memory.read(listen()).expect("old"), None);
+        let others = folder.path().join("other.json");
+        fs::copy(&path, &others).expect("copy");
+        fs::File::open(&others).and_then(|file| file.set_modified(old)).expect("make it old");
         Memory::open(folder.path()).expect("open again");
-        assert!(!path.exists());
+        assert!(!path.exists() && others.exists());
     }
 }

@@ -238,7 +238,7 @@ impl Limit {
     pub fn knowing(usual: Nanos, per_s: f64) -> Self {
         let (usual_s, usual_per_s) = (Some(usual.as_secs_f64()), per_s);
         let limit = calm_limit(per_s);
-        Self { limit, usual_s, usual_per_s, ..Self::default() }
+        Self { limit, usual_s, usual_per_s, busy_per_s: per_s, ..Self::default() }
     }
 
     /// The usual answer, and how many come in a second while nobody is refused.
@@ -383,7 +383,6 @@ impl Limit {
                     self.best_per_s = held.per_s.max(FADING * self.best_per_s);
                     return self.halve(held, held, self.limit);
                 } else if (held.per_s < AS_MANY * self.best_per_s || self.rest == Nanos::ZERO)
-                    && shown.refused > CROWD
                     && self.may_want_more(&shown)
                 {
                     return self.double(held);

@@ -241,7 +241,7 @@ impl Pacer {
             WaitsFrom::Handshake => true,
         });
         self.pace.answers_per_s = self.limit.per_s() as u32;
-        let stay_s = f64::from(self.pace.limit) / self.limit.per_s();
+        let stay_s = f64::from(self.pace.limit) / self.limit.per_s().max(1.0);
         self.pace.calm_ns = ((2e9 * stay_s) as u64).clamp(SHORTEST_CALM_NS, LONGEST_CALM_NS);
         self.pace.burst_ns = demand.burst_ns();
         self.set_turns();
