@@ -584,6 +584,22 @@ fn burst_that_is_soon_answered_is_not_refused() {
     }
 }
 
+/// Garbage is collected, or a disk is waited for: who came meanwhile is answered late, as without a guard.
+#[test]
+fn pause_of_a_server_that_has_time_is_no_crowd() {
+    for (pause_ms, load) in [(200, 0.7), (300, 0.7), (500, 0.5), (900, 0.3)] {
+        for seed in SEEDS {
+            let mut run = Run::calm(World { asks: load * 10_000.0, ..World::default() }, seed);
+            run.world.work_ns = pause_ms * MS;
+            run.run(Duration::from_millis(2));
+            run.world.work_ns = World::default().work_ns;
+            let seen = run.run(Duration::from_secs(4));
+            run.say(&format!("{pause_ms} ms at {load}, seed {seed}"), seen);
+            assert_eq!(seen.refused, 0, "{pause_ms} ms at {load}, seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn server_that_has_time_refuses_as_good_as_nobody() {
     let core = World::default();
