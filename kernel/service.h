@@ -137,8 +137,6 @@ static __always_inline void settle_idle(struct service *service, const struct pa
 		return;
 	if (is) {
 		service->idle_since_ns = now;
-		/* A server that has time keeps no queue full. */
-		service->full_queue.full_ns = 0;
 		return;
 	}
 	/* Clocks are read before the lock is taken. */

@@ -85,8 +85,6 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 		return false;
 	queue->looked_ns = now;
 	if (accept_queue_is_full(load)) {
-		if (!queue->full_ns)
-			queue->syns = 0;
 		if (!queue->syns)
 			queue->answered = answered;
 		queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
