@@ -32,7 +32,7 @@ const STAYS: f64 = 2.0;
 const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// Half of the limit is tried while this share of the attempts is refused, or more.
-const CROWD: f64 = 0.2;
+const CROWD: f64 = 0.1;
 /// Share of the time in which nobody waits: above it the limit grows by that many times the idle share, at most to
 /// twice itself.
 const IDLE: f64 = 0.005;

@@ -434,7 +434,7 @@ fn large_pool_still_answers_what_it_can_after_half_a_minute() {
 /// Whom twice the limit would not refuse any more, but keep waiting, must not make it grow: each doubling helps until what it adds is full.
 #[test]
 fn load_that_is_a_little_too_much_makes_no_queue_that_grows() {
-    for (times, longest_ms) in [(1.02, 50.0), (1.05, 25.0), (1.1, 15.0)] {
+    for (times, longest_ms) in [(1.02, 50.0), (1.05, 25.0), (1.1, 12.0)] {
         for is_exponential in [false, true] {
             let mut run = Run::new(World { is_exponential, asks: times * 10_000.0, ..World::default() });
             for _ in 0..4 {
@@ -459,8 +459,8 @@ fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
         ("pool", pool, false, 5 * MS, 16, 0.95),
         ("pool", pool, true, 5 * MS, 16, 0.9),
         ("pool", pool, false, 20 * MS, 6, 0.93),
-        ("pool", pool, true, 20 * MS, 6, 0.85),
-        ("pool", pool, false, 100 * MS, 16, 0.9),
+        ("pool", pool, true, 20 * MS, 6, 0.9),
+        ("pool", pool, false, 100 * MS, 16, 0.93),
         ("pool", pool, true, 100 * MS, 16, 0.85),
         ("cores", cores, false, 20 * MS, 6, 0.93),
         ("cores", cores, true, 100 * MS, 16, 0.93),
@@ -476,7 +476,7 @@ fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
             run.say(&what, seen);
             let share = seen.answered as f64 / (can * 30.0);
             assert!(share > least, "{share} of what it can: {what}");
-            assert!(seen.mean_ms() < 25.0, "{} ms: {what}", seen.mean_ms());
+            assert!(seen.mean_ms() < 20.0, "{} ms: {what}", seen.mean_ms());
         }
     }
 }
@@ -487,7 +487,7 @@ fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
 fn server_whose_requests_differ_much_answers_what_it_can_far_from_its_limit() {
     let world = World { work_ns: 50 * US, heavy: 0.01, ..World::default() };
     let can = 1e9 / (50_000.0 * 1.99);
-    for (load, window, least) in [(0.7, WINDOW, 0.99), (3.0, 5 * WINDOW, 0.95)] {
+    for (load, window, least) in [(0.7, WINDOW, 0.99), (3.0, 5 * WINDOW, 0.97)] {
         for seed in SEEDS {
             let mut run = Run::with_seed(World { asks: load * can, ..world }, seed);
             run.run(SETTLE);
@@ -496,7 +496,7 @@ fn server_whose_requests_differ_much_answers_what_it_can_far_from_its_limit() {
             let share = seen.answered as f64 / window.as_secs_f64() / (can * load.min(1.0));
             assert!(share > least, "{share} of what it can at {load}, seed {seed}");
             let worked = seen.work_ns as f64 / window.as_nanos() as f64;
-            assert!(load < 1.0 || worked > 0.95, "{worked} of the time, seed {seed}");
+            assert!(load < 1.0 || worked > 0.985, "{worked} of the time, seed {seed}");
         }
     }
 }
@@ -605,7 +605,7 @@ fn server_that_has_time_refuses_as_good_as_nobody() {
     let core = World::default();
     let pool = World { workers: 50, is_pool: true, work_ns: 10 * MS, ..World::default() };
     for (what, world, can) in [("one core", core, 10_000.0), ("a pool", pool, 5_000.0)] {
-        for (load, most) in [(0.5, 1e-3), (0.9, 1e-3), (0.97, 0.02), (1.0, 0.05)] {
+        for (load, most) in [(0.5, 1e-3), (0.9, 1e-3), (0.97, 0.02), (1.0, 0.03)] {
             for is_exponential in [false, true] {
                 let what = format!("{what} at {load}, exponential: {is_exponential}");
                 let world = World { is_exponential, asks: load * can, ..world };
@@ -705,7 +705,7 @@ fn slow_pool_before_a_crowd_answers_what_it_can_and_not_much_later_than_it_must(
                 run.run(Duration::from_secs(60));
                 let seen = run.run(Duration::from_secs(30));
                 run.say(&format!("{workers} of {work_ns} ns, {times} times, seed {seed}"), seen);
-                assert!(seen.mean_ms() * 1e6 < 8.0 * work_ns as f64, "{} ms", seen.mean_ms());
+                assert!(seen.mean_ms() * 1e6 < 6.0 * work_ns as f64, "{} ms", seen.mean_ms());
                 shares.push(seen.answered as f64 / (30.0 * can));
             }
             assert!(shares.iter().all(|&share| share > 0.7), "{shares:?} of what it can");
