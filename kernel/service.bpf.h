@@ -39,10 +39,9 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * decide_syn(). Not inline, like what follows, and by the index: a program and
- * what it calls have 512 bytes of stack together. 6.1 counts frames in pieces of 32, and
- * admit_xdp_skb has none left. Not static, where that takes no stack: the verifier then walks it
- * only once.
+ * decide_syn(). Not inline, and by the index: a program and what it calls have 512 bytes of stack
+ * together. Linux 6.1 counts frames in pieces of 32, and admit_xdp_skb has none left. Not static,
+ * where that takes no stack: the verifier then walks it only once.
  */
 __noinline int decide_before_server(const struct listener_rule *rule, struct listener_load *load, const struct attempt *attempt, __u64 now)
 {

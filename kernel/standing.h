@@ -72,8 +72,8 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 /*
  * True when the accept queue has been full for burst_ns of late. A SYN that finds it full adds the time
  * since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time without a full queue takes off a
- * FULL_LEAK-th of itself. So one look says little: a server that takes all at once leaves an empty
- * queue between two turns of its loop, and a burst is many SYNs in a short time.
+ * FULL_LEAK-th of itself. So one look says little. A server that takes all at once leaves an empty
+ * queue between two turns of its loop. A burst is many SYNs in a short time.
  */
 static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load, __u32 waiting, __u64 now)
 {
