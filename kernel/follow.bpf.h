@@ -218,7 +218,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	struct service *service;
 	struct found_index found;
 	struct wait *wait;
-	__u32 index, us;
+	__u32 index, us, weight;
 	__u64 now;
 
 	if (!sk || bpf_get_netns_cookie(ops) != guarded_netns_cookie)
@@ -226,6 +226,9 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	local_key(ops, &key);
 	if (!find_index(&key, !is_mapped(&key.address), &found) || !find_rule_service(found.index, &index) ||
 	    !find_service(index, &service, &pace))
+		return;
+	weight = weigh(service, pace, bpf_get_prandom_u32());
+	if (!weight)
 		return;
 	now = bpf_ktime_get_ns();
 	us = read_handshake_us(ops, now);
@@ -238,7 +241,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	wait->index = index;
 	wait->calls = FOLLOW_FLAGS & ~ops->bpf_sock_ops_cb_flags;
 	bpf_spin_lock(&service->lock);
-	begin(service, pace, wait, us, now);
+	begin(service, pace, wait, weight, us, now);
 	bpf_spin_unlock(&service->lock);
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wait->calls);
 }

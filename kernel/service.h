@@ -23,6 +23,7 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
+	FEW = 4,			/* times as many may wait */
 	NS_PER_US = 1000,
 	NS_PER_S = 1000000000,
 	ALL_PPM = 1000000,
@@ -34,7 +35,8 @@ struct pace {
 	__u32 overtaken_at;		/* answers to later ones after which a connection waits for something else than the server; above 0 */
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u32 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
+	__u16 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
+	__u16 one_in;			/* so many connections is followed while few wait, and stands for all of them; 0 as 1 */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
 	__u32 gain_per_s;		/* so many more are let in each second for each place that is free */
 	__u64 quick_ns;			/* a sooner answer says that no queue stands; 0: not known yet */
@@ -56,6 +58,7 @@ struct standing {
 struct full_queue {
 	__u64 full_ns;
 	__u64 looked_ns;
+	__u64 idle_ns;			/* of the server, by then */
 	__u64 answered;			/* when the first of `syns` came */
 	__u64 syns;			/* that found it full, since full_ns was 0 last */
 	__u64 waiting;			/* when the first of them came */
@@ -77,7 +80,7 @@ struct wait {
 	__u32 generation;		/* of struct service */
 	__u16 stage;			/* enum stage */
 	__u8 turns;			/* that it has begun to wait, or PIECEMEAL */
-	__u8 zero;
+	__u8 weight;			/* so many connections are counted for it */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
 };
 
@@ -156,9 +159,34 @@ static __always_inline __u32 count_row(const struct service *service, __u32 row)
 	return service->count[STAGE_SILENT][row] + service->count[STAGE_WAITING][row];
 }
 
+/* Those that count. */
+static __always_inline __u32 count_recent(const struct service *service, const struct pace *pace)
+{
+	__u32 waiting = *(volatile __u32 *)&service->recent[STAGE_WAITING];
+
+	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
+}
+
+/*
+ * One in so many connections is followed, by chance, and counts for all of them: to follow one costs as
+ * much as to decide about some SYNs. Where many wait each one is.
+ */
+static __always_inline __u32 followed_one_in(const struct service *service, const struct pace *pace)
+{
+	return pace->one_in && count_recent(service, pace) * FEW < pace->limit ? pace->one_in : 1;
+}
+
+/* For how many connections a new one counts; 0 if it is not followed. */
+static __always_inline __u32 weigh(const struct service *service, const struct pace *pace, __u32 random)
+{
+	__u32 one_in = followed_one_in(service, pace);
+
+	return random % one_in ? 0 : one_in;
+}
+
 static __always_inline bool is_oldest_overtaken(const struct service *service, const struct pace *pace)
 {
-	return service->overtaken[row_of(service->epoch + 1)] >= pace->overtaken_at;
+	return service->overtaken[row_of(service->epoch + 1)] >= pace->overtaken_at * followed_one_in(service, pace);
 }
 
 /* Nobody is forgotten then. */
@@ -201,14 +229,6 @@ static __always_inline void turn_epochs(struct service *service, const struct pa
 	settle_idle(service, pace, now);
 }
 
-/* Those that count. */
-static __always_inline __u32 count_recent(const struct service *service, const struct pace *pace)
-{
-	__u32 waiting = *(volatile __u32 *)&service->recent[STAGE_WAITING];
-
-	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
-}
-
 /* All with a request, however long they have been there. */
 static __always_inline __u32 count_inside(const struct service *service)
 {
@@ -227,9 +247,9 @@ static __always_inline void enter(struct service *service, const struct pace *pa
 	wait->stage = stage;
 	wait->since_ns = now;
 	wait->epoch = service->epoch;
-	service->in_stage[stage]++;
-	service->recent[stage]++;
-	service->count[stage][row_of(wait->epoch)]++;
+	service->in_stage[stage] += wait->weight;
+	service->recent[stage] += wait->weight;
+	service->count[stage][row_of(wait->epoch)] += wait->weight;
 	settle_idle(service, pace, now);
 }
 
@@ -238,10 +258,10 @@ static __always_inline void leave(struct service *service, const struct pace *pa
 	__u32 stage = wait->stage & STAGE_WAITING;
 
 	turn_epochs(service, pace, now);
-	service->in_stage[stage]--;
+	service->in_stage[stage] -= wait->weight;
 	if (is_counted(service, wait)) {
-		service->recent[stage]--;
-		service->count[stage][row_of(wait->epoch)]--;
+		service->recent[stage] -= wait->weight;
+		service->count[stage][row_of(wait->epoch)] -= wait->weight;
 	}
 	settle_idle(service, pace, now);
 }
@@ -253,12 +273,14 @@ static __always_inline void overtake(struct service *service, const struct wait 
 
 	for (back = 1; back < EPOCHS; back++)
 		if (service->epoch - (wait->epoch - back) < EPOCHS)
-			service->overtaken[row_of(wait->epoch - back)]++;
+			service->overtaken[row_of(wait->epoch - back)] += wait->weight;
 }
 
-static __always_inline void count_overtakes(struct service *service, __u64 overtakes)
+/* A sample knows too little of it. */
+static __always_inline void count_overtakes(struct service *service, const struct wait *wait, __u64 overtakes)
 {
-	service->overtakes[bucket_of(overtakes)]++;
+	if (wait->weight == 1)
+		service->overtakes[bucket_of(overtakes)]++;
 }
 
 /* The response has begun of one that has left, after a time of this bucket. */
@@ -266,41 +288,47 @@ static __always_inline void count_answer_of(struct service *service, const struc
 {
 	__u64 sojourn = now - wait->since_ns;
 
-	service->answered++;
-	service->answered_silent += wait->stage == STAGE_SILENT;
+	service->answered += wait->weight;
+	if (wait->stage == STAGE_SILENT)
+		service->answered_silent += wait->weight;
 	/* One whose request we did not see says nothing of the server's time. */
 	if (wait->stage == STAGE_SILENT && !pace->counts_silent)
 		return;
 	/* Nor does one whose client took so long that he counts no more. */
 	if (wait->turns >= PIECEMEAL && !is_counted(service, wait)) {
-		service->answered_piecemeal++;
+		service->answered_piecemeal += wait->weight;
 		return;
 	}
 	if (sojourn < pace->quick_ns)
 		service->standing.since_ns = 0;
 	if (wait->epoch < service->overtaken_before) {
 		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
-		count_overtakes(service, 2 * (__u64)pace->overtaken_at);
+		count_overtakes(service, wait, 2 * (__u64)pace->overtaken_at);
 		return;
 	}
-	service->answered_in_turn++;
+	service->answered_in_turn += wait->weight;
 	service->answered_ns = now;
-	service->response_ns += sojourn;
-	service->responses_us[bucket]++;
+	service->response_ns += sojourn * wait->weight;
+	service->responses_us[bucket] += wait->weight;
 	service->sojourn_ns = service->sojourn_ns - service->sojourn_ns / 8 + sojourn / 8;
 	if (!is_counted(service, wait))
 		return;
 	overtake(service, wait);
-	count_overtakes(service, service->overtaken[row_of(wait->epoch)]);
+	count_overtakes(service, wait, service->overtaken[row_of(wait->epoch)]);
 }
 
-/* The handshake has ended, and took so many us; 0 if that is not known. */
-static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 handshake_us, __u64 now)
+/*
+ * The handshake has ended, and took so many us; 0 if that is not known. The connection stands for
+ * `weight` ones, see weigh().
+ */
+static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 weight, __u32 handshake_us,
+				 __u64 now)
 {
 	wait->generation = service->generation;
-	service->established++;
+	wait->weight = weight;
+	service->established += weight;
 	if (handshake_us)
-		service->handshakes_us[bucket_of(handshake_us)]++;
+		service->handshakes_us[bucket_of(handshake_us)] += weight;
 	enter(service, pace, wait, STAGE_SILENT, now);
 }
 
@@ -334,7 +362,7 @@ static __always_inline void end(struct service *service, const struct pace *pace
 	if (is_answered)
 		count_answer_of(service, pace, wait, bucket, now);
 	else
-		service->ended++;
+		service->ended += wait->weight;
 }
 
 /* ---- Not under the lock. ---- */

@@ -70,39 +70,46 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 }
 
 /*
- * True when the accept queue has been full for burst_ns of late. A SYN that finds it full adds the time
- * since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time without a full queue takes off a
- * FULL_LEAK-th of itself. So one look says little. A server that takes all at once leaves an empty
- * queue between two turns of its loop. A burst is many SYNs in a short time.
+ * True when the accept queue has been full for burst_ns of late. A SYN that finds it full, and is not the
+ * first, adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time without a full queue
+ * takes off a FULL_LEAK-th of itself, and time in which the server had nothing to do all of it. So one look
+ * says little. A server that takes all at once leaves an empty queue between two turns of its loop. A burst
+ * is many SYNs in a short time, and leaves the server idle before the next.
  */
-static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load, __u32 waiting, __u64 now)
+static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load,
+					 __u32 waiting, __u64 now)
 {
 	__u64 answered = *(volatile __u64 *)&service->answered, most = pace->burst_ns / FULL_LOOKS;
 	struct full_queue *queue = &service->full_queue;
+	__u64 idle_ns = *(volatile __u64 *)&service->idle_ns, off;
+	bool is_full = accept_queue_is_full(load);
 	__s64 gone = now - queue->looked_ns;
 
-	if (gone < 0 || (!accept_queue_is_full(load) && !queue->full_ns))
+	if (gone < 0 || (!is_full && !queue->full_ns))
 		return false;
 	queue->looked_ns = now;
-	if (accept_queue_is_full(load)) {
-		if (!queue->syns)
-			queue->answered = answered;
-		queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
-		if (queue->full_ns > pace->burst_ns)
-			queue->full_ns = pace->burst_ns;
-		if (!queue->syns++)
-			queue->waiting = waiting;
-		if (queue->full_ns < pace->burst_ns || (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < LIVELOCK_SYNS))
-			return false;
-		service->waiting_at_onset = queue->waiting;
-		queue->full_ns = queue->syns = 0;
-		return true;
-	}
-	gone /= FULL_LEAK;
-	queue->full_ns = queue->full_ns > (__u64)gone ? queue->full_ns - gone : 0;
-	if (!queue->full_ns)
+	off = idle_ns - queue->idle_ns + (is_full ? 0 : gone / FULL_LEAK);
+	queue->idle_ns = idle_ns;
+	queue->full_ns = queue->full_ns > off ? queue->full_ns - off : 0;
+	if (!is_full)
+		return false;
+	if (!queue->full_ns) {
 		queue->syns = 0;
-	return false;
+		queue->answered = answered;
+		queue->waiting = waiting;
+		gone = 1;
+	}
+	queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
+	if (queue->full_ns > pace->burst_ns)
+		queue->full_ns = pace->burst_ns;
+	queue->syns++;
+	if (queue->full_ns < pace->burst_ns)
+		return false;
+	if (answered - queue->answered < STANDING_WINDOWS * STANDING_ANSWERS && queue->syns < LIVELOCK_SYNS)
+		return false;
+	service->waiting_at_onset = queue->waiting;
+	queue->full_ns = 0;
+	return true;
 }
 
 /* As many wait as may. While usual answers are not known: many, and the accept queue is half full. */

@@ -45,19 +45,28 @@ impl Service {
     }
 
     /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN cookie of the kernel's.
-    pub fn begin(&mut self, pace: &Pace, handshake_us: u32, now: Nanos) -> Wait {
-        let mut wait = Wait::default();
-        functions::begin(self, pace, &mut wait, handshake_us, now.0);
+    /// `random` says whether this connection is followed, if not all are: else it has no weight, and nothing comes of it.
+    pub fn begin(&mut self, pace: &Pace, random: u32, handshake_us: u32, now: Nanos) -> Wait {
+        let mut wait = Wait { since_ns: now.0, ..Wait::default() };
+        match functions::weigh(self, pace, random) {
+            0 => {}
+            weight => functions::begin(self, pace, &mut wait, weight, handshake_us, now.0),
+        }
         wait
     }
 
     /// More of a request has come.
     pub fn go_on(&mut self, pace: &Pace, wait: &mut Wait, now: Nanos) {
-        functions::go_on(self, pace, wait, now.0)
+        if wait.weight > 0 {
+            functions::go_on(self, pace, wait, now.0);
+        }
     }
 
     /// The response begins, or never will.
     pub fn end(&mut self, pace: &Pace, wait: &Wait, is_answered: bool, now: Nanos) {
+        if wait.weight == 0 {
+            return;
+        }
         let us = now.0.wrapping_sub(wait.since_ns) / u64::from(NS_PER_US);
         functions::end(self, pace, wait, is_answered, functions::bucket_of(us), now.0)
     }

@@ -73,6 +73,8 @@ const MEMORY_S: f64 = 60.0;
 /// while nobody is refused.
 const LEAST_BUSY: f64 = 1.0 / 16.0;
 const BUSY_MEMORY_S: f64 = 10.0;
+/// Nor does a sample of the connections say how long it was idle, if it looks idle for more than this share.
+const SAMPLED_IDLE: f64 = 0.1;
 /// An answer is quick up to this many times the usual one.
 const QUICK: f64 = 4.0;
 
@@ -95,6 +97,8 @@ pub struct Tick {
     pub round_trip: Nanos,
     /// Connections that waited when the queue of the last crowd began to stand.
     pub waiting_at_onset: u64,
+    /// Not all connections are followed, so that the server may be busy when it looks idle.
+    pub is_sampled: bool,
 }
 
 impl Tick {
@@ -109,6 +113,7 @@ impl Tick {
             refused: self.refused + later.refused,
             round_trip: later.round_trip,
             waiting_at_onset: later.waiting_at_onset,
+            is_sampled: self.is_sampled || later.is_sampled,
         }
     }
 
@@ -361,8 +366,10 @@ impl Limit {
         let slowly = (seconds / MEMORY_S).min(1.0);
         self.usual_s = Some(response_s.min(known_s + slowly * (response_s - known_s)));
         let busy_s = (seconds * (1.0 - shown.idle)).max(LEAST_BUSY * seconds);
-        self.busy_per_s =
-            (sum.answered as f64 / busy_s).max(self.busy_per_s * (-busy_s / BUSY_MEMORY_S).exp());
+        if !sum.is_sampled || shown.idle < SAMPLED_IDLE {
+            self.busy_per_s =
+                (sum.answered as f64 / busy_s).max(self.busy_per_s * (-busy_s / BUSY_MEMORY_S).exp());
+        }
         self.usual_per_s += seconds.min(1.0) * (shown.per_s - self.usual_per_s);
         self.set(calm_limit(self.usual_per_s));
     }

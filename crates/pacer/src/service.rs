@@ -31,10 +31,10 @@ mod tests {
             let (pace, start) = (FIRST_PACE, Nanos::from_secs(100));
             let at = |ms: u64| start + Nanos::from_millis(ms);
             let mut service = Service::of_generation(0);
-            let mut slow = service.begin(&pace, 100, start);
+            let mut slow = service.begin(&pace, 0, 100, start);
             (0..5).for_each(|_| service.go_on(&pace, &mut slow, start));
             for other in 0..others {
-                let mut wait = service.begin(&pace, 100, at(other));
+                let mut wait = service.begin(&pace, 0, 100, at(other));
                 service.go_on(&pace, &mut wait, at(other));
                 service.end(&pace, &wait, true, at(other + 1));
             }

@@ -331,7 +331,9 @@ impl Run {
         }
         let connection = self.waits.len();
         let (pace, now) = (*self.pacer.pace(), Nanos(self.now));
-        let mut wait = self.service.begin(&pace, handshake_us, now);
+        // Chance of its own, so that the crowd is the same whoever is followed.
+        let random = (connection as u32).wrapping_mul(2_654_435_761) >> 8;
+        let mut wait = self.service.begin(&pace, random, handshake_us, now);
         self.service.go_on(&pace, &mut wait, now);
         self.waits.push(wait);
         match client {

@@ -21,7 +21,7 @@ use crowd::{Crowd, Endpoint};
 use path::ConfigError;
 use units::Nanos;
 use verdict::ListenerLoad;
-use wire::{FourTuple, Segment, frame_len};
+use wire::{Flags, FourTuple, Options, Segment, SeqNumber, frame_len};
 
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
@@ -109,6 +109,9 @@ impl Outside for Rest<'_> {
     }
 }
 
+/// Of hosts that do not exist. A client of the crowd has another one.
+const FORGED_PORT: u16 = 0;
+
 fn peer(endpoint: Endpoint) -> Peer {
     Peer::new(endpoint.client, endpoint.port)
 }
@@ -145,6 +148,8 @@ pub struct World {
     capture: Option<Box<Capture>>,
     /// How far away the clients are, if they are.
     distance: Option<Box<Distance>>,
+    /// Forged SYNs so far.
+    forged: u32,
 }
 
 impl World {
@@ -175,6 +180,7 @@ impl World {
             happened: 0,
             capture: None,
             distance: None,
+            forged: 0,
         };
         {
             let Self { kernel, events, packets, said, .. } = &mut world;
@@ -208,6 +214,25 @@ impl World {
     ) -> Result<(), ConfigError> {
         self.distance = Some(Box::new(Distance::new(to_server, to_clients, seed)?));
         Ok(())
+    }
+
+    /// So many SYNs leave now, at which [`World::run_until`] has stopped, from hosts that do not exist: nobody hears the answers.
+    pub fn forge(&mut self, syns: u32, now: Nanos) {
+        let Self { crowd, to_server, events, packets, delay, .. } = self;
+        let mut send = sender(to_server, events, packets, now + *delay);
+        for _ in 0..syns {
+            self.forged = self.forged.wrapping_add(1);
+            let endpoint = Endpoint { client: self.forged % crowd.clients().count(), port: FORGED_PORT };
+            let syn = Segment {
+                seq: SeqNumber(self.forged),
+                ack: SeqNumber(0),
+                flags: Flags::SYN,
+                window: u16::MAX,
+                options: Options::NONE,
+                payload: &[],
+            };
+            send(endpoint, &syn);
+        }
     }
 
     /// What went to the server and to the clients since the start, where they are far away.
@@ -470,7 +495,7 @@ impl World {
     }
 
     fn take(&mut self, packet: Box<Packet>, now: Nanos) {
-        {
+        if packet.endpoint.port != FORGED_PORT {
             let Self { crowd, to_server, events, packets, delay, .. } = self;
             let mut send = sender(to_server, events, packets, now + *delay);
             crowd.on_segment(packet.endpoint, &packet.segment(), now, &mut send);

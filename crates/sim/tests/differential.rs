@@ -17,6 +17,8 @@ const OVERHEAD: Nanos = Nanos::from_micros(40);
 const LONGEST: Nanos = Nanos::from_secs(20);
 const PATIENCE: Nanos = Nanos::from_secs(30);
 const MOST_CLIENTS: f64 = 4_000.0;
+/// Share of the days with pulses of forged SYNs.
+const FORGED: f64 = 0.4;
 
 #[derive(Debug, Clone, Copy)]
 struct Case {
@@ -27,6 +29,8 @@ struct Case {
     /// Of what the server can do.
     load: f64,
     bursts: Option<Bursts>,
+    /// So many forged SYNs at once, and how often.
+    forged: Option<(u32, Nanos)>,
 }
 
 /// Log-uniform.
@@ -46,7 +50,10 @@ impl Case {
         let on = ms(between(&mut random, 1.0, 50.0));
         let off = ms(between(&mut random, 100.0, 6_000.0));
         let bursts = if random.random::<bool>() { Bursts::new(on, off) } else { None };
-        Self { seed, backlog, round_trip, work, load, bursts }
+        let (syns, every) =
+            (between(&mut random, 10.0, 4_000.0) as u32, ms(between(&mut random, 500.0, 8_000.0)));
+        let forged = if random.random::<f64>() < FORGED { Some((syns, every)) } else { None };
+        Self { seed, backlog, round_trip, work, load, bursts, forged }
     }
 
     fn rate(&self) -> f64 {
@@ -89,6 +96,14 @@ impl Case {
         if self.round_trip > Nanos::ZERO {
             let path = format!("delay {}us", self.round_trip.0 / 2_000).parse().expect("a path");
             world.far_away(&path, &path, self.seed).expect("paths that can be");
+        }
+        if let Some((syns, every)) = self.forged {
+            let mut at = every;
+            while at < end {
+                world.run_until(at);
+                world.forge(syns, at);
+                at += every;
+            }
         }
         world.run_until(end + PATIENCE);
         world.crowd().tally().totals

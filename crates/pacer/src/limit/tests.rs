@@ -23,6 +23,7 @@ impl Server {
             waited: Nanos::from_secs_f64(waiting * seconds),
             refused,
             waiting_at_onset: 200,
+            is_sampled: false,
             ..Tick::default()
         }
     }

@@ -185,6 +185,7 @@ impl Seen {
             response: Nanos(self.response.0 / answered.max(1)),
             waited: self.response,
             waiting_at_onset: 0,
+            is_sampled: false,
             idle,
             refused,
             round_trip: handshake,

@@ -6,8 +6,9 @@ use pacer::{Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, lim
 use units::Nanos;
 use verdict::{Attempt, ListenerLoad, Policy, Trigger, Verdict};
 
+use super::cookies::mix;
 use super::socket::Socket;
-use super::{Kernel, Outside, Timer};
+use super::{Kernel, Outside, Peer, Timer};
 
 /// The service's clock must not show 0, which is never.
 const CLOCK: Nanos = Nanos::from_secs(1);
@@ -55,10 +56,11 @@ impl Followed {
     }
 
     /// A handshake that took so long, if that is known, has ended.
-    pub(super) fn begin(&mut self, handshake: Option<Nanos>, now: Nanos) -> Wait {
+    pub(super) fn begin(&mut self, peer: Peer, handshake: Option<Nanos>, now: Nanos) -> Wait {
         let handshake = handshake.unwrap_or_default();
         let handshake_us = u32::try_from(handshake.as_micros()).unwrap_or(u32::MAX);
-        self.service.begin(self.pacer.pace(), handshake_us, clock(now))
+        let random = mix(peer.0, now.0) as u32;
+        self.service.begin(self.pacer.pace(), random, handshake_us, clock(now))
     }
 
     fn go_on(&mut self, wait: &mut Wait, now: Nanos) {
