@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A connection from the handshake's end to the first byte of the response, for the counts of service.bpf.h. The kernel tells of a socket's
- * life (sockops): a program that looks at frames would see segments that TCP does not take, and every segment of every connection. This
- * one is called when a handshake ends, until the response begins, and when the state changes.
+ * A connection from the handshake's end to the first byte of the response, for the counts of
+ * service.bpf.h. The kernel tells of a socket's life (sockops): a program that looks at frames
+ * would see segments that TCP does not take, and every segment of every connection. This one is
+ * called when a handshake ends, until the response begins, and when the state changes.
  *
  *	handshake ends		BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: silent
  *	request arrives		its acknowledgment leaves, at once for the first one (tcp_event_data_recv(): quick ACKs): waiting; a request in
@@ -13,8 +14,10 @@
  *				can forge: no process has the socket then, or one is in a system call on it just then, and loses nothing but a wait of its own
  *	the end, any		BPF_SOCK_OPS_STATE_CB
  *
- * Without room for an option in a segment (timestamps and three SACK blocks, which a client can bring about, or MPTCP) the kernel does not ask: such a
- * request is not seen, and such a response by a later segment, or as an end. Where no answer is seen at all the agent gives up the limit.
+ * A segment may have no room for an option: with timestamps and three SACK blocks, which a client
+ * can bring about, or with MPTCP. Then the kernel does not ask. Such a request is not seen, and such
+ * a response by a later segment, or as an end. Where no answer is seen at all the agent gives up the
+ * limit.
  */
 #ifndef TIDEGATE_FOLLOW_BPF_H
 #define TIDEGATE_FOLLOW_BPF_H
@@ -33,8 +36,9 @@ enum {
 	US_PER_MS = 1000,
 	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
 	/*
-	 * Of a connection that waits no more; find_service() knows no such index. Storage that it has goes with the socket: what is deleted
-	 * before waits for a grace period of RCU tasks trace (Linux 6.18, bpf_selem_free()).
+	 * Of a connection that waits no more; find_service() knows no such index. Storage that it
+	 * has goes with the socket: what is deleted before waits for a grace period of RCU tasks
+	 * trace (Linux 6.18, bpf_selem_free()).
 	 */
 	NO_SERVICE = MAX_LISTENERS,
 	WAIT_PLACES = 4096,		/* of one way; a power of two */
@@ -51,13 +55,16 @@ struct wait_place {
 _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 
 /*
- * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is
- * taken if somebody has waited there for thousands of them, or if another CPU is at the same part of its own; then there is another one in the next way. So who holds connections open
- * fills the ways from the front, and those that come and go share the first lines behind, which stay in a CPU's cache. Where all ways are taken what is known stands in the
- * socket's storage. To make and to free that costs a quarter of what it was to follow a connection (docs/admission-measured.md).
+ * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time
+ * (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is taken if
+ * somebody has waited there for thousands of them, or if another CPU is at the same part of its
+ * own; then there is another one in the next way. So who holds connections open fills the ways from
+ * the front, and those that come and go share the first lines behind, which stay in a CPU's cache.
+ * Where all ways are taken what is known stands in the socket's storage. To make and to free that
+ * costs a quarter of what it was to follow a connection (docs/admission-measured.md).
  *
- * A place whose connection's end we are not told of, as another program took back our flags, is lost for as long as the program is loaded; with all of them lost it is as if
- * there were no table.
+ * If another program takes back our flags, we are not told of the connection's end. Its place is lost
+ * for as long as the program is loaded. With all of them lost it is as if there were no table.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -92,7 +99,10 @@ static __always_inline __u64 owner_of(struct wait_place *place)
 	return *(volatile __u64 *)&place->cookie;
 }
 
-/* The first way in which the place is of this owner, WAIT_WAYS if none is; of those up to the last of `ways`. Not static, so that the verifier walks it once. */
+/*
+ * The first way in which the place is of this owner, WAIT_WAYS if none is; of those up to the last
+ * of `ways`. Not static, so that the verifier walks it once.
+ */
 __noinline int find_way(__u64 cookie, __u64 owner, __u32 ways)
 {
 	struct wait_place *place;
@@ -120,7 +130,10 @@ static __always_inline struct wait_place *find_own_place(__u64 cookie)
 	return way < WAIT_WAYS ? place_in(way, cookie) : NULL;
 }
 
-/* Of nobody's places the one in front, which is this socket's then; NULL if there is none, or another CPU was faster. */
+/*
+ * Of nobody's places the one in front, which is this socket's then; NULL if there is none, or
+ * another CPU was faster.
+ */
 static __always_inline struct wait_place *take_place(__u64 cookie)
 {
 	__u32 way = find_way(cookie, 0, ALL_WAYS);
@@ -133,7 +146,10 @@ static __always_inline struct wait_place *take_place(__u64 cookie)
 	return place;
 }
 
-/* Of a socket that has none, but for one whose end we were not told of (above), if it should ever be a connection again. NULL if there is no memory. */
+/*
+ * Of a socket that has none, but for one whose end we were not told of (above), if it should ever
+ * be a connection again. NULL if there is no memory.
+ */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct wait_place *place = take_place(bpf_get_socket_cookie(ops));
@@ -160,7 +176,10 @@ static __always_inline void forget_wait(struct bpf_sock_ops *ops, struct wait *w
 		__sync_lock_test_and_set(&place->cookie, 0);
 }
 
-/* Read for both families: the compiler would make one load of two, of a pointer that the verifier does not know as the context's. */
+/*
+ * Read for both families: the compiler would make one load of two, of a pointer that the verifier
+ * does not know as the context's.
+ */
 static __always_inline void local_key(struct bpf_sock_ops *ops, struct listener_key *key)
 {
 	__u32 ipv4 = ops->local_ip4, last = ops->local_ip6[3];
@@ -199,8 +218,9 @@ static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 }
 
 /*
- * How long the handshake took; 0 if that is not known. After a SYN cookie the kernel takes it from the timestamps, in
- * whole ms, of which cookies use the last bits. When one of ours was sent we know.
+ * How long the handshake took; 0 if that is not known. After a SYN cookie the kernel takes it from
+ * the timestamps, in whole ms, of which cookies use the last bits. When one of ours was sent we
+ * know.
  */
 static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops, __u64 now)
 {
@@ -299,7 +319,10 @@ static __always_inline bool is_owned(struct bpf_sock *sk)
 	return tcp && tcp->inet_conn.icsk_inet.sk.sk_lock.owned;
 }
 
-/* How long may the options of a segment be? Asked when the server writes, and for each segment that is about to leave. */
+/*
+ * How long may the options of a segment be? Asked when the server writes, and for each segment that
+ * is about to leave.
+ */
 static __always_inline void on_options(struct bpf_sock_ops *ops)
 {
 	bool is_write = ops->args[0] == BPF_WRITE_HDR_TCP_CURRENT_MSS;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The SYN stage once more for reserv, where the kernel is about to make the request socket, after all checks of its own. There
- * the queues are as they are when it is this SYN's turn, also if many were received in one batch; and SYNs come by that no program
- * at an interface can read, as those in fragments. It can only tighten, and in silence.
+ * The SYN stage once more for reserv, where the kernel is about to make the request socket, after
+ * all checks of its own. There the queues are as they are when it is this SYN's turn, also if many
+ * were received in one batch; and SYNs come by that no program at an interface can read, as those
+ * in fragments. It can only tighten, and in silence.
  */
 #ifndef TIDEGATE_REQUEST_STAGE_BPF_H
 #define TIDEGATE_REQUEST_STAGE_BPF_H
@@ -33,8 +34,9 @@ struct {
 } interfaces SEC(".maps");
 
 /*
- * Whether the SYN came by an interface that we guard. Of a VLAN or a bond it is the upper device that is asked for (skb_iif is set anew
- * for each, __netif_receive_skb_core()): where only the lower one is guarded, what was decided there stands alone.
+ * Whether the SYN came by an interface that we guard. Of a VLAN or a bond it is the upper device
+ * that is asked for (skb_iif is set anew for each, __netif_receive_skb_core()): where only the
+ * lower one is guarded, what was decided there stands alone.
  */
 static __always_inline bool is_from_guarded(const struct sock *sk, struct sk_buff *skb)
 {
@@ -67,6 +69,7 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	struct listener_rule rule;
 	struct address remote = {};
 	struct found_index found;
+	enum verdict verdict;
 
 	if (!is_from_guarded(sk, skb))
 		return true;
@@ -77,7 +80,10 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 		return true;
 	read_load(sk, &load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
-	if (admit_syn(&rule.policy, &load, &attempt) == VERDICT_ADMIT)
+	/* About the server it was decided where the SYN came in. */
+	verdict = rule.policy.trigger == TRIGGER_QUEUE ? admit_syn(&rule.policy, &load, &attempt)
+						       : keep_reserved(&rule.policy, &load, &attempt);
+	if (verdict == VERDICT_ADMIT)
 		return true;
 	if (rule.dry_run || !is_leased(bpf_ktime_get_ns()))
 		return true; /* counted where it came in */

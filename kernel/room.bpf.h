@@ -34,7 +34,10 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 	is_same = room->socket == listener->socket;
 	word = *(volatile __u64 *)&room->word;
 	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
-	/* If another CPU was first the word is its own, or has a place less, and the next SYN tries again: also where it is for another listener. */
+	/*
+	 * If another CPU was first the word is its own, or has a place less, and the next SYN tries
+	 * again: also where it is for another listener.
+	 */
 	if (next != word && !__sync_bool_compare_and_swap(&room->word, word, next))
 		return 0;
 	if (!is_same)
@@ -42,7 +45,10 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 	return 0;
 }
 
-/* The destination of a frame in which find_plain_tcp() has found a header. False is for the verifier. */
+/*
+ * The destination of a frame in which find_plain_tcp() has found a header. False is for the
+ * verifier.
+ */
 static __always_inline bool read_plain_destination(const struct frame *frame, struct listener_key *key, bool *is_ipv6)
 {
 	const struct ethernet_header *ethernet = frame_at(frame, 0, sizeof(*ethernet));
@@ -73,8 +79,9 @@ static __always_inline bool read_plain_destination(const struct frame *frame, st
 }
 
 /*
- * Whether a plain frame goes to a guarded listener whose queue has a place for it, which it takes: without a look at any socket. False for what `hints` does not name, and where
- * somebody has to look. When nothing is looked for any more nobody has to.
+ * Whether a plain frame goes to a guarded listener whose queue has a place for it, which it takes:
+ * without a look at any socket. False for what `hints` does not name, and where somebody has to
+ * look. When nothing is looked for any more nobody has to.
  */
 static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 {

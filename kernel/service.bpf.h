@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The servers of the guarded listeners, and who waits for each: service.h says how. One lock for each server: it is taken a few times in the life of
- * a connection, and for a SYN only when an epoch is over; else a SYN reads sums, and changes words that are not under the lock.
+ * The servers of the guarded listeners, and who waits for each: service.h says how. Each server has
+ * a lock, which is taken a few times in the life of a connection. A SYN takes it only when an epoch
+ * is over. Otherwise it reads sums, and changes words that are not under the lock.
  */
 #ifndef TIDEGATE_SERVICE_BPF_H
 #define TIDEGATE_SERVICE_BPF_H

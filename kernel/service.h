@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many connections wait for a server, in the accept queue or inside it. follow.bpf.h says when one
- * begins to wait and when it ends. No map, no clock, no kernel pointer: crates/kernel compiles this
- * for the host, and crates/pacer tries it in virtual time.
+ * How many connections wait for a server, in the accept queue or inside it. follow.bpf.h says when
+ * one begins to wait and when it ends. No map, no clock, no kernel pointer: crates/kernel compiles
+ * this for the host, and crates/pacer tries it in virtual time.
  *
  * A connection that waits for something else than the server must not hold a place: half a request,
  * or one that waits for an event. Later connections overtake it. So connections are counted by the
- * epoch in which they came, and only the last four epochs count. An epoch ends when the oldest of the
- * four has nobody left or was overtaken. A server that takes requests in their order overtakes
- * nobody, however long its queue. If the server stalls, an epoch ends after epoch_ns, as there may be
- * nothing but such connections.
+ * epoch in which they came, and only the last four epochs count. An epoch ends when the oldest of
+ * the four has nobody left or was overtaken. A server that takes requests in their order overtakes
+ * nobody, however long its queue. If the server stalls, an epoch ends after epoch_ns, as there may
+ * be nothing but such connections.
  *
  * The includer provides __u32, __u64, __s64, bool, __always_inline and struct bpf_spin_lock.
  */
@@ -71,7 +71,10 @@ enum stage {
 	STAGES,
 };
 
-/* Of one connection, from the handshake's end to the beginning of the response; what is there later is nobody's. */
+/*
+ * Of one connection, from the handshake's end to the beginning of the response; what is there later
+ * is nobody's.
+ */
 struct wait {
 	__u64 since_ns;			/* it began to wait last, or its last piece came */
 	__u64 epoch;
@@ -85,8 +88,9 @@ struct wait {
 };
 
 /*
- * Of one server, on all CPUs together: the decision must not add up as many rows as there are CPUs. Sums are since it is guarded:
- * established = answered + ended + in_stage. Under `lock`, but for what says otherwise.
+ * Of one server, on all CPUs together: the decision must not add up as many rows as there are CPUs.
+ * Sums are since it is guarded: established = answered + ended + in_stage. Under `lock`, but for
+ * what says otherwise.
  */
 struct service {
 	__u64 epoch;			/* the first is EPOCHS */
@@ -168,8 +172,8 @@ static __always_inline __u32 count_recent(const struct service *service, const s
 }
 
 /*
- * One in so many connections is followed, by chance, and counts for all of them: to follow one costs as
- * much as to decide about some SYNs. Where many wait each one is.
+ * One in so many connections is followed, by chance, and counts for all of them: to follow one
+ * costs as much as to decide about some SYNs. Where many wait each one is.
  */
 static __always_inline __u32 followed_one_in(const struct service *service, const struct pace *pace)
 {
@@ -210,7 +214,10 @@ static __always_inline void turn_epoch(struct service *service, const struct pac
 	}
 }
 
-/* Begins the next epoch if this one is over, and as many as would have begun while nothing happened. */
+/*
+ * Begins the next epoch if this one is over, and as many as would have begun while nothing
+ * happened.
+ */
 static __always_inline void turn_epochs(struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 due = 0;
@@ -302,7 +309,10 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	if (sojourn < pace->quick_ns)
 		service->standing.since_ns = 0;
 	if (wait->epoch < service->overtaken_before) {
-		/* By how many is not known any more: if it is so of many, it took too few to be overtaken. */
+		/*
+		 * By how many is not known any more: if it is so of many, it took too few to be
+		 * overtaken.
+		 */
 		count_overtakes(service, wait, 2 * (__u64)pace->overtaken_at);
 		return;
 	}
@@ -338,8 +348,8 @@ static __always_inline void go_on(struct service *service, const struct pace *pa
 	if (wait->generation != service->generation)
 		return;
 	/*
-	 * A byte now and then must not hold a place for ever. But the server can answer only from the
-	 * last piece on, or its client's time would be taken for the server's.
+	 * A byte now and then must not hold a place for ever. But the server can answer only from
+	 * the last piece on, or its client's time would be taken for the server's.
 	 */
 	if (wait->turns >= MAX_TURNS) {
 		wait->since_ns = now;
@@ -367,7 +377,10 @@ static __always_inline void end(struct service *service, const struct pace *pace
 
 /* ---- Not under the lock. ---- */
 
-/* How long somebody has waited and nobody was answered; below 0 if that was just now, on another CPU. */
+/*
+ * How long somebody has waited and nobody was answered; below 0 if that was just now, on another
+ * CPU.
+ */
 static __always_inline __s64 read_stalled_ns(const struct service *service, __u64 now)
 {
 	__u64 since = service->answered_ns > service->busy_since_ns ? service->answered_ns : service->busy_since_ns;
@@ -375,7 +388,9 @@ static __always_inline __s64 read_stalled_ns(const struct service *service, __u6
 	return now - since;
 }
 
-/* How long connections wait for the server now: as the last ones did, or longer if it has stalled. */
+/*
+ * How long connections wait for the server now: as the last ones did, or longer if it has stalled.
+ */
 static __always_inline __u64 read_sojourn_ns(const struct service *service, __u64 now)
 {
 	__s64 stalled = read_stalled_ns(service, now), sojourn = service->sojourn_ns;

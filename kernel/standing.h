@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as may, no
- * answer is quick, and the queue does not become shorter. Until then the kernel decides as if there
- * were no guard.
+ * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as
+ * may, no answer is quick, and the queue does not become shorter. Until then the kernel decides as
+ * if there were no guard.
  *
  * After CoDel, whose shortest sojourn of an interval tells the two apart (RFC 8289, section 4), and
  * [Shu05] 5.2, which waits before it refuses. Nothing here is under the lock of struct service.
@@ -70,11 +70,12 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 }
 
 /*
- * True when the accept queue has been full for burst_ns of late. A SYN that finds it full, and is not the
- * first, adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time without a full queue
- * takes off a FULL_LEAK-th of itself, and time in which the server had nothing to do all of it. So one look
- * says little. A server that takes all at once leaves an empty queue between two turns of its loop. A burst
- * is many SYNs in a short time, and leaves the server idle before the next.
+ * True when the accept queue has been full for burst_ns of late. A SYN that finds it full, and is
+ * not the first, adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time
+ * without a full queue takes off a FULL_LEAK-th of itself, and time in which the server had nothing
+ * to do all of it. So one look says little. A server that takes all at once leaves an empty queue
+ * between two turns of its loop. A burst is many SYNs in a short time, and leaves the server idle
+ * before the next.
  */
 static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load,
 					 __u32 waiting, __u64 now)
@@ -112,15 +113,17 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 	return true;
 }
 
-/* As many wait as may. While usual answers are not known: many, and the accept queue is half full. */
+/*
+ * As many wait as may. While usual answers are not known: many, and the accept queue is half full.
+ */
 static __always_inline bool is_long(const struct pace *pace, const struct listener_load *load, __u32 waiting)
 {
 	return pace->quick_ns ? waiting >= pace->limit : waiting >= MANY_WAITING && load->accept_qlen > load->accept_limit / 2;
 }
 
 /*
- * True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or fewer
- * wait.
+ * True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or
+ * fewer wait.
  */
 static __always_inline bool is_crowd(struct service *service, const struct pace *pace, const struct listener_load *load, __u64 now)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The decision about a SYN where it is limited who waits for the server: called by the SYN stage, the
- * simulator, and the agent's tests. Nothing here is under the lock of struct service.
+ * The decision about a SYN where it is limited who waits for the server: called by the SYN stage,
+ * the simulator, and the agent's tests. Nothing here is under the lock of struct service.
  */
 #ifndef TIDEGATE_UNSERVED_H
 #define TIDEGATE_UNSERVED_H
@@ -15,8 +15,8 @@ enum {
 
 /*
  * The rate at which clients are let in: what the server answers, and gain_per_s more for each place
- * that is free. `room` is so many places, below 0 if too many wait. A client who is let in arrives a
- * round trip later, so the agent has a difference made up for in two round trips: sooner would be
+ * that is free. `room` is so many places, below 0 if too many wait. A client who is let in arrives
+ * a round trip later, so the agent has a difference made up for in two round trips: sooner would be
  * too much. Before near clients that is as good as a hard limit.
  */
 static __always_inline struct rate admission_rate(const struct pace *pace, __s64 room)
@@ -30,7 +30,10 @@ static __always_inline struct rate admission_rate(const struct pace *pace, __s64
 	/* Not all of them come. */
 	at_once = (__u64)per_s * ALL_PPM / (pace->completed_ppm ? pace->completed_ppm : ALL_PPM);
 	rate.per_s = at_once < NS_PER_S ? at_once : NS_PER_S;
-	/* Far clients who are let in at once arrive at once. But tokens are lost if no SYN comes in time. */
+	/*
+	 * Far clients who are let in at once arrive at once. But tokens are lost if no SYN comes in
+	 * time.
+	 */
 	at_once = TOKENS_SAVED + rate.per_s / TOKENS_AT_ONCE_PER_S;
 	if (at_once > places)
 		at_once = places;
@@ -102,8 +105,9 @@ static __always_inline bool is_in_force(const struct listener_policy *policy, st
 }
 
 /*
- * May this attempt start? While no limit is in force the kernel decides alone. Epochs that are over have been turned.
- * `is_by_server`: nothing but the server is in the way of an attempt that is refused.
+ * May this attempt start? While no limit is in force the kernel decides alone. Epochs that are over
+ * have been turned. `is_by_server`: nothing but the server is in the way of an attempt that is
+ * refused.
  */
 static __always_inline enum verdict decide_syn(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
 					       struct service *service, const struct pace *pace, __u64 now, bool *is_by_server)

@@ -1,5 +1,5 @@
-//! What a guard has learnt of servers, in files below /run, for the guard that comes after it: by a restart, `kill -9` or
-//! take-over.
+//! What a guard has learnt of servers, in files below /run, for the guard that comes after it: by a
+//! restart, `kill -9` or take-over.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -36,7 +36,8 @@ struct Page {
 }
 
 impl Memory {
-    /// Of the calling thread's network namespace. Makes the folder, and removes files of guards that nobody will read again.
+    /// Of the calling thread's network namespace. Makes the folder, and removes files of guards
+    /// that nobody will read again.
     ///
     /// # Errors
     ///

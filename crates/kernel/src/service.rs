@@ -7,7 +7,8 @@ use crate::raw::{EPOCHS, NS_PER_US};
 use crate::{Attempt, ListenerLoad, ListenerPolicy, Pace, Service, Verdict, Wait, functions};
 
 impl Service {
-    /// Of those that were accepted or are in the queue, how many wait for the server, and not for something else.
+    /// Of those that were accepted or are in the queue, how many wait for the server, and not for
+    /// something else.
     pub fn counted(&self, pace: &Pace) -> u32 {
         functions::count_recent(self, pace)
     }
@@ -44,8 +45,9 @@ impl Service {
         functions::is_refusing(self, pace, now.0)
     }
 
-    /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN cookie of the kernel's.
-    /// `random` says whether this connection is followed, if not all are: else it has no weight, and nothing comes of it.
+    /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN
+    /// cookie of the kernel's. `random` says whether this connection is followed, if not all are:
+    /// else it has no weight, and nothing comes of it.
     pub fn begin(&mut self, pace: &Pace, random: u32, handshake_us: u32, now: Nanos) -> Wait {
         let mut wait = Wait { since_ns: now.0, ..Wait::default() };
         match functions::weigh(self, pace, random) {

@@ -18,7 +18,8 @@ pub struct Demand {
     pub is_exact: bool,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
-    /// The shortest `burst:TIME` of listeners that decide, and of those in a dry run, ns; `None` without such a listener.
+    /// The shortest `burst:TIME` of listeners that decide, and of those in a dry run, ns; `None`
+    /// without such a listener.
     pub bursts_ns: [Option<u64>; 2],
 }
 
@@ -28,7 +29,8 @@ impl Demand {
         let ListenerStats { seen, admitted, cookies, .. } = *stats;
         // Of a client that sends more after its ACK, the ACK.
         self.found_full += stats.acks_full.saturating_sub(stats.acks_implied);
-        // In a dry run it refuses nobody, so that nothing can be learnt from what it would have refused.
+        // In a dry run it refuses nobody, so that nothing can be learnt from what it would have
+        // refused.
         let (refused, new) = if dry_run { (0, 0) } else { (seen.saturating_sub(admitted + cookies), seen) };
         self.new += new;
         self.let_in += if dry_run { seen } else { admitted + cookies };
@@ -47,7 +49,8 @@ impl Demand {
         }
     }
 
-    /// For how long a queue may stand before anybody is refused, ns. A dry run alone says what would be; beside others it changes nothing.
+    /// For how long a queue may stand before anybody is refused, ns. A dry run alone says what
+    /// would be; beside others it changes nothing.
     pub fn burst_ns(&self) -> u64 {
         let [real, dry] = self.bursts_ns;
         real.or(dry).unwrap_or(1000 * u64::from(Policy::USUAL_BURST_US))

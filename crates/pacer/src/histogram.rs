@@ -5,7 +5,8 @@ use verdict::{BUCKETS, Histogram};
 
 use crate::fade::{SECOND, remembered};
 
-/// Of microseconds that were counted between two looks, the middle of the bucket that half of them are below; `None` where nothing was.
+/// Of microseconds that were counted between two looks, the middle of the bucket that half of them
+/// are below; `None` where nothing was.
 pub(crate) fn median_ns(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> Option<u64> {
     Some(Histogram(since(now, before)).below(0.5)?.saturating_mul(750))
 }
@@ -34,7 +35,8 @@ impl FadingHistogram {
         self.counts.iter().sum()
     }
 
-    /// The end of the bucket that this share of them is below, as [`Histogram::below`] has it; `None` where there is nothing.
+    /// The end of the bucket that this share of them is below, as [`Histogram::below`] has it;
+    /// `None` where there is nothing.
     pub(crate) fn below(&self, share: f64) -> Option<u64> {
         let wanted = share * self.count();
         let mut seen = 0.0;

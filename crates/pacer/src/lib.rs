@@ -1,8 +1,9 @@
 //! Who waits for a server, and how many may. Pure: told the time and what was counted.
 //!
-//! [`Service`] says who waits, and whether one more may: `kernel/service.h` and what is built on it, the very code that
-//! the BPF programs run. [`Pacer`] is the agent's part: what it finds out, and has the kernel go by. Between them is a
-//! map in the kernel's case, and nothing in the simulator's. `docs/admission.md` says why so.
+//! [`Service`] says who waits, and whether one more may: `kernel/service.h` and what is built on
+//! it, the very code that the BPF programs run. [`Pacer`] is the agent's part: what it finds out,
+//! and has the kernel go by. Between them is a map in the kernel's case, and nothing in the
+//! simulator's. `docs/admission.md` says why so.
 
 mod demand;
 mod fade;

@@ -1,13 +1,17 @@
-//! How many connections may wait for a server: the smallest limit with which it answers as many as it can.
+//! How many connections may wait for a server: the smallest limit with which it answers as many as
+//! it can.
 //!
-//! While nobody is refused the limit is only the length from which on a queue may stand, and the agent learns how soon
-//! answers usually come. While SYNs are refused it searches, a period at a time:
+//! While nobody is refused the limit is only the length from which on a queue may stand, and the
+//! agent learns how soon answers usually come. While SYNs are refused it searches, a period at a
+//! time:
 //!
-//! - *Half.* For a period half of the limit holds. If the server answers as many, the half is the limit, and is halved
-//!   again. If not, the limit is what the server has under its hands: below that it answers in proportion to how many
-//!   wait (Little's law).
+//! - *Half.* For a period half of the limit holds. If the server answers as many, the half is the
+//!   limit, and is halved again. If not, the limit is what the server has under its hands: below
+//!   that it answers in proportion to how many wait (Little's law).
 //! - *Idle.* If nobody waits while others are refused, the limit grows.
-//! - *More.* If the server answers fewer than before refusals began, refusals do not help it, and the limit is doubled.
+//! - *Ease.* If few are refused, it grows back to where it began.
+//! - *More.* If the server answers fewer than before refusals began, refusals do not help it, and
+//!   the limit is doubled.
 //!
 //! No clock, no socket, no thread: it is told what was counted. docs/admission.md has the whole.
 
@@ -19,22 +23,26 @@ const LARGEST: f64 = 1e6;
 /// While nobody is refused: what the server answers in a tenth of a second, within these bounds.
 const CALM_SECONDS: f64 = 0.1;
 const CALM: (f64, f64) = (32.0, 64.0);
-/// Answers in a period, so that its rate means something; in *check* and *more*; while nobody is refused. Fewer than the
-/// last say nothing.
+/// Answers in a period, so that its rate means something; in *check* and *more*; while nobody is
+/// refused. Fewer than the last say nothing.
 const ENOUGH: u64 = 128;
 const ENOUGH_TO_CHECK: u64 = 1024;
 const ENOUGH_TO_LEARN: u64 = 32;
 const FEWEST: u64 = 16;
-/// A period is as long as this many stays of a connection, between these bounds: a server that takes all who wait at
-/// once answers them at once, too. With half of the limit fewer are enough to see that it answers as many.
+/// A period is as long as this many stays of a connection, between these bounds: a server that
+/// takes all who wait at once answers them at once, too. With half of the limit fewer are enough to
+/// see that it answers as many.
 const MANY_STAYS: f64 = 4.0;
 const STAYS: f64 = 2.0;
 const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// Half of the limit is tried while this share of the attempts is refused, or more.
 const CROWD: f64 = 0.1;
-/// Share of the time in which nobody waits: above it the limit grows by that many times the idle share, at most to
-/// twice itself.
+/// Below this share the crowd is nearly over, and the limit grows back to where it began, or to so many.
+const FEW: f64 = 0.05;
+const EASED: f64 = 2.0 * CALM.1;
+/// Share of the time in which nobody waits: above it the limit grows by that many times the idle
+/// share, at most to twice itself.
 const IDLE: f64 = 0.005;
 const IDLE_STEP: f64 = 4.0;
 /// Above this share for so long, nobody is refused for a while.
@@ -59,21 +67,24 @@ const GAIN: f64 = 1.1;
 const LESS: f64 = 0.8;
 /// What is left of the most answers so far, when half of the limit is tried again.
 const FADING: f64 = 0.99;
-/// Where clients are far away, more may wait than the limit says, as those under way are a guess. From this factor on
-/// the limit no longer says how many wait.
+/// Where clients are far away, more may wait than the limit says, as those under way are a guess.
+/// From this factor on the limit no longer says how many wait.
 const NOT_BOUND: f64 = 1.5;
-/// Share of those who waited that still waits with half of the limit: above it, something else says how many wait.
+/// Share of those who waited that still waits with half of the limit: above it, something else says
+/// how many wait.
 const PINNED: f64 = 0.9;
-/// Share of all answers that periods with half of the limit may cost; and the fewest periods between two of them.
+/// Share of all answers that periods with half of the limit may cost; and the fewest periods
+/// between two of them.
 const COST: f64 = 0.01;
 const REST: f64 = 4.0;
 /// While nobody is refused: seconds after which a shorter usual answer is forgotten.
 const MEMORY_S: f64 = 60.0;
-/// What it answers while somebody waits, of this share of the time at least, and seconds after which that is forgotten:
-/// while nobody is refused.
+/// What it answers while somebody waits, of this share of the time at least, and seconds after
+/// which that is forgotten: while nobody is refused.
 const LEAST_BUSY: f64 = 1.0 / 16.0;
 const BUSY_MEMORY_S: f64 = 10.0;
-/// Nor does a sample of the connections say how long it was idle, if it looks idle for more than this share.
+/// Nor does a sample of the connections say how long it was idle, if it looks idle for more than
+/// this share.
 const SAMPLED_IDLE: f64 = 0.1;
 /// An answer is quick up to this many times the usual one.
 const QUICK: f64 = 4.0;
@@ -87,7 +98,8 @@ pub struct Tick {
     pub answered: u64,
     /// How long an answer usually takes: the median of the last moments; 0 if there was none.
     pub response: Nanos,
-    /// How long those who count waited in it, together: by Little's law how many there are, times `elapsed`.
+    /// How long those who count waited in it, together: by Little's law how many there are, times
+    /// `elapsed`.
     pub waited: Nanos,
     /// Time in which nobody waited.
     pub idle: Nanos,
@@ -97,6 +109,8 @@ pub struct Tick {
     pub round_trip: Nanos,
     /// Connections that waited when the queue of the last crowd began to stand.
     pub waiting_at_onset: u64,
+    /// Nobody may have been refused just now, but the crowd is not over.
+    pub is_refusing: bool,
     /// Not all connections are followed, so that the server may be busy when it looks idle.
     pub is_sampled: bool,
 }
@@ -113,6 +127,7 @@ impl Tick {
             refused: self.refused + later.refused,
             round_trip: later.round_trip,
             waiting_at_onset: later.waiting_at_onset,
+            is_refusing: later.is_refusing,
             is_sampled: self.is_sampled || later.is_sampled,
         }
     }
@@ -160,7 +175,8 @@ enum Phase {
     Calm,
     /// All of the limit.
     Hold,
-    /// Half of it. `full` is what all of it has shown, and `of` twice of now; `limit` was before, `most` at the beginning.
+    /// Half of it. `full` is what all of it has shown, and `of` twice of now; `limit` was before,
+    /// `most` at the beginning.
     Half { full: Shown, of: Shown, limit: f64, most: f64 },
     /// What half of it has shown, which must answer as many.
     Check { most: f64 },
@@ -196,12 +212,15 @@ impl Held {
 pub struct Limit {
     limit: f64,
     phase: Phase,
-    /// How soon answers come where nobody is in their way, s; and how many in a second, while nobody is refused.
+    /// How soon answers come where nobody is in their way, s; and how many in a second, while
+    /// nobody is refused.
     usual_s: Option<f64>,
     usual_per_s: f64,
     /// Answers in a second of the time in which somebody waits.
     busy_per_s: f64,
     held: Held,
+    /// Up to here it grows when the crowd is nearly over.
+    begun: f64,
     /// Answers in a second that the server could give in this crowd.
     best_per_s: f64,
     /// The server has stood idle, while others were refused, for so long.
@@ -227,6 +246,7 @@ impl Default for Limit {
             usual_per_s: 0.0,
             busy_per_s: 0.0,
             held: Held::default(),
+            begun: 0.0,
             best_per_s: 0.0,
             idle_for: Nanos::ZERO,
             stopped_for: Nanos::ZERO,
@@ -281,6 +301,7 @@ impl Limit {
             (self.phase, self.sum) = (Phase::Hold, Tick::default());
             (self.held, self.best_per_s) = (Held::default(), 0.0);
             self.set(self.limit.max(tick.waiting_at_onset as f64));
+            self.begun = self.limit.max(EASED);
             self.settle(1.0, tick.shown());
         }
         if self.is_settling(&tick) {
@@ -308,7 +329,7 @@ impl Limit {
         if sum.answered < FEWEST {
             return;
         }
-        if sum.refused == 0 {
+        if sum.refused == 0 && !tick.is_refusing {
             self.phase = Phase::Calm;
             self.learn(&sum, shown);
             return;
@@ -326,7 +347,8 @@ impl Limit {
         }
     }
 
-    /// Refusals while the server stands idle make no sense: something is not as it was thought to be.
+    /// Refusals while the server stands idle make no sense: something is not as it was thought to
+    /// be.
     fn stop_if_idle(&mut self, tick: &Tick) {
         let shown = tick.shown();
         let is_idle = shown.idle > MOST_IDLE && shown.refused > CROWD;
@@ -379,7 +401,9 @@ impl Limit {
         match self.phase {
             Phase::Calm | Phase::Hold => {
                 let held = Shown { per_s: self.held.per_s, ..shown };
-                if shown.idle > IDLE && self.is_reached(&shown) {
+                if shown.refused < FEW && self.limit < self.begun {
+                    self.set((2.0 * self.limit).min(self.begun));
+                } else if shown.idle > IDLE && (shown.refused < CROWD || self.is_reached(&shown)) {
                     self.set(self.limit * (1.0 + (IDLE_STEP * shown.idle).min(1.0)));
                 } else if held.per_s < LESS * self.usual_per_s && self.may_want_more(&shown) {
                     return self.double(held);

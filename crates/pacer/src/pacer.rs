@@ -35,26 +35,29 @@ pub const FIRST_PACE: Pace = Pace {
 /// Counts that a share is taken of; of fewer only after so long.
 const ENOUGH: u64 = 32;
 const LONGEST_SHARE: Nanos = Nanos::from_secs(1);
-/// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs, and then a limit keeps nobody from anything.
+/// A server that answers nobody for longer does not stall: its answers are not seen, or it hangs,
+/// and then a limit keeps nobody from anything.
 const LONGEST_STALL: Nanos = Nanos::from_secs(5);
 /// By time, an epoch lasts for so many usual responses.
 const RESPONSES_PER_EPOCH: u64 = 8;
-/// Three of these are longer than the kernel lets a process run while another one waits (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
+/// Three of these are longer than the kernel lets a process run while another one waits
+/// (docs/kernel.md): a server that waits for the CPU beside one has not stalled.
 const SHORTEST_EPOCH_NS: u64 = 2_000_000;
 const LONGEST_EPOCH_NS: u64 = 8_000_000_000;
 /// A connection is overtaken by so many times as many as the usual one, and by so many at least.
 const OVERTAKES: u64 = 4;
 const FEWEST_OVERTAKES: u64 = 4;
 const MOST_OVERTAKES: u64 = 1_000_000;
-/// A crowd is over when nobody was refused for so long: longer than a server's stalls, and longer than who may wait
-/// takes twice.
+/// A crowd is over when nobody was refused for so long: longer than a server's stalls, and longer
+/// than who may wait takes twice.
 const SHORTEST_CALM_NS: u64 = 500_000_000;
 const LONGEST_CALM_NS: u64 = 10_000_000_000;
-/// One connection in so many is followed where the server answers this many in a second, nobody is refused, and few
-/// wait: to follow all costs 3% of what TCP does for them.
+/// One connection in so many is followed while few wait, where the server answers this many in a
+/// second. To follow all costs 3% of what TCP does for them.
 const SAMPLE: u16 = 4;
 const SAMPLED_FROM_PER_S: f64 = 2_000.0;
-/// Shares of the answers that came before we saw a byte of a request: silent connections count from the first on, until it is below the second.
+/// Shares of the answers that came before we saw a byte of a request: silent connections count from
+/// the first on, until it is below the second.
 const SILENT_FROM: f64 = 0.5;
 const SILENT_UNTIL: f64 = 0.25;
 
@@ -74,7 +77,8 @@ pub struct Pacer {
     response_ns: u64,
     /// How long answers took in the last moments.
     responses: FadingHistogram,
-    /// By how many who came later those that were answered were overtaken. One look would be noise: where its median doubles by chance, connections count for longer.
+    /// By how many who came later those that were answered were overtaken. One look would be noise:
+    /// where its median doubles by chance, connections count for longer.
     overtakes: FadingHistogram,
     /// Since when so many connections have come as would tell, and no answer was seen.
     unanswered_since: Option<Nanos>,
@@ -115,8 +119,8 @@ impl Look {
     }
 }
 
-/// What is known of a server, for a guard that comes after this one. Its limit in a crowd is not among it: that is found
-/// within seconds.
+/// What is known of a server, for a guard that comes after this one. Its limit in a crowd is not
+/// among it: that is found within seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Learnt {
@@ -188,7 +192,8 @@ impl Pacer {
         &self.pace
     }
 
-    /// Goes on from here: what was counted since the last time is not what the same listeners asked for. What was learnt stays.
+    /// Goes on from here: what was counted since the last time is not what the same listeners asked
+    /// for. What was learnt stays.
     pub fn look_anew(&mut self, look: Look) {
         if look.counts.generation != self.last.counts.generation {
             *self = Self::new(look);
@@ -212,8 +217,10 @@ impl Pacer {
         if new > 0 {
             self.asked_at = look.at;
         }
-        let refused = look.asked_since(&self.last, |demand| demand.refused);
-        if refused > 0 {
+        // Where no crowd is there, reserved places alone were kept.
+        let is_crowd = look.counts.refused_ns > self.last.counts.refused_ns;
+        let refused = if is_crowd { look.asked_since(&self.last, |demand| demand.refused) } else { 0 };
+        if is_crowd {
             self.refused_at = Some(look.at);
         }
         let usual = self.usual(&look);
@@ -228,6 +235,7 @@ impl Pacer {
             refused,
             round_trip: Nanos(self.handshakes.usual_ns()),
             waiting_at_onset: look.counts.waiting_at_onset,
+            is_refusing: look.counts.is_refusing(&self.pace, look.at),
             is_sampled: self.pace.one_in > 1,
         };
         self.limit.tick(tick);
@@ -261,23 +269,25 @@ impl Pacer {
         self.set_turns();
     }
 
-    /// Whether it is enough to follow some of the connections: many come, the usual answer is known, and none of the
-    /// listeners counts exactly or has just refused.
+    /// Whether it is enough to follow some of the connections: many come, the usual answer is
+    /// known, and none of the listeners counts exactly or has just refused.
     fn may_sample(&self) -> bool {
         let is_calm = self.refused_at.is_none_or(|at| self.last.at.since(at).0 > self.pace.calm_ns);
         let per_s = self.limit.known().map_or(0.0, |(_, per_s)| per_s);
         is_calm && !self.last.demand.is_exact && per_s >= SAMPLED_FROM_PER_S
     }
 
-    /// How fast clients are let in, and how soon a difference to the limit is made up for: docs/admission.md.
+    /// How fast clients are let in, and how soon a difference to the limit is made up for:
+    /// docs/admission.md.
     fn set_turns(&mut self) {
         let round_trip_s = Nanos(self.handshakes.usual_ns().max(SHORTEST_ROUND_TRIP_NS)).as_secs_f64();
         self.pace.gain_per_s = (1.0 / (MAKES_UP_IN * round_trip_s)) as u32;
         self.pace.completed_ppm = (1e6 * self.handshakes.share()) as u32;
     }
 
-    /// Whether nobody has come or was answered since the last share, and nobody waits, or not even a SYN has come for long: the time says nothing of what the server can do, and one who waits then
-    /// may wait for an event.
+    /// Whether nobody has come or was answered since the last share, and nobody waits or no SYN
+    /// has come for long. That time says nothing of what the server can do: one who waits then may
+    /// wait for an event.
     fn is_quiet(&self) -> bool {
         let of = |counts: &Counts| counts.established + counts.answered;
         let is_left_alone = self.last.at.since(self.asked_at) >= LONGEST_SHARE;
@@ -341,7 +351,8 @@ impl Pacer {
 mod tests {
     use super::*;
 
-    /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as many SYNs that were admitted.
+    /// 50 ms each: so many answers of 5 ms, twice as many handshakes of 40 ms, and four times as
+    /// many SYNs that were admitted.
     fn look(start: Nanos, number: u64, answered: u64) -> Look {
         let mut counts = Counts {
             answered,

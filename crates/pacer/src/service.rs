@@ -8,7 +8,8 @@ pub const SILENT: usize = kernel::STAGE_SILENT as usize;
 /// See [`SILENT`].
 pub const WAITING: usize = kernel::STAGE_WAITING as usize;
 
-/// How many may wait under such a trigger; `None` where that is not what is limited, or not found yet.
+/// How many may wait under such a trigger; `None` where that is not what is limited, or not found
+/// yet.
 pub fn limit_of(pace: &Pace, trigger: Trigger) -> Option<u32> {
     match trigger {
         Trigger::Unserved(Some(named)) => Some(named.get()),
@@ -24,7 +25,8 @@ mod tests {
 
     use crate::FIRST_PACE;
 
-    /// Five pieces come at once, and one later, when it counts still, or no more as others came and went.
+    /// Five pieces come at once, and one later, when it counts still, or no more as others came and
+    /// went.
     #[test]
     fn time_that_a_client_takes_over_its_request_is_none_of_the_servers() {
         for (others, last_ms, piecemeal) in [(0, 150, 0), (100, 2_000, 1)] {

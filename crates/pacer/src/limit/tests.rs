@@ -2,7 +2,8 @@ use super::*;
 
 const TICK: Nanos = Nanos::from_millis(50);
 
-/// A server that answers in proportion to how many wait, up to so many a second, and is asked for much more.
+/// A server that answers in proportion to how many wait, up to so many a second, and is asked for
+/// much more.
 struct Server {
     most_per_s: f64,
     work_s: f64,
@@ -23,6 +24,7 @@ impl Server {
             waited: Nanos::from_secs_f64(waiting * seconds),
             refused,
             waiting_at_onset: 200,
+            is_refusing: false,
             is_sampled: false,
             ..Tick::default()
         }

@@ -1,4 +1,5 @@
-//! A server before a crowd in virtual time: workers that take requests in their order, attempts that come whatever it does.
+//! A server before a crowd in virtual time: workers that take requests in their order, attempts
+//! that come whatever it does.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -45,8 +46,9 @@ pub struct Server {
     /// From the SYN to the request, on average.
     handshake: Nanos,
     attempts: Schedule,
-    /// Of the handshakes, and of the work apart from them: the same requests in the same order, whatever the limit, so that what two limits answer
-    /// differs by the limits and not by the requests.
+    /// Of the handshakes, and of the work apart from them: the same requests in the same order,
+    /// whatever the limit, so that what two limits answer differs by the limits and not by the
+    /// requests.
     on_the_way: Pcg64Mcg,
     requests: Pcg64Mcg,
     now: Nanos,
@@ -58,7 +60,8 @@ pub struct Server {
     /// Since when nobody waits.
     idle_since: Option<Nanos>,
     pub limit: u32,
-    /// Of the handshakes under way, those that do not count, as they will have been answered when the others end.
+    /// Of the handshakes under way, those that do not count, as they will have been answered when
+    /// the others end.
     served_meanwhile: u32,
     seen: Seen,
 }
@@ -185,6 +188,7 @@ impl Seen {
             response: Nanos(self.response.0 / answered.max(1)),
             waited: self.response,
             waiting_at_onset: 0,
+            is_refusing: false,
             is_sampled: false,
             idle,
             refused,

@@ -1,4 +1,5 @@
-//! What others do, told a tick at a time what our law is told, with the constants that they come with.
+//! What others do, told a tick at a time what our law is told, with the constants that they come
+//! with.
 
 use std::collections::VecDeque;
 
@@ -28,7 +29,8 @@ fn mean(seen: &Seen) -> Option<f64> {
     (seen.answered > 0).then(|| seen.response.as_secs_f64() / seen.answered as f64)
 }
 
-/// Gradient2Limit of Netflix's concurrency-limits, 0.5: a long average of the response time over a short one, tolerating half as much again.
+/// Gradient2Limit of Netflix's concurrency-limits, 0.5: a long average of the response time over a
+/// short one, tolerating half as much again.
 pub struct Gradient2 {
     limit: f64,
     long: f64,
@@ -62,7 +64,8 @@ impl Law for Gradient2 {
     }
 }
 
-/// VegasLimit of the same: those that queue are the limit times what the response takes beyond the shortest one.
+/// VegasLimit of the same: those that queue are the limit times what the response takes beyond the
+/// shortest one.
 pub struct Vegas {
     limit: f64,
     shortest: f64,
@@ -104,7 +107,8 @@ impl Law for Vegas {
     }
 }
 
-/// Envoy's adaptive concurrency, 1.3x: the 90th percentile (here the mean) against the response time with three at a time, plus a quarter.
+/// Envoy's adaptive concurrency, 1.3x: the 90th percentile (here the mean) against the response
+/// time with three at a time, plus a quarter.
 pub struct Envoy {
     limit: f64,
     shortest: Option<f64>,
@@ -147,8 +151,8 @@ impl Law for Envoy {
     }
 }
 
-/// As BBR probes a path (Cardwell and others 2016): the best rate of the last ten ticks times the shortest response time, a quarter more in one of
-/// eight ticks and a quarter less in the next.
+/// As BBR probes a path (Cardwell and others 2016): the best rate of the last ten ticks times the
+/// shortest response time, a quarter more in one of eight ticks and a quarter less in the next.
 pub struct Bbr {
     rates: VecDeque<f64>,
     shortest: f64,
@@ -181,7 +185,8 @@ impl Law for Bbr {
     }
 }
 
-/// As many as are answered within a target: CoDel's 5 ms (RFC 8289), or DAGOR's 20 ms of queueing (Zhou and others, SoCC 2018).
+/// As many as are answered within a target: CoDel's 5 ms (RFC 8289), or DAGOR's 20 ms of queueing
+/// (Zhou and others, SoCC 2018).
 pub struct Target {
     target: f64,
     rate: f64,
@@ -204,7 +209,8 @@ impl Law for Target {
     }
 }
 
-/// Breakwater's credits (Cho and others, OSDI 2020): more while the delay is below the target, fewer by how much it is above.
+/// Breakwater's credits (Cho and others, OSDI 2020): more while the delay is below the target,
+/// fewer by how much it is above.
 pub struct Breakwater {
     target: f64,
     credits: f64,
