@@ -23,7 +23,7 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
-	FEW = 4,			/* times as many may wait */
+	FEW = 2,			/* times as many may wait */
 	NS_PER_US = 1000,
 	NS_PER_S = 1000000000,
 	ALL_PPM = 1000000,
