@@ -188,9 +188,9 @@ static __always_inline __u32 weigh(const struct service *service, const struct p
 	return random % one_in ? 0 : one_in;
 }
 
-static __always_inline bool is_oldest_overtaken(const struct service *service, const struct pace *pace)
+static __always_inline bool is_oldest_overtaken(const struct service *service, __u64 overtaken_at)
 {
-	return service->overtaken[row_of(service->epoch + 1)] >= pace->overtaken_at * followed_one_in(service, pace);
+	return service->overtaken[row_of(service->epoch + 1)] >= overtaken_at;
 }
 
 /* Nobody is forgotten then. */
@@ -199,11 +199,11 @@ static __always_inline bool is_oldest_empty(const struct service *service)
 	return !count_row(service, row_of(service->epoch + 1)) && count_row(service, row_of(service->epoch));
 }
 
-static __always_inline void turn_epoch(struct service *service, const struct pace *pace)
+static __always_inline void turn_epoch(struct service *service, __u64 overtaken_at)
 {
 	__u32 row, stage;
 
-	if (is_oldest_overtaken(service, pace))
+	if (is_oldest_overtaken(service, overtaken_at))
 		service->overtaken_before = service->epoch - (EPOCHS - 2);
 	service->epoch++;
 	row = row_of(service->epoch);
@@ -220,15 +220,15 @@ static __always_inline void turn_epoch(struct service *service, const struct pac
  */
 static __always_inline void turn_epochs(struct service *service, const struct pace *pace, __u64 now)
 {
-	__u64 due = 0;
+	__u64 due = 0, overtaken_at = (__u64)pace->overtaken_at * followed_one_in(service, pace);
 	__u32 i;
 
 	if (now >= service->epoch_ends_ns)
 		due = 1 + (now - service->epoch_ends_ns) / pace->epoch_ns;
 	for (i = 0; i < EPOCHS; i++) {
-		if (i >= due && !is_oldest_overtaken(service, pace) && !is_oldest_empty(service))
+		if (i >= due && !is_oldest_overtaken(service, overtaken_at) && !is_oldest_empty(service))
 			break;
-		turn_epoch(service, pace);
+		turn_epoch(service, overtaken_at);
 	}
 	if (!i)
 		return;
