@@ -61,7 +61,7 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
  * own; then there is another one in the next way. So who holds connections open fills the ways from
  * the front, and those that come and go share the first lines behind, which stay in a CPU's cache.
  * Where all ways are taken what is known stands in the socket's storage. To make and to free that
- * costs a quarter of what it was to follow a connection (docs/admission-measured.md).
+ * costs as much as a quarter of all else that is done here.
  *
  * If another program takes back our flags, we are not told of the connection's end. Its place is lost
  * for as long as the program is loaded. With all of them lost it is as if there were no table.

@@ -80,7 +80,7 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 		return true;
 	read_load(sk, &load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
-	/* About the server it was decided where the SYN came in. */
+	/* The SYN stage has decided about the server: here only queues and reserved places count. */
 	verdict = rule.policy.trigger == TRIGGER_QUEUE ? admit_syn(&rule.policy, &load, &attempt)
 						       : keep_reserved(&rule.policy, &load, &attempt);
 	if (verdict == VERDICT_ADMIT)

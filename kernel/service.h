@@ -23,7 +23,6 @@ enum {
 	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
 	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
 	EPOCHS = 4,			/* that count; a power of two */
-	FEW = 2,			/* times as many may wait */
 	NS_PER_US = 1000,
 	NS_PER_S = 1000000000,
 	ALL_PPM = 1000000,
@@ -36,7 +35,7 @@ struct pace {
 	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
 	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
 	__u16 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
-	__u16 one_in;			/* so many connections is followed while few wait, and stands for all of them; 0 as 1 */
+	__u16 follow_one_in;		/* so many connections while few wait, see weigh(); up to 255, 0 as 1 */
 	__u32 answers_per_s;		/* that it can give, as far as is known */
 	__u32 gain_per_s;		/* so many more are let in each second for each place that is free */
 	__u64 quick_ns;			/* a sooner answer says that no queue stands; 0: not known yet */
@@ -83,7 +82,7 @@ struct wait {
 	__u32 generation;		/* of struct service */
 	__u16 stage;			/* enum stage */
 	__u8 turns;			/* that it has begun to wait, or PIECEMEAL */
-	__u8 weight;			/* so many connections are counted for it */
+	__u8 weight;			/* it counts for so many connections */
 	__u32 calls;			/* flags that we have set in the socket, and nobody before */
 };
 
@@ -171,16 +170,13 @@ static __always_inline __u32 count_recent(const struct service *service, const s
 	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
 }
 
-/*
- * One in so many connections is followed, by chance, and counts for all of them: to follow one
- * costs as much as to decide about some SYNs. Where many wait each one is.
- */
+/* While few wait, one connection in so many is followed, by chance, and counts for all of them. */
 static __always_inline __u32 followed_one_in(const struct service *service, const struct pace *pace)
 {
-	return pace->one_in && count_recent(service, pace) * FEW < pace->limit ? pace->one_in : 1;
+	return pace->follow_one_in && count_recent(service, pace) < pace->limit / 4 ? pace->follow_one_in : 1;
 }
 
-/* For how many connections a new one counts; 0 if it is not followed. */
+/* For how many connections a new one counts; 0 if it is not followed. Needs no lock. */
 static __always_inline __u32 weigh(const struct service *service, const struct pace *pace, __u32 random)
 {
 	__u32 one_in = followed_one_in(service, pace);
@@ -220,6 +216,7 @@ static __always_inline void turn_epoch(struct service *service, __u64 overtaken_
  */
 static __always_inline void turn_epochs(struct service *service, const struct pace *pace, __u64 now)
 {
+	/* As one answer counts for several, it takes so many times as many. */
 	__u64 due = 0, overtaken_at = (__u64)pace->overtaken_at * followed_one_in(service, pace);
 	__u32 i;
 
@@ -283,7 +280,7 @@ static __always_inline void overtake(struct service *service, const struct wait 
 			service->overtaken[row_of(wait->epoch - back)] += wait->weight;
 }
 
-/* A sample knows too little of it. */
+/* Only while all are followed: a sample does not see who overtook whom. */
 static __always_inline void count_overtakes(struct service *service, const struct wait *wait, __u64 overtakes)
 {
 	if (wait->weight == 1)
@@ -328,8 +325,8 @@ static __always_inline void count_answer_of(struct service *service, const struc
 }
 
 /*
- * The handshake has ended, and took so many us; 0 if that is not known. The connection stands for
- * `weight` ones, see weigh().
+ * The handshake has ended, and took so many us; 0 if that is not known. `weight`: for how many
+ * connections this one counts, see weigh().
  */
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 weight, __u32 handshake_us,
 				 __u64 now)

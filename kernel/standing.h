@@ -72,8 +72,8 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 /*
  * True when the accept queue has been full for burst_ns of late. A SYN that finds it full, and is
  * not the first, adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time
- * without a full queue takes off a FULL_LEAK-th of itself, and time in which the server had nothing
- * to do all of it. So one look says little. A server that takes all at once leaves an empty queue
+ * without a full queue takes off a FULL_LEAK-th of itself, and time in which the server was idle
+ * takes off as much. So one look says little. A server that takes all at once leaves an empty queue
  * between two turns of its loop. A burst is many SYNs in a short time, and leaves the server idle
  * before the next.
  */
@@ -98,7 +98,7 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 		queue->syns = 0;
 		queue->answered = answered;
 		queue->waiting = waiting;
-		gone = 1;
+		gone = 1; /* 0 says that none came yet */
 	}
 	queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
 	if (queue->full_ns > pace->burst_ns)

@@ -19,9 +19,9 @@ use crate::{Figure, REPETITIONS, go_on};
 /// Connections at a time, with a guard and without in turns: a machine changes its speed within seconds.
 const CONNECTIONS: u32 = 5_000;
 const TURNS: usize = 4;
-/// The agent looks every 50 ms.
+/// Between two looks of the agent: some 50 ms of them.
 const CONNECTIONS_PER_LOOK: u32 = 1_000;
-/// Answers are counted by a sample of the connections: five standard deviations.
+/// Largest error of the count, as a share of it: five standard deviations of one connection in four.
 const MOST_OFF: f64 = 0.13;
 
 pub(crate) fn figure(stop: &AtomicBool) -> Result<Figure> {
@@ -41,7 +41,7 @@ fn repetition(stop: &AtomicBool) -> Result<(f64, f64)> {
         go_on(stop)?;
         let plain = connections_ns(&listener, address, None)?;
         let mut guard = guard_at(address, "abort+rst-syn+unserved".parse()?)?;
-        // First it learns: then it follows all of them.
+        // It learns first, and then follows one connection in four.
         connections_ns(&listener, address, Some(&mut guard))?;
         let before = answered(&guard)?;
         let guarded = connections_ns(&listener, address, Some(&mut guard))?;
@@ -91,7 +91,7 @@ fn reset_at_close(client: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Answers that the guard has seen, or counts for those that it has.
+/// Answers as the guard counts them.
 fn answered(guard: &Guard) -> Result<u64> {
     let sample = guard.sample()?;
     sample.listeners[0].service.as_ref().map(|service| service.answered).context("connections are followed")

@@ -1,6 +1,7 @@
 //! The program `tidegate`, as its users start it.
 
 mod common;
+mod days;
 mod doctor;
 mod dumbbell;
 mod far_away;

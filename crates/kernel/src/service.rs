@@ -46,29 +46,23 @@ impl Service {
     }
 
     /// A handshake has ended, after so many microseconds; 0 if that is not known, as after a SYN
-    /// cookie of the kernel's. `random` says whether this connection is followed, if not all are:
-    /// else it has no weight, and nothing comes of it.
-    pub fn begin(&mut self, pace: &Pace, random: u32, handshake_us: u32, now: Nanos) -> Wait {
-        let mut wait = Wait { since_ns: now.0, ..Wait::default() };
-        match functions::weigh(self, pace, random) {
-            0 => {}
-            weight => functions::begin(self, pace, &mut wait, weight, handshake_us, now.0),
-        }
-        wait
+    /// cookie of the kernel's. `random` picks who is followed; `None`: not this one.
+    pub fn begin(&mut self, pace: &Pace, random: u32, handshake_us: u32, now: Nanos) -> Option<Wait> {
+        let weight = functions::weigh(self, pace, random);
+        let mut wait = Wait::default();
+        (weight > 0).then(|| {
+            functions::begin(self, pace, &mut wait, weight, handshake_us, now.0);
+            wait
+        })
     }
 
     /// More of a request has come.
     pub fn go_on(&mut self, pace: &Pace, wait: &mut Wait, now: Nanos) {
-        if wait.weight > 0 {
-            functions::go_on(self, pace, wait, now.0);
-        }
+        functions::go_on(self, pace, wait, now.0)
     }
 
     /// The response begins, or never will.
     pub fn end(&mut self, pace: &Pace, wait: &Wait, is_answered: bool, now: Nanos) {
-        if wait.weight == 0 {
-            return;
-        }
         let us = now.0.wrapping_sub(wait.since_ns) / u64::from(NS_PER_US);
         functions::end(self, pace, wait, is_answered, functions::bucket_of(us), now.0)
     }

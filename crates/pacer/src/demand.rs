@@ -14,8 +14,8 @@ pub struct Demand {
     pub refused: u64,
     /// SYNs that the kernel or a cookie answers.
     pub let_in: u64,
-    /// Whether one of them always counts those who wait, to a limit that it names.
-    pub is_exact: bool,
+    /// Whether one of them names a limit, which always holds, so that all are followed.
+    pub follows_all: bool,
     /// From when on they wait; where two say it, the earlier.
     pub waits_from: WaitsFrom,
     /// The shortest `burst:TIME` of listeners that decide, and of those in a dry run, ns; `None`
@@ -44,7 +44,7 @@ impl Demand {
                 let shortest_ns = &mut self.bursts_ns[usize::from(dry_run)];
                 *shortest_ns = Some(shortest_ns.map_or(burst_ns, |shortest| shortest.min(burst_ns)));
             }
-            Trigger::Sojourn(_) | Trigger::Unserved(Some(_)) => self.is_exact = true,
+            Trigger::Sojourn(_) | Trigger::Unserved(Some(_)) => self.follows_all = true,
             Trigger::Queue => {}
         }
     }

@@ -38,9 +38,10 @@ const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// Half of the limit is tried while this share of the attempts is refused, or more.
 const CROWD: f64 = 0.1;
-/// Below this share the crowd is nearly over, and the limit grows back to where it began, or to so many.
-const FEW: f64 = 0.05;
-const EASED: f64 = 2.0 * CALM.1;
+/// Below this share of refused attempts the crowd is nearly over. The limit then doubles, up to where
+/// it began, or to the second if that is more.
+const NEARLY_OVER: f64 = 0.05;
+const EASE_TO: f64 = 2.0 * CALM.1;
 /// Share of the time in which nobody waits: above it the limit grows by that many times the idle
 /// share, at most to twice itself.
 const IDLE: f64 = 0.005;
@@ -83,8 +84,8 @@ const MEMORY_S: f64 = 60.0;
 /// which that is forgotten: while nobody is refused.
 const LEAST_BUSY: f64 = 1.0 / 16.0;
 const BUSY_MEMORY_S: f64 = 10.0;
-/// Nor does a sample of the connections say how long it was idle, if it looks idle for more than
-/// this share.
+/// While some of the connections are followed that is not learnt above this idle share: the server may
+/// have been busy with others.
 const SAMPLED_IDLE: f64 = 0.1;
 /// An answer is quick up to this many times the usual one.
 const QUICK: f64 = 4.0;
@@ -109,7 +110,7 @@ pub struct Tick {
     pub round_trip: Nanos,
     /// Connections that waited when the queue of the last crowd began to stand.
     pub waiting_at_onset: u64,
-    /// Nobody may have been refused just now, but the crowd is not over.
+    /// The crowd is not over, even if nobody was refused just now.
     pub is_refusing: bool,
     /// Not all connections are followed, so that the server may be busy when it looks idle.
     pub is_sampled: bool,
@@ -219,8 +220,8 @@ pub struct Limit {
     /// Answers in a second of the time in which somebody waits.
     busy_per_s: f64,
     held: Held,
-    /// Up to here it grows when the crowd is nearly over.
-    begun: f64,
+    /// While few are refused it grows back to here.
+    ease_to: f64,
     /// Answers in a second that the server could give in this crowd.
     best_per_s: f64,
     /// The server has stood idle, while others were refused, for so long.
@@ -246,7 +247,7 @@ impl Default for Limit {
             usual_per_s: 0.0,
             busy_per_s: 0.0,
             held: Held::default(),
-            begun: 0.0,
+            ease_to: 0.0,
             best_per_s: 0.0,
             idle_for: Nanos::ZERO,
             stopped_for: Nanos::ZERO,
@@ -301,7 +302,7 @@ impl Limit {
             (self.phase, self.sum) = (Phase::Hold, Tick::default());
             (self.held, self.best_per_s) = (Held::default(), 0.0);
             self.set(self.limit.max(tick.waiting_at_onset as f64));
-            self.begun = self.limit.max(EASED);
+            self.ease_to = self.limit.max(EASE_TO);
             self.settle(1.0, tick.shown());
         }
         if self.is_settling(&tick) {
@@ -329,7 +330,7 @@ impl Limit {
         if sum.answered < FEWEST {
             return;
         }
-        if sum.refused == 0 && !tick.is_refusing {
+        if sum.refused == 0 && (self.phase == Phase::Calm || !tick.is_refusing) {
             self.phase = Phase::Calm;
             self.learn(&sum, shown);
             return;
@@ -401,8 +402,9 @@ impl Limit {
         match self.phase {
             Phase::Calm | Phase::Hold => {
                 let held = Shown { per_s: self.held.per_s, ..shown };
-                if shown.refused < FEW && self.limit < self.begun {
-                    self.set((2.0 * self.limit).min(self.begun));
+                // First: a small limit that a crowd has left refuses few, and each refusal prolongs it.
+                if shown.refused < NEARLY_OVER && self.limit < self.ease_to {
+                    self.set((2.0 * self.limit).min(self.ease_to));
                 } else if shown.idle > IDLE && (shown.refused < CROWD || self.is_reached(&shown)) {
                     self.set(self.limit * (1.0 + (IDLE_STEP * shown.idle).min(1.0)));
                 } else if held.per_s < LESS * self.usual_per_s && self.may_want_more(&shown) {

@@ -24,7 +24,7 @@ pub const FIRST_PACE: Pace = Pace {
     limit: 0,
     completed_ppm: 1_000_000,
     counts_silent: 0,
-    one_in: 1,
+    follow_one_in: 1,
     answers_per_s: 0,
     gain_per_s: 1_000,
     quick_ns: 0,
@@ -52,9 +52,9 @@ const MOST_OVERTAKES: u64 = 1_000_000;
 /// than who may wait takes twice.
 const SHORTEST_CALM_NS: u64 = 500_000_000;
 const LONGEST_CALM_NS: u64 = 10_000_000_000;
-/// One connection in so many is followed while few wait, where the server answers this many in a
-/// second. To follow all costs 3% of what TCP does for them.
-const SAMPLE: u16 = 4;
+/// While few wait, one connection in so many is followed before a server of at least this many
+/// answers a second.
+const FOLLOW_ONE_IN: u16 = 4;
 const SAMPLED_FROM_PER_S: f64 = 2_000.0;
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from
 /// the first on, until it is below the second.
@@ -71,8 +71,6 @@ pub struct Pacer {
     shared: Look,
     /// When a SYN came last.
     asked_at: Nanos,
-    /// When one was refused last.
-    refused_at: Option<Nanos>,
     handshakes: Handshakes,
     response_ns: u64,
     /// How long answers took in the last moments.
@@ -174,7 +172,6 @@ impl Pacer {
             last: look,
             shared: look,
             asked_at: look.at,
-            refused_at: None,
             handshakes: Handshakes::default(),
             response_ns: 0,
             responses: FadingHistogram::default(),
@@ -217,12 +214,9 @@ impl Pacer {
         if new > 0 {
             self.asked_at = look.at;
         }
-        // Where no crowd is there, reserved places alone were kept.
-        let is_crowd = look.counts.refused_ns > self.last.counts.refused_ns;
-        let refused = if is_crowd { look.asked_since(&self.last, |demand| demand.refused) } else { 0 };
-        if is_crowd {
-            self.refused_at = Some(look.at);
-        }
+        // Outside a crowd only reserved places refuse SYNs: nothing to learn.
+        let has_refused = look.counts.refused_ns > self.last.counts.refused_ns;
+        let refused = if has_refused { look.asked_since(&self.last, |demand| demand.refused) } else { 0 };
         let usual = self.usual(&look);
         let counted = |look: &Look| u64::from(look.counts.counted(&self.pace));
         let tick = Tick {
@@ -236,7 +230,7 @@ impl Pacer {
             round_trip: Nanos(self.handshakes.usual_ns()),
             waiting_at_onset: look.counts.waiting_at_onset,
             is_refusing: look.counts.is_refusing(&self.pace, look.at),
-            is_sampled: self.pace.one_in > 1,
+            is_sampled: self.pace.follow_one_in > 1,
         };
         self.limit.tick(tick);
         let before = std::mem::replace(&mut self.last, look);
@@ -265,16 +259,16 @@ impl Pacer {
         let stay_s = f64::from(self.pace.limit) / self.limit.per_s().max(1.0);
         self.pace.calm_ns = ((2e9 * stay_s) as u64).clamp(SHORTEST_CALM_NS, LONGEST_CALM_NS);
         self.pace.burst_ns = demand.burst_ns();
-        self.pace.one_in = if self.may_sample() { SAMPLE } else { 1 };
+        self.pace.follow_one_in = if self.may_sample() { FOLLOW_ONE_IN } else { 1 };
         self.set_turns();
     }
 
-    /// Whether it is enough to follow some of the connections: many come, the usual answer is
-    /// known, and none of the listeners counts exactly or has just refused.
+    /// Whether it is enough to follow some of the connections: the server is known and fast, no
+    /// policy names a limit, and no crowd is there.
     fn may_sample(&self) -> bool {
-        let is_calm = self.refused_at.is_none_or(|at| self.last.at.since(at).0 > self.pace.calm_ns);
+        let is_calm = !self.last.counts.is_refusing(&self.pace, self.last.at);
         let per_s = self.limit.known().map_or(0.0, |(_, per_s)| per_s);
-        is_calm && !self.last.demand.is_exact && per_s >= SAMPLED_FROM_PER_S
+        is_calm && !self.last.demand.follows_all && per_s >= SAMPLED_FROM_PER_S
     }
 
     /// How fast clients are let in, and how soon a difference to the limit is made up for:
@@ -412,6 +406,26 @@ mod tests {
             look.counts.answered_silent = silent;
             pacer.tick(look);
             assert_eq!(pacer.pace().counts_silent, counts_silent, "{share} of 100");
+        }
+    }
+
+    #[test]
+    fn some_are_followed_before_a_fast_server_that_is_known_while_nobody_is_refused() {
+        let (start, one_in) = (Nanos::from_secs(1), |pacer: &Pacer| pacer.pace().follow_one_in);
+        for (answers, is_exact, followed) in [(20, false, 1), (500, true, 1), (500, false, 4)] {
+            let at = |number: u64| {
+                let mut look = look(start, number, answers * number);
+                look.demand.follows_all = is_exact;
+                look
+            };
+            let mut pacer = Pacer::new(at(0));
+            assert_eq!(one_in(&pacer), 1, "nothing is known");
+            (1..=40).for_each(|number| pacer.tick(at(number)));
+            assert_eq!(one_in(&pacer), followed, "{answers} in a look, exact: {is_exact}");
+            let mut refused = at(41);
+            (refused.counts.refused_ns, refused.demand.refused) = (refused.at.0, 10);
+            pacer.tick(refused);
+            assert_eq!(one_in(&pacer), 1, "somebody was refused");
         }
     }
 

@@ -20,7 +20,7 @@ pub fn limit_of(pace: &Pace, trigger: Trigger) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use kernel::Service;
+    use kernel::{Pace, Service};
     use units::Nanos;
 
     use crate::FIRST_PACE;
@@ -33,10 +33,10 @@ mod tests {
             let (pace, start) = (FIRST_PACE, Nanos::from_secs(100));
             let at = |ms: u64| start + Nanos::from_millis(ms);
             let mut service = Service::of_generation(0);
-            let mut slow = service.begin(&pace, 0, 100, start);
+            let mut slow = service.begin(&pace, 0, 100, start).expect("all are followed");
             (0..5).for_each(|_| service.go_on(&pace, &mut slow, start));
             for other in 0..others {
-                let mut wait = service.begin(&pace, 0, 100, at(other));
+                let mut wait = service.begin(&pace, 0, 100, at(other)).expect("all are followed");
                 service.go_on(&pace, &mut wait, at(other));
                 service.end(&pace, &wait, true, at(other + 1));
             }
@@ -48,5 +48,36 @@ mod tests {
             assert_eq!(service.response_ns - before.response_ns, counted * 3_000_000);
             assert_eq!(service.overtakes.iter().sum::<u64>(), others + counted);
         }
+    }
+
+    /// Of a fast server that is known.
+    fn sampling() -> Pace {
+        Pace { limit: 64, quick_ns: 1_000_000, follow_one_in: 4, ..FIRST_PACE }
+    }
+
+    #[test]
+    fn while_few_wait_one_connection_in_four_counts_for_all() {
+        let (pace, now) = (sampling(), Nanos::from_secs(1));
+        let mut service = Service::of_generation(0);
+        let mut waits: Vec<_> = (0..12).filter_map(|random| service.begin(&pace, random, 100, now)).collect();
+        assert_eq!(waits.len(), 3);
+        waits.iter_mut().for_each(|wait| service.go_on(&pace, wait, now));
+        assert_eq!((service.counted(&pace), service.established), (12, 12));
+        waits.push(service.begin(&pace, 0, 100, now).expect("one of four"));
+        service.go_on(&pace, &mut waits[3], now);
+        let fifth =
+            service.begin(&pace, 3, 100, now).expect("a quarter of the limit waits: all are followed");
+        assert_eq!([waits[3].weight, fifth.weight], [4, 1]);
+        waits.push(fifth);
+        // What counts for four leaves nothing behind, whatever is followed by then.
+        let later = Pace { follow_one_in: 1, ..pace };
+        let ends = [(true, later), (false, pace), (true, pace), (false, later), (true, later)];
+        for (wait, (is_answered, pace)) in waits.iter().zip(ends) {
+            service.end(&pace, wait, is_answered, now + Nanos::from_millis(1));
+        }
+        let Service { established, answered, ended, in_stage, recent, .. } = service;
+        assert_eq!((established, answered, ended), (17, 9, 8));
+        assert_eq!((in_stage, recent), ([0; 2], [0; 2]));
+        assert_eq!(service.responses_us.iter().sum::<u64>(), 8, "the last one's client was silent");
     }
 }

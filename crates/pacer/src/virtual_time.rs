@@ -123,7 +123,10 @@ struct Run {
     number: u64,
     service: Box<Service>,
     pacer: Pacer,
-    waits: Vec<Wait>,
+    /// Of each connection, when its last piece came, and what is known of it if it is followed.
+    waits: Vec<(u64, Option<Wait>)>,
+    /// Who is followed: chance of its own, so that the crowd is the same whoever that is.
+    following: Pcg64Mcg,
     queue: VecDeque<usize>,
     dribbling: HashSet<usize>,
     busy: usize,
@@ -151,6 +154,7 @@ impl Run {
             service,
             pacer,
             waits: Vec::new(),
+            following: Pcg64Mcg::seed_from_u64(seed),
             queue: VecDeque::new(),
             dribbling: HashSet::new(),
             busy: 0,
@@ -265,13 +269,13 @@ impl Run {
                 self.busy -= 1;
                 if !self.dribbling.remove(&connection) {
                     self.seen.answered += 1;
-                    self.seen.response_ns += now - self.waits[connection].since_ns;
+                    self.seen.response_ns += now - self.waits[connection].0;
                 }
                 self.end(connection, true);
             }
             Event::End(connection, is_answered) => self.end(connection, is_answered),
             Event::LastPiece(connection) => {
-                self.service.go_on(self.pacer.pace(), &mut self.waits[connection], Nanos(now));
+                self.go_on(connection);
                 self.queue.push_back(connection);
             }
         }
@@ -336,11 +340,9 @@ impl Run {
         }
         let connection = self.waits.len();
         let (pace, now) = (*self.pacer.pace(), Nanos(self.now));
-        // Chance of its own, so that the crowd is the same whoever is followed.
-        let random = (connection as u32).wrapping_mul(2_654_435_761) >> 8;
-        let mut wait = self.service.begin(&pace, random, handshake_us, now);
-        self.service.go_on(&pace, &mut wait, now);
-        self.waits.push(wait);
+        let wait = self.service.begin(&pace, self.following.random(), handshake_us, now);
+        self.waits.push((self.now, wait));
+        self.go_on(connection);
         match client {
             Client::Asks => self.queue.push_back(connection),
             Client::Holds => self.at(self.now + 10 * S, Event::End(connection, false)),
@@ -348,15 +350,25 @@ impl Run {
             Client::Spoofs => unreachable!("nobody answers the SYN/ACK"),
             Client::Dribbles => {
                 // Four pieces at once; the first was above.
-                (0..3).for_each(|_| self.service.go_on(&pace, &mut self.waits[connection], now));
+                (0..3).for_each(|_| self.go_on(connection));
                 self.dribbling.insert(connection);
                 self.at(self.now + 2 * S, Event::LastPiece(connection));
             }
         }
     }
 
+    fn go_on(&mut self, connection: usize) {
+        let (since, wait) = &mut self.waits[connection];
+        *since = self.now;
+        if let Some(wait) = wait {
+            self.service.go_on(self.pacer.pace(), wait, Nanos(self.now));
+        }
+    }
+
     fn end(&mut self, connection: usize, is_answered: bool) {
-        self.service.end(self.pacer.pace(), &self.waits[connection], is_answered, Nanos(self.now));
+        if let (_, Some(wait)) = &self.waits[connection] {
+            self.service.end(self.pacer.pace(), wait, is_answered, Nanos(self.now));
+        }
     }
 
     /// Prints what happened, for whoever looks.
@@ -718,9 +730,8 @@ fn queue_from_before_the_guard_is_not_taken_for_slow_work() {
             let world = World { work_ns, workers, asks: 3.0 * can, is_exponential: true, ..World::default() };
             let mut run = Run::beginning(world, seed, Duration::ZERO);
             for _ in 0..before {
-                let nobodys = Wait { generation: 1, since_ns: run.now, ..Wait::default() };
                 run.queue.push_back(run.waits.len());
-                run.waits.push(nobodys);
+                run.waits.push((run.now, None));
             }
             run.run(Duration::from_secs(120));
             let seen = run.run(Duration::from_secs(10));

@@ -109,7 +109,7 @@ impl Outside for Rest<'_> {
     }
 }
 
-/// Of hosts that do not exist. A client of the crowd has another one.
+/// Source port of forged SYNs. No client of the crowd has it, so nobody hears the answers.
 const FORGED_PORT: u16 = 0;
 
 fn peer(endpoint: Endpoint) -> Peer {
@@ -216,7 +216,7 @@ impl World {
         Ok(())
     }
 
-    /// So many SYNs leave now, at which [`World::run_until`] has stopped, from hosts that do not exist: nobody hears the answers.
+    /// Sends so many forged SYNs at `now`, where [`World::run_until`] has stopped.
     pub fn forge(&mut self, syns: u32, now: Nanos) {
         let Self { crowd, to_server, events, packets, delay, .. } = self;
         let mut send = sender(to_server, events, packets, now + *delay);

@@ -56,7 +56,7 @@ impl Followed {
     }
 
     /// A handshake that took so long, if that is known, has ended.
-    pub(super) fn begin(&mut self, peer: Peer, handshake: Option<Nanos>, now: Nanos) -> Wait {
+    pub(super) fn begin(&mut self, peer: Peer, handshake: Option<Nanos>, now: Nanos) -> Option<Wait> {
         let handshake = handshake.unwrap_or_default();
         let handshake_us = u32::try_from(handshake.as_micros()).unwrap_or(u32::MAX);
         let random = mix(peer.0, now.0) as u32;

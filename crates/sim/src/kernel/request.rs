@@ -335,7 +335,7 @@ impl Kernel {
     ) -> Work {
         let connection = handshake.established(self.config.stack, 0, now);
         let mut socket = super::Socket::new(peer, connection);
-        socket.wait = self.followed.as_mut().map(|followed| followed.begin(peer, took, now));
+        socket.wait = self.followed.as_mut().and_then(|followed| followed.begin(peer, took, now));
         let id = self.sockets.insert(socket);
         self.ends.insert(peer.number(), End::Socket(id));
         self.accept_queue.push_back(id);
