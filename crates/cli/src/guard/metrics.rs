@@ -48,7 +48,7 @@ pub fn metrics(sample: &Sample) -> Vec<Metric> {
         ),
         counter(
             "guard_answered",
-            "Connections whose response has begun",
+            "Connections whose response has begun; an estimate while one connection in four is followed",
             followed().map(|(of, service)| (labels(of, None), service.answered as f64)).collect(),
         ),
         counter(
