@@ -81,8 +81,8 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	read_load(sk, &load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
 	/* The SYN stage has decided about the server: here only queues and reserved places count. */
-	verdict = rule.policy.trigger == TRIGGER_QUEUE ? admit_syn(&rule.policy, &load, &attempt)
-						       : keep_reserved(&rule.policy, &load, &attempt);
+	verdict = is_limit_found(&rule.policy) ? keep_reserved(&rule.policy, &load, &attempt)
+						: admit_syn(&rule.policy, &load, &attempt);
 	if (verdict == VERDICT_ADMIT)
 		return true;
 	if (rule.dry_run || !is_leased(bpf_ktime_get_ns()))

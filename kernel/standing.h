@@ -89,7 +89,10 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 	if (gone < 0 || (!is_full && !queue->full_ns))
 		return false;
 	queue->looked_ns = now;
-	off = idle_ns - queue->idle_ns + (is_full ? 0 : gone / FULL_LEAK);
+	/* Another CPU may have seen a later one. */
+	off = idle_ns > queue->idle_ns ? idle_ns - queue->idle_ns : 0;
+	if (!is_full)
+		off += gone / FULL_LEAK;
 	queue->idle_ns = idle_ns;
 	queue->full_ns = queue->full_ns > off ? queue->full_ns - off : 0;
 	if (!is_full)

@@ -42,6 +42,6 @@ impl Handshakes {
 
     /// Of those that are let in, the share that becomes connections.
     pub(crate) fn share(&self) -> f64 {
-        (self.ended / self.let_in.max(1.0)).clamp(SMALLEST_SHARE, 1.0)
+        if self.let_in < 1.0 { 1.0 } else { (self.ended / self.let_in).clamp(SMALLEST_SHARE, 1.0) }
     }
 }

@@ -40,7 +40,7 @@ const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 const CROWD: f64 = 0.1;
 /// Below this share of refused attempts the crowd is nearly over. The limit then doubles, up to where
 /// it began, or to the second if that is more.
-const NEARLY_OVER: f64 = 0.05;
+const NEARLY_OVER: f64 = 0.07;
 const EASE_TO: f64 = 2.0 * CALM.1;
 /// Share of the time in which nobody waits: above it the limit grows by that many times the idle
 /// share, at most to twice itself.
@@ -327,12 +327,16 @@ impl Limit {
             return;
         }
         let sum = std::mem::take(&mut self.sum);
-        if sum.answered < FEWEST {
-            return;
-        }
+        let says_something = sum.answered >= FEWEST;
         if sum.refused == 0 && (self.phase == Phase::Calm || !tick.is_refusing) {
             self.phase = Phase::Calm;
-            self.learn(&sum, shown);
+            if says_something {
+                self.learn(&sum, shown);
+            }
+            self.set(calm_limit(self.usual_per_s));
+            return;
+        }
+        if !says_something {
             return;
         }
         let before = self.limit;
@@ -394,7 +398,6 @@ impl Limit {
                 (sum.answered as f64 / busy_s).max(self.busy_per_s * (-busy_s / BUSY_MEMORY_S).exp());
         }
         self.usual_per_s += seconds.min(1.0) * (shown.per_s - self.usual_per_s);
-        self.set(calm_limit(self.usual_per_s));
     }
 
     /// Somebody is.

@@ -56,6 +56,8 @@ const LONGEST_CALM_NS: u64 = 10_000_000_000;
 /// answers a second.
 const FOLLOW_ONE_IN: u16 = 4;
 const SAMPLED_FROM_PER_S: f64 = 2_000.0;
+/// But all are followed for so long at first: a sample does not tell what the server can do.
+const FOLLOWS_ALL_FOR: Nanos = Nanos::from_secs(3);
 /// Shares of the answers that came before we saw a byte of a request: silent connections count from
 /// the first on, until it is below the second.
 const SILENT_FROM: f64 = 0.5;
@@ -69,6 +71,7 @@ pub struct Pacer {
     last: Look,
     /// When shares were taken last.
     shared: Look,
+    began_at: Nanos,
     /// When a SYN came last.
     asked_at: Nanos,
     handshakes: Handshakes,
@@ -171,6 +174,7 @@ impl Pacer {
             limit: Limit::default(),
             last: look,
             shared: look,
+            began_at: look.at,
             asked_at: look.at,
             handshakes: Handshakes::default(),
             response_ns: 0,
@@ -267,8 +271,10 @@ impl Pacer {
     /// policy names a limit, and no crowd is there.
     fn may_sample(&self) -> bool {
         let is_calm = !self.last.counts.is_refusing(&self.pace, self.last.at);
-        let per_s = self.limit.known().map_or(0.0, |(_, per_s)| per_s);
-        is_calm && !self.last.demand.follows_all && per_s >= SAMPLED_FROM_PER_S
+        let is_known = self.limit.known().is_some() && self.last.at.since(self.began_at) >= FOLLOWS_ALL_FOR;
+        // Of the last second.
+        let per_s = self.responses.count();
+        is_calm && is_known && !self.last.demand.follows_all && per_s >= SAMPLED_FROM_PER_S
     }
 
     /// How fast clients are let in, and how soon a difference to the limit is made up for:
@@ -325,6 +331,9 @@ impl Pacer {
     fn count_overtakes(&mut self, before: &Look) {
         let now = &self.last;
         self.overtakes.add(now.at.since(before.at), &since(&now.counts.overtakes, &before.counts.overtakes));
+        if self.pace.follow_one_in > 1 && self.overtakes.count() < ENOUGH as f64 {
+            return; // those that were left of a busy moment
+        }
         let Some(overtakes) = self.overtakes.below(0.5) else { return };
         let overtaken_at = (OVERTAKES * overtakes).clamp(FEWEST_OVERTAKES, MOST_OVERTAKES);
         let overtaken_at = u32::try_from(overtaken_at).expect("it is at most a million");
@@ -420,9 +429,9 @@ mod tests {
             };
             let mut pacer = Pacer::new(at(0));
             assert_eq!(one_in(&pacer), 1, "nothing is known");
-            (1..=40).for_each(|number| pacer.tick(at(number)));
+            (1..=80).for_each(|number| pacer.tick(at(number)));
             assert_eq!(one_in(&pacer), followed, "{answers} in a look, exact: {is_exact}");
-            let mut refused = at(41);
+            let mut refused = at(81);
             (refused.counts.refused_ns, refused.demand.refused) = (refused.at.0, 10);
             pacer.tick(refused);
             assert_eq!(one_in(&pacer), 1, "somebody was refused");

@@ -649,6 +649,32 @@ fn after_a_crowd_a_busy_server_refuses_few_and_soon_nobody() {
     }
 }
 
+/// Browsers open some connections at once.
+#[test]
+fn after_a_crowd_far_clients_with_several_connections_are_let_in() {
+    for (ms, at_once) in [(60, 8), (100, 6), (100, 3)] {
+        for is_exponential in [false, true] {
+            let pool = World { workers: 20, work_ns: 50 * MS, handshake_ns: ms * MS, ..World::default() };
+            let mut run = Run::calm(World { is_exponential, asks: 1_000.0, ..pool }, 1);
+            run.run(Duration::from_secs(3));
+            run.world.asks = 0.0;
+            // 60% of what it can do.
+            let gap = Duration::from_secs_f64(f64::from(at_once) / 240.0);
+            let mut refused = [0; 2];
+            for second in 0..12 {
+                let end = run.now + S;
+                while run.now < end {
+                    (0..at_once).for_each(|_| run.attempt(Client::Asks));
+                    refused[usize::from(second >= 4)] += run.seen.refused;
+                    run.run(gap);
+                }
+            }
+            println!("{ms} ms, {at_once} at once, exponential {is_exponential}: {refused:?}");
+            assert_eq!(refused[1], 0, "{ms} ms, {at_once} at once, exponential {is_exponential}");
+        }
+    }
+}
+
 #[test]
 fn server_that_has_time_refuses_as_good_as_nobody() {
     let core = World::default();
