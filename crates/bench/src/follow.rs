@@ -8,8 +8,8 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use anyhow::{Context, Result, ensure};
-use guard::Guard;
+use anyhow::{Context, Result, bail, ensure};
+use guard::{Guard, ServerSample};
 use netns::Namespace;
 
 use crate::median;
@@ -23,6 +23,8 @@ const TURNS: usize = 4;
 const CONNECTIONS_PER_LOOK: u32 = 1_000;
 /// Largest error of the count, as a share of it: five standard deviations of one connection in four.
 const MOST_OFF: f64 = 0.13;
+/// It learns for some seconds.
+const MOST_ROUNDS: u32 = 200;
 
 pub(crate) fn figure(stop: &AtomicBool) -> Result<Figure> {
     let namespace = Namespace::create("bench")?;
@@ -41,11 +43,12 @@ fn repetition(stop: &AtomicBool) -> Result<(f64, f64)> {
         go_on(stop)?;
         let plain = connections_ns(&listener, address, None)?;
         let mut guard = guard_at(address, "abort+rst-syn+unserved".parse()?)?;
-        // It learns first, and then follows one connection in four.
-        connections_ns(&listener, address, Some(&mut guard))?;
-        let before = answered(&guard)?;
+        learn(&mut guard, &listener, address)?;
+        let before = service(&guard)?.answered;
         let guarded = connections_ns(&listener, address, Some(&mut guard))?;
-        ensure_followed(answered(&guard)? - before)?;
+        let after = service(&guard)?;
+        ensure!(after.follows_one_in > 1, "the guard follows all connections again");
+        ensure_followed(after.answered - before)?;
         more.push(guarded - plain);
         without.push(plain);
     }
@@ -91,10 +94,19 @@ fn reset_at_close(client: &TcpStream) -> Result<()> {
     Ok(())
 }
 
-/// Answers as the guard counts them.
-fn answered(guard: &Guard) -> Result<u64> {
-    let sample = guard.sample()?;
-    sample.listeners[0].service.as_ref().map(|service| service.answered).context("connections are followed")
+/// Until the guard follows one connection in some, as on an ordinary day.
+fn learn(guard: &mut Guard, listener: &TcpListener, address: SocketAddr) -> Result<()> {
+    for _ in 0..MOST_ROUNDS {
+        connections_ns(listener, address, Some(guard))?;
+        if service(guard)?.follows_one_in > 1 {
+            return Ok(());
+        }
+    }
+    bail!("after {MOST_ROUNDS} times {CONNECTIONS} connections the guard still follows all of them")
+}
+
+fn service(guard: &Guard) -> Result<ServerSample> {
+    guard.sample()?.listeners[0].service.context("who waits is counted")
 }
 
 fn ensure_followed(answered: u64) -> Result<()> {

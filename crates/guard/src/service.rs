@@ -20,6 +20,8 @@ pub struct ServerSample {
     pub limit: Option<u32>,
     /// Too few answers were seen to know the usual one: the accept queue alone shows a crowd.
     pub is_learning: bool,
+    /// One connection in so many is followed, and counts for all of them: above 1 all numbers here are estimates.
+    pub follows_one_in: u16,
     /// Handshakes that ended.
     pub established: u64,
     /// Responses that began.
@@ -54,6 +56,7 @@ impl ServerSample {
             counted: counts.counted(pace).into(),
             limit: limit_of(pace, trigger),
             is_learning: trigger == Trigger::Unserved(None) && pace.quick_ns == 0,
+            follows_one_in: pace.follow_one_in,
             established: counts.established,
             answered: counts.answered,
             answered_in_turn: counts.answered_in_turn,

@@ -105,6 +105,8 @@ struct ServerCounts {
     limit: Option<u32>,
     /// Whether too few answers were seen to know the usual one: the accept queue alone shows a crowd.
     learning: bool,
+    /// One connection in so many is followed while few wait; above 1 the numbers here are estimates.
+    follows_one_in: u16,
     /// Handshakes that ended.
     established: u64,
     /// Answers that began.
@@ -228,6 +230,7 @@ impl ServerCounts {
             counted: service.counted,
             limit: service.limit,
             learning: service.is_learning,
+            follows_one_in: service.follows_one_in,
             established: service.established,
             answered: service.answered,
             answered_in_turn: service.answered_in_turn,
