@@ -5,19 +5,23 @@
  * would see segments that TCP does not take, and every segment of every connection. This one is
  * called when a handshake ends, until the response begins, and when the state changes.
  *
+ * weigh() of service.h picks whom it follows.
+ *
  *	handshake ends		BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: silent
- *	request arrives		its acknowledgment leaves, at once for the first one (tcp_event_data_recv(): quick ACKs): waiting; a request in
- *				pieces waits from the last one
- *	response begins		the server writes: the kernel asks how long the options of its segments will be
- *				(BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss()), before it knows whether the client's window takes one.
- *				No more, and no further calls. It asks as well when a router says that a packet was too large, which clients
- *				can forge: no process has the socket then, or one is in a system call on it just then, and loses nothing but a wait of its own
+ *	request arrives		BPF_SOCK_OPS_HDR_OPT_LEN_CB of its acknowledgment: waiting
+ *	response begins		BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss(): no more
  *	the end, any		BPF_SOCK_OPS_STATE_CB
  *
+ * The first request is acknowledged at once (tcp_event_data_recv(): quick ACKs). One in pieces
+ * waits from the last of them. When the server writes, the kernel asks how long the options of its
+ * segments will be, before it knows whether the client's window takes one. It asks as well when a
+ * router says that a packet was too large, which clients can forge. No process has the socket then,
+ * or one is in a system call on it just then, and loses nothing but a wait of its own.
+ *
  * A segment may have no room for an option: with timestamps and three SACK blocks, which a client
- * can bring about, or with MPTCP. Then the kernel does not ask. Such a request is not seen, and such
- * a response by a later segment, or as an end. Where no answer is seen at all the agent gives up the
- * limit.
+ * can bring about, or with MPTCP. Then the kernel does not ask. Such a request is not seen, and
+ * such a response by a later segment, or as an end. Where no answer is seen at all the agent gives
+ * up the limit.
  */
 #ifndef TIDEGATE_FOLLOW_BPF_H
 #define TIDEGATE_FOLLOW_BPF_H
@@ -56,15 +60,15 @@ _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 
 /*
  * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time
- * (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One is taken if
- * somebody has waited there for thousands of them, or if another CPU is at the same part of its
- * own; then there is another one in the next way. So who holds connections open fills the ways from
- * the front, and those that come and go share the first lines behind, which stay in a CPU's cache.
- * Where all ways are taken what is known stands in the socket's storage. To make and to free that
- * costs as much as a quarter of all else that is done here.
+ * (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One may be
+ * taken already: somebody has waited there for thousands of them, or another CPU is at the same
+ * part of its own. Then there is another one in the next way. So who holds connections open fills
+ * the ways from the front, and those that come and go share the first lines behind, which stay in a
+ * CPU's cache. Where all ways are taken what is known stands in the socket's storage. To make and
+ * to free that costs as much as a quarter of all else that is done here.
  *
- * If another program takes back our flags, we are not told of the connection's end. Its place is lost
- * for as long as the program is loaded. With all of them lost it is as if there were no table.
+ * If another program takes back our flags, we are not told of the connection's end. Its place is
+ * lost for as long as the program is loaded. With all of them lost it is as if there were no table.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -2,8 +2,8 @@
 /*
  * The SYN stage once more for reserv, where the kernel is about to make the request socket, after
  * all checks of its own. There the queues are as they are when it is this SYN's turn, also if many
- * were received in one batch; and SYNs come by that no program at an interface can read, as those
- * in fragments. It can only tighten, and in silence.
+ * were received in one batch. SYNs come by that no program at an interface can read, such as those
+ * in fragments. The stage can only tighten, and in silence.
  */
 #ifndef TIDEGATE_REQUEST_STAGE_BPF_H
 #define TIDEGATE_REQUEST_STAGE_BPF_H
@@ -34,9 +34,9 @@ struct {
 } interfaces SEC(".maps");
 
 /*
- * Whether the SYN came by an interface that we guard. Of a VLAN or a bond it is the upper device
- * that is asked for (skb_iif is set anew for each, __netif_receive_skb_core()): where only the
- * lower one is guarded, what was decided there stands alone.
+ * Whether the SYN came by an interface that we guard. Of a VLAN or a bond that is the upper device,
+ * as __netif_receive_skb_core() sets skb_iif anew for each. Where only the lower one is guarded,
+ * what was decided there stands alone.
  */
 static __always_inline bool is_from_guarded(const struct sock *sk, struct sk_buff *skb)
 {
@@ -80,7 +80,9 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 		return true;
 	read_load(sk, &load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
-	/* The SYN stage has decided about the server: here only queues and reserved places count. */
+	/*
+	 * The SYN stage has decided about the server: here only queues and reserved places count.
+	 */
 	verdict = is_limit_found(&rule.policy) ? keep_reserved(&rule.policy, &load, &attempt)
 						: admit_syn(&rule.policy, &load, &attempt);
 	if (verdict == VERDICT_ADMIT)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Whether the accept queue has room, by what the last SYN has seen of it: each segment that is not
+ * Whether the accept queue has room, by what the last SYN has seen of it. Each segment that is not
  * looked up takes one of its places, as it may end a handshake. So while it may overflow not every
  * segment with ACK has its socket looked up. No map and no clock: crates/kernel compiles it for the
  * host. The includer provides __u32, __u64, bool and __always_inline.

@@ -31,8 +31,8 @@ static __always_inline struct rate admission_rate(const struct pace *pace, __s64
 	at_once = (__u64)per_s * ALL_PPM / (pace->completed_ppm ? pace->completed_ppm : ALL_PPM);
 	rate.per_s = at_once < NS_PER_S ? at_once : NS_PER_S;
 	/*
-	 * Far clients who are let in at once arrive at once, a round trip later. But tokens are lost
-	 * if no SYN comes in time.
+	 * Far clients who are let in at once arrive at once, a round trip later. But tokens are
+	 * lost if no SYN comes in time.
 	 */
 	at_once = TOKENS_SAVED + rate.per_s / TOKENS_AT_ONCE_PER_S;
 	if (at_once > places)
@@ -124,7 +124,10 @@ static __always_inline enum verdict decide_syn(const struct listener_policy *pol
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT && !is_cookie(verdict)) {
 		*is_by_server = is_refused_by_server_alone(policy, load, attempt->is_reserved);
-		/* One who opens many connections at once may find no token while few wait: that is no crowd. */
+		/*
+		 * One who opens many connections at once may find no token while few wait: that is
+		 * no crowd.
+		 */
 		if (is_limit_found(policy) && (token.many_wait || accept_queue_is_full(load)))
 			service->refused_ns = now;
 		return verdict;

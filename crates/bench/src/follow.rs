@@ -1,6 +1,8 @@
-//! What a whole connection costs more when it is guarded, from its SYN to its end, beside the same one without a guard.
+//! What a whole connection costs more when it is guarded, from its SYN to its end, beside the same
+//! one without a guard.
 //!
-//! Client and server are sockets of one thread on the loopback, so that all of it, and what the kernel puts off until later, is on one CPU.
+//! Client and server are sockets of one thread on the loopback, so that all of it, and what the
+//! kernel puts off until later, is on one CPU.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,12 +18,14 @@ use crate::median;
 use crate::program::{guard_at, listen_at};
 use crate::{Figure, REPETITIONS, go_on};
 
-/// Connections at a time, with a guard and without in turns: a machine changes its speed within seconds.
+/// Connections at a time, with a guard and without in turns: a machine changes its speed within
+/// seconds.
 const CONNECTIONS: u32 = 5_000;
 const TURNS: usize = 4;
 /// Between two looks of the agent: some 50 ms of them.
 const CONNECTIONS_PER_LOOK: u32 = 1_000;
-/// Largest error of the count, as a share of it: five standard deviations of one connection in four.
+/// Largest error of the count, as a share of it: five standard deviations of one connection in
+/// four.
 const MOST_OFF: f64 = 0.13;
 /// It learns for some seconds.
 const MOST_ROUNDS: u32 = 200;

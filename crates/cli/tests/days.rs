@@ -17,7 +17,8 @@ use rand_pcg::Pcg64Mcg;
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 
 const SERVER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
-/// Of senders that do not exist; the server sends what is for them to the client's namespace, which drops it.
+/// Of senders that do not exist; the server sends what is for them to the client's namespace, which
+/// drops it.
 const FORGED: &str = "198.51.100.0/24";
 const LONG: Duration = Duration::from_secs(8);
 
@@ -118,7 +119,8 @@ fn forge(tap: &Tap, number: u32) {
     tap.send(&frame).expect("send");
 }
 
-/// Clients that were answered of those that asked, without a guard and with one; SYNs that it refused.
+/// Clients that were answered of those that asked, without a guard and with one; SYNs that it
+/// refused.
 fn day(day: Day) -> Option<([u64; 4], u64)> {
     let world = World::create()?;
     world.server.ip(&["link", "set", "s0", "address", "02:00:00:00:00:02"]).expect("address");

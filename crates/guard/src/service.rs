@@ -7,20 +7,24 @@ use verdict::Histogram;
 
 use crate::Trigger;
 
-/// Connections of a server from the end of the handshake to the beginning of the response, and sums since it is guarded.
+/// Connections of a server from the end of the handshake to the beginning of the response, and sums
+/// since it is guarded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ServerSample {
     /// Now, and we have seen no byte of a request.
     pub silent: u64,
     /// Now, with a request, and the response has not begun.
     pub waiting: u64,
-    /// Of these, those that wait for the server, and not for something else: what the trigger `unserved` goes by.
+    /// Of these, those that wait for the server, and not for something else: what the trigger
+    /// `unserved` goes by.
     pub counted: u64,
-    /// How many may wait: as the policy says, or as was found. `None` where a time is what is limited, and before one is found.
+    /// How many may wait: as the policy says, or as was found. `None` where a time is what is
+    /// limited, and before one is found.
     pub limit: Option<u32>,
     /// Too few answers were seen to know the usual one: the accept queue alone shows a crowd.
     pub is_learning: bool,
-    /// One connection in so many is followed, and counts for all of them: above 1 all numbers here are estimates.
+    /// One connection in so many is followed, and counts for all of them: above 1 all numbers here
+    /// are estimates.
     pub follows_one_in: u16,
     /// Handshakes that ended.
     pub established: u64,

@@ -38,8 +38,8 @@ const SHORTEST_PERIOD: Nanos = Nanos::from_millis(100);
 const LONGEST_PERIOD: Nanos = Nanos::from_secs(10);
 /// Half of the limit is tried while this share of the attempts is refused, or more.
 const CROWD: f64 = 0.1;
-/// Below this share of refused attempts the crowd is nearly over. The limit then doubles, up to where
-/// it began, or to the second if that is more.
+/// Below this share of refused attempts the crowd is nearly over. The limit then doubles, up to
+/// where it began, or to the second if that is more.
 const NEARLY_OVER: f64 = 0.07;
 const EASE_TO: f64 = 2.0 * CALM.1;
 /// Share of the time in which nobody waits: above it the limit grows by that many times the idle
@@ -84,8 +84,8 @@ const MEMORY_S: f64 = 60.0;
 /// which that is forgotten: while nobody is refused.
 const LEAST_BUSY: f64 = 1.0 / 16.0;
 const BUSY_MEMORY_S: f64 = 10.0;
-/// While some of the connections are followed that is not learnt above this idle share: the server may
-/// have been busy with others.
+/// While some of the connections are followed that is not learnt above this idle share: the server
+/// may have been busy with others.
 const SAMPLED_IDLE: f64 = 0.1;
 /// An answer is quick up to this many times the usual one.
 const QUICK: f64 = 4.0;
@@ -405,7 +405,8 @@ impl Limit {
         match self.phase {
             Phase::Calm | Phase::Hold => {
                 let held = Shown { per_s: self.held.per_s, ..shown };
-                // First: a small limit that a crowd has left refuses few, and each refusal prolongs it.
+                // First: a small limit that a crowd has left refuses few, and each refusal prolongs
+                // it.
                 if shown.refused < NEARLY_OVER && self.limit < self.ease_to {
                     self.set((2.0 * self.limit).min(self.ease_to));
                 } else if shown.idle > IDLE && (shown.refused < CROWD || self.is_reached(&shown)) {

@@ -438,8 +438,8 @@ fn pool_of_processes_before_a_crowd_answers_what_it_can() {
     }
 }
 
-/// For ten milliseconds a period with half of the limit has the answers of all of it: if they
-/// count, what half would do seems to be more, and the limit goes down for ever.
+/// For ten milliseconds a period with half of the limit has the answers of all of it. If they
+/// count, half seems to do more than it does, and the limit goes down for ever.
 #[test]
 fn large_pool_still_answers_what_it_can_after_half_a_minute() {
     let world = World { workers: 200, is_pool: true, work_ns: 10 * MS, asks: 60_000.0, ..World::default() };
@@ -470,7 +470,7 @@ fn load_that_is_a_little_too_much_makes_no_queue_that_grows() {
 }
 
 /// Who is under way was let in by what the server could do before, so that half the limit shows
-/// little, and as many as are answered are let in although more could be: docs/admission.md.
+/// little. As many as are answered are let in, although more could be: docs/admission.md.
 #[test]
 fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
     let pool = World { workers: 50, is_pool: true, work_ns: 10 * MS, backlog: 1024, ..World::default() };

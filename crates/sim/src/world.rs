@@ -5,8 +5,9 @@
 //!         <-- delay --------------------------------'----------'
 //! ```
 //!
-//! The clients' machines cost nothing; they are one that acts in turns, as the lab's generator, or each acts at a time of his own. Frames take as long as the
-//! wire's delay; the wire has no rate of its own here. Behind it, clients may be far away (`distance.rs`).
+//! The clients' machines cost nothing; they are one that acts in turns, as the lab's generator, or
+//! each acts at a time of his own. Frames take as long as the wire's delay; the wire has no rate of
+//! its own here. Behind it, clients may be far away (`distance.rs`).
 
 mod agenda;
 mod crowd_end;
@@ -191,7 +192,8 @@ impl World {
         world
     }
 
-    /// Keeps the frames of the server's link from now on, so many of them. The server has this address there, of the clients' family.
+    /// Keeps the frames of the server's link from now on, so many of them. The server has this
+    /// address there, of the clients' family.
     pub fn capture(&mut self, server: SocketAddr, most: usize) {
         self.capture = Some(Box::new(Capture::new(server, self.crowd.clients(), most)));
     }
@@ -201,7 +203,8 @@ impl World {
         self.capture.take().map(|capture| *capture)
     }
 
-    /// Puts a path between clients and server, each way, behind the wire's own delay. To be said before anything happens.
+    /// Puts a path between clients and server, each way, behind the wire's own delay. To be said
+    /// before anything happens.
     ///
     /// # Errors
     ///
@@ -275,7 +278,8 @@ impl World {
         }
     }
 
-    /// Lets time pass until a moment, or until nobody has anything to do any more. Whether the crowd is through.
+    /// Lets time pass until a moment, or until nobody has anything to do any more. Whether the
+    /// crowd is through.
     pub fn run_until(&mut self, until: Nanos) -> bool {
         while let Some((now, event)) = self.events.take(until) {
             self.happened += 1;
@@ -303,7 +307,8 @@ impl World {
         self.crowd.is_over()
     }
 
-    /// No packet is lost without being counted, no queue is over its limit, and every attempt ends in one cause.
+    /// No packet is lost without being counted, no queue is over its limit, and every attempt ends
+    /// in one cause.
     fn check(&self) {
         let in_ring = self.ring.iter().filter(|pending| matches!(pending, Pending::Packet(_))).count();
         let far_away = self.distance.as_ref().map_or(0, |distance| distance.len());
@@ -331,7 +336,8 @@ impl World {
         self.crowd.check();
     }
 
-    /// Ends it: what is open is unfinished. Who would have begun in the crowd's next turn has not come.
+    /// Ends it: what is open is unfinished. Who would have begun in the crowd's next turn has not
+    /// come.
     pub fn stop(&mut self, now: Nanos) {
         self.crowd.stop(now, self.crowd_end.turns());
     }

@@ -1,4 +1,5 @@
-//! An ordinary day, many times over: whenever stock Linux answers everybody, the guard refuses nobody.
+//! An ordinary day, many times over: whenever stock Linux answers everybody, the guard refuses
+//! nobody.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +14,8 @@ use verdict::Policy;
 
 /// CPU time of a connection besides the work, on the machine of round numbers.
 const OVERHEAD: Nanos = Nanos::from_micros(40);
-/// Clients start until then, or until there are as many as the last; each gives up after its patience.
+/// Clients start until then, or until there are as many as the last; each gives up after its
+/// patience.
 const LONGEST: Nanos = Nanos::from_secs(20);
 const PATIENCE: Nanos = Nanos::from_secs(30);
 const MOST_CLIENTS: f64 = 4_000.0;
@@ -110,8 +112,8 @@ impl Case {
     }
 }
 
-/// Of cases with these seeds, those in which stock answers everybody; and of them the seeds with which the guard refuses
-/// somebody.
+/// Of cases with these seeds, those in which stock answers everybody; and of them the seeds with
+/// which the guard refuses somebody.
 fn differences(seeds: RangeInclusive<u64>) -> (u64, Vec<u64>) {
     let (mut calm, mut harmed) = (0, Vec::new());
     for seed in seeds {

@@ -1,4 +1,5 @@
-//! Policies by name, and their decisions: `kernel/verdict.h`, the very code that the BPF programs run.
+//! Policies by name, and their decisions: `kernel/verdict.h`, the very code that the BPF programs
+//! run.
 //!
 //! Not the programs themselves: nothing here sees a packet, a map or a clock.
 //!
@@ -25,7 +26,8 @@ pub use kernel::{Fin, ListenerLoad, OnFin, Verdict};
 pub use name::PolicyError;
 pub use room::Room;
 
-/// When a listener has all that it should take, besides a full accept queue, with which the kernel takes nobody.
+/// When a listener has all that it should take, besides a full accept queue, with which the kernel
+/// takes nobody.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Trigger {
     /// No sooner: `[Shu05]`.
@@ -37,7 +39,8 @@ pub enum Trigger {
     Sojourn(NonZeroU32),
 }
 
-/// From when on a connection waits for the server; nothing that a SYN is decided by, but how those are counted who wait.
+/// From when on a connection waits for the server; nothing that a SYN is decided by, but how those
+/// are counted who wait.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum WaitsFrom {
     /// Its request; its handshake's end where most are answered before one is seen.
@@ -54,7 +57,8 @@ pub enum WaitsFrom {
 pub enum Full {
     /// The accept queue has no place now, as in the kernel.
     AcceptQueue,
-    /// Every place of the accept queue is taken, or promised to a handshake in progress: reserv of `[Shu05]` section 4.1.2.
+    /// Every place of the accept queue is taken, or promised to a handshake in progress: reserv of
+    /// `[Shu05]` section 4.1.2.
     Reserved {
         /// Promises for 100 places; 100 is exact.
         overbook_percent: u32,
@@ -66,7 +70,8 @@ pub enum Full {
         /// Attempts that may come at once.
         burst: NonZeroU32,
     },
-    /// The attempt's hash is of a refused class: persistent dropping (Jamjoom and Shin, SIGCOMM 2003).
+    /// The attempt's hash is of a refused class: persistent dropping (Jamjoom and Shin, SIGCOMM
+    /// 2003).
     Class {
         /// Share of all attempts, in thousandths.
         refused_permille: u32,
@@ -107,12 +112,13 @@ pub struct Policy {
     pub trigger: Trigger,
     /// Who waits for the server, for a trigger that asks.
     pub waits_from: WaitsFrom,
-    /// For how long a queue stands before anybody is refused, us, where the limit is found. `None` is
-    /// [`Policy::USUAL_BURST_US`].
+    /// For how long a queue stands before anybody is refused, us, where the limit is found. `None`
+    /// is [`Policy::USUAL_BURST_US`].
     pub burst_us: Option<u32>,
     /// Last places of the accept queue that only reserved sources get; not part of its name.
     pub reserved_slots: u32,
-    /// Decide nothing, and attach nothing that could: only count. All else is as in [`Policy::DEFAULT`] then.
+    /// Decide nothing, and attach nothing that could: only count. All else is as in
+    /// [`Policy::DEFAULT`] then.
     pub only_observes: bool,
 }
 
@@ -139,8 +145,9 @@ impl Policy {
     pub const RST_SYN: Self = Self { syn_when_full: Verdict::Reset, ..Self::DEFAULT };
     /// RST to both ends of a handshake that ends when the accept queue is full.
     pub const ABORT: Self = Self { ack_when_full: Verdict::Reset, ..Self::DEFAULT };
-    /// RST to a SYN while as many wait for the server as keep it busy, which is found while it runs, and to whoever all the same ends a handshake
-    /// when the accept queue is full: what a guard does that was told nothing else.
+    /// RST to a SYN while as many wait for the server as keep it busy, which is found while it
+    /// runs, and to whoever all the same ends a handshake when the accept queue is full: what a
+    /// guard does that was told nothing else.
     pub const UNSERVED: Self =
         Self { syn_when_full: Verdict::Reset, trigger: Trigger::Unserved(None), ..Self::ABORT };
     /// No SYN/ACK without a place in the accept queue; other SYNs are dropped.
@@ -163,7 +170,8 @@ impl Policy {
         kernel::may_answer(&self.into(), verdict)
     }
 
-    /// SYN stage before a server whose waiting connections are counted. Also gives whether only the server was in the way.
+    /// SYN stage before a server whose waiting connections are counted. Also gives whether only the
+    /// server was in the way.
     pub fn decide_syn(
         &self,
         load: &ListenerLoad,
@@ -180,7 +188,9 @@ impl Policy {
         kernel::has_ack_stage(&self.into())
     }
 
-    /// Whether a handshake of the crowd's that starts now may find no place in the accept queue when it ends, so that ends of handshakes are to be looked at; handshakes by a cookie of the kernel's are in no queue.
+    /// Whether a handshake of the crowd's that starts now may find no place in the accept queue
+    /// when it ends, so that ends of handshakes are to be looked at; handshakes by a cookie of the
+    /// kernel's are in no queue.
     pub fn may_overflow(&self, load: &ListenerLoad) -> bool {
         kernel::accept_queue_may_overflow(&self.into(), load)
     }
@@ -190,7 +200,8 @@ impl Policy {
         kernel::accept_places_left(&self.into(), load)
     }
 
-    /// State of the listener's token bucket after this attempt was admitted; `None` for a policy without one.
+    /// State of the listener's token bucket after this attempt was admitted; `None` for a policy
+    /// without one.
     pub fn next_schedule(&self, attempt: &Attempt) -> Option<Nanos> {
         let Full::Rate { per_s, burst } = self.full else {
             return None;
@@ -209,7 +220,8 @@ impl Policy {
         kernel::admit_fin(&self.into(), fin)
     }
 
-    /// Whether it acts on segments as only a socket buffer can be acted on: clones them, or has the kernel take a cookie of ours.
+    /// Whether it acts on segments as only a socket buffer can be acted on: clones them, or has the
+    /// kernel take a cookie of ours.
     pub fn needs_socket_buffers(&self) -> bool {
         self.on_fin != OnFin::Keep || self.may_answer(Verdict::Cookie)
     }

@@ -46,9 +46,8 @@ pub struct Server {
     /// From the SYN to the request, on average.
     handshake: Nanos,
     attempts: Schedule,
-    /// Of the handshakes, and of the work apart from them: the same requests in the same order,
-    /// whatever the limit, so that what two limits answer differs by the limits and not by the
-    /// requests.
+    /// Of the handshakes; the work has its own. So the same requests come in the same order
+    /// whatever the limit, and what two limits answer differs by the limits alone.
     on_the_way: Pcg64Mcg,
     requests: Pcg64Mcg,
     now: Nanos,

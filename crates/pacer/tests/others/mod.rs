@@ -151,8 +151,9 @@ impl Law for Envoy {
     }
 }
 
-/// As BBR probes a path (Cardwell and others 2016): the best rate of the last ten ticks times the
-/// shortest response time, a quarter more in one of eight ticks and a quarter less in the next.
+/// As BBR probes a path (Cardwell and others 2016). The limit is the best rate of the last ten
+/// ticks times the shortest response time. In one of eight ticks it is a quarter more, and in the
+/// next a quarter less.
 pub struct Bbr {
     rates: VecDeque<f64>,
     shortest: f64,
