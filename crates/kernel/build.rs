@@ -10,7 +10,7 @@ use bindgen::callbacks::{EnumVariantValue, ParseCallbacks};
 /// As seen from here, where cargo runs this and the compiler.
 const HEADERS: &str = "../../kernel";
 /// Those that go in and out of functions; all others are numbers.
-const ENUMS: [&str; 9] = [
+const ENUMS: [&str; 10] = [
     "verdict",
     "trigger",
     "full",
@@ -20,6 +20,7 @@ const ENUMS: [&str; 9] = [
     "packet_kind",
     "red_action",
     "redfavor_action",
+    "size_source",
 ];
 
 fn main() {

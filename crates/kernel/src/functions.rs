@@ -1,11 +1,11 @@
 //! The functions of the headers, with references where C has pointers. Each has its comment there.
 #![expect(missing_docs, reason = "each has its comment in kernel/")]
 
-use crate::raw;
+use crate::raw::{self, HTTP_STATUS_BYTES};
 use crate::{
-    Attempt, CookieFlow, CookieKey, CookieOptions, Fin, ListenerLoad, ListenerPolicy, OPENING_BYTES, Pace,
-    PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard, RedfavorState, Service,
-    Verdict, Wait,
+    Attempt, CookieFlow, CookieKey, CookieOptions, Cutoffs, Fin, HttpHeader, ListenerLoad, ListenerPolicy,
+    OPENING_BYTES, Outgoing, Pace, PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction,
+    RedfavorGuard, RedfavorState, Response, Service, SizeSource, Verdict, Wait,
 };
 
 /// Each as the header declares it; the compiler compares that with what bindgen found.
@@ -30,6 +30,29 @@ safe! {
     pub admit_syn(policy: &ListenerPolicy, load: &ListenerLoad, attempt: &Attempt) -> Verdict;
     pub admit_ack(policy: &ListenerPolicy, load: &ListenerLoad, is_reserved: u32) -> Verdict;
     pub admit_fin(policy: &ListenerPolicy, fin: &Fin) -> Verdict;
+}
+
+// bands.h: see `Response`
+safe! {
+    pub(crate) band_of(cutoffs: &Cutoffs, bytes: u64) -> u32;
+    pub(crate) begins_response(response: &Response, segment: &Outgoing) -> bool;
+    pub(crate) begin_response(response: &mut Response, segment: &Outgoing);
+    pub(crate) may_begin_header(response: &Response, segment: &Outgoing) -> bool;
+    pub(crate) tell_size(response: &mut Response, source: SizeSource, seq: u32, bytes: u64);
+    pub(crate) bytes_left(response: &mut Response, segment: &Outgoing, by_buffer: bool) -> u64;
+    pub(crate) next_band(cutoffs: &Cutoffs, response: &mut Response, segment: &Outgoing, left: u64) -> u32;
+    pub(crate) note_sent(response: &mut Response, segment: &Outgoing);
+}
+
+// http.h: see `http_response_bytes`
+safe! {
+    pub(crate) http_read(header: &mut HttpHeader, byte: u8, offset: u32) -> bool;
+    pub(crate) http_response_bytes(header: &HttpHeader, read: u32) -> u64;
+}
+
+pub(crate) fn http_has_length(status: &[u8; HTTP_STATUS_BYTES as usize]) -> bool {
+    // SAFETY: it reads no more bytes than the array has.
+    unsafe { raw::http_has_length(status.as_ptr()) }
 }
 
 // cookie.h

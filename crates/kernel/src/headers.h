@@ -8,7 +8,9 @@ struct bpf_spin_lock {			/* the kernel's; there is one CPU here, and no lock */
 	__u32 val;
 };
 
+#include "bands.h"
 #include "cookie.h"
+#include "http.h"
 #include "protected.h"
 #include "red.h"
 #include "room.h"

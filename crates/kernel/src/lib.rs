@@ -6,12 +6,14 @@
 //!
 //! C divides by numbers that a header wants above 0: whoever calls sees to that.
 
+mod bands;
 mod counters;
 mod functions;
 mod load;
 mod plain;
 mod service;
 
+pub use bands::http_response_bytes;
 pub use counters::{Counted, Counter, FAMILIES, Family, Shown, counter};
 pub use functions::*;
 pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
@@ -21,12 +23,13 @@ pub use raw::{
 };
 pub use raw::{
     attempt as Attempt, cookie_flow as CookieFlow, cookie_key as CookieKey, cookie_options as CookieOptions,
-    fin as Fin, full as Full, listener_load as ListenerLoad, listener_policy as ListenerPolicy,
-    listener_stats as ListenerStats, on_fin as OnFin, pace as Pace, packet_kind as PacketKind,
-    path_stats as PathStats, rate as Rate, red_action as RedAction, red_params as RedParams,
-    red_state as RedState, redfavor_action as RedfavorAction, redfavor_guard as RedfavorGuard,
-    redfavor_state as RedfavorState, service as Service, trigger as Trigger, verdict as Verdict,
-    wait as Wait,
+    cutoffs as Cutoffs, fin as Fin, full as Full, http_header as HttpHeader, listener_load as ListenerLoad,
+    listener_policy as ListenerPolicy, listener_stats as ListenerStats, on_fin as OnFin,
+    outgoing as Outgoing, pace as Pace, packet_kind as PacketKind, path_stats as PathStats, rate as Rate,
+    red_action as RedAction, red_params as RedParams, red_state as RedState,
+    redfavor_action as RedfavorAction, redfavor_guard as RedfavorGuard, redfavor_state as RedfavorState,
+    response as Response, service as Service, size_source as SizeSource, trigger as Trigger,
+    verdict as Verdict, wait as Wait,
 };
 
 #[allow(

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * How long a response is, by its own header: Content-Length of HTTP/1 in clear (RFC 9112 section 6). It is read byte by
+ * byte, because a BPF program cannot search. No map, no clock, no kernel pointer.
+ *
+ * What is not plain is not known: a chunked response, HTTP/2, TLS, two lengths that differ. A response to HEAD says a
+ * length and sends no body; nobody sees that here, so its connection keeps a wrong length until its next response.
+ *
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ */
+#ifndef TIDEGATE_HTTP_H
+#define TIDEGATE_HTTP_H
+
+enum {
+	HTTP_STATUS_BYTES = 13,		/* "HTTP/1.1 200 " */
+	HTTP_HEADER_BYTES = 1024,	/* of a header, the most that is read */
+	HTTP_NAME_BYTES = 15,		/* "content-length:" */
+	HTTP_DIGITS = 18,		/* of a length, the most: less than 2^60 */
+};
+
+/* All 0 at first. */
+struct http_header {
+	__u64 length;			/* Content-Length */
+	__u32 bytes;			/* of the header with its blank line; 0 while that was not seen */
+	__u32 matched;			/* bytes of the name that this line begins with */
+	__u32 column;			/* bytes of this line */
+	__u32 digits;			/* of the length */
+	__u32 is_known;			/* there is a length */
+	__u32 is_wrong;			/* it is no number, or too large, or there are two */
+};
+
+/* In lower case. */
+static const char HTTP_LENGTH_NAME[HTTP_NAME_BYTES + 1] = "content-length:";
+
+/*
+ * Whether a response whose header may say how long it is begins with these HTTP_STATUS_BYTES bytes. A response of class 1xx is followed by
+ * another one; 204 and 304 have no body, whatever they say.
+ */
+static inline bool http_has_length(const __u8 *status)
+{
+	if (status[0] != 'H' || status[1] != 'T' || status[2] != 'T' || status[3] != 'P' || status[4] != '/' ||
+	    status[5] != '1' || status[6] != '.' || status[8] != ' ' || status[12] != ' ')
+		return false;
+	if (status[9] == '1')
+		return false;
+	return !(status[9] == '2' && status[10] == '0' && status[11] == '4') &&
+	       !(status[9] == '3' && status[10] == '0' && status[11] == '4');
+}
+
+/* The next byte, the one with this offset from the header's start. True: nothing is to be learnt from what follows. */
+static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset)
+{
+	__u8 lower = byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte;
+
+	if (byte == '\n') {
+		if (!header->column)
+			header->bytes = offset + 1;
+		if (header->matched == HTTP_NAME_BYTES) {
+			header->is_wrong |= !header->digits;
+			header->is_known = true;
+		}
+		header->column = 0;
+		header->matched = 0;
+		return header->bytes || header->is_wrong;
+	}
+	if (byte == '\r')
+		return false;
+	if (header->matched == HTTP_NAME_BYTES) {
+		if (byte >= '0' && byte <= '9') {
+			/* A second length, or a number after another one. */
+			header->is_wrong |= header->is_known || header->digits >= HTTP_DIGITS;
+			header->length = header->length * 10 + (byte - '0');
+			header->digits++;
+		} else if (byte != ' ' && byte != '\t') {
+			header->is_wrong = true;
+		}
+	} else if (header->matched == header->column && header->matched < HTTP_NAME_BYTES &&
+		   lower == HTTP_LENGTH_NAME[header->matched & HTTP_NAME_BYTES]) {
+		header->matched++;
+	}
+	header->column++;
+	return header->is_wrong;
+}
+
+/* Bytes of the response, header and body, after so many bytes of it were read; 0: not known. */
+static inline __u64 http_response_bytes(const struct http_header *header, __u32 read)
+{
+	if (!header->is_known || header->is_wrong)
+		return 0;
+	return header->length + (header->bytes ? header->bytes : read);
+}
+
+#endif
