@@ -127,7 +127,8 @@ static inline __u64 bytes_left(struct response *response, const struct outgoing 
 	__s64 since_told = (__s32)(segment->seq - response->told_at);
 	__u32 buffered = segment->write_seq - segment->seq, attained = 0;
 
-	if (since_told < (__s64)response->told)
+	/* Nobody has told of a size where the source is none: `told_at` means nothing then. */
+	if (response->source >= SOURCE_LENGTH && since_told < (__s64)response->told)
 		return response->told - since_told;
 	response->told = 0;
 	if (!comes_before(segment->seq, response->start))

@@ -197,6 +197,17 @@ mod tests {
         assert_eq!(sender.send(300), (0, 0));
     }
 
+    /// Sequence numbers begin anywhere: half of them are before 0.
+    #[test]
+    fn response_of_unknown_size_begins_at_nothing_attained_wherever_its_numbers_are() {
+        for start in [0, 1 << 30, 1 << 31, u32::MAX - 100] {
+            let mut sender = Sender::at(start);
+            sender.asked(9_000);
+            let attained: Vec<u64> = (0..3).map(|_| sender.send(3_000).1).collect();
+            assert_eq!(attained, [0, 3_000, 6_000], "from {start}");
+        }
+    }
+
     #[test]
     fn what_the_program_tells_ahead_is_of_the_next_response() {
         let mut sender = Sender::at(0);
