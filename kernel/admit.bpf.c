@@ -218,13 +218,13 @@ int admit_request(__u64 *ctx)
 SEC("cgroup/setsockopt")
 int set_option(struct bpf_sockopt *option)
 {
-	return is_ours(option) ? write_option(option) : leave_option(option);
+	return is_option(option, TIDEGATE_RST_FIN, guarded_netns_cookie) ? write_option(option) : leave_option(option);
 }
 
 SEC("cgroup/getsockopt")
 int get_option(struct bpf_sockopt *option)
 {
-	return is_ours(option) ? read_option_value(option) : leave_option(option);
+	return is_option(option, TIDEGATE_RST_FIN, guarded_netns_cookie) ? read_option_value(option) : leave_option(option);
 }
 
 /* Of the sockets of a control group and all below it; see follow.bpf.h. */

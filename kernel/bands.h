@@ -22,8 +22,8 @@ enum {
 enum size_source {
 	SOURCE_ATTAINED = 0,		/* not known: what it has sent already stands for it ([SH06] 7: least attained service) */
 	SOURCE_BUFFERED = 1,		/* not known: what waits in its send buffer, or what it has sent while that is full */
-	SOURCE_LENGTH = 2,		/* Content-Length of an HTTP/1 response in clear */
-	SOURCE_SENDFILE = 3,		/* the kernel, when the program called sendfile(2) */
+	SOURCE_SENDFILE = 2,		/* the kernel, when the program called sendfile(2): of one call, there may be several */
+	SOURCE_LENGTH = 3,		/* Content-Length of an HTTP/1 response in clear */
 	SOURCE_TOLD = 4,		/* the program, by the socket option TIDEGATE_BYTES_TO_COME */
 	SIZE_SOURCES = 5,
 };
@@ -99,9 +99,13 @@ static inline void tell_size(struct response *response, enum size_source source,
 	response->is_ahead = true;
 }
 
-/* Begins a response at a segment. What was told of bytes that are not sent yet is of this response, and stays. */
+/*
+ * Begins a response at a segment. What was told of bytes that are not sent yet is of this response, and stays. The band of
+ * the last one does not: the client asks again once it has that.
+ */
 static inline void begin_response(struct response *response, const struct outgoing *segment)
 {
+	response->band = 0;
 	if (!response->is_ahead)
 		response->told = 0;
 	response->is_begun = true;
@@ -114,7 +118,7 @@ static inline void begin_response(struct response *response, const struct outgoi
 static inline bool may_begin_header(const struct response *response, const struct outgoing *segment)
 {
 	return segment->seq == response->start ||
-	       (!response->told && response->source >= SOURCE_LENGTH && segment->seq == response->told_at);
+	       (!response->told && response->source >= SOURCE_SENDFILE && segment->seq == response->told_at);
 }
 
 /*
@@ -127,8 +131,8 @@ static inline __u64 bytes_left(struct response *response, const struct outgoing 
 	__s64 since_told = (__s32)(segment->seq - response->told_at);
 	__u32 buffered = segment->write_seq - segment->seq, attained = 0;
 
-	/* Nobody has told of a size where the source is none: `told_at` means nothing then. */
-	if (response->source >= SOURCE_LENGTH && since_told < (__s64)response->told)
+	/* Where nobody has told a size, `told_at` means nothing. */
+	if (response->told && since_told < (__s64)response->told)
 		return response->told - since_told;
 	response->told = 0;
 	if (!comes_before(segment->seq, response->start))

@@ -9,17 +9,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include "verdict.h"
-#include "headers.h"
-
-/* Also in examples/ and docs/sockopt.md. The kernel's own levels are below 300 (include/linux/socket.h). */
-enum {
-	SOL_TIDEGATE = 0x7467,		/* "tg" */
-	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin */
-	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
-	ENOMEM = 12,
-	EINVAL = 22,
-	ENOPROTOOPT = 92,
-};
+#include "option.bpf.h"
 
 /* Of the guard's network namespace, as SO_NETNS_COOKIE has it; the hook is the whole host's. */
 const volatile __u64 guarded_netns_cookie = 0;
@@ -35,34 +25,11 @@ struct {
 /* Whether any has; until then the FIN stage need not look. */
 __u32 is_any_asked = 0;
 
-static __always_inline int refuse_option(int error)
-{
-	bpf_set_retval(-error);
-	return 0;
-}
-
-/* Whether an option is ours to answer: of a TCP socket in the guard's namespace. */
-static __always_inline bool is_ours(struct bpf_sockopt *option)
-{
-	return option->level == SOL_TIDEGATE && option->sk && option->sk->protocol == PROTOCOL_TCP &&
-	       bpf_get_netns_cookie(option) == guarded_netns_cookie;
-}
-
-/* Leaves an option to the kernel as it came. One of more than a page it would refuse, unless told that nothing was changed. */
-static __always_inline int leave_option(struct bpf_sockopt *option)
-{
-	if (option->optlen > MAX_OPTION_BYTES)
-		option->optlen = 0;
-	return 1;
-}
-
 static __always_inline int write_option(struct bpf_sockopt *option)
 {
 	__u32 *value = option->optval, *stored;
 
-	if (option->optname != TIDEGATE_RST_FIN)
-		return refuse_option(ENOPROTOOPT);
-	if ((void *)(value + 1) > option->optval_end || *value > FIN_RESET)
+	if (option->optlen < (__s32)sizeof(*value) || (void *)(value + 1) > option->optval_end || *value > FIN_RESET)
 		return refuse_option(EINVAL);
 	stored = bpf_sk_storage_get(&asked, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!stored)
@@ -78,7 +45,7 @@ static __always_inline int read_option_value(struct bpf_sockopt *option)
 {
 	__u32 *value = option->optval, *stored;
 
-	if (option->optname != TIDEGATE_RST_FIN || (void *)(value + 1) > option->optval_end)
+	if ((void *)(value + 1) > option->optval_end)
 		return 1;
 	stored = bpf_sk_storage_get(&asked, option->sk, 0, 0);
 	*value = stored ? *stored : FIN_KEEP;

@@ -36,6 +36,7 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_LPM_TRIE = 11,
 	BPF_MAP_TYPE_XSKMAP = 17,
 	BPF_MAP_TYPE_SK_STORAGE = 24,
+	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
 enum xdp_action {
@@ -66,6 +67,8 @@ enum {
 	BPF_SK_STORAGE_GET_F_CREATE = 1,
 };
 
+struct bpf_sock;
+
 struct xdp_md {
 	__u32 data;
 	__u32 data_end;
@@ -93,6 +96,20 @@ struct __sk_buff {
 	__u32 tc_classid;
 	__u32 data;
 	__u32 data_end;
+	__u32 napi_id;
+	__u32 family;
+	__u32 remote_ip4;
+	__u32 local_ip4;
+	__u32 remote_ip6[4];
+	__u32 local_ip6[4];
+	__u32 remote_port;
+	__u32 local_port;
+	__u32 data_meta;
+	void *flow_keys __attribute__((aligned(8)));
+	__u64 tstamp;
+	__u32 wire_len;
+	__u32 gso_segs;
+	struct bpf_sock *sk __attribute__((aligned(8)));
 };
 
 struct bpf_sock {
@@ -257,6 +274,10 @@ typedef struct {
 	int counter;
 } atomic_t;
 
+typedef struct refcount_struct {
+	atomic_t refs;
+} refcount_t;
+
 struct netns_ipv4 {			/* include/net/netns/ipv4.h */
 	__u8 sysctl_ip_default_ttl;	/* read by answer_ttl() */
 	__u8 sysctl_tcp_sack;		/* this and the next two: read by offer_options() */
@@ -308,15 +329,24 @@ struct sock_cgroup_data {		/* include/linux/cgroup-defs.h; leads to the above */
 
 struct inode {				/* include/linux/fs.h; read by identify() */
 	unsigned long i_ino;
+	__u16 i_mode;			/* read by note_sendfile(), as the next */
 };
 
-struct socket;
+struct file {				/* include/linux/fs.h */
+	struct inode *f_inode;
+	void *private_data;		/* of a socket's: its struct socket */
+};
+
+struct sock;
+
+struct socket {				/* include/linux/net.h */
+	unsigned long flags;		/* read by read_outgoing() */
+	struct sock *sk;		/* read by note_sendfile() */
+};
 
 struct socket_alloc {			/* include/net/sock.h; leads to the above; begins with a struct socket */
 	struct inode vfs_inode;
 };
-
-struct sock;
 
 struct sock_common {			/* include/net/sock.h; read by read_listener() and identify() */
 	unsigned char skc_ipv6only : 1;
@@ -341,7 +371,9 @@ struct sock {				/* include/net/sock.h; read by read_listener() */
 	__u32 sk_ack_backlog;		/* accept queue length, connections */
 	__u32 sk_max_ack_backlog;	/* its limit: min(listen backlog, somaxconn) */
 	atomic_t sk_drops;		/* read by list_listeners(); tcp_listendrop() counts there */
-	struct socket *sk_socket;	/* read by identify() */
+	struct socket *sk_socket;	/* read by identify() and read_outgoing() */
+	refcount_t sk_wmem_alloc;	/* read by read_outgoing(): bytes below TCP, as charged, and 1 */
+	__u16 sk_protocol;		/* read by note_sendfile() */
 	struct sock_cgroup_data sk_cgrp_data;	/* the same; absent without CONFIG_SOCK_CGROUP_DATA */
 };
 
@@ -360,7 +392,7 @@ struct inet_connection_sock {		/* include/net/inet_connection_sock.h; leads to t
 
 struct tcp_sock {			/* include/linux/tcp.h; leads to the above, and read by find_connection() */
 	struct inet_connection_sock inet_conn;
-	__u32 rcv_nxt;
+	__u32 rcv_nxt;			/* this and write_seq: read by read_outgoing(), too */
 	__u32 copied_seq;		/* where the server will read on */
 	__u32 write_seq;		/* where it will write on */
 };

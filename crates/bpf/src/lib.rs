@@ -12,6 +12,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
+use nix::libc;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
 pub use capability::{Capabilities, Capability};
 pub use run_time::{RunCounting, run_time_of};
 use sys::{done, owned, program_info};
@@ -31,6 +34,8 @@ pub enum Hook {
     XdpGeneric,
     /// tcx ingress, Linux 6.6 and newer.
     TcxIngress,
+    /// tcx egress, as new.
+    TcxEgress,
 }
 
 impl Hook {
@@ -40,6 +45,7 @@ impl Hook {
             Self::XdpNative => "xdp",
             Self::XdpGeneric => "xdp-generic",
             Self::TcxIngress => "tcx",
+            Self::TcxEgress => "tcx-egress",
         }
     }
 }
@@ -75,6 +81,7 @@ impl Link {
             Hook::XdpNative => (libbpf_sys::BPF_XDP, XDP_FLAGS_DRV_MODE),
             Hook::XdpGeneric => (libbpf_sys::BPF_XDP, XDP_FLAGS_SKB_MODE),
             Hook::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
+            Hook::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, 0),
         };
         let link = create_link(program, ifindex.cast_signed(), attach_type, flags);
         link.map(|fd| Self { fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
@@ -198,7 +205,7 @@ pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
 pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
     let kind = match hook {
         Hook::XdpNative | Hook::XdpGeneric => libbpf_sys::BPF_PROG_TYPE_XDP,
-        Hook::TcxIngress => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+        Hook::TcxIngress | Hook::TcxEgress => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
     };
     let instructions = [
         u64::from(value.cast_unsigned()) << 32 | 0xb7, // r0 = value
@@ -224,6 +231,24 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
 /// EPERM without CAP_SYS_ADMIN or CAP_BPF.
 pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(program_info(program)?.verified_insns)
+}
+
+/// The calling thread's network namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
+///
+/// # Errors
+///
+/// ENOPROTOOPT before Linux 5.14, EMFILE without a descriptor left.
+pub fn netns_cookie() -> io::Result<u64> {
+    /// `include/uapi/asm-generic/socket.h`.
+    const SO_NETNS_COOKIE: i32 = 71;
+    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
+    let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
+    // SAFETY: the kernel writes at most `size` bytes into the number.
+    let result = unsafe {
+        let value = (&raw mut cookie).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, value, &raw mut size)
+    };
+    if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Runs a tc or XDP program `repeat` times on a frame, in the calling thread's network namespace and as if it came in by

@@ -306,6 +306,8 @@ fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
 fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
     let id = match hook {
         Hook::TcxIngress => return programs_at_tcx(ifindex),
+        // Nothing that is taken over hangs there.
+        Hook::TcxEgress => return Ok(Vec::new()),
         Hook::XdpNative => xdp_programs(ifindex)?.drv_prog_id,
         Hook::XdpGeneric => xdp_programs(ifindex)?.skb_prog_id,
     };

@@ -25,6 +25,7 @@ mod schema;
 mod serve;
 mod signals;
 mod sim;
+mod uplink;
 
 use std::any::TypeId;
 use std::ffi::OsString;
@@ -53,6 +54,7 @@ enum Command {
     Lab(lab::Args),
     Sim(sim::Args),
     Compare(compare::Args),
+    Uplink(Box<uplink::Args>),
     Qdisc(qdisc::Args),
     Bench(bench::Args),
     Doctor(doctor::Args),
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Sim(args) => sim::run(args),
         Command::Compare(args) => compare::run(args),
+        Command::Uplink(args) => uplink::run(&args),
         Command::Qdisc(args) => qdisc::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),

@@ -6,6 +6,7 @@ use schemars::schema_for;
 
 use crate::guard::GuardEvent;
 use crate::output::say;
+use crate::uplink::UplinkEvent;
 
 /// Print the JSON Schema of what another command writes, with what each field means
 #[derive(Debug, clap::Args)]
@@ -21,6 +22,8 @@ enum Of {
     Load,
     /// A line of `guard --json`
     Guard,
+    /// A line of `uplink --json`
+    Uplink,
     /// What `link --json` writes
     Link,
     /// A line of results.jsonl, which `lab run` writes
@@ -32,6 +35,7 @@ pub fn run(args: Args) -> Result<()> {
     let schema = match args.of {
         Of::Load => schema_for!(LoadEvent),
         Of::Guard => schema_for!(GuardEvent),
+        Of::Uplink => schema_for!(UplinkEvent),
         Of::Link => schema_for!(LinkSummary),
         Of::Results => schema_for!(Record),
     };

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -17,7 +17,6 @@ use ipnet::IpNet;
 use kernel::{ListenerPolicy, ListenerStats, Pace, PathStats, Plain, Service, bytes_of, from_bytes, same};
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, MapHandle, ProgramType};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use units::Nanos;
 use verdict::{ListenerLoad, Policy};
 
@@ -39,8 +38,6 @@ use skel::types;
 pub const KERNEL_BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Of a map with one row; also a value that means nothing.
 const INDEX: u32 = 0;
-/// include/uapi/asm-generic/socket.h; libc has it not for every target.
-const SO_NETNS_COOKIE: i32 = 71;
 /// As in rules.bpf.h.
 pub const MAX_LISTENERS: usize = 64;
 /// Interfaces of one guard (`MAX_GUARDED_INTERFACES`).
@@ -180,7 +177,7 @@ impl Programs {
         let admit_request = has_lsm.then(|| progs.admit_request.as_fd().try_clone_to_owned());
         let entry = |&hook: &Hook| {
             let program = match hook {
-                Hook::TcxIngress => &progs.admit_tc,
+                Hook::TcxIngress | Hook::TcxEgress => &progs.admit_tc,
                 Hook::XdpNative => &progs.admit_xdp,
                 Hook::XdpGeneric => &progs.admit_xdp_skb,
             };
@@ -558,23 +555,9 @@ fn own_netns() -> Result<u32> {
     u32::try_from(inode).with_context(|| format!("{path} has inode {inode}"))
 }
 
-/// The same namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
+/// The same namespace as programs know it that see a socket.
 pub(crate) fn own_netns_cookie() -> Result<u64> {
-    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)
-        .context("make a socket to ask for the network namespace's cookie")?;
-    let (mut cookie, mut size) = (0_u64, size_of::<u64>() as libc::socklen_t);
-    // SAFETY: the kernel writes at most `size` bytes into the number.
-    let result = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_NETNS_COOKIE,
-            (&raw mut cookie).cast(),
-            &raw mut size,
-        )
-    };
-    ensure!(result == 0, "ask for the network namespace's cookie: {}", std::io::Error::last_os_error());
-    Ok(cookie)
+    bpf::netns_cookie().context("ask for the network namespace's cookie")
 }
 
 fn require_capabilities() -> Result<()> {

@@ -269,6 +269,9 @@ mod tests {
         sender.has_waiting = true;
         sender.response.band = 9;
         assert_eq!(sender.send(1_000).0, 3, "a band of earlier cutoffs is none to keep");
+        sender.send(47_000);
+        sender.asked(500);
+        assert_eq!(sender.send(500).0, 0, "and the next response has not waited there");
     }
 
     const RESPONSE: &[u8] =

@@ -1,8 +1,8 @@
 //! C structs of map keys, values and records, as bytes.
 
 use crate::{
-    Attempt, Fin, ListenerLoad, ListenerPolicy, ListenerStats, Pace, PathStats, RedParams, RedfavorGuard,
-    Service,
+    Attempt, Cutoffs, Fin, ListenerLoad, ListenerPolicy, ListenerStats, Pace, PathStats, RedParams,
+    RedfavorGuard, Service,
 };
 
 /// A C struct of integers only, without padding, so that every bit pattern is one.
@@ -46,6 +46,8 @@ pub fn same<T: Plain, U: Unpadded>(value: &U) -> T {
 
 // SAFETY: words, and enums of a word.
 unsafe impl Unpadded for ListenerPolicy {}
+// SAFETY: double words and an even number of words.
+unsafe impl Plain for Cutoffs {}
 // SAFETY: words only.
 unsafe impl Plain for ListenerLoad {}
 // SAFETY: two double words and four words.

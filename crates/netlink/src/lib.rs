@@ -1,10 +1,12 @@
-//! What the kernel says of an interface, a route or a neighbour of the calling thread's network namespace (rtnetlink(7)).
+//! What the kernel says of an interface, a route, a neighbour or a traffic class of the calling thread's network namespace (rtnetlink(7)).
 //!
-//! It only asks. Interfaces and routes are made by iproute2 (`netns`, `qdisc`), whose commands can be repeated by hand.
+//! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a pinned program. Interfaces, routes and queue
+//! disciplines are made by iproute2 (`netns`, `qdisc`, `uplink`), whose commands can be repeated by hand.
 //! Of an answer only what is named here is decoded, so that nothing depends on what a newer kernel adds.
 
 mod ask;
 mod interface;
+mod traffic;
 
 use std::net::IpAddr;
 
@@ -16,6 +18,7 @@ use ask::{address_of, ask, attribute, attributes, number_of};
 
 pub use ask::Error;
 pub use interface::Interface;
+pub use traffic::{Class, add_bpf_filter, classes};
 
 /// Where a packet goes.
 #[derive(Debug, Clone, PartialEq, Eq)]

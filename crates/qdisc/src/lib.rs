@@ -15,7 +15,7 @@ mod pins;
 mod program;
 mod redfavor;
 mod status;
-mod tc;
+pub mod tc;
 mod trace;
 
 use aqm::Config;

@@ -9,17 +9,18 @@ use crate::{Error, Result};
 
 /// The qdisc that an interface sends by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Root {
-    pub(crate) kind: String,
+pub struct Root {
+    /// As tc calls it.
+    pub kind: String,
     /// `8001:`.
-    pub(crate) handle: String,
+    pub handle: String,
     /// tc's line on it.
-    pub(crate) text: String,
+    pub text: String,
 }
 
 impl Root {
     /// Made by the kernel, and not by anybody: these have no handle.
-    pub(crate) fn is_default(&self) -> bool {
+    pub fn is_default(&self) -> bool {
         self.handle == "0:"
     }
 }
@@ -32,8 +33,12 @@ struct Listed {
     root: bool,
 }
 
-/// `None` for an interface that sends without one.
-pub(crate) fn root(interface: &str) -> Result<Option<Root>> {
+/// The queue discipline at the root; `None` for an interface that sends without one.
+///
+/// # Errors
+///
+/// When tc is not there, or the interface is not.
+pub fn root(interface: &str) -> Result<Option<Root>> {
     let listed = tc(&["-j", "qdisc", "show", "dev", interface])?;
     let lines = tc(&["qdisc", "show", "dev", interface])?;
     find_root(&listed, &lines).act_with(|| format!("read what tc says of {interface}"))
@@ -55,6 +60,15 @@ pub(crate) fn replace_root(interface: &str, kind: &str) -> Result<()> {
 
 pub(crate) fn delete_root(interface: &str) -> Result<()> {
     tc(&["qdisc", "del", "dev", interface, "root"]).map(drop)
+}
+
+/// Runs one command of tc, as one would type it.
+///
+/// # Errors
+///
+/// What tc says.
+pub fn run(command: &str) -> Result<()> {
+    tc(&command.split_whitespace().collect::<Vec<_>>()).map(drop)
 }
 
 fn tc(arguments: &[&str]) -> Result<String> {

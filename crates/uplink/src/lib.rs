@@ -1,0 +1,174 @@
+//! The shortest response first on the uplink of a server ([SH06]), with a stock kernel and no change of the server.
+//!
+//! [`Uplink::start`] puts an HTB tree with a class for each band on an interface, and `kernel/uplink.bpf.c` as its filter. The
+//! tree holds the rate, so that the queue is here and not in what comes after. The filter knows what a response still
+//! has to send (`kernel/bands.h`), and names the class. Dropping the [`Uplink`] removes all of it.
+//!
+//! What stays if the process is killed: a tree whose filter places nothing once its lease is over, so that every packet is in the top band. That is one
+//! FIFO of the rate. The next [`Uplink::start`] replaces it.
+//!
+//! What this is not: a guard. It refuses no connection and drops no packet that a plain queue of the rate would not drop.
+//!
+//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+
+mod error;
+mod program;
+mod setup;
+mod sizes;
+mod tree;
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use bpf::{Hook, SoleLink};
+use netlink::Interface;
+
+pub use error::{Error, Result};
+pub use program::{BandCount, SentResponse};
+pub use setup::{Endpoint, Order, Setup, Source};
+pub use sizes::Sizes;
+
+use error::{Act, refused};
+use program::Program;
+use tree::Tree;
+
+/// For how long the filter places packets without hearing of us.
+const LEASE: Duration = Duration::from_secs(2);
+/// What a program asks the kernel for, to be named in an error.
+const SOCKOPT: &str = "the socket option TIDEGATE_BYTES_TO_COME";
+
+/// An uplink that sends the shortest response first, until this is dropped.
+pub struct Uplink {
+    // In this order: the programs go before their tree.
+    _links: Vec<OwnedFd>,
+    _dry_run: Option<SoleLink>,
+    tree: Option<Tree>,
+    program: Program,
+    setup: Setup,
+    interface: Interface,
+    cutoffs: Vec<u64>,
+    missing: Vec<(Source, String)>,
+}
+
+impl Uplink {
+    /// Begins. If anything fails, the interface has what it had.
+    ///
+    /// # Errors
+    ///
+    /// One line: no such interface, a root queue discipline that somebody made, a kernel without HTB or `cls_bpf`, missing privileges.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        setup.check()?;
+        let interface =
+            Interface::find(&setup.interface).act_with(|| format!("look for {}", setup.interface))?;
+        let interface =
+            interface.ok_or_else(|| refused(format!("{}: no such interface", setup.interface)))?;
+        if !interface.is_ethernet {
+            return Err(refused(format!(
+                "{} carries no Ethernet frames, which is all that the filter reads; name the interface below it",
+                setup.interface
+            )));
+        }
+        tree::check(setup)?;
+        let mut program = Program::load(setup)?;
+        let cutoffs = setup.cutoffs.clone().unwrap_or_else(|| setup::FIRST_CUTOFFS.to_vec());
+        program.set_cutoffs(&cutoffs)?;
+        program.renew(LEASE)?;
+        let (links, missing) = program.attach_sources(setup);
+        let mut uplink = Self {
+            _links: links,
+            _dry_run: None,
+            tree: None,
+            program,
+            setup: setup.clone(),
+            interface,
+            cutoffs,
+            missing,
+        };
+        if let Some((source, why)) = uplink.missing.iter().find(|(source, _)| setup.insisted == Some(*source))
+        {
+            return Err(refused(format!("{}: {why}", source.name())));
+        }
+        if setup.is_dry_run {
+            let link = SoleLink::attach(uplink.program.only_count(), uplink.interface.index, Hook::TcxEgress);
+            uplink._dry_run = Some(link.act("count what leaves, which takes Linux 6.6 for a dry run")?);
+            return Ok(uplink);
+        }
+        let tree = uplink.tree.insert(Tree::build(setup, uplink.interface.mtu)?);
+        if setup.order != Order::Fair {
+            tree.filter(uplink.interface.index, uplink.program.classify())?;
+        }
+        Ok(uplink)
+    }
+
+    /// Keeps the filter at work for [`LEASE`] more: to be called many times in that.
+    ///
+    /// # Errors
+    ///
+    /// When the clock cannot be read.
+    pub fn renew(&mut self) -> Result<()> {
+        self.program.renew(LEASE)
+    }
+
+    /// The responses that were sent since the last call, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// When the ring cannot be read.
+    pub fn take_sent(&mut self) -> Result<Vec<SentResponse>> {
+        self.program.take_sent()
+    }
+
+    /// What the bands have sent and hold, the top one first, and last what was not placed.
+    ///
+    /// # Errors
+    ///
+    /// When the interface or the tree is gone.
+    pub fn bands(&self) -> Result<Vec<BandCount>> {
+        let mut bands = self.program.band_counts(self.setup.bands())?;
+        if self.tree.is_some() {
+            let classes = netlink::classes(self.interface.index, tree::HANDLE);
+            let classes = classes.act_with(|| format!("read what {} counts", self.setup.interface))?;
+            if classes.is_empty() {
+                return Err(refused(format!(
+                    "somebody has removed the queue discipline {} of {}; start again to have it back",
+                    tree::NAME,
+                    self.setup.interface
+                )));
+            }
+            for (number, band) in bands.iter_mut().enumerate() {
+                if let Some(class) = classes.iter().find(|class| class.id == tree::class_of(number)) {
+                    band.qlen_pkts = class.qlen_pkts;
+                    band.qlen_bytes = class.qlen_bytes;
+                    band.drops = class.drops;
+                }
+            }
+        }
+        Ok(bands)
+    }
+
+    /// Responses that were sent and not told, because nobody read in time.
+    pub fn uncounted(&self) -> u64 {
+        self.program.uncounted()
+    }
+
+    /// The cutoffs in force, bytes.
+    pub fn cutoffs(&self) -> &[u64] {
+        &self.cutoffs
+    }
+
+    /// Puts other cutoffs in force at once: bytes, ascending, as many as there were or fewer.
+    ///
+    /// # Errors
+    ///
+    /// When they do not ascend, or are too many.
+    pub fn set_cutoffs(&mut self, cutoffs: &[u64]) -> Result<()> {
+        self.program.set_cutoffs(cutoffs)?;
+        self.cutoffs = cutoffs.to_vec();
+        Ok(())
+    }
+
+    /// Sources of sizes that this host does not have, and why.
+    pub fn missing(&self) -> &[(Source, String)] {
+        &self.missing
+    }
+}

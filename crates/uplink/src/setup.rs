@@ -1,0 +1,204 @@
+//! What is wanted of an uplink.
+
+use std::net::IpAddr;
+
+use kernel::{Cutoffs, SizeSource};
+
+use crate::error::{Error, Result};
+
+/// Bands that every uplink has.
+const BANDS: usize = Cutoffs::MOST + 1;
+/// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB ([SH06] 3.2), and three for what is larger.
+pub(crate) const FIRST_CUTOFFS: [u64; Cutoffs::MOST] =
+    [1_000, 2_000, 5_000, 20_000, 50_000, 200_000, 1_000_000];
+/// The largest share that the lowest band can be sure of.
+const MAX_FLOOR: f64 = 0.5;
+
+/// What is wanted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setup {
+    /// Its name.
+    pub interface: String,
+    /// The whole tree's rate, bit/s. `None`, only below somebody else's class: as fast as that class may send.
+    pub rate_bps: Option<u64>,
+    /// Class of somebody else's queue discipline below which the tree goes, as tc writes it (`1:10`); `None`: it is the root.
+    pub parent: Option<String>,
+    /// Which response goes first.
+    pub order: Order,
+    /// How sizes may be known. `None`: by the best source that there is.
+    pub insisted: Option<Source>,
+    /// Bytes left at which a response changes its band, ascending, [`Cutoffs::MOST`] at most. `None`: they follow the sizes seen.
+    pub cutoffs: Option<Vec<u64>>,
+    /// Share of the rate that the lowest band is sure of, 0 to 0.5, so that no response starves.
+    pub floor: f64,
+    /// Only what these local addresses send is placed; none: every TCP connection of this host.
+    pub endpoints: Vec<Endpoint>,
+    /// Count, and leave every packet alone.
+    pub is_dry_run: bool,
+}
+
+/// A local address of TCP connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Endpoint {
+    /// `0.0.0.0` and `[::]` stand for every address.
+    pub address: IpAddr,
+    /// Local port.
+    pub port: u16,
+}
+
+/// Which response goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// The one with the fewest bytes left ([SH06]).
+    Srpt,
+    /// The one that has got the fewest bytes: no size need be known ([SH06] 7).
+    Las,
+    /// None: one FIFO of the rate, to compare with.
+    Fair,
+}
+
+impl Order {
+    /// All, by name.
+    pub const NAMED: [(&'static str, Self); 3] =
+        [("srpt", Self::Srpt), ("las", Self::Las), ("fair", Self::Fair)];
+}
+
+/// How it is known how much a response still has to send, the best first: `enum size_source` of `kernel/bands.h`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The program says it, by the socket option TIDEGATE_BYTES_TO_COME.
+    Told,
+    /// Content-Length of HTTP/1 in clear.
+    Length,
+    /// The kernel, when the program calls sendfile(2).
+    Sendfile,
+    /// What waits in the send buffer, or what was sent while that is full.
+    Buffered,
+    /// What was sent.
+    Attained,
+}
+
+impl Source {
+    /// All, the best first.
+    pub const ALL: [Self; 5] = [Self::Told, Self::Length, Self::Sendfile, Self::Buffered, Self::Attained];
+
+    /// As a user writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Told => "told",
+            Self::Length => "content-length",
+            Self::Sendfile => "sendfile",
+            Self::Buffered => "buffered",
+            Self::Attained => "attained",
+        }
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        (match self {
+            Self::Told => SizeSource::Told,
+            Self::Length => SizeSource::Length,
+            Self::Sendfile => SizeSource::Sendfile,
+            Self::Buffered => SizeSource::Buffered,
+            Self::Attained => SizeSource::Attained,
+        }) as u32
+    }
+
+    pub(crate) fn of_number(number: u32) -> Self {
+        Self::ALL.into_iter().find(|source| source.number() == number).unwrap_or(Self::Attained)
+    }
+}
+
+impl Setup {
+    /// The best source of all, on a root queue discipline of that rate.
+    pub fn new(interface: impl Into<String>, rate_bps: u64) -> Self {
+        Self {
+            interface: interface.into(),
+            rate_bps: Some(rate_bps),
+            parent: None,
+            order: Order::Srpt,
+            insisted: None,
+            cutoffs: None,
+            floor: 0.05,
+            endpoints: Vec::new(),
+            is_dry_run: false,
+        }
+    }
+
+    /// How many bands there are.
+    pub fn bands(&self) -> usize {
+        match (&self.order, &self.cutoffs) {
+            (Order::Fair, _) => 1,
+            (_, Some(cutoffs)) => cutoffs.len() + 1,
+            (_, None) => BANDS,
+        }
+    }
+
+    /// Sources that may be used. When none knows a size, what was sent already stands for it, in any case.
+    pub(crate) fn sources(&self) -> Vec<Source> {
+        match (self.order, self.insisted) {
+            (Order::Las, _) => vec![Source::Attained],
+            (_, Some(insisted)) => vec![insisted],
+            (_, None) => Source::ALL.to_vec(),
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let mistaken = |why: String| Err(Error::Mistaken(why));
+        if let Some(cutoffs) = self.cutoffs.as_ref().filter(|cutoffs| Cutoffs::new(cutoffs).is_none()) {
+            let most = Cutoffs::MOST;
+            return mistaken(format!(
+                "cutoffs {cutoffs:?}: at most {most} numbers of bytes, each above the one before"
+            ));
+        }
+        if !(0.0..=MAX_FLOOR).contains(&self.floor) {
+            return mistaken(format!(
+                "floor {}: the lowest band is sure of so much, so that it is 0% to {}%",
+                self.floor,
+                MAX_FLOOR * 100.0
+            ));
+        }
+        if self.rate_bps.is_none() && self.parent.is_none() && !self.is_dry_run {
+            return mistaken(format!(
+                "{}: a rate is needed unless the tree goes below a class",
+                self.interface
+            ));
+        }
+        if self.order == Order::Las && self.insisted.is_some_and(|source| source != Source::Attained) {
+            return mistaken("order las goes by what was sent, and needs no source of sizes".to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn setup_that_makes_no_sense_is_refused_in_one_line() {
+        let good = Setup::new("eth0", 10_000_000);
+        assert!(good.check().is_ok());
+        for (setup, what) in [
+            (Setup { cutoffs: Some(vec![2, 1]), ..good.clone() }, "each above the one before"),
+            (Setup { cutoffs: Some((1..9).collect()), ..good.clone() }, "at most 7"),
+            (Setup { floor: 0.6, ..good.clone() }, "0% to 50%"),
+            (Setup { floor: f64::NAN, ..good.clone() }, "0% to 50%"),
+            (Setup { rate_bps: None, ..good.clone() }, "a rate is needed"),
+            (Setup { order: Order::Las, insisted: Some(Source::Told), ..good.clone() }, "needs no source"),
+        ] {
+            let error = setup.check().expect_err(what).to_string();
+            assert!(error.contains(what) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn sources_have_the_numbers_of_the_program() {
+        for source in Source::ALL {
+            assert_eq!(Source::of_number(source.number()), source);
+        }
+        assert!(
+            Source::ALL.windows(2).all(|pair| pair[0].number() > pair[1].number()),
+            "the best has the highest"
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! The tree of the bands, by iproute2's `tc`: what it did can be read back and repeated by hand.
+//!
+//! One arrangement is for every kernel. TBF is on top and holds the rate; it cuts large buffers (GSO) into segments, of which no
+//! other one must wait for more than one. Below is HTB with a leaf for each band, which serves a leaf of a lower `prio` number first. A
+//! leaf with tokens of its own rate goes before all that borrow: that is the floor of the lowest band. prio and ets are strict, too, but
+//! have no floor, and are on fewer kernels.
+
+use std::os::fd::BorrowedFd;
+
+use qdisc::tc;
+
+use crate::error::{Act, Error, Result, refused};
+use crate::setup::Setup;
+
+/// Of the queue discipline, `0x7467` for "tg": nobody else's is likely to have it.
+pub(crate) const HANDLE: u32 = 0x7467_0000;
+/// The same, as tc writes it.
+const BANDS: &str = "7467:";
+/// Of what holds the rate, above.
+pub(crate) const NAME: &str = "7466:";
+/// Class of the top band; those of the others follow.
+pub(crate) const TOP: u32 = HANDLE | 0x10;
+/// Of a leaf without a floor, bit/s: HTB's least.
+const NOTHING: u64 = 8;
+/// What is above holds the rate, bit/s.
+const UNBOUNDED: u64 = 100_000_000_000;
+/// Of a leaf, bytes that it sends in a turn among leaves of its band: there are none, and tc wants a number.
+const QUANTUM: u32 = 1514;
+/// Of TBF's own queue, bytes, for which HTB takes the place at once.
+const TBF_LIMIT: u32 = 1_000_000;
+/// Of a band, packets. More cannot wait in most cases, since a socket has few segments below TCP (`tcp_limit_output_bytes`).
+const LIMIT: &str = "1000";
+
+/// The class of a band.
+pub(crate) fn class_of(band: usize) -> u32 {
+    TOP + band as u32
+}
+
+/// What TBF may send at once, bytes: of a link's time a millisecond, so that no more than that is lost to a late timer, and a segment at least.
+fn burst_bytes(rate_bps: u64, mtu: u32) -> u64 {
+    /// Ethernet's header, and two VLAN tags.
+    const HEADER: u64 = 14 + 8;
+    (rate_bps / 8 / 1_000).max(u64::from(mtu) + HEADER)
+}
+
+/// A tree on an interface, until this is dropped.
+pub(crate) struct Tree {
+    interface: String,
+    parent: Option<String>,
+}
+
+/// An error if the tree cannot go where it should.
+pub(crate) fn check(setup: &Setup) -> Result<()> {
+    if setup.is_dry_run || setup.parent.is_some() {
+        return Ok(());
+    }
+    let interface = &setup.interface;
+    match tc::root(interface).act("ask tc")? {
+        Some(root) if !root.is_default() && root.handle != NAME => Err(refused(format!(
+            "{interface} has a queue discipline already: {}; name a class of it with --parent, as 1:10, to go below that, or remove it with: tc qdisc \
+             del dev {interface} root",
+            root.text
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl Tree {
+    /// Builds the tree. It replaces one that was left behind, at once.
+    pub(crate) fn build(setup: &Setup, mtu: u32) -> Result<Self> {
+        let Setup { interface, parent, .. } = setup;
+        let place = parent.as_ref().map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"));
+        let run = |command: String| tc::run(&command).act("build the bands");
+        // Not by replace: on a tree of ours that would change nothing.
+        if parent.is_none() && tc::root(interface).act("ask tc")?.is_some_and(|root| root.handle == NAME) {
+            run(format!("qdisc del dev {interface} root"))?;
+        }
+        let top = match setup.rate_bps {
+            Some(rate) => {
+                let burst = burst_bytes(rate, mtu);
+                run(format!(
+                    "qdisc replace dev {interface} {place} handle {NAME} tbf rate {rate}bit burst {burst} limit {TBF_LIMIT}"
+                ))?;
+                Some(format!("parent {NAME}1"))
+            }
+            None => None,
+        };
+        // From here on an error removes what is there.
+        let tree = Self { interface: interface.clone(), parent: parent.clone() };
+        let place = top.unwrap_or(place);
+        run(format!("qdisc replace dev {interface} {place} handle {BANDS} htb default 10"))?;
+        run(format!(
+            "class add dev {interface} parent {BANDS} classid {BANDS}1 htb rate {UNBOUNDED}bit quantum {QUANTUM}"
+        ))?;
+        for band in 0..setup.bands() {
+            // Of the others none may have tokens: a leaf that does overtakes the bands above, and its connection's own earlier segments there.
+            let is_lowest = band > 0 && band + 1 == setup.bands();
+            let rate = setup.rate_bps.filter(|_| is_lowest).unwrap_or_default();
+            let floor = ((setup.floor * rate as f64) as u64).max(NOTHING);
+            let class = class_of(band) & 0xffff;
+            run(format!(
+                "class add dev {interface} parent {BANDS}1 classid {BANDS}{class:x} htb rate {floor}bit ceil {UNBOUNDED}bit prio {band} quantum {QUANTUM}"
+            ))?;
+            run(format!("qdisc add dev {interface} parent {BANDS}{class:x} pfifo limit {LIMIT}"))?;
+        }
+        Ok(tree)
+    }
+
+    /// Makes a program its filter.
+    pub(crate) fn filter(&self, interface: u32, program: BorrowedFd<'_>) -> Result<()> {
+        netlink::add_bpf_filter(interface, HANDLE, program, "tidegate").map_err(|error| Error::Failed {
+            act: format!(
+                "make the program the filter of {}, which takes a kernel with cls_bpf",
+                self.interface
+            ),
+            error: error.into(),
+        })
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let Self { interface, parent } = self;
+        let place = parent.as_ref().map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"));
+        // Where the interface is gone, so is the tree; and what somebody else put there since is not ours.
+        let is_ours = parent.is_some()
+            || tc::root(interface).is_ok_and(|root| root.is_some_and(|root| root.handle == NAME));
+        if is_ours {
+            let _ = tc::run(&format!("qdisc del dev {interface} {place}"));
+        }
+    }
+}

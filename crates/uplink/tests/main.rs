@@ -1,0 +1,5 @@
+//! The uplink on this kernel, between two namespaces.
+
+mod sizes;
+mod tree;
+mod world;
