@@ -40,6 +40,10 @@ pub enum Config {
     FqCodel(FqCodelConfig),
     /// `bands`.
     Bands(BandsConfig),
+    /// `srpt`.
+    Srpt(RankedConfig),
+    /// `las`.
+    Las(RankedConfig),
 }
 
 /// First in, first out.
@@ -144,6 +148,15 @@ pub struct BandsConfig {
     pub push_out: bool,
 }
 
+/// SRPT and LAS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RankedConfig {
+    /// Packets that may wait: 1000.
+    pub limit_pkts: u32,
+    /// Packets of one flow that may wait: 100, as Linux's fq has it.
+    pub flow_limit_pkts: u32,
+}
+
 impl Default for DropTailConfig {
     fn default() -> Self {
         Self { limit: Amount::Packets(1000) }
@@ -214,6 +227,12 @@ impl Default for FqCodelConfig {
 impl Default for BandsConfig {
     fn default() -> Self {
         Self { bands: 5, limit: Amount::Packets(1000), push_out: true }
+    }
+}
+
+impl Default for RankedConfig {
+    fn default() -> Self {
+        Self { limit_pkts: 1000, flow_limit_pkts: 100 }
     }
 }
 
@@ -294,7 +313,11 @@ impl Check {
     }
 
     fn limit(&self, limit: Amount) -> Result<(), ConfigError> {
-        self.value(limit.number() > 0, "limit", &limit, "nothing could wait; say at least 1")
+        self.room("limit", limit.number(), &limit)
+    }
+
+    fn room(&self, key: &'static str, number: u32, text: &dyn fmt::Display) -> Result<(), ConfigError> {
+        self.value(number > 0, key, text, "nothing could wait; say at least 1")
     }
 }
 
@@ -407,9 +430,18 @@ impl BandsConfig {
     }
 }
 
+impl RankedConfig {
+    pub(crate) fn check(&self, kind: &'static str) -> Result<(), ConfigError> {
+        let check = Check { kind };
+        check.room("limit", self.limit_pkts, &self.limit_pkts)?;
+        check.room("flow_limit", self.flow_limit_pkts, &self.flow_limit_pkts)
+    }
+}
+
 impl Config {
     /// Names of the disciplines.
-    pub const KINDS: [&str; 7] = ["droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands"];
+    pub const KINDS: [&str; 9] =
+        ["droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands", "srpt", "las"];
 
     /// The discipline's name.
     pub const fn kind(&self) -> &'static str {
@@ -421,6 +453,8 @@ impl Config {
             Self::Codel(_) => "codel",
             Self::FqCodel(_) => "fq-codel",
             Self::Bands(_) => "bands",
+            Self::Srpt(_) => "srpt",
+            Self::Las(_) => "las",
         }
     }
 
@@ -433,6 +467,7 @@ impl Config {
             Self::Codel(config) => config.check(self.kind()),
             Self::FqCodel(config) => config.check(),
             Self::Bands(config) => config.check(),
+            Self::Srpt(config) | Self::Las(config) => config.check(self.kind()),
         }
     }
 }

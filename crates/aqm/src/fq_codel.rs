@@ -2,12 +2,10 @@
 
 use units::Nanos;
 
+use crate::arena::{Arena, Chain, NONE};
 use crate::codel::{Control, Params, Queued, Source};
 use crate::config::{ConfigError, FqCodelConfig};
 use crate::{Aqm, DropReason, Packet};
-
-/// No packet, or no flow.
-const NONE: u32 = u32::MAX;
 
 /// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in turns by bytes; new ones first.
 ///
@@ -25,7 +23,7 @@ pub struct FqCodel<P> {
     backlogs: Vec<u64>,
     new: Turns,
     old: Turns,
-    arena: Arena<P>,
+    arena: Arena<Queued<P>>,
     qlen_pkts: u32,
     qlen_bytes: u64,
 }
@@ -33,9 +31,7 @@ pub struct FqCodel<P> {
 /// A queue, and its place among the others.
 #[derive(Debug, Clone)]
 struct Flow {
-    /// Index into the arena.
-    first: u32,
-    last: u32,
+    packets: Chain,
     /// The flow that has its turn after this one.
     next: u32,
     /// In one of the two lists of turns.
@@ -46,7 +42,7 @@ struct Flow {
 }
 
 const IDLE: Flow =
-    Flow { first: NONE, last: NONE, next: NONE, is_active: false, deficit: 0, control: Control::NEW };
+    Flow { packets: Chain::EMPTY, next: NONE, is_active: false, deficit: 0, control: Control::NEW };
 
 impl<P: Packet> FqCodel<P> {
     /// Empty queues.
@@ -78,13 +74,8 @@ impl<P: Packet> FqCodel<P> {
         self.backlogs[index as usize] += bytes;
         self.qlen_bytes += bytes;
         self.qlen_pkts += 1;
-        let node = self.arena.put(queued);
         let flow = &mut self.flows[index as usize];
-        match flow.last {
-            NONE => flow.first = node,
-            last => self.arena.set_next(last, node),
-        }
-        flow.last = node;
+        flow.packets.push(&mut self.arena, queued);
         if !flow.is_active {
             flow.is_active = true;
             flow.deficit = self.quantum;
@@ -93,12 +84,7 @@ impl<P: Packet> FqCodel<P> {
     }
 
     fn pop(&mut self, index: u32) -> Option<Queued<P>> {
-        let flow = &mut self.flows[index as usize];
-        let (queued, next) = self.arena.take(flow.first)?;
-        flow.first = next;
-        if next == NONE {
-            flow.last = NONE;
-        }
+        let queued = self.flows[index as usize].packets.pop(&mut self.arena)?;
         let bytes = u64::from(queued.packet.bytes());
         self.backlogs[index as usize] -= bytes;
         self.qlen_bytes -= bytes;
@@ -240,51 +226,5 @@ impl Turns {
             self.last = NONE;
         }
         Some(index)
-    }
-}
-
-/// Packets of all flows, linked by index; places that are free again are used again.
-#[derive(Debug, Clone)]
-struct Arena<P> {
-    nodes: Vec<Node<P>>,
-    free: u32,
-}
-
-#[derive(Debug, Clone)]
-struct Node<P> {
-    queued: Option<Queued<P>>,
-    next: u32,
-}
-
-impl<P> Default for Arena<P> {
-    fn default() -> Self {
-        Self { nodes: Vec::new(), free: NONE }
-    }
-}
-
-impl<P> Arena<P> {
-    fn put(&mut self, queued: Queued<P>) -> u32 {
-        let node = Node { queued: Some(queued), next: NONE };
-        if self.free == NONE {
-            self.nodes.push(node);
-            return self.nodes.len() as u32 - 1;
-        }
-        let index = self.free;
-        self.free = std::mem::replace(&mut self.nodes[index as usize], node).next;
-        index
-    }
-
-    fn set_next(&mut self, index: u32, next: u32) {
-        self.nodes[index as usize].next = next;
-    }
-
-    /// What is there, and the index of what follows it.
-    fn take(&mut self, index: u32) -> Option<(Queued<P>, u32)> {
-        let free = self.free;
-        let node = self.nodes.get_mut(index as usize)?;
-        let queued = node.queued.take()?;
-        let next = std::mem::replace(&mut node.next, free);
-        self.free = index;
-        Some((queued, next))
     }
 }

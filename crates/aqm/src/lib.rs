@@ -32,6 +32,7 @@
 //! ```
 
 mod amount;
+mod arena;
 mod arithmetic;
 mod bands;
 mod choke;
@@ -40,8 +41,10 @@ mod config;
 mod droptail;
 mod fifo;
 mod fq_codel;
+mod heap;
 mod packet;
 mod queue;
+mod ranked;
 mod reason;
 mod red;
 mod redfavor;
@@ -55,13 +58,14 @@ pub use bands::Bands;
 pub use choke::Choke;
 pub use codel::Codel;
 pub use config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RedConfig,
-    RedFavorConfig,
+    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RankedConfig,
+    RedConfig, RedFavorConfig,
 };
 pub use droptail::DropTail;
 pub use fq_codel::FqCodel;
 pub use packet::{Packet, PacketKind, ProtectedSet};
 pub use queue::Queue;
+pub use ranked::Ranked;
 pub use reason::{DropCounts, DropReason};
 pub use red::Red;
 pub use redfavor::RedFavor;

@@ -7,7 +7,8 @@ pub trait Packet {
     /// Length, above 0, as the link counts it.
     fn bytes(&self) -> u32;
 
-    /// Keyed hash of addresses, ports and protocol: the same for all packets of a flow and evenly spread over all 32 bits. CHOKe and FQ-CoDel ask.
+    /// Keyed hash of addresses, ports and protocol: the same for all packets of a flow and evenly
+    /// spread over all 32 bits. CHOKe asks, and all that have a queue for each flow.
     fn flow(&self) -> u32;
 
     /// What it is for its connection. REDFavor asks.
@@ -17,6 +18,19 @@ pub trait Packet {
 
     /// Priority class, 0 is served first. Priority bands ask.
     fn band(&self) -> u8 {
+        0
+    }
+
+    /// Bytes of payload that its flow's response still has to send, this packet's among them;
+    /// `None` if nobody knows. A packet without payload has 0, unless its place is to be another.
+    /// SRPT asks.
+    fn left(&self) -> Option<u64> {
+        None
+    }
+
+    /// Bytes of payload that the response has sent before this packet. LAS asks, and SRPT if
+    /// [`Packet::left`] is not known.
+    fn attained(&self) -> u64 {
         0
     }
 }

@@ -3,7 +3,7 @@
 use units::Nanos;
 
 use crate::config::{Config, ConfigError};
-use crate::{Aqm, Bands, Choke, Codel, DropReason, DropTail, FqCodel, Packet, Red, RedFavor};
+use crate::{Aqm, Bands, Choke, Codel, DropReason, DropTail, FqCodel, Packet, Ranked, Red, RedFavor};
 
 /// Any discipline, chosen at run time.
 #[derive(Debug, Clone)]
@@ -22,6 +22,10 @@ pub enum Queue<P> {
     FqCodel(FqCodel<P>),
     /// Priority bands.
     Bands(Bands<P>),
+    /// Shortest remaining processing time.
+    Srpt(Ranked<P>),
+    /// Least attained service.
+    Las(Ranked<P>),
 }
 
 /// The same for each discipline.
@@ -35,6 +39,8 @@ macro_rules! each {
             Queue::Codel($discipline) => $answer,
             Queue::FqCodel($discipline) => $answer,
             Queue::Bands($discipline) => $answer,
+            Queue::Srpt($discipline) => $answer,
+            Queue::Las($discipline) => $answer,
         }
     };
 }
@@ -52,6 +58,8 @@ impl<P: Packet> Queue<P> {
             Config::Codel(config) => Self::Codel(Codel::new(config)?),
             Config::FqCodel(config) => Self::FqCodel(FqCodel::new(config)?),
             Config::Bands(config) => Self::Bands(Bands::new(config)?),
+            Config::Srpt(config) => Self::Srpt(Ranked::srpt(config)?),
+            Config::Las(config) => Self::Las(Ranked::las(config)?),
         })
     }
 }

@@ -23,11 +23,13 @@ pub enum DropReason {
     ProtectedShare,
     /// It waited in the longest queue of FQ-CoDel, and all together were too many.
     Overlimit,
+    /// It arrived, and its flow had as many as one may have.
+    FlowLimit,
 }
 
 impl DropReason {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Tail,
         Self::Early,
         Self::Forced,
@@ -36,6 +38,7 @@ impl DropReason {
         Self::Codel,
         Self::ProtectedShare,
         Self::Overlimit,
+        Self::FlowLimit,
     ];
 
     /// As traces and tables have it.
@@ -49,6 +52,7 @@ impl DropReason {
             Self::Codel => "codel",
             Self::ProtectedShare => "protected-share",
             Self::Overlimit => "overlimit",
+            Self::FlowLimit => "flow-limit",
         }
     }
 }

@@ -10,12 +10,13 @@ use units::Nanos;
 
 use crate::amount::{self, Amount, Rate};
 use crate::config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RedConfig,
-    RedFavorConfig,
+    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RankedConfig,
+    RedConfig, RedFavorConfig,
 };
 use crate::packet::ProtectedSet;
 
 const AMOUNT: &str = "packets as in 180, or bytes with their unit, B, kB, MB, KiB or MiB, as in 180kB";
+const PACKETS: &str = "packets, without a unit, as in 180";
 const BYTES: &str = "bytes, as in 1500, or with a unit, B, kB, MB, KiB or MiB";
 const RATE: &str = "a number with its unit, bit, kbit, Mbit or Gbit (per second), as in 10Mbit";
 const SPAN: &str = "a time with its unit, as in 5ms";
@@ -96,7 +97,9 @@ fn parse(kind: &str, words: BTreeMap<String, String>) -> Result<Config, ConfigEr
         "redfavor" => Config::RedFavor(words.redfavor()?),
         "codel" => Config::Codel(words.codel(CodelConfig::default())?),
         "fq-codel" => Config::FqCodel(words.fq_codel()?),
-        _ => Config::Bands(words.bands()?),
+        "bands" => Config::Bands(words.bands()?),
+        "srpt" => Config::Srpt(words.ranked()?),
+        _ => Config::Las(words.ranked()?),
     };
     words.end()?;
     config.check()?;
@@ -133,6 +136,10 @@ impl Words {
 
     fn amount(&mut self, key: &'static str, default: Amount) -> Result<Amount, ConfigError> {
         self.take(key, default, Amount::parse, AMOUNT)
+    }
+
+    fn packets(&mut self, key: &'static str, default: u32) -> Result<u32, ConfigError> {
+        self.take(key, default, |text| text.parse().ok(), PACKETS)
     }
 
     fn bytes(&mut self, key: &'static str, default: u32) -> Result<u32, ConfigError> {
@@ -218,6 +225,14 @@ impl Words {
             push_out: self.flag("push_out", default.push_out)?,
         })
     }
+
+    fn ranked(&mut self) -> Result<RankedConfig, ConfigError> {
+        let default = RankedConfig::default();
+        Ok(RankedConfig {
+            limit_pkts: self.packets("limit", default.limit_pkts)?,
+            flow_limit_pkts: self.packets("flow_limit", default.flow_limit_pkts)?,
+        })
+    }
 }
 
 /// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who asked, as by [`Config::check`].
@@ -251,6 +266,10 @@ impl fmt::Display for Config {
             }
             Self::Bands(BandsConfig { bands, limit, push_out }) => {
                 write!(f, "bands={bands},limit={limit},push_out={push_out}")
+            }
+            Self::Srpt(RankedConfig { limit_pkts, flow_limit_pkts })
+            | Self::Las(RankedConfig { limit_pkts, flow_limit_pkts }) => {
+                write!(f, "limit={limit_pkts},flow_limit={flow_limit_pkts}")
             }
         }
     }
@@ -291,6 +310,8 @@ mod tests {
         assert_eq!(config("codel:"), Config::Codel(CodelConfig::default()));
         assert_eq!(config("fq_codel"), Config::FqCodel(FqCodelConfig::default()), "as Linux writes it");
         assert_eq!(config("bands"), Config::Bands(BandsConfig::default()));
+        assert_eq!(config("srpt"), Config::Srpt(RankedConfig::default()));
+        assert_eq!(config("las"), Config::Las(RankedConfig::default()));
     }
 
     #[test]
@@ -304,6 +325,8 @@ mod tests {
             "codel:target=1500us,interval=2s 500ms",
             "fq-codel:flows=16,quantum=300,batch=1,memory=1MiB",
             "bands:bands=2,push_out=false",
+            "srpt:limit=300,flow_limit=50",
+            "las:limit=300,flow_limit=50",
         ];
         for text in texts {
             assert_eq!(config(&config(text).to_string()), config(text), "{text}");
@@ -379,6 +402,7 @@ mod tests {
         assert!(error("droptail:limit=10furlongs").contains("B, kB, MB, KiB or MiB"));
         assert!(error("codel:target=5").contains("a time with its unit"));
         assert!(error("fq-codel:limit=10kB").contains("packets, without a unit"));
+        assert_eq!(error("srpt:limit=10kB"), "srpt: limit=10kB: packets, without a unit, as in 180");
     }
 
     #[test]
@@ -401,6 +425,8 @@ mod tests {
         for wrong in ["flows=0", "flows=65537", "quantum=255", "batch=0", "target=0s", "mtu=0"] {
             assert!(error(&format!("fq-codel:{wrong}")).starts_with("fq-codel: "), "{wrong}");
         }
+        assert_eq!(error("srpt:flow_limit=0"), "srpt: flow_limit=0: nothing could wait; say at least 1");
+        assert_eq!(error("las:bands=2"), "las: \"bands\" is no key of it; it has limit, flow_limit");
         for wrong in ["bands=0", "bands=65", "bands=300", "push_out=maybe"] {
             assert!(error(&format!("bands:{wrong}")).starts_with("bands: "), "{wrong}");
         }

@@ -6,5 +6,6 @@ mod common;
 mod flood;
 mod others;
 mod properties;
+mod ranked;
 mod red;
 mod redfavor;

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::Nanos;
 
 /// Each discipline with limits that are reached soon, in packets and in bytes.
-const CONFIGS: [&str; 17] = [
+const CONFIGS: [&str; 21] = [
     "droptail:limit=20",
     "droptail:limit=20kB",
     "red:limit=30,min=3,max=10,w=0.1",
@@ -28,6 +28,10 @@ const CONFIGS: [&str; 17] = [
     "bands:bands=3,limit=20",
     "bands:bands=3,limit=20kB",
     "bands:bands=3,limit=20,push_out=false",
+    "srpt:limit=20",
+    "srpt:limit=20,flow_limit=3",
+    "las:limit=20",
+    "las:limit=20,flow_limit=3",
 ];
 
 /// What happens next.
@@ -45,9 +49,14 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(PacketKind::SynAck),
         1 => Just(PacketKind::SctpInit),
     ];
-    let arrive = (1..3000_u32, 0..6_u32, kind, 0..4_u8).prop_map(|(bytes, flow, kind, band)| {
-        Step::Arrive(Sample { id: 0, bytes, flow: flow.wrapping_mul(0x9e37_79b9), kind, band })
-    });
+    let left = prop_oneof![1 => Just(None), 3 => (0..5_u64).prop_map(Some), 1 => any::<u64>().prop_map(Some)];
+    let service = (left, prop_oneof![3 => 0..5_u64, 1 => any::<u64>()]);
+    let arrive = (1..3000_u32, 0..6_u32, kind, 0..4_u8, service).prop_map(
+        |(bytes, flow, kind, band, (left, attained))| {
+            let flow = flow.wrapping_mul(0x9e37_79b9);
+            Step::Arrive(Sample { id: 0, bytes, flow, kind, band, left, attained })
+        },
+    );
     prop_oneof![
         6 => arrive,
         4 => Just(Step::Send),
@@ -60,7 +69,7 @@ fn class(config: &Config, packet: &Sample) -> (u32, u8) {
     match config {
         Config::RedFavor(config) => (0, config.protect.contains(packet.kind).into()),
         Config::Bands(BandsConfig { bands, .. }) => (0, packet.band.min(bands - 1)),
-        Config::FqCodel(_) => (packet.flow, 0),
+        Config::FqCodel(_) | Config::Srpt(_) | Config::Las(_) => (packet.flow, 0),
         _ => (0, 0),
     }
 }
@@ -73,6 +82,7 @@ fn limit(config: &Config) -> Amount {
         Config::Codel(config) => config.limit,
         Config::FqCodel(FqCodelConfig { codel, .. }) => codel.limit,
         Config::Bands(config) => config.limit,
+        Config::Srpt(config) | Config::Las(config) => Amount::Packets(config.limit_pkts),
     }
 }
 
@@ -87,6 +97,7 @@ fn reasons(config: &Config) -> &'static [DropReason] {
         Config::Codel(_) => &[Tail, Codel],
         Config::FqCodel(_) => &[Overlimit, Codel],
         Config::Bands(_) => &[Tail, PushedOut],
+        Config::Srpt(_) | Config::Las(_) => &[Tail, PushedOut, FlowLimit],
     }
 }
 
@@ -211,7 +222,8 @@ fn drops_at(config: &Config, load: f64, syn_percent: u32) -> DropCounts {
         let kind = if random.next_u32() % 100 < syn_percent { PacketKind::Syn } else { PacketKind::Other };
         let band = (random.next_u32() % 3) as u8;
         id += 1;
-        let packet = Sample { id, bytes: 1000, flow, kind, band };
+        let left = Some(u64::from(random.next_u32()));
+        let packet = Sample { flow, kind, band, left, ..Sample::new(id, 1000) };
         queue.enqueue(Nanos(arrival as u64), packet, &mut |_, reason| drops.count(reason));
         let uniform = (f64::from(random.next_u32()) + 1.0) / 4_294_967_296.0;
         arrival += -uniform.ln() * SLOT_NS / load;
@@ -232,6 +244,8 @@ fn drops_rise_with_the_load() {
         ("codel", 0),
         ("fq-codel:limit=1000", 0),
         ("bands:bands=3,limit=100", 0),
+        ("srpt:limit=100", 0),
+        ("las:limit=100", 0),
     ] {
         let config = config(text);
         let mut before = 0;
@@ -264,7 +278,7 @@ fn higher_probability_never_drops_less() {
 fn fill_and_drain(queue: &mut Queue<Sample>, kind: PacketKind, band: u8) {
     for id in 0..200 {
         let flow = (id as u32).wrapping_mul(0x9e37_79b9);
-        queue.enqueue(Nanos::ZERO, Sample { id, bytes: 100, flow, kind, band }, &mut |_, _| ());
+        queue.enqueue(Nanos::ZERO, Sample { flow, kind, band, ..Sample::new(id, 100) }, &mut |_, _| ());
     }
     while queue.dequeue(Nanos::ZERO, &mut |_, _| ()).is_some() {}
 }
@@ -283,7 +297,7 @@ fn queue_that_was_at_its_longest_allocates_nothing() {
                 let flow = random.next_u32();
                 let kind = if flow.is_multiple_of(5) { PacketKind::Syn } else { PacketKind::Other };
                 let now = Nanos::from_micros(id * 100);
-                let packet = Sample { id, bytes: 100, flow, kind, band: (flow % 3) as u8 };
+                let packet = Sample { flow, kind, band: (flow % 3) as u8, ..Sample::new(id, 100) };
                 queue.enqueue(now, packet, &mut |_, _| ());
                 if random.next_u32() % 8 < 6 {
                     queue.dequeue(now, &mut |_, _| ());

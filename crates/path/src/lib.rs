@@ -283,4 +283,12 @@ impl<P: Packet> Packet for Waiting<P> {
     fn band(&self) -> u8 {
         self.packet.band()
     }
+
+    fn left(&self) -> Option<u64> {
+        self.packet.left()
+    }
+
+    fn attained(&self) -> u64 {
+        self.packet.attained()
+    }
 }

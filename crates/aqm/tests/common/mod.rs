@@ -14,11 +14,13 @@ pub struct Sample {
     pub flow: u32,
     pub kind: PacketKind,
     pub band: u8,
+    pub left: Option<u64>,
+    pub attained: u64,
 }
 
 impl Sample {
     pub fn new(id: u64, bytes: u32) -> Self {
-        Self { id, bytes, flow: 0, kind: PacketKind::Other, band: 0 }
+        Self { id, bytes, flow: 0, kind: PacketKind::Other, band: 0, left: None, attained: 0 }
     }
 
     pub fn syn(id: u64) -> Self {
@@ -41,6 +43,14 @@ impl Packet for Sample {
 
     fn band(&self) -> u8 {
         self.band
+    }
+
+    fn left(&self) -> Option<u64> {
+        self.left
+    }
+
+    fn attained(&self) -> u64 {
+        self.attained
     }
 }
 
