@@ -10,10 +10,12 @@ use crate::{Amount, ProtectedSet, Rate};
 
 /// Bands that there can be: [`crate::Packet::band`] has 8 bits, and a dequeue looks through all.
 const BANDS: std::ops::RangeInclusive<u8> = 1..=64;
-/// Queues of FQ-CoDel, as in Linux.
+/// Queues of FQ-CoDel, and SFQ's values of the hash, as in Linux.
 const FLOWS: std::ops::RangeInclusive<u32> = 1..=65_536;
-/// Of FQ-CoDel, bytes: less takes many rounds for a packet (Linux makes it 256).
+/// Of a turn, bytes: less takes many rounds for a packet (FQ-CoDel of Linux makes it 256).
 const LEAST_QUANTUM: u32 = 256;
+/// Of fq's turn, bytes, as in Linux.
+const MOST_QUANTUM: u32 = 1 << 20;
 /// Below, the fixed point of `kernel/red.h` moves an average in steps that can be seen.
 const LEAST_WEIGHT: f64 = 1.0 / (1 << 24) as f64;
 /// Bytes that a packet can have on the average.
@@ -44,6 +46,10 @@ pub enum Config {
     Srpt(RankedConfig),
     /// `las`.
     Las(RankedConfig),
+    /// `fq`.
+    Fq(FqConfig),
+    /// `sfq`.
+    Sfq(SfqConfig),
 }
 
 /// First in, first out.
@@ -157,6 +163,36 @@ pub struct RankedConfig {
     pub flow_limit_pkts: u32,
 }
 
+/// Linux's fq, without pacing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FqConfig {
+    /// Packets that may wait: 10,000.
+    pub limit_pkts: u32,
+    /// Packets of one flow that may wait: 100.
+    pub flow_limit_pkts: u32,
+    /// That a flow may send in its turn: 3028 bytes, two of Ethernet's packets.
+    pub quantum_bytes: u32,
+    /// That a flow may send in its first turn: 15,140 bytes, ten packets.
+    pub initial_quantum_bytes: u32,
+    /// After so long without packets a flow has a quantum, whatever it had before: 40 ms.
+    pub refill_delay: Nanos,
+}
+
+/// Linux's sfq.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SfqConfig {
+    /// Packets that may wait: 127.
+    pub limit_pkts: u32,
+    /// Packets of one queue that may wait: 127.
+    pub depth_pkts: u32,
+    /// Queues that may have packets at once: 128.
+    pub flows: u32,
+    /// Values of the hash, with a queue each: 1024.
+    pub divisor: u32,
+    /// That a queue may send in its turn: 1514 bytes.
+    pub quantum_bytes: u32,
+}
+
 impl Default for DropTailConfig {
     fn default() -> Self {
         Self { limit: Amount::Packets(1000) }
@@ -233,6 +269,24 @@ impl Default for BandsConfig {
 impl Default for RankedConfig {
     fn default() -> Self {
         Self { limit_pkts: 1000, flow_limit_pkts: 100 }
+    }
+}
+
+impl Default for FqConfig {
+    fn default() -> Self {
+        Self {
+            limit_pkts: 10_000,
+            flow_limit_pkts: 100,
+            quantum_bytes: 2 * 1514,
+            initial_quantum_bytes: 10 * 1514,
+            refill_delay: Nanos::from_millis(40),
+        }
+    }
+}
+
+impl Default for SfqConfig {
+    fn default() -> Self {
+        Self { limit_pkts: 127, depth_pkts: 127, flows: 128, divisor: 1024, quantum_bytes: 1514 }
     }
 }
 
@@ -438,10 +492,46 @@ impl RankedConfig {
     }
 }
 
+impl FqConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let check = Check { kind: "fq" };
+        check.room("limit", self.limit_pkts, &self.limit_pkts)?;
+        check.room("flow_limit", self.flow_limit_pkts, &self.flow_limit_pkts)?;
+        for (key, quantum) in
+            [("quantum", self.quantum_bytes), ("initial_quantum", self.initial_quantum_bytes)]
+        {
+            check.value(
+                (LEAST_QUANTUM..=MOST_QUANTUM).contains(&quantum),
+                key,
+                &quantum,
+                "bytes of a turn, from 256 to 1048576",
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl SfqConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let check = Check { kind: "sfq" };
+        check.room("limit", self.limit_pkts, &self.limit_pkts)?;
+        check.room("depth", self.depth_pkts, &self.depth_pkts)?;
+        let Self { flows, divisor, quantum_bytes: quantum, .. } = *self;
+        check.value(FLOWS.contains(&flows), "flows", &flows, "queues, from 1 to 65536")?;
+        check.value(FLOWS.contains(&divisor), "divisor", &divisor, "values of the hash, from 1 to 65536")?;
+        check.value(
+            (LEAST_QUANTUM..=MOST_QUANTUM).contains(&quantum),
+            "quantum",
+            &quantum,
+            "bytes of a turn, from 256 to 1048576",
+        )
+    }
+}
+
 impl Config {
     /// Names of the disciplines.
-    pub const KINDS: [&str; 9] =
-        ["droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands", "srpt", "las"];
+    pub const KINDS: [&str; 11] =
+        ["droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands", "srpt", "las", "fq", "sfq"];
 
     /// The discipline's name.
     pub const fn kind(&self) -> &'static str {
@@ -455,6 +545,8 @@ impl Config {
             Self::Bands(_) => "bands",
             Self::Srpt(_) => "srpt",
             Self::Las(_) => "las",
+            Self::Fq(_) => "fq",
+            Self::Sfq(_) => "sfq",
         }
     }
 
@@ -468,6 +560,8 @@ impl Config {
             Self::FqCodel(config) => config.check(),
             Self::Bands(config) => config.check(),
             Self::Srpt(config) | Self::Las(config) => config.check(self.kind()),
+            Self::Fq(config) => config.check(),
+            Self::Sfq(config) => config.check(),
         }
     }
 }

@@ -5,6 +5,7 @@ use units::Nanos;
 use crate::arena::{Arena, Chain, NONE};
 use crate::codel::{Control, Params, Queued, Source};
 use crate::config::{ConfigError, FqCodelConfig};
+use crate::turns::{InTurn, Turns};
 use crate::{Aqm, DropReason, Packet};
 
 /// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in turns by bytes; new ones first.
@@ -39,6 +40,12 @@ struct Flow {
     /// Bytes that it may still send in this turn.
     deficit: i64,
     control: Control,
+}
+
+impl InTurn for Flow {
+    fn next(&mut self) -> &mut u32 {
+        &mut self.next
+    }
 }
 
 const IDLE: Flow =
@@ -112,6 +119,11 @@ impl<P: Packet> FqCodel<P> {
         control.count = control.count.saturating_add(drops);
     }
 
+    fn end_turn(&mut self, is_new: bool) {
+        let turns = if is_new { &mut self.new } else { &mut self.old };
+        turns.pop(&mut self.flows);
+    }
+
     /// What the flow sends, if it still has something.
     fn dequeue_flow(&mut self, index: u32, now: Nanos, dropped: &mut impl FnMut(P, DropReason)) -> Option<P> {
         // Taken out meanwhile, as it takes packets from where it stands.
@@ -137,20 +149,19 @@ impl<P: Packet> Aqm for FqCodel<P> {
     fn dequeue(&mut self, now: Nanos, dropped: &mut impl FnMut(P, DropReason)) -> Option<P> {
         loop {
             let is_new = !self.new.is_empty();
-            let turns = if is_new { &mut self.new } else { &mut self.old };
-            let index = turns.pop(&mut self.flows)?;
+            let index = if is_new { self.new.first() } else { self.old.first() }?;
             let flow = &mut self.flows[index as usize];
             if flow.deficit <= 0 {
                 flow.deficit += self.quantum;
+                self.end_turn(is_new);
                 self.old.push(&mut self.flows, index);
                 continue;
             }
             if let Some(packet) = self.dequeue_flow(index, now, dropped) {
                 self.flows[index as usize].deficit -= i64::from(packet.bytes());
-                let turns = if is_new { &mut self.new } else { &mut self.old };
-                turns.push_first(&mut self.flows, index);
                 return Some(packet);
             }
+            self.end_turn(is_new);
             // A new flow goes through the old ones once, or it could come back as a new one at once and starve them.
             if is_new {
                 self.old.push(&mut self.flows, index);
@@ -182,49 +193,5 @@ impl<P: Packet> Source<P> for OfFlow<'_, P> {
 
     fn qlen_bytes(&self) -> u64 {
         self.queue.backlogs[self.index as usize]
-    }
-}
-
-/// Flows in the order of their turns, linked through [`Flow::next`].
-#[derive(Debug, Clone)]
-struct Turns {
-    first: u32,
-    last: u32,
-}
-
-impl Turns {
-    const EMPTY: Self = Self { first: NONE, last: NONE };
-
-    fn is_empty(&self) -> bool {
-        self.first == NONE
-    }
-
-    fn push(&mut self, flows: &mut [Flow], index: u32) {
-        flows[index as usize].next = NONE;
-        match self.last {
-            NONE => self.first = index,
-            last => flows[last as usize].next = index,
-        }
-        self.last = index;
-    }
-
-    fn push_first(&mut self, flows: &mut [Flow], index: u32) {
-        flows[index as usize].next = self.first;
-        if self.first == NONE {
-            self.last = index;
-        }
-        self.first = index;
-    }
-
-    fn pop(&mut self, flows: &mut [Flow]) -> Option<u32> {
-        let index = self.first;
-        if index == NONE {
-            return None;
-        }
-        self.first = flows[index as usize].next;
-        if self.first == NONE {
-            self.last = NONE;
-        }
-        Some(index)
     }
 }

@@ -40,6 +40,7 @@ mod codel;
 mod config;
 mod droptail;
 mod fifo;
+mod fq;
 mod fq_codel;
 mod heap;
 mod packet;
@@ -48,6 +49,8 @@ mod ranked;
 mod reason;
 mod red;
 mod redfavor;
+mod sfq;
+mod turns;
 mod words;
 
 use units::Nanos;
@@ -58,10 +61,11 @@ pub use bands::Bands;
 pub use choke::Choke;
 pub use codel::Codel;
 pub use config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RankedConfig,
-    RedConfig, RedFavorConfig,
+    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig, Guard,
+    RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
 };
 pub use droptail::DropTail;
+pub use fq::Fq;
 pub use fq_codel::FqCodel;
 pub use packet::{Packet, PacketKind, ProtectedSet};
 pub use queue::Queue;
@@ -69,6 +73,7 @@ pub use ranked::Ranked;
 pub use reason::{DropCounts, DropReason};
 pub use red::Red;
 pub use redfavor::RedFavor;
+pub use sfq::Sfq;
 pub use words::fraction;
 
 /// A queue discipline.

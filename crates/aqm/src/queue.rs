@@ -3,7 +3,9 @@
 use units::Nanos;
 
 use crate::config::{Config, ConfigError};
-use crate::{Aqm, Bands, Choke, Codel, DropReason, DropTail, FqCodel, Packet, Ranked, Red, RedFavor};
+use crate::{
+    Aqm, Bands, Choke, Codel, DropReason, DropTail, Fq, FqCodel, Packet, Ranked, Red, RedFavor, Sfq,
+};
 
 /// Any discipline, chosen at run time.
 #[derive(Debug, Clone)]
@@ -26,6 +28,10 @@ pub enum Queue<P> {
     Srpt(Ranked<P>),
     /// Least attained service.
     Las(Ranked<P>),
+    /// Flow queues.
+    Fq(Fq<P>),
+    /// Hashed flow queues.
+    Sfq(Sfq<P>),
 }
 
 /// The same for each discipline.
@@ -41,6 +47,8 @@ macro_rules! each {
             Queue::Bands($discipline) => $answer,
             Queue::Srpt($discipline) => $answer,
             Queue::Las($discipline) => $answer,
+            Queue::Fq($discipline) => $answer,
+            Queue::Sfq($discipline) => $answer,
         }
     };
 }
@@ -60,6 +68,8 @@ impl<P: Packet> Queue<P> {
             Config::Bands(config) => Self::Bands(Bands::new(config)?),
             Config::Srpt(config) => Self::Srpt(Ranked::srpt(config)?),
             Config::Las(config) => Self::Las(Ranked::las(config)?),
+            Config::Fq(config) => Self::Fq(Fq::new(config)?),
+            Config::Sfq(config) => Self::Sfq(Sfq::new(config)?),
         })
     }
 }

@@ -21,7 +21,7 @@ pub enum DropReason {
     Codel,
     /// It is protected, and protected packets have had their share.
     ProtectedShare,
-    /// It waited in the longest queue of FQ-CoDel, and all together were too many.
+    /// It waited in the longest of several queues, and all together were too many.
     Overlimit,
     /// It arrived, and its flow had as many as one may have.
     FlowLimit,

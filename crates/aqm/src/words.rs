@@ -10,8 +10,8 @@ use units::Nanos;
 
 use crate::amount::{self, Amount, Rate};
 use crate::config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, Guard, RankedConfig,
-    RedConfig, RedFavorConfig,
+    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig, Guard,
+    RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
 };
 use crate::packet::ProtectedSet;
 
@@ -99,7 +99,9 @@ fn parse(kind: &str, words: BTreeMap<String, String>) -> Result<Config, ConfigEr
         "fq-codel" => Config::FqCodel(words.fq_codel()?),
         "bands" => Config::Bands(words.bands()?),
         "srpt" => Config::Srpt(words.ranked()?),
-        _ => Config::Las(words.ranked()?),
+        "las" => Config::Las(words.ranked()?),
+        "fq" => Config::Fq(words.fq()?),
+        _ => Config::Sfq(words.sfq()?),
     };
     words.end()?;
     config.check()?;
@@ -233,6 +235,28 @@ impl Words {
             flow_limit_pkts: self.packets("flow_limit", default.flow_limit_pkts)?,
         })
     }
+
+    fn fq(&mut self) -> Result<FqConfig, ConfigError> {
+        let default = FqConfig::default();
+        Ok(FqConfig {
+            limit_pkts: self.packets("limit", default.limit_pkts)?,
+            flow_limit_pkts: self.packets("flow_limit", default.flow_limit_pkts)?,
+            quantum_bytes: self.bytes("quantum", default.quantum_bytes)?,
+            initial_quantum_bytes: self.bytes("initial_quantum", default.initial_quantum_bytes)?,
+            refill_delay: self.span("refill_delay", default.refill_delay)?,
+        })
+    }
+
+    fn sfq(&mut self) -> Result<SfqConfig, ConfigError> {
+        let default = SfqConfig::default();
+        Ok(SfqConfig {
+            limit_pkts: self.packets("limit", default.limit_pkts)?,
+            depth_pkts: self.packets("depth", default.depth_pkts)?,
+            flows: self.count("flows", default.flows)?,
+            divisor: self.count("divisor", default.divisor)?,
+            quantum_bytes: self.bytes("quantum", default.quantum_bytes)?,
+        })
+    }
 }
 
 /// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who asked, as by [`Config::check`].
@@ -271,6 +295,20 @@ impl fmt::Display for Config {
             | Self::Las(RankedConfig { limit_pkts, flow_limit_pkts }) => {
                 write!(f, "limit={limit_pkts},flow_limit={flow_limit_pkts}")
             }
+            Self::Fq(FqConfig {
+                limit_pkts,
+                flow_limit_pkts,
+                quantum_bytes,
+                initial_quantum_bytes,
+                refill_delay,
+            }) => {
+                write!(f, "limit={limit_pkts},flow_limit={flow_limit_pkts},quantum={quantum_bytes}")?;
+                write!(f, ",initial_quantum={initial_quantum_bytes},refill_delay={}", span(*refill_delay))
+            }
+            Self::Sfq(SfqConfig { limit_pkts, depth_pkts, flows, divisor, quantum_bytes }) => {
+                write!(f, "limit={limit_pkts},depth={depth_pkts},flows={flows},divisor={divisor}")?;
+                write!(f, ",quantum={quantum_bytes}")
+            }
         }
     }
 }
@@ -283,9 +321,11 @@ fn write_red(f: &mut fmt::Formatter<'_>, red: &RedConfig) -> fmt::Result {
 
 fn write_codel(f: &mut fmt::Formatter<'_>, codel: &CodelConfig) -> fmt::Result {
     let CodelConfig { limit, target, interval, mtu_bytes } = *codel;
-    let [target, interval] = [target, interval]
-        .map(|span| humantime::format_duration(Duration::from(span)).to_string().replace(' ', ""));
-    write!(f, "limit={limit},target={target},interval={interval},mtu={mtu_bytes}")
+    write!(f, "limit={limit},target={},interval={},mtu={mtu_bytes}", span(target), span(interval))
+}
+
+fn span(span: Nanos) -> String {
+    humantime::format_duration(Duration::from(span)).to_string().replace(' ', "")
 }
 
 #[cfg(test)]
@@ -312,6 +352,8 @@ mod tests {
         assert_eq!(config("bands"), Config::Bands(BandsConfig::default()));
         assert_eq!(config("srpt"), Config::Srpt(RankedConfig::default()));
         assert_eq!(config("las"), Config::Las(RankedConfig::default()));
+        assert_eq!(config("fq"), Config::Fq(FqConfig::default()));
+        assert_eq!(config("sfq"), Config::Sfq(SfqConfig::default()));
     }
 
     #[test]
@@ -327,6 +369,8 @@ mod tests {
             "bands:bands=2,push_out=false",
             "srpt:limit=300,flow_limit=50",
             "las:limit=300,flow_limit=50",
+            "fq:limit=300,flow_limit=50,quantum=1514,initial_quantum=1kB,refill_delay=0s",
+            "sfq:limit=300,depth=50,flows=7,divisor=3,quantum=1kB",
         ];
         for text in texts {
             assert_eq!(config(&config(text).to_string()), config(text), "{text}");
@@ -427,6 +471,12 @@ mod tests {
         }
         assert_eq!(error("srpt:flow_limit=0"), "srpt: flow_limit=0: nothing could wait; say at least 1");
         assert_eq!(error("las:bands=2"), "las: \"bands\" is no key of it; it has limit, flow_limit");
+        for wrong in ["quantum=255", "quantum=2MB", "initial_quantum=0", "refill_delay=40", "flow_limit=0"] {
+            assert!(error(&format!("fq:{wrong}")).starts_with("fq: "), "{wrong}");
+        }
+        for wrong in ["quantum=255", "depth=0", "flows=0", "divisor=0", "divisor=65537"] {
+            assert!(error(&format!("sfq:{wrong}")).starts_with("sfq: "), "{wrong}");
+        }
         for wrong in ["bands=0", "bands=65", "bands=300", "push_out=maybe"] {
             assert!(error(&format!("bands:{wrong}")).starts_with("bands: "), "{wrong}");
         }

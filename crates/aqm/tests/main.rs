@@ -4,6 +4,7 @@ mod bulk;
 mod codel;
 mod common;
 mod flood;
+mod flows;
 mod others;
 mod properties;
 mod ranked;

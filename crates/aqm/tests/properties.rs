@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::Nanos;
 
 /// Each discipline with limits that are reached soon, in packets and in bytes.
-const CONFIGS: [&str; 21] = [
+const CONFIGS: [&str; 25] = [
     "droptail:limit=20",
     "droptail:limit=20kB",
     "red:limit=30,min=3,max=10,w=0.1",
@@ -32,6 +32,10 @@ const CONFIGS: [&str; 21] = [
     "srpt:limit=20,flow_limit=3",
     "las:limit=20",
     "las:limit=20,flow_limit=3",
+    "fq:limit=20,flow_limit=5,quantum=300,initial_quantum=600",
+    "fq:limit=20,refill_delay=1ms",
+    "sfq:limit=20,depth=6,quantum=300",
+    "sfq:limit=20,flows=2,divisor=4",
 ];
 
 /// What happens next.
@@ -70,6 +74,7 @@ fn class(config: &Config, packet: &Sample) -> (u32, u8) {
         Config::RedFavor(config) => (0, config.protect.contains(packet.kind).into()),
         Config::Bands(BandsConfig { bands, .. }) => (0, packet.band.min(bands - 1)),
         Config::FqCodel(_) | Config::Srpt(_) | Config::Las(_) => (packet.flow, 0),
+        Config::Fq(_) | Config::Sfq(_) => (packet.flow, 0),
         _ => (0, 0),
     }
 }
@@ -83,6 +88,8 @@ fn limit(config: &Config) -> Amount {
         Config::FqCodel(FqCodelConfig { codel, .. }) => codel.limit,
         Config::Bands(config) => config.limit,
         Config::Srpt(config) | Config::Las(config) => Amount::Packets(config.limit_pkts),
+        Config::Fq(config) => Amount::Packets(config.limit_pkts),
+        Config::Sfq(config) => Amount::Packets(config.limit_pkts),
     }
 }
 
@@ -98,6 +105,8 @@ fn reasons(config: &Config) -> &'static [DropReason] {
         Config::FqCodel(_) => &[Overlimit, Codel],
         Config::Bands(_) => &[Tail, PushedOut],
         Config::Srpt(_) | Config::Las(_) => &[Tail, PushedOut, FlowLimit],
+        Config::Fq(_) => &[Tail, FlowLimit],
+        Config::Sfq(_) => &[Tail, Overlimit, FlowLimit],
     }
 }
 
@@ -246,6 +255,8 @@ fn drops_rise_with_the_load() {
         ("bands:bands=3,limit=100", 0),
         ("srpt:limit=100", 0),
         ("las:limit=100", 0),
+        ("fq:limit=100", 0),
+        ("sfq", 0),
     ] {
         let config = config(text);
         let mut before = 0;
