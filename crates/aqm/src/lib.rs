@@ -40,6 +40,7 @@ mod codel;
 mod config;
 mod droptail;
 mod fifo;
+pub mod fluid;
 mod fq;
 mod fq_codel;
 mod heap;

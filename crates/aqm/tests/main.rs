@@ -5,6 +5,7 @@ mod codel;
 mod common;
 mod flood;
 mod flows;
+mod fluid;
 mod others;
 mod properties;
 mod ranked;
