@@ -36,6 +36,7 @@ mod config;
 mod counters;
 mod in_flight;
 mod loss;
+mod responses;
 mod words;
 
 use aqm::{Aqm, Packet, PacketKind, Queue, RandomNumbers, Rate};
@@ -45,6 +46,7 @@ use units::Nanos;
 pub use config::{Config, ConfigError};
 pub use counters::{Count, Counters, DropCause};
 pub use loss::{GilbertElliott, Loss};
+pub use responses::{Content, DEFAULT_CONNECTIONS, Responses, Seen, Service, Side};
 
 use in_flight::InFlight;
 use loss::LossProcess;
