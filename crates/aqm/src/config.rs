@@ -550,6 +550,12 @@ impl Config {
         }
     }
 
+    /// Whether the discipline asks for [`Packet::left`](crate::Packet::left) or
+    /// [`Packet::attained`](crate::Packet::attained), so that somebody must know them.
+    pub const fn goes_by_response(&self) -> bool {
+        matches!(self, Self::Srpt(_) | Self::Las(_))
+    }
+
     /// Why it cannot be had, if so. What was parsed can.
     pub fn check(&self) -> Result<(), ConfigError> {
         match self {

@@ -13,6 +13,7 @@ use xsk::Steer;
 use crate::direction::Direction;
 use crate::interface::Interface;
 use crate::pool::Pool;
+use crate::service::Services;
 use crate::way::Way;
 use crate::{Config, ConfigError};
 
@@ -40,6 +41,7 @@ pub struct Link {
     ports: [Port; 2],
     directions: [Direction; 2],
     pool: Pool,
+    services: Option<Services>,
     ran: Span,
     ended_by: Option<String>,
     _promiscuous: [Promiscuous; 2],
@@ -105,6 +107,7 @@ impl Link {
             _promiscuous: [promiscuous(&interfaces[0])?, promiscuous(&interfaces[1])?],
             ports: [open_port(config, &interfaces[0])?, open_port(config, &interfaces[1])?],
             pool: Pool::new(config.buffers, longest[0].max(longest[1])),
+            services: config.goes_by_response().then(|| Services::new(config.seed)),
             directions,
             interfaces,
             ran: Span::default(),
@@ -181,11 +184,12 @@ impl Link {
 
     /// Receives, and sends what is due. Gives false when there was nothing to do.
     fn turn(&mut self, clock: &Clock) -> Result<bool> {
-        let Self { ports, directions, pool, .. } = self;
+        let Self { ports, directions, pool, services, .. } = self;
         let mut frames = 0;
         for (port, direction) in ports.iter_mut().zip(&mut *directions) {
             let now = clock.now();
-            frames += port.split().0.receive(BATCH, |frame| direction.receive(now, frame, pool));
+            let receive = |frame: &[u8]| direction.receive(now, frame, pool, services.as_mut());
+            frames += port.split().0.receive(BATCH, receive);
         }
         for (port, direction) in ports.iter_mut().rev().zip(directions) {
             let (_, mut tx) = port.split();

@@ -5,6 +5,7 @@ use std::net::IpAddr;
 
 use aqm::{Packet, PacketKind};
 use foldhash::fast::FixedState;
+use path::Service;
 
 const VLAN_TAGS: [u16; 2] = [0x8100, 0x88a8];
 const IPV4: u16 = 0x0800;
@@ -29,18 +30,42 @@ pub(crate) struct Frame {
     pub flow: u32,
     pub kind: PacketKind,
     pub band: u8,
+    /// Of its response.
+    pub service: Service,
     /// The receiver's own link, if it has one.
     pub access: Option<u16>,
 }
 
 /// What a frame says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Class {
+pub(crate) struct Class<'a> {
     pub flow: u32,
     pub kind: PacketKind,
     pub band: u8,
     /// Addresses of sender and receiver.
     pub ends: Option<[IpAddr; 2]>,
+    /// Of IP.
+    pub packet: Option<IpPacket<'a>>,
+}
+
+/// What a packet of IP is part of, and what it carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct IpPacket<'a> {
+    /// Of sender and receiver.
+    pub addresses: &'a [u8],
+    pub protocol: u8,
+    /// Of sender and receiver, where it has some and is no fragment; otherwise 0.
+    pub ports: [u16; 2],
+    pub carries: Carries<'a>,
+}
+
+/// What a packet of IP carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Carries<'a> {
+    /// A whole segment.
+    Tcp { seq: u32, flags: u8, payload: &'a [u8] },
+    /// Of another transport, or a fragment: so many bytes.
+    Other(u32),
 }
 
 impl Packet for Frame {
@@ -59,6 +84,14 @@ impl Packet for Frame {
     fn band(&self) -> u8 {
         self.band
     }
+
+    fn left(&self) -> Option<u64> {
+        self.service.left
+    }
+
+    fn attained(&self) -> u64 {
+        self.service.attained
+    }
 }
 
 /// Flow, kind, band and addresses of a frame.
@@ -66,7 +99,7 @@ impl Packet for Frame {
 /// A flow has one pair of addresses, one protocol and one pair of ports; what is not IP, one pair of Ethernet addresses. A fragment has no
 /// ports. Which packets open a connection is asked as the qdisc asks it (`kernel/kind.bpf.h`): behind IPv6 extension headers, too, and of IPv4's first fragment, but
 /// of none of IPv6. The band is 7 less the class selector: what is marked with precedence goes first.
-pub(crate) fn classify(frame: &[u8], key: &FixedState) -> Class {
+pub(crate) fn classify<'a>(frame: &'a [u8], key: &FixedState) -> Class<'a> {
     let Some(headers) = headers(frame) else {
         let addresses = frame.get(..12).unwrap_or(frame);
         return Class {
@@ -74,19 +107,37 @@ pub(crate) fn classify(frame: &[u8], key: &FixedState) -> Class {
             kind: PacketKind::Other,
             band: LAST_BAND,
             ends: None,
+            packet: None,
         };
     };
-    let Headers { addresses, protocol, class, transport, is_fragment } = headers;
+    let Headers { addresses, protocol, class, transport, is_fragment, bytes, padding } = headers;
     let has_ports = matches!(protocol, TCP | UDP | DCCP | SCTP) && !is_fragment;
     let ports =
         transport.first_chunk::<4>().filter(|_| has_ports).map_or(0, |ports| u32::from_be_bytes(*ports));
+    let is_segment = protocol == TCP && !is_fragment;
+    let packet = IpPacket {
+        addresses,
+        protocol,
+        ports: [(ports >> 16) as u16, ports as u16],
+        carries: tcp(transport, padding).filter(|_| is_segment).unwrap_or(Carries::Other(bytes)),
+    };
     let kind = transport.first_chunk().map(|header| PacketKind::of_transport(protocol, header));
     Class {
         flow: hash(key, addresses, protocol, ports),
         kind: kind.unwrap_or_default(),
         band: LAST_BAND - (class >> 5),
         ends: ends(addresses),
+        packet: Some(packet),
     }
+}
+
+/// `None` of a header that is cut off. What is behind the packet of IP, an Ethernet frame's
+/// padding, is not its payload.
+fn tcp(transport: &[u8], padding: usize) -> Option<Carries<'_>> {
+    let header = transport.first_chunk::<20>()?;
+    let seq = u32::from_be_bytes([header[4], header[5], header[6], header[7]]);
+    let payload = usize::from(header[12] >> 4) * 4..transport.len().saturating_sub(padding);
+    Some(Carries::Tcp { seq, flags: header[13], payload: transport.get(payload).unwrap_or(&[]) })
 }
 
 /// The hash has 64 good bits; the upper ones are as good as the lower.
@@ -113,6 +164,9 @@ struct Headers<'a> {
     /// Nothing of a later fragment.
     transport: &'a [u8],
     is_fragment: bool,
+    /// Of the packet of IP, by its own word, and what is behind it in the frame.
+    bytes: u32,
+    padding: usize,
 }
 
 fn headers(frame: &[u8]) -> Option<Headers<'_>> {
@@ -123,6 +177,7 @@ fn headers(frame: &[u8]) -> Option<Headers<'_>> {
         ethertype = u16_at(frame, at)?;
     }
     let packet = &frame[at + 2..];
+    let size = |said: usize| (said as u32, packet.len().saturating_sub(said));
     match ethertype {
         IPV4 => {
             const MORE_OR_OFFSET: u16 = 0x3fff;
@@ -130,17 +185,21 @@ fn headers(frame: &[u8]) -> Option<Headers<'_>> {
             let header = packet.first_chunk::<20>()?;
             let fragment = u16_at(header, 6)?;
             let transport = packet.get(usize::from(header[0] & 0x0f) * 4..)?;
+            let (bytes, padding) = size(u16_at(header, 2)?.into());
             Some(Headers {
                 addresses: &packet[12..20],
                 protocol: header[9],
                 class: header[1],
                 transport: if fragment & OFFSET == 0 { transport } else { &[] },
                 is_fragment: fragment & MORE_OR_OFFSET != 0,
+                bytes,
+                padding,
             })
         }
         IPV6 => {
             let header = packet.first_chunk::<40>()?;
             let (protocol, transport) = behind_extensions(header[6], &packet[40..]);
+            let (bytes, padding) = size(40 + usize::from(u16_at(header, 4)?));
             Some(Headers {
                 addresses: &packet[8..40],
                 protocol,
@@ -148,6 +207,8 @@ fn headers(frame: &[u8]) -> Option<Headers<'_>> {
                 transport,
                 // A fragment header is none of the extensions that are looked behind.
                 is_fragment: false,
+                bytes,
+                padding,
             })
         }
         _ => None,
@@ -289,6 +350,31 @@ mod tests {
         assert_eq!(flow(&fragment), fragments_flow, "ports of a fragment are not looked at");
         fragment[14 + 7] = 1;
         assert_eq!(classify(&fragment, &key()).kind, PacketKind::Other, "a later one has none");
+    }
+
+    #[test]
+    fn payload_of_a_segment_ends_where_the_packet_does() {
+        let carries = |frame: &[u8]| match classify(frame, &key()).packet.map(|packet| packet.carries) {
+            Some(Carries::Tcp { seq, flags, payload }) => Some((seq, flags, payload.to_vec())),
+            _ => None,
+        };
+        let frame = tcp(1, 1000, 0x18);
+        assert_eq!(carries(&frame), Some((1, 0x18, b"data".to_vec())));
+        assert_eq!(carries(&[&frame[..], &[0; 9]].concat()), Some((1, 0x18, b"data".to_vec())), "padding");
+        assert_eq!(carries(&tagged(&frame)), Some((1, 0x18, b"data".to_vec())));
+        let mut v6 = Vec::new();
+        let step = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv6([1; 16], [2; 16], 64);
+        step.tcp(1, 80, 7, 512).options_raw(&[1; 12]).expect("fits").write(&mut v6, b"data").expect("build");
+        v6.extend([0; 3]);
+        assert_eq!(carries(&v6), Some((7, 0, b"data".to_vec())), "behind options");
+        fn packet(frame: &[u8]) -> Option<Carries<'_>> {
+            classify(frame, &key()).packet.map(|packet| packet.carries)
+        }
+        let mut fragment = frame.clone();
+        fragment[14 + 6] = 0x20;
+        assert_eq!(packet(&fragment), Some(Carries::Other(44)));
+        assert_eq!(packet(&with_protocol(UDP, &[0; 24])), Some(Carries::Other(44)));
+        assert_eq!(packet(&[0; 60]), None, "no IP");
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use aqm::Packet;
 use foldhash::fast::FixedState;
 use hdrhistogram::Histogram;
-use path::{Arrival, Counters};
+use path::{Arrival, Counters, Service};
 use port::Tx;
 use results::{LinkDirection, LinkTimes, PacketCount};
 use units::Nanos;
 
 use crate::classify::{Class, Frame, classify};
 use crate::pool::Pool;
+use crate::service::Services;
 use crate::way::{Opening, Way};
 
 /// Longest lateness that is told apart from longer ones, microseconds.
@@ -68,8 +69,14 @@ impl Direction {
         }
     }
 
-    /// A frame has come in.
-    pub(crate) fn receive(&mut self, now: Nanos, frame: &[u8], pool: &mut Pool) {
+    /// A frame has come in. `services` are there if a discipline goes by responses.
+    pub(crate) fn receive(
+        &mut self,
+        now: Nanos,
+        frame: &[u8],
+        pool: &mut Pool,
+        services: Option<&mut Services>,
+    ) {
         if frame.len() > self.longest.min(pool.buffer_len()) {
             self.failures.too_long += 1;
             return;
@@ -78,8 +85,12 @@ impl Direction {
             self.failures.no_buffer += 1;
             return;
         };
-        let Class { flow, kind, band, ends } = classify(frame, &self.flow_key);
-        let frame = Frame { buffer, len: frame.len() as u32, flow, kind, band, access: None };
+        let Class { flow, kind, band, ends, packet } = classify(frame, &self.flow_key);
+        let service = match (services, packet) {
+            (Some(services), Some(packet)) => services.of(&packet),
+            _ => Service::default(),
+        };
+        let frame = Frame { buffer, len: frame.len() as u32, flow, kind, band, service, access: None };
         self.way.arrive(now, frame, ends, &mut |frame| pool.release(frame.buffer));
     }
 

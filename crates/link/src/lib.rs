@@ -1,20 +1,25 @@
-//! `tidegate link`: a bottleneck between two interfaces. Every frame that comes in at one leaves at the other, through a [`path::Path`] for each
-//! direction: queue discipline, rate, delay, jitter, loss and reordering.
+//! `tidegate link`: a bottleneck between two interfaces. Every frame that comes in at one leaves at
+//! the other, through a [`path::Path`] for each direction: queue discipline, rate, delay, jitter,
+//! loss and reordering.
 //!
-//! One thread does all of it, on AF_XDP or, where that is not to be had, on packet sockets. Nothing stays behind however it ends: programs, sockets and promiscuous
-//! mode are the process's.
+//! One thread does all of it, on AF_XDP or, where that is not to be had, on packet sockets. Nothing
+//! stays behind however it ends: programs, sockets and promiscuous mode are the process's.
 //!
-//! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no addresses, no TTL), no segmentation of frames that are longer than the
-//! other side's MTU, no VLAN tag that the driver takes off. What the host's own kernel sends on the interfaces goes out beside it.
+//! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no
+//! addresses, no TTL), no segmentation of frames that are longer than the other side's MTU, no VLAN
+//! tag that the driver takes off. What the host's own kernel sends on the interfaces goes out
+//! beside it.
 //!
-//! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `way.rs` the links that a frame takes there, `classify.rs` what a queue discipline wants to
-//! know of a frame.
+//! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `way.rs` the links
+//! that a frame takes there, `classify.rs` what a queue discipline wants to know of a frame, and
+//! `service.rs` of its response.
 
 mod bridge;
 mod classify;
 mod direction;
 mod interface;
 mod pool;
+mod service;
 mod way;
 
 use std::net::IpAddr;
@@ -91,6 +96,12 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Whether a discipline goes by what is left of responses, or by what they have sent.
+    pub(crate) fn goes_by_response(&self) -> bool {
+        let access = self.access.iter().map(|access| &access.path);
+        self.paths.iter().chain(access).any(|path| path.queue.goes_by_response())
+    }
+
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let [first, second] = &self.interfaces;
         if first == second {

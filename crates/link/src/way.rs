@@ -233,7 +233,8 @@ mod tests {
     }
 
     fn frame(buffer: u32, kind: PacketKind) -> Frame {
-        Frame { buffer, len: 1250, flow: 0, kind, band: 0, access: None }
+        let service = path::Service::default();
+        Frame { buffer, len: 1250, flow: 0, kind, band: 0, service, access: None }
     }
 
     fn way(path: &str, access: &[(u8, &str)]) -> Way {

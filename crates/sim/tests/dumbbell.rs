@@ -180,3 +180,24 @@ fn impossible_dumbbells_are_refused_with_the_reason() {
     assert!(refused(&|setup| setup.bulk[0].to = 1).contains("two sides"));
     assert!(refused(&|setup| setup.bulk[0].to = 18).contains("two sides"));
 }
+
+/// Mean time of all objects, and Mbit/s of the bulk flows.
+fn objects(aqm: &str) -> (f64, f64) {
+    let runs: Vec<Outcome> = (1..=3).map(|seed| run(pages(aqm, seed))).collect();
+    let took: Vec<f64> =
+        runs.iter().flat_map(|run| &run.completions).map(|done| done.took.as_secs_f64()).collect();
+    let bulk: u64 = runs.iter().map(|run| run.bulk_bytes.iter().sum::<u64>()).sum();
+    let outcome = (took.iter().sum::<f64>() / took.len() as f64, bulk as f64 * 8.0 / 80.0 / 3e6);
+    println!("{aqm}: {outcome:.3?}");
+    outcome
+}
+
+/// Mean time of objects, Mbit/s of bulk flows: drop-tail 0.417 s and 3.78, fq 0.224 and 3.61, LAS
+/// 0.130 and 2.93, SRPT 0.127 and 3.51.
+#[test]
+fn router_that_knows_what_is_left_answers_sooner() {
+    let [tail, fq, las, srpt] = ["droptail:limit=100", "fq", "las", "srpt"].map(objects);
+    assert!(srpt.0 < 0.4 * tail.0 && srpt.0 < 0.7 * fq.0, "SRPT {srpt:?}, fq {fq:?}, drop-tail {tail:?}");
+    assert!(las.0 < 0.7 * fq.0, "LAS {las:?}, fq {fq:?}");
+    assert!(srpt.1 > 0.85 * tail.1, "bulk flows under SRPT {srpt:?}, under drop-tail {tail:?}");
+}

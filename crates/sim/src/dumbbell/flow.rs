@@ -292,5 +292,7 @@ fn route(plan: &Plan, flow: FlowKey, hash: u32, to: Role) -> Route {
         Role::Opener => (plan.acceptor, plan.opener),
     };
     let is_short = matches!(plan.purpose, Purpose::Object { .. });
-    Route { flow, to, from_host, to_host, hash, is_short }
+    // Only an object's reply has a head with its length.
+    let response_bytes = if is_short && to == Role::Opener { plan.reply } else { 0 };
+    Route { flow, to, from_host, to_host, hash, is_short, response_bytes }
 }

@@ -2,13 +2,13 @@
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use path::ConfigError;
+use path::{ConfigError, DEFAULT_CONNECTIONS, Responses};
 use units::Nanos;
 use wire::{FourTuple, Segment};
 
 use super::access::Access;
 use super::bottleneck::{Bottleneck, LinkCounts};
-use super::packet::{Arena, FlowKey, Parcel, Role, Route};
+use super::packet::{Arena, FlowKey, Handle, Parcel, Role, Route};
 use super::{Dumbbell, Way};
 use crate::queue::EventQueue;
 
@@ -43,6 +43,8 @@ pub(super) struct Network {
     /// Hosts on the left.
     left: u32,
     bottlenecks: [Bottleneck; 2],
+    /// What the routers know of responses, if a discipline goes by them.
+    responses: Option<Responses>,
     /// Packets that hosts have sent, and the flood.
     sent: u64,
     delivered: u64,
@@ -73,6 +75,10 @@ impl Network {
             down,
             left: setup.left.len() as u32,
             bottlenecks,
+            responses: [&setup.to_right, &setup.to_left]
+                .iter()
+                .any(|path| path.queue.goes_by_response())
+                .then(|| Responses::new(DEFAULT_CONNECTIONS)),
             sent: 0,
             delivered: 0,
         })
@@ -93,14 +99,21 @@ impl Network {
         let bytes = wire::frame_len(&TUPLE, segment) as u32;
         let packet = self.arena.put(Parcel::new(route, segment), bytes);
         self.sent += 1;
-        self.bottlenecks[Way::ToRight as usize].arrive(packet, now, &mut self.arena);
+        self.arrive_at_bottleneck(Way::ToRight, packet, now);
         self.look_at_bottleneck(Way::ToRight);
+    }
+
+    fn arrive_at_bottleneck(&mut self, way: Way, mut packet: Handle, now: Nanos) {
+        if let Some(responses) = &mut self.responses {
+            packet.service = self.arena.get(packet).service(responses);
+        }
+        self.bottlenecks[way as usize].arrive(packet, now, &mut self.arena);
     }
 
     pub(super) fn arrive_at_router(&mut self, host: u32, now: Nanos) {
         let way = if host < self.left { Way::ToRight } else { Way::ToLeft };
         while let Some(packet) = self.up[host as usize].take(now) {
-            self.bottlenecks[way as usize].arrive(packet, now, &mut self.arena);
+            self.arrive_at_bottleneck(way, packet, now);
         }
         self.look_at_bottleneck(way);
         if let Some(next) = self.up[host as usize].next() {

@@ -1,6 +1,7 @@
 //! What goes through the network: segments whose payload is zeros, in an arena.
 
 use aqm::PacketKind;
+use path::{Content, Responses, Seen, Service, Side};
 use slotmap::{Key, new_key_type};
 use tcp::{Stream, Zeros};
 use wire::{Flags, Options, Segment, SeqNumber};
@@ -26,6 +27,8 @@ pub(super) struct Handle {
     pub(super) bytes: u32,
     hash: u32,
     kind: PacketKind,
+    /// Of its response, since it came to a bottleneck.
+    pub(super) service: Service,
 }
 
 impl aqm::Packet for Handle {
@@ -39,6 +42,14 @@ impl aqm::Packet for Handle {
 
     fn kind(&self) -> PacketKind {
         self.kind
+    }
+
+    fn left(&self) -> Option<u64> {
+        self.service.left
+    }
+
+    fn attained(&self) -> u64 {
+        self.service.attained
     }
 }
 
@@ -54,12 +65,23 @@ pub(super) struct Route {
     pub(super) hash: u32,
     /// It is of an object of a page.
     pub(super) is_short: bool,
+    /// Bytes of the response that the segment may be of, as a router can read it in its head; 0 if
+    /// it cannot.
+    pub(super) response_bytes: u64,
 }
 
 impl Route {
     /// A SYN of a flood: of no flow.
     pub(super) fn of_flood(to_host: u32, hash: u32) -> Self {
-        Self { flow: FlowKey::null(), to: Role::Acceptor, from_host: 0, to_host, hash, is_short: false }
+        Self {
+            flow: FlowKey::null(),
+            to: Role::Acceptor,
+            from_host: 0,
+            to_host,
+            hash,
+            is_short: false,
+            response_bytes: 0,
+        }
     }
 
     pub(super) fn is_flood(&self) -> bool {
@@ -99,6 +121,23 @@ impl Parcel {
         (self.payload_bytes > 0).then(|| 1 + (self.seq - FIRST) / mss)
     }
 
+    /// What a router knows of its response.
+    pub(super) fn service(&self, responses: &mut Responses) -> Service {
+        if self.route.is_flood() {
+            return Service { left: Some(0), attained: 0 };
+        }
+        let side = match self.route.to {
+            Role::Acceptor => Side::First,
+            Role::Opener => Side::Second,
+        };
+        let content = match self.route.response_bytes {
+            0 => Content::Bytes(&[]),
+            bytes => Content::Length(bytes),
+        };
+        let seen = Seen { seq: self.seq.0, is_syn: self.opens(), payload_bytes: self.payload_bytes, content };
+        responses.segment(self.route.flow.data().as_ffi(), side, &seen)
+    }
+
     pub(super) fn opens(&self) -> bool {
         self.flags.has(Flags::SYN)
     }
@@ -132,7 +171,7 @@ impl Arena {
                 self.parcels.len() as u32 - 1
             }
         };
-        Handle { index, bytes, hash, kind }
+        Handle { index, bytes, hash, kind, service: Service::default() }
     }
 
     pub(super) fn get(&self, handle: Handle) -> &Parcel {

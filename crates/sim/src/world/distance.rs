@@ -5,8 +5,11 @@ use std::hash::BuildHasher;
 use aqm::PacketKind;
 use crowd::Endpoint;
 use foldhash::fast::FixedState;
-use path::{Config, ConfigError, Counters, Path};
+use path::{
+    Config, ConfigError, Content, Counters, DEFAULT_CONNECTIONS, Path, Responses, Seen, Service, Side,
+};
 use units::Nanos;
+use wire::Flags;
 
 use super::packets::{Packet, Packets};
 use super::peer;
@@ -30,6 +33,8 @@ pub(super) struct Distance {
     to_server: Direction,
     to_clients: Direction,
     flow_key: FixedState,
+    /// If a discipline goes by them.
+    responses: Option<Responses>,
 }
 
 #[derive(Debug)]
@@ -47,6 +52,7 @@ struct Carried {
     bytes: u32,
     flow: u32,
     kind: PacketKind,
+    service: Service,
 }
 
 impl aqm::Packet for Carried {
@@ -61,6 +67,14 @@ impl aqm::Packet for Carried {
     fn kind(&self) -> PacketKind {
         self.kind
     }
+
+    fn left(&self) -> Option<u64> {
+        self.service.left
+    }
+
+    fn attained(&self) -> u64 {
+        self.service.attained
+    }
 }
 
 impl Distance {
@@ -74,6 +88,10 @@ impl Distance {
             to_server: direction(to_server, 0)?,
             to_clients: direction(to_clients, 1)?,
             flow_key: FixedState::with_seed(seed),
+            responses: [to_server, to_clients]
+                .iter()
+                .any(|config| config.queue.goes_by_response())
+                .then(|| Responses::new(DEFAULT_CONNECTIONS)),
         })
     }
 
@@ -88,10 +106,11 @@ impl Distance {
     ) -> Option<Nanos> {
         let flow = flow(&self.flow_key, packet.endpoint);
         let kind = PacketKind::of_tcp(packet.segment().flags.0);
+        let service = self.service(way, &packet);
         let direction = self.direction(way);
         let Direction { path, opening, opening_dropped, .. } = &mut *direction;
         *opening += opens(kind);
-        path.arrive(now, Carried { packet, bytes, flow, kind }, &mut |carried, _| {
+        path.arrive(now, Carried { packet, bytes, flow, kind, service }, &mut |carried, _| {
             *opening_dropped += opens(carried.kind);
             packets.take_back(carried.packet);
         });
@@ -136,6 +155,24 @@ impl Distance {
             len
         };
         len(&self.to_server) + len(&self.to_clients)
+    }
+
+    /// What is known of the packet's response, if a discipline asks.
+    fn service(&mut self, way: Way, packet: &Packet) -> Service {
+        let Some(responses) = &mut self.responses else { return Service::default() };
+        let connection = self.flow_key.hash_one(peer(packet.endpoint).0);
+        let side = match way {
+            Way::ToServer => Side::First,
+            Way::ToClient => Side::Second,
+        };
+        let segment = packet.segment();
+        let seen = Seen {
+            seq: segment.seq.0,
+            is_syn: segment.flags.has(Flags::SYN),
+            payload_bytes: segment.payload.len() as u32,
+            content: Content::Bytes(segment.payload),
+        };
+        responses.segment(connection, side, &seen)
     }
 
     fn direction(&mut self, way: Way) -> &mut Direction {
