@@ -16,6 +16,8 @@ const FLOWS: std::ops::RangeInclusive<u32> = 1..=65_536;
 const LEAST_QUANTUM: u32 = 256;
 /// Of fq's turn, bytes, as in Linux.
 const MOST_QUANTUM: u32 = 1 << 20;
+/// Of CAKE.
+const RTT: std::ops::RangeInclusive<Nanos> = Nanos::from_micros(1)..=Nanos::from_secs(10);
 /// Below, the fixed point of `kernel/red.h` moves an average in steps that can be seen.
 const LEAST_WEIGHT: f64 = 1.0 / (1 << 24) as f64;
 /// Bytes that a packet can have on the average.
@@ -50,6 +52,8 @@ pub enum Config {
     Fq(FqConfig),
     /// `sfq`.
     Sfq(SfqConfig),
+    /// `cake`.
+    Cake(CakeConfig),
 }
 
 /// First in, first out.
@@ -193,6 +197,18 @@ pub struct SfqConfig {
     pub quantum_bytes: u32,
 }
 
+/// Linux's CAKE, one tin, flows only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CakeConfig {
+    /// Of the link: 10 Mbit/s.
+    pub rate: Rate,
+    /// Round trip of the flows, Cobalt's interval; its target is a twentieth: 100 ms.
+    pub rtt: Nanos,
+    /// That may wait, bytes. `None` is what the rate sends in four round trips, from 4 MiB to
+    /// 10,240 packets of 1514 bytes.
+    pub memory_bytes: Option<u32>,
+}
+
 impl Default for DropTailConfig {
     fn default() -> Self {
         Self { limit: Amount::Packets(1000) }
@@ -287,6 +303,13 @@ impl Default for FqConfig {
 impl Default for SfqConfig {
     fn default() -> Self {
         Self { limit_pkts: 127, depth_pkts: 127, flows: 128, divisor: 1024, quantum_bytes: 1514 }
+    }
+}
+
+impl Default for CakeConfig {
+    fn default() -> Self {
+        let rate = Rate::from_bits_per_s(10_000_000).expect("10 Mbit/s is a rate");
+        Self { rate, rtt: Nanos::from_millis(100), memory_bytes: None }
     }
 }
 
@@ -528,10 +551,20 @@ impl SfqConfig {
     }
 }
 
+impl CakeConfig {
+    pub(crate) fn check(&self) -> Result<(), ConfigError> {
+        let check = Check { kind: "cake" };
+        check.value(RTT.contains(&self.rtt), "rtt", &self.rtt, "a time from 1us to 10s, as in 100ms")?;
+        self.memory_bytes.map_or(Ok(()), |memory| check.room("memory", memory, &memory))
+    }
+}
+
 impl Config {
     /// Names of the disciplines.
-    pub const KINDS: [&str; 11] =
-        ["droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands", "srpt", "las", "fq", "sfq"];
+    pub const KINDS: [&str; 12] = [
+        "droptail", "red", "choke", "redfavor", "codel", "fq-codel", "bands", "srpt", "las", "fq", "sfq",
+        "cake",
+    ];
 
     /// The discipline's name.
     pub const fn kind(&self) -> &'static str {
@@ -547,6 +580,7 @@ impl Config {
             Self::Las(_) => "las",
             Self::Fq(_) => "fq",
             Self::Sfq(_) => "sfq",
+            Self::Cake(_) => "cake",
         }
     }
 
@@ -568,6 +602,7 @@ impl Config {
             Self::Srpt(config) | Self::Las(config) => config.check(self.kind()),
             Self::Fq(config) => config.check(),
             Self::Sfq(config) => config.check(),
+            Self::Cake(config) => config.check(),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::collections::{HashMap, VecDeque};
 
 use units::Nanos;
 
-use crate::arena::{Arena, Chain, NONE};
+use crate::arena::{Arena, Chain};
 use crate::config::{ConfigError, FqConfig};
 use crate::fifo::Fifo;
-use crate::turns::{InTurn, Turns};
+use crate::turns::{InTurn, Links, Turns};
 use crate::{Aqm, DropReason, Packet};
 
 /// Packets that may go ahead of all flows while no flow has any.
@@ -58,7 +58,7 @@ struct Flow {
     hash: u32,
     packets: Chain,
     qlen_pkts: u32,
-    next: u32,
+    links: Links,
     /// Bytes that it may still send in this turn.
     credit: i64,
     /// Since when it has no turn, if it has none.
@@ -66,8 +66,8 @@ struct Flow {
 }
 
 impl InTurn for Flow {
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 
@@ -125,7 +125,7 @@ impl<P: Packet> Fq<P> {
             hash,
             packets: Chain::EMPTY,
             qlen_pkts: 0,
-            next: NONE,
+            links: Links::NONE,
             credit: self.initial_quantum,
             idle_since: Some(now),
         };

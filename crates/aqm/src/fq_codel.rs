@@ -2,10 +2,10 @@
 
 use units::Nanos;
 
-use crate::arena::{Arena, Chain, NONE};
+use crate::arena::{Arena, Chain};
 use crate::codel::{Control, Params, Queued, Source};
 use crate::config::{ConfigError, FqCodelConfig};
-use crate::turns::{InTurn, Turns};
+use crate::turns::{InTurn, Links, Turns};
 use crate::{Aqm, DropReason, Packet};
 
 /// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in turns by bytes; new ones first.
@@ -33,8 +33,7 @@ pub struct FqCodel<P> {
 #[derive(Debug, Clone)]
 struct Flow {
     packets: Chain,
-    /// The flow that has its turn after this one.
-    next: u32,
+    links: Links,
     /// In one of the two lists of turns.
     is_active: bool,
     /// Bytes that it may still send in this turn.
@@ -43,13 +42,13 @@ struct Flow {
 }
 
 impl InTurn for Flow {
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 
 const IDLE: Flow =
-    Flow { packets: Chain::EMPTY, next: NONE, is_active: false, deficit: 0, control: Control::NEW };
+    Flow { packets: Chain::EMPTY, links: Links::NONE, is_active: false, deficit: 0, control: Control::NEW };
 
 impl<P: Packet> FqCodel<P> {
     /// Empty queues.

@@ -35,7 +35,9 @@ mod amount;
 mod arena;
 mod arithmetic;
 mod bands;
+mod cake;
 mod choke;
+mod cobalt;
 mod codel;
 mod config;
 mod droptail;
@@ -59,11 +61,12 @@ use units::Nanos;
 pub use amount::{Amount, Rate};
 pub use arithmetic::{FixedPoint, RandomNumbers, base_probability, probability};
 pub use bands::Bands;
+pub use cake::Cake;
 pub use choke::Choke;
 pub use codel::Codel;
 pub use config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig, Guard,
-    RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
+    BandsConfig, CakeConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig,
+    Guard, RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
 };
 pub use droptail::DropTail;
 pub use fq::Fq;

@@ -4,7 +4,7 @@ use units::Nanos;
 
 use crate::config::{Config, ConfigError};
 use crate::{
-    Aqm, Bands, Choke, Codel, DropReason, DropTail, Fq, FqCodel, Packet, Ranked, Red, RedFavor, Sfq,
+    Aqm, Bands, Cake, Choke, Codel, DropReason, DropTail, Fq, FqCodel, Packet, Ranked, Red, RedFavor, Sfq,
 };
 
 /// Any discipline, chosen at run time.
@@ -32,6 +32,8 @@ pub enum Queue<P> {
     Fq(Fq<P>),
     /// Hashed flow queues.
     Sfq(Sfq<P>),
+    /// Flow queues with Cobalt.
+    Cake(Cake<P>),
 }
 
 /// The same for each discipline.
@@ -49,6 +51,7 @@ macro_rules! each {
             Queue::Las($discipline) => $answer,
             Queue::Fq($discipline) => $answer,
             Queue::Sfq($discipline) => $answer,
+            Queue::Cake($discipline) => $answer,
         }
     };
 }
@@ -70,6 +73,7 @@ impl<P: Packet> Queue<P> {
             Config::Las(config) => Self::Las(Ranked::las(config)?),
             Config::Fq(config) => Self::Fq(Fq::new(config)?),
             Config::Sfq(config) => Self::Sfq(Sfq::new(config)?),
+            Config::Cake(config) => Self::Cake(Cake::new(config, seed)?),
         })
     }
 }

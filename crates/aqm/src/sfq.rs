@@ -4,10 +4,10 @@ use std::cmp::Reverse;
 
 use units::Nanos;
 
-use crate::arena::{Arena, Chain, NONE};
+use crate::arena::{Arena, Chain};
 use crate::config::{ConfigError, SfqConfig};
 use crate::heap::Heap;
-use crate::turns::{InTurn, Turns};
+use crate::turns::{InTurn, Links, Turns};
 use crate::{Aqm, DropReason, Packet};
 
 /// Stochastic Fairness Queueing: flows are hashed into queues that are served in turns by bytes.
@@ -42,16 +42,16 @@ pub struct Sfq<P> {
 struct Flow {
     packets: Chain,
     qlen_pkts: u32,
-    next: u32,
+    links: Links,
     /// Bytes that it may still send in this turn.
     allot: i64,
 }
 
-const IDLE: Flow = Flow { packets: Chain::EMPTY, qlen_pkts: 0, next: NONE, allot: 0 };
+const IDLE: Flow = Flow { packets: Chain::EMPTY, qlen_pkts: 0, links: Links::NONE, allot: 0 };
 
 impl InTurn for Flow {
-    fn next(&mut self) -> &mut u32 {
-        &mut self.next
+    fn links(&mut self) -> &mut Links {
+        &mut self.links
     }
 }
 

@@ -10,8 +10,8 @@ use units::Nanos;
 
 use crate::amount::{self, Amount, Rate};
 use crate::config::{
-    BandsConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig, Guard,
-    RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
+    BandsConfig, CakeConfig, CodelConfig, Config, ConfigError, DropTailConfig, FqCodelConfig, FqConfig,
+    Guard, RankedConfig, RedConfig, RedFavorConfig, SfqConfig,
 };
 use crate::packet::ProtectedSet;
 
@@ -101,7 +101,8 @@ fn parse(kind: &str, words: BTreeMap<String, String>) -> Result<Config, ConfigEr
         "srpt" => Config::Srpt(words.ranked()?),
         "las" => Config::Las(words.ranked()?),
         "fq" => Config::Fq(words.fq()?),
-        _ => Config::Sfq(words.sfq()?),
+        "sfq" => Config::Sfq(words.sfq()?),
+        _ => Config::Cake(words.cake()?),
     };
     words.end()?;
     config.check()?;
@@ -247,6 +248,15 @@ impl Words {
         })
     }
 
+    fn cake(&mut self) -> Result<CakeConfig, ConfigError> {
+        let default = CakeConfig::default();
+        Ok(CakeConfig {
+            rate: self.take("rate", default.rate, Rate::parse, RATE)?,
+            rtt: self.span("rtt", default.rtt)?,
+            memory_bytes: self.take("memory", None, |text| amount::bytes(text).map(Some), BYTES)?,
+        })
+    }
+
     fn sfq(&mut self) -> Result<SfqConfig, ConfigError> {
         let default = SfqConfig::default();
         Ok(SfqConfig {
@@ -309,6 +319,10 @@ impl fmt::Display for Config {
                 write!(f, "limit={limit_pkts},depth={depth_pkts},flows={flows},divisor={divisor}")?;
                 write!(f, ",quantum={quantum_bytes}")
             }
+            Self::Cake(CakeConfig { rate, rtt, memory_bytes }) => {
+                write!(f, "rate={rate},rtt={}", span(*rtt))?;
+                memory_bytes.map_or(Ok(()), |memory| write!(f, ",memory={memory}"))
+            }
         }
     }
 }
@@ -354,6 +368,7 @@ mod tests {
         assert_eq!(config("las"), Config::Las(RankedConfig::default()));
         assert_eq!(config("fq"), Config::Fq(FqConfig::default()));
         assert_eq!(config("sfq"), Config::Sfq(SfqConfig::default()));
+        assert_eq!(config("cake"), Config::Cake(CakeConfig::default()));
     }
 
     #[test]
@@ -371,6 +386,8 @@ mod tests {
             "las:limit=300,flow_limit=50",
             "fq:limit=300,flow_limit=50,quantum=1514,initial_quantum=1kB,refill_delay=0s",
             "sfq:limit=300,depth=50,flows=7,divisor=3,quantum=1kB",
+            "cake:rate=2Mbit,rtt=30ms",
+            "cake:memory=1MiB",
         ];
         for text in texts {
             assert_eq!(config(&config(text).to_string()), config(text), "{text}");
@@ -410,7 +427,8 @@ mod tests {
 
     #[test]
     fn limit_of_zero_is_refused() {
-        for kind in Config::KINDS {
+        // CAKE has no limit of packets.
+        for kind in Config::KINDS.into_iter().filter(|kind| *kind != "cake") {
             assert_eq!(
                 error(&format!("{kind}:limit=0")),
                 format!("{kind}: limit=0: nothing could wait; say at least 1")
@@ -476,6 +494,9 @@ mod tests {
         }
         for wrong in ["quantum=255", "depth=0", "flows=0", "divisor=0", "divisor=65537"] {
             assert!(error(&format!("sfq:{wrong}")).starts_with("sfq: "), "{wrong}");
+        }
+        for wrong in ["rate=10", "rtt=0s", "rtt=11s", "memory=0", "limit=5"] {
+            assert!(error(&format!("cake:{wrong}")).starts_with("cake: "), "{wrong}");
         }
         for wrong in ["bands=0", "bands=65", "bands=300", "push_out=maybe"] {
             assert!(error(&format!("bands:{wrong}")).starts_with("bands: "), "{wrong}");

@@ -1,6 +1,7 @@
 //! The queue disciplines by their public interface.
 
 mod bulk;
+mod cake;
 mod codel;
 mod common;
 mod flood;

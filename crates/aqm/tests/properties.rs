@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::Nanos;
 
 /// Each discipline with limits that are reached soon, in packets and in bytes.
-const CONFIGS: [&str; 25] = [
+const CONFIGS: [&str; 27] = [
     "droptail:limit=20",
     "droptail:limit=20kB",
     "red:limit=30,min=3,max=10,w=0.1",
@@ -36,6 +36,8 @@ const CONFIGS: [&str; 25] = [
     "fq:limit=20,refill_delay=1ms",
     "sfq:limit=20,depth=6,quantum=300",
     "sfq:limit=20,flows=2,divisor=4",
+    "cake:rtt=4ms,memory=20kB,rate=1Gbit",
+    "cake:rtt=4ms,memory=60kB,rate=10Mbit",
 ];
 
 /// What happens next.
@@ -74,7 +76,7 @@ fn class(config: &Config, packet: &Sample) -> (u32, u8) {
         Config::RedFavor(config) => (0, config.protect.contains(packet.kind).into()),
         Config::Bands(BandsConfig { bands, .. }) => (0, packet.band.min(bands - 1)),
         Config::FqCodel(_) | Config::Srpt(_) | Config::Las(_) => (packet.flow, 0),
-        Config::Fq(_) | Config::Sfq(_) => (packet.flow, 0),
+        Config::Fq(_) | Config::Sfq(_) | Config::Cake(_) => (packet.flow, 0),
         _ => (0, 0),
     }
 }
@@ -90,6 +92,7 @@ fn limit(config: &Config) -> Amount {
         Config::Srpt(config) | Config::Las(config) => Amount::Packets(config.limit_pkts),
         Config::Fq(config) => Amount::Packets(config.limit_pkts),
         Config::Sfq(config) => Amount::Packets(config.limit_pkts),
+        Config::Cake(config) => Amount::Bytes(config.memory_bytes.unwrap_or(4 << 20)),
     }
 }
 
@@ -107,6 +110,7 @@ fn reasons(config: &Config) -> &'static [DropReason] {
         Config::Srpt(_) | Config::Las(_) => &[Tail, PushedOut, FlowLimit],
         Config::Fq(_) => &[Tail, FlowLimit],
         Config::Sfq(_) => &[Tail, Overlimit, FlowLimit],
+        Config::Cake(_) => &[Overlimit, Codel],
     }
 }
 
@@ -257,6 +261,7 @@ fn drops_rise_with_the_load() {
         ("las:limit=100", 0),
         ("fq:limit=100", 0),
         ("sfq", 0),
+        ("cake:memory=100kB", 0),
     ] {
         let config = config(text);
         let mut before = 0;

@@ -145,6 +145,10 @@ impl Config {
         let red = match &mut queue {
             aqm::Config::Red(red) | aqm::Config::Choke(red) => red,
             aqm::Config::RedFavor(config) => &mut config.red,
+            aqm::Config::Cake(cake) => {
+                cake.rate = self.rate.unwrap_or(cake.rate);
+                return queue;
+            }
             _ => return queue,
         };
         red.rate = self.rate.unwrap_or(red.rate);
