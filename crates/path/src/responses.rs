@@ -8,19 +8,18 @@
 //! - A response begins where the one before it ends, or with the first data after new data in the
 //!   opposite direction. A request that comes while a response of known length is under way is
 //!   pipelined, and changes nothing about that.
-//! - The head must be whole in the segment that it begins in. An answer to HEAD, and one of status
-//!   1xx, 204 or 304, ends with its head.
-//! - Nothing is known of a response with a Transfer-Encoding, without a Content-Length, or with one
-//!   that is no number below 2^64, or that differs from a second one.
+//! - Content-Length is read by `kernel/http.h`, as at an uplink: up to 18 digits, and not known of
+//!   a second one. What of a head is not in the segment where the response begins, or behind its
+//!   first 1024 bytes, is not read. An answer to HEAD, and one of status 1xx, 204 or 304, ends with
+//!   its head.
 //! - A length that lies: more bytes than it said, without a request for them, count as sent by that
 //!   response, of which no more is known. Another head that comes after another request, before all
 //!   bytes have come, begins a response of its own.
 //! - A segment that is sent again has left what is still to come, and itself.
 //!
-//! What this is not: no reassembly (a head that comes in two segments is not read), no TLS, no
-//! HTTP/2 or QUIC, where only what was sent is known, and each frame of the client (an HTTP/2
-//! WINDOW_UPDATE, an acknowledgement in QUIC) begins that anew. A sender can lie about its own
-//! flow's place, and no one else's.
+//! What this is not: no reassembly, no chunked coding, no TLS, no HTTP/2 or QUIC, where only what
+//! was sent is known, and each frame of the client (an HTTP/2 WINDOW_UPDATE, an acknowledgement in
+//! QUIC) begins that anew. A sender can lie about its own flow's place, and no one else's.
 //!
 //! The table is bounded: when it is full, the connection that was heard of the longest ago is
 //! forgotten, and its response goes on as one of unknown length.

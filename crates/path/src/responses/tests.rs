@@ -219,7 +219,7 @@ fn length_that_is_too_large_ends_with_the_next_response() {
 
 #[test]
 fn length_that_overflows_is_none() {
-    for length in ["18446744073709551615", "18446744073709551616", "-5", "9223372036854775808x"] {
+    for length in ["18446744073709551615", "18446744073709551616", "1000000000000000000", "-5", "5x"] {
         let mut wire = Wire::open();
         wire.ask(GET);
         let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n");
@@ -228,8 +228,9 @@ fn length_that_overflows_is_none() {
     }
     let mut wire = Wire::open();
     wire.ask(GET);
-    let huge = "HTTP/1.1 200 OK\r\nContent-Length: 9223372036854775808\r\n\r\n";
-    assert_eq!(wire.answer(huge.as_bytes()), known((1 << 63) + huge.len() as u64, 0), "it may be true");
+    let huge = "HTTP/1.1 200 OK\r\nContent-Length: 999999999999999999\r\n\r\n";
+    let total = 999_999_999_999_999_999 + huge.len() as u64;
+    assert_eq!(wire.answer(huge.as_bytes()), known(total, 0), "it may be true");
 }
 
 #[test]
@@ -344,7 +345,7 @@ proptest! {
         let contents: [&[u8]; 9] = [
             b"", GET.as_bytes(), HEAD.as_bytes(), b"x",
             b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
-            b"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551000\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 999999999999999999\r\n\r\n",
             b"HTTP/1.1 204 No\r\n\r\nHTTP/1.1 204 No\r\n\r\nHTTP/1.1 100 No\r\n\r\n",
             b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n1234567HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n",
             &[0xff; 100],
