@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use kernel::Cutoffs;
 use serde::Deserialize;
 use units::Nanos;
 
@@ -156,6 +157,9 @@ pub struct BandsConfig {
     pub limit: Amount,
     /// Whether a packet that finds it full pushes out one of a later band. Default.
     pub push_out: bool,
+    /// Bytes left up to which a response is in band 0, in band 1, and so on; one band more than
+    /// these. `None` goes by [`Packet::band`](crate::Packet::band).
+    pub cutoffs: Option<Cutoffs>,
 }
 
 /// SRPT and LAS.
@@ -278,7 +282,7 @@ impl Default for FqCodelConfig {
 
 impl Default for BandsConfig {
     fn default() -> Self {
-        Self { bands: 5, limit: Amount::Packets(1000), push_out: true }
+        Self { bands: 5, limit: Amount::Packets(1000), push_out: true, cutoffs: None }
     }
 }
 
@@ -503,7 +507,12 @@ impl BandsConfig {
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let check = Check { kind: "bands" };
         check.limit(self.limit)?;
-        check.value(BANDS.contains(&self.bands), "bands", &self.bands, "bands, from 1 to 64")
+        check.value(BANDS.contains(&self.bands), "bands", &self.bands, "bands, from 1 to 64")?;
+        let cutoffs = self.cutoffs.map_or(u32::from(self.bands) - 1, |cutoffs| cutoffs.count);
+        check.together(u32::from(self.bands) == cutoffs + 1, || {
+            let (bands, with) = (self.bands, cutoffs + 1);
+            format!("bands={bands} does not go with {cutoffs} cutoffs, which make {with}; leave bands out")
+        })
     }
 }
 
@@ -587,7 +596,11 @@ impl Config {
     /// Whether the discipline asks for [`Packet::left`](crate::Packet::left) or
     /// [`Packet::attained`](crate::Packet::attained), so that somebody must know them.
     pub const fn goes_by_response(&self) -> bool {
-        matches!(self, Self::Srpt(_) | Self::Las(_))
+        match self {
+            Self::Srpt(_) | Self::Las(_) => true,
+            Self::Bands(bands) => bands.cutoffs.is_some(),
+            _ => false,
+        }
     }
 
     /// Why it cannot be had, if so. What was parsed can.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use kernel::Cutoffs;
 use serde::Deserialize;
 use units::Nanos;
 
@@ -23,6 +24,7 @@ const SPAN: &str = "a time with its unit, as in 5ms";
 const FRACTION: &str = "a number, as in 0.1, or a percentage, as in 10%";
 const COUNT: &str = "a whole number";
 const FLAG: &str = "true or false";
+const CUTOFFS: &str = "one to seven sizes in ascending order, joined as in 1kB+2kB+5kB+50kB";
 const PROTECT: &str = "tcp, sctp, dccp, or some of syn, syn-ack, sctp-init, sctp-init-ack, dccp-request and dccp-response, joined as in tcp+sctp";
 
 /// What a file says.
@@ -222,8 +224,11 @@ impl Words {
 
     fn bands(&mut self) -> Result<BandsConfig, ConfigError> {
         let default = BandsConfig::default();
+        let cutoffs = self.take("cutoffs", None, |text| cutoffs(text).map(Some), CUTOFFS)?;
+        let bands = cutoffs.map_or(default.bands, |cutoffs| cutoffs.count as u8 + 1);
         Ok(BandsConfig {
-            bands: self.count("bands", default.bands)?,
+            cutoffs,
+            bands: self.count("bands", bands)?,
             limit: self.amount("limit", default.limit)?,
             push_out: self.flag("push_out", default.push_out)?,
         })
@@ -269,6 +274,12 @@ impl Words {
     }
 }
 
+fn cutoffs(text: &str) -> Option<Cutoffs> {
+    let bytes: Vec<u64> =
+        text.split('+').map(|size| amount::bytes(size).map(u64::from)).collect::<Option<_>>()?;
+    Cutoffs::new(&bytes)
+}
+
 /// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who asked, as by [`Config::check`].
 pub fn fraction(text: &str) -> Option<f64> {
     let number = match text.strip_suffix('%') {
@@ -298,8 +309,11 @@ impl fmt::Display for Config {
                 write_codel(f, codel)?;
                 write!(f, ",flows={flows},quantum={quantum_bytes},batch={batch},memory={memory_bytes}")
             }
-            Self::Bands(BandsConfig { bands, limit, push_out }) => {
-                write!(f, "bands={bands},limit={limit},push_out={push_out}")
+            Self::Bands(BandsConfig { bands, limit, push_out, cutoffs }) => {
+                write!(f, "bands={bands},limit={limit},push_out={push_out}")?;
+                let Some(Cutoffs { bytes, count, .. }) = cutoffs else { return Ok(()) };
+                let bytes: Vec<_> = bytes[..*count as usize].iter().map(u64::to_string).collect();
+                write!(f, ",cutoffs={}", bytes.join("+"))
             }
             Self::Srpt(RankedConfig { limit_pkts, flow_limit_pkts })
             | Self::Las(RankedConfig { limit_pkts, flow_limit_pkts }) => {
@@ -382,6 +396,7 @@ mod tests {
             "codel:target=1500us,interval=2s 500ms",
             "fq-codel:flows=16,quantum=300,batch=1,memory=1MiB",
             "bands:bands=2,push_out=false",
+            "bands:cutoffs=1kB+2kB+5kB+50kB,limit=100",
             "srpt:limit=300,flow_limit=50",
             "las:limit=300,flow_limit=50",
             "fq:limit=300,flow_limit=50,quantum=1514,initial_quantum=1kB,refill_delay=0s",
@@ -497,6 +512,17 @@ mod tests {
         }
         for wrong in ["rate=10", "rtt=0s", "rtt=11s", "memory=0", "limit=5"] {
             assert!(error(&format!("cake:{wrong}")).starts_with("cake: "), "{wrong}");
+        }
+        assert_eq!(
+            error("bands:cutoffs=1kB+5kB+2kB"),
+            "bands: cutoffs=1kB+5kB+2kB: one to seven sizes in ascending order, joined as in 1kB+2kB+5kB+50kB"
+        );
+        assert_eq!(
+            error("bands:cutoffs=1kB+2kB,bands=5"),
+            "bands: bands=5 does not go with 2 cutoffs, which make 3; leave bands out"
+        );
+        for wrong in ["cutoffs=", "cutoffs=1kB+1kB", "cutoffs=1+2+3+4+5+6+7+8", "cutoffs=10Mbit"] {
+            assert!(error(&format!("bands:{wrong}")).starts_with("bands: "), "{wrong}");
         }
         for wrong in ["bands=0", "bands=65", "bands=300", "push_out=maybe"] {
             assert!(error(&format!("bands:{wrong}")).starts_with("bands: "), "{wrong}");

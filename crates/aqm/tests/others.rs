@@ -65,6 +65,28 @@ fn bands_without_push_out_drop_what_comes() {
 }
 
 #[test]
+fn bands_go_by_what_is_left_and_no_flow_overtakes_itself() {
+    let mut queue = queue("bands:cutoffs=1kB+10kB");
+    let of_flow = |flow, id, left| Sample { flow, left, ..Sample::new(id, 1000) };
+    let unknown = |flow, id, attained| Sample { attained, ..of_flow(flow, id, None) };
+    for packet in [
+        of_flow(1, 0, Some(10_001)),
+        of_flow(1, 1, Some(900)),
+        of_flow(2, 2, Some(10_000)),
+        unknown(3, 3, 1000),
+        unknown(4, 4, 1001),
+        of_flow(2, 5, Some(20_000)),
+        of_flow(2, 6, Some(1)),
+    ] {
+        assert!(enqueue(&mut queue, T, packet).is_empty());
+    }
+    assert_eq!(drain(&mut queue, T), [3, 2, 4, 0, 1, 5, 6]);
+    assert!(enqueue(&mut queue, T, of_flow(5, 7, Some(5000))).is_empty());
+    assert!(enqueue(&mut queue, T, of_flow(1, 8, Some(900))).is_empty());
+    assert_eq!(drain(&mut queue, T), [8, 7], "its packets are gone");
+}
+
+#[test]
 fn choke_drops_both_packets_of_a_match() {
     // The average is the length: from one packet on packets are compared, and RED itself drops hardly any.
     let mut queue = queue("choke:min=1,max=90,max_p=0.000001,w=1");

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use units::Nanos;
 
 /// Each discipline with limits that are reached soon, in packets and in bytes.
-const CONFIGS: [&str; 27] = [
+const CONFIGS: [&str; 28] = [
     "droptail:limit=20",
     "droptail:limit=20kB",
     "red:limit=30,min=3,max=10,w=0.1",
@@ -28,6 +28,7 @@ const CONFIGS: [&str; 27] = [
     "bands:bands=3,limit=20",
     "bands:bands=3,limit=20kB",
     "bands:bands=3,limit=20,push_out=false",
+    "bands:cutoffs=1+3+5,limit=20",
     "srpt:limit=20",
     "srpt:limit=20,flow_limit=3",
     "las:limit=20",
@@ -74,6 +75,7 @@ fn step() -> impl Strategy<Value = Step> {
 fn class(config: &Config, packet: &Sample) -> (u32, u8) {
     match config {
         Config::RedFavor(config) => (0, config.protect.contains(packet.kind).into()),
+        Config::Bands(BandsConfig { cutoffs: Some(_), .. }) => (packet.flow, 0),
         Config::Bands(BandsConfig { bands, .. }) => (0, packet.band.min(bands - 1)),
         Config::FqCodel(_) | Config::Srpt(_) | Config::Las(_) => (packet.flow, 0),
         Config::Fq(_) | Config::Sfq(_) | Config::Cake(_) => (packet.flow, 0),

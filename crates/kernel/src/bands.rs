@@ -53,6 +53,15 @@ impl Response {
     }
 }
 
+impl Response {
+    /// The band of a segment with so many bytes left, as somebody else knows. `has_waiting`:
+    /// earlier segments of its connection still wait.
+    pub fn next_band(&mut self, cutoffs: &Cutoffs, has_waiting: bool, left: u64) -> u32 {
+        let segment = Outgoing { has_waiting: has_waiting.into(), ..Outgoing::default() };
+        functions::next_band(cutoffs, self, &segment, left)
+    }
+}
+
 /// Bytes of a response in HTTP/1, header and body, by its first bytes; `None` if they do not say.
 pub fn http_response_bytes(payload: &[u8]) -> Option<u64> {
     let status: &[u8; HTTP_STATUS_BYTES as usize] = payload.first_chunk()?;

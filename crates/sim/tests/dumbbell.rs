@@ -196,8 +196,10 @@ fn objects(aqm: &str) -> (f64, f64) {
 /// 0.130 and 2.93, SRPT 0.127 and 3.51.
 #[test]
 fn router_that_knows_what_is_left_answers_sooner() {
-    let [tail, fq, las, srpt] = ["droptail:limit=100", "fq", "las", "srpt"].map(objects);
+    let bands = "bands:cutoffs=1kB+2kB+5kB+50kB,limit=100";
+    let [tail, fq, las, bands, srpt] = ["droptail:limit=100", "fq", "las", bands, "srpt"].map(objects);
     assert!(srpt.0 < 0.4 * tail.0 && srpt.0 < 0.7 * fq.0, "SRPT {srpt:?}, fq {fq:?}, drop-tail {tail:?}");
+    assert!(bands.0 < 0.75 * fq.0, "bands {bands:?}, fq {fq:?}");
     assert!(las.0 < 0.7 * fq.0, "LAS {las:?}, fq {fq:?}");
     assert!(srpt.1 > 0.85 * tail.1, "bulk flows under SRPT {srpt:?}, under drop-tail {tail:?}");
 }
