@@ -153,7 +153,8 @@ pub struct Args {
     /// Fail (exit status 1) if a result is beyond this bound; may be given several times
     ///
     /// Times as p99>50ms (mean, p50, p90, p99, p99.9, max), shares of the attempts as refused>1% (ok, refused, reset, timed-out, aborted, malformed; failed
-    /// is all but ok, late is started more than 1 ms late), and goodput<20k. A generator that was the limit is no failure by itself: late>5% makes it one.
+    /// is all but ok, late is started more than 1 ms late), and goodput<20k. Replies by status as non-2xx>0 or 5xx>1% of them (2xx, 3xx, 4xx, 5xx, non-2xx): a
+    /// complete reply is ok whatever its status. A generator that was the limit is no failure by itself: late>5% makes it one.
     #[arg(long, value_name = "BOUND")]
     fail_if: Vec<FailIf>,
 

@@ -1,8 +1,8 @@
 //! `tidegate load` as a process, before `tidegate serve`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,8 +60,12 @@ impl World {
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
+        self.command_to(self.testbed.server_address(), arguments)
+    }
+
+    fn command_to(&self, server: SocketAddr, arguments: &[&str]) -> Command {
         let mut command = self.testbed.crowd.command(TIDEGATE).expect("a command");
-        let url = format!("http://{}/", self.testbed.server_address());
+        let url = format!("http://{server}/");
         command.args(["load", &url, "--json", "--interface", CROWD_INTERFACE]);
         if !arguments.contains(&"--clients") {
             command.args(["--clients", "10.77.0.0/16"]);
@@ -147,7 +151,7 @@ fn root_clients_of_every_system_are_answered_and_each_attempt_has_its_line() {
     let mut attempts: BTreeMap<&str, u64> = BTreeMap::new();
     for line in lines {
         let fields: Vec<&str> = line.split(',').collect();
-        assert_eq!((fields.len(), fields[7]), (12, "ok"), "{line}");
+        assert_eq!((fields.len(), fields[7], fields[12]), (13, "ok", "200"), "{line}");
         *attempts.entry(fields[2]).or_default() += 1;
     }
     assert_eq!(attempts.values().sum::<u64>(), count(&summary, "offered"));
@@ -200,6 +204,36 @@ fn root_run_beyond_a_bound_fails_and_says_by_how_much() {
     assert!(!output.status.success(), "{output:?}");
     let output = world.load(&["--fail-if", "p99"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+}
+
+/// A server that has nothing: every reply is complete, and none is what was asked for.
+#[test]
+fn root_not_found_is_counted_apart_and_can_fail_a_run() {
+    let Some(world) = World::create() else { return };
+    let server = SocketAddr::new(world.testbed.server_address().ip(), 8404);
+    let listener = world.testbed.server.enter(|| TcpListener::bind(server).expect("listen"));
+    let listener = listener.expect("enter a namespace");
+    // It ends with the test's process, which each test has of its own.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.expect("accept");
+            let _ = stream.read(&mut [0; 1000]);
+            let _ = stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno");
+        }
+    });
+    let load = |arguments: &[&str]| world.command_to(server, arguments).output().expect("run");
+    let output = load(&["--fail-if", "non-2xx>0", "--fail-if", "5xx>0"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let summary = last_line(&output);
+    let replies = count(&summary, "ok");
+    assert!(replies > 100, "{summary}");
+    assert_eq!(count(&summary["statuses"], "4xx"), replies, "{summary}");
+    assert_eq!(count(&summary["statuses"], "2xx"), 0, "{summary}");
+    let complaint = format!("failed by --fail-if non-2xx>0: it is {replies} of {replies} replies");
+    assert!(stderr(&output).contains(&complaint), "{}", stderr(&output));
+    assert!(!stderr(&output).contains("5xx>0"), "{}", stderr(&output));
+    let output = world.load(&["--fail-if", "non-2xx>0", "--fail-if", "2xx<1"]);
+    assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
@@ -373,6 +407,8 @@ fn root_prometheus_sees_the_counts_while_the_crowd_comes() {
         value("tidegate_load_response_seconds_bucket{le=\"+Inf\"}"),
         value("tidegate_load_replies_total")
     );
+    let class = |class: &str| value(&format!("tidegate_load_statuses_total{{class=\"{class}\"}}"));
+    assert_eq!((class("2xx"), class("4xx")), (value("tidegate_load_replies_total"), 0.0));
     assert!(page("/").starts_with("HTTP/1.1 404"));
 }
 

@@ -31,6 +31,8 @@ pub struct Attempt {
     pub request: u8,
     /// The last reply is complete, and the next request waits until the last is acknowledged.
     pub is_between: bool,
+    /// Status code of the last reply that was complete, 0 before one.
+    pub status: u16,
     /// The client's system.
     pub stack: &'static Stack,
     /// Whose it is.
@@ -84,6 +86,8 @@ pub struct Ended {
     pub requests: u8,
     /// Which object of its user's session, from 0; 0 without sessions.
     pub object: u32,
+    /// Status code of the last of its complete replies; 0 when there was none.
+    pub status: u16,
 }
 
 /// A user who does not wait any longer stops the page and loads it again (`[SH06]` section 5.3, H).
@@ -98,7 +102,7 @@ pub struct Abort {
 /// How an attempt ended. Each ends in exactly one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A complete reply, to each of its requests.
+    /// A complete reply, to each of its requests, whatever the status: [`results::Statuses`] tells those apart.
     Ok,
     /// A RST answered the SYN.
     Refused,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use results::Statuses;
 use tcp::{Change, Close, Connection, State, reset_for};
 use traffic::{Schedule, Sessions};
 use units::Nanos;
@@ -245,6 +246,7 @@ impl Crowd {
             requests: 1,
             request: 0,
             is_between: false,
+            status: 0,
             stack,
             endpoint,
             ended: false,
@@ -315,6 +317,9 @@ impl Crowd {
             return None;
         }
         self.tally.replied(attempt.asked_at, (attempt.request == 0).then_some(attempt.user_start), now);
+        let statuses = Statuses::of_reply(attempt.reply.status(), attempt.reply.interim().into());
+        self.tally.status(statuses, attempt.intended_start);
+        attempt.status = attempt.reply.status();
         if attempt.request + 1 == attempt.requests {
             return Some(Cause::Ok);
         }
@@ -511,6 +516,7 @@ fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> End
         replies: attempt.request + u8::from(is_answered),
         requests: attempt.requests,
         object: attempt.object,
+        status: attempt.status,
     }
 }
 

@@ -21,7 +21,9 @@ pub enum Progress {
 pub struct Reply {
     expected: Expected,
     /// What arrived but could not be understood yet: a head or chunk line that is cut. Mostly empty.
-    pending: Vec<u8>,
+    pending: Box<[u8]>,
+    status: u16,
+    interim: u8,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -49,16 +51,25 @@ impl Reply {
         if self.pending.is_empty() {
             let (consumed, progress) = self.read(data);
             if progress == Progress::Partial {
-                self.pending.extend_from_slice(&data[consumed..]);
+                self.pending = data[consumed..].into();
             }
             return progress;
         }
-        let mut pending = std::mem::take(&mut self.pending);
+        let mut pending = std::mem::take(&mut self.pending).into_vec();
         pending.extend_from_slice(data);
         let (consumed, progress) = self.read(&pending);
-        pending.drain(..consumed);
-        self.pending = pending;
+        self.pending = pending[consumed..].into();
         progress
+    }
+
+    /// The status code of its head, 0 to 999; 0 before the head is complete.
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    /// Interim replies (1xx) that came before it, 255 at most.
+    pub fn interim(&self) -> u8 {
+        self.interim
     }
 
     /// The server has closed: whether that is where the reply ends.
@@ -76,7 +87,7 @@ impl Reply {
             let rest = &data[at..];
             let step = match self.expected {
                 Expected::Nothing => return (at, Progress::Complete),
-                Expected::Head => read_head(rest),
+                Expected::Head => self.read_head(rest),
                 Expected::ChunkSize => read_chunk_size(rest),
                 Expected::Trailer => read_trailer(rest),
                 Expected::UntilClose => return (data.len(), Progress::Partial),
@@ -90,6 +101,24 @@ impl Reply {
                 Step::Cut | Step::Malformed => return (at, Progress::Malformed),
             }
         }
+    }
+
+    fn read_head(&mut self, data: &[u8]) -> Step {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let len = match response.parse(data) {
+            Ok(httparse::Status::Partial) => return Step::Cut,
+            Ok(httparse::Status::Complete(len)) => len,
+            Err(_) => return Step::Malformed,
+        };
+        let (Some(status), Some(next)) = (response.code, body(&response)) else {
+            return Step::Malformed;
+        };
+        match next {
+            Expected::Head => self.interim = self.interim.saturating_add(1),
+            _ => self.status = status,
+        }
+        Step::Next(len, next)
     }
 }
 
@@ -110,18 +139,6 @@ fn skip(data: &[u8], left: u64, same: impl Fn(u64) -> Expected, after: Expected)
         return Step::Cut;
     }
     Step::Next(data.len(), same(left - available))
-}
-
-fn read_head(data: &[u8]) -> Step {
-    let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut response = httparse::Response::new(&mut headers);
-    match response.parse(data) {
-        Ok(httparse::Status::Partial) => Step::Cut,
-        Ok(httparse::Status::Complete(len)) => {
-            body(&response).map_or(Step::Malformed, |next| Step::Next(len, next))
-        }
-        Err(_) => Step::Malformed,
-    }
 }
 
 /// How long the body is (RFC 9112 section 6.3), for a request that was not HEAD.
@@ -216,6 +233,20 @@ mod tests {
         assert_eq!(Reply::default().feed(b"HTTP/1.1 304 Not Modified\r\n\r\n"), Progress::Complete);
         let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n";
         assert_eq!(Reply::default().feed(interim), Progress::Complete);
+    }
+
+    #[test]
+    fn status_is_that_of_the_final_head_and_interim_ones_are_counted() {
+        let text = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
+        let mut reply = Reply::default();
+        for (at, byte) in text.iter().enumerate() {
+            assert_eq!(reply.status(), if at > text.len() - 3 { 404 } else { 0 }, "after {at} bytes");
+            reply.feed(&[*byte]);
+        }
+        assert_eq!((reply.status(), reply.interim()), (404, 1));
+        let mut malformed = Reply::default();
+        malformed.feed(b"HTTP/1.1 500 No\r\nContent-Length: x\r\n\r\n");
+        assert_eq!(malformed.status(), 0, "what is no reply has no status");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary};
+use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary, Statuses};
 use units::Nanos;
 
 use crate::attempt::Cause;
@@ -41,6 +41,8 @@ pub struct Tally {
     window: Window,
     /// Attempts of the window by cause, indexed by [`Cause`].
     causes: [u64; Cause::COUNT],
+    /// Replies to attempts of the window.
+    statuses: Statuses,
     /// Attempts of the window that sent their first SYN.
     sent: u64,
     /// Users who began in the window and gave up.
@@ -81,6 +83,8 @@ pub struct Totals {
     pub ok: u64,
     /// Complete replies.
     pub replies: u64,
+    /// Those, by the class of their status.
+    pub statuses: Statuses,
     /// Attempts refused by a RST to the SYN.
     pub refused: u64,
     /// Attempts reset later.
@@ -96,11 +100,13 @@ pub struct Totals {
 impl AddAssign for Totals {
     fn add_assign(&mut self, other: Self) {
         // Every field by its name: a new one is not forgotten.
-        let Self { offered, syns, ok, replies, refused, reset, timed_out, failed, response_us } = other;
+        let Self { offered, syns, ok, replies, statuses, refused, reset, timed_out, failed, response_us } =
+            other;
         self.offered += offered;
         self.syns += syns;
         self.ok += ok;
         self.replies += replies;
+        self.statuses += statuses;
         self.refused += refused;
         self.reset += reset;
         self.timed_out += timed_out;
@@ -116,6 +122,7 @@ impl Tally {
         Self {
             window,
             causes: [0; Cause::COUNT],
+            statuses: Statuses::default(),
             sent: 0,
             gave_up: 0,
             replies: 0,
@@ -216,6 +223,14 @@ impl Tally {
         }
     }
 
+    /// The status of a reply that is complete, to an attempt that should have started then; once with each [`Tally::replied`].
+    pub fn status(&mut self, statuses: Statuses, intended_start: Nanos) {
+        self.totals.statuses += statuses;
+        if self.window.contains(intended_start) {
+            self.statuses += statuses;
+        }
+    }
+
     /// Attempts since the start of the run that have no cause yet, if each has one at most.
     pub fn open(&self) -> Option<u64> {
         let Totals { offered, ok, refused, reset, timed_out, failed, .. } = self.totals;
@@ -259,6 +274,7 @@ impl Tally {
             malformed: cause(Cause::Malformed),
             not_sent: cause(Cause::NotSent),
             unfinished: cause(Cause::Unfinished),
+            statuses: self.statuses,
             syns_per_attempt: share(self.syns, self.starts),
             ended_by_syns: without_last_zeros(&self.ended_by_syns),
             answered_by_syns: without_last_zeros(&self.answered_by_syns),

@@ -11,8 +11,8 @@ use crate::run::Point;
 /// A heading and what stands under it for one cell.
 type Column<T> = (&'static str, fn(&T) -> String);
 
-/// The cohort and its causes; from the third on they sum to the first.
-const CAUSES: [Column<CrowdSummary>; 11] = [
+/// The cohort and its causes; from the third on they sum to the first. The last column is of replies.
+const CAUSES: [Column<CrowdSummary>; 12] = [
     ("attempts", |crowd| whole(crowd.offered)),
     ("sent", |crowd| whole(crowd.sent)),
     ("ok", |crowd| whole(crowd.ok)),
@@ -24,6 +24,7 @@ const CAUSES: [Column<CrowdSummary>; 11] = [
     ("malformed", |crowd| whole(crowd.malformed)),
     ("not sent", |crowd| whole(crowd.not_sent)),
     ("unfinished", |crowd| whole(crowd.unfinished)),
+    ("replies not 2xx", |crowd| whole(crowd.statuses.non_2xx().unwrap_or(0))),
 ];
 
 /// Attempts that ended in the window, by the SYNs that they sent.

@@ -26,6 +26,9 @@ pub struct LoadProgress {
     pub offered_per_s: f64,
     /// Complete replies.
     pub replies_per_s: f64,
+    /// Those whose status is not 2xx. Older versions do not say.
+    #[serde(default)]
+    pub non_2xx_per_s: f64,
     /// Attempts that a RST to their SYN ended.
     pub refused_per_s: f64,
     /// Attempts that a later RST ended.

@@ -13,6 +13,7 @@ mod claim;
 mod event;
 mod link;
 mod merge;
+mod statuses;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +25,7 @@ pub use link::{LinkDirection, LinkSummary, LinkTimes, PacketCount, PathSummary};
 pub use merge::{Histograms, MergeError, merge, missing_parts};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+pub use statuses::Statuses;
 
 /// One line of a results file.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -345,6 +347,10 @@ pub struct CrowdSummary {
     pub not_sent: u64,
     /// Cohort: still open when the run stopped.
     pub unfinished: u64,
+    /// Cohort: complete replies by the class of their status. Those of an attempt with several requests count
+    /// whatever becomes of it. All 0 where an older version did not count them.
+    #[serde(default)]
+    pub statuses: Statuses,
     /// SYNs sent in the window divided by attempts started in it.
     pub syns_per_attempt: f64,
     /// Attempts that ended in the window by the SYNs that they sent: the first number is of those that sent one.

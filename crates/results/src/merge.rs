@@ -11,7 +11,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CrowdSummary, GeneratorHealth, LatencySummary};
+use crate::{CrowdSummary, GeneratorHealth, LatencySummary, Statuses};
 
 /// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -135,6 +135,10 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         malformed: sum(|part| part.malformed),
         not_sent: sum(|part| part.not_sent),
         unfinished: sum(|part| part.unfinished),
+        statuses: parts.iter().fold(Statuses::default(), |mut sum, part| {
+            sum += part.statuses;
+            sum
+        }),
         syns_per_attempt: if starts > 0.0 { syns / starts } else { 0.0 },
         ended_by_syns: add_by_place(parts, |part| &part.ended_by_syns),
         answered_by_syns: add_by_place(parts, |part| &part.answered_by_syns),
@@ -182,7 +186,11 @@ fn is_consistent(part: &CrowdSummary) -> bool {
     let rates =
         [part.offered_per_s, part.goodput_per_s, part.syns_per_s, part.syns_per_attempt, part.window_s];
     // A million runs of such a size fit.
-    sum == Some(part.offered) && part.offered < 1 << 44 && rates.iter().all(|rate| (0.0..1e12).contains(rate))
+    let are_replies = part.statuses.by_class().iter().all(|(_, replies)| *replies < 1 << 44);
+    sum == Some(part.offered)
+        && part.offered < 1 << 44
+        && are_replies
+        && rates.iter().all(|rate| (0.0..1e12).contains(rate))
 }
 
 fn merge_health(parts: &[CrowdSummary]) -> GeneratorHealth {
@@ -282,6 +290,7 @@ mod tests {
             refused,
             syns_per_s: (ok + 2 * refused) as f64 / 10.0,
             syns_per_attempt: (ok + 2 * refused) as f64 / (ok + refused) as f64,
+            statuses: Statuses { successful: ok, informational: refused, ..Statuses::default() },
             ended_by_syns: vec![ok, refused],
             response_ms: LatencySummary::from_micros(&response),
             histograms: Histograms::of(&response, &none, &none),
@@ -296,6 +305,7 @@ mod tests {
         let times: Vec<u64> = [100, 200, 300].into_iter().chain([400; 97]).collect();
         assert_eq!(merged, merge(&[part(&times, 1)]).expect("the whole"));
         assert_eq!((merged.offered, merged.ok, merged.refused), (101, 100, 1));
+        assert_eq!((merged.statuses.replies(), merged.statuses.informational), (Some(100), 1));
         assert_eq!(merged.response_ms.p50, 0.4);
         assert_eq!(merged.ended_by_syns, [100, 1]);
         assert!((merged.syns_per_attempt - 102.0 / 101.0).abs() < 1e-9);
@@ -337,6 +347,9 @@ mod tests {
             "the measured windows of 0.json and 1.json differ; parts of one crowd have the same"
         );
         assert_eq!(merge(&[shard("2/2"), shard("1/2")]).expect("both").shards, ["1/2", "2/2"]);
+        let mut endless = part(&[1], 0);
+        endless.statuses.client_error = u64::MAX;
+        assert_eq!(merge(&[part(&[1], 0), endless]), Err(MergeError::Inconsistent(1)));
         let mut old = part(&[1], 0);
         old.histograms = Histograms::default();
         assert_eq!(merge(&[part(&[1], 0), old]), Err(MergeError::Histogram(1)));

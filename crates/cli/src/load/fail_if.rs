@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use results::CrowdSummary;
 
-/// A bound that the result of a run must not be beyond, as `p99>50ms`, `refused>1%`, `goodput<20k`.
+/// A bound that the result of a run must not be beyond, as `p99>50ms`, `refused>1%`, `goodput<20k`, `non-2xx>0`.
 #[derive(Debug, Clone)]
 pub struct FailIf {
     metric: &'static Metric,
     is_above: bool,
+    /// In the metric's unit; of [`Unit::Replies`] a share if `is_share`, else a count.
     bound: f64,
+    is_share: bool,
     text: String,
 }
 
@@ -31,6 +33,8 @@ enum Unit {
     Share,
     /// Per second.
     Rate,
+    /// So many of the complete replies, which a bound may also ask for as a share of them.
+    Replies,
 }
 
 fn share(summary: &CrowdSummary, count: u64) -> Option<f64> {
@@ -41,7 +45,12 @@ fn of_replies(summary: &CrowdSummary, value: f64) -> Option<f64> {
     (summary.response_ms.count > 0).then_some(value)
 }
 
-static METRICS: [Metric; 15] = [
+/// Replies of some classes; none where no reply is complete.
+fn of_statuses(run: &CrowdSummary, count: u64) -> Option<f64> {
+    run.statuses.replies().filter(|replies| *replies > 0).map(|_| count as f64)
+}
+
+static METRICS: [Metric; 20] = [
     Metric { name: "mean", unit: Unit::Time, value: |run| of_replies(run, run.response_ms.mean) },
     Metric { name: "p50", unit: Unit::Time, value: |run| of_replies(run, run.response_ms.p50) },
     Metric { name: "p90", unit: Unit::Time, value: |run| of_replies(run, run.response_ms.p90) },
@@ -65,6 +74,15 @@ static METRICS: [Metric; 15] = [
         unit: Unit::Share,
         value: |run| (run.sent > 0).then_some(run.generator.late_share),
     },
+    Metric { name: "2xx", unit: Unit::Replies, value: |run| of_statuses(run, run.statuses.successful) },
+    Metric { name: "3xx", unit: Unit::Replies, value: |run| of_statuses(run, run.statuses.redirection) },
+    Metric { name: "4xx", unit: Unit::Replies, value: |run| of_statuses(run, run.statuses.client_error) },
+    Metric { name: "5xx", unit: Unit::Replies, value: |run| of_statuses(run, run.statuses.server_error) },
+    Metric {
+        name: "non-2xx",
+        unit: Unit::Replies,
+        value: |run| run.statuses.non_2xx().and_then(|count| of_statuses(run, count)),
+    },
 ];
 
 impl FailIf {
@@ -73,9 +91,12 @@ impl FailIf {
         let Some(value) = (self.metric.value)(summary) else {
             return Some(format!("{self}: nothing was measured that has a {}", self.metric.name));
         };
-        let is_beyond = if self.is_above { value > self.bound } else { value < self.bound };
+        let replies = summary.statuses.replies().unwrap_or(0);
+        let compared = if self.is_share { value / replies as f64 } else { value };
+        let is_beyond = if self.is_above { compared > self.bound } else { compared < self.bound };
         is_beyond.then(|| {
             let value = match self.metric.unit {
+                Unit::Replies => format!("{value:.0} of {replies} replies"),
                 Unit::Time => format!("{value:.2} ms"),
                 Unit::Share => format!("{:.2}%", 100.0 * value),
                 Unit::Rate => format!("{value:.0} per second"),
@@ -105,28 +126,33 @@ impl FromStr for FailIf {
             Unit::Time => "a time, as in 50ms",
             Unit::Share => "a share of the attempts from 0% to 100%, as in 1%",
             Unit::Rate => "a rate per second, as in 20k",
+            Unit::Replies => "a number of replies or a share of them, as in 0 or 1%",
         };
+        let is_share = metric.unit == Unit::Share || (metric.unit == Unit::Replies && bound.ends_with('%'));
         let value = match metric.unit {
             Unit::Time => {
                 humantime::parse_duration(bound).ok().map(|time: Duration| 1e3 * time.as_secs_f64())
             }
-            Unit::Share => bound
+            _ if is_share => bound
                 .strip_suffix('%')
                 .and_then(|number| number.trim().parse().ok())
                 .map(|share: f64| share / 100.0),
             Unit::Rate => super::parse_rate(bound).ok(),
+            _ => bound.parse().ok().map(|replies: u64| replies as f64),
         };
         let bound = value
             .filter(|value| *value >= 0.0 && value.is_finite())
-            .filter(|value| metric.unit != Unit::Share || *value <= 1.0)
+            .filter(|value| !is_share || *value <= 1.0)
             .ok_or_else(|| format!("{bound:?} is not {wanted}"))?;
-        Ok(Self { metric, is_above: text.as_bytes()[at] == b'>', bound, text: text.to_owned() })
+        let is_above = text.as_bytes()[at] == b'>';
+        let is_share = is_share && metric.unit == Unit::Replies;
+        Ok(Self { metric, is_above, bound, is_share, text: text.to_owned() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use results::LatencySummary;
+    use results::{LatencySummary, Statuses};
 
     use super::*;
 
@@ -138,6 +164,7 @@ mod tests {
             ok: 90,
             refused: 8,
             goodput_per_s: 900.0,
+            statuses: Statuses { successful: 80, client_error: 9, server_error: 1, ..Statuses::default() },
             response_ms,
             ..CrowdSummary::default()
         }
@@ -154,6 +181,13 @@ mod tests {
         assert_eq!(complaint("refused > 5%"), Some("refused > 5%: it is 8.00%".to_owned()));
         assert_eq!(complaint("goodput<1k"), Some("goodput<1k: it is 900 per second".to_owned()));
         assert_eq!(complaint("failed>9.9%"), Some("failed>9.9%: it is 10.00%".to_owned()));
+        assert_eq!(complaint("non-2xx>0"), Some("non-2xx>0: it is 10 of 90 replies".to_owned()));
+        assert_eq!(complaint("non-2xx>11%"), Some("non-2xx>11%: it is 10 of 90 replies".to_owned()));
+        assert_eq!(complaint("5xx > 0"), Some("5xx > 0: it is 1 of 90 replies".to_owned()));
+        assert_eq!(complaint("2xx<90%"), Some("2xx<90%: it is 80 of 90 replies".to_owned()));
+        for kept in ["non-2xx>10", "non-2xx>12%", "4xx>9", "4xx<9", "3xx>0", "2xx<88%", "2xx<80"] {
+            assert_eq!(complaint(kept), None, "{kept}");
+        }
         for kept in ["p99>100ms", "refused>8%", "goodput<900", "reset>0%", "late>5%", "p99<83ms"] {
             assert_eq!(complaint(kept), None, "{kept}");
         }
@@ -161,7 +195,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_a_failure() {
-        for text in ["p99>50ms", "goodput>1", "late>5%", "refused>1%"] {
+        for text in ["p99>50ms", "goodput>1", "late>5%", "refused>1%", "non-2xx>0", "2xx<1", "4xx>1%"] {
             let fail_if: FailIf = text.parse().expect("a bound");
             let complaint = fail_if.complaint(&CrowdSummary::default()).expect("no attempt is no success");
             assert!(complaint.contains("nothing was measured"), "{complaint}");
@@ -180,6 +214,10 @@ mod tests {
             ("ok>101%", "\"101%\" is not a share of the attempts from 0% to 100%, as in 1%"),
             ("late<1e3%", "is not a share"),
             ("p99>", "\"\" is not a time"),
+            ("non-2xx>0.5", "\"0.5\" is not a number of replies or a share of them, as in 0 or 1%"),
+            ("4xx>101%", "is not a number of replies or a share"),
+            ("5xx>-1", "is not a number of replies"),
+            ("1xx>0", "\"1xx\" is none of mean"),
         ] {
             let error = text.parse::<FailIf>().expect_err(text);
             assert!(error.contains(why), "{text}: {error}");

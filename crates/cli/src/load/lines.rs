@@ -15,6 +15,7 @@ pub fn progress_since(before: Option<(Nanos, Totals)>, now: &Progress<'_>) -> Op
         elapsed_s: now.elapsed.as_secs_f64(),
         offered_per_s: per_s(|totals| totals.offered),
         replies_per_s: per_s(|totals| totals.replies),
+        non_2xx_per_s: per_s(|totals| totals.statuses.non_2xx().unwrap_or(0)),
         refused_per_s: per_s(|totals| totals.refused),
         reset_per_s: per_s(|totals| totals.reset),
         timed_out_per_s: per_s(|totals| totals.timed_out),
@@ -32,6 +33,7 @@ pub fn progress_text(now: &LoadProgress) -> String {
     let mut line =
         format!("{elapsed_s:>4.0} s  offered {offered_per_s:>7.0}/s  replies {replies_per_s:>7.0}/s");
     let failures = [
+        ("not 2xx", now.non_2xx_per_s),
         ("refused", now.refused_per_s),
         ("reset", now.reset_per_s),
         ("timed out", now.timed_out_per_s),
@@ -79,6 +81,11 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
     for (name, count) in causes.into_iter().filter(|&(_, count)| count > 0) {
         line(format_args!("  {name:<21} {count:>10}  {:>5.1}%", share(count)));
     }
+    let classes = summary.statuses.by_class().into_iter().filter(|&(_, count)| count > 0);
+    let classes: Vec<String> = classes.map(|(class, count)| format!("{class} {count}")).collect();
+    if !classes.is_empty() {
+        line(format_args!("status         {}", classes.join("  ")));
+    }
     // Those that come after the window are among `ok`, and their times are not here.
     let replies = match summary.response_ms.count {
         0 => "no replies".to_owned(),
@@ -122,4 +129,26 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
 fn latency_text(latency: &LatencySummary) -> String {
     let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
     format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
+}
+
+#[cfg(test)]
+mod tests {
+    use results::Statuses;
+
+    use super::*;
+
+    #[test]
+    fn replies_that_are_no_success_are_in_both_kinds_of_lines() {
+        let statuses = Statuses { successful: 7, client_error: 3, ..Statuses::default() };
+        let summary = CrowdSummary { offered: 10, ok: 10, statuses, ..CrowdSummary::default() };
+        assert!(
+            summary_text(&summary).contains("\nstatus         2xx 7  4xx 3\n"),
+            "{}",
+            summary_text(&summary)
+        );
+        let second = LoadProgress { replies_per_s: 10.0, non_2xx_per_s: 3.0, ..LoadProgress::default() };
+        assert!(progress_text(&second).contains("  not 2xx 3/s"), "{}", progress_text(&second));
+        let healthy = LoadProgress { non_2xx_per_s: 0.0, ..second };
+        assert!(!progress_text(&healthy).contains("2xx"));
+    }
 }

@@ -27,7 +27,7 @@ impl Responses {
 
     /// All that there is to show.
     pub fn metrics(&self, progress: &Progress<'_>) -> Vec<Metric> {
-        let Totals { offered, syns, ok, replies, refused, reset, timed_out, failed, response_us } =
+        let Totals { offered, syns, ok, replies, statuses, refused, reset, timed_out, failed, response_us } =
             progress.totals;
         let ended = [
             ("ok", ok),
@@ -39,6 +39,11 @@ impl Responses {
         let by_cause = ended
             .into_iter()
             .map(|(cause, count)| (vec![("cause", cause.to_owned())], count as f64))
+            .collect();
+        let by_class = statuses
+            .by_class()
+            .into_iter()
+            .map(|(class, count)| (vec![("class", class.to_owned())], count as f64))
             .collect();
         let counter = |name, help, value: u64| Metric {
             name,
@@ -56,6 +61,11 @@ impl Responses {
                 values: Values::Counter(by_cause),
             },
             counter("load_replies", "Complete replies", replies),
+            Metric {
+                name: "load_statuses",
+                help: "Complete replies by the class of their status; 1xx are interim ones before them",
+                values: Values::Counter(by_class),
+            },
             counter("load_syns", "SYNs sent, with retransmissions", syns),
             Metric {
                 name: "load_response_seconds",

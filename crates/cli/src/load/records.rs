@@ -16,7 +16,7 @@ use load::Ended;
 use crate::mistake::Mistake;
 
 /// Columns of the file with a line for each attempt; docs/crowd.md says what they mean.
-const COLUMNS: [&str; 12] = [
+const COLUMNS: [&str; 13] = [
     "user",
     "reloads",
     "stack",
@@ -29,6 +29,7 @@ const COLUMNS: [&str; 12] = [
     "replies",
     "requests",
     "object",
+    "status",
 ];
 
 /// Files that are being written.
@@ -214,6 +215,7 @@ fn row(ended: &Ended) -> [String; COLUMNS.len()] {
         ended.replies.to_string(),
         ended.requests.to_string(),
         ended.object.to_string(),
+        if ended.status > 0 { ended.status.to_string() } else { String::new() },
     ]
 }
 

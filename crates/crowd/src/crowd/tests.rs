@@ -86,6 +86,29 @@ fn attempt_sends_its_request_reads_the_reply_and_resets() {
 }
 
 #[test]
+fn not_found_is_a_complete_reply_of_its_own_class() {
+    let mut crowd = crowd(Close::Reset);
+    crowd.keep_ended();
+    let mut sent = started(&mut crowd);
+    let (endpoint, iss) = sent.syn();
+    let mut hear = |crowd: &mut Crowd, segment| {
+        sent.by(|mut send| crowd.on_segment(endpoint, &segment, Nanos::from_millis(1), &mut send))
+    };
+    hear(&mut crowd, from_server(500, iss + 1, Flags::SYN | Flags::ACK, b""));
+    let acked = iss + 1 + REQUEST.len() as u32;
+    let reply = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 404 Not Found\r\nContent-Length: 2\r\n\r\nno";
+    hear(&mut crowd, from_server(501, acked, Flags::ACK, &reply[..reply.len() - 1]));
+    assert_eq!(summary(&crowd).statuses, Statuses::default(), "its last byte is missing");
+    let end = 501 + reply.len() as u32 - 1;
+    hear(&mut crowd, from_server(end, acked, Flags::ACK, &reply[reply.len() - 1..]));
+    let summary = summary(&crowd);
+    let expected = Statuses { informational: 1, client_error: 1, ..Statuses::default() };
+    assert_eq!((summary.ok, summary.statuses), (1, expected));
+    assert_eq!(crowd.tally().totals.statuses, expected);
+    assert_eq!(crowd.take_ended().map(|ended| ended.status).collect::<Vec<_>>(), [404]);
+}
+
+#[test]
 fn attempt_that_closes_by_fin_lives_until_the_server_closed_too() {
     let mut crowd = crowd(Close::Fin);
     let mut sent = started(&mut crowd);
@@ -134,6 +157,7 @@ fn connection_with_several_requests_sends_each_when_the_last_was_answered() {
     assert!((5..=15).contains(&requests), "{requests}");
     let totals = crowd.tally().totals;
     assert_eq!((totals.ok, totals.replies, crowd.live()), (1, requests, 0));
+    assert_eq!(totals.statuses, Statuses { successful: requests, ..Statuses::default() });
     let ended: Vec<_> = crowd.take_ended().map(|ended| (ended.cause, ended.replies, ended.syns)).collect();
     assert_eq!(ended, [(Cause::Ok, requests as u8, 1)]);
     assert_eq!(crowd.take_ended().count(), 0, "taken");

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{BottleneckSummary, Cell, Unit};
+use results::{BottleneckSummary, Cell, CrowdSummary, Unit};
 use serde::Deserialize;
 use telemetry::counter;
 
@@ -22,6 +22,21 @@ pub(crate) enum Measure {
     P99,
     /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors sum to the requests.
     ErrorShare,
+    /// Share of the complete replies, to attempts of the window, whose status is 2xx.
+    #[serde(rename = "status_2xx_share")]
+    Status2xxShare,
+    /// The same of 3xx.
+    #[serde(rename = "status_3xx_share")]
+    Status3xxShare,
+    /// The same of 4xx.
+    #[serde(rename = "status_4xx_share")]
+    Status4xxShare,
+    /// The same of 5xx.
+    #[serde(rename = "status_5xx_share")]
+    Status5xxShare,
+    /// The same of all but 2xx.
+    #[serde(rename = "non_2xx_share")]
+    Non2xxShare,
     /// SYNs sent per attempt started.
     SynsPerAttempt,
     /// Complete replies per SYN sent.
@@ -82,6 +97,11 @@ impl Measure {
             Self::P50 => times.map(|times| times.p50),
             Self::P99 => times.map(|times| times.p99),
             Self::ErrorShare => Some((1.0 - per_attempt(cell, crowd.goodput_per_s)?).max(0.0)),
+            Self::Status2xxShare => share_of_replies(crowd, Some(crowd.statuses.successful)),
+            Self::Status3xxShare => share_of_replies(crowd, Some(crowd.statuses.redirection)),
+            Self::Status4xxShare => share_of_replies(crowd, Some(crowd.statuses.client_error)),
+            Self::Status5xxShare => share_of_replies(crowd, Some(crowd.statuses.server_error)),
+            Self::Non2xxShare => share_of_replies(crowd, crowd.statuses.non_2xx()),
             Self::SynsPerAttempt => Some(crowd.syns_per_attempt),
             Self::RepliesPerSyn => (crowd.syns_per_s > 0.0).then(|| crowd.goodput_per_s / crowd.syns_per_s),
             Self::SoftirqShare => Some(cell.server_cpu.softirq),
@@ -152,6 +172,11 @@ impl Measure {
             }
             Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
             Self::ErrorShare
+            | Self::Status2xxShare
+            | Self::Status3xxShare
+            | Self::Status4xxShare
+            | Self::Status5xxShare
+            | Self::Non2xxShare
             | Self::OneSynShare
             | Self::ThreeSynsShare
             | Self::AckShareOfDrops
@@ -186,6 +211,11 @@ impl fmt::Display for Measure {
             Self::P50 => "median response time",
             Self::P99 => "99th percentile of response time",
             Self::ErrorShare => "share without a reply",
+            Self::Status2xxShare => "share of replies with status 2xx",
+            Self::Status3xxShare => "share of replies with status 3xx",
+            Self::Status4xxShare => "share of replies with status 4xx",
+            Self::Status5xxShare => "share of replies with status 5xx",
+            Self::Non2xxShare => "share of replies with a status other than 2xx",
             Self::SynsPerAttempt => "SYNs per attempt",
             Self::RepliesPerSyn => "replies per SYN",
             Self::OneSynShare => "share that ended after one SYN",
@@ -210,6 +240,12 @@ impl fmt::Display for Measure {
             Self::BulkRate => "bytes of bulk flows",
         })
     }
+}
+
+/// `None` where no reply is complete, and in results of a version that did not count statuses.
+fn share_of_replies(crowd: &CrowdSummary, count: Option<u64>) -> Option<f64> {
+    let replies = crowd.statuses.replies().filter(|replies| *replies > 0)?;
+    Some(count? as f64 / replies as f64)
 }
 
 fn per_attempt(cell: &Cell, per_s: f64) -> Option<f64> {

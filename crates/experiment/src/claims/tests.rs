@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use results::{CrowdSummary, LatencySummary};
+use results::{CrowdSummary, LatencySummary, Statuses};
 
 use super::*;
 
@@ -279,6 +279,25 @@ fn shares_of_the_cpu_and_replies_per_syn_are_those_of_the_cell() {
     assert!((Measure::ProgramShare.of(&cell).expect("a share") - 0.3).abs() < 1e-9);
     cell.crowd.syns_per_s = 0.0;
     assert_eq!(Measure::RepliesPerSyn.of(&cell), None, "nothing was sent");
+}
+
+#[test]
+fn replies_are_shared_out_by_the_class_of_their_status() {
+    let mut cell = cell("stock", 1.0, 0, 80.0);
+    assert_eq!(Measure::Non2xxShare.of(&cell), None, "no reply, or results of an older version");
+    cell.crowd.statuses =
+        Statuses { informational: 9, successful: 5, redirection: 1, client_error: 10, server_error: 4 };
+    for (name, share) in [
+        ("status_2xx_share", 0.25),
+        ("status_3xx_share", 0.05),
+        ("status_4xx_share", 0.5),
+        ("status_5xx_share", 0.2),
+        ("non_2xx_share", 0.75),
+    ] {
+        let claim = changed("\"goodput\"", &format!("{name:?}"));
+        assert_eq!(claim.measure.of(&cell), Some(share), "{name}");
+        assert!(!claim.measure.is_of_link() && !claim.measure.needs_guard(), "{name}");
+    }
 }
 
 #[test]
