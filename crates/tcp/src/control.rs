@@ -6,7 +6,7 @@ use wire::{Flags, Segment, SeqNumber};
 use crate::flight::Range;
 use crate::recovery::{Counts, Out, Sender, Told};
 use crate::stream::Stream;
-use crate::{Algorithm, Connection, Stack};
+use crate::{Algorithm, Connection, Estimator, Stack};
 
 /// How a connection sends a large stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct PathState {
     pub peer_window: u32,
     /// Smoothed round-trip time; zero before the first.
     pub round_trip: Nanos,
+    /// What the retransmission timeout adds to that, before the stack's least and slop: four times the variation (RFC 6298 section 2).
+    pub margin: Nanos,
     /// What became of its segments so far.
     pub counts: Counts,
 }
@@ -73,6 +75,7 @@ impl Connection {
             unacknowledged: self.snd_max - self.snd_una,
             peer_window: self.peer_window,
             round_trip: self.round_trip.smoothed(),
+            margin: self.round_trip.margin(),
             counts: sender.counts,
         })
     }
@@ -257,13 +260,18 @@ impl Connection {
         self.note_answer(stack, now);
         self.send(stack, flags, payload, now, send);
         self.start_timer(stack, now);
-        let end = self.snd_nxt;
+        let (end, times_each) = (self.snd_nxt, self.times_each_segment(stack));
         if let Some(sender) = &mut self.sender {
             sender.sent_at = now;
             if len < most {
                 sender.short_end = end;
             }
-            if sender.is_open() && !self.round_trip.is_timing() && self.timeouts == 0 && !self.has_probed {
+            if !times_each
+                && sender.is_open()
+                && !self.round_trip.is_timing()
+                && self.timeouts == 0
+                && !self.has_probed
+            {
                 self.round_trip.start(now);
                 sender.timed_end = end;
             }
@@ -375,7 +383,13 @@ impl Connection {
     }
 
     /// Tells the sender what a segment acknowledges. The numbers have been moved on.
-    pub(crate) fn control_ack(&mut self, segment: &Segment<'_>, acked: u32, is_again: bool, now: Nanos) {
+    pub(crate) fn control_ack(
+        &mut self,
+        stack: &Stack,
+        segment: &Segment<'_>,
+        (acked, is_again): (u32, bool),
+        now: Nanos,
+    ) {
         let Some(sender) = self.sender.as_deref() else {
             return;
         };
@@ -385,10 +399,21 @@ impl Connection {
             blocks: &segment.options.sack,
             is_duplicate: is_again && self.snd_una != self.snd_max,
             round_trip: self.round_trip.smoothed(),
+            echoed: self.echoed(segment, now).filter(|_| acked > 0),
+            measures: self.times_each_segment(stack).then_some(stack.rto.least_variation),
         };
         if let Some(sender) = &mut self.sender {
             sender.on_ack(out, told, now);
+            if let Some(estimate) = &sender.estimate {
+                self.round_trip.set(estimate);
+            }
         }
+    }
+
+    /// Each acknowledgment is a sample of the round trip, whether or not a segment is being timed.
+    pub(crate) fn times_each_segment(&self, stack: &Stack) -> bool {
+        let is_as_linux = stack.rto.estimator == Estimator::Linux;
+        is_as_linux && self.sender.as_deref().is_some_and(|sender| !sender.window.is_classic())
     }
 
     /// The timer went off.
@@ -423,6 +448,7 @@ impl Connection {
     pub(crate) fn end_backoff(&mut self) {
         if let Some(sender) = &mut self.sender {
             sender.backoff = 0;
+            sender.counts.round_trips += 1;
         }
     }
 

@@ -32,6 +32,27 @@ pub(crate) struct Flight {
     /// How long what arrived last has taken (`rack.rtt_us`), and the shortest time ever; [`Nanos::MAX`] before the first.
     took: Nanos,
     least: Nanos,
+    timing: Timing,
+}
+
+/// What an acknowledgment says about round trips.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Timing {
+    /// When the first byte was sent that is acknowledged now, was never sent again, and was not known to have arrived (`first_ackt`).
+    first_acknowledged: Option<Nanos>,
+    /// Something that is acknowledged now was sent again, ever (`FLAG_RETRANS_DATA_ACKED`).
+    is_ambiguous: bool,
+    /// The first byte, and when it was sent, that is selectively acknowledged now and was never sent again (`first_sackt`).
+    first_arrived: Option<(SeqNumber, Nanos)>,
+}
+
+impl Timing {
+    /// When that was sent whose round trip is over now; `None` where nobody can say (Karn). What is acknowledged goes before what is selectively
+    /// (`tcp_ack_update_rtt()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    pub(crate) fn sent_at(&self) -> Option<Nanos> {
+        let acknowledged = self.first_acknowledged.filter(|_| !self.is_ambiguous);
+        acknowledged.or(self.first_arrived.map(|(_, at)| at))
+    }
 }
 
 /// Bytes up to an end.
@@ -97,6 +118,7 @@ impl Flight {
             turn: 0,
             took: Nanos::ZERO,
             least: handshake.unwrap_or(Nanos::MAX),
+            timing: Timing::default(),
         }
     }
 
@@ -137,6 +159,10 @@ impl Flight {
         while let Some(&run) = self.runs.front().filter(|_| self.start < una) {
             let end = if una < run.end() { una } else { run.end() };
             let bytes = end - self.start;
+            self.timing.is_ambiguous |= run.was_resent;
+            if !run.is_arrived && !run.was_resent {
+                self.timing.first_acknowledged.get_or_insert(run.sent.at);
+            }
             if run.is_arrived {
                 known += bytes;
                 self.arrived -= bytes;
@@ -167,7 +193,11 @@ impl Flight {
                 new += bytes;
                 self.arrived += bytes;
                 self.take(run, bytes, now);
-                self.runs[at] = Run { is_arrived: true, ..Run::new(run.sent) };
+                if !run.was_resent && self.timing.first_arrived.is_none_or(|(seq, _)| start < seq) {
+                    self.timing.first_arrived = Some((start, run.sent.at));
+                }
+                let was_resent = run.was_resent;
+                self.runs[at] = Run { is_arrived: true, was_resent, ..Run::new(run.sent) };
             }
             start = run.end();
         }
@@ -180,9 +210,15 @@ impl Flight {
             end += 1;
         }
         if let Some(last) = end.checked_sub(1).filter(|last| first < *last) {
+            self.runs[last].was_resent = self.runs.range(first..=last).any(|run| run.was_resent);
             self.runs.drain(first..last);
         }
         new
+    }
+
+    /// What was heard since the last call says so much about round trips.
+    pub(crate) fn take_timing(&mut self) -> Timing {
+        std::mem::take(&mut self.timing)
     }
 
     /// Bytes have arrived: what that says of the others (`tcp_rack_advance()`, Linux 6.18 `net/ipv4/tcp_recovery.c`).

@@ -93,7 +93,7 @@ impl Connection {
         self.snd_una = segment.ack;
         self.take_options(stack, &segment.options);
         self.peer_window = u32::from(segment.window); // never scaled in a SYN/ACK
-        self.sample_round_trip(segment, now);
+        self.sample_round_trip(stack, segment, now);
         self.timeouts = 0;
         self.retransmit_at = Nanos::MAX;
         self.connected = true;
@@ -217,21 +217,27 @@ impl Connection {
         Change::None
     }
 
-    /// By the segment that was timed, or by what the peer echoes of our clock, which is right for what was sent twice, too.
-    fn sample_round_trip(&mut self, segment: &Segment<'_>, now: Nanos) {
+    /// Something new is acknowledged: by the segment that was timed, or by what the peer echoes of our clock (RFC 7323 section 4.1), which is right for what was sent
+    /// twice, too. A sender that times each segment has measured in [`Connection::control_ack`].
+    fn sample_round_trip(&mut self, stack: &Stack, segment: &Segment<'_>, now: Nanos) {
+        if self.times_each_segment(stack) {
+            return;
+        }
         if self.is_timed_acknowledged() && self.round_trip.sample(now) {
             return self.end_backoff();
         }
-        if self.round_trip.is_timing() && self.backoff() == 0 {
-            return; // a segment later than what is acknowledged
+        if let Some(took) = self.echoed(segment, now) {
+            self.round_trip.take(took);
+            self.end_backoff();
         }
-        if let Some(timestamps) = segment.options.timestamps.filter(|_| self.has_timestamps) {
-            let millis = self.clock(now).wrapping_sub(timestamps.echo);
-            if millis < MOST_ECHO_MS {
-                self.round_trip.take(Nanos::from_millis(u64::from(millis)));
-                self.end_backoff();
-            }
-        }
+    }
+
+    /// Time since our clock showed what the peer echoes of it: a tick at least, as it may have come just then (`tcp_rtt_tsopt_us()`, Linux 6.18
+    /// `net/ipv4/tcp_input.c`). `None` without timestamps, and for an echo that is none.
+    pub(crate) fn echoed(&self, segment: &Segment<'_>, now: Nanos) -> Option<Nanos> {
+        let timestamps = segment.options.timestamps.filter(|_| self.has_timestamps)?;
+        let millis = self.clock(now).wrapping_sub(timestamps.echo);
+        (millis < MOST_ECHO_MS).then(|| Nanos::from_millis(u64::from(millis).max(1)))
     }
 
     /// Moves `snd_una` on. Gives the change of state when that completes a close.
@@ -244,7 +250,7 @@ impl Connection {
         if segment.ack <= self.snd_una {
             let is_again = segment.ack == self.snd_una && segment.is_empty() && !is_window_new;
             self.end_probing();
-            self.control_ack(segment, 0, is_again, now);
+            self.control_ack(stack, segment, (0, is_again), now);
             return Change::None;
         }
         let acked = segment.ack - self.snd_una;
@@ -254,8 +260,8 @@ impl Connection {
         }
         self.timeouts = 0;
         self.has_probed = false;
-        self.sample_round_trip(segment, now);
-        self.control_ack(segment, acked, false, now);
+        self.sample_round_trip(stack, segment, now);
+        self.control_ack(stack, segment, (acked, false), now);
         if self.snd_una < self.snd_max {
             self.arm(stack, now); // and times nothing: nothing is sent
             self.arm_probe(stack, now, now);

@@ -9,6 +9,7 @@ use wire::{SackBlocks, SeqNumber};
 
 use crate::Control;
 use crate::congestion::Window;
+use crate::estimate::Estimate;
 use crate::flight::{DUPLICATES, Flight, Range};
 
 /// A sender's state, behind one pointer of a connection.
@@ -39,6 +40,11 @@ pub(crate) struct Sender {
     pub(crate) sent_at: Nanos,
     /// The largest window that the peer has offered, bytes.
     pub(crate) most_offered: u32,
+    /// Of round trips, where each acknowledgment is a sample; `None` before the first.
+    pub(crate) estimate: Option<Estimate>,
+    /// How long the handshake took, if that is known, and where the stream began.
+    handshake: Option<Nanos>,
+    start: SeqNumber,
     pub(crate) counts: Counts,
 }
 
@@ -51,6 +57,8 @@ pub struct Counts {
     pub recoveries: u64,
     /// Retransmission timeouts.
     pub timeouts: u64,
+    /// Round trips that were measured after the handshake's.
+    pub round_trips: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +89,10 @@ pub(crate) struct Told<'a> {
     /// The same number again, without data and with the same window (RFC 5681 section 2).
     pub(crate) is_duplicate: bool,
     pub(crate) round_trip: Nanos,
+    /// Time since the moment that its timestamp echoes, if it acknowledges something new.
+    pub(crate) echoed: Option<Nanos>,
+    /// Each acknowledgment is a sample of the round trip, with this least margin of the timeout ([`crate::Estimator::Linux`]).
+    pub(crate) measures: Option<Nanos>,
 }
 
 /// Shortest time that the kernel's timer waits beyond what it is told (`TCP_TIMEOUT_MIN_US`).
@@ -105,6 +117,9 @@ impl Sender {
             timed_end: start,
             sent_at: Nanos::MAX,
             most_offered: 0,
+            estimate: None,
+            handshake,
+            start,
             counts: Counts::default(),
         }
     }
@@ -115,6 +130,7 @@ impl Sender {
         let losses = self.flight.losses();
         let arrived =
             if out.has_sack { self.take_blocks(out, told, now) } else { self.count(out, told, now) };
+        let round_trip = self.measure(out, told, now);
         if told.acked > 0 {
             self.acknowledged += u64::from(told.acked);
             if self.short_end < una {
@@ -137,9 +153,26 @@ impl Sender {
                 let goes_well = told.acked > 0 && self.flight.losses() == losses;
                 self.window.reduce(arrived, self.in_flight(out), goes_well, mss);
             }
-            _ if told.acked > 0 => self.window.grow(arrived, mss, told.round_trip, now),
+            _ if told.acked > 0 => self.window.grow(arrived, mss, round_trip, now),
             _ => {}
         }
+    }
+
+    /// Measures the round trip, if this is to, and gives the smoothed one: what was sent again and then acknowledged tells nothing but by the timestamp that comes back
+    /// (`tcp_ack_update_rtt()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    fn measure(&mut self, out: Out, told: Told<'_>, now: Nanos) -> Nanos {
+        let timing = self.flight.take_timing();
+        let Some(floor) = told.measures else {
+            return told.round_trip;
+        };
+        let estimate =
+            self.estimate.get_or_insert_with(|| Estimate::begin(self.handshake, floor, self.start));
+        if let Some(took) = timing.sent_at().map(|at| now.since(at)).or(told.echoed) {
+            estimate.take(took, floor, (out.una, out.max));
+            self.backoff = 0;
+            self.counts.round_trips += 1;
+        }
+        estimate.smoothed()
     }
 
     /// Gives the bytes that have arrived, as the peer's blocks tell (RFC 6675 section 5, `Update()`). A block below the acknowledgment number says what
@@ -387,7 +420,14 @@ mod tests {
             let una = START + una * MSS;
             let acked = una - self.out.una;
             self.out.una = una;
-            let told = Told { acked, blocks: &blocks, is_duplicate: acked == 0, round_trip: Nanos::ZERO };
+            let told = Told {
+                acked,
+                blocks: &blocks,
+                is_duplicate: acked == 0,
+                round_trip: Nanos::ZERO,
+                echoed: None,
+                measures: None,
+            };
             self.sender.on_ack(self.out, told, self.now);
         }
 
@@ -524,7 +564,7 @@ mod tests {
         assert_eq!(game.in_flight(), 2, "that, and the new one");
         game.hear(11, &[]);
         assert!(game.sender.is_open());
-        assert_eq!(game.sender.counts, Counts { resent: 2, recoveries: 1, timeouts: 0 });
+        assert_eq!(game.sender.counts, Counts { resent: 2, recoveries: 1, ..Counts::default() });
     }
 
     #[test]

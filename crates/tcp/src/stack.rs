@@ -53,6 +53,8 @@ pub struct Stack {
 /// A retransmission timeout, from the smoothed round trip and four times its variation (RFC 6298 section 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rto {
+    /// Which round trips it is from, and how they are averaged.
+    pub estimator: Estimator,
     /// Least variation term.
     pub least_variation: Nanos,
     /// Added to the sum.
@@ -61,6 +63,18 @@ pub struct Rto {
     pub least: Nanos,
     /// Longest timeout, backed off.
     pub most: Nanos,
+}
+
+/// How round trips are measured and averaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Estimator {
+    /// RFC 6298 section 2: one segment is timed at a time, and with timestamps each acknowledgment of something new is a sample besides (RFC 7323 section 4).
+    /// Each sample has the same weight, as FreeBSD has it (`tcp_xmit_timer()`, `sys/netinet/tcp_input.c`).
+    Rfc,
+    /// Each acknowledgment is a sample, by when its segments were sent, or by the timestamp that it echoes where those were sent again (`tcp_ack_update_rtt()`). The
+    /// variation follows the largest deviation of each round trip (`tcp_rtt_estimator()`, both Linux 6.18 `net/ipv4/tcp_input.c`). Of a sender without
+    /// [`crate::Connection::control`], and of [`crate::Algorithm::Classic`], it is as [`Estimator::Rfc`].
+    Linux,
 }
 
 const fn millis<const N: usize>(millis: [u64; N]) -> [Nanos; N] {
@@ -75,6 +89,7 @@ const fn millis<const N: usize>(millis: [u64; N]) -> [Nanos; N] {
 
 /// Linux puts the floor under the variation term, not under the sum (`__tcp_set_rto`, `tcp_rtt_estimator`, v6.18).
 const LINUX_RTO: Rto = Rto {
+    estimator: Estimator::Linux,
     least_variation: Nanos::from_millis(200),
     slop: Nanos::ZERO,
     least: Nanos::ZERO,
@@ -170,6 +185,7 @@ const WINDOWS_XP: Stack = Stack {
     initial_window: 2,
     initial_rto: Nanos::from_secs(3),
     rto: Rto {
+        estimator: Estimator::Rfc,
         least_variation: Nanos::ZERO,
         slop: Nanos::ZERO,
         least: Nanos::from_millis(300),
@@ -224,6 +240,7 @@ const FREEBSD: Stack = Stack {
     initial_window: 10,
     initial_rto: Nanos::from_secs(1),
     rto: Rto {
+        estimator: Estimator::Rfc,
         least_variation: Nanos::ZERO,
         slop: Nanos::from_millis(200),
         least: Nanos::from_millis(30),

@@ -3,6 +3,7 @@
 use units::Nanos;
 use wire::{Flags, Segment, SeqNumber};
 
+use crate::estimate::Estimate;
 use crate::recovery::{LEAST_WAIT, Sender};
 use crate::stack::Rto;
 use crate::stream::Stream;
@@ -49,6 +50,11 @@ impl RoundTrip {
         Nanos::from_micros(u64::from(self.smoothed_us))
     }
 
+    /// Four times the variation.
+    pub(crate) fn margin(&self) -> Nanos {
+        Nanos::from_micros(4 * u64::from(self.variation_us))
+    }
+
     /// Ends the timing. Gives whether something was timed.
     pub(crate) fn sample(&mut self, now: Nanos) -> bool {
         if self.timed_at == Nanos::MAX {
@@ -72,14 +78,20 @@ impl RoundTrip {
         }
     }
 
+    /// What another estimator made of the samples.
+    pub(crate) fn set(&mut self, estimate: &Estimate) {
+        let quarter = |time: Nanos| time.as_micros().div_ceil(4) as u32;
+        self.smoothed_us = estimate.smoothed().as_micros().max(1) as u32;
+        self.variation_us = quarter(estimate.margin());
+    }
+
     /// The timeout before back-off. After a SYN that was sent twice and of which nobody knows when it was answered it is the old 3 s (RFC 6298 section 5.7).
     pub(crate) fn timeout(&self, stack: &Stack, syns_sent: u8) -> Nanos {
-        let Rto { least_variation, slop, least, most } = stack.rto;
+        let Rto { least_variation, slop, least, most, .. } = stack.rto;
         if self.smoothed_us == 0 {
             return if syns_sent > 1 { stack.initial_rto.max(FALLBACK_RTO) } else { stack.initial_rto };
         }
-        let variation = Nanos::from_micros(4 * u64::from(self.variation_us)).max(least_variation);
-        (Nanos::from_micros(u64::from(self.smoothed_us)) + variation + slop).max(least).min(most)
+        (self.smoothed() + self.margin().max(least_variation) + slop).max(least).min(most)
     }
 }
 

@@ -6,11 +6,13 @@
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use netns::{Lan, Offload, Tap};
+use nix::libc;
 use nix::sys::socket::sockopt::TcpCongestion;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -37,6 +39,15 @@ struct Case {
     len: u64,
     /// Data segments that the receiver does not hear, counted from 0 as they come.
     lost: Vec<usize>,
+    /// How long the path takes for each segment, one after the other: what waits for that makes round trips longer.
+    service: Nanos,
+}
+
+/// What a sender says of its round trips in the end, milliseconds: the smoothed one, and the timeout.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct RoundTrip {
+    smoothed_ms: f64,
+    timeout_ms: f64,
 }
 
 /// A segment without its borrow.
@@ -55,6 +66,8 @@ struct Receiver<'a> {
     stack: Stack,
     connection: Connection,
     inbox: VecDeque<(Nanos, Owned)>,
+    /// When the path has done with what came.
+    free_at: Nanos,
     irs: SeqNumber,
     seen: Vec<(u32, usize)>,
     heard: u64,
@@ -69,6 +82,7 @@ impl<'a> Receiver<'a> {
             stack,
             connection,
             inbox: VecDeque::new(),
+            free_at: Nanos::ZERO,
             irs: SeqNumber(0),
             seen: Vec::new(),
             heard: 0,
@@ -87,7 +101,8 @@ impl<'a> Receiver<'a> {
             }
         }
         let owned = Owned { seq, ack, flags, window, options, payload: payload.to_vec() };
-        self.inbox.push_back((now + DELAY, owned));
+        self.free_at = self.free_at.max(now) + self.case.service;
+        self.inbox.push_back((self.free_at + DELAY, owned));
     }
 
     fn next_due(&self) -> Nanos {
@@ -112,7 +127,7 @@ impl<'a> Receiver<'a> {
 }
 
 /// Ours, in virtual time.
-fn ours(case: &Case) -> Vec<(u32, usize)> {
+fn ours(case: &Case) -> (Vec<(u32, usize)>, RoundTrip) {
     let stack = LINUX;
     let stream = Zeros(case.len);
     let mut now = Nanos::ZERO;
@@ -128,7 +143,7 @@ fn ours(case: &Case) -> Vec<(u32, usize)> {
     let mut receiver = Receiver::connect(case, now, put!());
     let mut handshake = None;
     let mut server: Option<Connection> = None;
-    while !receiver.is_over() {
+    loop {
         while let Some(owned) = acks.pop_front() {
             let Owned { seq, ack, flags, window, options, payload } = &owned;
             let segment =
@@ -148,6 +163,9 @@ fn ours(case: &Case) -> Vec<(u32, usize)> {
             server.on_segment(&stack, &segment, now, &mut send);
             server.transmit(&stack, &stream, now, &mut send);
         }
+        if receiver.is_over() {
+            break;
+        }
         let deadline = server.as_ref().map_or(Nanos::MAX, Connection::deadline);
         now = receiver.next_due().min(deadline);
         assert!(now < Nanos::from_secs(60), "it comes to an end");
@@ -156,11 +174,14 @@ fn ours(case: &Case) -> Vec<(u32, usize)> {
         }
         receiver.act(now, put!());
     }
-    receiver.seen
+    let path = server.as_ref().and_then(Connection::path_state).expect("it has sent");
+    let smoothed_ms = path.round_trip.as_millis_f64();
+    let timeout_ms = smoothed_ms + path.margin.max(stack.rto.least_variation).as_millis_f64();
+    (receiver.seen, RoundTrip { smoothed_ms, timeout_ms })
 }
 
 /// The running kernel's.
-fn kernels(case: &Case) -> Vec<(u32, usize)> {
+fn kernels(case: &Case) -> (Vec<(u32, usize)>, RoundTrip) {
     let lan = Lan::create().expect("root can make namespaces");
     for (sysctl, value) in [
         ("tcp_recovery", "0"),
@@ -183,7 +204,7 @@ fn kernels(case: &Case) -> Vec<(u32, usize)> {
     std::thread::scope(|scope| {
         let (lan, len) = (&lan, case.len as usize);
         let name = if case.algorithm == Algorithm::Cubic { "cubic" } else { "reno" };
-        scope.spawn(move || lan.server.enter(|| serve(dst, name, len, &ready)).expect("enter a namespace"));
+        let server = scope.spawn(move || lan.server.enter(|| serve(dst, name, len, &ready)));
         is_ready.recv().expect("it listens");
         let mut put = |segment: &Segment<'_>| {
             let mut frame = vec![0; wire::frame_len(&tuple, segment)];
@@ -205,17 +226,33 @@ fn kernels(case: &Case) -> Vec<(u32, usize)> {
         }
         let stack = receiver.stack;
         receiver.connection.close(&stack, Close::Reset, now(), &mut put);
-        receiver.seen
+        let round_trip = server.join().expect("it does not panic").expect("enter a namespace");
+        (receiver.seen, round_trip)
     })
 }
 
-fn serve(address: SocketAddr, algorithm: &str, len: usize, ready: &mpsc::Sender<()>) {
+fn serve(address: SocketAddr, algorithm: &str, len: usize, ready: &mpsc::Sender<()>) -> RoundTrip {
     let listener = TcpListener::bind(address).expect("listen");
     nix::sys::socket::setsockopt(&listener, TcpCongestion, &algorithm.into()).expect("the kernel has it");
     ready.send(()).expect("somebody waits");
     let (mut socket, _) = listener.accept().expect("accept");
     // A receiver that has all resets the connection.
     let _ = socket.write_all(&vec![0; len]).and_then(|()| socket.read(&mut [0]));
+    round_trip_of(&socket)
+}
+
+/// `TCP_INFO`.
+fn round_trip_of(socket: &TcpStream) -> RoundTrip {
+    // SAFETY: it is plain data, and zeros are a value of it.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    let room = (&raw mut info).cast();
+    // SAFETY: the socket is open, and there is as much room as is said.
+    let done =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, room, &mut len) };
+    assert_eq!(done, 0, "the kernel tells");
+    let ms = |us: u32| f64::from(us) / 1000.0;
+    RoundTrip { smoothed_ms: ms(info.tcpi_rtt), timeout_ms: ms(info.tcpi_rto) }
 }
 
 fn is_root() -> bool {
@@ -234,10 +271,10 @@ fn check(case: &Case) {
 
 /// Where they part, if they do in each run.
 fn compare(case: &Case) -> Result<(), String> {
-    let ours = ours(case);
+    let (ours, _) = ours(case);
     let mut shown = String::new();
     for _ in 0..RUNS {
-        let kernels = kernels(case);
+        let (kernels, _) = kernels(case);
         let same = ours.iter().zip(&kernels).take_while(|(ours, kernels)| ours == kernels).count();
         if same == ours.len() && same == kernels.len() {
             return Ok(());
@@ -261,7 +298,7 @@ fn compare(case: &Case) -> Result<(), String> {
 }
 
 fn reno(sack: bool, lost: &[usize]) -> Case {
-    Case { algorithm: Algorithm::NewReno, sack, len: LEN, lost: lost.to_vec() }
+    Case { algorithm: Algorithm::NewReno, sack, len: LEN, lost: lost.to_vec(), service: Nanos::ZERO }
 }
 
 #[test]
@@ -310,7 +347,7 @@ fn root_losses_in_several_windows_are_recovered_from_as_the_kernel_does() {
 
 #[test]
 fn root_segment_that_is_lost_again_is_sent_again_as_the_kernels() {
-    let first = ours(&reno(true, &[40]));
+    let (first, _) = ours(&reno(true, &[40]));
     let again = (41..first.len()).find(|at| first[*at].0 == first[40].0).expect("it is sent again");
     check(&reno(true, &[40, again]));
 }
@@ -350,5 +387,22 @@ fn root_random_losses_are_recovered_from_as_the_kernel_does_but_for_a_turn() {
 
 #[test]
 fn root_cubic_recovers_as_the_kernels() {
-    check(&Case { algorithm: Algorithm::Cubic, sack: true, len: LEN, lost: vec![20] });
+    check(&Case { algorithm: Algorithm::Cubic, ..reno(true, &[20]) });
+}
+
+/// A queue grows before the receiver, from nothing to over a hundred segments. A sender that times one segment a round trip is late to see it.
+#[test]
+fn root_round_trips_that_grow_are_averaged_as_the_kernel_does() {
+    if !is_root() {
+        return;
+    }
+    let case = Case { len: 60 * 1448, service: Nanos::from_millis(8), ..reno(true, &[]) };
+    let (_, ours) = ours(&case);
+    let near = |ours: f64, kernels: f64| (ours / kernels - 1.0).abs() < 0.02;
+    let runs: Vec<RoundTrip> = (0..RUNS).map(|_| kernels(&case).1).collect();
+    let is_near = |kernels: &RoundTrip| {
+        near(ours.smoothed_ms, kernels.smoothed_ms) && near(ours.timeout_ms, kernels.timeout_ms)
+    };
+    assert!(runs.iter().any(is_near), "{ours:?}, and the kernel's in {RUNS} runs {runs:?}");
+    println!("{ours:?}, kernel {runs:?}");
 }

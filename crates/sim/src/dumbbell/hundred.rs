@@ -3,7 +3,7 @@
 use aqm::{Config, DropTailConfig, Rate};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
-use tcp::{Algorithm, LINUX, Rto, Stack};
+use tcp::{Algorithm, Estimator, LINUX, Rto, Stack};
 use units::Nanos;
 
 use super::{Bulk, Dumbbell};
@@ -21,6 +21,7 @@ const STACK: Stack = Stack {
     timestamps: true,
     initial_window: 10,
     rto: Rto {
+        estimator: Estimator::Rfc,
         least_variation: Nanos::ZERO,
         slop: Nanos::ZERO,
         least: Nanos::from_secs(1),

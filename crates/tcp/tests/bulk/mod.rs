@@ -3,7 +3,7 @@
 mod path;
 
 use path::{Bottleneck, Pattern, World};
-use tcp::{Algorithm, Control, LINUX, Rto, Stack};
+use tcp::{Algorithm, Control, Estimator, LINUX, Rto, Stack};
 use units::Nanos;
 
 const BOTH: [Algorithm; 2] = [Algorithm::NewReno, Algorithm::Cubic];
@@ -175,10 +175,50 @@ fn flows_share_a_bottleneck() {
     }
 }
 
+/// RFC 7323 section 4.1, and Linux without timestamps, too; RFC 6298 section 3 without either.
+#[test]
+fn each_acknowledgment_is_a_sample_of_the_round_trip_with_timestamps_and_of_linux() {
+    const LEN: u64 = 2_000_000;
+    let rto = Rto { estimator: Estimator::Rfc, ..LINUX.rto };
+    for (algorithm, rto, timestamps, is_each) in [
+        (Algorithm::NewReno, LINUX.rto, true, true),
+        (Algorithm::Cubic, LINUX.rto, false, true),
+        (Algorithm::NewReno, rto, true, true),
+        (Algorithm::NewReno, rto, false, false),
+        (Algorithm::Classic, LINUX.rto, true, true),
+        (Algorithm::Classic, LINUX.rto, false, false),
+    ] {
+        let stack = Stack { rto, timestamps, receive_buffer: Some(100_000), ..BULK };
+        let mut world = World::new(stack, path(100_000_000, 20, 1000));
+        world.add(control(algorithm), [Pattern(LEN), NOTHING], Nanos::ZERO);
+        world.flows[0].trace = Some(Vec::new());
+        world.run(Nanos::from_secs(100));
+        let trace = world.flows[0].trace.as_ref().expect("it was kept");
+        let (what, counts) = (format!("{algorithm:?}, {stack:?}"), world.flows[0].path().counts);
+        assert_eq!((world.flows[0].heard[0], counts.resent), (LEN, 0), "{what}");
+        // The receiver acknowledges each second segment of 988 or 1000 bytes.
+        let acks = LEN / u64::from(stack.data_mss()) / 2;
+        let last = trace.last().expect("something was sent");
+        let round_trips = last.0.as_millis_f64() / 40.0;
+        if is_each {
+            assert!(
+                (acks..acks + acks / 10).contains(&counts.round_trips),
+                "{acks} ACKs, {counts:?}: {what}"
+            );
+        } else {
+            assert!(counts.round_trips as f64 <= round_trips + 1.0, "{round_trips}, {counts:?}: {what}");
+            assert!(counts.round_trips as f64 >= 0.4 * round_trips, "{round_trips}, {counts:?}: {what}");
+        }
+        let round_trip = last.1.round_trip.as_millis_f64();
+        assert!((40.0..48.0).contains(&round_trip), "{round_trip} ms: {what}");
+    }
+}
+
 /// 100 flows over 10 Mb/s: each has a window of few segments, and many losses only the timer can tell.
 #[test]
 fn hundred_flows_keep_a_slow_link_busy() {
     let rto = Rto {
+        estimator: Estimator::Rfc,
         least_variation: Nanos::ZERO,
         slop: Nanos::ZERO,
         least: Nanos::from_secs(1),
