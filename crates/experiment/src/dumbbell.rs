@@ -360,7 +360,6 @@ impl Tcp {
             receive_buffer: Some(WINDOW),
             window: u16::MAX,
             window_scale: Some(7),
-            sack: true,
             timestamps: false,
             initial_window: self.initial_window.unwrap_or(stack.initial_window),
             rto,
@@ -432,6 +431,17 @@ mod tests {
         assert_eq!(paper.cells(), 120);
         assert!(paper.claims.iter().all(|claim| claim.loads == [1.0]), "there is one load");
         parse(BEYOND).expect("what is beyond it");
+    }
+
+    #[test]
+    fn hosts_have_what_their_system_has_but_for_windows_and_timestamps() {
+        for stack in tcp::STACKS {
+            let text = PAPER.replacen("\"linux-2.4\"", &format!("{:?}", stack.name), 1);
+            let paper = parse(&text).expect("a dumbbell");
+            let hosts = paper.jobs()[0].network().expect("it can be run").stack;
+            assert_eq!(hosts.sack, stack.sack, "{}", stack.name);
+            assert_eq!((hosts.timestamps, hosts.mss, hosts.window_scale), (false, 1000, Some(7)));
+        }
     }
 
     #[test]

@@ -49,6 +49,8 @@ pub(crate) struct HostTcp {
     pub algorithm: &'static str,
     /// Data bytes of a full segment.
     pub mss: u16,
+    /// Offers selective acknowledgements.
+    pub has_sack: bool,
     /// Segments that may be in flight at first.
     pub initial_window: u8,
     /// Least retransmission timeout, where it is not the kernel's own.
@@ -111,6 +113,7 @@ fn prepare(namespace: &Namespace, side: usize, own: &VethEnd, other: &VethEnd, t
         ("tcp_congestion_control", tcp.algorithm),
         // Segments carry `mss` bytes, as those that are simulated.
         ("tcp_timestamps", "0"),
+        ("tcp_sack", if tcp.has_sack { "1" } else { "0" }),
         ("tcp_ecn", "0"),
         // Each connection begins as if there had been none before.
         ("tcp_no_metrics_save", "1"),
@@ -158,11 +161,13 @@ mod tests {
         let tcp = HostTcp {
             algorithm: "reno",
             mss: 1000,
+            has_sack: false,
             initial_window: 2,
             least_rto: Some(Duration::from_millis(300)),
         };
         let bed = Bed::create(tcp).expect("make the namespaces");
         assert_eq!(bed.sysctls()["net.ipv4.tcp_congestion_control"], "reno");
+        assert_eq!(bed.sysctls()["net.ipv4.tcp_sack"], "0");
         for namespace in [&bed.servers, &bed.clients] {
             let output =
                 namespace.command("ip").expect("a command").args(["route", "show"]).output().expect("ip");

@@ -119,6 +119,7 @@ fn host_tcp(job: &Job<'_>, network: &Network) -> HostTcp {
             Algorithm::Cubic => "cubic",
         },
         mss: network.stack.mss,
+        has_sack: network.stack.sack,
         initial_window: network.stack.initial_window,
         least_rto: job.least_rto,
     }
@@ -129,8 +130,8 @@ fn deviations(dumbbell: &Dumbbell) -> Vec<String> {
         "Hosts are addresses of two network namespaces of one machine. Their links to the bottleneck, each with its rate and delay, and the bottleneck are one \
          tidegate link, which writes down how late frames left it."
             .to_owned(),
-        "TCP is the running kernel's at both ends, its timers included: it is told congestion control, segment size, initial window and least timeout of the file, and no \
-         other word of its [tcp]. Timestamps are off, as is what it remembers of peers."
+        "TCP is the running kernel's at both ends, its timers included: it is told congestion control, segment size, initial window and least timeout of the file, whether its \
+         stack has selective acknowledgements, and no other word of its [tcp]. Timestamps are off, as is what it remembers of peers."
             .to_owned(),
         "TCP and generic segmentation offload are off, so that a frame is what a wire would carry.".to_owned(),
         "A client opens each connection and sends a request of one packet, and tidegate serve sends as many bytes, its head among them, and closes. Times are from connect(2) \
