@@ -63,7 +63,7 @@ pub struct Dumbbell {
     pub seed: u64,
 }
 
-/// A flow that never ends. Its sender opens it.
+/// A flow that never ends. Its sender opens it, and opens another connection [`REOPEN_AFTER`] its system has given one up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bulk {
     /// The host that sends.
@@ -73,6 +73,9 @@ pub struct Bulk {
     /// When it opens the connection.
     pub starts: Nanos,
 }
+
+/// How long the sender of a bulk flow waits, once its connection was given up, before it opens another.
+pub const REOPEN_AFTER: Nanos = Nanos::from_secs(1);
 
 /// One way of the bottleneck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +104,8 @@ pub struct Outcome {
     pub to_left: LinkCounts,
     /// Bytes that each bulk flow's receiver got in order.
     pub bulk_bytes: Vec<u64>,
+    /// Connections of bulk flows that their senders' systems gave up, from the start of the run on; each was followed by another.
+    pub bulk_given_up: u64,
     /// Bytes that all receivers on the right got in order.
     pub bytes_to_right: u64,
     /// Objects that were asked for in the window and are there.
@@ -286,8 +291,14 @@ impl DumbbellRun {
         if flow.is_over() {
             flows.remove(key);
         }
-        let Purpose::Object { user } = plan.purpose else {
-            return;
+        let user = match plan.purpose {
+            Purpose::Object { user } => user,
+            Purpose::Bulk(number) if news.has_failed => {
+                outcome.bulk_given_up += 1;
+                network.events.push(now + REOPEN_AFTER, Event::Bulk(number));
+                return;
+            }
+            Purpose::Bulk(_) => return,
         };
         if !(news.is_complete || news.has_failed) {
             return;

@@ -266,12 +266,8 @@ impl Connection {
             if len < most {
                 sender.short_end = end;
             }
-            if !times_each
-                && sender.is_open()
-                && !self.round_trip.is_timing()
-                && self.timeouts == 0
-                && !self.has_probed
-            {
+            // While a loss is recovered from, too: else a flow that is never without one would keep a timeout that was doubled (RFC 6298 section 5, after 5.7).
+            if !times_each && !self.round_trip.is_timing() && self.timeouts == 0 && !self.has_probed {
                 self.round_trip.start(now);
                 sender.timed_end = end;
             }

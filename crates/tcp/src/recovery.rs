@@ -366,7 +366,8 @@ impl Sender {
         }
     }
 
-    /// Whether a round trip may be measured: not while one waits for what was lost.
+    /// Whether nothing is known to be lost.
+    #[cfg(test)]
     pub(crate) fn is_open(&self) -> bool {
         self.phase == Phase::Open
     }

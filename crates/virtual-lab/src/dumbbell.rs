@@ -59,8 +59,14 @@ fn cell(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Cell>> {
     Ok(ended.map(|()| {
         let measured = run.outcome();
         let link = summary(&measured, job.bulk, window, initial_rto);
-        job.cell(link, &measured.completions, Vec::new())
+        job.cell(link, &measured.completions, marks(&measured))
     }))
+}
+
+fn marks(measured: &Measured) -> Vec<String> {
+    let given_up = measured.bulk_given_up;
+    let word = || format!("{given_up} connections of bulk flows broke off, and others were opened");
+    (given_up > 0).then(word).into_iter().collect()
 }
 
 /// `bulk` flows are those from servers, which come first.

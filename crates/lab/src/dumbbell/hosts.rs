@@ -17,7 +17,7 @@ use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockType, SockaddrStorage, accept4, bind, connect,
     getpeername, listen, recv, send, setsockopt, socket, sockopt,
 };
-use sim::dumbbell::{Completion, Population};
+use sim::dumbbell::{Completion, Population, REOPEN_AFTER};
 use units::Nanos;
 
 /// Where bulk flows go.
@@ -91,7 +91,7 @@ pub(crate) struct Seen {
     pub asked: u64,
     /// Of these, those whose connection failed.
     pub failed: u64,
-    /// Bulk flows that were sent and broke off.
+    /// Connections of bulk flows that broke off; each was followed by another, while there was time.
     pub broken: u64,
     /// The latest that a user's request was made after its moment.
     pub latest: Duration,
@@ -104,8 +104,8 @@ struct Slot {
 }
 
 enum Does {
-    /// A bulk flow is sent.
-    Sends,
+    /// A bulk flow is sent, by its place among those of this side.
+    Sends(usize),
     /// A bulk flow comes, by its number, where it is one of ours.
     Hears(u16),
     Asks(Object),
@@ -241,7 +241,7 @@ impl Hosts {
     fn open_bulk(&mut self, which: usize) -> Result<()> {
         let BulkSource { number, from, to, .. } = self.side.bulk[which];
         let socket = connect_from((from, FIRST_BULK_PORT + number).into(), to)?;
-        self.watch(Slot { socket, does: Does::Sends }, EpollFlags::EPOLLOUT)
+        self.watch(Slot { socket, does: Does::Sends(which) }, EpollFlags::EPOLLOUT)
     }
 
     /// A user asks for an object, whose moment was `at`.
@@ -279,9 +279,13 @@ impl Hosts {
     fn wake(&mut self, place: usize, events: EpollFlags) -> Result<()> {
         let Some(mut slot) = self.slots[place].take() else { return Ok(()) };
         let stays = match &mut slot.does {
-            Does::Sends => {
-                let stays = send_all(&slot.socket, &ZEROS).is_ok();
-                self.seen.broken += u64::from(!stays);
+            Does::Sends(which) => {
+                let (which, stays) = (*which, send_all(&slot.socket, &ZEROS).is_ok());
+                if !stays {
+                    self.seen.broken += 1;
+                    let again_at = self.now() + Duration::from(REOPEN_AFTER);
+                    self.due.push(Reverse((again_at, Due::Bulk(which))));
+                }
                 stays
             }
             Does::Hears(number) => {
