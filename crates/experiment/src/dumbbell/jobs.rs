@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 use results::{BottleneckSummary, Cell};
 use sim::dumbbell::{Bulk, Completion, Dumbbell as Network, Users};
 use traffic::Sessions;
@@ -15,7 +17,7 @@ use super::{Dumbbell, NamedQueue, Scenario, Tcp};
 const BETWEEN_SESSIONS: Nanos = Nanos::from_millis(500);
 /// Of a request: one packet, as a browser's is.
 const REQUEST_BYTES: u64 = 300;
-/// Bulk flows begin within this time.
+/// Bulk flows begin within this time, each at a moment of its own part of it.
 const BULK_WITHIN: Nanos = Nanos::from_secs(5);
 
 /// One cell.
@@ -109,25 +111,34 @@ impl Job<'_> {
             users: self.users(),
             flood_per_s: self.scenario.flood_per_s,
             warm_up: self.dumbbell.grid.warmup.into(),
-            seed: u64::from(self.repetition) + 1,
+            seed: self.seed(),
         })
+    }
+
+    fn seed(&self) -> u64 {
+        u64::from(self.repetition) + 1
     }
 
     fn tcp(&self) -> &Tcp {
         self.scenario.tcp.as_ref().unwrap_or(&self.dumbbell.tcp)
     }
 
-    /// Those from servers first.
+    /// Those from servers first. When each begins depends on the seed: under a discipline without chance, nothing else of bulk flows does.
     fn bulk_flows(&self) -> Vec<Bulk> {
         let hosts = self.dumbbell.network.hosts;
         // From one host to the next on its side, and to all of the other side in turn.
         let partner = |number: u32| (number / hosts + number) % hosts;
         let (bulk, reverse) = (self.bulk, self.scenario.reverse);
-        let starts = |number: u32| Nanos(BULK_WITHIN.0 * u64::from(number) / u64::from(bulk + reverse));
-        let forward = (0..bulk).map(|n| Bulk { from: n % hosts, to: hosts + partner(n), starts: starts(n) });
+        // Others than those of users, who have the seed itself.
+        let mut random = Pcg64Mcg::seed_from_u64(!self.seed());
+        let each = BULK_WITHIN.as_secs_f64() / f64::from(bulk + reverse);
+        let mut starts =
+            |number: u32| Nanos::from_secs_f64(each * (f64::from(number) + random.random::<f64>()));
+        let forward: Vec<Bulk> =
+            (0..bulk).map(|n| Bulk { from: n % hosts, to: hosts + partner(n), starts: starts(n) }).collect();
         let back =
             (0..reverse).map(|n| Bulk { from: hosts + n % hosts, to: partner(n), starts: starts(bulk + n) });
-        forward.chain(back).collect()
+        forward.into_iter().chain(back).collect()
     }
 
     fn users(&self) -> Option<Users> {
@@ -159,5 +170,65 @@ impl Job<'_> {
             Nanos::from_secs_f64((round_trip / 2.0 - network.link.delay.as_secs_f64()).max(0.0))
         };
         ((0..network.hosts).map(of).collect(), vec![Nanos::ZERO; network.hosts as usize])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    const PAPER: &str = include_str!("../../../../experiments/syn-protection/paper.toml");
+
+    fn parse(text: String) -> Dumbbell {
+        Dumbbell::parse(Path::new("d.toml"), text).expect("a dumbbell")
+    }
+
+    #[test]
+    fn bulk_flows_begin_in_turn_and_at_other_moments_with_another_seed() {
+        let paper = parse(PAPER.to_owned());
+        let jobs = paper.jobs();
+        let starts = |job: &Job<'_>| -> Vec<Nanos> {
+            job.network().expect("it can be run").bulk.iter().map(|bulk| bulk.starts).collect()
+        };
+        let mut firsts: Vec<Nanos> = Vec::new();
+        for of_seed in jobs.chunks(paper.aqms.len()) {
+            let all = starts(&of_seed[0]);
+            assert_eq!(all.len(), 10);
+            for (number, start) in (0..).zip(&all) {
+                let slot = Nanos::from_millis(500 * number)..Nanos::from_millis(500 * (number + 1));
+                assert!(slot.contains(start), "flow {number} at {start}");
+            }
+            assert!(of_seed.iter().all(|job| starts(job) == all), "every discipline has the same flows");
+            firsts.push(all[0]);
+        }
+        firsts.sort();
+        firsts.dedup();
+        assert_eq!(firsts.len(), 30, "one for each seed");
+    }
+
+    /// Under these disciplines nothing else of bulk flows depends on chance.
+    #[test]
+    fn bulk_flows_under_a_discipline_without_chance_are_another_run_with_another_seed() {
+        let bulk_only = PAPER.replacen("sessions = 135\n", "", 1);
+        for queue in ["droptail:limit=100", "codel"] {
+            let text = bulk_only.replacen("red:limit=100,min=5,max=15,wait", queue, 1);
+            let dumbbell = parse(text);
+            let outcome = |repetition: usize| {
+                let job = dumbbell.jobs()[repetition * dumbbell.aqms.len()];
+                let network = Network { warm_up: Nanos::ZERO, ..job.network().expect("it can be run") };
+                let mut run = sim::dumbbell::DumbbellRun::new(network).expect("a dumbbell");
+                run.run_until(Nanos::from_secs(15));
+                run.outcome()
+            };
+            let runs: Vec<_> = (0..5).map(outcome).collect();
+            assert!(runs[0].to_right.packets > 1000, "{queue}: {:?}", runs[0].to_right);
+            assert_eq!(runs[0], outcome(0), "{queue}: the same seed is the same run");
+            let mut drops: Vec<u64> = runs.iter().map(|run| run.to_right.drops.total()).collect();
+            drops.sort_unstable();
+            drops.dedup();
+            assert!(drops.len() >= 3, "{queue}: five seeds drop {drops:?} packets");
+        }
     }
 }
