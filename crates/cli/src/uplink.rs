@@ -21,6 +21,8 @@ pub use counts::UplinkEvent;
 
 /// Between two renewals of the lease.
 const TURN: Duration = Duration::from_millis(200);
+/// A process that is stopped or hangs puts nothing in order after this.
+const LEASE: Duration = Duration::from_secs(2);
 /// Between two looks at which cutoffs the sizes ask for.
 const CUTOFF_TURN: Duration = Duration::from_secs(10);
 
@@ -181,6 +183,7 @@ fn setup(args: &Args) -> Result<Setup> {
         cutoffs: args.cutoffs.clone(),
         floor: args.floor,
         endpoints: args.endpoints.iter().map(endpoint).collect(),
+        lease: LEASE,
         is_dry_run: args.dry_run,
     })
 }

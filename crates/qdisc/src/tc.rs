@@ -1,6 +1,7 @@
 //! Root qdiscs, by iproute2's `tc`: what it did can be read back and repeated by hand.
 
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
@@ -62,13 +63,30 @@ pub(crate) fn delete_root(interface: &str) -> Result<()> {
     tc(&["qdisc", "del", "dev", interface, "root"]).map(drop)
 }
 
-/// Runs one command of tc, as one would type it.
+/// Runs commands of tc one after the other, as one would type them, until one fails.
 ///
 /// # Errors
 ///
-/// What tc says.
-pub fn run(command: &str) -> Result<()> {
-    tc(&command.split_whitespace().collect::<Vec<_>>()).map(drop)
+/// What tc says, and of which command.
+pub fn run<S: AsRef<str>>(commands: &[S]) -> Result<()> {
+    let lines: Vec<&str> = commands.iter().map(AsRef::as_ref).collect();
+    let mut tc = Command::new("tc");
+    tc.args(["-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let mut child = tc.spawn().act("start tc; is iproute2 installed?")?;
+    let mut input = child.stdin.take().expect("piped");
+    // A tc that has ended says why below.
+    let _ = input.write_all(lines.join("\n").as_bytes());
+    drop(input);
+    let output = child.wait_with_output().act("wait for tc")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    // `Command failed -:3` at the end has the number of the line.
+    let number = said.rsplit(':').next().and_then(|number| number.trim().parse::<usize>().ok());
+    let which = number.and_then(|number| lines.get(number.wrapping_sub(1))).unwrap_or(&"-batch");
+    let said: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    Err(Error::Refused(format!("tc {which}: {}", said.join("; "))))
 }
 
 fn tc(arguments: &[&str]) -> Result<String> {

@@ -18,7 +18,6 @@ mod sizes;
 mod tree;
 
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use bpf::{Hook, SoleLink};
 use netlink::Interface;
@@ -32,8 +31,6 @@ use error::{Act, refused};
 use program::Program;
 use tree::Tree;
 
-/// For how long the filter places packets without hearing of us.
-const LEASE: Duration = Duration::from_secs(2);
 /// What a program asks the kernel for, to be named in an error.
 const SOCKOPT: &str = "the socket option TIDEGATE_BYTES_TO_COME";
 
@@ -72,7 +69,6 @@ impl Uplink {
         let mut program = Program::load(setup)?;
         let cutoffs = setup.cutoffs.clone().unwrap_or_else(|| setup::FIRST_CUTOFFS.to_vec());
         program.set_cutoffs(&cutoffs)?;
-        program.renew(LEASE)?;
         let (links, missing) = program.attach_sources(setup);
         let mut uplink = Self {
             _links: links,
@@ -91,22 +87,24 @@ impl Uplink {
         if setup.is_dry_run {
             let link = SoleLink::attach(uplink.program.only_count(), uplink.interface.index, Hook::TcxEgress);
             uplink._dry_run = Some(link.act("count what leaves, which takes Linux 6.6 for a dry run")?);
+            uplink.renew()?;
             return Ok(uplink);
         }
         let tree = uplink.tree.insert(Tree::build(setup, uplink.interface.mtu)?);
         if setup.order != Order::Fair {
             tree.filter(uplink.interface.index, uplink.program.classify())?;
         }
+        uplink.renew()?;
         Ok(uplink)
     }
 
-    /// Keeps the filter at work for [`LEASE`] more: to be called many times in that.
+    /// Keeps the filter at work for [`Setup::lease`] more: to be called many times in that.
     ///
     /// # Errors
     ///
     /// When the clock cannot be read.
     pub fn renew(&mut self) -> Result<()> {
-        self.program.renew(LEASE)
+        self.program.renew(self.setup.lease)
     }
 
     /// The responses that were sent since the last call, oldest first.

@@ -1,6 +1,7 @@
 //! What is wanted of an uplink.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use kernel::{Cutoffs, SizeSource};
 
@@ -33,6 +34,8 @@ pub struct Setup {
     pub floor: f64,
     /// Only what these local addresses send is placed; none: every TCP connection of this host.
     pub endpoints: Vec<Endpoint>,
+    /// For how long packets are placed after [`crate::Uplink::renew`]; then all go to the top band.
+    pub lease: Duration,
     /// Count, and leave every packet alone.
     pub is_dry_run: bool,
 }
@@ -120,6 +123,7 @@ impl Setup {
             cutoffs: None,
             floor: 0.05,
             endpoints: Vec::new(),
+            lease: Duration::from_secs(2),
             is_dry_run: false,
         }
     }

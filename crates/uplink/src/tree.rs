@@ -36,6 +36,11 @@ pub(crate) fn class_of(band: usize) -> u32 {
     TOP + band as u32
 }
 
+/// Where the tree goes, as tc writes it.
+fn place_of(parent: Option<&str>) -> String {
+    parent.map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"))
+}
+
 /// What TBF may send at once, bytes: of a link's time a millisecond, so that no more than that is lost to a late timer, and a segment at least.
 fn burst_bytes(rate_bps: u64, mtu: u32) -> u64 {
     /// Ethernet's header, and two VLAN tags.
@@ -69,40 +74,38 @@ impl Tree {
     /// Builds the tree. It replaces one that was left behind, at once.
     pub(crate) fn build(setup: &Setup, mtu: u32) -> Result<Self> {
         let Setup { interface, parent, .. } = setup;
-        let place = parent.as_ref().map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"));
-        let run = |command: String| tc::run(&command).act("build the bands");
         // Not by replace: on a tree of ours that would change nothing.
         if parent.is_none() && tc::root(interface).act("ask tc")?.is_some_and(|root| root.handle == NAME) {
-            run(format!("qdisc del dev {interface} root"))?;
+            tc::run(&[format!("qdisc del dev {interface} root")]).act("remove what was left behind")?;
         }
-        let top = match setup.rate_bps {
-            Some(rate) => {
-                let burst = burst_bytes(rate, mtu);
-                run(format!(
-                    "qdisc replace dev {interface} {place} handle {NAME} tbf rate {rate}bit burst {burst} limit {TBF_LIMIT}"
-                ))?;
-                Some(format!("parent {NAME}1"))
-            }
-            None => None,
-        };
-        // From here on an error removes what is there.
-        let tree = Self { interface: interface.clone(), parent: parent.clone() };
-        let place = top.unwrap_or(place);
-        run(format!("qdisc replace dev {interface} {place} handle {BANDS} htb default 10"))?;
-        run(format!(
+        let mut commands = Vec::new();
+        let mut place = place_of(parent.as_deref());
+        if let Some(rate) = setup.rate_bps {
+            let burst = burst_bytes(rate, mtu);
+            commands.push(format!(
+                "qdisc replace dev {interface} {place} handle {NAME} tbf rate {rate}bit burst {burst} limit {TBF_LIMIT}"
+            ));
+            place = format!("parent {NAME}1");
+        }
+        commands.push(format!("qdisc replace dev {interface} {place} handle {BANDS} htb default 10"));
+        commands.push(format!(
             "class add dev {interface} parent {BANDS} classid {BANDS}1 htb rate {UNBOUNDED}bit quantum {QUANTUM}"
-        ))?;
+        ));
         for band in 0..setup.bands() {
             // Of the others none may have tokens: a leaf that does overtakes the bands above, and its connection's own earlier segments there.
             let is_lowest = band > 0 && band + 1 == setup.bands();
             let rate = setup.rate_bps.filter(|_| is_lowest).unwrap_or_default();
             let floor = ((setup.floor * rate as f64) as u64).max(NOTHING);
             let class = class_of(band) & 0xffff;
-            run(format!(
+            commands.push(format!(
                 "class add dev {interface} parent {BANDS}1 classid {BANDS}{class:x} htb rate {floor}bit ceil {UNBOUNDED}bit prio {band} quantum {QUANTUM}"
-            ))?;
-            run(format!("qdisc add dev {interface} parent {BANDS}{class:x} pfifo limit {LIMIT}"))?;
+            ));
+            commands.push(format!("qdisc add dev {interface} parent {BANDS}{class:x} pfifo limit {LIMIT}"));
         }
+        // The first command changes something or fails. From then on an error removes what is there.
+        tc::run(&commands[..1]).act("build the bands")?;
+        let tree = Self { interface: interface.clone(), parent: parent.clone() };
+        tc::run(&commands[1..]).act("build the bands")?;
         Ok(tree)
     }
 
@@ -121,12 +124,12 @@ impl Tree {
 impl Drop for Tree {
     fn drop(&mut self) {
         let Self { interface, parent } = self;
-        let place = parent.as_ref().map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"));
+        let place = place_of(parent.as_deref());
         // Where the interface is gone, so is the tree; and what somebody else put there since is not ours.
         let is_ours = parent.is_some()
             || tc::root(interface).is_ok_and(|root| root.is_some_and(|root| root.handle == NAME));
         if is_ours {
-            let _ = tc::run(&format!("qdisc del dev {interface} {place}"));
+            let _ = tc::run(&[format!("qdisc del dev {interface} {place}")]);
         }
     }
 }

@@ -1,9 +1,11 @@
 //! How it is known how much a response still has to send.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use nix::libc;
 use uplink::{Endpoint, Order, Setup, Source, Uplink};
@@ -153,6 +155,62 @@ fn root_only_named_addresses_are_placed() {
             assert_eq!(sent(&mut uplink, 1).len(), 1);
         }
     });
+}
+
+/// A server of examples/ that is killed with this.
+struct Example(Child);
+
+impl Drop for Example {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+    }
+}
+
+fn example_says_how_many_bytes_come(command: &mut Command) {
+    const PORT: u16 = 8080;
+    let Some(world) = World::create() else { return };
+    world.run(|| {
+        let mut uplink = Uplink::start(&with_cutoffs()).expect("start");
+        if let Some((_, why)) = uplink.missing().iter().find(|(source, _)| *source == Source::Told) {
+            return eprintln!("skipped: {why}");
+        }
+        let mut child =
+            command.arg(PORT.to_string()).stdout(Stdio::piped()).spawn().expect("start the example");
+        let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let _example = Example(child);
+        let mut client = world.connect_to(ADDRESSES[0], PORT);
+        client.write_all(b"30000\n").expect("ask");
+        let mut response = Vec::new();
+        client.read_to_end(&mut response).expect("read");
+        assert_eq!(lines.next().expect("it prints").expect("text"), "30000 bytes will come");
+        assert_eq!(response.len(), 30_000);
+        let all = sent(&mut uplink, 1);
+        assert_eq!((all[0].bytes, all[0].source), (30_000, Source::Told));
+    });
+}
+
+#[test]
+fn root_python_example_says_how_many_bytes_come() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/bytes_to_come.py");
+    if Command::new("python3").arg("--version").stdout(Stdio::null()).status().is_err() {
+        return eprintln!("skipped: no python3 here");
+    }
+    example_says_how_many_bytes_come(Command::new("python3").arg(path));
+}
+
+#[test]
+fn root_c_example_says_how_many_bytes_come() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/bytes_to_come.c");
+    let program = folder.path().join("bytes_to_come");
+    let compiled =
+        Command::new("cc").args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(&source).status();
+    match compiled {
+        Err(_) => return eprintln!("skipped: no cc here"),
+        Ok(status) => assert!(status.success()),
+    }
+    example_says_how_many_bytes_come(&mut Command::new(program));
 }
 
 fn top_bytes(uplink: &Uplink) -> u64 {

@@ -11,7 +11,7 @@ use uplink::{SentResponse, Setup, Uplink};
 pub(crate) const IF: &str = "s0";
 /// The server's addresses.
 pub(crate) const ADDRESSES: [&str; 2] = ["10.96.0.1", "fd96::1"];
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Two namespaces.
 pub(crate) struct World {
@@ -61,6 +61,20 @@ impl World {
         Connection { client, server }
     }
 
+    /// As soon as somebody listens there; to be called where the server is.
+    pub(crate) fn connect_to(&self, address: &str, port: u16) -> TcpStream {
+        let start = Instant::now();
+        loop {
+            let connected =
+                self.client.enter(|| TcpStream::connect((address, port))).expect("enter the namespace");
+            match connected {
+                Ok(client) => return client,
+                Err(error) => assert!(start.elapsed() < PATIENCE, "connect: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
     /// What tc says of the interface.
     pub(crate) fn qdiscs(&self) -> String {
         let mut command = self.server.command("tc").expect("a command");
@@ -92,9 +106,9 @@ impl Connection {
     }
 }
 
-/// Of 10 Mbit/s.
+/// Of 10 Mbit/s. The lease outlasts a test, since an emulated machine may take minutes.
 pub(crate) fn setup() -> Setup {
-    Setup::new(IF, 10_000_000)
+    Setup { lease: Duration::from_secs(600), ..Setup::new(IF, 10_000_000) }
 }
 
 /// As many responses as are wanted, once they were sent.

@@ -1,17 +1,24 @@
 //! What an uplink has counted, as lines, JSON and metrics.
 
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use ::uplink::{BandCount, Order, SentResponse, Setup, Source, Uplink};
 use anyhow::Result;
+use aqm::Rate;
+use aqm::fluid::{self, Arrival};
 use schemars::JsonSchema;
 use serde::Serialize;
+use units::Nanos;
 
 use crate::exporter::{Labels, Metric, Values};
 
 /// Upper bounds of the size classes, bytes; the last one has none.
 const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
+
+/// How many of the last responses the orders are compared by.
+const COMPARED: usize = 50_000;
 
 /// A line of `tidegate uplink --json`, told apart by its `event` key.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -22,7 +29,7 @@ pub enum UplinkEvent {
     /// Once in each `--interval`.
     Sample(Counted),
     /// The last line.
-    Final(Counted),
+    Final(Final),
 }
 
 /// What was begun.
@@ -66,6 +73,26 @@ pub struct Counted {
     sources: Vec<SourceCount>,
     /// Responses that were sent and are in none of these counts.
     uncounted_responses: u64,
+}
+
+/// What was counted, and what the order matters.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Final {
+    #[serde(flatten)]
+    counted: Counted,
+    /// null without a rate, or without a response.
+    comparison: Option<Comparison>,
+}
+
+/// The last responses on a link of that rate that divides itself as finely as it likes and sends nothing else: response times, mean, seconds.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+struct Comparison {
+    /// How many.
+    responses: usize,
+    /// If all share the link equally.
+    fair_s: f64,
+    /// With the shortest first: no order has a smaller mean.
+    srpt_s: f64,
 }
 
 /// A band.
@@ -118,6 +145,8 @@ pub(super) struct Counts {
     now: Counted,
     /// As of the line before.
     before: Counted,
+    /// The last responses.
+    arrivals: VecDeque<Arrival>,
 }
 
 impl Counts {
@@ -142,7 +171,7 @@ impl Counts {
             dry_run: setup.is_dry_run,
             missing_sources: missing.collect(),
         };
-        Self { started, before: now.clone(), now }
+        Self { started, before: now.clone(), now, arrivals: VecDeque::new() }
     }
 
     pub(super) fn add(&mut self, sent: &SentResponse) {
@@ -154,6 +183,21 @@ impl Counts {
         class.mean_s += (seconds - class.mean_s) / class.responses as f64;
         let source = self.now.sources.iter_mut().find(|count| count.source == sent.source.name());
         source.expect("each has a count").responses += 1;
+        if self.arrivals.len() == COMPARED {
+            self.arrivals.pop_front();
+        }
+        self.arrivals.push_back(Arrival { at: Nanos(sent.began_ns), bytes: sent.bytes });
+    }
+
+    fn comparison(&self) -> Option<Comparison> {
+        let rate = Rate::from_bits_per_s(self.started.rate_bps?)?;
+        let arrivals: Vec<Arrival> = self.arrivals.iter().copied().collect();
+        let mean = |order| fluid::mean_response_s(&arrivals, &fluid::ends(order, rate, &arrivals));
+        (!arrivals.is_empty()).then(|| Comparison {
+            responses: arrivals.len(),
+            fair_s: mean(fluid::Order::Fair),
+            srpt_s: mean(fluid::Order::Srpt),
+        })
     }
 
     pub(super) fn look(&mut self, elapsed: Duration, uplink: &Uplink) -> Result<()> {
@@ -209,7 +253,8 @@ impl Counts {
     pub(super) fn last(&self, json: bool) -> String {
         let now = &self.now;
         if json {
-            return written(&UplinkEvent::Final(now.clone()));
+            let counted = now.clone();
+            return written(&UplinkEvent::Final(Final { counted, comparison: self.comparison() }));
         }
         let mut text =
             format!("{:.1} s: {} responses{}", now.elapsed_s, responses(now), known(now, &self.nothing()));
@@ -227,6 +272,12 @@ impl Counts {
             if band.drops > 0 {
                 let _ = write!(text, ", {} dropped", band.drops);
             }
+        }
+        if let Some(Comparison { responses, fair_s, srpt_s }) = self.comparison() {
+            let _ = write!(
+                text,
+                "\n  at this rate the last {responses} take {fair_s:.3} s in the mean if they share the link, and {srpt_s:.3} s the shortest first"
+            );
         }
         text
     }
