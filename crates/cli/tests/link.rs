@@ -246,6 +246,72 @@ fn root_burst_leaves_at_the_rate_and_losses_are_counted() {
     }
 }
 
+/// Answers `GET /BYTES` with so many bytes, and a head that says so.
+fn answer(mut stream: TcpStream) {
+    let mut request = Vec::new();
+    while !request.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        match stream.read(&mut byte) {
+            Ok(1) => request.push(byte[0]),
+            _ => return,
+        }
+    }
+    let digits = request[5..].iter().take_while(|byte| byte.is_ascii_digit());
+    let bytes = digits.fold(0, |bytes, digit| 10 * bytes + usize::from(digit - b'0'));
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nConnection: close\r\n\r\n");
+    // Who asked for much goes away before it is there.
+    let _ = stream.write_all(&[head.as_bytes(), &vec![7; bytes]].concat());
+}
+
+/// Asks the server on the left from the right, and gives the time until so many bytes are there.
+fn get(right: &Namespace, bytes: usize) -> Duration {
+    let start = Instant::now();
+    let mut stream = right.enter(|| TcpStream::connect("10.8.1.1:80")).expect("enter").expect("connect");
+    stream.set_read_timeout(Some(PATIENCE)).expect("set a timeout");
+    stream.write_all(format!("GET /{bytes} HTTP/1.1\r\n\r\n").as_bytes()).expect("ask");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("a reply");
+    assert!(reply.len() > bytes, "{} bytes", reply.len());
+    start.elapsed()
+}
+
+/// Mean time of short responses beside eight long ones on 10 Mbit/s, and what the link says of its queue.
+fn short_beside_long(aqm: &str) -> Option<(Duration, Value)> {
+    const SHORT: u32 = 10;
+    let world = World::create()?;
+    let link = world.start(&["--rate", "10mbit", "--delay", "1ms", "--aqm", aqm]);
+    let listener = world.left.enter(|| TcpListener::bind("10.8.1.1:80")).expect("enter").expect("bind");
+    spawn(move || listener.incoming().flatten().for_each(|stream| drop(spawn(|| answer(stream)))));
+    let long: Vec<_> = (0..8)
+        .map(|_| {
+            let connect = || TcpStream::connect("10.8.1.1:80");
+            let mut stream = world.right.enter(connect).expect("enter").expect("connect");
+            stream.write_all(b"GET /8000000 HTTP/1.1\r\n\r\n").expect("ask");
+            let mut reader = stream.try_clone().expect("a second handle");
+            (stream, spawn(move || std::io::copy(&mut reader, &mut std::io::sink()).unwrap_or(0)))
+        })
+        .collect();
+    // Until all of them are under way and the link is full.
+    std::thread::sleep(Duration::from_millis(1500));
+    let took: Duration = (0..SHORT).map(|_| get(&world.right, 20_000)).sum();
+    for (stream, _) in &long {
+        stream.shutdown(std::net::Shutdown::Both).expect("close");
+    }
+    let bytes: u64 = long.into_iter().map(|(_, reader)| reader.join().expect("a reader")).sum();
+    assert!(bytes > 1_000_000, "{bytes} bytes of long responses: the link was not full");
+    Some((took / SHORT, link.end().0))
+}
+
+#[test]
+fn root_srpt_at_a_router_answers_short_responses_before_long_ones() {
+    let Some((fifo, _)) = short_beside_long("droptail:limit=100") else { return };
+    let Some((srpt, summary)) = short_beside_long("srpt") else { return };
+    println!("{srpt:?} under SRPT, {fifo:?} under drop-tail");
+    // 20 kB take 16 ms alone, and nine times as long in a fair share.
+    assert!(srpt < fifo / 2, "{srpt:?} under SRPT, {fifo:?} under drop-tail: {summary}");
+    assert!(summary["directions"][0]["path"].as_str().is_some_and(|path| path.contains("srpt")), "{summary}");
+}
+
 #[test]
 fn root_nothing_is_left_behind_when_the_link_ends() {
     let Some(world) = World::create() else { return };
