@@ -25,8 +25,10 @@ struct http_header {
 	__u32 matched;			/* bytes of the name that this line begins with */
 	__u32 column;			/* bytes of this line */
 	__u32 digits;			/* of the length */
+	__u32 is_over;			/* a blank came behind them */
 	__u32 is_known;			/* there is a length */
 	__u32 is_wrong;			/* it is no number, or too large, or there are two */
+	__u32 reserved;
 };
 
 /* In lower case. */
@@ -67,11 +69,13 @@ static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset
 		return false;
 	if (header->matched == HTTP_NAME_BYTES) {
 		if (byte >= '0' && byte <= '9') {
-			/* A second length, or a number after another one. */
-			header->is_wrong |= header->is_known || header->digits >= HTTP_DIGITS;
+			/* A second length, a number after another one, or one that is too large. */
+			header->is_wrong |= header->is_known || header->is_over || header->digits >= HTTP_DIGITS;
 			header->length = header->length * 10 + (byte - '0');
 			header->digits++;
-		} else if (byte != ' ' && byte != '\t') {
+		} else if (byte == ' ' || byte == '\t') {
+			header->is_over = header->digits > 0;
+		} else {
 			header->is_wrong = true;
 		}
 	} else if (header->matched == header->column && header->matched < HTTP_NAME_BYTES &&
