@@ -112,7 +112,7 @@ mod tests {
         assert_eq!(estimate.margin(), ms(200));
         let (mut una, mut margins) = (START, Vec::new());
         for _ in 0..4 {
-            una = una + 1000;
+            una += 1000;
             estimate.take(ms(100), Nanos::ZERO, (una, una + 999));
             estimate.take(ms(100), Nanos::ZERO, (una, una + 999));
             margins.push(estimate.margin().as_micros());
@@ -126,7 +126,7 @@ mod tests {
         let mut estimate = Estimate::begin(None, FLOOR, START);
         let mut una = START;
         for _ in 0..100 {
-            una = una + 1000;
+            una += 1000;
             estimate.take(ms(20), FLOOR, (una, una + 999));
             assert_eq!((estimate.smoothed(), estimate.margin()), (ms(20), FLOOR));
         }
