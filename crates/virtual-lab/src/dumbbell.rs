@@ -65,7 +65,7 @@ fn cell(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Cell>> {
 
 fn marks(measured: &Measured) -> Vec<String> {
     let given_up = measured.bulk_given_up;
-    let word = || format!("{given_up} connections of bulk flows broke off, and others were opened");
+    let word = || format!("connections of bulk flows that broke off, each followed by another: {given_up}");
     (given_up > 0).then(word).into_iter().collect()
 }
 

@@ -319,8 +319,8 @@ fn host_marks(seen: &[Seen; 2]) -> Vec<String> {
     let latest = seen.iter().map(|seen| seen.latest).max().unwrap_or_default();
     let broken: u64 = seen.iter().map(|seen| seen.broken).sum();
     let late = (latest > LATE_REQUEST).then(|| format!("a request was made {} ms late", latest.as_millis()));
-    let broken =
-        (broken > 0).then(|| format!("{broken} connections of bulk flows broke off, and others were opened"));
+    let broken = (broken > 0)
+        .then(|| format!("connections of bulk flows that broke off, each followed by another: {broken}"));
     let failed: u64 = seen.iter().map(|seen| seen.failed).sum();
     let failed = (failed > 0).then(|| format!("the connections of {failed} objects failed"));
     late.into_iter().chain(broken).chain(failed).collect()
