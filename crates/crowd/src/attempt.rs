@@ -90,7 +90,7 @@ pub struct Ended {
     pub status: u16,
 }
 
-/// A user who does not wait any longer stops the page and loads it again (`[SH06]` section 5.3, H).
+/// A user who does not wait any longer stops the page and loads it again (`[SH06]` section 5.1, H).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Abort {
     /// How long a reply may take, from the request.

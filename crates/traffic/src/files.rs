@@ -78,6 +78,16 @@ impl SpecWeb {
         }
     }
 
+    /// Mean size of a request's file, bytes.
+    pub fn mean(&self) -> f64 {
+        let of_class = |class: u8, share: f64| -> f64 {
+            let all: f64 = FILES.iter().sum();
+            let bytes = |number: u8| File { directory: 0, class, number }.bytes() as f64;
+            share / all * (1..).zip(FILES).map(|(number, share)| share * bytes(number)).sum::<f64>()
+        };
+        (0..).zip(CLASSES).map(|(class, share)| of_class(class, share)).sum()
+    }
+
     /// Every file of a directory.
     pub fn files_of(directory: u32) -> impl Iterator<Item = File> {
         (0..4).flat_map(move |class| (1..=9).map(move |number| File { directory, class, number }))
@@ -102,6 +112,7 @@ mod tests {
     fn sizes_have_the_statistics_of_the_benchmark() {
         let sizes = Statistics::of(requests(10, 1_000_000).iter().map(|file| file.bytes() as f64).collect());
         assert_near("mean", sizes.mean, 14_727.0, 0.02);
+        assert_near("mean of the shares", SpecWeb::new(10).expect("directories").mean(), 14_727.0, 0.005);
         assert_near("variation", sizes.variation, 3.75, 0.03);
         // The last of a hundred is the class above.
         assert_eq!([0.5, 0.9, 0.989].map(|quantile| sizes.at(quantile)), [4_096.0, 40_960.0, 92_160.0]);

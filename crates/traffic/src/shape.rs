@@ -5,7 +5,7 @@ use units::Nanos;
 /// A rate over time, as a multiple of what it is compared with: pieces in which it stays or goes evenly from one multiple to another. After the last
 /// the first begins again.
 ///
-/// Source: the workloads W1 to W10 of `[SH06]` section 2.3 and table 2 ([`Shape::of_paper`]); ramps are what real flash crowds are (a growth by half in five
+/// Source: the workloads W1 to W10 of `[SH06]` section 2.3 and table 1 ([`Shape::of_paper`]); ramps are what real flash crowds are (a growth by half in five
 /// minutes at the World Cup of 1998, not steps within a second).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
@@ -46,7 +46,7 @@ impl Piece {
     }
 }
 
-/// Seconds low, seconds high, load low, load high (`[SH06]` table 2).
+/// Seconds low, seconds high, load low, load high (`[SH06]` table 1).
 const PAPER: [(f64, f64, f64, f64); 10] = [
     (25.0, 25.0, 0.2, 1.2),
     (10.0, 10.0, 0.2, 1.2),
@@ -133,7 +133,7 @@ mod tests {
             (1..=10).map(|number| Shape::of_paper(number).expect("a workload").mean()).collect();
         let paper = [0.7, 0.7, 0.9, 0.9, 0.9, 0.9, 0.8, 0.8, 0.9, 0.9];
         for (number, (mean, paper)) in means.iter().zip(paper).enumerate() {
-            assert!((mean - paper).abs() < 0.005, "W{}: {mean}, {paper} in table 2", number + 1);
+            assert!((mean - paper).abs() < 0.005, "W{}: {mean}, {paper} in table 1", number + 1);
         }
         assert!(Shape::of_paper(0).is_none() && Shape::of_paper(11).is_none());
     }

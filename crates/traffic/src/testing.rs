@@ -20,6 +20,23 @@ impl Statistics {
         self.sorted[((self.sorted.len() - 1) as f64 * quantile).round() as usize]
     }
 
+    /// Share of them that is smaller.
+    pub fn share_below(&self, bound: f64) -> f64 {
+        self.sorted.partition_point(|sample| *sample < bound) as f64 / self.sorted.len() as f64
+    }
+
+    /// The smallest share, of the largest, that has this share of the sum.
+    pub fn largest_with(&self, share: f64) -> f64 {
+        let wanted = self.sorted.iter().sum::<f64>() * share;
+        let mut sum = 0.0;
+        let count = self.sorted.iter().rev().take_while(|sample| {
+            let is_missing = sum < wanted;
+            sum += *sample;
+            is_missing
+        });
+        count.count() as f64 / self.sorted.len() as f64
+    }
+
     /// Of the sum, what the largest share of them has.
     pub fn share_of_largest(&self, share: f64) -> f64 {
         let from = (self.sorted.len() as f64 * (1.0 - share)) as usize;

@@ -123,6 +123,15 @@ impl Object {
         }
     }
 
+    /// How long the reply is, bytes without its head; none for [`Object::Page`], which the server knows.
+    pub fn bytes(self) -> Option<u64> {
+        match self {
+            Self::Page => None,
+            Self::Bytes(bytes) => Some(bytes),
+            Self::File(file) => Some(file.bytes()),
+        }
+    }
+
     /// How long a reply of this path is, bytes, when it is one of [`Object::path`].
     pub fn bytes_of_path(path: &str) -> Option<u64> {
         match path.strip_prefix("/bytes/") {
@@ -206,6 +215,16 @@ impl Workload {
     /// Mean number of requests on a connection.
     pub fn mean_requests(&self) -> f64 {
         1.0 + self.persistent * (PERSISTENT_MEAN - 1.0)
+    }
+
+    /// Mean length of a reply, bytes without its head; none where it is the server's page, or a log's.
+    pub fn mean_bytes(&self) -> Option<f64> {
+        match &self.objects {
+            Objects::Page | Objects::Log(_) => None,
+            Objects::Files(files) => Some(files.mean()),
+            Objects::Sizes(sizes) => Some(sizes.mean()),
+            Objects::Pareto(sizes) => Some(sizes.mean()),
+        }
     }
 
     /// What a log has: of each attempt the size of its request's reply.
@@ -314,6 +333,18 @@ mod tests {
             (0..50).flat_map(|n| [ask(1, n, 0), ask(2, n, 0), ask(1, 0, n as u8 + 1)]).collect();
         let distinct = others.iter().filter(|other| **other != others[0]).count();
         assert!(distinct > 140, "{distinct} of 150 are others");
+    }
+
+    /// A million sizes of a heavy tail have a mean that is 1% off.
+    #[test]
+    fn mean_length_is_that_of_what_is_asked_for() {
+        for kind in [Kind::Specweb99, Kind::WorldCup, Kind::Nasa] {
+            let workload = Workload::new(&table(kind)).expect("a workload");
+            let bytes = |attempt| workload.object(3, attempt, 0).bytes().expect("a length") as f64;
+            let mean = (0..500_000).map(bytes).sum::<f64>() / 500_000.0;
+            assert_near("mean", workload.mean_bytes().expect("known"), mean, 0.03);
+        }
+        assert_eq!(Workload::default().mean_bytes(), None);
     }
 
     #[test]

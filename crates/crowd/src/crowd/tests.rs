@@ -191,7 +191,7 @@ fn connection_that_does_not_go_on_as_asked_is_malformed_however_it_is_cut() {
     }
 }
 
-/// `[SH06]` section 5.3, H.
+/// `[SH06]` section 5.1, H.
 #[test]
 fn user_who_loses_patience_reloads_and_gives_up_after_the_last() {
     let mut crowd = crowd_of(Workload::default(), |manners| {
