@@ -12,7 +12,7 @@ use crate::extent;
 use crate::layout::{Layout, Receive};
 use crate::policy::Policy;
 use crate::servers::{ServerKind, ServerSpec};
-use crate::time::LONGEST;
+use crate::time::{LONGEST, MOST_RATE};
 
 /// Of a request.
 const LONGEST_WORK: Duration = Duration::from_secs(60);
@@ -87,8 +87,24 @@ impl Experiment {
             return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
         }
         self.servers.iter().try_for_each(|server| self.check_way_to(server))?;
+        self.servers.iter().try_for_each(|server| self.check_demand_of(server))?;
         self.policies.iter().try_for_each(Policy::check)?;
         self.check_claims()
+    }
+
+    fn check_demand_of(&self, server: &ServerSpec) -> Result<(), String> {
+        let Some(demand) = self.demand(server) else { return Ok(()) };
+        if self.bursts(server).is_some() {
+            return Err(format!("crowd.demand {demand} and bursts are two schedules; name one"));
+        }
+        let rate = self.rate_of_uplink(server)?.expect("there is a demand");
+        let peak = rate * demand.shape().peak() * self.grid.loads.iter().copied().fold(0.0, f64::max);
+        if peak > MOST_RATE {
+            return Err(format!(
+                "crowd.demand {demand}: {peak:.0} attempts/s at its peak; up to {MOST_RATE:.0}: lower the bandwidth"
+            ));
+        }
+        Ok(())
     }
 
     fn check_way_to(&self, server: &ServerSpec) -> Result<(), String> {
@@ -110,7 +126,7 @@ impl Experiment {
         for server in &self.servers {
             let time = self.grid.warmup + self.window(server);
             lab_s += extent::times(time, points);
-            let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+            let can = self.likely_rate(server);
             let rates = self.grid.loads.iter().map(|load| self.mean_rate(server, load * can));
             let rate = rates.sum::<f64>() / self.grid.loads.len() as f64;
             attempts += extent::times(time, points) * rate;
@@ -125,6 +141,12 @@ impl Experiment {
         extent::check(cells, lab_s.min(virtual_s), &time, "take out loads, servers or policies")
     }
 
+    /// Attempts/s that a load of 1 is likely to be.
+    fn likely_rate(&self, server: &ServerSpec) -> f64 {
+        let searched = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+        self.rate_of_uplink(server).ok().flatten().unwrap_or(searched)
+    }
+
     /// Attempts that the largest cell may have waiting at once, and how many cells there are: of what comes beyond what a server can do all that came within a
     /// client's patience. None where every policy answers whom it refuses.
     pub(crate) fn most_waiting(&self) -> (f64, usize) {
@@ -134,7 +156,7 @@ impl Experiment {
         let is_silent = self.policies.iter().any(|policy| !policy.guard.as_ref().is_some_and(answers));
         let largest = self.grid.loads.iter().copied().fold(0.0, f64::max);
         let waiting = self.servers.iter().map(|server| {
-            let can = extent::likely_rate(server.cpu_time).max(self.saturation.from);
+            let can = self.likely_rate(server);
             let patience = self.clients(server).timeout.min(self.grid.warmup + self.window(server));
             let beyond = self.mean_rate(server, largest * can) - can;
             beyond.max(0.0) * patience.as_secs_f64()

@@ -10,6 +10,7 @@ use traffic::Arrivals;
 use units::Nanos;
 
 use crate::bursts::Bursts;
+use crate::demand::Demand;
 use crate::time::{LONGEST, duration};
 use crate::workload::WorkloadText;
 
@@ -31,6 +32,8 @@ pub struct CrowdSpec {
     pub arrivals: Arrivals,
     /// In bursts with gaps between them, the first with the warm-up; else evenly.
     pub bursts: Option<Bursts>,
+    /// The bandwidth that they ask for over time, the first period with the warm-up.
+    pub demand: Option<Demand>,
     /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time what the profile says.
     pub stacks: Option<Stacks>,
     /// What they ask for: a workload's name or table; the server's page if left out.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::bursts::{Bursts, LoadsOf};
 use crate::claims::{Claim, Planned};
 use crate::clients::CrowdSpec;
+use crate::demand::Demand;
 use crate::error::{ExperimentError, from_toml};
 use crate::header::{About, header};
 use crate::layout::Layout;
@@ -124,9 +125,40 @@ impl Experiment {
         server.crowd.bursts.or(self.crowd.bursts)
     }
 
+    /// The bandwidth that the crowd of a server asks for.
+    pub(crate) fn demand<'a>(&'a self, server: &'a ServerSpec) -> Option<&'a Demand> {
+        server.crowd.demand.as_ref().or(self.crowd.demand.as_ref())
+    }
+
+    /// Whether the loads of a server are of a bandwidth, and not of what it can do.
+    pub fn has_demand(&self, server: &ServerSpec) -> bool {
+        self.demand(server).is_some()
+    }
+
+    /// Attempts per second whose files are as many bytes as a server's uplink sends: what a load of 1 is of a
+    /// demand. `None` where there is no demand.
+    ///
+    /// # Errors
+    ///
+    /// One line: what is not known, the bandwidth or the mean size, and how to say it.
+    pub(crate) fn rate_of_uplink(&self, server: &ServerSpec) -> Result<Option<f64>, String> {
+        let Some(demand) = self.demand(server) else { return Ok(None) };
+        let bits_per_s = uplink_bits_per_s(server).ok_or_else(|| {
+            format!("crowd.demand {demand}: loads are multiples of a bandwidth, and none is said; [path] with rate = \"10mbit\" would do")
+        })?;
+        let workload = self.clients(server).workload.workload();
+        let mean = workload.mean_bytes().ok_or_else(|| {
+            format!(
+                "crowd.demand {demand}: loads are of files, and the workload names none; workload = \"world-cup\" would do"
+            )
+        })?;
+        Ok(Some(bits_per_s / 8.0 / (mean * workload.mean_requests())))
+    }
+
     /// The mean over bursts and gaps of a crowd with such a rate, attempts/s, before a server.
     pub(crate) fn mean_rate(&self, server: &ServerSpec, rate: f64) -> f64 {
-        self.bursts(server).map_or(rate, |bursts| bursts.mean_rate(rate))
+        let rate = self.bursts(server).map_or(rate, |bursts| bursts.mean_rate(rate));
+        self.demand(server).map_or(rate, |demand| rate * demand.shape().mean())
     }
 
     /// The clients before a server.
@@ -141,7 +173,8 @@ impl Experiment {
 
     /// Who comes before a server under a policy.
     pub fn crowd_of(&self, server: &ServerSpec, policy: &Policy) -> CrowdSpec {
-        CrowdSpec { bursts: self.bursts(server), ..policy.crowd(&self.clients(server)) }
+        let demand = self.demand(server).cloned();
+        CrowdSpec { bursts: self.bursts(server), demand, ..policy.crowd(&self.clients(server)) }
     }
 
     /// How long a crowd waits for a quiet machine, at most.
@@ -170,6 +203,8 @@ impl Experiment {
             let window = QUICK.min(server.duration.unwrap_or(self.grid.duration));
             let bursts = server.crowd.bursts.or(self.crowd.bursts).map(|bursts| bursts.quick(window));
             server.crowd.bursts = bursts.map(|(quick, _)| quick);
+            let demand = server.crowd.demand.as_ref().or(self.crowd.demand.as_ref());
+            server.crowd.demand = demand.map(|demand| demand.quick(window));
             server.duration = Some(bursts.map_or(window, |(_, whole)| whole));
         }
         for span in [&mut self.grid.warmup, &mut self.grid.duration] {
@@ -193,8 +228,11 @@ impl Experiment {
     /// What a quick run is.
     pub fn note_of_quick(&self) -> Option<String> {
         let has_bursts = self.servers.iter().any(|server| self.bursts(server).is_some());
+        let has_demand = self.servers.iter().any(|server| self.demand(server).is_some());
         let bursts = if has_bursts {
             "; its bursts and gaps are shortened, one of each at least in a second"
+        } else if has_demand {
+            "; its periods of low and high load are shortened, one of each in a second"
         } else {
             ""
         };
@@ -204,6 +242,8 @@ impl Experiment {
     /// What a load is of clients that are far away; `None` where they are beside the server.
     pub fn note_of_distance(&self) -> Option<&'static str> {
         let note = "Loads are multiples of the rate at which the server saturates before clients beside it.";
+        let are_of_bandwidth = self.servers.iter().all(|server| self.has_demand(server));
+        let note = if are_of_bandwidth { "Loads are of a bandwidth, as said of each server." } else { note };
         self.ways.as_ref().map(|_| note)
     }
 
@@ -218,6 +258,22 @@ impl Experiment {
             Some(
                 loads.said_of(&format!("The crowd of {name} comes in bursts of {on:?} with gaps of {off:?}")),
             )
+        };
+        self.servers.iter().filter_map(said).collect()
+    }
+
+    /// What crowds ask for whose loads are of a bandwidth, a sentence for each server.
+    pub fn notes_of_demand(&self) -> Vec<String> {
+        let said = |server: &ServerSpec| {
+            let (demand, rate) = (self.demand(server)?, self.rate_of_uplink(server).ok()??);
+            let (cycle, window) = demand.means(self.grid.warmup, self.window(server));
+            let bits_per_s = uplink_bits_per_s(server)?;
+            let name = &server.name;
+            Some(format!(
+                "The crowd of {name} asks for {demand}: a load of {cycle:.3} on the mean, {window:.3} in the window. A load of 1 is {rate:.1} \
+                 requests/s, whose files are {:.0} kbit/s; heads and headers come on top.",
+                bits_per_s / 1e3
+            ))
         };
         self.servers.iter().filter_map(said).collect()
     }
@@ -241,6 +297,11 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// What a server's uplink sends, bits/s, where the file says.
+fn uplink_bits_per_s(server: &ServerSpec) -> Option<f64> {
+    server.way.as_ref()?.to_clients.rate.map(|rate| rate.bits_per_s() as f64)
 }
 
 impl Grid {
@@ -375,6 +436,56 @@ mod tests {
         assert_refused(("[crowd]", behind_a_link), "testbed.receive = \"driver\" and [path]");
         assert_refused(("name = \"test\"", "name = \"../../etc\""), "names folders and rows");
         assert_refused(("duration = \"2s\"", "duration = \"2s\"\nagain = 11"), "grid.again is 11");
+    }
+
+    /// [`GOOD`] with a demand, in virtual time behind an uplink.
+    fn with_demand(demand: &str, workload: &str, path: &str) -> String {
+        GOOD.replace(
+            "arrivals = \"poisson\"",
+            &format!("arrivals = \"poisson\"\nworkload = {workload}\ndemand = {demand}"),
+        )
+        .replace("[grid]", &format!("[path]\n{path}\n[grid]"))
+    }
+
+    #[test]
+    fn load_of_a_demand_is_of_the_bandwidth_over_the_mean_size() {
+        let rate = "rate = \"10mbit\"";
+        let experiment = read(&with_demand("\"W1\"", "\"world-cup\"", rate)).expect("good");
+        let found = experiment.known_saturation(&experiment.servers[0], &[]).expect("nobody searches");
+        assert!((found.rate_per_s - 1.25e6 / 5001.6).abs() < 0.1, "{}", found.rate_per_s);
+        assert!((experiment.mean_rate(&experiment.servers[0], 100.0) - 70.0).abs() < 1e-9);
+        let several = "{ kind = \"world-cup\", requests_per_connection = 5 }";
+        let experiment = read(&with_demand("\"W1\"", several, rate)).expect("good");
+        let found = experiment.known_saturation(&experiment.servers[0], &[]).expect("nobody searches");
+        assert!((found.rate_per_s - 1.25e6 / 5001.6 / 5.0).abs() < 0.1, "connections: {}", found.rate_per_s);
+        let evenly = read(GOOD).expect("good");
+        assert_eq!(evenly.known_saturation(&evenly.servers[0], &[]), None);
+    }
+
+    #[test]
+    fn demand_that_cannot_be_is_refused_in_one_line() {
+        let rate = "rate = \"10mbit\"";
+        for (demand, workload, path, expected) in [
+            ("\"W1\"", "\"world-cup\"", "", "loads are multiples of a bandwidth, and none is said"),
+            ("\"W1\"", "\"one-packet\"", rate, "loads are of files, and the workload names none"),
+            ("\"W1\"", "\"world-cup\"", "to_server = \"rate 10mbit\"", "and none is said"),
+            ("\"W11\"", "\"world-cup\"", rate, "\"W11\" is no demand"),
+            (
+                "\"W1\"\nbursts = { on = \"1s\", off = \"1s\" }",
+                "\"world-cup\"",
+                rate,
+                "two schedules; name one",
+            ),
+            (
+                "\"W7\"",
+                "{ kind = \"heavy-tail\", least = 1, median = 2, p90 = 3, most = 4, shape = 1.2 }",
+                "rate = \"10Gbit\"",
+                "attempts/s at its peak",
+            ),
+        ] {
+            let why = read(&with_demand(demand, workload, path)).expect_err(expected);
+            assert!(why.contains(expected) && !why.contains('\n'), "{why}");
+        }
     }
 
     const CLAIM: &str = r#"name = "stock"

@@ -11,6 +11,7 @@ mod bursts;
 mod check;
 mod claims;
 mod clients;
+mod demand;
 mod dumbbell;
 mod error;
 mod event;
@@ -33,6 +34,7 @@ mod workload;
 pub use self::{
     bursts::Bursts,
     clients::CrowdSpec,
+    demand::Demand,
     dumbbell::{Dumbbell, jobs::Job},
     error::ExperimentError,
     event::Event,

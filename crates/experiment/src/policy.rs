@@ -234,6 +234,7 @@ mod tests {
             close: Close::Fin,
             arrivals: traffic::Arrivals::Poisson,
             bursts: None,
+            demand: None,
             stacks: None,
             workload: WorkloadText::default(),
             abort: None,

@@ -147,8 +147,20 @@ impl Experiment {
         Ok(self.saturation_of(server, &found))
     }
 
-    /// What was found for a server that is the same but for its crowd.
+    /// What was found for a server that is the same but for its crowd; for a crowd whose loads are of a
+    /// bandwidth, the rate that asks for all of it, for which nobody searches.
     pub fn known_saturation(&self, server: &ServerSpec, found: &[Saturation]) -> Option<Saturation> {
+        if let Some(rate_per_s) = self.rate_of_uplink(server).expect("checked when the file was read") {
+            let found = Saturation {
+                server: String::new(),
+                rate_per_s,
+                round_trip_us: 0.0,
+                probes: Vec::new(),
+                marks: Vec::new(),
+                bursts: None,
+            };
+            return Some(self.saturation_of(server, &found));
+        }
         let is_same = |known: &Saturation| {
             self.servers.iter().any(|other| other.name == known.server && other.is_as(server))
         };

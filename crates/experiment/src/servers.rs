@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::bursts::Bursts;
+use crate::demand::Demand;
 use crate::time::{duration, some_duration};
 use crate::ways::Way;
 use crate::workload::WorkloadText;
@@ -52,11 +53,13 @@ impl ServerSpec {
 }
 
 /// What the clients of one server do otherwise than those of the others.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Change {
     /// In which bursts they come.
     pub bursts: Option<Bursts>,
+    /// The bandwidth that they ask for.
+    pub demand: Option<Demand>,
     /// How long they wait for the reply.
     #[serde(default, deserialize_with = "some_duration")]
     pub timeout: Option<Duration>,

@@ -154,11 +154,12 @@ pub(crate) fn measure(
     repetition: u32,
 ) -> Result<(Cell, bool)> {
     let experiment = lab.experiment;
-    let rate_per_s = saturation.rate_per_s * look.speed;
+    let rate_per_s = saturation.rate_per_s * look.speed.unwrap_or(1.0);
     let crowd = experiment.crowd_of(server, policy);
     let send = Send {
         rate: crowd.mean_rate(load * rate_per_s),
         bursts: crowd.bursts,
+        follows_demand: true,
         warmup: experiment.grid.warmup,
         duration: experiment.window(server),
         timeout: crowd.timeout,
@@ -168,7 +169,7 @@ pub(crate) fn measure(
         abort: crowd.abort,
     };
     let measured = run(lab, server, &policy.for_saturation(rate_per_s), &send)?;
-    let machine_speed = saturation.round_trip_us / micros(measured.round_trip);
+    let speeds = look.speed.map(|before| (before, saturation.round_trip_us / micros(measured.round_trip)));
     let mut marks = measured.of_generator();
     let of_machine = measured.of_machine();
     let is_disturbed = !of_machine.is_empty();
@@ -177,14 +178,14 @@ pub(crate) fn measure(
     if !measured.is_rate_of_window {
         marks.push("the guard said nothing in the warm-up: its rates are from its start on".to_owned());
     }
-    if *policy == Policy::stock() {
-        marks.extend(underestimated(&crowd, saturation.rate_per_s * machine_speed.max(look.speed)));
+    if let Some((before, speed)) = speeds.filter(|_| *policy == Policy::stock()) {
+        marks.extend(underestimated(&crowd, saturation.rate_per_s * speed.max(before)));
     }
     marks.extend(unguarded(guard.as_ref()));
     let (path, of_path) = measured.path.unzip();
     marks.extend(of_path.unwrap_or_default());
     marks.extend(measured.held.iter().filter_map(|(kind, held)| let_go(kind, held)));
-    marks.extend(drifted(machine_speed / look.speed));
+    marks.extend(speeds.and_then(|(before, speed)| drifted(speed / before)));
     marks.extend(of_machine);
     marks.extend(look.marks.iter().map(|mark| format!("the look at the machine before: {mark}")));
     let flood = send.flood_per_s.map(|_| flood(&difference, send.duration));
@@ -204,8 +205,8 @@ pub(crate) fn measure(
         guard_samples,
         flood,
         held: measured.held,
-        machine_speed: Some(machine_speed),
-        speed_before: Some(look.speed),
+        machine_speed: speeds.map(|(_, speed)| speed),
+        speed_before: look.speed,
         core_round_trip_ns: Some(measured.cores_ns),
         times_set_aside: 0,
         lost_before_server: difference.lost_before_server,
@@ -219,8 +220,8 @@ pub(crate) fn measure(
 /// What the machine can do just before the cells of a load.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Over that when the saturation rate was found.
-    speed: f64,
+    /// Over that when the saturation rate was found; none where loads are of a bandwidth, whatever the machine can do.
+    speed: Option<f64>,
     /// Why it should be read with care.
     marks: Vec<String>,
 }
@@ -228,6 +229,9 @@ pub(crate) struct Look {
 /// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a moment. Idle, the server's CPU would not have the
 /// crowd's beside it, which may be the other hardware thread of its core. One that is disturbed is repeated once.
 pub(crate) fn look(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Result<Look> {
+    if lab.experiment.has_demand(server) {
+        return Ok(Look { speed: None, marks: Vec::new() });
+    }
     let first = look_once(lab, server, saturation)?;
     if first.marks.is_empty() { Ok(first) } else { look_once(lab, server, saturation) }
 }
@@ -238,7 +242,8 @@ fn look_once(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Resu
     let send = Send::evenly(saturation.rate_per_s, moment, moment, timeout);
     let measured =
         run(lab, &saturation::near(server), &Policy::stock(), &send).context("look at the machine")?;
-    Ok(Look { speed: saturation.round_trip_us / micros(measured.round_trip), marks: measured.marks() })
+    let speed = saturation.round_trip_us / micros(measured.round_trip);
+    Ok(Look { speed: Some(speed), marks: measured.marks() })
 }
 
 fn flood(difference: &Difference, window: Duration) -> Flood {

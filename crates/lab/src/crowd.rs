@@ -23,6 +23,8 @@ pub(crate) struct Send {
     pub rate: f64,
     /// In bursts, if not evenly.
     pub bursts: Option<Bursts>,
+    /// As the experiment's demand rises and falls, where it has one; else evenly.
+    pub follows_demand: bool,
     /// Before the measured window.
     pub warmup: Duration,
     /// The measured window.
@@ -45,6 +47,7 @@ impl Send {
         Self {
             rate,
             bursts: None,
+            follows_demand: false,
             warmup,
             duration,
             timeout,
@@ -92,6 +95,9 @@ pub(crate) fn start(
     }
     if let Some(bursts) = send.bursts {
         command.args(["--bursts", &bursts.to_string()]);
+    }
+    if let Some(demand) = crowd.demand.as_ref().filter(|_| send.follows_demand) {
+        command.args(["--shape", &demand.shape().to_string()]);
     }
     if let Some(rate) = send.flood_per_s {
         command.args(["--flood", FLOOD_INTERFACE, "--flood-rate", &rate.to_string()]);

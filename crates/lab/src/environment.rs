@@ -133,6 +133,7 @@ fn deviations(experiment: &Experiment) -> Vec<String> {
             .to_owned(),
     ];
     deviations.extend(experiment.notes_of_bursts());
+    deviations.extend(experiment.notes_of_demand());
     if let Some(near) = experiment.note_of_distance() {
         deviations.push(format!(
             "Clients are far away: in each cell a tidegate link is between the crowd and the server, on CPU {}, and writes down how late frames left it. \

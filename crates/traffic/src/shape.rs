@@ -70,6 +70,11 @@ impl Shape {
         (are_pieces && shape.area() > 0.0).then_some(shape)
     }
 
+    /// One multiple for ever.
+    pub fn steady(load: f64) -> Option<Self> {
+        Self::new(vec![Piece::level(Nanos::from_secs(1), load)])
+    }
+
     /// W1 to W10 of `[SH06]`, by number: alternating low and high load, low first.
     pub fn of_paper(number: usize) -> Option<Self> {
         let (low_s, high_s, low, high) = *PAPER.get(number.checked_sub(1)?)?;
@@ -94,6 +99,21 @@ impl Shape {
         self.area() / self.cycle().as_secs_f64()
     }
 
+    /// The mean multiple from one moment to a later one.
+    pub fn mean_between(&self, from: Nanos, to: Nanos) -> f64 {
+        (self.area_until(to) - self.area_until(from)) / to.since(from).as_secs_f64()
+    }
+
+    /// The same course, each piece as many times as long.
+    pub fn stretched(&self, by: f64) -> Option<Self> {
+        let pieces = self.pieces.iter();
+        let stretched = |piece: &Piece| {
+            let span = Nanos::from_secs_f64(piece.span.as_secs_f64() * by);
+            Piece { span, ..*piece }
+        };
+        Self::new(pieces.map(stretched).collect())
+    }
+
     /// The largest multiple.
     pub fn peak(&self) -> f64 {
         self.pieces.iter().map(|piece| piece.from.max(piece.to)).fold(0.0, f64::max)
@@ -101,6 +121,20 @@ impl Shape {
 
     fn area(&self) -> f64 {
         self.pieces.iter().map(Piece::area).sum()
+    }
+
+    /// What it has added up to by then: seconds at a multiple of 1.
+    fn area_until(&self, moment: Nanos) -> f64 {
+        let cycle = self.cycle();
+        let mut area = self.area() * (moment.0 / cycle.0) as f64;
+        let mut left = Nanos(moment.0 % cycle.0);
+        for piece in &self.pieces {
+            let part = left.min(piece.span).as_secs_f64();
+            let slope = (piece.to - piece.from) / piece.span.as_secs_f64();
+            area += part * (piece.from + slope * part / 2.0);
+            left = left.since(piece.span);
+        }
+        area
     }
 
     /// When it has added up to so many seconds at a multiple of 1.
@@ -136,6 +170,31 @@ mod tests {
             assert!((mean - paper).abs() < 0.005, "W{}: {mean}, {paper} in table 1", number + 1);
         }
         assert!(Shape::of_paper(0).is_none() && Shape::of_paper(11).is_none());
+    }
+
+    #[test]
+    fn mean_of_a_part_is_that_of_its_pieces() {
+        let shape = Shape::of_paper(1).expect("W1");
+        let mean = |from, to| shape.mean_between(Nanos::from_secs(from), Nanos::from_secs(to));
+        for (from, to, expected) in
+            [(0, 25, 0.2), (25, 50, 1.2), (0, 50, 0.7), (20, 30, 0.7), (110, 160, 0.7)]
+        {
+            assert!((mean(from, to) - expected).abs() < 1e-9, "{from} to {to} s: {}", mean(from, to));
+        }
+        let ramp =
+            Shape::new(vec![Piece { span: Nanos::from_secs(10), from: 0.0, to: 2.0 }]).expect("a shape");
+        assert!((ramp.mean_between(Nanos::from_secs(5), Nanos::from_secs(10)) - 1.5).abs() < 1e-9);
+        let steady = Shape::steady(1.2).expect("a shape");
+        assert!((steady.mean_between(Nanos(7), Nanos::from_secs(1800)) - 1.2).abs() < 1e-9);
+        assert_eq!(Shape::steady(0.0), None);
+    }
+
+    #[test]
+    fn stretched_shape_has_the_same_loads_in_another_time() {
+        let short = Shape::of_paper(7).and_then(|shape| shape.stretched(0.5)).expect("half of W7");
+        assert_eq!(short.cycle(), Nanos::from_millis(34_500));
+        assert!((short.mean() - Shape::of_paper(7).expect("W7").mean()).abs() < 1e-9);
+        assert_eq!(short.stretched(0.0), None);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Shapes and sessions as people write them.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -18,6 +19,21 @@ pub fn parse_shape(text: &str) -> Result<Shape, String> {
     }
     let pieces = text.split(',').map(piece).collect::<Result<_, _>>()?;
     Shape::new(pieces).ok_or_else(|| format!("{text:?}: there is no time in it, or no attempt"))
+}
+
+/// As [`parse_shape`] reads it.
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, Piece { span, from, to }) in self.pieces().iter().enumerate() {
+            let comma = if n > 0 { "," } else { "" };
+            let span = humantime::format_duration(Duration::from(*span));
+            write!(f, "{comma}{span}:{from}")?;
+            if from != to {
+                write!(f, "-{to}")?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn piece(text: &str) -> Result<Piece, String> {
@@ -101,6 +117,10 @@ mod tests {
         assert_eq!(parse_shape("w1"), parse_shape("25s:0.2,25s:1.2"));
         let ramp = parse_shape("60s:0.2-1.5").expect("a ramp");
         assert_eq!((ramp.peak(), ramp.cycle()), (1.5, Nanos::from_secs(60)));
+        for text in ["w1", "w10", "60s:0.2-1.5,1ms:3", "90s:1.5-0.25"] {
+            let shape = parse_shape(text).expect(text);
+            assert_eq!(parse_shape(&shape.to_string()), Ok(shape), "{text}");
+        }
         for bad in
             ["w0", "w11", "", "25s", "25s:", "25s:x", "0s:1", "25:1", "25s:-1", "25s:1,", "1s:nan", "5s:0"]
         {

@@ -52,6 +52,7 @@ pub(crate) fn run(
     notes.extend(left_out);
     notes.extend(meaningless(experiment, &policies));
     notes.extend(experiment.note_of_quick());
+    notes.extend(experiment.notes_of_demand());
     if let (Some(own), Some(other)) = (&own, options.profile.filter(|other| other.name != profile.name)) {
         notes.push(format!("the machine is {}, as the file says, and not {}", own.name, other.name));
     }
@@ -586,7 +587,10 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
             );
             Schedule::in_bursts(clients.arrivals, job.rate, lengths, job.seed)
         }
-        None => Schedule::new(clients.arrivals, job.rate, job.seed),
+        None => match clients.demand.filter(|_| !job.is_probe) {
+            Some(demand) => Schedule::shaped(clients.arrivals, job.rate, demand.shape().clone(), job.seed),
+            None => Schedule::new(clients.arrivals, job.rate, job.seed),
+        },
     };
     let asks = crowd::Asks::new(clients.workload.workload(), job.seed, "server", "/");
     Ok(crowd::Crowd::new(manners, asks, crowd::Clients::new(clients.clients.into()), schedule, 0))
