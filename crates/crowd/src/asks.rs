@@ -30,6 +30,11 @@ impl Asks {
         self.workload.requests(self.seed, asker)
     }
 
+    /// How long the body of the reply to that request is, where the workload says.
+    pub fn bytes(&self, asker: u64, n: u8) -> Option<u64> {
+        self.workload.object(self.seed, asker, n).bytes()
+    }
+
     /// The `n`-th request, from 0, of an attempt, whole. The same each time.
     pub fn request(&mut self, asker: u64, n: u8) -> &[u8] {
         let Some(path) = self.workload.object(self.seed, asker, n).path() else {

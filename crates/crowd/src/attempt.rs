@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use tcp::{Connection, Stack};
 use units::Nanos;
 
+use crate::asks::Asks;
 use crate::clients::Endpoint;
 use crate::crowd::Manners;
 use crate::reply::Reply;
@@ -33,6 +34,8 @@ pub struct Attempt {
     pub is_between: bool,
     /// Status code of the last reply that was complete, 0 before one.
     pub status: u16,
+    /// A byte of the reply to the request under way has come.
+    pub has_begun: bool,
     /// The client's system.
     pub stack: &'static Stack,
     /// Whose it is.
@@ -48,10 +51,20 @@ pub struct Attempt {
 /// Of an attempt whose user asks for nothing else.
 pub const NO_SESSION: u32 = u32::MAX;
 
+/// A number for each object of each user.
+pub fn asker(user: u64, object: u32) -> u64 {
+    user.wrapping_add(u64::from(object) << 40)
+}
+
 impl Attempt {
     /// Whose questions it asks: a number for each object of each user.
     pub fn asker(&self) -> u64 {
-        self.user.wrapping_add(u64::from(self.object) << 40)
+        asker(self.user, self.object)
+    }
+
+    /// How many bytes the request under way asks for; of a page that only the server knows, those that came.
+    pub fn asked_bytes(&self, asks: &Asks) -> u64 {
+        asks.bytes(self.asker(), self.request).unwrap_or(self.reply.body())
     }
 
     /// When its user, or the application, has waited long enough for the reply.

@@ -9,7 +9,7 @@ use units::Nanos;
 use wire::{Segment, SeqNumber};
 
 use crate::asks::Asks;
-use crate::attempt::{Abort, Attempt, Cause, Ended, NO_SESSION};
+use crate::attempt::{Abort, Attempt, Cause, Ended, NO_SESSION, asker};
 use crate::clients::{Clients, Endpoint};
 use crate::reply::{Progress, Reply};
 use crate::stacks::Stacks;
@@ -228,6 +228,8 @@ impl Crowd {
         if self.table.find(endpoint).is_some() {
             self.tally.ended(Cause::NotSent, intended_start, 0, now);
             self.tally.gave_up(user.start);
+            // Nobody knows what a page would have been.
+            self.tally.incomplete(self.asks.bytes(asker(user.number, user.object), 0).unwrap_or(0), now);
             self.left(user.session, false, now);
             return;
         }
@@ -247,6 +249,7 @@ impl Crowd {
             request: 0,
             is_between: false,
             status: 0,
+            has_begun: false,
             stack,
             endpoint,
             ended: false,
@@ -286,6 +289,13 @@ impl Crowd {
         let pieces = [heard.data, &heard.then];
         let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
         let is_unasked = attempt.is_between && pieces.peek().is_some();
+        if !attempt.ended && !is_unasked && pieces.peek().is_some() {
+            if !attempt.has_begun {
+                attempt.has_begun = true;
+                self.tally.begun(attempt.asked_at, now);
+            }
+            self.tally.received(heard.data.len() + heard.then.len(), now);
+        }
         let read =
             pieces.map(|piece| attempt.reply.feed(piece)).find(|progress| *progress != Progress::Partial);
         let ended = match (read, heard.change) {
@@ -316,14 +326,17 @@ impl Crowd {
         if attempt.ended {
             return None;
         }
-        self.tally.replied(attempt.asked_at, (attempt.request == 0).then_some(attempt.user_start), now);
         let statuses = Statuses::of_reply(attempt.reply.status(), attempt.reply.interim().into());
         self.tally.status(statuses, attempt.intended_start);
         attempt.status = attempt.reply.status();
+        let bytes = attempt.asked_bytes(&self.asks);
+        let user_start = (attempt.request == 0).then_some(attempt.user_start);
+        self.tally.replied(bytes, attempt.asked_at, user_start, now);
         if attempt.request + 1 == attempt.requests {
             return Some(Cause::Ok);
         }
         attempt.reply = Reply::default();
+        attempt.has_begun = false;
         attempt.is_between = true;
         attempt.asked_at = now;
         None
@@ -374,6 +387,7 @@ impl Crowd {
     fn lose_patience(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(Endpoint, &Segment<'_>)) {
         let attempt = self.table.get_mut(id);
         let Attempt { endpoint, user, session, object, user_start, reloads, asked_at, .. } = *attempt;
+        let bytes = attempt.asked_bytes(&self.asks);
         let abort = self.manners.abort.filter(|abort| asked_at + abort.after <= now);
         let cause = if abort.is_some() { Cause::Aborted } else { timed_out(attempt) };
         self.settle_cause(id, cause, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
@@ -383,6 +397,7 @@ impl Crowd {
             self.start(user, now, now, send);
         } else {
             self.tally.gave_up(user_start);
+            self.tally.incomplete(bytes, now);
             self.left(session, false, now);
         }
     }
@@ -457,6 +472,9 @@ impl Crowd {
         let attempt = self.table.get_mut(id);
         let session = attempt.session;
         if !attempt.ended {
+            if cause != Cause::Ok {
+                self.tally.incomplete(attempt.asked_bytes(&self.asks), now);
+            }
             self.settle_cause(id, cause, now, send);
             self.left(session, cause == Cause::Ok, now);
         }

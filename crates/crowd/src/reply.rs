@@ -20,6 +20,8 @@ pub enum Progress {
 #[derive(Debug, Default)]
 pub struct Reply {
     expected: Expected,
+    /// Bytes of the body so far.
+    body: u64,
     /// What arrived but could not be understood yet: a head or chunk line that is cut. Mostly empty.
     pending: Box<[u8]>,
     status: u16,
@@ -72,6 +74,11 @@ impl Reply {
         self.interim
     }
 
+    /// Bytes of the body so far.
+    pub fn body(&self) -> u64 {
+        self.body
+    }
+
     /// The server has closed: whether that is where the reply ends.
     pub fn end(&self) -> Progress {
         match self.expected {
@@ -90,13 +97,20 @@ impl Reply {
                 Expected::Head => self.read_head(rest),
                 Expected::ChunkSize => read_chunk_size(rest),
                 Expected::Trailer => read_trailer(rest),
-                Expected::UntilClose => return (data.len(), Progress::Partial),
+                Expected::UntilClose => {
+                    self.body += rest.len() as u64;
+                    return (data.len(), Progress::Partial);
+                }
                 Expected::Length(left) => skip(rest, left, Expected::Length, Expected::Nothing),
                 Expected::Chunk(left) => skip(rest, left, Expected::Chunk, Expected::ChunkEnd),
                 Expected::ChunkEnd => read_line_end(rest),
             };
+            let is_body = matches!(self.expected, Expected::Length(_) | Expected::Chunk(_));
             match step {
-                Step::Next(consumed, expected) => (at, self.expected) = (at + consumed, expected),
+                Step::Next(consumed, expected) => {
+                    self.body += if is_body { consumed as u64 } else { 0 };
+                    (at, self.expected) = (at + consumed, expected);
+                }
                 Step::Cut if rest.len() < MAX_HEAD => return (at, Progress::Partial),
                 Step::Cut | Step::Malformed => return (at, Progress::Malformed),
             }
@@ -209,6 +223,7 @@ mod tests {
                     assert_eq!(state.feed(piece), Progress::Partial);
                 }
                 assert_eq!(state.feed(last), Progress::Complete, "in pieces of {piece}");
+                assert_eq!(state.body(), if reply == LENGTH { 5 } else { 8 }, "in pieces of {piece}");
             }
         }
     }
@@ -217,6 +232,7 @@ mod tests {
     fn reply_without_a_length_ends_when_the_server_closes() {
         let mut reply = Reply::default();
         assert_eq!(reply.feed(b"HTTP/1.0 200 OK\r\n\r\nsome text"), Progress::Partial);
+        assert_eq!(reply.body(), 9);
         assert_eq!(reply.end(), Progress::Complete);
     }
 

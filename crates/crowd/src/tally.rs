@@ -4,7 +4,7 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use results::{CrowdSummary, GeneratorHealth, Histograms, LatencySummary, Statuses};
+use results::{BySize, CrowdSummary, GeneratorHealth, Histograms, LatencySummary, Seconds, Statuses};
 use units::Nanos;
 
 use crate::attempt::Cause;
@@ -68,6 +68,12 @@ pub struct Tally {
     user: Histogram<u64>,
     /// Microseconds.
     refusal: Histogram<u64>,
+    /// To the first byte of each reply, microseconds.
+    first_byte: Histogram<u64>,
+    /// Of replies, in the window.
+    bytes: u64,
+    sizes: BySize,
+    seconds: Seconds,
     /// Since the start of the run.
     pub totals: Totals,
 }
@@ -138,6 +144,10 @@ impl Tally {
             interval: histogram(),
             user: histogram(),
             refusal: histogram(),
+            first_byte: histogram(),
+            bytes: 0,
+            sizes: BySize::default(),
+            seconds: Seconds::default(),
             totals: Totals::default(),
         }
     }
@@ -163,8 +173,33 @@ impl Tally {
         }
     }
 
-    /// A reply is complete, to a request that should have been sent then; if it is the first on its connection, of a user who began then.
-    pub fn replied(&mut self, asked_at: Nanos, user_start: Option<Nanos>, now: Nanos) {
+    /// Bytes of a reply have come.
+    pub fn received(&mut self, bytes: usize, now: Nanos) {
+        if self.window.contains(now) {
+            self.bytes += bytes as u64;
+        }
+    }
+
+    /// The first byte of a reply has come, to a request that should have been sent then.
+    pub fn begun(&mut self, asked_at: Nanos, now: Nanos) {
+        if !self.window.contains(now) {
+            return;
+        }
+        let waited_us = now.since(asked_at).as_micros();
+        record(&mut self.first_byte, waited_us);
+        if let Some(second) = self.second(asked_at) {
+            self.seconds.begun(second, waited_us);
+        }
+    }
+
+    /// Which second of the window a moment is in.
+    fn second(&self, moment: Nanos) -> Option<u64> {
+        self.window.contains(moment).then(|| moment.since(self.window.start).0 / 1_000_000_000)
+    }
+
+    /// A reply of so many bytes without its head is complete, to a request that should have been sent then; if it is the first on its connection, of a user
+    /// who began then.
+    pub fn replied(&mut self, bytes: u64, asked_at: Nanos, user_start: Option<Nanos>, now: Nanos) {
         let waited_us = now.since(asked_at).as_micros();
         self.totals.replies += 1;
         self.totals.response_us += waited_us;
@@ -174,6 +209,12 @@ impl Tally {
             record(&mut self.response, waited_us);
             if let Some(user_start) = user_start {
                 record(&mut self.user, now.since(user_start).as_micros());
+            }
+            let first_asked = user_start.unwrap_or(asked_at);
+            let user_us = now.since(first_asked).as_micros();
+            self.sizes.replied(bytes, waited_us, user_us);
+            if let Some(second) = self.second(first_asked) {
+                self.seconds.replied(second, user_us);
             }
         }
     }
@@ -191,6 +232,13 @@ impl Tally {
     /// A user loads the page again.
     pub fn reloaded(&mut self, now: Nanos) {
         self.reloads += u64::from(self.window.contains(now));
+    }
+
+    /// A request for so many bytes ends without a reply, and is not tried again.
+    pub fn incomplete(&mut self, bytes: u64, now: Nanos) {
+        if self.window.contains(now) {
+            self.sizes.given_up(bytes);
+        }
     }
 
     /// A user who began then does not try again.
@@ -281,9 +329,13 @@ impl Tally {
             reloads: self.reloads,
             gave_up: self.gave_up,
             user_ms: LatencySummary::from_micros(&self.user),
-            histograms: Histograms::of(&self.response, &self.user, &self.refusal),
+            histograms: Histograms::of(&self.response, &self.user, &self.refusal, &self.first_byte),
             response_ms: LatencySummary::from_micros(&self.response),
             refusal_ms: LatencySummary::from_micros(&self.refusal),
+            first_byte_ms: LatencySummary::from_micros(&self.first_byte),
+            bytes_per_s: per_s(self.bytes),
+            sizes: self.sizes.clone(),
+            seconds: self.seconds.clone(),
             shards: Vec::new(),
             generator,
         }
@@ -353,7 +405,10 @@ mod tests {
     fn rates_and_times_are_of_events_in_the_window() {
         let mut tally = Tally::new(WINDOW);
         // Started in the warm-up, answered in the window: part of its goodput, not of its cohort.
-        tally.replied(Nanos::from_millis(900), Some(Nanos::from_millis(100)), Nanos::from_millis(1900));
+        tally.begun(Nanos::from_millis(900), Nanos::from_millis(1500));
+        tally.received(700, Nanos::from_millis(1500));
+        tally.received(300, Nanos::from_millis(3000));
+        tally.replied(512, Nanos::from_millis(900), Some(Nanos::from_millis(100)), Nanos::from_millis(1900));
         tally.ended(Cause::Ok, Nanos::from_millis(900), 2, Nanos::from_millis(1900));
         let summary = tally.summary(WINDOW.end, GeneratorHealth::default());
         assert_eq!((summary.offered, summary.ok), (0, 0));
@@ -361,6 +416,30 @@ mod tests {
         assert_eq!(summary.response_ms.count, 1);
         assert!((summary.response_ms.mean - 1000.0).abs() < 1.0);
         assert!((summary.user_ms.mean - 1800.0).abs() < 2.0, "with the attempts before it");
+        assert!((summary.first_byte_ms.mean - 600.0).abs() < 1.0);
+        assert_eq!(summary.bytes_per_s, 350.0, "of the bytes in the window");
+        let counts: Vec<u64> = summary.sizes.classes.iter().map(|class| class.replies).collect();
+        assert_eq!(counts, [1, 0, 0, 0, 0]);
+        assert_eq!(summary.sizes.classes[0].mean_ms(), Some(1800.0));
+        assert_eq!(summary.seconds.means_ms(), [], "nobody asked in the window");
+    }
+
+    #[test]
+    fn one_second_means_are_of_those_who_asked_in_it_first() {
+        let mut tally = Tally::new(WINDOW);
+        let at = Nanos::from_millis;
+        // Asked in the window's second second; again, after an abort, in its last.
+        tally.replied(60_000, at(2500), Some(at(2100)), at(2900));
+        tally.replied(2_000, at(1100), None, at(2900));
+        tally.begun(at(2500), at(2600));
+        tally.incomplete(60_000, at(2900));
+        tally.incomplete(60_000, at(3000));
+        let summary = tally.summary(WINDOW.end, GeneratorHealth::default());
+        assert_eq!(summary.seconds.means_ms(), [Some(1800.0), Some(800.0)]);
+        assert_eq!(summary.seconds.first_byte_means_ms(), [None, Some(100.0)]);
+        assert_eq!(summary.sizes.mean_of_very_largest_ms(), Some(800.0), "from the first try");
+        let last = summary.sizes.classes[4];
+        assert_eq!((last.replies, last.response_us, last.incomplete), (1, 400_000, 1));
     }
 
     #[test]

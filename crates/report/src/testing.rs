@@ -273,6 +273,7 @@ fn latency(count: u64, mean: f64) -> LatencySummary {
     LatencySummary {
         count,
         mean,
+        c2: 1.0,
         p50: mean * 0.8,
         p90: mean * 1.9,
         p99: mean * 3.3,

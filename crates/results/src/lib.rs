@@ -9,21 +9,25 @@
 //! What each number means is defined in `docs/measurement.md`.
 
 mod bottleneck;
+mod by_size;
 mod claim;
 mod event;
 mod link;
 mod merge;
+mod seconds;
 mod statuses;
 
 use std::collections::BTreeMap;
 
 pub use bottleneck::BottleneckSummary;
+pub use by_size::{BySize, SizeCount};
 pub use claim::{Answer, ClaimAnswer, Estimate, Unit};
 pub use event::{LoadEvent, LoadProgress};
 use hdrhistogram::Histogram;
 pub use link::{LinkDirection, LinkSummary, LinkTimes, PacketCount, PathSummary};
 pub use merge::{Histograms, MergeError, merge, missing_parts};
 use schemars::JsonSchema;
+pub use seconds::Seconds;
 use serde::{Deserialize, Serialize};
 pub use statuses::Statuses;
 
@@ -372,6 +376,18 @@ pub struct CrowdSummary {
     pub response_ms: LatencySummary,
     /// How long a refused client waited for its RST, from the intended start.
     pub refusal_ms: LatencySummary,
+    /// Time to the first byte of a reply, from when its request should have been sent; also of replies that ended early.
+    #[serde(default)]
+    pub first_byte_ms: LatencySummary,
+    /// Bytes of replies, heads included, that came to an application in the window, per second.
+    #[serde(default)]
+    pub bytes_per_s: f64,
+    /// Requests by the size that each asked for.
+    #[serde(default)]
+    pub sizes: BySize,
+    /// Response times by the second in which users asked.
+    #[serde(default)]
+    pub seconds: Seconds,
     /// The histograms behind the times, so that runs can be added exactly; see [`merge()`].
     #[serde(default)]
     pub histograms: Histograms,
@@ -443,6 +459,9 @@ pub struct LatencySummary {
     pub count: u64,
     /// Arithmetic mean.
     pub mean: f64,
+    /// Squared coefficient of variation: variance over the square of the mean.
+    #[serde(default)]
+    pub c2: f64,
     /// Median.
     pub p50: f64,
     /// 90th percentile.
@@ -465,6 +484,7 @@ impl LatencySummary {
         Self {
             count: histogram.len(),
             mean: histogram.mean() / 1e3,
+            c2: if histogram.mean() > 0.0 { (histogram.stdev() / histogram.mean()).powi(2) } else { 0.0 },
             p50: at(0.5),
             p90: at(0.9),
             p99: at(0.99),
@@ -513,6 +533,17 @@ mod tests {
             cell.remove(added).unwrap_or_else(|| panic!("{added} is a field"));
         }
         assert_eq!(serde_json::from_value::<Cell>(line).expect("readable"), Cell::default());
+    }
+
+    #[test]
+    fn squared_variation_is_that_of_the_times() {
+        let mut histogram = Histogram::<u64>::new(3).expect("3 digits is a valid precision");
+        for us in [1000, 3000] {
+            histogram.record(us).expect("auto-resizing");
+        }
+        // Mean 2, variance 1.
+        let c2 = LatencySummary::from_micros(&histogram).c2;
+        assert!((c2 - 0.25).abs() < 1e-3, "{c2}");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CrowdSummary, GeneratorHealth, LatencySummary, Statuses};
+use crate::{BySize, CrowdSummary, GeneratorHealth, LatencySummary, Seconds, Statuses};
 
 /// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -22,12 +22,38 @@ pub struct Histograms {
     pub user_us: String,
     /// Behind [`CrowdSummary::refusal_ms`].
     pub refusal_us: String,
+    /// Behind [`CrowdSummary::first_byte_ms`].
+    #[serde(default)]
+    pub first_byte_us: String,
 }
 
 impl Histograms {
-    /// Of response times, users' times and refusals, microseconds.
-    pub fn of(response: &Histogram<u64>, user: &Histogram<u64>, refusal: &Histogram<u64>) -> Self {
-        Self { response_us: encode(response), user_us: encode(user), refusal_us: encode(refusal) }
+    /// Of response times, users' times, refusals and times to the first byte, microseconds.
+    pub fn of(
+        response: &Histogram<u64>,
+        user: &Histogram<u64>,
+        refusal: &Histogram<u64>,
+        first_byte: &Histogram<u64>,
+    ) -> Self {
+        Self {
+            response_us: encode(response),
+            user_us: encode(user),
+            refusal_us: encode(refusal),
+            first_byte_us: encode(first_byte),
+        }
+    }
+
+    /// The complementary distribution of users' times: each time that there was, milliseconds, and the share that
+    /// took longer, falling to 0. Times have three digits. Empty where there is none, or no histogram that can be read.
+    pub fn user_times_above(&self) -> Vec<(f64, f64)> {
+        let Some(histogram) = decode(&self.user_us) else { return Vec::new() };
+        let all = histogram.len() as f64;
+        let mut left = histogram.len();
+        let point = |value: hdrhistogram::iterators::IterationValue<u64>| {
+            left -= value.count_since_last_iteration();
+            (value.value_iterated_to() as f64 / 1e3, left as f64 / all)
+        };
+        histogram.iter_recorded().map(point).collect()
     }
 }
 
@@ -119,6 +145,13 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     let response = add_histograms(parts, |part| (&part.histograms.response_us, part.response_ms.count))?;
     let user = add_histograms(parts, |part| (&part.histograms.user_us, part.user_ms.count))?;
     let refusal = add_histograms(parts, |part| (&part.histograms.refusal_us, part.refusal_ms.count))?;
+    let first_byte =
+        add_histograms(parts, |part| (&part.histograms.first_byte_us, part.first_byte_ms.count))?;
+    let (mut sizes, mut seconds) = (BySize::default(), Seconds::default());
+    for part in parts {
+        sizes.add(&part.sizes);
+        seconds.add(&part.seconds);
+    }
     Ok(CrowdSummary {
         window_s: first.window_s,
         offered_per_s: add(|part| part.offered_per_s),
@@ -147,7 +180,11 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         user_ms: LatencySummary::from_micros(&user),
         response_ms: LatencySummary::from_micros(&response),
         refusal_ms: LatencySummary::from_micros(&refusal),
-        histograms: Histograms::of(&response, &user, &refusal),
+        first_byte_ms: LatencySummary::from_micros(&first_byte),
+        bytes_per_s: add(|part| part.bytes_per_s),
+        sizes,
+        seconds,
+        histograms: Histograms::of(&response, &user, &refusal, &first_byte),
         shards,
         generator: merge_health(parts),
     })
@@ -293,7 +330,7 @@ mod tests {
             statuses: Statuses { successful: ok, informational: refused, ..Statuses::default() },
             ended_by_syns: vec![ok, refused],
             response_ms: LatencySummary::from_micros(&response),
-            histograms: Histograms::of(&response, &none, &none),
+            histograms: Histograms::of(&response, &none, &none, &none),
             ..CrowdSummary::default()
         }
     }
@@ -309,6 +346,22 @@ mod tests {
         assert_eq!(merged.response_ms.p50, 0.4);
         assert_eq!(merged.ended_by_syns, [100, 1]);
         assert!((merged.syns_per_attempt - 102.0 / 101.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn share_of_longer_times_falls_to_zero() {
+        let mut times = Histogram::new(3).expect("digits");
+        for us in [1000, 1000, 2000, 4000] {
+            times.record(us).expect("a time");
+        }
+        let none = Histogram::new(3).expect("digits");
+        let above = Histograms::of(&none, &times, &none, &none).user_times_above();
+        let expected = [(1.0, 0.5), (2.0, 0.25), (4.0, 0.0)];
+        assert_eq!(above.len(), expected.len(), "{above:?}");
+        for ((ms, share), (expected_ms, expected)) in above.into_iter().zip(expected) {
+            assert!((ms - expected_ms).abs() <= 0.002 && share == expected, "{ms} ms: {share}");
+        }
+        assert_eq!(Histograms::default().user_times_above(), []);
     }
 
     #[test]

@@ -20,6 +20,45 @@ pub(crate) enum Measure {
     P50,
     /// Its 99th percentile, ms.
     P99,
+    /// Mean response time from a user's first try, those that were aborted included, ms.
+    UserMean,
+    /// Squared coefficient of variation of those times.
+    UserC2,
+    /// Mean time from a request to the first byte of its reply, ms.
+    FirstByteMean,
+    /// Mean of the largest 1% of the replies, from the first try, ms.
+    #[serde(rename = "largest_1pct_mean")]
+    LargestMean,
+    /// Mean of the largest replies of all, from the first try, ms.
+    #[serde(rename = "largest_mean")]
+    VeryLargestMean,
+    /// Mean of replies of up to 1,000 B, from the first try, ms; likewise below, by the classes of `[SH06]` section 3.2.
+    #[serde(rename = "mean_to_1kb")]
+    MeanTo1,
+    /// Above that, up to 2,000 B.
+    #[serde(rename = "mean_to_2kb")]
+    MeanTo2,
+    /// Above that, up to 5,000 B.
+    #[serde(rename = "mean_to_5kb")]
+    MeanTo5,
+    /// Above that, up to 50,000 B.
+    #[serde(rename = "mean_to_50kb")]
+    MeanTo50,
+    /// Above that.
+    #[serde(rename = "mean_above_50kb")]
+    MeanAbove50,
+    /// The largest of the means over those who asked in the same second, ms.
+    SecondMeanMax,
+    /// Such a mean, below which 95% of the seconds are, ms.
+    #[serde(rename = "second_mean_p95")]
+    SecondMeanP95,
+    /// Share of the requests that ended without a reply and were not tried again.
+    IncompleteShare,
+    /// The same of the largest 1% of the requests.
+    #[serde(rename = "incomplete_largest_1pct")]
+    IncompleteLargest,
+    /// Bytes of replies that came to the clients, bytes/s.
+    ByteThroughput,
     /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors sum to the requests.
     ErrorShare,
     /// Share of the complete replies, to attempts of the window, whose status is 2xx.
@@ -91,11 +130,29 @@ impl Measure {
     pub(crate) fn of(self, cell: &Cell) -> Option<f64> {
         let crowd = &cell.crowd;
         let times = Some(crowd.response_ms).filter(|times| times.count > 0);
+        let users = Some(crowd.user_ms).filter(|times| times.count > 0);
         match self {
             Self::Goodput => Some(cell.goodput_at_search_speed()),
             Self::Mean => times.map(|times| times.mean),
             Self::P50 => times.map(|times| times.p50),
             Self::P99 => times.map(|times| times.p99),
+            Self::UserMean => users.map(|times| times.mean),
+            Self::UserC2 => users.map(|times| times.c2),
+            Self::FirstByteMean => {
+                Some(crowd.first_byte_ms).filter(|times| times.count > 0).map(|times| times.mean)
+            }
+            Self::LargestMean => crowd.sizes.mean_of_largest_ms(LARGEST),
+            Self::VeryLargestMean => crowd.sizes.mean_of_very_largest_ms(),
+            Self::MeanTo1 => mean_of_class(cell, 0),
+            Self::MeanTo2 => mean_of_class(cell, 1),
+            Self::MeanTo5 => mean_of_class(cell, 2),
+            Self::MeanTo50 => mean_of_class(cell, 3),
+            Self::MeanAbove50 => mean_of_class(cell, 4),
+            Self::SecondMeanMax => crowd.seconds.largest_mean_ms(),
+            Self::SecondMeanP95 => crowd.seconds.mean_at_ms(0.95),
+            Self::IncompleteShare => crowd.sizes.incomplete_share(),
+            Self::IncompleteLargest => crowd.sizes.incomplete_share_of_largest(LARGEST),
+            Self::ByteThroughput => Some(crowd.bytes_per_s),
             Self::ErrorShare => Some((1.0 - per_attempt(cell, crowd.goodput_per_s)?).max(0.0)),
             Self::Status2xxShare => share_of_replies(crowd, Some(crowd.statuses.successful)),
             Self::Status3xxShare => share_of_replies(crowd, Some(crowd.statuses.redirection)),
@@ -165,8 +222,20 @@ impl Measure {
     /// Of the value.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::Goodput | Self::BulkRate => Unit::PerSecond,
+            Self::Goodput | Self::BulkRate | Self::ByteThroughput => Unit::PerSecond,
             Self::Mean | Self::P50 | Self::P99 | Self::ShortMean | Self::LongMean => Unit::Milliseconds,
+            Self::UserMean
+            | Self::FirstByteMean
+            | Self::LargestMean
+            | Self::VeryLargestMean
+            | Self::MeanTo1
+            | Self::MeanTo2
+            | Self::MeanTo5
+            | Self::MeanTo50
+            | Self::MeanAbove50
+            | Self::SecondMeanMax
+            | Self::SecondMeanP95 => Unit::Milliseconds,
+            Self::IncompleteShare | Self::IncompleteLargest => Unit::Share,
             Self::Drops | Self::SynDrops | Self::QueuePackets | Self::DropsBelow10 | Self::DropsFrom10 => {
                 Unit::Count
             }
@@ -182,7 +251,7 @@ impl Measure {
             | Self::AckShareOfDrops
             | Self::SoftirqShare
             | Self::ProgramShare => Unit::Share,
-            Self::AckDropInflation | Self::RepliesPerSyn => Unit::Ratio,
+            Self::AckDropInflation | Self::RepliesPerSyn | Self::UserC2 => Unit::Ratio,
             Self::SynsPerAttempt
             | Self::SynDropsPerAttempt
             | Self::AckDropsPerAttempt
@@ -210,6 +279,21 @@ impl fmt::Display for Measure {
             Self::Mean => "mean response time",
             Self::P50 => "median response time",
             Self::P99 => "99th percentile of response time",
+            Self::UserMean => "mean response time from the first try",
+            Self::UserC2 => "squared coefficient of variation of response times",
+            Self::FirstByteMean => "mean time to the first byte",
+            Self::LargestMean => "mean response time of the largest 1%",
+            Self::VeryLargestMean => "mean response time of the largest",
+            Self::MeanTo1 => "mean response time up to 1 KB",
+            Self::MeanTo2 => "mean response time from 1 to 2 KB",
+            Self::MeanTo5 => "mean response time from 2 to 5 KB",
+            Self::MeanTo50 => "mean response time from 5 to 50 KB",
+            Self::MeanAbove50 => "mean response time above 50 KB",
+            Self::SecondMeanMax => "largest one-second mean",
+            Self::SecondMeanP95 => "95th percentile of one-second means",
+            Self::IncompleteShare => "share of requests never completed",
+            Self::IncompleteLargest => "share of the largest 1% never completed",
+            Self::ByteThroughput => "bytes of replies",
             Self::ErrorShare => "share without a reply",
             Self::Status2xxShare => "share of replies with status 2xx",
             Self::Status3xxShare => "share of replies with status 3xx",
@@ -246,6 +330,14 @@ impl fmt::Display for Measure {
 fn share_of_replies(crowd: &CrowdSummary, count: Option<u64>) -> Option<f64> {
     let replies = crowd.statuses.replies().filter(|replies| *replies > 0)?;
     Some(count? as f64 / replies as f64)
+}
+
+/// Of the replies, by size, those that `[SH06]` calls the largest.
+const LARGEST: f64 = 0.01;
+
+/// By the place of the class among those of [`results::BySize`].
+fn mean_of_class(cell: &Cell, class: usize) -> Option<f64> {
+    cell.crowd.sizes.classes.get(class)?.mean_ms()
 }
 
 fn per_attempt(cell: &Cell, per_s: f64) -> Option<f64> {

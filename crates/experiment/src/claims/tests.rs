@@ -244,6 +244,53 @@ fn measures_are_what_their_names_say() {
     assert_eq!(Measure::AckShareOfDrops.of(&cell), None);
 }
 
+/// A hundred requests: 98 small ones, a large one, and one that was given up.
+#[test]
+fn measures_of_sizes_are_of_what_was_asked_for() {
+    let read = |name: &str| changed("measure = \"goodput\"", &format!("measure = {name:?}")).measure;
+    let mut cell = cell("stock", 1.0, 0, 100.0);
+    let names = [
+        ("user_mean", 250.0),
+        ("user_c2", 6.39),
+        ("first_byte_mean", 20.0),
+        ("largest_1pct_mean", 17_800.0),
+        ("largest_mean", 17_800.0),
+        ("mean_to_1kb", 5.0),
+        ("mean_to_2kb", 7.0),
+        ("mean_to_5kb", 9.0),
+        ("mean_to_50kb", 50.0),
+        ("mean_above_50kb", 17_800.0),
+        ("second_mean_max", 3000.0),
+        ("second_mean_p95", 3000.0),
+        ("incomplete_share", 0.01),
+        ("incomplete_largest_1pct", 0.5),
+        ("byte_throughput", 1.25e6),
+    ];
+    for (name, _) in &names[..10] {
+        assert_eq!(read(name).of(&cell), None, "{name} of nothing");
+    }
+    let crowd = &mut cell.crowd;
+    crowd.user_ms = LatencySummary { count: 99, mean: 250.0, c2: 6.39, ..LatencySummary::default() };
+    crowd.first_byte_ms = LatencySummary { count: 99, mean: 20.0, ..LatencySummary::default() };
+    crowd.bytes_per_s = 1.25e6;
+    for _ in 0..95 {
+        crowd.sizes.replied(1_000, 4_000, 5_000);
+    }
+    for (bytes, us) in [(1_001, 7_000), (4_999, 9_000), (50_000, 50_000), (2_000_000, 17_800_000)] {
+        crowd.sizes.replied(bytes, us / 2, us);
+    }
+    crowd.sizes.given_up(2_000_000);
+    crowd.seconds.replied(0, 10_000);
+    crowd.seconds.replied(7, 3_000_000);
+    for (name, expected) in names {
+        let value = read(name).of(&cell).expect(name);
+        // The largest 1% of a hundred requests is one of the two of its size.
+        assert!((value / expected - 1.0).abs() < 1e-6, "{name}: {value}, expected {expected}");
+    }
+    assert_eq!((read("user_c2").unit(), read("byte_throughput").unit()), (Unit::Ratio, Unit::PerSecond));
+    assert_eq!(read("largest_mean").to_string(), "mean response time of the largest");
+}
+
 #[test]
 fn claim_may_be_of_one_server_that_is_measured() {
     let of_all = claim(GOODPUT);
