@@ -1,5 +1,6 @@
 //! What the crowd can send, against what a bare AF_XDP socket can.
 
+use std::num::NonZeroU8;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
@@ -266,6 +267,7 @@ pub(crate) fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         workload: Workload::default(),
         replay: None,
         abort: None,
+        reuse: NonZeroU8::MIN,
         sessions: None,
         shard: Shard::WHOLE,
         warmup: Duration::ZERO,

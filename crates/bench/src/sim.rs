@@ -68,6 +68,8 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let manners = Manners {
         timeout,
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

@@ -6,6 +6,7 @@ mod metrics;
 mod records;
 
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,6 +117,10 @@ pub struct Args {
     /// How often they do
     #[arg(long, value_name = "N", default_value_t = 3, requires = "abort_after")]
     reloads: u8,
+
+    /// Requests that a connection carries at most, of one user after the other
+    #[arg(long, value_name = "N", default_value = "1")]
+    reuse: NonZeroU8,
 
     /// Seed of the arrivals; the same seed gives the same crowd
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -369,6 +374,7 @@ fn config(args: &Args) -> Result<Config> {
         workload: args.workload.clone(),
         sessions: args.sessions,
         shard: args.shard,
+        reuse: args.reuse,
         abort: args.abort_after.map(|after| Abort { after: after.into(), reloads: args.reloads }),
         warmup: args.warmup,
         duration: args.duration,

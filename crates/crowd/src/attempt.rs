@@ -34,6 +34,10 @@ pub struct Attempt {
     pub is_between: bool,
     /// Status code of the last reply that was complete, 0 before one.
     pub status: u16,
+    /// The connection waits for another user's request.
+    pub is_idle: bool,
+    /// Users that its connection has served, this one included.
+    pub served: u8,
     /// A byte of the reply to the request under way has come.
     pub has_begun: bool,
     /// The client's system.
@@ -60,6 +64,11 @@ impl Attempt {
     /// Whose questions it asks: a number for each object of each user.
     pub fn asker(&self) -> u64 {
         asker(self.user, self.object)
+    }
+
+    /// SYNs that it sent: none on a connection that was there.
+    pub fn syns(&self) -> u32 {
+        if self.served > 1 { 0 } else { self.connection.syns_sent() }
     }
 
     /// How many bytes the request under way asks for; of a page that only the server knows, those that came.

@@ -62,6 +62,17 @@ impl Clients {
         Endpoint { client: (number % count) as u32, port: (FIRST_PORT + number / count) as u16 }
     }
 
+    /// The same of the `n`-th attempt of one group of so many, from 0: those of a group have numbers that leave its own as the remainder.
+    pub fn endpoint_of_group(&self, n: u64, group: u8, groups: u8) -> Endpoint {
+        let of_each = u64::from(self.count) * PORTS / u64::from(self.workers) / u64::from(groups);
+        self.endpoint(n % of_each * u64::from(groups) + u64::from(group))
+    }
+
+    /// Which of so many groups an endpoint of the worker is of.
+    pub fn group(&self, endpoint: Endpoint, groups: u8) -> u8 {
+        (self.number(endpoint) % u64::from(groups)) as u8
+    }
+
     /// Which of the workers has an endpoint, from 0. One with a port that no client uses is somebody's, too.
     pub fn owner(&self, endpoint: Endpoint) -> u32 {
         (self.number_of_all(endpoint) % u64::from(self.workers)) as u32
@@ -165,6 +176,23 @@ mod tests {
                 assert_eq!(own.endpoint(of_each), own.endpoint(0), "it begins again");
             }
             assert_eq!(owners.len() as u64, all - all % u64::from(workers), "all are used but the last few");
+        }
+    }
+
+    #[test]
+    fn endpoints_of_a_group_are_its_own_also_after_all_were_used() {
+        for (network, groups) in [("10.0.0.0/29", 5), ("10.0.0.1/32", 3), ("10.0.0.0/30", 1)] {
+            let clients = clients(network);
+            let all = u64::from(clients.count()) * PORTS;
+            let mut seen = HashSet::new();
+            for group in 0..groups {
+                for n in 0..all / u64::from(groups) + 10 {
+                    let endpoint = clients.endpoint_of_group(n, group, groups);
+                    assert_eq!(clients.group(endpoint, groups), group, "{network}: {endpoint:?}");
+                    seen.insert(endpoint);
+                }
+            }
+            assert_eq!(seen.len() as u64, all - all % u64::from(groups), "{network}");
         }
     }
 

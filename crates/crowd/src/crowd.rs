@@ -1,5 +1,6 @@
 //! The crowd: every attempt from its start to its cause. Told the time and handed segments, without I/O.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use results::Statuses;
@@ -27,6 +28,12 @@ pub struct Manners {
     pub timeout: Nanos,
     /// Users who stop waiting earlier, and reload.
     pub abort: Option<Abort>,
+    /// Requests that a connection carries at most, of one user after the other: 1 is a connection for each. A user takes a connection that is idle and below
+    /// that, the one idle for longest, and opens another if there is none (`[SH06]` section 2.4). A reload always opens another.
+    pub reuse: u8,
+    /// Groups of clients, at different distances from the server: users are of one after the other, and connections are reused within a group. 1 if all are
+    /// alike.
+    pub groups: u8,
     /// Users who go on to other pages; without, each asks once.
     pub sessions: Option<Sessions>,
     /// Which of the users are this crowd's.
@@ -95,6 +102,13 @@ struct User {
     reloads: u8,
 }
 
+/// Connections of a group.
+#[derive(Debug, Clone, Default)]
+struct Pool {
+    opened: u64,
+    idle: VecDeque<u32>,
+}
+
 /// The crowd.
 #[derive(Debug)]
 pub struct Crowd {
@@ -107,6 +121,8 @@ pub struct Crowd {
     users: u64,
     /// Attempts, with the reloads.
     started: u64,
+    /// Of each group: connections so far, and those that are idle, by id, longest first.
+    pools: Vec<Pool>,
     table: Table,
     wheel: Wheel,
     tally: Tally,
@@ -123,8 +139,10 @@ impl Crowd {
 
     /// A crowd that has not started. `capacity` live connections fit without growing.
     pub fn new(manners: Manners, asks: Asks, clients: Clients, schedule: Schedule, capacity: usize) -> Self {
+        assert!(manners.reuse > 0 && manners.groups > 0, "{manners:?} has no connection, or nobody");
         let mut crowd = Self {
-            tally: Tally::new(manners.window),
+            tally: Tally::new(manners.window, manners.groups),
+            pools: vec![Pool::default(); manners.groups.into()],
             visits: manners.sessions.map(|sessions| Visits::new(sessions, manners.seed)),
             manners,
             asks,
@@ -220,11 +238,19 @@ impl Crowd {
         now: Nanos,
         send: &mut impl FnMut(Endpoint, &Segment<'_>),
     ) {
-        let endpoint = self.clients.endpoint(self.manners.first_endpoint.wrapping_add(self.started));
+        let group = self.group(user.number);
+        if user.reloads == 0
+            && let Some(id) = self.take_idle(group)
+        {
+            self.reuse(id, &user, intended_start, now, send);
+            return;
+        }
+        let endpoint = self.next_endpoint(group);
         // A user's system is the same after a reload.
         let stack = self.manners.stacks.pick(mix(self.manners.seed, user.number));
         let iss = SeqNumber((mix(!self.manners.seed, self.started) >> 32) as u32);
         self.started += 1;
+        self.pools[group].opened += 1;
         if self.table.find(endpoint).is_some() {
             self.tally.ended(Cause::NotSent, intended_start, 0, now);
             self.tally.gave_up(user.start);
@@ -249,6 +275,8 @@ impl Crowd {
             request: 0,
             is_between: false,
             status: 0,
+            is_idle: false,
+            served: 1,
             has_begun: false,
             stack,
             endpoint,
@@ -261,6 +289,51 @@ impl Crowd {
         self.open += 1;
         self.peak = self.peak.max(self.table.len());
         self.set_deadline(id);
+    }
+
+    /// Which group a user is of.
+    fn group(&self, user: u64) -> usize {
+        (user % u64::from(self.manners.groups)) as usize
+    }
+
+    /// Where the next connection of a group comes from.
+    fn next_endpoint(&self, group: usize) -> Endpoint {
+        let n = self.manners.first_endpoint.wrapping_add(self.pools[group].opened);
+        self.clients.endpoint_of_group(n, group as u8, self.manners.groups)
+    }
+
+    /// A connection of a group that is idle, and whose last request was acknowledged.
+    fn take_idle(&mut self, group: usize) -> Option<u32> {
+        let Self { pools, table, .. } = self;
+        let idle = &mut pools[group].idle;
+        let place = idle.iter().position(|id| table.get_mut(*id).connection.next_stream())?;
+        idle.remove(place)
+    }
+
+    /// A user asks on a connection that is there.
+    fn reuse(
+        &mut self,
+        id: u32,
+        user: &User,
+        intended_start: Nanos,
+        now: Nanos,
+        send: &mut impl FnMut(Endpoint, &Segment<'_>),
+    ) {
+        self.started += 1;
+        self.tally.started(intended_start, now);
+        let attempt = self.table.get_mut(id);
+        let endpoint = attempt.endpoint;
+        (attempt.intended_start, attempt.asked_at) = (intended_start, intended_start);
+        (attempt.user, attempt.user_start, attempt.reloads) = (user.number, user.start, user.reloads);
+        (attempt.session, attempt.object) = (user.session, user.object);
+        attempt.requests = self.asks.requests(attempt.asker());
+        (attempt.request, attempt.reply, attempt.status) = (0, Reply::default(), 0);
+        (attempt.is_between, attempt.has_begun, attempt.is_idle, attempt.ended) =
+            (false, false, false, false);
+        attempt.served += 1;
+        self.open += 1;
+        self.ask(id, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
+        self.settle(id);
     }
 
     /// Takes in a segment for one of our endpoints.
@@ -303,6 +376,10 @@ impl Crowd {
             (read, _) => read,
         };
         let is_closed = matches!(heard.change, Change::PeerClosed | Change::Closed);
+        if attempt.is_idle && (is_closed || heard.change == Change::Reset || is_unasked) {
+            self.close_idle(id, now, send);
+            return;
+        }
         let cause = match (ended, heard.change) {
             _ if is_unasked => Some(Cause::Malformed),
             // Other requests were to follow.
@@ -332,6 +409,9 @@ impl Crowd {
         let bytes = attempt.asked_bytes(&self.asks);
         let user_start = (attempt.request == 0).then_some(attempt.user_start);
         self.tally.replied(bytes, attempt.asked_at, user_start, now);
+        let first_asked = user_start.unwrap_or(attempt.asked_at);
+        let group = (attempt.user % u64::from(self.manners.groups)) as usize;
+        self.tally.replied_to_group(group, first_asked, now);
         if attempt.request + 1 == attempt.requests {
             return Some(Cause::Ok);
         }
@@ -340,6 +420,22 @@ impl Crowd {
         attempt.is_between = true;
         attempt.asked_at = now;
         None
+    }
+
+    /// The server has closed an idle connection, or sends what nobody asked for: it is closed here, too.
+    fn close_idle(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
+        let attempt = self.table.get_mut(id);
+        attempt.is_idle = false;
+        let user = attempt.user;
+        attempt.connection.close(attempt.stack, self.manners.close, now, send);
+        self.forget_idle(user, id);
+        self.settle(id);
+    }
+
+    /// A connection is idle no longer, or no more.
+    fn forget_idle(&mut self, user: u64, id: u32) {
+        let group = self.group(user);
+        self.pools[group].idle.retain(|idle| *idle != id);
     }
 
     /// Sends what of the request is unsent; of the next one, once the last was acknowledged.
@@ -412,6 +508,11 @@ impl Crowd {
         self.clients
     }
 
+    /// How many groups of clients there are.
+    pub fn groups(&self) -> u8 {
+        self.manners.groups
+    }
+
     /// Live connections.
     pub fn live(&self) -> usize {
         self.table.len()
@@ -454,7 +555,7 @@ impl Crowd {
     /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not sent.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
-            self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.connection.syns_sent(), now);
+            self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.syns(), now);
             if let Some(ended) = &mut self.ended {
                 ended.push(record(attempt, &self.clients, Cause::Unfinished, now));
             }
@@ -485,11 +586,21 @@ impl Crowd {
         let attempt = self.table.get_mut(id);
         attempt.ended = true;
         self.open -= 1;
-        self.tally.ended(cause, attempt.intended_start, attempt.connection.syns_sent(), now);
+        self.tally.ended(cause, attempt.intended_start, attempt.syns(), now);
         if let Some(ended) = &mut self.ended {
             ended.push(record(attempt, &self.clients, cause, now));
         }
-        attempt.connection.close(attempt.stack, self.manners.close, now, send);
+        let is_reusable = cause == Cause::Ok
+            && attempt.served < self.manners.reuse
+            && attempt.connection.state() == State::Established;
+        if is_reusable {
+            (attempt.is_idle, attempt.is_between) = (true, true);
+            let user = attempt.user;
+            let group = self.group(user);
+            self.pools[group].idle.push_back(id);
+        } else {
+            attempt.connection.close(attempt.stack, self.manners.close, now, send);
+        }
     }
 
     /// An object of a session is there, or will not come.
@@ -501,7 +612,12 @@ impl Crowd {
 
     /// Forgets an attempt whose connection is over; else sees to its next deadline.
     fn settle(&mut self, id: u32) {
-        if self.table.get_mut(id).connection.state() == State::Closed {
+        let attempt = self.table.get_mut(id);
+        if attempt.connection.state() == State::Closed {
+            if attempt.is_idle {
+                let user = attempt.user;
+                self.forget_idle(user, id);
+            }
             self.wheel.remove(id);
             self.table.remove(id);
         } else {
@@ -530,7 +646,7 @@ fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> End
         intended_start: attempt.intended_start,
         ended: now,
         cause,
-        syns: attempt.connection.syns_sent(),
+        syns: attempt.syns(),
         replies: attempt.request + u8::from(is_answered),
         requests: attempt.requests,
         object: attempt.object,

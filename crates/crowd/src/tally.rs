@@ -4,7 +4,9 @@ use std::ops::AddAssign;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
-use results::{BySize, CrowdSummary, GeneratorHealth, Histograms, LatencySummary, Seconds, Statuses};
+use results::{
+    BySize, CrowdSummary, GeneratorHealth, GroupCount, Histograms, LatencySummary, Seconds, Statuses,
+};
 use units::Nanos;
 
 use crate::attempt::Cause;
@@ -74,6 +76,7 @@ pub struct Tally {
     bytes: u64,
     sizes: BySize,
     seconds: Seconds,
+    groups: Vec<GroupCount>,
     /// Since the start of the run.
     pub totals: Totals,
 }
@@ -123,7 +126,7 @@ impl AddAssign for Totals {
 
 impl Tally {
     /// Nothing counted yet.
-    pub fn new(window: Window) -> Self {
+    pub fn new(window: Window, groups: u8) -> Self {
         let histogram = || Histogram::new(3).expect("3 significant digits are supported");
         Self {
             window,
@@ -148,6 +151,7 @@ impl Tally {
             bytes: 0,
             sizes: BySize::default(),
             seconds: Seconds::default(),
+            groups: vec![GroupCount::default(); groups.into()],
             totals: Totals::default(),
         }
     }
@@ -216,6 +220,14 @@ impl Tally {
             if let Some(second) = self.second(first_asked) {
                 self.seconds.replied(second, user_us);
             }
+        }
+    }
+
+    /// That was of a user of this group, who first asked then.
+    pub fn replied_to_group(&mut self, group: usize, user_start: Nanos, now: Nanos) {
+        if self.window.contains(now) {
+            self.groups[group].replies += 1;
+            self.groups[group].user_us += now.since(user_start).as_micros();
         }
     }
 
@@ -336,6 +348,7 @@ impl Tally {
             bytes_per_s: per_s(self.bytes),
             sizes: self.sizes.clone(),
             seconds: self.seconds.clone(),
+            groups: if self.groups.len() > 1 { self.groups.clone() } else { Vec::new() },
             shards: Vec::new(),
             generator,
         }
@@ -382,7 +395,7 @@ mod tests {
 
     #[test]
     fn causes_of_the_window_sum_to_what_was_offered() {
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, 1);
         let causes = [Cause::Ok, Cause::Refused, Cause::Reset, Cause::TimedOutConnect, Cause::Unfinished];
         for (index, cause) in causes.into_iter().enumerate() {
             for start_ms in [500, 1500 + index as u64, 3500] {
@@ -403,7 +416,7 @@ mod tests {
 
     #[test]
     fn rates_and_times_are_of_events_in_the_window() {
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, 1);
         // Started in the warm-up, answered in the window: part of its goodput, not of its cohort.
         tally.begun(Nanos::from_millis(900), Nanos::from_millis(1500));
         tally.received(700, Nanos::from_millis(1500));
@@ -426,7 +439,7 @@ mod tests {
 
     #[test]
     fn one_second_means_are_of_those_who_asked_in_it_first() {
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, 1);
         let at = Nanos::from_millis;
         // Asked in the window's second second; again, after an abort, in its last.
         tally.replied(60_000, at(2500), Some(at(2100)), at(2900));
@@ -444,7 +457,7 @@ mod tests {
 
     #[test]
     fn ended_attempts_are_counted_by_the_syns_that_they_sent() {
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, 1);
         let start = Nanos::from_millis(1500);
         let inside = Nanos::from_millis(2900);
         tally.ended(Cause::Ok, start, 1, inside);
@@ -460,7 +473,7 @@ mod tests {
 
     #[test]
     fn late_starts_mark_the_generator_as_the_limit() {
-        let mut tally = Tally::new(WINDOW);
+        let mut tally = Tally::new(WINDOW, 1);
         let start = Nanos::from_millis(1500);
         tally.started(start, start + Nanos::from_millis(7));
         let generator = tally.summary(WINDOW.end, GeneratorHealth::default()).generator;
@@ -471,7 +484,7 @@ mod tests {
     #[test]
     fn lost_frames_mark_the_generator_as_the_limit() {
         let health = GeneratorHealth { frames_lost: 3, ..GeneratorHealth::default() };
-        let generator = Tally::new(WINDOW).summary(WINDOW.end, health).generator;
+        let generator = Tally::new(WINDOW, 1).summary(WINDOW.end, health).generator;
         assert!(generator.limited);
         assert!(generator.reasons[0].starts_with("3 frames"), "{:?}", generator.reasons);
     }

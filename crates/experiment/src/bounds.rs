@@ -37,6 +37,17 @@ impl Experiment {
             return Err("grid.warmup, crowd.timeout and testbed.patience can be an hour at most".to_owned());
         }
         check_abort("crowd.abort", self.crowd.abort)?;
+        self.servers.iter().try_for_each(|server| {
+            let clients = self.clients(server);
+            check_abort(&format!("server {:?}: crowd.abort", server.name), server.crowd.abort)?;
+            match clients.reuse.get() > 1 && !clients.workload.workload().is_one_request() {
+                true => Err(format!(
+                    "server {:?}: reuse = {} and a workload of several requests on a connection are two ways to say it; name one",
+                    server.name, clients.reuse
+                )),
+                false => Ok(()),
+            }
+        })?;
         self.saturation.check()?;
         if self.ways.is_some() && self.testbed.receive == Receive::Driver {
             return Err("testbed.receive = \"driver\" and [path]: a link hands over socket buffers, not a driver's pages; \"napi\" goes with it".to_owned());
@@ -183,7 +194,9 @@ impl Experiment {
         let policies: Vec<(&str, bool)> =
             self.policies.iter().map(|policy| (policy.name.as_str(), policy.guard.is_some())).collect();
         let servers: Vec<&str> = self.servers.iter().map(|server| server.name.as_str()).collect();
-        let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers };
+        let way = self.servers.first().and_then(|server| server.way.as_ref());
+        let groups = way.map_or(1, |way| way.groups.len().max(1));
+        let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers, groups };
         check_claims(&self.claims, &scope, |Claim { measure, .. }| {
             measure.is_of_link().then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
         })

@@ -9,7 +9,7 @@
 mod estimate;
 mod measure;
 
-use results::{Answer, Cell, ClaimAnswer, Estimate, Unit};
+use results::{Answer, Cell, ClaimAnswer, Estimate, GroupCount, Unit};
 use serde::Deserialize;
 
 use measure::Measure;
@@ -32,6 +32,8 @@ pub(crate) struct Claim {
     pub policy: String,
     /// Divided by the same of this policy; without it, and without `against_loads`, the measure itself.
     pub against: Option<String>,
+    /// Of one group of clients, from 0, where `[path]` has several; with `user_mean` only.
+    pub group: Option<usize>,
     /// Arithmetic mean over these loads, multiples of the saturation rate.
     #[serde(default)]
     pub loads: Vec<f64>,
@@ -68,6 +70,8 @@ pub(crate) struct Scope<'a> {
     pub policies: &'a [(&'a str, bool)],
     /// Names of the servers.
     pub servers: &'a [&'a str],
+    /// Groups of clients; 1 where all are alike.
+    pub groups: usize,
 }
 
 /// What was to be measured of each policy before each server.
@@ -116,7 +120,15 @@ impl Claim {
             let names = scope.servers.join(", ");
             return Err(format!("no [[server]] or [[scenario]] is called {server:?}; there are {names}"));
         }
-        self.holds.check()
+        match self.group {
+            Some(group) if self.measure != Measure::UserMean => {
+                Err(format!("group = {group} is for measure = \"user_mean\", which is known of each group"))
+            }
+            Some(group) if scope.groups < 2 || group >= scope.groups => {
+                Err(format!("group = {group} is none of the {} of [path], from 0", scope.groups))
+            }
+            _ => self.holds.check(),
+        }
     }
 
     /// Whether it is answered for this server.
@@ -191,13 +203,15 @@ impl Claim {
             let loads: Vec<String> = loads.iter().map(|load| format!("{load}x")).collect();
             if self.peak { "at its peak".to_owned() } else { format!("at {}", loads.join(", ")) }
         };
-        let own = format!("{} of {} {}", self.measure, self.policy, at(&self.loads));
+        let group = self.group.map_or(String::new(), |group| format!(" to group {group}"));
+        let measure = format!("{}{group}", self.measure);
+        let own = format!("{measure} of {} {}", self.policy, at(&self.loads));
         if !self.is_ratio() {
             return own;
         }
         match (&self.against, self.against_loads.is_empty()) {
             (Some(other), true) => {
-                format!("{} of {} over {other} {}", self.measure, self.policy, at(&self.loads))
+                format!("{measure} of {} over {other} {}", self.policy, at(&self.loads))
             }
             (Some(other), false) => format!("{own} over {other} {}", at(&self.against_loads)),
             (None, _) => format!("{own} over that {}", at(&self.against_loads)),
@@ -249,7 +263,11 @@ impl Claim {
     fn measured_at(&self, policy: &str, load: f64, cells: &[&Cell]) -> Result<f64, String> {
         let cell = cells.iter().find(|cell| cell.policy == policy && cell.load == load);
         let cell = cell.ok_or_else(|| format!("{policy} was not measured at {load} times saturation"))?;
-        let value = self.measure.of(cell).filter(|value| value.is_finite());
+        let value = match self.group {
+            Some(group) => cell.crowd.groups.get(group).and_then(GroupCount::mean_ms),
+            None => self.measure.of(cell),
+        };
+        let value = value.filter(|value| value.is_finite());
         value.ok_or_else(|| format!("{policy} has no {} at {load} times saturation", self.measure))
     }
 

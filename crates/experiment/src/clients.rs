@@ -1,5 +1,6 @@
 //! Who comes: what an experiment file says of its clients.
 
+use std::num::NonZeroU8;
 use std::time::Duration;
 
 use crowd::{Abort, Stacks};
@@ -42,6 +43,13 @@ pub struct CrowdSpec {
     /// Users who stop waiting, and reload.
     #[serde(default, deserialize_with = "some_abort")]
     pub abort: Option<Abort>,
+    /// Requests that a connection carries at most, of one user after the other.
+    #[serde(default = "a_connection_each")]
+    pub reuse: NonZeroU8,
+}
+
+pub(crate) fn a_connection_each() -> NonZeroU8 {
+    NonZeroU8::MIN
 }
 
 impl CrowdSpec {

@@ -295,7 +295,7 @@ impl Dumbbell {
     fn check_claims(&self) -> Result<(), String> {
         let aqms: Vec<(&str, bool)> = self.aqms.iter().map(|aqm| (aqm.name.as_str(), false)).collect();
         let scenarios: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
-        let scope = Scope { loads: &self.grid.loads, policies: &aqms, servers: &scenarios };
+        let scope = Scope { loads: &self.grid.loads, policies: &aqms, servers: &scenarios, groups: 1 };
         check_claims(&self.claims, &scope, |Claim { measure, .. }| {
             (!measure.is_of_link()).then(|| format!("{measure} is of a server; a dumbbell has none"))
         })

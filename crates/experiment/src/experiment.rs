@@ -163,10 +163,12 @@ impl Experiment {
 
     /// The clients before a server.
     pub(crate) fn clients(&self, server: &ServerSpec) -> CrowdSpec {
-        let Change { timeout, workload, .. } = &server.crowd;
+        let Change { timeout, workload, reuse, abort, .. } = &server.crowd;
         CrowdSpec {
             timeout: timeout.unwrap_or(self.crowd.timeout),
             workload: workload.as_ref().unwrap_or(&self.crowd.workload).clone(),
+            reuse: reuse.unwrap_or(self.crowd.reuse),
+            abort: abort.or(self.crowd.abort),
             ..self.crowd.clone()
         }
     }

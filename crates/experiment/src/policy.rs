@@ -174,6 +174,8 @@ fn is_flood(rate: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU8;
+
     use super::*;
     use crate::workload::WorkloadText;
 
@@ -238,6 +240,7 @@ mod tests {
             stacks: None,
             workload: WorkloadText::default(),
             abort: None,
+            reuse: NonZeroU8::MIN,
         };
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Reset);

@@ -1,11 +1,13 @@
 //! Who serves: what an experiment file says of its servers, and of the clients of one of them.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU8, NonZeroU32};
 use std::time::Duration;
 
+use crowd::Abort;
 use serde::Deserialize;
 
 use crate::bursts::Bursts;
+use crate::clients::some_abort;
 use crate::demand::Demand;
 use crate::time::{duration, some_duration};
 use crate::ways::Way;
@@ -43,7 +45,7 @@ impl ServerSpec {
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let program = |server: &Self| Self {
             name: String::new(),
-            crowd: Change { bursts: None, timeout: None, ..server.crowd.clone() },
+            crowd: Change { bursts: None, timeout: None, reuse: None, abort: None, ..server.crowd.clone() },
             duration: None,
             way: None,
             ..server.clone()
@@ -65,6 +67,11 @@ pub(crate) struct Change {
     pub timeout: Option<Duration>,
     /// What they ask for.
     pub workload: Option<WorkloadText>,
+    /// Requests that a connection carries at most.
+    pub reuse: Option<NonZeroU8>,
+    /// When users stop waiting.
+    #[serde(default, deserialize_with = "some_abort")]
+    pub abort: Option<Abort>,
 }
 
 impl ServerKind {

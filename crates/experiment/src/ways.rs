@@ -32,7 +32,12 @@ pub(crate) struct Ways {
     to_server: Option<String>,
     /// And back.
     to_clients: Option<String>,
+    /// Groups of clients, each in words: what is different from the keys above in both directions. Users are of one after the other.
+    groups: Option<Vec<String>>,
 }
+
+/// Most groups of clients.
+const MOST_GROUPS: usize = 32;
 
 /// The way between clients and server.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,6 +46,8 @@ pub struct Way {
     pub to_server: path::Config,
     /// From the server.
     pub to_clients: path::Config,
+    /// The same two of each group of clients, where they are at several distances; else empty.
+    pub groups: Vec<[path::Config; 2]>,
 }
 
 /// Packets of one direction.
@@ -142,10 +149,23 @@ impl Ways {
             let config = both.clone().with(words.as_deref().unwrap_or_default());
             config.map_err(|why: ConfigError| format!("path.{key}: {why}"))
         };
-        Ok(Way {
-            to_server: of("to_server", &self.to_server)?,
-            to_clients: of("to_clients", &self.to_clients)?,
-        })
+        let (to_server, to_clients) =
+            (of("to_server", &self.to_server)?, of("to_clients", &self.to_clients)?);
+        let groups = self.groups.as_deref().unwrap_or_default();
+        if self.groups.is_some() && !(2..=MOST_GROUPS).contains(&groups.len()) {
+            return Err(format!(
+                "path.groups has {} groups: from 2 to {MOST_GROUPS}, as [\"delay 0ms\", \"delay 75ms\"]",
+                groups.len()
+            ));
+        }
+        let group = |words: &String| {
+            let each = [&to_server, &to_clients].map(|config| config.clone().with(words));
+            let [to_server, to_clients] = each;
+            let said = |why: ConfigError| format!("path.groups {words:?}: {why}");
+            Ok([to_server.map_err(said)?, to_clients.map_err(said)?])
+        };
+        let groups = groups.iter().map(group).collect::<Result<_, String>>()?;
+        Ok(Way { to_server, to_clients, groups })
     }
 
     fn words(&self, delay: Option<&str>, loss: Option<&str>) -> String {
@@ -173,22 +193,30 @@ impl Way {
     pub fn summary(&self, directions: &[PathCounted; 2]) -> PathSummary {
         let [to_server, to_clients] = directions;
         let counters = [("to_server", to_server), ("to_clients", to_clients)];
+        let words = |direction: usize, alike: &path::Config| {
+            let of_group =
+                |(n, group): (usize, &[path::Config; 2])| format!("group {n}: {}", group[direction]);
+            let groups: Vec<String> = (0..).zip(&self.groups).map(of_group).collect();
+            if groups.is_empty() { alike.to_string() } else { groups.join("; ") }
+        };
         PathSummary {
-            to_server: self.to_server.to_string(),
-            to_clients: self.to_clients.to_string(),
+            to_server: words(0, &self.to_server),
+            to_clients: words(1, &self.to_clients),
             counters: counters.into_iter().flat_map(|(name, counted)| counted.named(name)).collect(),
             late_p99_ms: 0.0,
         }
     }
 
-    /// The shortest time from a client's SYN to its reply: two round trips. Nothing where packets may go ahead without delay.
+    /// The shortest time from a client's SYN to its reply: two round trips, of the group that is farthest away. Nothing where packets may go ahead without delay.
     pub(crate) fn shortest_reply(&self) -> Nanos {
         let one = |config: &path::Config| {
             let is_sure = config.reorder == 0.0;
             if is_sure { config.delay - config.jitter } else { Nanos::ZERO }
         };
-        let round_trip = one(&self.to_server) + one(&self.to_clients);
-        round_trip + round_trip
+        let round_trip = |[to_server, to_clients]: [&path::Config; 2]| one(to_server) + one(to_clients);
+        let of_groups = self.groups.iter().map(|group| round_trip(group.each_ref()));
+        let farthest = of_groups.max().unwrap_or_else(|| round_trip([&self.to_server, &self.to_clients]));
+        farthest + farthest
     }
 }
 
@@ -263,6 +291,19 @@ mod tests {
     }
 
     #[test]
+    fn groups_have_ways_of_their_own_beside_what_all_share() {
+        let way = spread(
+            "loss = \"1%\"\nto_clients = \"rate 10mbit\"\ngroups = [\"delay 0ms\", \"delay 75ms loss 5%\"]",
+        );
+        let way = way[0].way.as_deref().expect("a way");
+        assert_eq!(way.groups.len(), 2);
+        let expected = ["loss 5% delay 75ms", "rate 10mbit loss 5% delay 75ms"];
+        assert_eq!(way.groups[1], expected.map(|words| words.parse().expect("a path")));
+        assert_eq!(way.groups[0][0], "loss 1%".parse().expect("a path"));
+        assert_eq!(way.shortest_reply(), Nanos::from_millis(300), "of the farthest");
+    }
+
+    #[test]
     fn burst_losses_have_names_of_folders() {
         let all = spread("loss = [\"1%\", \"gilbert-elliott:p=1%,r=25%\"]");
         assert_eq!(all[1].name, "a-ge-p-1pct-r-25pct");
@@ -276,6 +317,8 @@ mod tests {
             ("loss = [\"1%\", \"120%\"]", "path: loss 1.2: a probability from 0 to 1"),
             ("delay = \"1ms\"\njitter = \"2ms\"", "path: jitter 2ms is above delay 1ms"),
             ("queue = \"read\"", "path: aqm "),
+            ("groups = [\"delay 0ms\"]", "path.groups has 1 groups: from 2 to 32"),
+            ("groups = [\"delay 0ms\", \"delay 5\"]", "path.groups \"delay 5\": delay 5: a time"),
             ("to_server = \"los 1%\"", "path.to_server: \"los\" is no word of a path"),
         ] {
             let why = ways(text).spread(&servers()).expect_err(text);

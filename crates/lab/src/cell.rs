@@ -159,7 +159,7 @@ pub(crate) fn measure(
     let send = Send {
         rate: crowd.mean_rate(load * rate_per_s),
         bursts: crowd.bursts,
-        follows_demand: true,
+        is_cell: true,
         warmup: experiment.grid.warmup,
         duration: experiment.window(server),
         timeout: crowd.timeout,

@@ -23,8 +23,8 @@ pub(crate) struct Send {
     pub rate: f64,
     /// In bursts, if not evenly.
     pub bursts: Option<Bursts>,
-    /// As the experiment's demand rises and falls, where it has one; else evenly.
-    pub follows_demand: bool,
+    /// As the experiment's demand and reuse of connections are, where it has such; else evenly, on a connection each.
+    pub is_cell: bool,
     /// Before the measured window.
     pub warmup: Duration,
     /// The measured window.
@@ -47,7 +47,7 @@ impl Send {
         Self {
             rate,
             bursts: None,
-            follows_demand: false,
+            is_cell: false,
             warmup,
             duration,
             timeout,
@@ -93,10 +93,13 @@ pub(crate) fn start(
     if let Some(abort) = send.abort {
         command.args(["--abort-after", &millis(abort.after.into()), "--reloads", &abort.reloads.to_string()]);
     }
+    if send.is_cell {
+        command.args(["--reuse", &crowd.reuse.to_string()]);
+    }
     if let Some(bursts) = send.bursts {
         command.args(["--bursts", &bursts.to_string()]);
     }
-    if let Some(demand) = crowd.demand.as_ref().filter(|_| send.follows_demand) {
+    if let Some(demand) = crowd.demand.as_ref().filter(|_| send.is_cell) {
         command.args(["--shape", &demand.shape().to_string()]);
     }
     if let Some(rate) = send.flood_per_s {

@@ -76,7 +76,10 @@ fn busy(experiment: &Experiment) -> Result<Option<String>> {
 fn available(experiment: &Experiment) -> (Vec<&ServerSpec>, Vec<String>) {
     let (mut servers, mut notes) = (Vec::new(), Vec::new());
     for server in &experiment.servers {
-        match server::missing(server.kind).or_else(|| several_requests(experiment, server)) {
+        match server::missing(server.kind)
+            .or_else(|| several_requests(experiment, server))
+            .or_else(|| groups(server))
+        {
             Some(note) => notes.push(note),
             None => servers.push(server),
         }
@@ -89,6 +92,12 @@ fn several_requests(experiment: &Experiment, server: &ServerSpec) -> Option<Stri
     let is_one = experiment.crowd_of(server, &Policy::stock()).workload.workload().is_one_request();
     (!is_one)
         .then(|| format!("{} is left out: several requests on a connection are simulated only", server.name))
+}
+
+/// A word about a server whose clients are at several distances: the lab has one link.
+fn groups(server: &ServerSpec) -> Option<String> {
+    let has_groups = server.way.as_ref().is_some_and(|way| !way.groups.is_empty());
+    has_groups.then(|| format!("{} is left out: groups of clients are simulated only", server.name))
 }
 
 /// A word about each server that another stands for.

@@ -1,6 +1,7 @@
 //! What a run is: its configuration, and who watches it.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -58,6 +59,8 @@ pub struct Config {
     pub timeout: Duration,
     /// Users who stop waiting earlier, and reload.
     pub abort: Option<Abort>,
+    /// Requests that a connection carries at most, of one user after the other.
+    pub reuse: NonZeroU8,
     /// Users who go on to other pages; the rate is that of users then.
     pub sessions: Option<Sessions>,
     /// Which part of the crowd this generator sends.

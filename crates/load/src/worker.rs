@@ -311,6 +311,8 @@ fn manners(config: &Config, window: Window, worker: u32) -> Manners {
     Manners {
         timeout: config.timeout.into(),
         abort: config.abort,
+        reuse: config.reuse.get(),
+        groups: 1,
         sessions: config.sessions,
         shard: config.shard.of_worker(worker, config.workers as u32),
         close: config.close,

@@ -1,6 +1,7 @@
 //! What became of packets, counted.
 
 use std::fmt;
+use std::iter::Sum;
 
 use aqm::{DropCounts, DropReason};
 
@@ -60,6 +61,26 @@ pub struct Counters {
     pub lost: u64,
     /// Packets that went ahead of those before them without delay.
     pub reordered: u64,
+}
+
+/// Those of several paths together.
+impl Sum for Counters {
+    fn sum<I: Iterator<Item = Self>>(counters: I) -> Self {
+        let mut sum = Self::default();
+        for other in counters {
+            // Every field by its name: a new one is not forgotten.
+            let Self { arrived, delivered, dropped, queue_drops, lost, reordered } = other;
+            let counts = [&mut sum.arrived, &mut sum.delivered, &mut sum.dropped];
+            for (count, other) in counts.into_iter().zip([arrived, delivered, dropped]) {
+                count.packets += other.packets;
+                count.bytes += other.bytes;
+            }
+            queue_drops.iter().for_each(|(reason, count)| sum.queue_drops.add(reason, count));
+            sum.lost += lost;
+            sum.reordered += reordered;
+        }
+        sum
+    }
 }
 
 impl Counters {

@@ -388,6 +388,9 @@ pub struct CrowdSummary {
     /// Response times by the second in which users asked.
     #[serde(default)]
     pub seconds: Seconds,
+    /// Replies to each group of clients, where there are several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupCount>,
     /// The histograms behind the times, so that runs can be added exactly; see [`merge()`].
     #[serde(default)]
     pub histograms: Histograms,
@@ -396,6 +399,22 @@ pub struct CrowdSummary {
     pub shards: Vec<String>,
     /// What the generator says of itself.
     pub generator: GeneratorHealth,
+}
+
+/// Complete replies of the window to one group of clients.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GroupCount {
+    /// How many.
+    pub replies: u64,
+    /// Sum of their times from the user's first try, microseconds.
+    pub user_us: u64,
+}
+
+impl GroupCount {
+    /// Mean response time from the first try, milliseconds; none without a reply.
+    pub fn mean_ms(&self) -> Option<f64> {
+        (self.replies > 0).then(|| self.user_us as f64 / 1e3 / self.replies as f64)
+    }
 }
 
 /// What the generator says of itself.

@@ -11,7 +11,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{BySize, CrowdSummary, GeneratorHealth, LatencySummary, Seconds, Statuses};
+use crate::{BySize, CrowdSummary, GeneratorHealth, GroupCount, LatencySummary, Seconds, Statuses};
 
 /// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -148,7 +148,13 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     let first_byte =
         add_histograms(parts, |part| (&part.histograms.first_byte_us, part.first_byte_ms.count))?;
     let (mut sizes, mut seconds) = (BySize::default(), Seconds::default());
+    let mut groups: Vec<GroupCount> = Vec::new();
     for part in parts {
+        groups.resize(groups.len().max(part.groups.len()), GroupCount::default());
+        for (sum, group) in groups.iter_mut().zip(&part.groups) {
+            sum.replies += group.replies;
+            sum.user_us += group.user_us;
+        }
         sizes.add(&part.sizes);
         seconds.add(&part.seconds);
     }
@@ -184,6 +190,7 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         bytes_per_s: add(|part| part.bytes_per_s),
         sizes,
         seconds,
+        groups,
         histograms: Histograms::of(&response, &user, &refusal, &first_byte),
         shards,
         generator: merge_health(parts),

@@ -215,7 +215,17 @@ impl World {
         to_clients: &path::Config,
         seed: u64,
     ) -> Result<(), ConfigError> {
-        self.distance = Some(Box::new(Distance::new(to_server, to_clients, seed)?));
+        self.far_away_in_groups(&[[to_server.clone(), to_clients.clone()]], seed)
+    }
+
+    /// The same with a path each way for each group of clients: as many as the crowd has.
+    ///
+    /// # Errors
+    ///
+    /// As [`World::far_away`].
+    pub fn far_away_in_groups(&mut self, ways: &[[path::Config; 2]], seed: u64) -> Result<(), ConfigError> {
+        debug_assert_eq!(ways.len(), usize::from(self.crowd.groups()), "a way for each group");
+        self.distance = Some(Box::new(Distance::new(ways, self.crowd.clients(), seed)?));
         Ok(())
     }
 

@@ -23,6 +23,8 @@ fn capture_before(profile: Profile, rate: f64, most: usize) -> Capture {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

@@ -67,6 +67,8 @@ impl Case {
         let manners = Manners {
             timeout: PATIENCE,
             abort: None,
+            reuse: 1,
+            groups: 1,
             sessions: None,
             shard: Shard::WHOLE,
             close: Close::Fin,

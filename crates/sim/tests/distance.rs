@@ -20,6 +20,8 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
     let manners = Manners {
         timeout: PATIENCE,
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

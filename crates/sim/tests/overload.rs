@@ -25,6 +25,8 @@ fn crowd_of(schedule: Schedule, seed: u64, window: Window) -> Crowd {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

@@ -34,6 +34,8 @@ fn run(setup: Setup, rate: f64) -> (CrowdSummary, ServerCounts) {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

@@ -454,7 +454,11 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let mut world = World::new(setup(job)?, crowd(job)?);
     let way = job.server.way.as_deref().filter(|_| !job.is_probe);
     if let Some(way) = way {
-        world.far_away(&way.to_server, &way.to_clients, job.seed)?;
+        if way.groups.is_empty() {
+            world.far_away(&way.to_server, &way.to_clients, job.seed)?;
+        } else {
+            world.far_away_in_groups(&way.groups, job.seed)?;
+        }
     }
     if let Some(frames) = job.frames {
         world.capture(Layout::SERVER.into(), frames);
@@ -558,6 +562,12 @@ fn usual_stacks(profile: &Profile) -> Stacks {
     name.map_or_else(Stacks::default, |name| name.parse().expect("checked when the profile was read"))
 }
 
+/// Groups of clients before a server.
+fn groups(server: &ServerSpec) -> u8 {
+    let groups = server.way.as_ref().map_or(0, |way| way.groups.len());
+    u8::try_from(groups.max(1)).expect("32 at most")
+}
+
 fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let clients = job.experiment.crowd_of(job.server, &job.policy);
     let start = Nanos::from(job.warmup);
@@ -566,6 +576,8 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let manners = crowd::Manners {
         timeout: job.timeout.into(),
         abort,
+        reuse: if job.is_probe { 1 } else { clients.reuse.get() },
+        groups: if job.is_probe { 1 } else { groups(job.server) },
         sessions: None,
         shard: Shard::WHOLE,
         close: clients.close,

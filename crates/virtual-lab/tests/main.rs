@@ -1,5 +1,6 @@
 //! Experiments from the file to the results.
 
+mod clients;
 mod demand;
 
 use std::sync::atomic::AtomicBool;

@@ -12,6 +12,8 @@ fn crowd(workload: Workload, close: Close) -> Crowd {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close,

@@ -20,6 +20,8 @@ fn crowd_of(workload: Workload, change: impl FnOnce(&mut Manners)) -> Crowd {
     let mut manners = Manners {
         timeout: Nanos::from_secs(10),
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,
@@ -252,6 +254,7 @@ fn every_session_ends_and_every_attempt_has_its_cause() {
             manners.timeout = Nanos::from_secs(2);
             manners.window.end = Nanos::from_secs(10);
             manners.seed = seed;
+            (manners.reuse, manners.groups) = ((1 + seed % 4) as u8, (1 + seed % 3) as u8);
         });
         crowd.keep_ended();
         let mut questions = Vec::new();
@@ -299,6 +302,133 @@ fn every_session_ends_and_every_attempt_has_its_cause() {
         assert!(ended >= summary.offered - summary.not_sent, "seed {seed}: {ended} {summary:?}");
         assert!(summary.ok > 0 && summary.refused > 0, "seed {seed}: {summary:?}");
     }
+}
+
+/// A server that answers at once, but to the users that are left waiting.
+struct Served {
+    crowd: Crowd,
+    /// Of each segment that came with data or a SYN: when, from where, and whether it was a SYN.
+    asked: Vec<(u64, Endpoint, bool)>,
+    /// Of the last answer.
+    acked: SeqNumber,
+}
+
+impl Served {
+    fn by(change: impl FnOnce(&mut Manners)) -> Self {
+        let crowd = crowd_of(Workload::default(), |manners| {
+            manners.window.end = Nanos::from_secs(2);
+            change(manners);
+        });
+        Self { crowd, asked: Vec::new(), acked: SeqNumber(0) }
+    }
+
+    /// Until then, in steps of 10 ms. Requests that come in this step of a turn of 100 ms get no answer.
+    fn until(&mut self, from_ms: u64, to_ms: u64, is_answered: impl Fn(u64) -> bool) {
+        let mut questions = Vec::new();
+        for millis in (from_ms..to_ms).step_by(10) {
+            let now = Nanos::from_millis(millis);
+            let mut send = |endpoint: Endpoint, segment: &Segment<'_>| ask(&mut questions, endpoint, segment);
+            while self.crowd.on_deadline(now, &mut send) {}
+            while self.crowd.start_next(now, &mut send) {}
+            while let Some(question) = questions.pop() {
+                let Some(answer) = question.answer() else { continue };
+                let is_syn = question.flags.has(Flags::SYN);
+                let is_request = !answer.payload.is_empty();
+                if is_syn || is_request {
+                    self.asked.push((millis, question.endpoint, is_syn));
+                }
+                if is_request && !is_answered(millis) {
+                    continue;
+                }
+                self.acked = answer.ack;
+                self.crowd.on_segment(question.endpoint, &answer, now, &mut |endpoint, segment| {
+                    ask(&mut questions, endpoint, segment);
+                });
+            }
+            self.crowd.check();
+        }
+    }
+
+    fn syns(&self) -> usize {
+        self.asked.iter().filter(|(.., is_syn)| *is_syn).count()
+    }
+
+    fn requests(&self) -> usize {
+        self.asked.len() - self.syns()
+    }
+}
+
+/// `[SH06]` section 2.4: 20 users, one after the other.
+#[test]
+fn connection_carries_as_many_users_as_it_may_and_another_is_opened_then() {
+    for (reuse, connections) in [(1, 20), (2, 10), (5, 4), (6, 4), (20, 1)] {
+        let mut served = Served::by(|manners| manners.reuse = reuse);
+        served.crowd.keep_ended();
+        served.until(0, 3000, |_| true);
+        assert_eq!((served.syns(), served.requests()), (connections, 20), "of {reuse}");
+        let summary = served.crowd.tally().summary(Nanos::from_secs(2), results::GeneratorHealth::default());
+        assert_eq!((summary.offered, summary.ok, summary.user_ms.count), (20, 20, 20));
+        assert!(served.crowd.is_over());
+        let syns: u32 = served.crowd.take_ended().map(|ended| ended.syns).sum();
+        assert_eq!(syns as usize, connections, "a user on a connection that is there sends none");
+    }
+}
+
+#[test]
+fn connection_that_is_busy_is_not_shared() {
+    // Answers come from 500 ms on, to the user who comes then at once, to those before when TCP sends their requests again.
+    let mut served = Served::by(|manners| manners.reuse = 20);
+    served.until(0, 3000, |millis| millis >= 500);
+    assert_eq!(served.syns(), 6, "{:?}", served.asked);
+    assert_eq!(served.crowd.tally().totals.ok, 20);
+}
+
+#[test]
+fn idle_connection_that_the_server_closes_is_closed_and_not_used_again() {
+    for flags in [Flags::FIN | Flags::ACK, Flags::RST | Flags::ACK] {
+        let mut served = Served::by(|manners| (manners.reuse, manners.close) = (20, Close::Reset));
+        served.until(0, 150, |_| true);
+        let (_, endpoint, _) = served.asked[0];
+        assert_eq!((served.syns(), served.requests(), served.crowd.live()), (1, 2, 1));
+        let id = served.crowd.table.find(endpoint).expect("it is idle");
+        assert!(served.crowd.table.get_mut(id).is_idle);
+        let close = from_server(501 + 2 * REPLY.len() as u32, served.acked, flags, b"");
+        served.crowd.on_segment(endpoint, &close, Nanos::from_millis(160), &mut |_, _| {});
+        assert_eq!(served.crowd.live(), 0, "{flags}");
+        served.until(170, 3000, |_| true);
+        assert_eq!((served.syns(), served.requests()), (2, 20), "{flags}");
+        let summary = summary(&served.crowd);
+        assert_eq!((summary.malformed, summary.reset), (0, 0), "nobody asked anything then");
+    }
+}
+
+/// The user who is not answered aborts after 300 ms, and opens a connection though three are idle.
+#[test]
+fn reload_opens_a_connection_also_where_one_is_idle() {
+    let mut served = Served::by(|manners| {
+        (manners.reuse, manners.close) = (20, Close::Reset);
+        manners.abort = Some(Abort { after: Nanos::from_millis(300), reloads: 3 });
+        manners.window.end = Nanos::from_millis(250);
+    });
+    // The user at 100 ms is not answered, nor are the requests that TCP sends again.
+    served.until(0, 3000, |millis| !(100..200).contains(&millis) && !(201..400).contains(&millis));
+    assert_eq!(served.crowd.tally().totals.ok, 3);
+    let at_400: Vec<bool> =
+        served.asked.iter().filter(|(millis, ..)| *millis == 400).map(|(.., is_syn)| *is_syn).collect();
+    assert_eq!(at_400[..2], [true, false], "{:?}", served.asked);
+}
+
+#[test]
+fn users_are_of_one_group_after_the_other_and_reuse_connections_of_their_own() {
+    let mut served = Served::by(|manners| (manners.reuse, manners.groups) = (20, 5));
+    served.until(0, 3000, |_| true);
+    let clients = served.crowd.clients();
+    let requests = served.asked.iter().filter(|(.., is_syn)| !is_syn);
+    let groups: Vec<u8> = requests.map(|(_, endpoint, _)| clients.group(*endpoint, 5)).collect();
+    assert_eq!(groups, [0, 1, 2, 3, 4].repeat(4));
+    assert_eq!(served.syns(), 5);
+    let summary = served.crowd.tally().summary(Nanos::from_secs(2), results::GeneratorHealth::default());
+    assert_eq!(summary.groups.iter().map(|group| group.replies).collect::<Vec<_>>(), [4; 5]);
 }
 
 #[test]

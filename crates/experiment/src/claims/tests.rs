@@ -9,6 +9,7 @@ const SCOPE: Scope<'_> = Scope {
     loads: &LOADS,
     policies: &[("stock", false), ("abort", true), ("abort-rst-syn", true)],
     servers: &["a", "b"],
+    groups: 5,
 };
 
 const GOODPUT: &str = r#"
@@ -289,6 +290,31 @@ fn measures_of_sizes_are_of_what_was_asked_for() {
     }
     assert_eq!((read("user_c2").unit(), read("byte_throughput").unit()), (Unit::Ratio, Unit::PerSecond));
     assert_eq!(read("largest_mean").to_string(), "mean response time of the largest");
+}
+
+#[test]
+fn claim_may_be_of_one_group_of_clients() {
+    let of_group =
+        |group: &str| changed("measure = \"goodput\"", &format!("measure = \"user_mean\"\ngroup = {group}"));
+    assert_eq!(of_group("4").check(&SCOPE), Ok(()));
+    assert!(of_group("5").check(&SCOPE).expect_err("no such").contains("none of the 5 of [path], from 0"));
+    let alone = Scope { groups: 1, ..SCOPE };
+    assert!(of_group("0").check(&alone).expect_err("no groups").contains("none of the 1"));
+    let goodput = changed("loads", "group = 1\n    loads").check(&SCOPE).expect_err("of goodput");
+    assert!(goodput.contains("is for measure = \"user_mean\""), "{goodput}");
+    let mut cells = cells(&[1.0]);
+    for cell in &mut cells {
+        let ms = if cell.policy == "stock" { 100 } else { 150 };
+        cell.crowd.groups =
+            (0..5).map(|group| GroupCount { replies: 2, user_us: 2000 * ms * group }).collect();
+    }
+    let answer = answer(&of_group("2"), &cells);
+    assert!((answer.ours.expect("a number").mean - 1.5).abs() < 1e-9);
+    assert!(
+        answer.measured.starts_with("mean response time from the first try to group 2 of"),
+        "{}",
+        answer.measured
+    );
 }
 
 #[test]

@@ -107,6 +107,7 @@ fn config(mode: Mode, workers: usize) -> Config {
         drain: Duration::from_secs(10),
         timeout: Duration::from_secs(10),
         abort: None,
+        reuse: std::num::NonZeroU8::MIN,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,

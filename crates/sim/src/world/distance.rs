@@ -3,7 +3,7 @@
 use std::hash::BuildHasher;
 
 use aqm::PacketKind;
-use crowd::Endpoint;
+use crowd::{Clients, Endpoint};
 use foldhash::fast::FixedState;
 use path::{
     Config, ConfigError, Content, Counters, DEFAULT_CONNECTIONS, Path, Responses, Seen, Service, Side,
@@ -35,11 +35,14 @@ pub(super) struct Distance {
     flow_key: FixedState,
     /// If a discipline goes by them.
     responses: Option<Responses>,
+    /// Who is of which group.
+    clients: Clients,
 }
 
 #[derive(Debug)]
 struct Direction {
-    path: Path<Carried>,
+    /// One for each group of clients.
+    paths: Vec<Path<Carried>>,
     opening: u64,
     opening_dropped: u64,
     woken: Woken,
@@ -78,20 +81,27 @@ impl aqm::Packet for Carried {
 }
 
 impl Distance {
-    pub(super) fn new(to_server: &Config, to_clients: &Config, seed: u64) -> Result<Self, ConfigError> {
-        // As `tidegate link` has them.
-        let direction = |config: &Config, which: u64| -> Result<Direction, ConfigError> {
-            let path = Path::new(config, seed.wrapping_mul(2).wrapping_add(which))?;
-            Ok(Direction { path, opening: 0, opening_dropped: 0, woken: Woken::default() })
+    /// A way to the server and one back for each group of these clients.
+    pub(super) fn new(groups: &[[Config; 2]], clients: Clients, seed: u64) -> Result<Self, ConfigError> {
+        // The first as `tidegate link` has them.
+        let direction = |which: usize| -> Result<Direction, ConfigError> {
+            let path = |(group, configs): (u64, &[Config; 2])| {
+                let seed = seed.wrapping_mul(2).wrapping_add(which as u64);
+                Path::new(&configs[which], seed ^ group << 40)
+            };
+            let paths = (0..).zip(groups).map(path).collect::<Result<_, _>>()?;
+            Ok(Direction { paths, opening: 0, opening_dropped: 0, woken: Woken::default() })
         };
         Ok(Self {
-            to_server: direction(to_server, 0)?,
-            to_clients: direction(to_clients, 1)?,
+            to_server: direction(0)?,
+            to_clients: direction(1)?,
             flow_key: FixedState::with_seed(seed),
-            responses: [to_server, to_clients]
+            responses: groups
                 .iter()
+                .flatten()
                 .any(|config| config.queue.goes_by_response())
                 .then(|| Responses::new(DEFAULT_CONNECTIONS)),
+            clients,
         })
     }
 
@@ -107,10 +117,13 @@ impl Distance {
         let flow = flow(&self.flow_key, packet.endpoint);
         let kind = PacketKind::of_tcp(packet.segment().flags.0);
         let service = self.service(way, &packet);
+        let groups = self.to_server.paths.len() as u8;
+        let group = self.clients.group(packet.endpoint, groups);
         let direction = self.direction(way);
-        let Direction { path, opening, opening_dropped, .. } = &mut *direction;
+        let Direction { paths, opening, opening_dropped, .. } = &mut *direction;
         *opening += opens(kind);
-        path.arrive(now, Carried { packet, bytes, flow, kind, service }, &mut |carried, _| {
+        let carried = Carried { packet, bytes, flow, kind, service };
+        paths[usize::from(group)].arrive(now, carried, &mut |carried, _| {
             *opening_dropped += opens(carried.kind);
             packets.take_back(carried.packet);
         });
@@ -124,11 +137,12 @@ impl Distance {
 
     /// The next packet that is there by now; to be asked until there is none.
     pub(super) fn take(&mut self, way: Way, now: Nanos, packets: &mut Packets) -> Option<Box<Packet>> {
-        let Direction { path, opening_dropped, .. } = self.direction(way);
-        let arrival = path.take(now, &mut |carried, _| {
+        let Direction { paths, opening_dropped, .. } = self.direction(way);
+        let drop = &mut |carried: Carried, _| {
             *opening_dropped += opens(carried.kind);
             packets.take_back(carried.packet);
-        });
+        };
+        let arrival = paths.iter_mut().find_map(|path| path.take(now, drop));
         arrival.map(|arrival| arrival.packet.packet)
     }
 
@@ -140,7 +154,7 @@ impl Distance {
     /// To the server, and to the clients.
     pub(super) fn counts(&self) -> [PathCounts; 2] {
         [&self.to_server, &self.to_clients].map(|direction| PathCounts {
-            packets: *direction.path.counters(),
+            packets: direction.paths.iter().map(|path| *path.counters()).sum(),
             opening: direction.opening,
             opening_dropped: direction.opening_dropped,
         })
@@ -148,12 +162,13 @@ impl Distance {
 
     /// Packets that wait or are under way; in debug builds, what came has left, was dropped or is among them.
     pub(super) fn len(&self) -> usize {
-        let len = |direction: &Direction| {
-            let len = direction.path.qlen_pkts() as usize + direction.path.in_flight();
-            let Counters { arrived, delivered, dropped, .. } = direction.path.counters();
+        let len_of = |path: &Path<Carried>| {
+            let len = path.qlen_pkts() as usize + path.in_flight();
+            let Counters { arrived, delivered, dropped, .. } = path.counters();
             debug_assert_eq!(arrived.packets, delivered.packets + dropped.packets + len as u64, "of a path");
             len
         };
+        let len = |direction: &Direction| direction.paths.iter().map(len_of).sum::<usize>();
         len(&self.to_server) + len(&self.to_clients)
     }
 
@@ -185,7 +200,8 @@ impl Distance {
 
 impl Direction {
     fn wake(&mut self) -> Option<Nanos> {
-        self.woken.tell(self.path.next())
+        let next = self.paths.iter().filter_map(Path::next).min();
+        self.woken.tell(next)
     }
 }
 
