@@ -34,6 +34,8 @@ pub(crate) struct Claim {
     pub against: Option<String>,
     /// Of one group of clients, from 0, where `[path]` has several; with `user_mean` only.
     pub group: Option<usize>,
+    /// Divided by the same before this server; the group of clients is of the first alone.
+    pub against_server: Option<String>,
     /// Arithmetic mean over these loads, multiples of the saturation rate.
     #[serde(default)]
     pub loads: Vec<f64>,
@@ -120,6 +122,12 @@ impl Claim {
             let names = scope.servers.join(", ");
             return Err(format!("no [[server]] or [[scenario]] is called {server:?}; there are {names}"));
         }
+        if let Some(other) = &self.against_server
+            && (self.server.is_none() || !scope.servers.contains(&other.as_str()))
+        {
+            let names = scope.servers.join(", ");
+            return Err(format!("against_server = {other:?} wants server, too, and both of {names}"));
+        }
         match self.group {
             Some(group) if self.measure != Measure::UserMean => {
                 Err(format!("group = {group} is for measure = \"user_mean\", which is known of each group"))
@@ -162,15 +170,20 @@ impl Claim {
         planned: Planned<'_>,
         cells: &[Cell],
     ) -> ClaimAnswer {
-        let cells: Vec<&Cell> = cells.iter().filter(|cell| cell.server == server).collect();
+        let before =
+            |server: &str| -> Vec<&Cell> { cells.iter().filter(|cell| cell.server == server).collect() };
+        let own = before(server);
+        let others = self.against_server.as_deref().map(before);
         let rests_on = self.rests_on(planned.loads);
-        let ours = self.estimate(planned.loads, &cells);
-        let missing = missing(&rests_on, planned.repetitions, &cells);
+        let ours = self.estimate(planned.loads, &own, others.as_ref().unwrap_or(&own));
+        let both = [Some(&own), others.as_ref()].into_iter().flatten();
+        let missing = both.clone().find_map(|cells| missing(&rests_on, planned.repetitions, cells));
+        let marked = both.flat_map(|cells| marks(&rests_on, cells)).collect();
         let (answer, marks) = match (&ours, missing) {
             (Err(reason), _) => (Answer::NotMeasured, vec![reason.clone()]),
-            (Ok(ours), None) => (self.holds.judge(ours), marks(&rests_on, &cells)),
+            (Ok(ours), None) => (self.holds.judge(ours), marked),
             (Ok(_), Some(missing)) => {
-                let mut marks = marks(&rests_on, &cells);
+                let mut marks = marked;
                 marks.push(missing);
                 (Answer::Undecided, marks)
             }
@@ -206,6 +219,11 @@ impl Claim {
         let group = self.group.map_or(String::new(), |group| format!(" to group {group}"));
         let measure = format!("{}{group}", self.measure);
         let own = format!("{measure} of {} {}", self.policy, at(&self.loads));
+        if let Some(server) = &self.against_server {
+            let policy = self.against.as_ref().unwrap_or(&self.policy);
+            let loads = if self.against_loads.is_empty() { &self.loads } else { &self.against_loads };
+            return format!("{own} over {} of {policy} {} before {server}", self.measure, at(loads));
+        }
         if !self.is_ratio() {
             return own;
         }
@@ -219,17 +237,15 @@ impl Claim {
     }
 
     fn is_ratio(&self) -> bool {
-        self.against.is_some() || !self.against_loads.is_empty()
+        self.against.is_some() || self.against_server.is_some() || !self.against_loads.is_empty()
     }
 
     /// One value for each repetition that has all cells.
-    fn estimate(&self, loads: &[f64], cells: &[&Cell]) -> Result<Estimate, String> {
+    fn estimate(&self, loads: &[f64], cells: &[&Cell], others: &[&Cell]) -> Result<Estimate, String> {
         let most = cells.iter().map(|cell| cell.repetition).max().unwrap_or(0);
         let values: Vec<Result<f64, String>> = (0..=most)
             .map(|repetition| {
-                let of: Vec<&Cell> =
-                    cells.iter().copied().filter(|cell| cell.repetition == repetition).collect();
-                self.value(loads, &of)
+                self.value(loads, &of_repetition(cells, repetition), &of_repetition(others, repetition))
             })
             .collect();
         let known: Vec<f64> = values.iter().filter_map(|value| value.as_ref().ok().copied()).collect();
@@ -240,9 +256,9 @@ impl Claim {
         }
     }
 
-    fn value(&self, loads: &[f64], cells: &[&Cell]) -> Result<f64, String> {
-        let of = |policy: &str, at: &[f64]| {
-            let values = at.iter().map(|&load| self.measured_at(policy, load, cells));
+    fn value(&self, loads: &[f64], cells: &[&Cell], others: &[&Cell]) -> Result<f64, String> {
+        let of = |policy: &str, at: &[f64], cells: &[&Cell], group: Option<usize>| {
+            let values = at.iter().map(|&load| self.measured_at(policy, load, cells, group));
             let values = values.collect::<Result<Vec<f64>, String>>()?;
             Ok::<f64, String>(if self.peak {
                 values.into_iter().fold(0.0, f64::max)
@@ -251,19 +267,26 @@ impl Claim {
             })
         };
         let own_loads = if self.peak { loads } else { &self.loads };
-        let own = of(&self.policy, own_loads)?;
+        let own = of(&self.policy, own_loads, cells, self.group)?;
         if !self.is_ratio() {
             return Ok(own);
         }
         let other_loads = if self.against_loads.is_empty() { own_loads } else { &self.against_loads };
-        let other = of(self.against.as_ref().unwrap_or(&self.policy), other_loads)?;
+        let group = self.group.filter(|_| self.against_server.is_none());
+        let other = of(self.against.as_ref().unwrap_or(&self.policy), other_loads, others, group)?;
         if other > 0.0 { Ok(own / other) } else { Err("what it is divided by is 0".to_owned()) }
     }
 
-    fn measured_at(&self, policy: &str, load: f64, cells: &[&Cell]) -> Result<f64, String> {
+    fn measured_at(
+        &self,
+        policy: &str,
+        load: f64,
+        cells: &[&Cell],
+        group: Option<usize>,
+    ) -> Result<f64, String> {
         let cell = cells.iter().find(|cell| cell.policy == policy && cell.load == load);
         let cell = cell.ok_or_else(|| format!("{policy} was not measured at {load} times saturation"))?;
-        let value = match self.group {
+        let value = match group {
             Some(group) => cell.crowd.groups.get(group).and_then(GroupCount::mean_ms),
             None => self.measure.of(cell),
         };
@@ -282,6 +305,10 @@ impl Claim {
         }
         points
     }
+}
+
+fn of_repetition<'a>(cells: &[&'a Cell], repetition: u32) -> Vec<&'a Cell> {
+    cells.iter().copied().filter(|cell| cell.repetition == repetition).collect()
 }
 
 /// How many cells of these points there should be, and are not.

@@ -34,6 +34,8 @@ pub(crate) struct Ways {
     to_clients: Option<String>,
     /// Groups of clients, each in words: what is different from the keys above in both directions. Users are of one after the other.
     groups: Option<Vec<String>>,
+    /// Every server stands besides for one before clients who are all as those of a group, for each group.
+    groups_alone: bool,
 }
 
 /// Most groups of clients.
@@ -135,7 +137,16 @@ impl Ways {
                 for (loss, of_loss) in named(self.loss.as_ref()) {
                     let way = self.way(delay, loss)?;
                     let name = format!("{}{of_delay}{of_loss}", server.name);
-                    all.push(ServerSpec { name, way: Some(Box::new(way)), ..server.clone() });
+                    let alone = if self.groups_alone { way.groups.clone() } else { Vec::new() };
+                    let before = |name: String, way: Way| {
+                        let way = Some(Box::new(way));
+                        ServerSpec { name, way, ..server.clone() }
+                    };
+                    all.push(before(name.clone(), way));
+                    all.extend((0..).zip(alone).map(|(group, [to_server, to_clients])| {
+                        let way = Way { to_server, to_clients, groups: Vec::new() };
+                        before(format!("{name}-group-{group}"), way)
+                    }));
                 }
             }
         }
@@ -152,6 +163,9 @@ impl Ways {
         let (to_server, to_clients) =
             (of("to_server", &self.to_server)?, of("to_clients", &self.to_clients)?);
         let groups = self.groups.as_deref().unwrap_or_default();
+        if self.groups_alone && self.groups.is_none() {
+            return Err("path.groups_alone: there are no groups".to_owned());
+        }
         if self.groups.is_some() && !(2..=MOST_GROUPS).contains(&groups.len()) {
             return Err(format!(
                 "path.groups has {} groups: from 2 to {MOST_GROUPS}, as [\"delay 0ms\", \"delay 75ms\"]",
@@ -301,6 +315,11 @@ mod tests {
         assert_eq!(way.groups[1], expected.map(|words| words.parse().expect("a path")));
         assert_eq!(way.groups[0][0], "loss 1%".parse().expect("a path"));
         assert_eq!(way.shortest_reply(), Nanos::from_millis(300), "of the farthest");
+        let all = spread("groups_alone = true\ngroups = [\"delay 0ms\", \"delay 75ms\"]");
+        let names: Vec<&str> = all.iter().map(|server| server.name.as_str()).collect();
+        assert_eq!(names, ["a", "a-group-0", "a-group-1", "b", "b-group-0", "b-group-1"]);
+        let alone = all[2].way.as_deref().expect("a way");
+        assert_eq!((alone.to_server.delay, alone.groups.len()), (Nanos::from_millis(75), 0));
     }
 
     #[test]
@@ -317,6 +336,7 @@ mod tests {
             ("loss = [\"1%\", \"120%\"]", "path: loss 1.2: a probability from 0 to 1"),
             ("delay = \"1ms\"\njitter = \"2ms\"", "path: jitter 2ms is above delay 1ms"),
             ("queue = \"read\"", "path: aqm "),
+            ("groups_alone = true", "path.groups_alone: there are no groups"),
             ("groups = [\"delay 0ms\"]", "path.groups has 1 groups: from 2 to 32"),
             ("groups = [\"delay 0ms\", \"delay 5\"]", "path.groups \"delay 5\": delay 5: a time"),
             ("to_server = \"los 1%\"", "path.to_server: \"los\" is no word of a path"),

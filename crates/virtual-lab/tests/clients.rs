@@ -39,22 +39,25 @@ fn experiment(crowd: &str, path: &str, claims: &str) -> String {
 fn groups_of_clients_wait_for_their_own_round_trips() {
     let claim = |group: u32, ms: f64| {
         format!(
-            "[[claim]]\nsource = \"here\"\ntext = \"group {group}\"\nmeasure = \"user_mean\"\ngroup = {group}\npolicy = \"stock\"\nloads = [1.0]\n\
+            "[[claim]]\nsource = \"here\"\ntext = \"group {group}\"\nmeasure = \"user_mean\"\nserver = \"s\"\ngroup = {group}\npolicy = \"stock\"\nloads = [1.0]\n\
              holds = {{ at_least = {}, at_most = {} }}\n",
             ms - 1.0,
             ms + 5.0
         )
     };
-    let claims: String = (0..5).map(|group| claim(group, 75.0 * f64::from(group))).collect();
+    let alone = "[[claim]]\nsource = \"here\"\ntext = \"as alone\"\nmeasure = \"user_mean\"\nserver = \"s\"\ngroup = 4\nagainst_server = \"s-group-4\"\n\
+                 policy = \"stock\"\nloads = [1.0]\nholds = { at_least = 0.98, at_most = 1.02 }\n";
+    let claims: String =
+        (0..5).map(|group| claim(group, 75.0 * f64::from(group))).chain([alone.to_owned()]).collect();
     let groups =
         "groups = [\"delay 0ms\", \"delay 18.75ms\", \"delay 37.5ms\", \"delay 56.25ms\", \"delay 75ms\"]";
     let small = "{ kind = \"heavy-tail\", least = 100, median = 300, p90 = 900, most = 1300, shape = 1.2 }";
-    let file = experiment("", &format!("rate = \"10mbit\"\n{groups}"), &claims);
+    let file = experiment("", &format!("rate = \"10mbit\"\ngroups_alone = true\n{groups}"), &claims);
     let run = run(&file.replace("\"world-cup\"", small));
     for claim in &run.claims {
         assert_eq!(claim.answer, Answer::Holds, "{claim:?}");
     }
-    assert_eq!(run.claims.len(), 5);
+    assert_eq!(run.claims.len(), 6);
     let crowd = &run.cells[0].crowd;
     let replies: u64 = crowd.groups.iter().map(|group| group.replies).sum();
     assert_eq!(replies, crowd.user_ms.count);

@@ -318,6 +318,33 @@ fn claim_may_be_of_one_group_of_clients() {
 }
 
 #[test]
+fn claim_may_be_held_against_another_server() {
+    let text = "server = \"a\"\n    against_server = \"b\"\n    group = 2\n    measure = \"user_mean\"";
+    let claim = changed("measure = \"goodput\"", text);
+    let claim = Claim { against: None, ..claim };
+    assert_eq!(claim.check(&SCOPE), Ok(()));
+    let no_server = Claim { server: None, ..claim.clone() }.check(&SCOPE).expect_err("of which");
+    assert!(no_server.contains("against_server = \"b\" wants server"), "{no_server}");
+    let nobody = Claim { against_server: Some("c".to_owned()), ..claim.clone() };
+    assert!(nobody.check(&SCOPE).expect_err("no such").contains("both of a, b"));
+    let mut cells = cells(&[1.0]);
+    for cell in &mut cells {
+        cell.crowd.groups = (0..5).map(|group| GroupCount { replies: 1, user_us: 1000 * group }).collect();
+    }
+    let mut before_b = cells.clone();
+    for cell in &mut before_b {
+        (cell.server, cell.crowd.groups) = ("b".to_owned(), Vec::new());
+        cell.crowd.user_ms = LatencySummary { count: 1, mean: 4.0, ..LatencySummary::default() };
+    }
+    let alone = answer(&claim, &cells);
+    assert_eq!(alone.answer, Answer::NotMeasured, "nothing was measured before b");
+    cells.extend(before_b);
+    let answer = answer(&claim, &cells);
+    assert!((answer.ours.expect("a number").mean - 0.5).abs() < 1e-9, "2 ms over 4 ms");
+    assert!(answer.measured.ends_with("before b"), "{}", answer.measured);
+}
+
+#[test]
 fn claim_may_be_of_one_server_that_is_measured() {
     let of_all = claim(GOODPUT);
     assert!(of_all.is_of("a") && of_all.is_of("b"));
