@@ -73,8 +73,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = CloseArg::Fin)]
     close: CloseArg,
 
-    /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4, linux-2.4, win-emu,
-    /// windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3, macos, macos-10.3
+    /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4, linux-2.4, linux-2.2,
+    /// win-emu, windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3, macos, macos-10.3
     #[arg(long, value_name = "NAME[:SHARE],...", default_value_t = Stacks::default())]
     stacks: Stacks,
 

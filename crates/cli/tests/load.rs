@@ -13,10 +13,11 @@ use experiment::Layout;
 use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 use serde_json::Value;
 
-const SYSTEMS: [&str; 11] = [
+const SYSTEMS: [&str; 12] = [
     "linux",
     "linux-6.4",
     "linux-2.4",
+    "linux-2.2",
     "win-emu",
     "windows-10",
     "windows-xp",

@@ -103,6 +103,11 @@ impl Connection {
         self.snd_max
     }
 
+    /// Bytes of the stream that were ever sent.
+    pub fn sent(&self) -> u64 {
+        self.offset(self.snd_max)
+    }
+
     /// This end is no more, and tells nobody: the host has decided so.
     pub fn forget(&mut self) {
         self.end();

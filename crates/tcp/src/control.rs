@@ -80,6 +80,24 @@ impl Connection {
         })
     }
 
+    /// So many segments may leave from now on until this is said again; a controlled sender has no bound unless one is said. Linux bounds what of a flow waits below TCP
+    /// (`tcp_small_queue_check()`, since 3.6): the caller counts that, since it knows what has left the host. What a timeout sends is not bounded.
+    pub fn allow(&mut self, segments: u32) {
+        if let Some(sender) = &mut self.sender {
+            sender.allowed = segments;
+        }
+    }
+
+    /// Whether the last [`Connection::transmit`] ended because of [`Connection::allow`]: there may be more to send when more is allowed.
+    pub fn is_held(&self) -> bool {
+        self.sender.as_deref().is_some_and(|sender| sender.is_held)
+    }
+
+    /// Data of a full segment now, bytes.
+    pub fn full_segment(&self) -> u32 {
+        self.sender.as_deref().map_or(self.data_mss(), |sender| self.segment_size(sender))
+    }
+
     /// Where in the stream a sequence number is; of an uncontrolled sender's, whose stream is shorter than 4 GiB.
     pub(crate) fn offset(&self, seq: SeqNumber) -> u64 {
         match &self.sender {
@@ -117,15 +135,25 @@ impl Connection {
         let out = self.out(sender);
         let mut in_flight = sender.in_flight(out);
         let before = self.snd_max;
+        let mut allowed = sender.allowed;
+        let mut is_held = false;
         let is_full = loop {
+            if allowed == 0 {
+                is_held = true;
+                break false;
+            }
             match self.send_next(stack, stream, in_flight, now, send) {
-                Turn::Sent(bytes) => in_flight += bytes,
+                Turn::Sent(bytes) => {
+                    in_flight += bytes;
+                    allowed -= u32::from(allowed < u32::MAX);
+                }
                 Turn::Full => break true,
                 Turn::Done => break false,
             }
         };
         let (una, max) = (self.snd_una, self.snd_max);
         if let Some(sender) = &mut self.sender {
+            (sender.allowed, sender.is_held) = (allowed, is_held);
             let is_limit = is_full || sender.window.size < in_flight.saturating_add(out.mss);
             sender.window.note_use(una, max, is_limit);
             if let Some(sent_at) = sender.first_sent_at().filter(|_| max != before) {

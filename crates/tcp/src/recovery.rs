@@ -45,6 +45,9 @@ pub(crate) struct Sender {
     /// How long the handshake took, if that is known, and where the stream began.
     handshake: Option<Nanos>,
     start: SeqNumber,
+    /// Segments that may still go down to the host's queues, and whether that has stopped the sender.
+    pub(crate) allowed: u32,
+    pub(crate) is_held: bool,
     pub(crate) counts: Counts,
 }
 
@@ -120,6 +123,8 @@ impl Sender {
             estimate: None,
             handshake,
             start,
+            allowed: u32::MAX,
+            is_held: false,
             counts: Counts::default(),
         }
     }

@@ -153,6 +153,20 @@ const LINUX_2_4: Stack = Stack {
     ..LINUX
 };
 
+/// Linux 2.2, that of `[SH06]`: a window of 22 segments, as it is known on the wire (`32120`), `tcp_syn_retries` 10, two segments before the first acknowledgment, and the
+/// least timeout under the whole sum (2.2.16 `net/ipv4/tcp_input.c`, `tcp_bound_rto()`). Differs: a timeout has no quarter more, and timers are not of 10 ms.
+const LINUX_2_2: Stack = Stack {
+    name: "linux-2.2",
+    about: "Linux 2.2 [SH06]",
+    window: 32_120,
+    syn_timeouts: &millis([
+        3000, 6000, 12_000, 24_000, 48_000, 96_000, 120_000, 120_000, 120_000, 120_000, 120_000,
+    ]),
+    initial_window: 2,
+    rto: Rto { least_variation: Nanos::ZERO, least: Nanos::from_millis(200), ..LINUX_RTO },
+    ..LINUX_2_4
+};
+
 /// Windows 9x and NT: `[Shu05]` table 4.3 and section 4.1.5, which has three retries after a RST at NT.
 const WINDOWS_NT: Stack = Stack {
     name: "windows-nt",
@@ -300,10 +314,11 @@ const MACOS_10_3: Stack = Stack {
 };
 
 /// Every stack, by [`Stack::name`].
-pub const STACKS: [&Stack; 11] = [
+pub const STACKS: [&Stack; 12] = [
     &LINUX,
     &LINUX_6_4,
     &LINUX_2_4,
+    &LINUX_2_2,
     &WIN_EMU,
     &WINDOWS_10,
     &WINDOWS_XP,
