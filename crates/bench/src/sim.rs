@@ -84,7 +84,13 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let crowd = Crowd::new(manners, asks, Clients::new(clients().into()), schedule, 0);
     let setup = Setup {
         kernel: Config { policy: Policy::DEFAULT, ..Config::default() },
-        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving {
+            accept: Accept::Inf,
+            cpu_time: Nanos::ZERO,
+            reply_bytes: 512,
+            descriptors: None,
+            closes: None,
+        },
         profile: Profile::shipped(PROFILE).context("the bench's profile")?,
     };
     Ok(World::new(setup, crowd))

@@ -7,6 +7,7 @@ mod cookies;
 mod counters;
 mod follow;
 mod guard;
+mod outgoing;
 mod request;
 mod socket;
 
@@ -27,6 +28,8 @@ pub use follow::Waiting;
 use guard::Guard;
 pub use guard::GuardStats;
 pub(crate) use guard::Looks;
+use outgoing::Outgoing;
+pub use outgoing::{Mark, Sending};
 use request::Request;
 use socket::Socket;
 pub use socket::{Read, SocketState, WriteError};
@@ -77,12 +80,18 @@ pub enum Timer {
     Socket(SocketId),
     /// The agent looks who waits for the server.
     Agent,
+    /// A program waits for the client's end no longer ([`Kernel::linger`]).
+    Linger(SocketId),
 }
 
 /// What the kernel does to the rest of the world.
 pub trait Outside {
     /// A segment leaves for a client.
     fn send(&mut self, to: Peer, segment: &Segment<'_>);
+    /// The same where responses are long ([`Config::sending`]), with what a queue discipline may know of it.
+    fn send_marked(&mut self, to: Peer, segment: &Segment<'_>, _: Mark) {
+        self.send(to, segment);
+    }
     /// [`Kernel::on_timer`] is to be called then.
     fn wake(&mut self, at: Nanos, timer: Timer);
     /// There is something for the server's program.
@@ -183,7 +192,11 @@ pub(crate) enum WorkPath {
 /// Whose rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Generation {
-    /// Linux 2.4, that of the papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20 `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
+    /// Linux 2.2, that of `[SH06]`: as 2.4, but a SYN is answered as long as the SYN queue has room, which is as long as
+    /// `net.ipv4.tcp_max_syn_backlog` says, however full the accept queue is (2.2.16 `net/ipv4/tcp_ipv4.c`, `tcp_v4_conn_request()`).
+    #[serde(rename = "2.2")]
+    Linux22,
+    /// Linux 2.4, that of the other papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20 `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
     #[serde(rename = "2.4")]
     Linux24,
     /// Since 4.10: `tcp_conn_request()`, `reqsk_timer_handler()` (6.18 `net/ipv4/tcp_input.c`, `inet_connection_sock.c`).
@@ -208,6 +221,10 @@ pub struct Config {
     pub synack_retries: u8,
     /// The TCP of its connections.
     pub stack: &'static Stack,
+    /// How they send long responses; without, each has the initial window for ever, and a send buffer of twenty segments.
+    pub sending: Option<Sending>,
+    /// First wait for the end of a handshake, if it is not the generation's: `TCP_TIMEOUT_INIT`.
+    pub initial_rto: Option<Nanos>,
     /// What the guard does; [`Policy::DEFAULT`] is nothing.
     pub policy: Policy,
     /// The guard only counts.
@@ -227,6 +244,8 @@ impl Default for Config {
             abort_on_overflow: false,
             synack_retries: 5,
             stack: &LINUX,
+            sending: None,
+            initial_rto: None,
             policy: Policy::DEFAULT,
             dry_run: false,
             seed: 1,
@@ -335,6 +354,11 @@ impl Kernel {
             syn_limit: self.syn_limit(),
             ..ListenerLoad::default()
         }
+    }
+
+    /// Connections that have a socket and do not wait for accept(2): those that a program has, and those whose end is awaited.
+    pub fn connections(&self) -> u32 {
+        (self.sockets.len() - self.accept_queue.len()) as u32
     }
 
     /// What it has counted.
@@ -502,6 +526,7 @@ impl Kernel {
             Timer::Request(id) => self.requests.get(id).is_some_and(|request| request.is_due(now)),
             Timer::Socket(id) => self.sockets.get(id).is_some_and(|socket| socket.is_due(now)),
             Timer::Agent => true,
+            Timer::Linger(id) => self.sockets.get(id).is_some_and(|socket| socket.lingers_until(now)),
         }
     }
 
@@ -511,6 +536,7 @@ impl Kernel {
             Timer::Request(id) => self.request_timed_out(id, now, out),
             Timer::Socket(id) => self.socket_timed_out(id, now, out),
             Timer::Agent => self.agent_looks(now, out),
+            Timer::Linger(id) => out.tell(News::Readable(id)),
         }
     }
 }

@@ -19,10 +19,10 @@ mod world;
 
 pub use capture::Capture;
 pub use kernel::{
-    Config, Counters, Generation, GuardStats, Kernel, News, Outside, Peer, Read, RequestId, SocketId,
-    SocketState, Timer, Waiting, Work, WriteError,
+    Config, Counters, Generation, GuardStats, Kernel, Mark, News, Outside, Peer, Read, RequestId, Sending,
+    SocketId, SocketState, Timer, Waiting, Work, WriteError,
 };
 pub use profile::{Profile, ProfileError};
 pub use queue::EventQueue;
-pub use server::{Accept, Serving};
-pub use world::{PathCounts, ServerCounts, Setup, World};
+pub use server::{Accept, Closes, Serving};
+pub use world::{Device, PathCounts, ServerCounts, Setup, UplinkConfig, UplinkCounts, World};

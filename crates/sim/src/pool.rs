@@ -3,7 +3,9 @@
 //! A process sleeps while its client is silent, or does not take what was written, so that half requests and slow readers keep a process each, and all
 //! others wait in the accept queue. Who was woken first is first on the CPU, and keeps it until it sleeps.
 //!
-//! What it is not: no time slices, no timeouts of the server's (Apache's `Timeout` is 300 s on Debian, its `KeepAliveTimeout` 5 s), no processes that come and go.
+//! Where the server closes first ([`crate::Closes`]) a process waits for the client's FIN before it takes another connection.
+//!
+//! What it is not: no time slices, no other timeouts of the server's (Apache's `Timeout` is 300 s on Debian, its `KeepAliveTimeout` 5 s), no processes that come and go.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -35,6 +37,8 @@ enum Step {
         bytes: u64,
         closes: bool,
     },
+    /// Of its own way, before the client does.
+    Shutdown(SocketId),
     Close(SocketId),
     /// It was woken, and sleeps again.
     Sleep,
@@ -47,9 +51,13 @@ struct Held {
     partial: Vec<u8>,
     /// Its process waits for news of it; otherwise that looks for itself before it sleeps.
     sleeps: bool,
-    /// Until there is room for what was written; the connection ends then, if the request said so.
+    /// Until there is room for what was written; the connection ends then, if the request said so, or the server does.
     writes: bool,
     closes: bool,
+    /// It has closed its way, and waits for the client's end.
+    lingers: bool,
+    /// Requests that were answered.
+    answered: u32,
 }
 
 /// The processes.
@@ -135,8 +143,14 @@ impl Pool {
         if held.writes {
             held.writes = false;
             if held.closes {
-                return (Step::Close(id), self.costs.close);
+                return match self.service.closes {
+                    None => (Step::Close(id), self.costs.close),
+                    Some(_) => (Step::Shutdown(id), self.costs.close),
+                };
             }
+        }
+        if held.lingers {
+            return self.linger(id, kernel);
         }
         self.scratch.clear();
         self.scratch.append(&mut held.partial);
@@ -160,6 +174,19 @@ impl Pool {
         (Step::Answer { to: id, bytes, closes: request.closes }, cost)
     }
 
+    /// A process that has closed its way was woken: what the client still sends is read and forgotten.
+    fn linger(&mut self, id: SocketId, kernel: &mut Kernel) -> (Step, Nanos) {
+        self.scratch.clear();
+        match kernel.read(id, usize::MAX, &mut self.scratch) {
+            Read::Bytes(_) => {
+                self.held[id].sleeps = true;
+                (Step::Sleep, Nanos::ZERO)
+            }
+            // What it costs to close was paid when it closed its way.
+            Read::Eof | Read::Reset | Read::Nothing => (Step::Close(id), Nanos::ZERO),
+        }
+    }
+
     /// The step is done: its system calls are made.
     pub(crate) fn end(&mut self, kernel: &mut Kernel, now: Nanos, out: &mut impl Outside) {
         match self.doing.take().expect("a step was begun") {
@@ -175,10 +202,22 @@ impl Pool {
                 let written = kernel.write(to, &self.reply, now, out).is_ok();
                 self.answered += u64::from(written);
                 let held = &mut self.held[to];
+                held.answered += 1;
+                let is_last = self.service.closes.is_some_and(|closes| closes.after.get() <= held.answered);
                 // Of a connection that was reset that is read next.
-                (held.writes, held.closes) = (true, closes && written);
+                (held.writes, held.closes) = (true, (closes || is_last) && written);
                 held.sleeps = !kernel.wait_for_room(to);
                 self.current = (!held.sleeps).then_some(Process::Has(to));
+            }
+            Step::Shutdown(id) => {
+                kernel.shutdown(id, now, out);
+                let held = &mut self.held[id];
+                (held.lingers, held.sleeps) = (true, true);
+                if kernel.is_over(id) {
+                    self.current = Some(Process::Has(id));
+                } else if let Some(closes) = self.service.closes {
+                    kernel.linger(id, now + closes.lingers, out);
+                }
             }
             Step::Close(id) => {
                 self.held.remove(id);
@@ -271,6 +310,7 @@ mod tests {
                 cpu_time: Nanos::ZERO,
                 reply_bytes,
                 descriptors: None,
+                closes: None,
             };
             let costs = Profile::shipped("round-numbers").expect("shipped").steps();
             let pool = Pool::new(service, costs, processes);

@@ -59,7 +59,7 @@ pub struct Profile {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct System {
-    /// The server's kernel: `"2.4"`, or `"4.10"` for all since.
+    /// The server's kernel: `"2.2"`, `"2.4"`, or `"4.10"` for all since.
     pub linux: Generation,
     /// Its `net.ipv4.tcp_max_syn_backlog`, unless a policy says otherwise.
     pub syn_backlog: u32,
@@ -88,6 +88,7 @@ impl System {
             max_syn_backlog: self.syn_backlog,
             syncookies: self.syncookies,
             stack: match self.linux {
+                Generation::Linux22 => Stack::by_name("linux-2.2").expect("the table has it"),
                 Generation::Linux24 => Stack::by_name("linux-2.4").expect("the table has it"),
                 Generation::Linux410 => usual.stack,
             },
@@ -261,9 +262,10 @@ const MOST: f64 = 1e6;
 const MOST_TAKEN: f64 = 0.5;
 
 /// Profiles that come along, by their names.
-const SHIPPED: [(&str, &str); 3] = [
+const SHIPPED: [(&str, &str); 4] = [
     ("xeon-2005", include_str!("../profiles/xeon-2005.toml")),
     ("itanium-2005", include_str!("../profiles/itanium-2005.toml")),
+    ("pentium-2002", include_str!("../profiles/pentium-2002.toml")),
     ("round-numbers", include_str!("../profiles/round-numbers.toml")),
 ];
 
@@ -643,7 +645,7 @@ mod tests {
             assert!(text.contains(from), "{from} is not in it: {text}");
             Profile::parse(&text.replacen(from, to, 1)).expect_err(to).to_string()
         };
-        assert!(refused("linux = \"2.4\"", "linux = \"2.2\"").contains("2.2"));
+        assert!(refused("linux = \"2.4\"", "linux = \"2.0\"").contains("2.0"));
         assert!(
             refused("clients = \"linux-2.4\"", "clients = \"beos\"").contains("\"beos\" is no client stack")
         );

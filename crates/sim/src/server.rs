@@ -39,6 +39,18 @@ pub struct Serving {
     /// Connections that it may have open (`RLIMIT_NOFILE`), if that is bounded. With as many it no longer accepts until one is closed, as `tidegate serve`. A process of
     /// a pool has one.
     pub descriptors: Option<u32>,
+    /// When a process of a pool closes by itself; an event-driven program never does.
+    pub closes: Option<Closes>,
+}
+
+/// A process closes its connection before the client does, and waits for the client's end of it: Apache's lingering close, in which the
+/// connection is in FIN-WAIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Closes {
+    /// After so many requests (`MaxKeepAliveRequests`; 1 is `KeepAlive Off`).
+    pub after: NonZeroU32,
+    /// How long a process waits for the client's FIN at most: 2 s as Apache 1.3 has it (`lingering_close()` in `http_main.c`). Then the kernel waits for it alone.
+    pub lingers: Nanos,
 }
 
 /// What it is about to do.
@@ -322,8 +334,13 @@ mod tests {
     use crate::profile::Profile;
 
     fn server() -> EventLoop {
-        let service =
-            Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 64, descriptors: None };
+        let service = Serving {
+            accept: Accept::Inf,
+            cpu_time: Nanos::ZERO,
+            reply_bytes: 64,
+            descriptors: None,
+            closes: None,
+        };
         EventLoop::new(service, Profile::shipped("round-numbers").expect("shipped").steps())
     }
 

@@ -14,11 +14,14 @@ mod crowd_end;
 mod distance;
 mod interrupts;
 mod packets;
+mod uplink;
 
 use std::collections::VecDeque;
+use std::hash::BuildHasher;
 use std::net::SocketAddr;
 
 use crowd::{Crowd, Endpoint};
+use foldhash::fast::FixedState;
 use path::ConfigError;
 use units::Nanos;
 use verdict::ListenerLoad;
@@ -26,7 +29,7 @@ use wire::{Flags, FourTuple, Options, Segment, SeqNumber, frame_len};
 
 use crate::capture::{Capture, Way};
 use crate::cpu::{Cpu, Next};
-use crate::kernel::{self, GuardStats, Kernel, News, Outside, Peer, Timer, Waiting, WorkPath};
+use crate::kernel::{self, GuardStats, Kernel, Mark, News, Outside, Peer, Timer, Waiting, WorkPath};
 use crate::profile::{Frames, Profile};
 use crate::program::Program;
 use crate::server::Serving;
@@ -35,8 +38,10 @@ use crowd_end::CrowdEnd;
 use distance::Distance;
 use interrupts::{Heard, Interrupts};
 use packets::{Packet, Packets, Pipe};
+use uplink::Uplink;
 
 pub use distance::PathCounts;
+pub use uplink::{Device, UplinkConfig, UplinkCounts};
 
 /// What is simulated, beside the crowd.
 #[derive(Debug, Clone)]
@@ -101,6 +106,13 @@ impl Outside for Rest<'_> {
         self.said.packets.push(self.packets.packet(endpoint, segment));
     }
 
+    fn send_marked(&mut self, to: Peer, segment: &Segment<'_>, mark: Mark) {
+        let endpoint = Endpoint { client: to.address(), port: to.port() };
+        let mut packet = self.packets.packet(endpoint, segment);
+        packet.mark = mark;
+        self.said.packets.push(packet);
+    }
+
     fn wake(&mut self, at: Nanos, timer: Timer) {
         self.events.put(at.max(self.now), Event::Timer(timer));
     }
@@ -112,6 +124,9 @@ impl Outside for Rest<'_> {
 
 /// Source port of forged SYNs. No client of the crowd has it, so nobody hears the answers.
 const FORGED_PORT: u16 = 0;
+
+/// Which flow a packet is of, as a device hashes it.
+const FLOWS: FixedState = FixedState::with_seed(0x5e5d);
 
 fn peer(endpoint: Endpoint) -> Peer {
     Peer::new(endpoint.client, endpoint.port)
@@ -149,6 +164,8 @@ pub struct World {
     capture: Option<Box<Capture>>,
     /// How far away the clients are, if they are.
     distance: Option<Box<Distance>>,
+    /// Between the server and the wire, if it is narrow.
+    uplink: Option<Box<Uplink>>,
     /// Forged SYNs so far.
     forged: u32,
 }
@@ -181,13 +198,14 @@ impl World {
             happened: 0,
             capture: None,
             distance: None,
+            uplink: None,
             forged: 0,
         };
         {
             let Self { kernel, events, packets, said, .. } = &mut world;
             kernel.start(Nanos::ZERO, &mut Rest { now: Nanos::ZERO, events, packets, said });
         }
-        world.let_out(Nanos::ZERO);
+        world.let_out(Nanos::ZERO, Nanos::ZERO);
         world.look_at_crowd(Nanos::ZERO);
         world
     }
@@ -229,6 +247,26 @@ impl World {
         Ok(())
     }
 
+    /// Gives the server an uplink of some rate, before the wire. To be said before anything happens.
+    ///
+    /// # Errors
+    ///
+    /// For a queue that was not parsed, but put together, and contradicts itself.
+    pub fn narrow(&mut self, config: UplinkConfig, seed: u64) -> Result<(), aqm::ConfigError> {
+        self.uplink = Some(Box::new(Uplink::new(config, seed)?));
+        Ok(())
+    }
+
+    /// What went through the server's uplink since the start, if it has one.
+    pub fn uplink(&self) -> Option<UplinkCounts> {
+        self.uplink.as_ref().map(|uplink| uplink.counts())
+    }
+
+    /// Connections at the server that do not wait for accept(2).
+    pub fn connections(&self) -> u32 {
+        self.kernel.connections()
+    }
+
     /// Sends so many forged SYNs at `now`, where [`World::run_until`] has stopped.
     pub fn forge(&mut self, syns: u32, now: Nanos) {
         let Self { crowd, to_server, events, packets, delay, .. } = self;
@@ -256,6 +294,11 @@ impl World {
     /// The crowd.
     pub fn crowd(&self) -> &Crowd {
         &self.crowd
+    }
+
+    /// The attempts that have ended since the last call, where the crowd keeps them.
+    pub fn take_ended(&mut self) -> impl Iterator<Item = crowd::Ended> + '_ {
+        self.crowd.take_ended()
     }
 
     /// The listener's queues.
@@ -298,6 +341,7 @@ impl World {
                 Event::AtClients => self.arrive_at_clients(now),
                 Event::Cpu => self.cpu_done(now),
                 Event::FarAway(way) => self.come_from_far(way, now),
+                Event::Uplink => self.leave_uplink(now),
                 Event::Timer(timer) if !self.kernel.is_due(timer, now) => {}
                 Event::Timer(timer) => {
                     self.ring.push_back(Pending::Timer(timer));
@@ -322,6 +366,7 @@ impl World {
     fn check(&self) {
         let in_ring = self.ring.iter().filter(|pending| matches!(pending, Pending::Packet(_))).count();
         let far_away = self.distance.as_ref().map_or(0, |distance| distance.len());
+        let leaving = self.uplink.as_ref().map_or(0, |uplink| uplink.len());
         let places = [
             self.to_server.len(),
             self.to_clients.len(),
@@ -329,6 +374,7 @@ impl World {
             self.crowd_end.len(),
             self.said.packets.len(),
             far_away,
+            leaving,
         ];
         assert_eq!(
             self.packets.under_way(),
@@ -426,7 +472,7 @@ impl World {
         if self.cpu.done() {
             let Self { program, kernel, events, packets, said, .. } = self;
             program.end(kernel, now, &mut Rest { now, events, packets, said });
-            self.let_out(now);
+            self.let_out(now, now);
         }
         self.go_on(now);
     }
@@ -447,7 +493,7 @@ impl World {
                 let (path, cost) = self.receive_next(now);
                 let done = self.cpu.begin_frame(path, cost, now);
                 // What it causes leaves when it is done.
-                self.let_out(done);
+                self.let_out(done, now);
                 done
             }
         };
@@ -475,9 +521,12 @@ impl World {
     }
 
     /// What the kernel said goes its ways.
-    fn let_out(&mut self, leaves: Nanos) {
+    fn let_out(&mut self, leaves: Nanos, now: Nanos) {
         for news in self.said.news.drain(..) {
             self.program.hear(news);
+        }
+        if self.uplink.is_some() {
+            return self.let_out_by_uplink(leaves, now);
         }
         let arrives = leaves + self.delay;
         for packet in self.said.packets.drain(..) {
@@ -487,6 +536,66 @@ impl World {
             if self.to_clients.put(arrives, packet) {
                 self.events.put(arrives, Event::AtClients);
             }
+        }
+    }
+
+    /// The same where the server has an uplink.
+    fn let_out_by_uplink(&mut self, leaves: Nanos, now: Nanos) {
+        let mut packets = std::mem::take(&mut self.said.packets);
+        for packet in packets.drain(..) {
+            if let Some(capture) = &mut self.capture {
+                capture.add(leaves, Way::ToClient, packet.endpoint, &packet.segment());
+            }
+            self.enter_uplink(packet, now);
+        }
+        self.said.packets = packets; // its memory
+        self.forget_dropped();
+    }
+
+    /// A packet comes to the uplink.
+    fn enter_uplink(&mut self, packet: Box<Packet>, now: Nanos) {
+        let Self { uplink, events, crowd, .. } = self;
+        let Some(uplink) = uplink else { return };
+        let client = crowd.clients().address(packet.endpoint.client);
+        let tuple = FourTuple { src: (client, 0).into(), dst: (client, 0).into() };
+        let bytes = frame_len(&tuple, &packet.segment()) as u32;
+        let flow = FLOWS.hash_one(peer(packet.endpoint).0) as u32;
+        if let Some(at) = uplink.put(packet, (bytes, flow), now) {
+            events.put(at, Event::Uplink);
+        }
+    }
+
+    /// The uplink is done with a packet, which goes on to the wire.
+    fn leave_uplink(&mut self, now: Nanos) {
+        let Self { uplink, events, delay, to_clients, kernel, packets, said, .. } = self;
+        let Some(uplink) = uplink else { return };
+        let (packet, next) = uplink.done(now);
+        if let Some(at) = next {
+            events.put(at, Event::Uplink);
+        }
+        if packet.payload_bytes() > 0 {
+            kernel.transmitted(
+                peer(packet.endpoint),
+                packet.seq,
+                now,
+                &mut Rest { now, events, packets, said },
+            );
+        }
+        let arrives = now + *delay;
+        if to_clients.put(arrives, packet) {
+            events.put(arrives, Event::AtClients);
+        }
+        self.let_out(now, now);
+    }
+
+    /// The kernel is told of what the uplink has dropped.
+    fn forget_dropped(&mut self) {
+        let Self { uplink, kernel, packets, .. } = self;
+        while let Some(packet) = uplink.as_mut().and_then(|uplink| uplink.take_dropped()) {
+            if packet.payload_bytes() > 0 {
+                kernel.lost_below(peer(packet.endpoint), packet.seq);
+            }
+            packets.take_back(packet);
         }
     }
 

@@ -39,7 +39,13 @@ fn capture_before(profile: Profile, rate: f64, most: usize) -> Capture {
     let crowd = Crowd::new(manners, asks, clients, Schedule::new(Arrivals::Fixed, rate, 1), 0);
     let setup = Setup {
         kernel: Config::default(),
-        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving {
+            accept: Accept::Inf,
+            cpu_time: Nanos::ZERO,
+            reply_bytes: 512,
+            descriptors: None,
+            closes: None,
+        },
         profile,
     };
     let mut world = World::new(setup, crowd);

@@ -93,6 +93,7 @@ impl Case {
                 cpu_time: self.work,
                 reply_bytes: 512,
                 descriptors: None,
+                closes: None,
             },
             profile: Profile::shipped("round-numbers").expect("shipped"),
         };

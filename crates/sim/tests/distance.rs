@@ -36,7 +36,13 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
     let crowd = Crowd::new(manners, asks, network, Schedule::new(Arrivals::Fixed, clients, 1), 0);
     let setup = Setup {
         kernel,
-        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving {
+            accept: Accept::Inf,
+            cpu_time: Nanos::ZERO,
+            reply_bytes: 512,
+            descriptors: None,
+            closes: None,
+        },
         profile: Profile::shipped("round-numbers").expect("shipped"),
     };
     let mut world = World::new(setup, crowd);

@@ -7,3 +7,4 @@ mod dumbbell;
 mod overload;
 mod pool;
 mod queue;
+mod uplink;

@@ -45,7 +45,13 @@ fn setup(policy: &str) -> Setup {
     let policy: Policy = policy.parse().expect("a policy");
     Setup {
         kernel: Config { policy, ..Config::default() },
-        service: Serving { accept: Accept::Inf, cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None },
+        service: Serving {
+            accept: Accept::Inf,
+            cpu_time: Nanos::ZERO,
+            reply_bytes: 512,
+            descriptors: None,
+            closes: None,
+        },
         profile: machine(),
     }
 }

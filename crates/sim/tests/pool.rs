@@ -25,8 +25,13 @@ fn machine(name: &str) -> Profile {
 
 fn setup(profile: Profile, count: u32) -> Setup {
     let kernel = Config { backlog: 511, ..profile.system.config() };
-    let service =
-        Serving { accept: processes(count), cpu_time: Nanos::ZERO, reply_bytes: 512, descriptors: None };
+    let service = Serving {
+        accept: processes(count),
+        cpu_time: Nanos::ZERO,
+        reply_bytes: 512,
+        descriptors: None,
+        closes: None,
+    };
     Setup { kernel, service, profile }
 }
 

@@ -37,6 +37,7 @@ impl Kernel {
     pub(super) fn syn_limit(&self) -> u32 {
         match self.config.generation {
             // `max_qlen_log`: the next power of two, from 64 on (2.4.20 `tcp_listen_start()`).
+            Generation::Linux22 => self.config.max_syn_backlog,
             Generation::Linux24 => self.config.max_syn_backlog.clamp(64, 1 << 31).next_power_of_two(),
             Generation::Linux410 => self.config.backlog,
         }
@@ -50,14 +51,18 @@ impl Kernel {
     fn is_syn_queue_full(&self) -> bool {
         let length = self.requests.len() as u32;
         match self.config.generation {
-            Generation::Linux24 => length >= self.syn_limit(),
+            Generation::Linux22 | Generation::Linux24 => length >= self.syn_limit(),
             Generation::Linux410 => length > self.syn_limit(),
         }
     }
 
-    /// A SYN that 2.4 answers although the accept queue is full: at most one handshake is young.
+    /// A SYN that is answered although the accept queue is full: 2.4 does so while at most one handshake is young, 2.2 always.
     pub(super) fn is_spared(&self) -> bool {
-        self.config.generation == Generation::Linux24 && self.young <= 1
+        match self.config.generation {
+            Generation::Linux22 => true,
+            Generation::Linux24 => self.young <= 1,
+            Generation::Linux410 => false,
+        }
     }
 
     /// `tcp_conn_request()`; 2.4 asks after the cookie whether the accept queue is full, and answers all the same while at most one handshake is young.
@@ -82,8 +87,11 @@ impl Kernel {
             return self.drop_syn();
         }
         let most = self.config.max_syn_backlog;
-        // The last quarter is kept for hosts that were heard of before, of which there are none here.
-        if self.config.syncookies == 0 && most.saturating_sub(self.requests.len() as u32) < most >> 2 {
+        // The last quarter is kept for hosts that were heard of before, of which there are none here; not in 2.2.
+        if self.config.syncookies == 0
+            && self.config.generation != Generation::Linux22
+            && most.saturating_sub(self.requests.len() as u32) < most >> 2
+        {
             return self.drop_syn();
         }
         if by_cookie {
@@ -113,10 +121,11 @@ impl Kernel {
     }
 
     fn syn_ack_timeout(&self, handshake: &Handshake) -> Nanos {
-        let first = match self.config.generation {
-            Generation::Linux24 => TIMEOUT_24,
+        let usual = match self.config.generation {
+            Generation::Linux22 | Generation::Linux24 => TIMEOUT_24,
             Generation::Linux410 => TIMEOUT,
         };
+        let first = self.config.initial_rto.unwrap_or(usual);
         handshake.timeout(first, LONGEST_TIMEOUT)
     }
 
@@ -135,7 +144,11 @@ impl Kernel {
         out: &mut impl Outside,
     ) {
         self.counters.syn_acks += 1;
-        out.send(to, &handshake.syn_ack(self.config.stack, 0, now));
+        let syn_ack = handshake.syn_ack(self.config.stack, 0, now);
+        match &self.config.sending {
+            None => out.send(to, &syn_ack),
+            Some(sending) => out.send_marked(to, &syn_ack, sending.without_data()),
+        }
     }
 
     /// The kernel's own; nothing is kept.
@@ -179,7 +192,7 @@ impl Kernel {
         let length = self.requests.len() as u32;
         let mut most = self.config.synack_retries;
         let is_half_full = match self.config.generation {
-            Generation::Linux24 => length >= self.syn_limit() / 2,
+            Generation::Linux22 | Generation::Linux24 => length >= self.syn_limit() / 2,
             Generation::Linux410 => 2 * length > self.config.backlog.max(8),
         };
         let mut young = 2 * self.young;
@@ -334,7 +347,7 @@ impl Kernel {
         out: &mut impl Outside,
     ) -> Work {
         let connection = handshake.established(self.config.stack, 0, now);
-        let mut socket = super::Socket::new(peer, connection);
+        let mut socket = super::Socket::new(peer, connection, self.config.sending.as_ref());
         socket.wait = self.followed.as_mut().and_then(|followed| followed.begin(peer, took, now));
         let id = self.sockets.insert(socket);
         self.ends.insert(peer.number(), End::Socket(id));

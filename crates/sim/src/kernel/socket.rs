@@ -3,12 +3,14 @@
 use std::fmt;
 
 use pacer::Wait;
-use tcp::{Change, Close, Connection, State};
+use tcp::{Change, Close, Connection, State, Stream};
 use units::Nanos;
 use verdict::Fin;
-use wire::{Flags, Segment};
+use wire::{Flags, Segment, SeqNumber};
 
-use super::{End, Kernel, News, Outside, Peer, SocketId, TIME_WAIT, TimeWait, Timer, Work};
+use super::{
+    End, Kernel, News, Outgoing, Outside, Peer, Sending, SocketId, TIME_WAIT, TimeWait, Timer, Work,
+};
 
 /// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18 `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
 const SEND_BUFFER: u64 = 20 * 1448;
@@ -32,6 +34,12 @@ pub(super) struct Socket {
     is_closed: bool,
     /// The program sleeps until more of what it wrote is acknowledged.
     waits_for_room: bool,
+    /// Bytes that may be written and not acknowledged.
+    send_buffer: u64,
+    /// What is kept of long responses, where connections send such.
+    outgoing: Option<Box<Outgoing>>,
+    /// Until when a program waits for the client's end; [`Nanos::MAX`] if it does not, or for ever.
+    lingers_until: Nanos,
     /// When its timer will come up; [`Nanos::MAX`] is never.
     wakes_at: Nanos,
     /// It waits for the server, where that is followed.
@@ -85,8 +93,14 @@ impl Socket {
         self.wakes_at <= now
     }
 
-    pub(super) fn new(peer: Peer, connection: Connection) -> Self {
+    pub(super) fn new(peer: Peer, mut connection: Connection, sending: Option<&Sending>) -> Self {
+        if let Some(sending) = sending {
+            connection.control(sending.control);
+        }
         Self {
+            send_buffer: sending.map_or(SEND_BUFFER, |sending| sending.send_buffer.into()),
+            outgoing: sending.map(|_| Box::default()),
+            lingers_until: Nanos::MAX,
             peer,
             connection,
             written: Vec::new(),
@@ -126,14 +140,75 @@ impl Socket {
     /// What was written and is not acknowledged fits the send buffer; or nobody will take it any more.
     fn has_room(&self) -> bool {
         let is_open = matches!(self.connection.state(), State::Established | State::CloseWait);
-        !is_open || self.written.len() as u64 <= self.connection.acknowledged() + SEND_BUFFER
+        !is_open || self.written.len() as u64 <= self.connection.acknowledged() + self.send_buffer
+    }
+
+    /// Whether the program has waited long enough for the client's end.
+    pub(super) fn lingers_until(&self, now: Nanos) -> bool {
+        self.lingers_until <= now
+    }
+
+    /// As many segments may leave as may be below TCP.
+    fn allow(&mut self, sending: Option<&Sending>) {
+        if let Some((outgoing, sending)) = self.outgoing.as_ref().zip(sending) {
+            self.connection.allow(outgoing.room(sending));
+        }
     }
 
     /// The program goes on, if it sleeps for want of room and there is some now.
     fn tell_writer(&mut self, id: SocketId, out: &mut impl Outside) {
         if self.waits_for_room && self.has_room() {
             self.waits_for_room = false;
+            if let Some(outgoing) = &mut self.outgoing {
+                outgoing.block(false);
+            }
             out.tell(News::Writable(id));
+        }
+    }
+}
+
+/// What TCP may take of what a program has written: while that sleeps for want of room no more than the send buffer holds, in whole segments, because the next
+/// write fills up the last.
+struct Taken<'a> {
+    written: &'a [u8],
+    until: u64,
+}
+
+impl<'a> Taken<'a> {
+    fn of(written: &'a [u8], connection: &Connection, send_buffer: u64, waits_for_room: bool) -> Self {
+        let mut until = written.len() as u64;
+        if waits_for_room && connection.path_state().is_some() {
+            let mss = u64::from(connection.full_segment());
+            until = until.min((connection.acknowledged() + send_buffer) / mss * mss);
+        }
+        Self { written, until }
+    }
+}
+
+impl Stream for Taken<'_> {
+    fn length(&self) -> u64 {
+        self.until
+    }
+
+    fn bytes(&self, offset: u64, len: usize) -> &[u8] {
+        self.written.bytes(offset, len)
+    }
+}
+
+/// How segments of a connection leave.
+fn sender<'a>(
+    peer: Peer,
+    outgoing: Option<&'a mut Outgoing>,
+    sending: Option<&'a Sending>,
+    out: &'a mut impl Outside,
+) -> impl FnMut(&Segment<'_>) + 'a {
+    let mut marks = outgoing.zip(sending);
+    move |segment| match &mut marks {
+        None => out.send(peer, segment),
+        Some((outgoing, sending)) => {
+            if let Some(mark) = outgoing.leave(sending, segment) {
+                out.send_marked(peer, segment, mark);
+            }
         }
     }
 }
@@ -165,13 +240,17 @@ impl Kernel {
             }
         }
         let before = socket.connection.state();
-        let mut send = |segment: &Segment<'_>| out.send(peer, segment);
+        let sending = self.config.sending.as_ref();
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
         let heard = socket.connection.on_segment(stack, segment, now, &mut send);
         socket.received.extend_from_slice(heard.data);
         socket.received.extend_from_slice(&heard.then);
-        socket.is_over |= heard.change == Change::PeerClosed;
+        socket.is_over |= matches!(heard.change, Change::PeerClosed | Change::Closed);
         socket.is_reset |= matches!(heard.change, Change::Reset | Change::GaveUp);
-        socket.connection.transmit(stack, &socket.written, now, &mut send);
+        let taken = Taken::of(&socket.written, &socket.connection, socket.send_buffer, socket.waits_for_room);
+        socket.connection.transmit(stack, &taken, now, &mut send);
+        drop(send);
         if !heard.data.is_empty() || !heard.then.is_empty() {
             socket.waits_on(&mut self.followed, now);
         }
@@ -242,8 +321,12 @@ impl Kernel {
         };
         socket.wakes_at = Nanos::MAX;
         let (peer, before) = (socket.peer, socket.connection.state());
-        let mut send = |segment: &Segment<'_>| out.send(peer, segment);
-        let change = socket.connection.on_deadline(stack, &socket.written, now, &mut send);
+        let sending = self.config.sending.as_ref();
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
+        let taken = Taken::of(&socket.written, &socket.connection, socket.send_buffer, socket.waits_for_room);
+        let change = socket.connection.on_deadline(stack, &taken, now, &mut send);
+        drop(send);
         if socket.connection.state() != State::Closed {
             self.schedule(id, out);
         } else if before != State::Closed {
@@ -313,9 +396,19 @@ impl Kernel {
         if socket.connection.next_stream() {
             socket.written.clear();
         }
+        let sending = self.config.sending.as_ref();
+        if let Some((outgoing, sending)) = socket.outgoing.as_mut().zip(sending) {
+            let unsent = socket.written.len() as u64 - socket.connection.sent();
+            let seq = socket.connection.sends_next() + unsent as u32;
+            outgoing.respond(sending, seq, bytes.len() as u64);
+        }
         socket.written.extend_from_slice(bytes);
         let peer = socket.peer;
-        socket.connection.transmit(stack, &socket.written, now, &mut |segment| out.send(peer, segment));
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
+        let taken = Taken::of(&socket.written, &socket.connection, socket.send_buffer, socket.waits_for_room);
+        socket.connection.transmit(stack, &taken, now, &mut send);
+        drop(send);
         self.schedule(id, out);
         Ok(())
     }
@@ -328,6 +421,9 @@ impl Kernel {
     pub fn wait_for_room(&mut self, id: SocketId) -> bool {
         let socket = &mut self.sockets[id];
         socket.waits_for_room = !socket.has_room();
+        if let Some(outgoing) = &mut socket.outgoing {
+            outgoing.block(socket.waits_for_room);
+        }
         !socket.waits_for_room
     }
 
@@ -341,8 +437,61 @@ impl Kernel {
         let socket = &mut self.sockets[id];
         socket.waits_no_more(&mut self.followed, false, now);
         let peer = socket.peer;
-        let mut send = |segment: &Segment<'_>| out.send(peer, segment);
+        let sending = self.config.sending.as_ref();
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
         socket.connection.half_close(stack, &socket.written, now, &mut send);
+        drop(send);
+        self.schedule(id, out);
+    }
+
+    /// Whether the client has ended its way, or the connection is destroyed: nobody will be told again.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
+    pub fn is_over(&self, id: SocketId) -> bool {
+        let socket = &self.sockets[id];
+        socket.is_over || socket.is_reset
+    }
+
+    /// The program waits for the client's end for so long at most: then it is told that something can be read, and finds nothing.
+    ///
+    /// # Panics
+    ///
+    /// For one that was closed.
+    pub fn linger(&mut self, id: SocketId, until: Nanos, out: &mut impl Outside) {
+        self.sockets[id].lingers_until = until;
+        out.wake(until, Timer::Linger(id));
+    }
+
+    /// A segment of a connection was dropped before it left the host. TCP learns of it as of any that is lost.
+    pub fn lost_below(&mut self, to: Peer, seq: SeqNumber) {
+        if let Some(End::Socket(id)) = self.ends.get(to.number())
+            && let Some(outgoing) = &mut self.sockets[id].outgoing
+        {
+            outgoing.left(seq);
+        }
+    }
+
+    /// A segment of a connection has left the host: another may take its place below TCP.
+    pub fn transmitted(&mut self, to: Peer, seq: SeqNumber, now: Nanos, out: &mut impl Outside) {
+        let Some(End::Socket(id)) = self.ends.get(to.number()) else {
+            return;
+        };
+        let stack = self.config.stack;
+        let sending = self.config.sending.as_ref();
+        let socket = &mut self.sockets[id];
+        let was_below = socket.outgoing.as_mut().is_some_and(|outgoing| outgoing.left(seq));
+        if !was_below || !socket.connection.is_held() {
+            return;
+        }
+        let peer = socket.peer;
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
+        let taken = Taken::of(&socket.written, &socket.connection, socket.send_buffer, socket.waits_for_room);
+        socket.connection.transmit(stack, &taken, now, &mut send);
+        drop(send);
         self.schedule(id, out);
     }
 
@@ -362,13 +511,16 @@ impl Kernel {
         }
         // The kernel's state changes with the FIN: `on_state()` of kernel/follow.bpf.h.
         socket.waits_no_more(&mut self.followed, false, now);
-        let mut send = |segment: &Segment<'_>| out.send(peer, segment);
-        if socket.unread() > 0 {
+        let sending = self.config.sending.as_ref();
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
+        if socket.received.len() > socket.read {
             self.counters.out_rsts += 1;
             socket.connection.close(stack, Close::Reset, now, &mut send);
         } else {
             socket.connection.close_after(stack, &socket.written, now, &mut send);
         }
+        drop(send);
         if socket.connection.state() == State::Closed {
             self.gone(id, before, Change::Reset, now);
         } else {

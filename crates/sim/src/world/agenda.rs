@@ -25,6 +25,8 @@ pub(super) enum Event {
     Interrupt,
     /// A path has something to do, where clients are far away.
     FarAway(Way),
+    /// The uplink is done with a frame.
+    Uplink,
     Timer(Timer),
 }
 
@@ -58,7 +60,7 @@ impl Agenda {
             Event::AtClients => 1,
             Event::Cpu => 2,
             Event::Crowd => 3,
-            Event::Interrupt | Event::FarAway(_) | Event::Timer(_) => {
+            Event::Interrupt | Event::FarAway(_) | Event::Uplink | Event::Timer(_) => {
                 return self.others.push(at, (turn.1, event));
             }
         };

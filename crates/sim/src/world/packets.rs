@@ -6,11 +6,15 @@ use crowd::Endpoint;
 use units::Nanos;
 use wire::{Flags, Options, Segment, SeqNumber};
 
+use crate::kernel::Mark;
+
 /// A segment under way. It stays in its place in memory from its sender to its receiver; then another takes that place.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) endpoint: Endpoint,
-    seq: SeqNumber,
+    /// Of the server's own, where its responses are long.
+    pub(super) mark: Mark,
+    pub(super) seq: SeqNumber,
     ack: SeqNumber,
     flags: Flags,
     window: u16,
@@ -22,6 +26,10 @@ impl Packet {
     pub(super) fn segment(&self) -> Segment<'_> {
         let Self { seq, ack, flags, window, options, .. } = *self;
         Segment { seq, ack, flags, window, options, payload: &self.payload }
+    }
+
+    pub(super) fn payload_bytes(&self) -> u64 {
+        self.payload.len() as u64
     }
 }
 
@@ -38,15 +46,16 @@ pub(super) struct Packets {
 impl Packets {
     pub(super) fn packet(&mut self, endpoint: Endpoint, segment: &Segment<'_>) -> Box<Packet> {
         let Segment { seq, ack, flags, window, options, payload: bytes } = *segment;
+        let mark = Mark::default();
         let Some(mut packet) = self.free.pop() else {
             self.places += 1;
             let payload = bytes.to_vec();
-            return Box::new(Packet { endpoint, seq, ack, flags, window, options, payload });
+            return Box::new(Packet { endpoint, mark, seq, ack, flags, window, options, payload });
         };
         let mut payload = std::mem::take(&mut packet.payload);
         payload.clear();
         payload.extend_from_slice(bytes);
-        *packet = Packet { endpoint, seq, ack, flags, window, options, payload };
+        *packet = Packet { endpoint, mark, seq, ack, flags, window, options, payload };
         packet
     }
 
