@@ -83,6 +83,12 @@ impl Stacks {
         Self { shares: self.shares.iter().map(|(stack, share)| (stack.over_ipv6(), *share)).collect() }
     }
 
+    /// Others in their places, with the same shares.
+    #[must_use]
+    pub fn map(&self, to: impl Fn(&'static Stack) -> &'static Stack) -> Self {
+        Self { shares: self.shares.iter().map(|(stack, share)| (to(stack), *share)).collect() }
+    }
+
     /// The stack of a client, by a number that is evenly spread over all of 64 bits.
     pub(crate) fn pick(&self, random: u64) -> &'static Stack {
         // The low half: the sequence number is the high one.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use sim::Profile;
 
 use crate::check::{check_claims, check_loads, check_names, check_title, check_window, unique};
-use crate::claims::{Claim, Scope};
+use crate::claims::{Claim, Measure, Scope};
 use crate::clients::check_abort;
 use crate::experiment::Experiment;
 use crate::extent;
@@ -16,6 +16,10 @@ use crate::time::{LONGEST, MOST_RATE};
 
 /// Of a request.
 const LONGEST_WORK: Duration = Duration::from_secs(60);
+/// First timeouts that a TCP may have (`net.ipv4.tcp_rto_min_us` and more).
+const INITIAL_RTO: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
+/// Segments over Ethernet; the least is Linux's.
+const MSS: std::ops::RangeInclusive<u16> = 88..=1460;
 /// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
 const MOST_AGAIN: u32 = 10;
 
@@ -98,9 +102,59 @@ impl Experiment {
             return Err("crowd.timeout is zero: nobody would wait for a reply; 10s is usual".to_owned());
         }
         self.servers.iter().try_for_each(|server| self.check_way_to(server))?;
+        self.check_uplink()?;
         self.servers.iter().try_for_each(|server| self.check_demand_of(server))?;
         self.policies.iter().try_for_each(Policy::check)?;
         self.check_claims()
+    }
+
+    fn check_uplink(&self) -> Result<(), String> {
+        let Some(uplink) = &self.uplink else {
+            if let Some(policy) = self.policies.iter().find(|policy| policy.uplink.is_some()) {
+                return Err(format!(
+                    "policy {:?}: uplink changes a table that is not there; [uplink] with rate = \"10mbit\" would do",
+                    policy.name
+                ));
+            }
+            let of_virtual = |server: &ServerSpec| Some((server.name.clone(), server.is_virtual()?));
+            return match self.servers.iter().find_map(of_virtual) {
+                Some((name, key)) => {
+                    Err(format!("server {name:?}: {key} is of a server behind an uplink; add [uplink]"))
+                }
+                None => Ok(()),
+            };
+        };
+        uplink.uplink()?;
+        if let Some(server) = self.servers.iter().find(|server| !self.has_demand(server)) {
+            return Err(format!(
+                "server {:?}: behind an uplink loads are of its rate, and nothing is asked for; crowd.demand = {{ persistent = 1.2 }} would do",
+                server.name
+            ));
+        }
+        for policy in &self.policies {
+            if policy.uplink.as_ref().is_some_and(|own| own.says_rate()) {
+                return Err(format!(
+                    "policy {:?}: uplink.rate is that of all policies, because loads are multiples of it",
+                    policy.name
+                ));
+            }
+            self.uplink_of(policy).map_err(|why| format!("policy {:?}: {why}", policy.name))?;
+        }
+        for server in &self.servers {
+            let wrong = |what: String| Err(format!("server {:?}: {what}", server.name));
+            if server.kind != ServerKind::Apache
+                && (server.processes.is_some() || server.closes_after.is_some())
+            {
+                return wrong("processes and closes_after are for kind = \"apache\" only".to_owned());
+            }
+            if let Some(rto) = server.initial_rto.filter(|rto| !INITIAL_RTO.contains(rto)) {
+                return wrong(format!("initial_rto = {rto:?}: from 200ms to 60s; 1s is usual"));
+            }
+            if let Some(mss) = server.mss.filter(|mss| !MSS.contains(mss)) {
+                return wrong(format!("mss = {mss}: from 88 to 1460 bytes"));
+            }
+        }
+        Ok(())
     }
 
     fn check_demand_of(&self, server: &ServerSpec) -> Result<(), String> {
@@ -198,7 +252,12 @@ impl Experiment {
         let groups = way.map_or(1, |way| way.groups.len().max(1));
         let scope = Scope { loads: &self.grid.loads, policies: &policies, servers: &servers, groups };
         check_claims(&self.claims, &scope, |Claim { measure, .. }| {
-            measure.is_of_link().then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
+            if measure.is_of_uplink() && self.uplink.is_none() {
+                return Some(format!("{measure} is of a server's uplink; here is none"));
+            }
+            let is_here = *measure == Measure::Utilisation && self.uplink.is_some();
+            (measure.is_of_link() && !is_here)
+                .then(|| format!("{measure} is of a dumbbell's bottleneck; here is none"))
         })
     }
 }

@@ -12,7 +12,7 @@ mod measure;
 use results::{Answer, Cell, ClaimAnswer, Estimate, GroupCount, Unit};
 use serde::Deserialize;
 
-use measure::Measure;
+pub(crate) use measure::Measure;
 
 /// A claim, as the experiment file says it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]

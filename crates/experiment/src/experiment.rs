@@ -20,6 +20,7 @@ use crate::policy::Policy;
 use crate::saturation::Search;
 use crate::servers::{Change, ServerSpec};
 use crate::time::duration;
+use crate::uplink::{Uplink, UplinkText};
 use crate::ways::Ways;
 
 /// Warm-up and window of a quick run.
@@ -55,6 +56,8 @@ pub struct Experiment {
     /// How far their clients are from each of them.
     #[serde(rename = "path")]
     pub(crate) ways: Option<Ways>,
+    /// The link that their responses leave by, and the order on it.
+    pub(crate) uplink: Option<UplinkText>,
     /// Policies, alternating at each load.
     #[serde(rename = "policy")]
     pub policies: Vec<Policy>,
@@ -135,15 +138,31 @@ impl Experiment {
         self.demand(server).is_some()
     }
 
+    /// The uplink of a server under a policy, where there is one.
+    ///
+    /// # Errors
+    ///
+    /// One line: what cannot be. Not for a file that was read.
+    pub fn uplink_of(&self, policy: &Policy) -> Result<Option<Uplink>, String> {
+        let Some(text) = &self.uplink else { return Ok(None) };
+        let text = policy.uplink.as_ref().map_or_else(|| text.clone(), |own| text.changed(own));
+        text.uplink().map(Some)
+    }
+
+    /// Whether it has an uplink, which the lab cannot give a server yet.
+    pub fn has_uplink(&self) -> bool {
+        self.uplink.is_some()
+    }
+
     /// Attempts per second whose files are as many bytes as a server's uplink sends: what a load of 1 is of a
-    /// demand. `None` where there is no demand.
+    /// demand. Of an `[uplink]` these are bytes on its link, with heads and headers, because that is the load that `[SH06]` section 2.3 measured. `None` where there is no demand.
     ///
     /// # Errors
     ///
     /// One line: what is not known, the bandwidth or the mean size, and how to say it.
     pub(crate) fn rate_of_uplink(&self, server: &ServerSpec) -> Result<Option<f64>, String> {
         let Some(demand) = self.demand(server) else { return Ok(None) };
-        let bits_per_s = uplink_bits_per_s(server).ok_or_else(|| {
+        let bits_per_s = self.uplink_bits_per_s(server).ok_or_else(|| {
             format!("crowd.demand {demand}: loads are multiples of a bandwidth, and none is said; [path] with rate = \"10mbit\" would do")
         })?;
         let workload = self.clients(server).workload.workload();
@@ -152,7 +171,17 @@ impl Experiment {
                 "crowd.demand {demand}: loads are of files, and the workload names none; workload = \"world-cup\" would do"
             )
         })?;
+        let mean = if self.uplink.is_some() { mean + ON_THE_LINK + mean * HEADERS } else { mean };
         Ok(Some(bits_per_s / 8.0 / (mean * workload.mean_requests())))
+    }
+
+    /// What a server's uplink sends, bits/s, where the file says.
+    fn uplink_bits_per_s(&self, server: &ServerSpec) -> Option<f64> {
+        let rate = match &self.uplink {
+            Some(uplink) => uplink.rate(),
+            None => server.way.as_ref()?.to_clients.rate,
+        };
+        rate.map(|rate| rate.bits_per_s() as f64)
     }
 
     /// The mean over bursts and gaps of a crowd with such a rate, attempts/s, before a server.
@@ -269,11 +298,16 @@ impl Experiment {
         let said = |server: &ServerSpec| {
             let (demand, rate) = (self.demand(server)?, self.rate_of_uplink(server).ok()??);
             let (cycle, window) = demand.means(self.grid.warmup, self.window(server));
-            let bits_per_s = uplink_bits_per_s(server)?;
+            let bits_per_s = self.uplink_bits_per_s(server)?;
             let name = &server.name;
+            let what = match self.uplink {
+                Some(_) => "whose responses with all headers are",
+                None => "whose files are",
+            };
+            let on_top = if self.uplink.is_some() { "" } else { "; heads and headers come on top" };
             Some(format!(
                 "The crowd of {name} asks for {demand}: a load of {cycle:.3} on the mean, {window:.3} in the window. A load of 1 is {rate:.1} \
-                 requests/s, whose files are {:.0} kbit/s; heads and headers come on top.",
+                 requests/s, {what} {:.0} kbit/s{on_top}.",
                 bits_per_s / 1e3
             ))
         };
@@ -301,10 +335,10 @@ impl Experiment {
     }
 }
 
-/// What a server's uplink sends, bits/s, where the file says.
-fn uplink_bits_per_s(server: &ServerSpec) -> Option<f64> {
-    server.way.as_ref()?.to_clients.rate.map(|rate| rate.bits_per_s() as f64)
-}
+/// Headers of a segment of 1448 bytes, for each of them: Ethernet, IPv4, TCP with timestamps.
+const HEADERS: f64 = 66.0 / 1448.0;
+/// What a response is besides on the link, bytes: SYN/ACK, the head of the reply, the headers of its last segment (half a segment more, on the mean), FIN and its acknowledgment.
+const ON_THE_LINK: f64 = 74.0 + 85.0 + 33.0 + 66.0 + 66.0;
 
 impl Grid {
     /// Cells of each server under each policy.

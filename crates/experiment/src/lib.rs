@@ -28,6 +28,7 @@ mod saturation;
 mod servers;
 mod time;
 mod traces;
+mod uplink;
 mod ways;
 mod workload;
 
@@ -49,6 +50,7 @@ pub use self::{
     servers::{ServerKind, ServerSpec},
     time::MOST_RATE,
     traces::{ScriptRun, Traces},
+    uplink::{Uplink, UplinkText},
     ways::{PathCounted, Way},
     workload::{WorkloadText, parse_workload},
 };

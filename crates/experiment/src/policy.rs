@@ -9,6 +9,7 @@ use tcp::Close;
 
 use crate::clients::{CrowdSpec, check_abort, some_abort, some_close};
 use crate::hold::Hold;
+use crate::uplink::UplinkText;
 
 /// Where an nft rule or a guard's rate has the server's saturation rate, up to the closing brace.
 const SATURATION: &str = "{saturation";
@@ -38,6 +39,8 @@ pub struct Policy {
     /// What the clients do otherwise.
     #[serde(default)]
     pub crowd: Change,
+    /// What is different of the server's uplink, where the file has one.
+    pub uplink: Option<UplinkText>,
 }
 
 /// What the clients of one policy do otherwise than those of the others.
@@ -70,6 +73,7 @@ impl Policy {
             sysctls: BTreeMap::new(),
             nft: None,
             crowd: Change::default(),
+            uplink: None,
         }
     }
 

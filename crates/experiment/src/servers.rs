@@ -26,6 +26,15 @@ pub struct ServerSpec {
     /// CPU time per request; built-in server only.
     #[serde(default, deserialize_with = "duration")]
     pub cpu_time: Duration,
+    /// Processes of a pool; 150 unless given.
+    pub processes: Option<NonZeroU32>,
+    /// A process closes its connection after so many requests, before the client does, and waits for the client's FIN.
+    pub closes_after: Option<NonZeroU32>,
+    /// First timeout of TCP at both ends, before any round trip was measured.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub initial_rto: Option<Duration>,
+    /// Largest segment at both ends, bytes.
+    pub mss: Option<u16>,
     /// What the clients do otherwise.
     #[serde(default)]
     pub(crate) crowd: Change,
@@ -72,6 +81,19 @@ pub(crate) struct Change {
     /// When users stop waiting.
     #[serde(default, deserialize_with = "some_abort")]
     pub abort: Option<Abort>,
+}
+
+impl ServerSpec {
+    /// Whether it is as only virtual time has it, behind an uplink.
+    pub(crate) fn is_virtual(&self) -> Option<&'static str> {
+        let keys = [
+            ("processes", self.processes.is_some()),
+            ("closes_after", self.closes_after.is_some()),
+            ("initial_rto", self.initial_rto.is_some()),
+            ("mss", self.mss.is_some()),
+        ];
+        keys.into_iter().find_map(|(key, is_there)| is_there.then_some(key))
+    }
 }
 
 impl ServerKind {

@@ -212,6 +212,7 @@ pub(crate) fn measure(
         lost_before_server: difference.lost_before_server,
         lost_replies,
         link: None,
+        uplink: None,
         path: path.map(Box::new),
     };
     Ok((cell, is_disturbed))

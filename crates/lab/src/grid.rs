@@ -28,6 +28,11 @@ pub(crate) fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
+    ensure!(
+        !experiment.has_uplink(),
+        "{} has an [uplink], which the lab cannot give a server yet; tidegate sim runs it",
+        experiment.name
+    );
     let nearness = Nearness::of(&experiment.testbed)?;
     let (servers, mut notes) = available(experiment);
     let (policies, missing) = available_policies(experiment);

@@ -16,6 +16,7 @@ mod link;
 mod merge;
 mod seconds;
 mod statuses;
+mod uplink;
 
 use std::collections::BTreeMap;
 
@@ -30,6 +31,7 @@ use schemars::JsonSchema;
 pub use seconds::Seconds;
 use serde::{Deserialize, Serialize};
 pub use statuses::Statuses;
+pub use uplink::{UplinkSeries, UplinkSummary};
 
 /// One line of a results file.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -170,6 +172,9 @@ pub struct Cell {
     /// The bottleneck, in an experiment with one; such a cell has no server.
     #[serde(default)]
     pub link: Option<Box<BottleneckSummary>>,
+    /// The server's uplink, where it has one of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub uplink: Option<Box<UplinkSummary>>,
     /// The way between clients and server, where they are far from each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Box<PathSummary>>,

@@ -6,19 +6,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use crowd::{Shard, Stacks};
 use experiment::{
     Event, Experiment, KERNEL_DROPPED, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY,
-    ServerKind, ServerSpec, Stopped, TURNS, Writer,
+    ServerKind, ServerSpec, Stopped, TURNS, Uplink, Writer,
 };
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, PathSummary, Record, Sample, Saturation,
+    UplinkSeries, UplinkSummary,
 };
 use sim::{
-    Accept, Capture, Config, Generation, GuardStats, PathCounts, Profile, ServerCounts, Serving, Setup,
-    Waiting, World,
+    Accept, Capture, Closes, Config, Generation, GuardStats, PathCounts, Profile, ServerCounts, Serving,
+    Setup, UplinkConfig, UplinkCounts, Waiting, World,
 };
+use tcp::Stack;
 use telemetry::Reading;
 use traffic::Schedule;
 use units::Nanos;
@@ -27,6 +29,8 @@ use crate::jobs::{Options, Steps, in_order};
 use crate::rates::{Moment, Rates, RatesError};
 use crate::simulated;
 
+/// How long a process that has closed its way waits for the client's FIN: `lingering_close()` of Apache 1.3.
+const LINGERS: Nanos = Nanos::from_secs(2);
 /// The page of `tidegate serve`.
 const REPLY_BYTES: u64 = 512;
 
@@ -282,6 +286,7 @@ struct Done {
     path: Option<PathSummary>,
     samples: Vec<Sample>,
     guard_samples: Vec<GuardSample>,
+    uplink: Option<UplinkSummary>,
     capture: Option<Capture>,
 }
 
@@ -384,7 +389,7 @@ fn cell(
     let Some(done) = simulate(job, steps)? else {
         return Ok(None);
     };
-    let Done { crowd, before, after, path, samples, guard_samples, capture } = done;
+    let Done { crowd, before, after, path, samples, guard_samples, uplink, capture } = done;
     if let (Some(captures), Some(capture)) = (options.captures, capture) {
         let (server, policy) = (&job.server.name, &job.policy.name);
         let name = format!("{policy}-{load}x-{}.pcap", repetition + 1);
@@ -416,6 +421,7 @@ fn cell(
         guard_samples: if has_guard { guard_samples } else { Vec::new() },
         lost_before_server: after.frames_lost - before.frames_lost,
         path: path.map(Box::new),
+        uplink: uplink.map(Box::new),
         marks,
         ..Cell::default()
     }))
@@ -460,11 +466,18 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
             world.far_away_in_groups(&way.groups, job.seed)?;
         }
     }
+    let uplink = uplink(job)?.map(|uplink| uplink.link);
+    if let Some(uplink) = &uplink {
+        world.narrow(uplink.clone(), job.seed).map_err(|why| anyhow!("{why}"))?;
+    }
     if let Some(frames) = job.frames {
         world.capture(Layout::SERVER.into(), frames);
     }
     let start = Nanos::from(job.warmup);
     let end = start + job.window.into();
+    if let Some(uplink) = uplink {
+        return simulate_uplink(job, world, &uplink, steps);
+    }
     let (mut samples, mut guard_samples) = (Vec::new(), Vec::new());
     let mut sample = |world: &mut World, now: Nanos| {
         let before = world.happened();
@@ -505,7 +518,80 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let paths = paths_before.zip(world.paths());
     let path = way.zip(paths).map(|(way, (before, after))| way.summary(&counted(&before, &after)));
     let (after, capture) = (world.server(), world.take_capture());
-    Ok(Some(Done { crowd, before, after, path, samples, guard_samples, capture }))
+    let uplink = None;
+    Ok(Some(Done { crowd, before, after, path, samples, guard_samples, uplink, capture }))
+}
+
+/// The same behind an uplink: looked at once a second, because such runs are long.
+fn simulate_uplink(
+    job: &Job<'_>,
+    mut world: World,
+    link: &UplinkConfig,
+    steps: &Steps<'_>,
+) -> Result<Option<Done>> {
+    let start = Nanos::from(job.warmup);
+    let end = start + job.window.into();
+    let warmup_s = job.warmup.as_secs() as u32;
+    let mut series = UplinkSeries { warmup_s, ..UplinkSeries::default() };
+    let (mut before, mut last) = (None, (UplinkCounts::default(), 0));
+    let second = Nanos::from_secs(1);
+    let way = job.server.way.as_deref();
+    let mut look = |world: &mut World, now: Nanos| {
+        let events = world.happened();
+        world.run_until(now);
+        let (counts, load) = (world.uplink().unwrap_or_default(), world.load());
+        let syns_dropped = world.server().kernel.syns_dropped;
+        series.connections.push(world.connections());
+        series.syn_qlen.push(load.syn_qlen);
+        series.accept_qlen.push(load.accept_qlen);
+        series.syns_dropped.push((syns_dropped - last.1) as u32);
+        series.dropped.push((counts.dropped - last.0.dropped) as u32);
+        series.sent_bytes.push((counts.sent_bytes - last.0.sent_bytes) as u32);
+        last = (counts, syns_dropped);
+        world.happened() - events
+    };
+    for (from, to) in [(Nanos::ZERO, start), (start, end)] {
+        if from == start {
+            before = Some((world.server(), world.uplink().unwrap_or_default(), world.paths()));
+        }
+        if steps.run((from, to), second, |now| look(&mut world, now)).is_none() {
+            return Ok(None);
+        }
+    }
+    world.stop(end);
+    let health = GeneratorHealth {
+        receive_mode: GeneratorHealth::SIMULATED.to_owned(),
+        peak_connections: world.crowd().peak() as u64,
+        ..GeneratorHealth::default()
+    };
+    let crowd = world.crowd().tally().summary(end, health);
+    let (before, counts_before, paths_before) = before.context("the window has begun")?;
+    let paths = paths_before.zip(world.paths());
+    let path = way.zip(paths).map(|(way, (before, after))| way.summary(&counted(&before, &after)));
+    let counts = world.uplink().unwrap_or_default();
+    let of = |count: fn(&UplinkCounts) -> u64| count(&counts) - count(&counts_before);
+    let summary = UplinkSummary {
+        rate_bps: link.rate.bits_per_s(),
+        frames: of(|counts| counts.frames),
+        sent: of(|counts| counts.sent),
+        sent_bytes: of(|counts| counts.sent_bytes),
+        payload_bytes: of(|counts| counts.sent_payload),
+        dropped: of(|counts| counts.dropped),
+        dropped_opening: of(|counts| counts.dropped_opening),
+        dropped_data: of(|counts| counts.dropped_data),
+        utilisation: of(|counts| counts.busy.0) as f64 / (end - start).0 as f64,
+        series,
+    };
+    Ok(Some(Done {
+        crowd,
+        before,
+        after: world.server(),
+        path,
+        samples: Vec::new(),
+        guard_samples: Vec::new(),
+        uplink: Some(summary),
+        capture: world.take_capture(),
+    }))
 }
 
 /// What paths counted between two moments.
@@ -534,14 +620,18 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         },
         dry_run: job.policy.dry_run,
         seed: job.seed,
+        sending: uplink(job)?.map(|uplink| uplink.sending),
+        initial_rto: job.server.initial_rto.map(Nanos::from),
         ..profile.system.config()
     };
+    kernel.stack = adapted(kernel.stack, job.server);
     for (name, value) in &job.policy.sysctls {
         kernel.set_sysctl(name, value).map_err(anyhow::Error::msg)?;
     }
     let cpu_time = job.server.cpu_time.into();
     let descriptors = profile.system.descriptors;
-    let mut service = Serving { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES, descriptors };
+    let mut service =
+        Serving { accept: Accept::Inf, cpu_time, reply_bytes: REPLY_BYTES, descriptors, closes: None };
     match job.server.kind {
         ServerKind::InKernel => {
             profile.server = profile.in_kernel.context("costs of a server in the kernel")?;
@@ -549,11 +639,33 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         }
         ServerKind::Apache => {
             profile.server = profile.process_pool.context("costs of a process pool")?;
-            service.accept = Accept::Each(ServerKind::PROCESSES);
+            service.accept = Accept::Each(job.server.processes.unwrap_or(ServerKind::PROCESSES));
+            service.closes = job.server.closes_after.map(|after| Closes { after, lingers: LINGERS });
         }
         ServerKind::BuiltIn | ServerKind::Nginx => {}
     }
     Ok(Setup { kernel, service, profile })
+}
+
+/// The server's uplink; a probe is of what the server itself can do.
+fn uplink(job: &Job<'_>) -> Result<Option<Uplink>> {
+    let uplink = job.experiment.uplink_of(&job.policy).map_err(anyhow::Error::msg)?;
+    Ok(uplink.filter(|_| !job.is_probe))
+}
+
+/// A stack with the server's largest segment and first timeout, where it has its own. It lives as long as this process, as all stacks do: there is one for each
+/// cell that needs one.
+fn adapted(stack: &'static Stack, server: &ServerSpec) -> &'static Stack {
+    if server.mss.is_none() && server.initial_rto.is_none() {
+        return stack;
+    }
+    let (mss, rto) = (server.mss.unwrap_or(stack.mss), server.initial_rto.map(Nanos::from));
+    let syn_timeouts = rto.map_or(stack.syn_timeouts, |first| {
+        let doubled = |n: usize| Nanos(first.0 << n.min(9)).min(stack.rto.most);
+        Box::leak((0..stack.syn_timeouts.len()).map(doubled).collect::<Vec<_>>().into_boxed_slice())
+    });
+    let initial_rto = rto.unwrap_or(stack.initial_rto);
+    Box::leak(Box::new(Stack { mss, syn_timeouts, initial_rto, ..*stack }))
 }
 
 /// The clients' system, where an experiment names none.
@@ -573,6 +685,7 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let start = Nanos::from(job.warmup);
     let abort = clients.abort.filter(|_| !job.is_probe);
     let stacks = clients.stacks.unwrap_or_else(|| usual_stacks(job.profile));
+    let stacks = stacks.map(|stack| adapted(stack, job.server));
     let manners = crowd::Manners {
         timeout: job.timeout.into(),
         abort,

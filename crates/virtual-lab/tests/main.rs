@@ -2,6 +2,7 @@
 
 mod clients;
 mod demand;
+mod uplink;
 
 use std::sync::atomic::AtomicBool;
 
@@ -11,6 +12,19 @@ use sim::Profile;
 
 /// Runs a file on a machine whose server is never the limit.
 fn run(text: &str) -> Run {
+    run_on(text, 2)
+}
+
+/// Why a file is no experiment.
+fn why_not(text: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("experiment.toml");
+    std::fs::write(&path, text).expect("write the experiment");
+    Plan::read(&path, false).expect_err("no experiment").to_string()
+}
+
+/// The same on so many threads.
+fn run_on(text: &str, threads: usize) -> Run {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("experiment.toml");
     std::fs::write(&path, text).expect("write the experiment");
@@ -19,7 +33,7 @@ fn run(text: &str) -> Run {
     let options = virtual_lab::Options {
         results: folder.path(),
         profile: Some(&profile),
-        threads: 1,
+        threads,
         rates_of: None,
         captures: None,
         stop: &AtomicBool::new(false),

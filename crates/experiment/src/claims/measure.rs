@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use results::{BottleneckSummary, Cell, CrowdSummary, Unit};
+use results::{BottleneckSummary, Cell, CrowdSummary, Unit, UplinkSummary};
 use serde::Deserialize;
 use telemetry::counter;
 
@@ -100,6 +100,22 @@ pub(crate) enum Measure {
     SoftirqShare,
     /// The server program's share of its CPU, its system calls included.
     ProgramShare,
+    /// Most connections of an uplink's server in any second of the window, without those in the accept queue.
+    ConnectionsPeak,
+    /// The same at 50 s after the crowd's start.
+    #[serde(rename = "connections_50s")]
+    Connections50s,
+    /// The same at 200 s.
+    #[serde(rename = "connections_200s")]
+    Connections200s,
+    /// Seconds from the crowd's start until its kernel dropped the first SYN; of the whole run if it dropped none.
+    SynDropFreeS,
+    /// Share of the SYNs sent that its kernel dropped.
+    SynDropShare,
+    /// Frames that its device's queue dropped.
+    DeviceDrops,
+    /// Bytes that its link sent, bytes/s.
+    ByteThroughput,
     /// Packets that the bottleneck's queue dropped.
     Drops,
     /// Those, as a share of the packets that came to it.
@@ -176,7 +192,32 @@ impl Measure {
                 let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
                 per_attempt(cell, overflows as f64 / crowd.window_s)
             }
-            _ => self.of_link(cell.link.as_deref()?),
+            _ => match cell.uplink.as_deref() {
+                Some(uplink) => self.of_uplink(uplink, crowd),
+                None => self.of_link(cell.link.as_deref()?),
+            },
+        }
+    }
+
+    fn of_uplink(self, uplink: &UplinkSummary, crowd: &CrowdSummary) -> Option<f64> {
+        let series = &uplink.series;
+        match self {
+            Self::ConnectionsPeak => series.most_connections().map(f64::from),
+            Self::Connections50s => series.connections_at(50).map(f64::from),
+            Self::Connections200s => series.connections_at(200).map(f64::from),
+            Self::SynDropFreeS => {
+                let whole = series.syns_dropped.len() as u32;
+                Some(series.first_syn_drop().unwrap_or(whole).into())
+            }
+            Self::SynDropShare => {
+                let of_window = series.syns_dropped.iter().skip(series.warmup_s as usize);
+                let sent = crowd.syns_per_s * crowd.window_s;
+                (sent > 0.0).then(|| of_window.copied().map(f64::from).sum::<f64>() / sent)
+            }
+            Self::DeviceDrops => Some(uplink.dropped as f64),
+            Self::ByteThroughput => (crowd.window_s > 0.0).then(|| uplink.sent_bytes as f64 / crowd.window_s),
+            Self::Utilisation => Some(uplink.utilisation),
+            _ => None,
         }
     }
 
@@ -199,6 +240,20 @@ impl Measure {
             Self::BulkRate => Some(link.bulk_bytes_per_s.iter().sum()),
             _ => None,
         }
+    }
+
+    /// Whether it is of a server's uplink alone.
+    pub(crate) fn is_of_uplink(self) -> bool {
+        matches!(
+            self,
+            Self::ConnectionsPeak
+                | Self::Connections50s
+                | Self::Connections200s
+                | Self::SynDropFreeS
+                | Self::SynDropShare
+                | Self::DeviceDrops
+                | Self::ByteThroughput
+        )
     }
 
     /// Whether it is of a bottleneck, and of no server.
@@ -239,6 +294,12 @@ impl Measure {
             Self::Drops | Self::SynDrops | Self::QueuePackets | Self::DropsBelow10 | Self::DropsFrom10 => {
                 Unit::Count
             }
+            Self::ConnectionsPeak
+            | Self::Connections50s
+            | Self::Connections200s
+            | Self::SynDropFreeS
+            | Self::DeviceDrops => Unit::Count,
+            Self::SynDropShare => Unit::Share,
             Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
             Self::ErrorShare
             | Self::Status2xxShare
@@ -311,6 +372,13 @@ impl fmt::Display for Measure {
             Self::OverflowsPerAttempt => "ListenOverflows per attempt",
             Self::SoftirqShare => "softirq's share of the CPU",
             Self::ProgramShare => "the server program's share of the CPU",
+            Self::ConnectionsPeak => "most connections",
+            Self::Connections50s => "connections after 50 s",
+            Self::Connections200s => "connections after 200 s",
+            Self::SynDropFreeS => "seconds without a SYN drop",
+            Self::SynDropShare => "share of SYNs dropped",
+            Self::DeviceDrops => "drops of the device's queue",
+            Self::ByteThroughput => "bytes sent",
             Self::Drops => "drops",
             Self::DropShare => "share of packets dropped",
             Self::SynDrops => "SYNs and SYN/ACKs dropped",

@@ -87,6 +87,14 @@ impl aqm::Packet for Frame {
     fn band(&self) -> u8 {
         self.packet.mark.band
     }
+
+    fn left(&self) -> Option<u64> {
+        self.packet.mark.left
+    }
+
+    fn attained(&self) -> u64 {
+        self.packet.mark.attained
+    }
 }
 
 /// All of it.
