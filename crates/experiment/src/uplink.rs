@@ -14,6 +14,8 @@ const QUEUE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 const CARD: std::ops::RangeInclusive<u32> = 1..=65_536;
 /// Bytes of a send buffer: a few segments, to what `tcp_wmem` lets.
 const SEND_BUFFER: std::ops::RangeInclusive<u32> = 4096..=(64 << 20);
+/// Bytes of a write(2).
+const WRITES: std::ops::RangeInclusive<u32> = 512..=(64 << 20);
 /// Bytes that a link sends besides a frame.
 const OVERHEAD: std::ops::RangeInclusive<u32> = 0..=1000;
 /// Segments of one connection below TCP since Linux 3.6: two buffers of two segments each, which is what a slow link's pacing rate comes to
@@ -48,6 +50,10 @@ pub struct UplinkText {
     congestion: Option<Congestion>,
     /// How `srpt` knows what is left.
     source: Option<Source>,
+    /// What of a response is left: what TCP has not sent, or what the program has not written, which it says before each write of `writes` bytes.
+    remaining: Option<Remaining>,
+    /// Bytes of a write.
+    writes: Option<u32>,
     /// A connection may overtake itself when it goes to a higher band.
     overtakes: Option<bool>,
     /// Where SYN/ACKs and segments without data wait.
@@ -96,6 +102,13 @@ enum Source {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
+enum Remaining {
+    Unsent,
+    Unwritten,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 enum Place {
     First,
     Last,
@@ -126,6 +139,8 @@ impl UplinkText {
             send_buffer,
             congestion,
             source,
+            remaining,
+            writes,
             overtakes,
             control,
             overhead,
@@ -144,6 +159,8 @@ impl UplinkText {
             send_buffer: send_buffer.or(self.send_buffer),
             congestion: congestion.or(self.congestion),
             source: source.or(self.source),
+            remaining: remaining.or(self.remaining),
+            writes: writes.or(self.writes),
             overtakes: overtakes.or(self.overtakes),
             control: control.or(self.control),
             overhead: overhead.or(self.overhead),
@@ -180,6 +197,10 @@ impl UplinkText {
             (_, Source::Length) => SizeSource::Length,
             (_, Source::Buffered) => SizeSource::Buffered,
         };
+        let writes = within("writes", self.writes.unwrap_or(32_768), WRITES, "32768 is Apache 1.3's")?;
+        if self.remaining == Some(Remaining::Unwritten) && source != SizeSource::Told {
+            return Err("uplink.remaining = \"unwritten\" is what a program tells; order = \"srpt\" and source = \"told\" go with it".to_owned());
+        }
         let algorithm = match self.congestion.unwrap_or(Congestion::Reno) {
             Congestion::Reno => Algorithm::NewReno,
             Congestion::Cubic => Algorithm::Cubic,
@@ -196,6 +217,7 @@ impl UplinkText {
             small_queue: self.tsq.unwrap_or(true).then_some(SMALL_QUEUE),
             cutoffs,
             source,
+            writes: (self.remaining == Some(Remaining::Unwritten)).then_some(writes),
             overtakes: self.overtakes.unwrap_or(false),
             control_last: self.control == Some(Place::Last),
         };
@@ -306,6 +328,8 @@ mod tests {
             ("rate = \"10mbit\"\ncard = 0", "uplink.card = 0: from 1 to"),
             ("rate = \"10mbit\"\nsend_buffer = 1", "uplink.send_buffer = 1: from 4096"),
             ("rate = \"10mbit\"\noverhead = 9999", "uplink.overhead = 9999"),
+            ("rate = \"10mbit\"\nwrites = 1", "uplink.writes = 1: from 512"),
+            ("rate = \"10mbit\"\norder = \"las\"\nremaining = \"unwritten\"", "is what a program tells"),
             (
                 "rate = \"10mbit\"\norder = \"srpt\"\ncutoffs = [2000, 1000]",
                 "each larger than the one before",

@@ -67,6 +67,7 @@ fn world(server: &Server, schedule: Schedule, workload: Workload, end: Nanos, se
         small_queue: server.small_queue,
         cutoffs: Cutoffs::new(if bands { &CUTOFFS } else { &[] }).expect("ascending"),
         source: SizeSource::Told,
+        writes: None,
         overtakes: server.overtakes,
         control_last: false,
     };

@@ -103,6 +103,11 @@ impl Connection {
         self.snd_max
     }
 
+    /// The first byte of ours that is not acknowledged.
+    pub fn first_unacknowledged(&self) -> SeqNumber {
+        self.snd_una
+    }
+
     /// Bytes of the stream that were ever sent.
     pub fn sent(&self) -> u64 {
         self.offset(self.snd_max)

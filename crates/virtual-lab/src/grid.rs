@@ -87,7 +87,7 @@ pub(crate) fn run(
     let mut writer = Writer::begin(options.results, header, planned)?;
     let measured = measure_all(machine, &servers, &places, &mut writer, &mut on_event);
     // The reasons in the file are of whole runs on the papers' machines.
-    let has_reasons = !experiment.is_quick && profile.system.linux == Generation::Linux24;
+    let has_reasons = !experiment.is_quick && profile.system.linux != Generation::Linux410;
     writer.conclude(measured, options.stop, |writer| experiment.answer(&servers, writer, has_reasons))
 }
 

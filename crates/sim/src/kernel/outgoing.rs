@@ -22,6 +22,9 @@ pub struct Sending {
     pub cutoffs: Cutoffs,
     /// How it is known what is left of a response.
     pub source: SizeSource,
+    /// The program itself sets the band of its socket before each write of so many bytes, by what it has not written yet, as `[SH06]` section 3.2 changes Apache (1.3
+    /// writes 32 KiB at a time). All segments wait there then, also those of bytes that were written before: `source` and what the socket has sent say nothing.
+    pub writes: Option<u32>,
     /// A connection may go to a higher band while segments of it wait in a lower one, which its later ones overtake then.
     pub overtakes: bool,
     /// SYN/ACKs and segments without data wait in the last band, and not in the first.
@@ -58,8 +61,11 @@ impl Sending {
 #[derive(Debug, Default)]
 pub(super) struct Outgoing {
     response: Response,
-    /// Behind the last byte that was written.
+    /// First byte of the response, and behind its last.
+    start: SeqNumber,
     write_seq: SeqNumber,
+    /// What the socket's send buffer has taken of the response, bytes.
+    buffered: u64,
     /// The program waits for room in the send buffer.
     is_blocked: bool,
     /// Segments with data below TCP, by their first bytes.
@@ -72,7 +78,21 @@ impl Outgoing {
         if sending.source == SizeSource::Told || sending.source == SizeSource::Sendfile {
             self.response.tell(sending.source, seq.0, bytes);
         }
-        self.write_seq = seq + bytes as u32;
+        (self.start, self.write_seq) = (seq, seq + bytes as u32);
+    }
+
+    /// The client has acknowledged all below `una`: the send buffer has room for more of what the program writes.
+    pub(super) fn acknowledge(&mut self, sending: &Sending, una: SeqNumber) {
+        let acknowledged = if una < self.start { 0 } else { u64::from(una - self.start) };
+        let all = u64::from(self.write_seq - self.start);
+        self.buffered = all.min(acknowledged + u64::from(sending.send_buffer));
+    }
+
+    /// What the program had not written when it began its last write.
+    fn unwritten(&self, writes: u32) -> u64 {
+        let (all, writes) = (u64::from(self.write_seq - self.start), u64::from(writes.max(1)));
+        let begun = self.buffered.min(all.saturating_sub(1)) / writes * writes;
+        all - begun
     }
 
     /// The program waits for room, or does no longer.
@@ -106,9 +126,17 @@ impl Outgoing {
             is_blocked: self.is_blocked.into(),
             has_waiting: u32::from(!self.below.is_empty() && !sending.overtakes),
         };
+        let before = self.response.band;
         let payload = (sending.source == SizeSource::Length).then_some(segment.payload);
         let by_buffer = sending.source != SizeSource::Attained;
-        let (band, left) = self.response.place(&sending.cutoffs, &outgoing, payload, by_buffer);
+        let (mut band, left) = self.response.place(&sending.cutoffs, &outgoing, payload, by_buffer);
+        if let Some(writes) = sending.writes {
+            band = sending.cutoffs.band(self.unwritten(writes));
+            if outgoing.has_waiting > 0 {
+                band = band.max(before.into());
+            }
+            self.response.band = band as u8;
+        }
         self.below.push_back(segment.seq);
         let start = SeqNumber(self.response.start);
         Some(Mark {
@@ -142,6 +170,7 @@ mod tests {
             small_queue: Some(4),
             cutoffs: Cutoffs::new(&[1000, 2000, 5000]).expect("ascending"),
             source,
+            writes: None,
             overtakes: false,
             control_last: false,
         }
@@ -204,6 +233,26 @@ mod tests {
         let overtakes = Sending { overtakes: true, small_queue: None, ..sending.clone() };
         let again = outgoing.leave(&overtakes, &segment(1, Flags::ACK, &PAYLOAD)).expect("sent twice");
         assert_eq!((again.band, again.left), (2, Some(5000)), "its place is by what was left then");
+    }
+
+    /// 10,000 bytes, a send buffer of 4,000, and writes of 3,000.
+    #[test]
+    fn socket_is_where_its_program_last_put_it() {
+        let by_writes = Sending { writes: Some(3000), send_buffer: 4000, ..sending(SizeSource::Told) };
+        let mut outgoing = Outgoing::default();
+        let start = segment(0, Flags::ACK, &[]).seq;
+        outgoing.respond(&by_writes, start, 10 * u64::from(MSS));
+        let bands: Vec<u8> = (0..10)
+            .map(|number| {
+                outgoing.acknowledge(&by_writes, start + number * MSS);
+                let segment = segment(number, Flags::ACK, &PAYLOAD);
+                let mark = outgoing.leave(&by_writes, &segment).expect("it is not below");
+                assert!(outgoing.left(segment.seq));
+                mark.band
+            })
+            .collect();
+        // 4,000 bytes are taken: the second write has begun with 7,000 left; the third has with 6,000, and the last one with 9,000.
+        assert_eq!(bands, [3, 3, 2, 2, 2, 0, 0, 0, 0, 0]);
     }
 
     #[test]

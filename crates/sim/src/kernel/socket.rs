@@ -150,7 +150,8 @@ impl Socket {
 
     /// As many segments may leave as may be below TCP.
     fn allow(&mut self, sending: Option<&Sending>) {
-        if let Some((outgoing, sending)) = self.outgoing.as_ref().zip(sending) {
+        if let Some((outgoing, sending)) = self.outgoing.as_mut().zip(sending) {
+            outgoing.acknowledge(sending, self.connection.first_unacknowledged());
             self.connection.allow(outgoing.room(sending));
         }
     }
@@ -241,9 +242,11 @@ impl Kernel {
         }
         let before = socket.connection.state();
         let sending = self.config.sending.as_ref();
-        socket.allow(sending);
         let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
         let heard = socket.connection.on_segment(stack, segment, now, &mut send);
+        drop(send);
+        socket.allow(sending);
+        let mut send = sender(peer, socket.outgoing.as_deref_mut(), sending, out);
         socket.received.extend_from_slice(heard.data);
         socket.received.extend_from_slice(&heard.then);
         socket.is_over |= matches!(heard.change, Change::PeerClosed | Change::Closed);
