@@ -90,6 +90,8 @@ fn world(server: &Server, schedule: Schedule, workload: Workload, end: Nanos, se
     let manners = Manners {
         timeout: PATIENCE,
         abort: None,
+        reuse: 1,
+        groups: 1,
         sessions: None,
         shard: Shard::WHOLE,
         close: Close::Fin,
