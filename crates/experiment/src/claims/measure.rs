@@ -114,8 +114,8 @@ pub(crate) enum Measure {
     SynDropShare,
     /// Frames that its device's queue dropped.
     DeviceDrops,
-    /// Bytes that its link sent, bytes/s.
-    ByteThroughput,
+    /// Bytes that its link sent, with headers and what was sent again, bytes/s.
+    LinkThroughput,
     /// Packets that the bottleneck's queue dropped.
     Drops,
     /// Those, as a share of the packets that came to it.
@@ -215,7 +215,7 @@ impl Measure {
                 (sent > 0.0).then(|| of_window.copied().map(f64::from).sum::<f64>() / sent)
             }
             Self::DeviceDrops => Some(uplink.dropped as f64),
-            Self::ByteThroughput => (crowd.window_s > 0.0).then(|| uplink.sent_bytes as f64 / crowd.window_s),
+            Self::LinkThroughput => (crowd.window_s > 0.0).then(|| uplink.sent_bytes as f64 / crowd.window_s),
             Self::Utilisation => Some(uplink.utilisation),
             _ => None,
         }
@@ -252,7 +252,7 @@ impl Measure {
                 | Self::SynDropFreeS
                 | Self::SynDropShare
                 | Self::DeviceDrops
-                | Self::ByteThroughput
+                | Self::LinkThroughput
         )
     }
 
@@ -277,7 +277,7 @@ impl Measure {
     /// Of the value.
     pub(crate) fn unit(self) -> Unit {
         match self {
-            Self::Goodput | Self::BulkRate | Self::ByteThroughput => Unit::PerSecond,
+            Self::Goodput | Self::BulkRate | Self::ByteThroughput | Self::LinkThroughput => Unit::PerSecond,
             Self::Mean | Self::P50 | Self::P99 | Self::ShortMean | Self::LongMean => Unit::Milliseconds,
             Self::UserMean
             | Self::FirstByteMean
@@ -378,7 +378,7 @@ impl fmt::Display for Measure {
             Self::SynDropFreeS => "seconds without a SYN drop",
             Self::SynDropShare => "share of SYNs dropped",
             Self::DeviceDrops => "drops of the device's queue",
-            Self::ByteThroughput => "bytes sent",
+            Self::LinkThroughput => "bytes that the link sent",
             Self::Drops => "drops",
             Self::DropShare => "share of packets dropped",
             Self::SynDrops => "SYNs and SYN/ACKs dropped",
