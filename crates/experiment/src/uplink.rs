@@ -336,7 +336,7 @@ mod tests {
             ),
             ("rate = \"10mbit\"\norder = \"srpt\"\ncutoffs = []", "uplink.cutoffs = []: 1 to 7 sizes"),
             ("rate = \"10mbit\"\norder = \"las\"\ncutoffs = [1, 2, 3, 4, 5, 6, 7, 8]", "1 to 7 sizes"),
-            ("rate = \"10mbit\"\naqm = \"cake\"", "uplink.aqm = \"cake\": "),
+            ("rate = \"10mbit\"\naqm = \"lottery\"", "uplink.aqm = \"lottery\": "),
             ("rate = \"10mbit\"\naqm = \"srpt\"\norder = \"srpt\"", "and order are two orders"),
             ("rate = \"10mbit\"\naqm = \"fq\"\ncutoffs = [1]", "and cutoffs are two orders"),
         ] {

@@ -79,6 +79,7 @@ impl Outgoing {
             self.response.tell(sending.source, seq.0, bytes);
         }
         (self.start, self.write_seq) = (seq, seq + bytes as u32);
+        self.buffered = bytes.min(sending.send_buffer.into());
     }
 
     /// The client has acknowledged all below `una`: the send buffer has room for more of what the program writes.
@@ -122,7 +123,8 @@ impl Outgoing {
             seq: segment.seq.0,
             end: segment.seq.0.wrapping_add(segment.payload.len() as u32),
             rcv_nxt: segment.ack.0,
-            write_seq: self.write_seq.0,
+            // A program cannot have written more than the send buffer takes.
+            write_seq: (self.start + self.buffered as u32).0,
             is_blocked: self.is_blocked.into(),
             has_waiting: u32::from(!self.below.is_empty() && !sending.overtakes),
         };
