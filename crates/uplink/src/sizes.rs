@@ -7,10 +7,12 @@ const PARTS: u32 = 8;
 const BUCKETS: usize = 64 * PARTS as usize;
 /// Fewer responses say too little of the largest.
 const ENOUGH: u64 = 1_000;
-/// Share of the responses that is above the last cutoff: [SH06] 3.2 has 0.5% to 1%.
-const ABOVE_LAST: f64 = 0.0075;
-/// And below the first.
-const BELOW_FIRST: f64 = 0.5;
+/// Share of the responses that is above the last cutoff. [SH06] 3.2 has 0.5% to 1% for four cutoffs; most of the bytes are
+/// above those, and share one band. With seven cutoffs the last can be further out.
+const ABOVE_LAST: f64 = 0.001;
+/// And below the first; [SH06] has half. In a simulation of W1 and W4 with the sizes of both its traces these two shares come within
+/// 1.12 to 1.21 of exact SRPT's mean, and those of the paper within 1.19 to 1.51 (experiments/scheduling/beyond.toml).
+const BELOW_FIRST: f64 = 2.0 / 3.0;
 
 /// How large the responses are that were seen: counts by size, the newer with more weight.
 #[derive(Debug, Clone)]
@@ -37,7 +39,7 @@ impl Sizes {
         self.buckets.iter_mut().for_each(|count| *count /= 2.0);
     }
 
-    /// Cutoffs by the rule of [SH06] 3.2: half of the responses below the first, 0.75% above the last, and between them even steps of the logarithm. Fewer than
+    /// Cutoffs by a rule like that of [SH06] 3.2: two thirds of the responses below the first, 0.1% above the last, and between them even steps of the logarithm. Fewer than
     /// [`Cutoffs::MOST`] if the sizes lie close together; `None` before enough responses were seen.
     pub fn cutoffs(&self) -> Option<Vec<u64>> {
         if self.seen < ENOUGH {
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn half_is_below_the_first_cutoff_and_under_one_percent_above_the_last() {
+    fn two_thirds_are_below_the_first_cutoff_and_one_in_a_thousand_above_the_last() {
         let mut sizes = Sizes::default();
         // Log-uniform from 100 B to 10 MB.
         let all: Vec<u64> = (0..10_000).map(|n| (100.0 * 10_f64.powf(n as f64 / 2_000.0)) as u64).collect();
@@ -100,8 +102,8 @@ mod tests {
         assert_eq!(cutoffs.len(), Cutoffs::MOST);
         let above =
             |cutoff: u64| all.iter().filter(|bytes| **bytes > cutoff).count() as f64 / all.len() as f64;
-        assert!((0.47..=0.5).contains(&above(cutoffs[0])), "{cutoffs:?}");
-        assert!((0.0..=0.01).contains(&above(cutoffs[6])), "{cutoffs:?}");
+        assert!((0.31..=0.34).contains(&above(cutoffs[0])), "{cutoffs:?}");
+        assert!((0.0..=0.002).contains(&above(cutoffs[6])), "{cutoffs:?}");
         let steps: Vec<f64> = cutoffs.windows(2).map(|pair| pair[1] as f64 / pair[0] as f64).collect();
         assert!(steps.iter().all(|step| (step / steps[0] - 1.0).abs() < 0.01), "{steps:?}");
         assert!(Cutoffs::new(&cutoffs).is_some());
