@@ -19,6 +19,7 @@ enum {
 	ANY_BAND = MAX_BANDS,		/* of a packet that is not placed */
 	SEGMENT_OVERHEAD = 1280,	/* bytes: about what the kernel charges a socket for a segment beside its data */
 	SOCK_NOSPACE = 2,		/* include/linux/net.h: a bit of socket->flags */
+	AF_INET6 = 10,
 	S_IFMT = 0170000,
 	S_IFSOCK = 0140000,
 };
@@ -172,14 +173,19 @@ static __noinline int tell_length(struct __sk_buff *skb, struct flow *flow, __u3
 }
 
 /* What sendfile(2) said since, which is of bytes that are not sent yet, or it is of an earlier response. */
-static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, __u32 seq)
+static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const struct outgoing *outgoing)
 {
 	struct sendfile_call *call = bpf_map_lookup_elem(&sendfile_calls, &socket);
-	__u32 ahead;
+	__u32 seq = outgoing->seq, ahead;
 
 	if (!call)
 		return;
 	ahead = call->write_seq - seq;
+	/* Of a socket that had this address before. */
+	if (comes_before(outgoing->write_seq, call->write_seq)) {
+		bpf_map_delete_elem(&sendfile_calls, &socket);
+		return;
+	}
 	if (!comes_before(call->write_seq, seq))
 		tell_size(&flow->response, SOURCE_SENDFILE, seq, call->bytes + ahead);
 	else if (-ahead < call->bytes)
@@ -214,24 +220,69 @@ static __always_inline void end_response(struct flow *flow)
 
 /* ---- A segment. ---- */
 
-static __always_inline bool is_named(const struct segment *segment)
-{
-	struct endpoint endpoint = { .address = segment->source, .port = segment->source_port };
+/* What its headers say. */
+struct headers {
+	__u32 seq;
+	__u32 payload_offset;			/* bytes from the start of the frame */
+	__u32 payload_length;
+	__u32 flags;
+};
 
-	if (!is_limited || bpf_map_lookup_elem(&endpoints, &endpoint))
+static __always_inline bool is_named(const struct bpf_sock *sk)
+{
+	/* Volatile, and each read in any case: an offset that is chosen is added to the pointer, which the verifier forbids. */
+	const volatile struct bpf_sock *own = sk;
+	struct endpoint endpoint = {};
+	__u32 ipv4, last;
+
+	if (!is_limited)
+		return true;
+	ipv4 = own->src_ip4;
+	last = own->src_ip6[3];
+	endpoint.port = bpf_htons(own->src_port);
+	endpoint.address.word[0] = own->src_ip6[0];
+	endpoint.address.word[1] = own->src_ip6[1];
+	endpoint.address.word[2] = own->src_ip6[2];
+	endpoint.address.word[3] = last;
+	if (own->family != AF_INET6) {
+		endpoint.address.word[0] = 0;
+		endpoint.address.word[1] = 0;
+		endpoint.address.word[2] = bpf_htonl(0xffff);
+		endpoint.address.word[3] = ipv4;
+	}
+	if (bpf_map_lookup_elem(&endpoints, &endpoint))
 		return true;
 	__builtin_memset(&endpoint.address, 0, sizeof(endpoint.address));
 	return bpf_map_lookup_elem(&endpoints, &endpoint);
 }
 
-static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct segment *segment, __u32 bytes,
-					  struct outgoing *outgoing)
+/* False for what is seldom sent: IP options, extension headers, VLAN tags that are in the frame already. */
+static __always_inline bool read_headers(struct __sk_buff *skb, struct headers *headers)
+{
+	struct frame frame = {
+		.data = (void *)(long)skb->data,
+		.data_end = (void *)(long)skb->data_end,
+		.length = skb->len,
+	};
+	const struct tcp_header *tcp = find_plain_tcp(&frame);
+
+	if (!tcp)
+		return false;
+	headers->seq = bpf_ntohl(tcp->seq);
+	headers->payload_offset = (void *)tcp - frame.data + (tcp->offset >> 4) * 4;
+	/* The kernel adds no padding before a driver does. */
+	headers->payload_length = frame.length - headers->payload_offset;
+	headers->flags = tcp->flags;
+	return true;
+}
+
+static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct headers *headers, struct outgoing *outgoing)
 {
 	struct sock *sk = &tcp->inet_conn.icsk_inet.sk;
 	struct socket *socket = sk->sk_socket;
 
-	outgoing->seq = segment->seq;
-	outgoing->end = segment->seq + bytes;
+	outgoing->seq = headers->seq;
+	outgoing->end = headers->seq + headers->payload_length;
 	outgoing->rcv_nxt = tcp->rcv_nxt;
 	outgoing->write_seq = tcp->write_seq;
 	outgoing->is_blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
@@ -239,11 +290,12 @@ static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct seg
 	 * Of what the kernel charges this socket, one is its own, and this segment has its data and its overhead. Another
 	 * one has an overhead at least.
 	 */
-	outgoing->has_waiting = sk->sk_wmem_alloc.refs.counter > (__s32)(bytes + 2 * SEGMENT_OVERHEAD);
+	outgoing->has_waiting = sk->sk_wmem_alloc.refs.counter >
+				(__s32)(headers->payload_length + 2 * SEGMENT_OVERHEAD);
 }
 
 static __always_inline __u32 place_data(struct __sk_buff *skb, const struct control *control, struct tcp_sock *tcp,
-					const struct segment *segment, __u32 bytes, __u32 offset)
+					const struct headers *headers, __u64 now)
 {
 	struct outgoing outgoing;
 	struct flow *flow = bpf_sk_storage_get(&flows, tcp, NULL, BPF_SK_STORAGE_GET_F_CREATE);
@@ -254,61 +306,63 @@ static __always_inline __u32 place_data(struct __sk_buff *skb, const struct cont
 	if (!flow)
 		return ANY_BAND;
 	response = &flow->response;
-	read_outgoing(tcp, segment, bytes, &outgoing);
+	read_outgoing(tcp, headers, &outgoing);
 	if (begins_response(response, &outgoing)) {
 		end_response(flow);
 		begin_response(response, &outgoing);
 	}
 	if (may_use(SOURCE_SENDFILE) && !response->told)
-		tell_sendfile(flow, (__u64)tcp, segment->seq);
-	if (may_use(SOURCE_LENGTH) && segment->seq == response->sent && may_begin_header(response, &outgoing))
-		tell_length(skb, flow, offset, bytes);
+		tell_sendfile(flow, (__u64)tcp, &outgoing);
+	if (may_use(SOURCE_LENGTH) && headers->seq == response->sent && may_begin_header(response, &outgoing))
+		tell_length(skb, flow, headers->payload_offset, headers->payload_length);
 	left = bytes_left(response, &outgoing, may_use(SOURCE_BUFFERED));
 	band = next_band(&control->cutoffs, response, &outgoing, left);
 	before = response->sent;
 	note_sent(response, &outgoing);
 	if (before == response->sent)
 		return band; /* it was sent before */
-	flow->last_ns = bpf_ktime_get_ns();
+	flow->last_ns = now;
 	if (!flow->bytes)
-		flow->began_ns = flow->last_ns;
+		flow->began_ns = now;
 	flow->bytes += response->sent - before;
 	if (response->source >= SOURCE_LENGTH && !response->told)
 		end_response(flow);
 	return band;
 }
 
-/* A FIN goes behind the data of its connection. Whatever else has no data, and every SYN and RST, goes first. */
+/*
+ * A FIN or RST goes behind the data of its connection: a RST that overtook it would destroy it at the client. Whatever else
+ * has no data goes first, and so does every SYN.
+ */
 static __always_inline __u32 place(struct __sk_buff *skb)
 {
-	struct frame frame = {
-		.data = (void *)(long)skb->data,
-		.data_end = (void *)(long)skb->data_end,
-		.length = skb->len,
-	};
-	struct segment segment = {};
 	struct bpf_sock *sk = skb->sk;
+	/* To a tick of the kernel, a few ms, which is enough for both of its uses. */
+	__u64 now = bpf_ktime_get_coarse_ns();
 	struct control *control;
+	struct headers headers;
 	struct tcp_sock *tcp;
 	struct flow *flow;
 	__u32 band = 0;
 
 	control = bpf_map_lookup_elem(&controls, &band);
-	if (!sk || !control || bpf_ktime_get_coarse_ns() > control->lease_until_ns)
+	if (!sk || !control || now > control->lease_until_ns)
+		return ANY_BAND;
+	sk = bpf_sk_fullsock(sk);
+	if (!sk || sk->protocol != PROTOCOL_TCP || !is_named(sk))
 		return ANY_BAND;
 	tcp = bpf_skc_to_tcp_sock(sk);
-	if (!tcp || parse_frame(&frame, &segment) != PARSED_TCP || !is_named(&segment))
+	if (!tcp || !read_headers(skb, &headers))
 		return ANY_BAND;
-	if (segment.flags & (TCP_SYN | TCP_RST))
+	if (headers.flags & TCP_SYN)
 		return 0;
-	if (segment.payload_length)
-		band = place_data(skb, control, tcp, &segment, segment.payload_length,
-				  segment.l4_offset + segment.tcp_length - segment.payload_length);
-	if (segment.flags & TCP_FIN) {
+	if (headers.payload_length)
+		band = place_data(skb, control, tcp, &headers, now);
+	if (headers.flags & (TCP_FIN | TCP_RST)) {
 		flow = bpf_sk_storage_get(&flows, tcp, NULL, 0);
 		if (flow) {
 			end_response(flow);
-			if (!segment.payload_length)
+			if (!headers.payload_length)
 				band = flow->response.band;
 		}
 	}
@@ -400,8 +454,8 @@ int set_bytes(struct bpf_sockopt *option)
 
 	if (!is_option(option, TIDEGATE_BYTES_TO_COME, netns_cookie))
 		return leave_option(option);
-	/* The buffer may be longer than what the program wrote. */
-	if (option->optlen < (__s32)sizeof(*bytes) || (void *)(bytes + 1) > option->optval_end)
+	/* The buffer may be longer than what the program wrote. -1 is of an uplink on another interface, which has heard it. */
+	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*bytes)) || (void *)(bytes + 1) > option->optval_end)
 		return refuse_option(EINVAL);
 	flow = bpf_sk_storage_get(&flows, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!flow)

@@ -117,6 +117,11 @@ struct bpf_sock {
 	__u32 family;
 	__u32 type;
 	__u32 protocol;
+	__u32 mark;
+	__u32 priority;
+	__be32 src_ip4;
+	__be32 src_ip6[4];
+	__u32 src_port;			/* host order */
 };
 
 enum {

@@ -12,6 +12,7 @@ mod program;
 mod rate;
 mod sim;
 mod turns;
+mod uplink;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,7 +22,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 29] = [
+pub const NAMES: [&str; 30] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
@@ -44,6 +45,7 @@ pub const NAMES: [&str; 29] = [
     "bpf.cookie_ns",
     "bpf.rst_fin_ns",
     "bpf.connection_ns",
+    "bpf.uplink_ns",
     "sim.events_per_second",
     "sim.event_cost_growth",
     "sim.bulk100_seconds",
@@ -129,10 +131,11 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
 /// Measures the figures of a group.
 type Measure = fn(&AtomicBool) -> Result<Vec<Figure>>;
 
-/// Those of the programs alone, and of a whole connection.
+/// Those of the programs alone, of a whole connection, and of a packet of the uplink.
 fn bpf_figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let mut figures = program::figures(stop)?;
     figures.push(follow::figure(stop)?);
+    figures.push(uplink::figure(stop)?);
     Ok(figures)
 }
 

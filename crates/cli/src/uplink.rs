@@ -76,7 +76,7 @@ pub struct Args {
     dry_run: bool,
 
     /// Between two lines
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
     /// Print JSON lines: "started", then "sample"s, at last "final"
@@ -130,15 +130,15 @@ fn watch(
     let (mut line_due, mut cutoffs_due) = (start + args.interval, start + CUTOFF_TURN);
     loop {
         let now = Instant::now();
+        for sent in uplink.take_sent()? {
+            sizes.add(sent.bytes);
+            counts.add(&sent);
+        }
         if stop.load(Ordering::Relaxed) || printer.is_closed() || end.is_some_and(|end| now >= end) {
             counts.look(start.elapsed(), uplink)?;
             return Ok(());
         }
         uplink.renew()?;
-        for sent in uplink.take_sent()? {
-            sizes.add(sent.bytes);
-            counts.add(&sent);
-        }
         if now >= cutoffs_due {
             cutoffs_due = now + CUTOFF_TURN;
             let wanted = sizes.cutoffs().filter(|_| setup.cutoffs.is_none() && setup.order == Order::Srpt);
@@ -154,6 +154,7 @@ fn watch(
             {
                 bail!("network namespace {netns} is gone, and its interfaces with it");
             }
+            uplink.follow()?;
             counts.look(start.elapsed(), uplink)?;
             printer.say(counts.line(args.json));
             if let Some(exporter) = exporter {
@@ -222,6 +223,12 @@ fn without_rate(interface: &str) -> String {
     format!(
         "--rate is missing: packets can only be put in order where they wait; {link}; or name a class of your own shaper with --parent"
     )
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    const BOUNDS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
+    let interval = humantime::parse_duration(text).ok().filter(|interval| BOUNDS.contains(interval));
+    interval.ok_or_else(|| "a time from 100ms to 1min, as in 10s".to_owned())
 }
 
 fn share(text: &str) -> Result<f64, String> {

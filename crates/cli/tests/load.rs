@@ -142,7 +142,8 @@ fn root_clients_of_every_system_are_answered_and_each_attempt_has_its_line() {
     let folder = tempfile::tempdir().expect("a folder");
     let csv = folder.path().join("attempts.csv");
     let csv = csv.to_str().expect("text");
-    let stacks: Vec<String> = SYSTEMS.iter().map(|name| format!("{name}:0.091")).collect();
+    let share = 1.0 / SYSTEMS.len() as f64;
+    let stacks: Vec<String> = SYSTEMS.iter().map(|name| format!("{name}:{share}")).collect();
     let summary = world.summary(&["--stacks", &stacks.join(","), "--csv", csv, "--rate", "400"]);
     assert_eq!(count(&summary, "ok"), count(&summary, "offered"), "{summary}");
     let text = std::fs::read_to_string(csv).expect("the file");

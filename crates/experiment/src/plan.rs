@@ -152,7 +152,8 @@ mod tests {
         let files = folders.filter(|path| path.is_dir()).flat_map(|folder| {
             std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path())
         });
-        let files: Vec<_> = files.collect();
+        // Beside them stands what came out, RESULTS.md.
+        let files: Vec<_> = files.filter(|file| file.extension().is_some_and(|end| end == "toml")).collect();
         assert!(files.len() > 20, "{files:?}");
         for file in files {
             Plan::read(&file, false).unwrap_or_else(|error| panic!("{error}"));

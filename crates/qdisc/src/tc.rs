@@ -32,6 +32,7 @@ struct Listed {
     handle: String,
     #[serde(default)]
     root: bool,
+    parent: Option<String>,
 }
 
 /// The queue discipline at the root; `None` for an interface that sends without one.
@@ -51,6 +52,23 @@ fn find_root(listed: &str, lines: &str) -> serde_json::Result<Option<Root>> {
         let start = format!("qdisc {kind} {handle} root");
         let text = lines.lines().map(str::trim).find(|line| line.starts_with(&start));
         Root { text: text.unwrap_or(&start).to_owned(), kind, handle }
+    }))
+}
+
+/// The queue discipline below a class, as tc writes that; `None` if there is none that somebody made.
+///
+/// # Errors
+///
+/// As [`root`].
+pub fn below(interface: &str, class: &str) -> Result<Option<Root>> {
+    let listed = tc(&["-j", "qdisc", "show", "dev", interface])?;
+    let listed: Vec<Listed> =
+        serde_json::from_str(&listed).act_with(|| format!("read what tc says of {interface}"))?;
+    let found = listed.into_iter().find(|one| one.parent.as_deref() == Some(class) && one.handle != "0:");
+    Ok(found.map(|Listed { kind, handle, .. }| Root {
+        text: format!("{kind} {handle} below {class}"),
+        kind,
+        handle,
     }))
 }
 

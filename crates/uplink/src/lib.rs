@@ -18,6 +18,8 @@ mod sizes;
 mod tree;
 
 use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 use bpf::{Hook, SoleLink};
 use netlink::Interface;
@@ -45,6 +47,8 @@ pub struct Uplink {
     interface: Interface,
     cutoffs: Vec<u64>,
     missing: Vec<(Source, String)>,
+    // Last: another may begin once all is gone.
+    _place: UnixListener,
 }
 
 impl Uplink {
@@ -65,9 +69,13 @@ impl Uplink {
                 setup.interface
             )));
         }
+        let place = take_place(&interface, setup)?;
         tree::check(setup)?;
         let mut program = Program::load(setup)?;
-        let cutoffs = setup.cutoffs.clone().unwrap_or_else(|| setup::FIRST_CUTOFFS.to_vec());
+        let cutoffs = match setup.order {
+            Order::Fair => Vec::new(),
+            _ => setup.cutoffs.clone().unwrap_or_else(|| setup::FIRST_CUTOFFS.to_vec()),
+        };
         program.set_cutoffs(&cutoffs)?;
         let (links, missing) = program.attach_sources(setup);
         let mut uplink = Self {
@@ -79,6 +87,7 @@ impl Uplink {
             interface,
             cutoffs,
             missing,
+            _place: place,
         };
         if let Some((source, why)) = uplink.missing.iter().find(|(source, _)| setup.insisted == Some(*source))
         {
@@ -91,9 +100,7 @@ impl Uplink {
             return Ok(uplink);
         }
         let tree = uplink.tree.insert(Tree::build(setup, uplink.interface.mtu)?);
-        if setup.order != Order::Fair {
-            tree.filter(uplink.interface.index, uplink.program.classify())?;
-        }
+        tree.filter(uplink.interface.index, uplink.program.classify())?;
         uplink.renew()?;
         Ok(uplink)
     }
@@ -114,6 +121,25 @@ impl Uplink {
     /// When the ring cannot be read.
     pub fn take_sent(&mut self) -> Result<Vec<SentResponse>> {
         self.program.take_sent()
+    }
+
+    /// Follows what became of the interface, as a larger MTU.
+    ///
+    /// # Errors
+    ///
+    /// When the interface is gone.
+    pub fn follow(&mut self) -> Result<()> {
+        let name = &self.setup.interface;
+        let now = Interface::find(name).act_with(|| format!("look for {name}"))?;
+        let now = now.filter(|now| now.index == self.interface.index);
+        let now = now.ok_or_else(|| {
+            refused(format!("{name} is gone, or has another name; start again where responses leave now"))
+        })?;
+        if let Some(tree) = self.tree.as_ref().filter(|_| now.mtu > self.interface.mtu) {
+            tree.follow_mtu(self.setup.rate_bps, now.mtu)?;
+        }
+        self.interface = now;
+        Ok(())
     }
 
     /// What the bands have sent and hold, the top one first, and last what was not placed.
@@ -169,4 +195,18 @@ impl Uplink {
     pub fn missing(&self) -> &[(Source, String)] {
         &self.missing
     }
+}
+
+/// One uplink for an interface: the name of a socket that nobody can connect to, which goes with this process.
+fn take_place(interface: &Interface, setup: &Setup) -> Result<UnixListener> {
+    let what = if setup.is_dry_run { "dry" } else { "uplink" };
+    // Such names are of a network namespace, as interfaces are.
+    let name = format!("tidegate-{what}-{}", interface.index);
+    let address = SocketAddr::from_abstract_name(name).act("name what holds the interface")?;
+    UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            refused(format!("another tidegate uplink is at work on {}; end it first", setup.interface))
+        }
+        _ => refused(format!("hold {}: {error}", setup.interface)),
+    })
 }

@@ -12,6 +12,8 @@ const BANDS: usize = Cutoffs::MOST + 1;
 /// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB ([SH06] 3.2), and three for what is larger.
 pub(crate) const FIRST_CUTOFFS: [u64; Cutoffs::MOST] =
     [1_000, 2_000, 5_000, 20_000, 50_000, 200_000, 1_000_000];
+/// That the program's map holds.
+const MAX_ENDPOINTS: usize = 256;
 /// The largest share that the lowest band can be sure of.
 const MAX_FLOOR: f64 = 0.5;
 
@@ -30,7 +32,7 @@ pub struct Setup {
     pub insisted: Option<Source>,
     /// Bytes left at which a response changes its band, ascending, [`Cutoffs::MOST`] at most. `None`: they follow the sizes seen.
     pub cutoffs: Option<Vec<u64>>,
-    /// Share of the rate that the lowest band is sure of, 0 to 0.5, so that no response starves.
+    /// Share of the rate that the lowest band is sure of, and all bands below the top one together, 0 to 0.5. Nothing where no rate is given.
     pub floor: f64,
     /// Only what these local addresses send is placed; none: every TCP connection of this host.
     pub endpoints: Vec<Endpoint>,
@@ -161,6 +163,20 @@ impl Setup {
                 MAX_FLOOR * 100.0
             ));
         }
+        if let Some(parent) = self.parent.as_ref().filter(|parent| !is_class(parent)) {
+            return mistaken(format!(
+                "parent {parent:?} is no class of a queue discipline; write it as tc does, as 1:10"
+            ));
+        }
+        if self.endpoints.iter().any(|endpoint| endpoint.port == 0) {
+            return mistaken("nothing leaves from port 0; name the server's port".to_owned());
+        }
+        if self.endpoints.len() > MAX_ENDPOINTS {
+            return mistaken(format!(
+                "{} addresses are more than {MAX_ENDPOINTS}; name ports of 0.0.0.0 or [::]",
+                self.endpoints.len()
+            ));
+        }
         if self.rate_bps.is_none() && self.parent.is_none() && !self.is_dry_run {
             return mistaken(format!(
                 "{}: a rate is needed unless the tree goes below a class",
@@ -172,6 +188,13 @@ impl Setup {
         }
         Ok(())
     }
+}
+
+/// `1:10`, both in hexadecimal and neither 0: not a root, nor what the kernel reserves.
+fn is_class(text: &str) -> bool {
+    let number =
+        |text: &str| u16::from_str_radix(text, 16).ok().filter(|number| (1..u16::MAX).contains(number));
+    text.split_once(':').is_some_and(|(major, minor)| number(major).is_some() && number(minor).is_some())
 }
 
 #[cfg(test)]
@@ -188,6 +211,10 @@ mod tests {
             (Setup { floor: 0.6, ..good.clone() }, "0% to 50%"),
             (Setup { floor: f64::NAN, ..good.clone() }, "0% to 50%"),
             (Setup { rate_bps: None, ..good.clone() }, "a rate is needed"),
+            (Setup { parent: Some("root".to_owned()), ..good.clone() }, "no class"),
+            (Setup { parent: Some("ffff:ffff".to_owned()), ..good.clone() }, "no class"),
+            (Setup { parent: Some("1:0".to_owned()), ..good.clone() }, "no class"),
+            (Setup { parent: Some("1:20 handle 7467: pfifo #".to_owned()), ..good.clone() }, "no class"),
             (Setup { order: Order::Las, insisted: Some(Source::Told), ..good.clone() }, "needs no source"),
         ] {
             let error = setup.check().expect_err(what).to_string();

@@ -6,7 +6,7 @@ use kernel::Cutoffs;
 const PARTS: u32 = 8;
 const BUCKETS: usize = 64 * PARTS as usize;
 /// Fewer responses say too little of the largest.
-const ENOUGH: u64 = 1_000;
+const ENOUGH: f64 = 1_000.0;
 /// Share of the responses that is above the last cutoff. [SH06] 3.2 has 0.5% to 1% for four cutoffs; most of the bytes are
 /// above those, and share one band. With seven cutoffs the last can be further out.
 const ABOVE_LAST: f64 = 0.001;
@@ -18,12 +18,11 @@ const BELOW_FIRST: f64 = 2.0 / 3.0;
 #[derive(Debug, Clone)]
 pub struct Sizes {
     buckets: Vec<f64>,
-    seen: u64,
 }
 
 impl Default for Sizes {
     fn default() -> Self {
-        Self { buckets: vec![0.0; BUCKETS], seen: 0 }
+        Self { buckets: vec![0.0; BUCKETS] }
     }
 }
 
@@ -31,7 +30,6 @@ impl Sizes {
     /// One response of so many bytes.
     pub fn add(&mut self, bytes: u64) {
         self.buckets[bucket(bytes)] += 1.0;
-        self.seen += 1;
     }
 
     /// Halves the weight of all that was seen.
@@ -40,9 +38,9 @@ impl Sizes {
     }
 
     /// Cutoffs by a rule like that of [SH06] 3.2: two thirds of the responses below the first, 0.1% above the last, and between them even steps of the logarithm. Fewer than
-    /// [`Cutoffs::MOST`] if the sizes lie close together; `None` before enough responses were seen.
+    /// [`Cutoffs::MOST`] if the sizes lie close together; `None` while too few weigh anything.
     pub fn cutoffs(&self) -> Option<Vec<u64>> {
-        if self.seen < ENOUGH {
+        if self.buckets.iter().sum::<f64>() < ENOUGH {
             return None;
         }
         let (first, last) = (self.quantile(BELOW_FIRST), self.quantile(1.0 - ABOVE_LAST));

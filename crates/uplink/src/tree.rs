@@ -2,7 +2,8 @@
 //!
 //! One arrangement is for every kernel. TBF is on top and holds the rate; it cuts large buffers (GSO) into segments, of which no
 //! other one must wait for more than one. Below is HTB with a leaf for each band, which serves a leaf of a lower `prio` number first. A
-//! leaf with tokens of its own rate goes before all that borrow: that is the floor of the lowest band. prio and ets are strict, too, but
+//! leaf with tokens of its own rate goes before all that borrow: that is the floor of the lowest band. The class above the
+//! lower bands has tokens, too, before the top band: that is the floor of them together. prio and ets are strict, too, but
 //! have no floor, and are on fewer kernels.
 
 use std::os::fd::BorrowedFd;
@@ -54,20 +55,34 @@ pub(crate) struct Tree {
     parent: Option<String>,
 }
 
+/// What is where the tree should go, if anybody made it.
+fn present(interface: &str, parent: Option<&str>) -> Result<Option<tc::Root>> {
+    match parent {
+        Some(class) => tc::below(interface, class),
+        None => tc::root(interface).map(|root| root.filter(|root| !root.is_default())),
+    }
+    .act("ask tc")
+}
+
+fn is_ours(root: &tc::Root) -> bool {
+    [NAME, BANDS].contains(&root.handle.as_str())
+}
+
 /// An error if the tree cannot go where it should.
 pub(crate) fn check(setup: &Setup) -> Result<()> {
-    if setup.is_dry_run || setup.parent.is_some() {
+    if setup.is_dry_run {
         return Ok(());
     }
-    let interface = &setup.interface;
-    match tc::root(interface).act("ask tc")? {
-        Some(root) if !root.is_default() && root.handle != NAME => Err(refused(format!(
-            "{interface} has a queue discipline already: {}; name a class of it with --parent, as 1:10, to go below that, or remove it with: tc qdisc \
-             del dev {interface} root",
-            root.text
-        ))),
-        _ => Ok(()),
-    }
+    let Setup { interface, parent, .. } = setup;
+    let theirs = present(interface, parent.as_deref())?.filter(|root| !is_ours(root));
+    theirs.map_or(Ok(()), |root| {
+        Err(refused(format!(
+            "{interface} has a queue discipline already: {}; name a class of it that has none with --parent, as 1:10, to go below that, or remove it with: \
+             tc qdisc del dev {interface} {}",
+            root.text,
+            place_of(parent.as_deref())
+        )))
+    })
 }
 
 impl Tree {
@@ -75,8 +90,9 @@ impl Tree {
     pub(crate) fn build(setup: &Setup, mtu: u32) -> Result<Self> {
         let Setup { interface, parent, .. } = setup;
         // Not by replace: on a tree of ours that would change nothing.
-        if parent.is_none() && tc::root(interface).act("ask tc")?.is_some_and(|root| root.handle == NAME) {
-            tc::run(&[format!("qdisc del dev {interface} root")]).act("remove what was left behind")?;
+        if present(interface, parent.as_deref())?.is_some_and(|root| is_ours(&root)) {
+            let place = place_of(parent.as_deref());
+            tc::run(&[format!("qdisc del dev {interface} {place}")]).act("remove what was left behind")?;
         }
         let mut commands = Vec::new();
         let mut place = place_of(parent.as_deref());
@@ -91,14 +107,18 @@ impl Tree {
         commands.push(format!(
             "class add dev {interface} parent {BANDS} classid {BANDS}1 htb rate {UNBOUNDED}bit quantum {QUANTUM}"
         ));
+        let floor = setup.rate_bps.map_or(0.0, |rate| setup.floor * rate as f64) as u64;
+        let floor = floor.max(NOTHING);
+        commands.push(format!(
+            "class add dev {interface} parent {BANDS}1 classid {BANDS}2 htb rate {floor}bit ceil {UNBOUNDED}bit quantum {QUANTUM}"
+        ));
         for band in 0..setup.bands() {
+            let above = if band == 0 { 1 } else { 2 };
             // Of the others none may have tokens: a leaf that does overtakes the bands above, and its connection's own earlier segments there.
-            let is_lowest = band > 0 && band + 1 == setup.bands();
-            let rate = setup.rate_bps.filter(|_| is_lowest).unwrap_or_default();
-            let floor = ((setup.floor * rate as f64) as u64).max(NOTHING);
+            let rate = if band > 0 && band + 1 == setup.bands() { floor } else { NOTHING };
             let class = class_of(band) & 0xffff;
             commands.push(format!(
-                "class add dev {interface} parent {BANDS}1 classid {BANDS}{class:x} htb rate {floor}bit ceil {UNBOUNDED}bit prio {band} quantum {QUANTUM}"
+                "class add dev {interface} parent {BANDS}{above} classid {BANDS}{class:x} htb rate {rate}bit ceil {UNBOUNDED}bit prio {band} quantum {QUANTUM}"
             ));
             commands.push(format!("qdisc add dev {interface} parent {BANDS}{class:x} pfifo limit {LIMIT}"));
         }
@@ -107,6 +127,17 @@ impl Tree {
         let tree = Self { interface: interface.clone(), parent: parent.clone() };
         tc::run(&commands[1..]).act("build the bands")?;
         Ok(tree)
+    }
+
+    /// Follows a larger MTU, or TBF would drop the segments that it cannot cut.
+    pub(crate) fn follow_mtu(&self, rate: Option<u64>, mtu: u32) -> Result<()> {
+        let Some(rate) = rate else { return Ok(()) };
+        let (interface, place) = (&self.interface, place_of(self.parent.as_deref()));
+        let burst = burst_bytes(rate, mtu);
+        tc::run(&[format!(
+            "qdisc change dev {interface} {place} handle {NAME} tbf rate {rate}bit burst {burst} limit {TBF_LIMIT}"
+        )])
+        .act("follow the MTU")
     }
 
     /// Makes a program its filter.
@@ -126,8 +157,8 @@ impl Drop for Tree {
         let Self { interface, parent } = self;
         let place = place_of(parent.as_deref());
         // Where the interface is gone, so is the tree; and what somebody else put there since is not ours.
-        let is_ours = parent.is_some()
-            || tc::root(interface).is_ok_and(|root| root.is_some_and(|root| root.handle == NAME));
+        let is_ours =
+            present(interface, parent.as_deref()).is_ok_and(|root| root.is_some_and(|root| is_ours(&root)));
         if is_ours {
             let _ = tc::run(&[format!("qdisc del dev {interface} {place}")]);
         }

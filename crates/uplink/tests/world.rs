@@ -75,6 +75,11 @@ impl World {
         }
     }
 
+    /// Both ends of the link.
+    pub(crate) fn ends(&self) -> [(&Namespace, &str); 2] {
+        [(&self.server, IF), (&self.client, "c0")]
+    }
+
     /// What tc says of the interface.
     pub(crate) fn qdiscs(&self) -> String {
         let mut command = self.server.command("tc").expect("a command");
