@@ -51,7 +51,7 @@ pub struct Args {
     #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(Source::ALL.map(Source::name)))]
     source: Option<String>,
 
-    /// Only responses that leave from this local address and port; repeatable. 0.0.0.0 and [::] stand for every address. Other packets go first
+    /// Only responses that leave from this local address and port; repeatable. `0.0.0.0` and `[::]` stand for every address. Other packets go first
     #[arg(long = "listen", value_name = "ADDR:PORT")]
     endpoints: Vec<SocketAddr>,
 
