@@ -84,7 +84,7 @@ pub fn http_response_bytes(payload: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// The paper's, [SH06] 3.2.
+    /// The paper's, `[SH06]` 3.2.
     fn cutoffs() -> Cutoffs {
         Cutoffs::new(&[1_000, 2_000, 5_000, 50_000]).expect("ascend")
     }

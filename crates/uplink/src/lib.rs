@@ -1,4 +1,4 @@
-//! The shortest response first on the uplink of a server ([SH06]), with a stock kernel and no change of the server.
+//! The shortest response first on the uplink of a server (`[SH06]`), with a stock kernel and no change of the server.
 //!
 //! [`Uplink::start`] puts an HTB tree with a class for each band on an interface, and `kernel/uplink.bpf.c` as its filter. The
 //! tree holds the rate, so that the queue is here and not in what comes after. The filter knows what a response still

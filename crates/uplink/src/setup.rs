@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 
 /// Bands that every uplink has.
 const BANDS: usize = Cutoffs::MOST + 1;
-/// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB ([SH06] 3.2), and three for what is larger.
+/// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB (`[SH06]` 3.2), and three for what is larger.
 pub(crate) const FIRST_CUTOFFS: [u64; Cutoffs::MOST] =
     [1_000, 2_000, 5_000, 20_000, 50_000, 200_000, 1_000_000];
 /// That the program's map holds.
@@ -54,9 +54,9 @@ pub struct Endpoint {
 /// Which response goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// The one with the fewest bytes left ([SH06]).
+    /// The one with the fewest bytes left (`[SH06]`).
     Srpt,
-    /// The one that has got the fewest bytes: no size need be known ([SH06] 7).
+    /// The one that has got the fewest bytes: no size need be known (`[SH06]` 7).
     Las,
     /// None: one FIFO of the rate, to compare with.
     Fair,
