@@ -17,7 +17,6 @@ use crate::ask::{Error, attribute, attributes};
 const TCA_BPF_FD: u16 = 6;
 const TCA_BPF_NAME: u16 = 7;
 /// `include/uapi/linux/gen_stats.h`.
-const TCA_STATS_BASIC: u16 = 1;
 const TCA_STATS_QUEUE: u16 = 3;
 const ETH_P_ALL: u16 = 3;
 
@@ -26,10 +25,6 @@ const ETH_P_ALL: u16 = 3;
 pub struct Class {
     /// Its number, `7467:10` as 0x7467_0010.
     pub id: u32,
-    /// Sent, bytes.
-    pub bytes: u64,
-    /// Sent. A buffer of several segments is one.
-    pub packets: u32,
     /// Waiting, packets.
     pub qlen_pkts: u32,
     /// Waiting, bytes.
@@ -112,12 +107,9 @@ pub fn classes(interface: u32, parent: u32) -> Result<Vec<Class>, Error> {
 
 fn read(answer: &Tcmsg) -> Class {
     let stats = attribute(answer.rtattrs(), Tca::Stats2).unwrap_or_default();
-    let basic = find(stats, TCA_STATS_BASIC).unwrap_or_default();
     let queue = find(stats, TCA_STATS_QUEUE).unwrap_or_default();
     Class {
         id: *answer.tcm_handle(),
-        bytes: basic.first_chunk().map_or(0, |bytes| u64::from_ne_bytes(*bytes)),
-        packets: word(basic, 2),
         qlen_pkts: word(queue, 0),
         qlen_bytes: word(queue, 1),
         drops: word(queue, 2),

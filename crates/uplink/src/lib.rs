@@ -61,8 +61,9 @@ impl Uplink {
         setup.check()?;
         let interface =
             Interface::find(&setup.interface).act_with(|| format!("look for {}", setup.interface))?;
-        let interface =
-            interface.ok_or_else(|| refused(format!("{}: no such interface", setup.interface)))?;
+        let interface = interface.ok_or_else(|| {
+            refused(format!("{}: no such interface; ip link shows which there are", setup.interface))
+        })?;
         if !interface.is_ethernet {
             return Err(refused(format!(
                 "{} carries no Ethernet frames, which is all that the filter reads; name the interface below it",
