@@ -60,7 +60,7 @@ pub struct Args {
     cutoffs: Option<Vec<u64>>,
 
     /// Share of the rate that the lowest band is sure of, so that no response starves; 0% to 50%
-    #[arg(long, value_name = "SHARE", default_value = "5%", value_parser = share, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share, allow_hyphen_values = true)]
     floor: f64,
 
     /// Go below this class of your own queue discipline, as 1:10, instead of being the root
@@ -234,7 +234,7 @@ fn interval(text: &str) -> Result<Duration, String> {
 fn share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let share = number.filter(|number| (0.0..=50.0).contains(number)).map(|number| number / 100.0);
-    share.ok_or_else(|| "a share with its sign, from 0% to 50%, as in 5%".to_owned())
+    share.ok_or_else(|| "a share with its sign, from 0% to 50%, as in 1%".to_owned())
 }
 
 #[cfg(test)]

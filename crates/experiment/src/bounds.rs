@@ -116,8 +116,8 @@ impl Experiment {
                     policy.name
                 ));
             }
-            let of_virtual = |server: &ServerSpec| Some((server.name.clone(), server.is_virtual()?));
-            return match self.servers.iter().find_map(of_virtual) {
+            let of_uplink = |server: &ServerSpec| Some((server.name.clone(), server.needs_uplink()?));
+            return match self.servers.iter().find_map(of_uplink) {
                 Some((name, key)) => {
                     Err(format!("server {name:?}: {key} is of a server behind an uplink; add [uplink]"))
                 }

@@ -149,9 +149,14 @@ impl Experiment {
         text.uplink().map(Some)
     }
 
-    /// Whether it has an uplink, which the lab cannot give a server yet.
-    pub fn has_uplink(&self) -> bool {
-        self.uplink.is_some()
+    /// What its uplink says that is the kernel's own matter in the lab.
+    pub fn note_of_uplink(&self) -> Option<String> {
+        let tables =
+            self.uplink.iter().chain(self.policies.iter().filter_map(|policy| policy.uplink.as_ref()));
+        let mut keys: Vec<&str> = tables.flat_map(UplinkText::only_simulated).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        (!keys.is_empty()).then(|| format!("of the uplink this kernel has its own {}", keys.join(", ")))
     }
 
     /// Attempts per second whose files are as many bytes as a server's uplink sends: what a load of 1 is of a
@@ -337,8 +342,8 @@ impl Experiment {
 
 /// Headers of a segment of 1448 bytes, for each of them: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: f64 = 66.0 / 1448.0;
-/// What a response is besides on the link, bytes: SYN/ACK, the head of the reply, the headers of its last segment (half a segment more, on the mean), FIN and its acknowledgment.
-const ON_THE_LINK: f64 = 74.0 + 85.0 + 33.0 + 66.0 + 66.0;
+/// What a response is besides on the link, bytes: SYN/ACK, the head of the reply as nginx and Apache write it, the headers of its last segment (half a segment more, on the mean), FIN and its acknowledgment.
+const ON_THE_LINK: f64 = 74.0 + 240.0 + 33.0 + 66.0 + 66.0;
 
 impl Grid {
     /// Cells of each server under each policy.

@@ -84,14 +84,16 @@ pub(crate) struct Change {
 }
 
 impl ServerSpec {
-    /// Whether it is as only virtual time has it, behind an uplink.
-    pub(crate) fn is_virtual(&self) -> Option<&'static str> {
-        let keys = [
-            ("processes", self.processes.is_some()),
-            ("closes_after", self.closes_after.is_some()),
-            ("initial_rto", self.initial_rto.is_some()),
-            ("mss", self.mss.is_some()),
-        ];
+    /// What it says that only a server behind an uplink has.
+    pub(crate) fn needs_uplink(&self) -> Option<&'static str> {
+        let keys = [("processes", self.processes.is_some()), ("closes_after", self.closes_after.is_some())];
+        let said = keys.into_iter().find_map(|(key, is_there)| is_there.then_some(key));
+        said.or_else(|| self.only_simulated())
+    }
+
+    /// What it says that the lab cannot set on a kernel.
+    pub fn only_simulated(&self) -> Option<&'static str> {
+        let keys = [("initial_rto", self.initial_rto.is_some()), ("mss", self.mss.is_some())];
         keys.into_iter().find_map(|(key, is_there)| is_there.then_some(key))
     }
 }
@@ -99,6 +101,11 @@ impl ServerSpec {
 impl ServerKind {
     /// Of the pool that an Apache is: Debian's `MaxRequestWorkers`.
     pub const PROCESSES: NonZeroU32 = NonZeroU32::new(150).expect("above 0");
+
+    /// Whether it sends files, and no bytes of its own making.
+    pub fn has_files(self) -> bool {
+        matches!(self, Self::Nginx | Self::Apache)
+    }
 }
 
 /// Which program serves.

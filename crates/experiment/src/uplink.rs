@@ -8,6 +8,8 @@ use serde::Deserialize;
 use sim::{Device, Sending, UplinkConfig};
 use tcp::{Algorithm, Control};
 
+/// Of the rate, for the last band.
+const FLOOR: std::ops::RangeInclusive<f64> = 0.0..=0.5;
 /// Packets that a device queues before each band, or in all.
 const QUEUE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Frames that a card's ring has room for.
@@ -18,9 +20,6 @@ const SEND_BUFFER: std::ops::RangeInclusive<u32> = 4096..=(64 << 20);
 const WRITES: std::ops::RangeInclusive<u32> = 512..=(64 << 20);
 /// Bytes that a link sends besides a frame.
 const OVERHEAD: std::ops::RangeInclusive<u32> = 0..=1000;
-/// Segments of one connection below TCP since Linux 3.6: two buffers of two segments each, which is what a slow link's pacing rate comes to
-/// (`tcp_small_queue_check()` and `tcp_tso_autosize()`, 6.18 `net/ipv4/tcp_output.c`).
-const SMALL_QUEUE: u32 = 4;
 /// Cutoffs of `[SH06]` section 3.2, bytes.
 const CUTOFFS: [u64; 4] = [1000, 2000, 5000, 50_000];
 
@@ -36,6 +35,8 @@ pub struct UplinkText {
     aqm: Option<String>,
     /// Bytes left at most in each band but the last; `srpt` and `las`.
     cutoffs: Option<Vec<u64>>,
+    /// Share of the rate that the last band is sure of, so that nobody starves.
+    floor: Option<f64>,
     /// Packets that the device's queue holds.
     queue: Option<u32>,
     /// Of what: each band, as `tc-prio` with a queue for each, or all together.
@@ -132,6 +133,7 @@ impl UplinkText {
             order,
             aqm,
             cutoffs,
+            floor,
             queue,
             queue_of,
             card,
@@ -152,6 +154,7 @@ impl UplinkText {
             order: if has_queue { order } else { self.order },
             aqm: if has_queue { aqm } else { self.aqm.clone() },
             cutoffs: cutoffs.or_else(|| self.cutoffs.clone()),
+            floor: floor.or(self.floor),
             queue: queue.or(self.queue),
             queue_of: queue_of.or(self.queue_of),
             card: card.or(self.card),
@@ -165,6 +168,21 @@ impl UplinkText {
             control: control.or(self.control),
             overhead: overhead.or(self.overhead),
         }
+    }
+
+    /// Keys that it has and that the lab cannot set on a kernel.
+    pub(crate) fn only_simulated(&self) -> Vec<&'static str> {
+        let keys = [
+            ("card", self.card.is_some()),
+            ("tsq", self.tsq.is_some()),
+            ("send_buffer", self.send_buffer.is_some()),
+            ("remaining", self.remaining.is_some()),
+            ("writes", self.writes.is_some()),
+            ("overtakes", self.overtakes.is_some()),
+            ("control", self.control.is_some()),
+            ("overhead", self.overhead.is_some()),
+        ];
+        keys.into_iter().filter_map(|(key, is_there)| is_there.then_some(key)).collect()
     }
 
     /// Whether it names a rate.
@@ -214,7 +232,7 @@ impl UplinkText {
                 SEND_BUFFER,
                 "65536 is usual",
             )?,
-            small_queue: self.tsq.unwrap_or(true).then_some(SMALL_QUEUE),
+            has_small_queue: self.tsq.unwrap_or(true),
             cutoffs,
             source,
             writes: (self.remaining == Some(Remaining::Unwritten)).then_some(writes),
@@ -251,6 +269,7 @@ impl UplinkText {
             let stray = [
                 ("order", self.order.is_some()),
                 ("cutoffs", self.cutoffs.is_some()),
+                ("floor", self.floor.is_some()),
                 ("queue_of", self.queue_of.is_some()),
             ];
             if let Some((key, _)) = stray.into_iter().find(|(_, is_there)| *is_there) {
@@ -264,8 +283,15 @@ impl UplinkText {
             return Ok((order, Device::One(droptail())));
         }
         let bands = self.cutoffs()?.count as u8 + 1;
+        let floor = self.floor.unwrap_or(0.0);
+        if !FLOOR.contains(&floor) {
+            return Err(format!("uplink.floor = {floor}: a share of the rate, from 0 to 0.5; 0.05 is usual"));
+        }
         let device = match self.queue_of.unwrap_or(QueueOf::EachBand) {
-            QueueOf::EachBand => Device::Prio { bands, of_each: droptail() },
+            QueueOf::EachBand => Device::Prio { bands, of_each: droptail(), floor },
+            QueueOf::AllBands if floor > 0.0 => {
+                return Err("uplink.floor is of queue_of = \"each-band\" only".to_owned());
+            }
             QueueOf::AllBands => Device::One(aqm::Config::Bands(aqm::BandsConfig {
                 bands,
                 limit: aqm::Amount::Packets(limit),
@@ -296,7 +322,7 @@ mod tests {
         let Uplink { link, sending } = read("rate = \"10mbit\"").uplink().expect("an uplink");
         assert_eq!((link.rate.bits_per_s(), link.card, link.overhead_bytes), (10_000_000, 16, 0));
         assert_eq!(link.device, Device::One("droptail:limit=100".parse().expect("a queue")));
-        assert_eq!((sending.small_queue, sending.cutoffs.count), (Some(4), 0));
+        assert_eq!((sending.has_small_queue, sending.cutoffs.count), (true, 0));
     }
 
     #[test]
@@ -305,8 +331,11 @@ mod tests {
         let srpt = file.changed(&read("order = \"srpt\"\ntsq = false"));
         let Uplink { link, sending } = srpt.uplink().expect("an uplink");
         let each = "droptail:limit=50".parse().expect("a queue");
-        assert_eq!((link.card, link.device), (8, Device::Prio { bands: 5, of_each: each }));
-        assert_eq!((sending.small_queue, sending.source, sending.cutoffs.count), (None, SizeSource::Told, 4));
+        assert_eq!((link.card, link.device), (8, Device::Prio { bands: 5, of_each: each, floor: 0.0 }));
+        assert_eq!(
+            (sending.has_small_queue, sending.source, sending.cutoffs.count),
+            (false, SizeSource::Told, 4)
+        );
         let shared = srpt.changed(&read("queue_of = \"all-bands\"\ncutoffs = [1000]")).uplink();
         let bands = "bands:bands=2,limit=50".parse().expect("a queue");
         assert_eq!(shared.expect("an uplink").link.device, Device::One(bands));
@@ -325,6 +354,11 @@ mod tests {
             ("rate = \"10Mbps\"", "is no rate: bits with their unit"),
             ("rate = \"10\"", "is no rate"),
             ("rate = \"10mbit\"\nqueue = 0", "uplink.queue = 0: from 1 to"),
+            ("rate = \"10mbit\"\norder = \"las\"\nfloor = 0.6", "uplink.floor = 0.6: a share of the rate"),
+            (
+                "rate = \"10mbit\"\norder = \"las\"\nfloor = 0.1\nqueue_of = \"all-bands\"",
+                "uplink.floor is of queue_of",
+            ),
             ("rate = \"10mbit\"\ncard = 0", "uplink.card = 0: from 1 to"),
             ("rate = \"10mbit\"\nsend_buffer = 1", "uplink.send_buffer = 1: from 4096"),
             ("rate = \"10mbit\"\noverhead = 9999", "uplink.overhead = 9999"),

@@ -20,12 +20,14 @@ use crate::hold::{self, Holders};
 use crate::middle::RunningLink;
 use crate::nearness::Nearness;
 use crate::nft;
+use crate::pages;
 use crate::probe::{Difference, SLEEPS, Snapshot, grown, settle};
 use crate::saturation;
-use crate::server;
+use crate::server::{self, Given};
 use crate::stop::STOP_EVERY;
 use crate::testbed::Testbed;
 use crate::undisturbed::{Undisturbed, undisturbed};
+use crate::uplink;
 
 /// Speeds of a CPU that differ by less than this factor are as one.
 const SAME_SPEED: f64 = 1.15;
@@ -274,12 +276,19 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     prepare(&testbed.server, policy)?;
     // The same under every policy.
     let room = experiment.most_held().map(hold::make_room).transpose()?;
-    let running = server::start(server, &testbed, program, scratch.path(), layout.server_cpu, room)?;
+    let asks = experiment.crowd_of(server, policy);
+    let folder = scratch.path().join("pages");
+    let has_pages = server.kind.has_files() && pages::write(&folder, &asks, send)?;
+    let given = Given { scratch: scratch.path(), pages: has_pages.then_some(&*folder), room };
+    let running = server::start(server, &testbed, program, layout.server_cpu, given)?;
+    let uplink = experiment.uplink_of(policy).map_err(anyhow::Error::msg)?;
+    let uplink =
+        uplink.map(|uplink| uplink::start(&uplink, &testbed, program, clients)).transpose()?.flatten();
     let guard = guard::start(policy, &testbed, program)?;
     let holders = send.hold.map(|hold| Holders::start(hold, &testbed, layout, stop)).transpose()?;
     let way = server.way.as_deref();
     let mut link = way.map(|way| distance::start(way, &testbed, send, program, layout)).transpose()?;
-    let crowd = crowd::start(send, &experiment.crowd_of(server, policy), &testbed, program, layout)?;
+    let crowd = crowd::start(send, &asks, &testbed, program, layout)?;
 
     let start = Instant::now();
     let first = Snapshot::take(&testbed, layout)?;
@@ -301,6 +310,7 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     guard_samples.extend(in_window);
 
     let crowd = crowd::finish(crowd, send)?;
+    uplink.map(uplink::finish).transpose()?;
     let path = way.zip(link).map(|(way, link)| distance::finish(link, way)).transpose()?;
     let held = holders.map(Holders::finish).transpose()?.unwrap_or_default();
     let guard = guard.map(guard::finish).transpose()?;

@@ -14,7 +14,7 @@ use crate::nearness::Nearness;
 use crate::probe::{QUIET, settle};
 use crate::stop::unless_stopped;
 use crate::undisturbed::{Undisturbed, undisturbed};
-use crate::{nft, saturation, server};
+use crate::{nft, saturation, server, uplink};
 
 /// Runs an experiment. When `stop` is set it ends within a moment, with what was complete by then.
 ///
@@ -28,16 +28,12 @@ pub(crate) fn run(
     stop: &AtomicBool,
     mut on_event: impl FnMut(&Event<'_>),
 ) -> Result<Outcome> {
-    ensure!(
-        !experiment.has_uplink(),
-        "{} has an [uplink], which the lab cannot give a server yet; tidegate sim runs it",
-        experiment.name
-    );
     let nearness = Nearness::of(&experiment.testbed)?;
     let (servers, mut notes) = available(experiment);
-    let (policies, missing) = available_policies(experiment);
+    let (policies, missing) = available_policies(experiment)?;
     notes.extend(missing);
     notes.extend(stand_ins(experiment));
+    notes.extend(experiment.note_of_uplink());
     notes.extend(busy(experiment)?);
     notes.extend(experiment.note_of_quick());
     for note in &notes {
@@ -84,6 +80,7 @@ fn available(experiment: &Experiment) -> (Vec<&ServerSpec>, Vec<String>) {
         match server::missing(server.kind)
             .or_else(|| several_requests(experiment, server))
             .or_else(|| groups(server))
+            .or_else(|| only_simulated(server))
         {
             Some(note) => notes.push(note),
             None => servers.push(server),
@@ -105,6 +102,12 @@ fn groups(server: &ServerSpec) -> Option<String> {
     has_groups.then(|| format!("{} is left out: groups of clients are simulated only", server.name))
 }
 
+/// A word about a server whose TCP is to be other than this kernel's.
+fn only_simulated(server: &ServerSpec) -> Option<String> {
+    let key = server.only_simulated()?;
+    Some(format!("{} is left out: {key} is simulated only", server.name))
+}
+
 /// A word about each server that another stands for.
 fn stand_ins(experiment: &Experiment) -> impl Iterator<Item = String> {
     let in_kernel = experiment.servers.iter().filter(|server| server.kind == ServerKind::InKernel);
@@ -114,12 +117,22 @@ fn stand_ins(experiment: &Experiment) -> impl Iterator<Item = String> {
 }
 
 /// The policies that this machine has, and a word about each that it has not.
-fn available_policies(experiment: &Experiment) -> (Vec<&Policy>, Vec<String>) {
+fn available_policies(experiment: &Experiment) -> Result<(Vec<&Policy>, Vec<String>)> {
     let has_nft = nft::version().is_some();
-    let (there, missing): (Vec<&Policy>, Vec<&Policy>) =
-        experiment.policies.iter().partition(|policy| has_nft || policy.nft.is_none());
-    let note = |policy: &Policy| format!("{} is left out: there is no nft (install nftables)", policy.name);
-    (there, missing.into_iter().map(note).collect())
+    let (mut there, mut notes) = (Vec::new(), Vec::new());
+    for policy in &experiment.policies {
+        let uplink = experiment.uplink_of(policy).map_err(anyhow::Error::msg)?;
+        let missing = match uplink {
+            _ if policy.nft.is_some() && !has_nft => Some("there is no nft (install nftables)".to_owned()),
+            Some(uplink) => uplink::missing(&uplink)?,
+            None => None,
+        };
+        match missing {
+            Some(why) => notes.push(format!("{} is left out: {why}", policy.name)),
+            None => there.push(policy),
+        }
+    }
+    Ok((there, notes))
 }
 
 fn measure_all(

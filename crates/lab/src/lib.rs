@@ -22,14 +22,18 @@ mod middle;
 mod nearness;
 mod nft;
 mod nginx;
+mod pages;
 mod probe;
 mod relay;
 mod saturation;
 mod server;
 mod stop;
 mod testbed;
+#[cfg(test)]
+mod testing;
 mod traces;
 mod undisturbed;
+mod uplink;
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::server::Given;
+
 /// Where Debian has it.
 pub(crate) const PROGRAM: &str = "/usr/sbin/nginx";
 const MAIN: &str = "/etc/nginx/nginx.conf";
@@ -28,17 +30,12 @@ pub(crate) fn version() -> Option<String> {
 /// sixteenth of all is left.
 pub(crate) const ROOMY: u32 = 16_384;
 
-/// Writes the configuration into `scratch` and adds the arguments that use it. `room` is how many descriptors a worker is to
-/// have, where many connections are held.
-pub(crate) fn configure(
-    command: &mut Command,
-    scratch: &Path,
-    backlog: u32,
-    room: Option<u64>,
-) -> Result<()> {
+/// Writes the configuration and adds the arguments that use it.
+pub(crate) fn configure(command: &mut Command, backlog: u32, given: Given<'_>) -> Result<()> {
+    let Given { scratch, pages, room } = given;
     let read = |path: &str| fs::read_to_string(path).with_context(|| format!("read {path}"));
     let site = scratch.join("site.conf");
-    fs::write(&site, site_conf(&read(SITE)?, backlog)?).context("write the site's configuration")?;
+    fs::write(&site, site_conf(&read(SITE)?, backlog, pages)?).context("write the site's configuration")?;
     let main = scratch.join("nginx.conf");
     fs::write(&main, main_conf(&read(MAIN)?, scratch, &site, room)?)
         .context("write nginx's configuration")?;
@@ -75,12 +72,17 @@ fn main_conf(text: &str, scratch: &Path, site: &Path, room: Option<u64>) -> Resu
 }
 
 /// The default site with the backlog on its IPv4 listener, and with nginx' own page: where Apache is installed, there is its page of
-/// 10 kB, too, and goes first.
-fn site_conf(text: &str, backlog: u32) -> Result<String> {
+/// 10 kB, too, and goes first. `pages`: with the files of this folder.
+fn site_conf(text: &str, backlog: u32, pages: Option<&Path>) -> Result<String> {
+    const ROOT: &str = "root /var/www/html;";
     const LISTEN: &str = "listen 80 default_server;";
     const PAGES: &str = "index index.html index.htm index.nginx-debian.html;";
     ensure!(text.contains(LISTEN), "{SITE} has no line {LISTEN:?} to add the backlog to");
-    let text = text.replace(PAGES, "index index.nginx-debian.html;");
+    let mut text = text.replace(PAGES, "index index.nginx-debian.html;");
+    if let Some(pages) = pages {
+        ensure!(text.contains(ROOT), "{SITE} has no line {ROOT:?} to replace");
+        text = text.replace(ROOT, &format!("root {};", pages.display()));
+    }
     Ok(text.replace(LISTEN, &format!("listen 80 default_server backlog={backlog};")))
 }
 
@@ -101,10 +103,10 @@ mod tests {
 
     #[test]
     fn backlog_goes_to_the_listener_and_an_unknown_site_is_refused() {
-        let site =
-            site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7).expect("as Debian's");
+        let site = site_conf("listen 80 default_server;\nlisten [::]:80 default_server;", 7, None)
+            .expect("as Debian's");
         assert_eq!(site, "listen 80 default_server backlog=7;\nlisten [::]:80 default_server;");
-        assert!(site_conf("listen 8080;", 7).is_err());
+        assert!(site_conf("listen 8080;", 7, None).is_err());
     }
 
     #[test]
@@ -120,9 +122,17 @@ mod tests {
     }
 
     #[test]
+    fn folder_is_the_crowds_where_it_asks_for_files() {
+        let debians = "listen 80 default_server;\nroot /var/www/html;";
+        let site = site_conf(debians, 7, Some(Path::new("/tmp/x/pages"))).expect("as Debian's");
+        assert!(site.ends_with("\nroot /tmp/x/pages;"), "{site}");
+        assert!(site_conf("listen 80 default_server;", 7, Some(Path::new("/tmp/x"))).is_err());
+    }
+
+    #[test]
     fn page_is_nginx_own() {
         let debians = "listen 80 default_server;\nindex index.html index.htm index.nginx-debian.html;";
-        let site = site_conf(debians, 7).expect("as Debian's");
+        let site = site_conf(debians, 7, None).expect("as Debian's");
         assert!(site.ends_with("\nindex index.nginx-debian.html;"), "{site}");
     }
 }

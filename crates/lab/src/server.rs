@@ -15,15 +15,24 @@ use crate::{apache, nginx};
 /// How long a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Starts the server; it listens when this returns. `room` is how many descriptors it is to have when it must hold connections beside
-/// a crowd's.
+/// What a server is to have beside its own settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Given<'a> {
+    /// A folder for its configuration and logs.
+    pub scratch: &'a Path,
+    /// The folder of the files that it is asked for, where it is not its own page.
+    pub pages: Option<&'a Path>,
+    /// How many descriptors, when it must hold connections beside a crowd's.
+    pub room: Option<u64>,
+}
+
+/// Starts the server; it listens when this returns.
 pub(crate) fn start(
     server: &ServerSpec,
     testbed: &Testbed,
     program: &Path,
-    scratch: &Path,
     cpu: usize,
-    room: Option<u64>,
+    given: Given<'_>,
 ) -> Result<Running> {
     match server.kind {
         ServerKind::BuiltIn | ServerKind::InKernel => {
@@ -40,14 +49,14 @@ pub(crate) fn start(
         }
         ServerKind::Nginx => {
             let mut command = testbed.server.command(nginx::PROGRAM)?;
-            nginx::configure(&mut command, scratch, server.backlog, room)?;
+            nginx::configure(&mut command, server.backlog, given)?;
             let running = Running::start("nginx", on_cpu(&mut command, cpu))?;
             wait_until_listening("nginx", &testbed.server)?;
             Ok(running)
         }
         ServerKind::Apache => {
             let mut command = testbed.server.command(apache::PROGRAM)?;
-            apache::configure(&mut command, scratch, server.backlog)?;
+            apache::configure(&mut command, server, given)?;
             let running = Running::start("apache2", on_cpu(&mut command, cpu))?;
             wait_until_listening("apache2", &testbed.server)?;
             Ok(running)

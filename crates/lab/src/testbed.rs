@@ -132,6 +132,12 @@ impl Testbed {
         Ok(self.server.ip(&["route", "add", &clients.to_string(), "via", &Layout::ROUTER.to_string()])?)
     }
 
+    /// Sets the congestion control of what the server sends to these clients, which may be one that a namespace's sysctl does not take.
+    pub(crate) fn set_congestion_control(&self, clients: Ipv4Net, name: &str) -> Result<()> {
+        let (clients, router) = (clients.to_string(), Layout::ROUTER.to_string());
+        Ok(self.server.ip(&["route", "replace", &clients, "via", &router, "congctl", name])?)
+    }
+
     /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
     pub(crate) fn join_flood(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (FLOODED_INTERFACE, FLOODED_ADDRESS), (FLOOD_INTERFACE, FLOOD_ADDRESS))?;

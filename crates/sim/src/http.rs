@@ -28,11 +28,30 @@ impl Request {
     }
 }
 
-/// Puts a reply with so many bytes of body in place of what `to` has.
-pub(crate) fn write_reply(to: &mut Vec<u8>, bytes: u64) {
+/// What servers of files say besides, so that a head has the 240 bytes of nginx' and Apache's.
+const OF_FILES: &str = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nServer: Simulated/1.0.0 (Virtual time)\r\n\
+                        Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"64-000000000000000\"\r\nAccept-Ranges: bytes\r\n";
+
+/// Puts a reply with so many bytes of body in place of what `to` has. `is_file`: with the head of a server of files.
+pub(crate) fn write_reply(to: &mut Vec<u8>, bytes: u64, is_file: bool) {
+    let fields = if is_file { OF_FILES } else { "" };
     to.clear();
-    write!(to, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n")
+    write!(to, "HTTP/1.1 200 OK\r\n{fields}Content-Type: text/plain\r\nContent-Length: {bytes}\r\n\r\n")
         .expect("a Vec takes all");
     let len = to.len() + bytes as usize;
     to.resize(len, b'.');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn head_of_a_file_is_as_long_as_those_of_nginx_and_apache() {
+        let mut reply = Vec::new();
+        write_reply(&mut reply, 5000, true);
+        assert_eq!(reply.len(), 240 + 5000);
+        write_reply(&mut reply, 5000, false);
+        assert!(reply.starts_with(b"HTTP/1.1 200 OK\r\nContent-Type: "));
+    }
 }

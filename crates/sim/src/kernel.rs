@@ -345,6 +345,11 @@ impl Kernel {
         }
     }
 
+    /// Whether its connections send into an uplink.
+    pub(crate) fn has_uplink(&self) -> bool {
+        self.config.sending.is_some()
+    }
+
     /// The listener's queues.
     pub fn load(&self) -> ListenerLoad {
         ListenerLoad {

@@ -198,7 +198,7 @@ impl Pool {
                 None => self.idle += 1,
             },
             Step::Answer { to, bytes, closes } => {
-                http::write_reply(&mut self.reply, bytes);
+                http::write_reply(&mut self.reply, bytes, kernel.has_uplink());
                 let written = kernel.write(to, &self.reply, now, out).is_ok();
                 self.answered += u64::from(written);
                 let held = &mut self.held[to];

@@ -291,7 +291,7 @@ impl EventLoop {
         now: Nanos,
         out: &mut impl Outside,
     ) {
-        http::write_reply(&mut self.reply, bytes);
+        http::write_reply(&mut self.reply, bytes, kernel.has_uplink());
         match kernel.write(to, &self.reply, now, out) {
             Ok(()) => {
                 self.answered += 1;

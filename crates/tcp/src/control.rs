@@ -33,6 +33,8 @@ pub struct PathState {
     pub peer_window: u32,
     /// Smoothed round-trip time; zero before the first.
     pub round_trip: Nanos,
+    /// The shortest that it ever was; [`Nanos::MAX`] before the first (`tcp_min_rtt()`, which forgets after five minutes).
+    pub least_round_trip: Nanos,
     /// What the retransmission timeout adds to that, before the stack's least and slop: four times the variation (RFC 6298 section 2).
     pub margin: Nanos,
     /// What became of its segments so far.
@@ -75,6 +77,7 @@ impl Connection {
             unacknowledged: self.snd_max - self.snd_una,
             peer_window: self.peer_window,
             round_trip: self.round_trip.smoothed(),
+            least_round_trip: sender.least_round_trip(),
             margin: self.round_trip.margin(),
             counts: sender.counts,
         })

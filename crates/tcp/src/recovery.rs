@@ -333,6 +333,11 @@ impl Sender {
         self.counts.timeouts += 1;
     }
 
+    /// The shortest time that anything has taken; [`Nanos::MAX`] before it is known.
+    pub(crate) fn least_round_trip(&self) -> Nanos {
+        self.flight.least()
+    }
+
     /// Bytes that are on their way, as far as one can know (RFC 6675 section 4, `SetPipe()`).
     pub(crate) fn in_flight(&self, out: Out) -> u32 {
         let bytes = self.flight.in_flight();

@@ -103,7 +103,7 @@ fn servers<'a>(experiment: &'a Experiment, profile: &Profile) -> (Vec<&'a Server
             format!(
                 "{}: a pool of {} processes without the server's own timeouts stands for it",
                 server.name,
-                ServerKind::PROCESSES
+                server.processes.unwrap_or(ServerKind::PROCESSES)
             )
         })
         .collect();

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use kernel::{Cutoffs, Response, SizeSource};
-use tcp::Control;
+use tcp::{Control, PathState};
 use wire::{Flags, Segment, SeqNumber};
 
 /// How connections send responses longer than an initial window.
@@ -15,9 +15,9 @@ pub struct Sending {
     pub control: Control,
     /// Bytes that a socket takes beyond what is acknowledged; a program that writes more waits.
     pub send_buffer: u32,
-    /// Segments of one connection that may be below TCP (`tcp_small_queue_check()`, since Linux 3.6); `None` for a kernel before, where the windows alone bound them. With a
+    /// Whether the kernel bounds what of one connection is below TCP, as [`small_queue`] has it; in Linux before 3.6 the windows alone do. With a
     /// bound a segment that still waits there is not sent again, either (`skb_still_in_host_queue()`).
-    pub small_queue: Option<u32>,
+    pub has_small_queue: bool,
     /// Of the bands of the uplink.
     pub cutoffs: Cutoffs,
     /// How it is known what is left of a response.
@@ -101,10 +101,12 @@ impl Outgoing {
         self.is_blocked = is_blocked;
     }
 
-    /// Segments with data that may still be sent down.
-    pub(super) fn room(&self, sending: &Sending) -> u32 {
-        let most = sending.small_queue.unwrap_or(u32::MAX);
-        most.saturating_sub(self.below.len() as u32)
+    /// Segments with data, each of `mss` bytes, that may still be sent down.
+    pub(super) fn room(&self, sending: &Sending, path: Option<PathState>, mss: u32) -> u32 {
+        match path.filter(|_| sending.has_small_queue) {
+            Some(path) => small_queue(&path, mss, self.below.len() as u32),
+            None => u32::MAX,
+        }
     }
 
     /// A segment leaves TCP. Gives its mark; `None` if it is below already, and nothing leaves.
@@ -116,7 +118,7 @@ impl Outgoing {
             let band = if is_behind { self.response.band } else { without_data.band };
             return Some(Mark { band, ..without_data });
         }
-        if sending.small_queue.is_some() && self.below.contains(&segment.seq) {
+        if sending.has_small_queue && self.below.contains(&segment.seq) {
             return None;
         }
         let outgoing = kernel::Outgoing {
@@ -155,9 +157,37 @@ impl Outgoing {
     }
 }
 
+/// Largest buffer of several segments, bytes (`GSO_LEGACY_MAX_SIZE`).
+const LARGEST_BUFFER: u64 = 65_536;
+/// Of the rate that a sender is believed to have, it makes buffers of so much time and leaves so much below it (`sk_pacing_shift`).
+const SHIFT: u32 = 10;
+/// How fast buffers shrink as the least round trip grows: by half every 512 us (`net.ipv4.tcp_tso_rtt_log`, since Linux 5.18).
+const ROUND_TRIP_LOG: u32 = 9;
+/// Segments of a buffer at least (`net.ipv4.tcp_min_tso_segs`).
+const LEAST_SEGMENTS: u64 = 2;
+
+/// Segments that may be sent down beside `below` that are there. They leave in buffers as large as `tcp_tso_autosize()` makes them, as long as less is
+/// below than two of these, or than a millisecond of the rate (`tcp_small_queue_check()`). The rate is `tcp_update_pacing_rate()`'s. Linux 6.18,
+/// `net/ipv4/tcp_output.c` and `tcp_input.c`.
+///
+/// A buffer holds two segments where round trips are long. On a LAN it holds all that the window has room for, so that nothing is bounded.
+fn small_queue(path: &PathState, mss: u32, below: u32) -> u32 {
+    let (mss, window) = (u64::from(mss.max(1)), u64::from(path.window.max(path.unacknowledged)));
+    let percent = if path.window < path.threshold / 2 { 200 } else { 120 };
+    let a_second = window * percent / 100 * 1_000_000 / (path.round_trip.0 / 1000).max(1);
+    let shrinks = (path.least_round_trip.0 / 1000) >> ROUND_TRIP_LOG;
+    let of_round_trip = if shrinks < 32 { LARGEST_BUFFER >> shrinks } else { 0 };
+    let buffer = ((a_second >> SHIFT) + of_round_trip).min(LARGEST_BUFFER);
+    let buffer = (buffer / mss).max(LEAST_SEGMENTS);
+    let most = (2 * buffer).max((a_second >> SHIFT) / mss);
+    let may_leave = most.saturating_sub(below.into()).div_ceil(buffer) * buffer;
+    may_leave as u32
+}
+
 #[cfg(test)]
 mod tests {
     use tcp::Algorithm;
+    use units::Nanos;
     use wire::Options;
 
     use super::*;
@@ -169,7 +199,7 @@ mod tests {
         Sending {
             control: Control { algorithm: Algorithm::NewReno, waits_for_more: true },
             send_buffer: 65_536,
-            small_queue: Some(4),
+            has_small_queue: true,
             cutoffs: Cutoffs::new(&[1000, 2000, 5000]).expect("ascending"),
             source,
             writes: None,
@@ -221,9 +251,9 @@ mod tests {
         outgoing.respond(&sending, segment(0, Flags::ACK, &[]).seq, 6 * u64::from(MSS));
         let mut leave = |number, flags, payload| {
             let segment = segment(number, flags, payload);
-            (outgoing.leave(&sending, &segment).map(|mark| mark.band), outgoing.room(&sending))
+            (outgoing.leave(&sending, &segment).map(|mark| mark.band), outgoing.below.len())
         };
-        assert_eq!(leave(0, Flags::ACK, &PAYLOAD), (Some(3), 3));
+        assert_eq!(leave(0, Flags::ACK, &PAYLOAD), (Some(3), 1));
         assert_eq!(
             leave(1, Flags::ACK, &PAYLOAD),
             (Some(3), 2),
@@ -232,9 +262,35 @@ mod tests {
         assert_eq!(leave(0, Flags::ACK, &PAYLOAD), (None, 2));
         assert_eq!(leave(2, Flags::ACK, &[]), (Some(0), 2), "an acknowledgment");
         assert_eq!(leave(2, Flags::ACK | Flags::FIN, &[]), (Some(3), 2));
-        let overtakes = Sending { overtakes: true, small_queue: None, ..sending.clone() };
+        let overtakes = Sending { overtakes: true, has_small_queue: false, ..sending.clone() };
         let again = outgoing.leave(&overtakes, &segment(1, Flags::ACK, &PAYLOAD)).expect("sent twice");
         assert_eq!((again.band, again.left), (2, Some(5000)), "its place is by what was left then");
+    }
+
+    #[test]
+    fn far_connection_has_four_segments_below_and_a_near_one_its_window() {
+        let path = |round_trip, least| PathState {
+            window: 10 * MSS,
+            threshold: 1 << 30,
+            in_flight: 0,
+            unacknowledged: 0,
+            peer_window: 65_536,
+            round_trip,
+            least_round_trip: least,
+            margin: Nanos::ZERO,
+            counts: tcp::Counts::default(),
+        };
+        let far = path(Nanos::from_millis(100), Nanos::from_millis(100));
+        assert_eq!([0, 1, 2, 3, 4].map(|below| small_queue(&far, MSS, below)), [4, 4, 2, 2, 0]);
+        // A queue has grown since it was near: its buffers are large, but the window has room for one only.
+        let near = path(Nanos::from_millis(100), Nanos::from_micros(100));
+        assert_eq!((small_queue(&near, MSS, 0), small_queue(&near, MSS, 10)), (130, 130));
+        let neither = path(Nanos::from_millis(2), Nanos::from_millis(2));
+        assert_eq!(
+            small_queue(&neither, MSS, 0),
+            34,
+            "9.8 kB of the rate and 8.2 kB of the round trip, twice"
+        );
     }
 
     /// 10,000 bytes, a send buffer of 4,000, and writes of 3,000.

@@ -152,7 +152,8 @@ impl Socket {
     fn allow(&mut self, sending: Option<&Sending>) {
         if let Some((outgoing, sending)) = self.outgoing.as_mut().zip(sending) {
             outgoing.acknowledge(sending, self.connection.first_unacknowledged());
-            self.connection.allow(outgoing.room(sending));
+            let room = outgoing.room(sending, self.connection.path_state(), self.connection.full_segment());
+            self.connection.allow(room);
         }
     }
 

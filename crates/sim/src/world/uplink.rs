@@ -8,6 +8,7 @@
 //! shrinks its window and sends the segment later. A segment comes to the queue when the CPU takes up the work that sends it, some microseconds early.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use aqm::{Aqm, PacketKind, Queue, Rate};
 use units::Nanos;
@@ -32,12 +33,14 @@ pub struct UplinkConfig {
 pub enum Device {
     /// One discipline.
     One(aqm::Config),
-    /// As `tc-prio`: so many bands, each with a discipline like this of its own. A band is served while those before it are empty.
+    /// As `tc-prio`: so many bands, each with a discipline like this of its own. A band is served while those before it are empty, but for a floor.
     Prio {
         /// How many.
         bands: u8,
         /// Of each.
         of_each: aqm::Config,
+        /// Of the rate, what the last band is sure of; and so are all but the first together, as below `tidegate uplink`. None where it is 0.
+        floor: f64,
     },
 }
 
@@ -103,6 +106,8 @@ pub(super) struct Uplink {
     config: UplinkConfig,
     /// One, or one for each band.
     queues: Vec<Queue<Frame>>,
+    /// Of the last band, and of all but the first.
+    floor: Option<[Bucket; 2]>,
     card: VecDeque<Frame>,
     /// Is being sent, until then.
     sending: Option<(Nanos, Frame)>,
@@ -119,14 +124,21 @@ impl Uplink {
     pub(super) fn new(config: UplinkConfig, seed: u64) -> Result<Self, aqm::ConfigError> {
         let queues = match &config.device {
             Device::One(discipline) => vec![Queue::new(discipline, seed)?],
-            Device::Prio { bands, of_each } => (0..*bands)
+            Device::Prio { bands, of_each, .. } => (0..*bands)
                 .map(|band| Queue::new(of_each, seed.wrapping_add(band.into())))
                 .collect::<Result<_, _>>()?,
+        };
+        let floor = match config.device {
+            Device::Prio { floor, .. } if floor > 0.0 => {
+                Some([Bucket::new(config.rate, floor), Bucket::new(config.rate, floor)])
+            }
+            _ => None,
         };
         let card = VecDeque::new();
         Ok(Self {
             config,
             queues,
+            floor,
             card,
             sending: None,
             remainder: 0,
@@ -191,9 +203,31 @@ impl Uplink {
         len
     }
 
+    /// A class of HTB that has tokens of its own goes before all that borrow, the last band before the others.
     fn next(&mut self, now: Nanos) -> Option<Frame> {
+        let last = self.queues.len() - 1;
+        let (of_last, of_lower) = match &self.floor {
+            Some([last, lower]) => (last.has_tokens(now), lower.has_tokens(now)),
+            None => (false, false),
+        };
+        if of_last && let Some(frame) = self.first_of(last..=last, now) {
+            for bucket in self.floor.iter_mut().flatten() {
+                bucket.take(frame.bytes, now);
+            }
+            return Some(frame);
+        }
+        if of_lower && let Some(frame) = self.first_of(1..=last, now) {
+            if let Some([_, lower]) = &mut self.floor {
+                lower.take(frame.bytes, now);
+            }
+            return Some(frame);
+        }
+        self.first_of(0..=last, now)
+    }
+
+    fn first_of(&mut self, bands: RangeInclusive<usize>, now: Nanos) -> Option<Frame> {
         let Self { queues, counts, dropped, .. } = self;
-        queues.iter_mut().find_map(|queue| {
+        queues[bands].iter_mut().find_map(|queue| {
             queue.dequeue(now, &mut |frame, _| {
                 counts.drop(&frame);
                 dropped.push(frame);
@@ -218,6 +252,33 @@ impl Uplink {
         self.counts.busy += takes;
         self.sending = Some((now + takes, frame));
         Some(now + takes)
+    }
+}
+
+/// Tokens for a share of a link (`htb_accnt_tokens()`, Linux 6.18 `net/sched/sch_htb.c`).
+#[derive(Debug)]
+struct Bucket {
+    bits_per_s: f64,
+    /// It has some from then on.
+    at: Nanos,
+}
+
+impl Bucket {
+    /// What it holds at most, bytes: tc's for a low rate.
+    const BURST: u64 = 1600;
+
+    fn new(rate: Rate, share: f64) -> Self {
+        Self { bits_per_s: rate.bits_per_s() as f64 * share, at: Nanos::ZERO }
+    }
+
+    fn has_tokens(&self, now: Nanos) -> bool {
+        self.at <= now
+    }
+
+    fn take(&mut self, bytes: u32, now: Nanos) {
+        let time = |bytes: u64| Nanos((bytes as f64 * 8e9 / self.bits_per_s) as u64);
+        let full = Nanos(now.0.saturating_sub(time(Self::BURST).0));
+        self.at = self.at.max(full) + time(bytes.into());
     }
 }
 
