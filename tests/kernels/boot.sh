@@ -5,11 +5,14 @@
 # The guest sees this machine's files. What it writes is gone afterwards, but for /out, which is OUT here. The processor is
 # emulated in software, never KVM: it works wherever this does, 2 to 60 times slower.
 #
-# CPUS, MEMORY_MIB and TIMEOUT_S change the guest. Needs qemu-system-x86, virtiofsd (Debian 12 has it in qemu-system-common),
+# CPUS, MEMORY_MIB and TIMEOUT_S change the guest. With CLOCK=instructions its clock goes by what it executes, a ns each, and jumps
+# while it is idle: it is as fast as a machine then, whatever this one does, and times measured there mean something. Needs qemu-system-x86, virtiofsd (Debian 12 has it in qemu-system-common),
 # busybox-static, cpio, kmod and xz-utils.
 set -euo pipefail
 kernel=$(readlink -f "$1") out=$(readlink -f "$2") command=$3
-: "${CPUS:=2}" "${MEMORY_MIB:=1536}" "${TIMEOUT_S:=7200}"
+: "${CPUS:=2}" "${MEMORY_MIB:=1536}" "${TIMEOUT_S:=7200}" "${CLOCK:=real}"
+clock=()
+[ "$CLOCK" != instructions ] || clock=(-icount shift=0,sleep=off)
 # In one thread: with more, 6.12 met a jump of its own that another processor was rewriting, and panicked.
 accel=tcg,thread=single
 here=$(dirname "$(readlink -f "$0")")
@@ -88,7 +91,7 @@ cat "$work/output" &
 reader=$!
 pids+=("$reader") # if this is ended before qemu is: it would read for ever
 exec 3>"$work/output" # so that the reader does not wait for ever if qemu does not start
-timeout --foreground -k 5 "$TIMEOUT_S" qemu-system-x86_64 -M q35 -accel $accel -cpu $cpu -smp "$CPUS" -m "$MEMORY_MIB" \
+timeout --foreground -k 5 "$TIMEOUT_S" qemu-system-x86_64 -M q35 -accel $accel "${clock[@]}" -cpu $cpu -smp "$CPUS" -m "$MEMORY_MIB" \
 	-nodefaults -no-user-config -display none -no-reboot -kernel "$vmlinuz" -initrd "$initramfs" \
 	-append 'console=ttyS0 loglevel=4 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on net.ifnames=0' \
 	-serial file:"$out/console.log" -serial file:"$work/output" \

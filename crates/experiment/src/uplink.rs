@@ -13,7 +13,7 @@ const FLOOR: std::ops::RangeInclusive<f64> = 0.0..=0.5;
 /// Packets that a device queues before each band, or in all.
 const QUEUE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Frames that a card's ring has room for.
-const CARD: std::ops::RangeInclusive<u32> = 1..=65_536;
+const CARD: std::ops::RangeInclusive<u32> = 0..=65_536;
 /// Bytes of a send buffer: a few segments, to what `tcp_wmem` lets.
 const SEND_BUFFER: std::ops::RangeInclusive<u32> = 4096..=(64 << 20);
 /// Bytes of a write(2).
@@ -359,7 +359,7 @@ mod tests {
                 "rate = \"10mbit\"\norder = \"las\"\nfloor = 0.1\nqueue_of = \"all-bands\"",
                 "uplink.floor is of queue_of",
             ),
-            ("rate = \"10mbit\"\ncard = 0", "uplink.card = 0: from 1 to"),
+            ("rate = \"10mbit\"\ncard = 65537", "uplink.card = 65537: from 0 to"),
             ("rate = \"10mbit\"\nsend_buffer = 1", "uplink.send_buffer = 1: from 4096"),
             ("rate = \"10mbit\"\noverhead = 9999", "uplink.overhead = 9999"),
             ("rate = \"10mbit\"\nwrites = 1", "uplink.writes = 1: from 512"),

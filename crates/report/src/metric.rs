@@ -220,13 +220,76 @@ pub(crate) static SET_ASIDE: Metric = Metric {
     value: |cell, _| Some(f64::from(cell.times_set_aside)),
 };
 
-/// The columns of the page's table, in order: those of a flood, of held connections and of what was set aside only where there were some.
+pub(crate) static FIRST_BYTE: Metric = Metric {
+    heading: "first byte",
+    definition: "Mean time from a request to the first byte of its reply.",
+    format: format::millis,
+    value: |cell, _| {
+        sampled(cell.crowd.first_byte_ms).filter(|_| cell.crowd.sizes.differ()).map(|times| times.mean)
+    },
+};
+
+pub(crate) static TO_1_KB: Metric = Metric {
+    heading: "to 1 kB",
+    definition: "Mean response time from the user's first try, of replies of up to 1,000 bytes.",
+    format: format::millis,
+    value: |cell, _| mean_of_class(cell, 0),
+};
+
+pub(crate) static TO_2_KB: Metric = Metric {
+    heading: "to 2 kB",
+    definition: "The same above that, of up to 2,000 bytes.",
+    format: format::millis,
+    value: |cell, _| mean_of_class(cell, 1),
+};
+
+pub(crate) static TO_5_KB: Metric = Metric {
+    heading: "to 5 kB",
+    definition: "The same above that, of up to 5,000 bytes.",
+    format: format::millis,
+    value: |cell, _| mean_of_class(cell, 2),
+};
+
+pub(crate) static TO_50_KB: Metric = Metric {
+    heading: "to 50 kB",
+    definition: "The same above that, of up to 50,000 bytes.",
+    format: format::millis,
+    value: |cell, _| mean_of_class(cell, 3),
+};
+
+pub(crate) static ABOVE_50_KB: Metric = Metric {
+    heading: "above",
+    definition: "The same of larger replies.",
+    format: format::millis,
+    value: |cell, _| mean_of_class(cell, 4),
+};
+
+pub(crate) static LARGEST: Metric = Metric {
+    heading: "largest 1%",
+    definition: "The same of the largest 1% of the replies.",
+    format: format::millis,
+    value: |cell, _| cell.crowd.sizes.mean_of_largest_ms(0.01).filter(|_| cell.crowd.sizes.differ()),
+};
+
+pub(crate) static SENT_AGAIN: Metric = Metric {
+    heading: "sent again",
+    definition: "Segments that the server's kernel sent again in the window (Tcp.RetransSegs).",
+    format: format::count,
+    value: |cell, _| cell.kernel.get("Tcp.RetransSegs").map(|segments| *segments as f64),
+};
+
+/// Columns for replies of different sizes.
+pub(crate) static OF_SIZES: [&Metric; 8] =
+    [&FIRST_BYTE, &TO_1_KB, &TO_2_KB, &TO_5_KB, &TO_50_KB, &ABOVE_50_KB, &LARGEST, &SENT_AGAIN];
+
+/// The columns of the page's table, in order: those of sizes, of a flood, of held connections and of what was set aside only where there were some.
 pub(crate) fn columns<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<&'static Metric> {
     let any = |has: fn(&Cell) -> bool| cells.clone().any(has);
     let flood: &[&Metric] = if any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };
     let held: &[&Metric] = if any(|cell| !cell.held.is_empty()) { &[&HELD] } else { &[] };
     let set_aside: &[&Metric] = if any(|cell| cell.times_set_aside > 0) { &[&SET_ASIDE] } else { &[] };
-    COLUMNS.iter().chain(flood).chain(held).chain(set_aside).copied().collect()
+    let sizes: &[&Metric] = if any(|cell| cell.crowd.sizes.differ()) { &OF_SIZES } else { &[] };
+    COLUMNS.iter().chain(sizes).chain(flood).chain(held).chain(set_aside).copied().collect()
 }
 
 static COLUMNS: [&Metric; 18] = [
@@ -253,6 +316,12 @@ static COLUMNS: [&Metric; 18] = [
 /// The summary, unless it is of no samples: then its zeros are not times.
 fn sampled(times: LatencySummary) -> Option<LatencySummary> {
     (times.count > 0).then_some(times)
+}
+
+/// Of replies of one class of sizes, where they differ.
+fn mean_of_class(cell: &Cell, class: usize) -> Option<f64> {
+    let sizes = &cell.crowd.sizes;
+    sizes.classes.get(class).filter(|_| sizes.differ())?.mean_ms()
 }
 
 /// Share of the cohort; `None` when nothing was offered.
@@ -314,6 +383,21 @@ mod tests {
         headings.sort_unstable();
         headings.dedup();
         assert_eq!(headings.len(), COLUMNS.len() + 2);
+    }
+
+    #[test]
+    fn sizes_have_columns_where_they_differ() {
+        let mut cell = testing::cell("a", 0.5, "stock");
+        cell.crowd.sizes.replied(500, 1_000, 2_000);
+        assert_eq!(columns([&cell].into_iter()).len(), COLUMNS.len());
+        cell.crowd.sizes.replied(90_000, 1_000, 7_000);
+        assert_eq!(columns([&cell].into_iter()).len(), COLUMNS.len() + OF_SIZES.len());
+        assert_eq!(show(&TO_1_KB, &cell, None), format::millis(2.0));
+        assert_eq!(show(&TO_2_KB, &cell, None), format::NOTHING);
+        assert_eq!(
+            [&ABOVE_50_KB, &LARGEST].map(|metric| show(metric, &cell, None)),
+            [format::millis(7.0), format::millis(7.0)]
+        );
     }
 
     #[test]

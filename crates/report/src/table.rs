@@ -4,7 +4,9 @@ use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
 use crate::link::{is_link, link_text};
 use crate::marks::Footnotes;
-use crate::metric::{FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OFFERED, P99, REFUSAL, REFUSED, RESET, SYNS};
+use crate::metric::{
+    FAILED, GOODPUT, MEAN, Metric, OF_PEAK, OF_SIZES, OFFERED, P99, REFUSAL, REFUSED, RESET, SYNS,
+};
 use crate::run::{Point, Run};
 use crate::server::way;
 use crate::spread::Spread;
@@ -45,6 +47,10 @@ fn server_table(run: &Run, server: &str) -> String {
     let footnotes = Footnotes::of(&points);
     text += &grid(&points, rate, &footnotes);
     text.push('\n');
+    if points.iter().flat_map(|point| &point.cells).any(|cell| cell.crowd.sizes.differ()) {
+        text += &by_size(&points);
+        text.push('\n');
+    }
     for (number, mark) in footnotes.iter() {
         text += &wrap(&format!("{number:>3}  {mark}"), "     ");
     }
@@ -83,6 +89,20 @@ fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
     for point in points {
         let is_first = load.replace(point.load()) != Some(point.load());
         grid.add_row(row(point, is_first, rate, footnotes));
+    }
+    grid.trim_fmt()
+}
+
+/// Means by the size of the reply, one line for each point.
+fn by_size(points: &[Point]) -> String {
+    let headings = ["load", "policy"].into_iter().chain(OF_SIZES.iter().map(|metric| metric.heading));
+    let mut grid = headed(headings, 2..2 + OF_SIZES.len());
+    let mut load = None;
+    for point in points {
+        let is_first = load.replace(point.load()) != Some(point.load());
+        let load = if is_first { format!("{}×", format::multiple(point.load())) } else { String::new() };
+        let numbers = OF_SIZES.iter().map(|metric| metric.show(point, None));
+        grid.add_row([load, point.policy().to_owned()].into_iter().chain(numbers));
     }
     grid.trim_fmt()
 }

@@ -108,6 +108,11 @@ impl BySize {
         }
     }
 
+    /// Whether replies of more than one class came.
+    pub fn differ(&self) -> bool {
+        self.classes.iter().filter(|class| class.replies > 0).count() > 1
+    }
+
     /// Mean response time of the largest share of the complete replies, from the first try, milliseconds.
     /// Of the bin that the share ends in a part counts, as if all of it had the bin's mean.
     pub fn mean_of_largest_ms(&self, share: f64) -> Option<f64> {

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use load::{Progress, Totals};
-use results::{CrowdSummary, GeneratorHealth, LatencySummary, LoadEvent, LoadProgress};
+use results::{BySize, CrowdSummary, GeneratorHealth, LatencySummary, LoadEvent, LoadProgress};
 use units::Nanos;
 
 /// What happened since the last line; none before the first.
@@ -92,6 +92,10 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
         count => format!("{} of {count} replies", latency_text(&summary.response_ms)),
     };
     line(format_args!("response time  {replies} within those {:.1} s", summary.window_s));
+    if let Some(means) = by_size(&summary.sizes) {
+        line(format_args!("by size        mean {means} ms"));
+        line(format_args!("first byte     {}", latency_text(&summary.first_byte_ms)));
+    }
     if summary.aborted > 0 {
         let LatencySummary { mean, p50, p99, .. } = summary.user_ms;
         line(format_args!(
@@ -126,6 +130,23 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
     text
 }
 
+/// Means by the size of the reply, ms, and of the largest; none where all are of one size.
+fn by_size(sizes: &BySize) -> Option<String> {
+    let largest = sizes.mean_of_largest_ms(0.01).filter(|_| sizes.differ())?;
+    let mut text = String::new();
+    for class in &sizes.classes {
+        let Some(mean) = class.mean_ms() else { continue };
+        let last = sizes.classes.iter().find(|next| next.from_bytes > class.from_bytes);
+        match last {
+            Some(next) => write!(text, "to {} kB {mean:.2}  ", (next.from_bytes - 1) / 1000),
+            None => write!(text, "above {} kB {mean:.2}  ", (class.from_bytes - 1) / 1000),
+        }
+        .expect("a String takes all");
+    }
+    write!(text, "largest 1% {largest:.2}").expect("a String takes all");
+    Some(text)
+}
+
 fn latency_text(latency: &LatencySummary) -> String {
     let LatencySummary { mean, p50, p90, p99, p999, max, .. } = latency;
     format!("mean {mean:.2}  p50 {p50:.2}  p90 {p90:.2}  p99 {p99:.2}  p99.9 {p999:.2}  max {max:.2} ms")
@@ -136,6 +157,18 @@ mod tests {
     use results::Statuses;
 
     use super::*;
+
+    #[test]
+    fn means_by_size_are_said_where_sizes_differ() {
+        let mut sizes = BySize::default();
+        sizes.replied(600, 1_000, 2_000);
+        sizes.replied(900, 3_000, 4_000);
+        assert_eq!(by_size(&sizes), None);
+        sizes.replied(9_000, 50_000, 60_000);
+        sizes.replied(2_000_000, 7_000_000, 8_000_000);
+        let expected = "to 1 kB 3.00  to 50 kB 60.00  above 50 kB 8000.00  largest 1% 8000.00";
+        assert_eq!(by_size(&sizes).as_deref(), Some(expected));
+    }
 
     #[test]
     fn replies_that_are_no_success_are_in_both_kinds_of_lines() {

@@ -96,6 +96,8 @@ pub(crate) enum Measure {
     AckDropInflation,
     /// The kernel's own ListenOverflows, per attempt.
     OverflowsPerAttempt,
+    /// Segments that the server's kernel sent again (`Tcp.RetransSegs`); of the lab only.
+    Retransmissions,
     /// Softirq's share of the server's CPU.
     SoftirqShare,
     /// The server program's share of its CPU, its system calls included.
@@ -188,6 +190,7 @@ impl Measure {
                 Some(acks / (acks + syn_drops_per_s(cell)?))
             }
             Self::AckDropInflation => Some(guard_per_s(cell, counter::acks_full)? / ack_drops_per_s(cell)?),
+            Self::Retransmissions => cell.kernel.get("Tcp.RetransSegs").map(|segments| *segments as f64),
             Self::OverflowsPerAttempt => {
                 let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
                 per_attempt(cell, overflows as f64 / crowd.window_s)
@@ -298,6 +301,7 @@ impl Measure {
             | Self::Connections50s
             | Self::Connections200s
             | Self::SynDropFreeS
+            | Self::Retransmissions
             | Self::DeviceDrops => Unit::Count,
             Self::SynDropShare => Unit::Share,
             Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
@@ -370,6 +374,7 @@ impl fmt::Display for Measure {
             Self::AckShareOfDrops => "share of the ACK stage in what is dropped",
             Self::AckDropInflation => "drops at the ACK stage over ACKs among them",
             Self::OverflowsPerAttempt => "ListenOverflows per attempt",
+            Self::Retransmissions => "segments sent again",
             Self::SoftirqShare => "softirq's share of the CPU",
             Self::ProgramShare => "the server program's share of the CPU",
             Self::ConnectionsPeak => "most connections",

@@ -216,7 +216,8 @@ fn unknown_measure_is_refused_with_those_that_there_are() {
 fn measures_are_what_their_names_say() {
     let mut cell = cell("abort", 1.0, 0, 60.0);
     cell.crowd.ended_by_syns = vec![50, 20, 10, 20];
-    cell.kernel = BTreeMap::from([("TcpExt.ListenOverflows".to_owned(), 800)]);
+    cell.kernel =
+        BTreeMap::from([("TcpExt.ListenOverflows".to_owned(), 800), ("Tcp.RetransSegs".to_owned(), 12)]);
     let counters = [
         ("syns.dropped", 0.0),
         ("syns.reset", 0.0),
@@ -234,6 +235,7 @@ fn measures_are_what_their_names_say() {
         (Measure::AckShareOfDrops, 20.0 / 170.0),
         (Measure::AckDropInflation, 2.5),
         (Measure::OverflowsPerAttempt, 2.0),
+        (Measure::Retransmissions, 12.0),
     ];
     for (measure, value) in expected {
         let measured = measure.of(&cell).expect("measured");

@@ -24,7 +24,7 @@ pub struct UplinkConfig {
     pub overhead_bytes: u32,
     /// What waits for the card.
     pub device: Device,
-    /// Frames that the card takes beside the one that it sends; at least 1.
+    /// Frames that the card takes beside the one that it sends.
     pub card: u32,
 }
 
@@ -243,7 +243,8 @@ impl Uplink {
     }
 
     fn begin(&mut self, now: Nanos) -> Option<Nanos> {
-        let frame = self.card.pop_front()?;
+        // A card that takes none ahead asks the device for each.
+        let frame = self.card.pop_front().or_else(|| self.next(now))?;
         let bits = 8 * u128::from(frame.bytes + self.config.overhead_bytes);
         let rate = u128::from(self.config.rate.bits_per_s());
         let numerator = bits * NANOS_PER_SECOND + self.remainder;
