@@ -32,6 +32,8 @@ pub struct Attempt {
     pub request: u8,
     /// The last reply is complete, and the next request waits until the last is acknowledged.
     pub is_between: bool,
+    /// The server has acknowledged all of the request under way, which need not be written again.
+    pub is_asked: bool,
     /// Status code of the last reply that was complete, 0 before one.
     pub status: u16,
     /// The connection waits for another user's request.

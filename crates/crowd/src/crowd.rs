@@ -274,6 +274,7 @@ impl Crowd {
             requests: 1,
             request: 0,
             is_between: false,
+            is_asked: false,
             status: 0,
             is_idle: false,
             served: 1,
@@ -328,8 +329,8 @@ impl Crowd {
         (attempt.session, attempt.object) = (user.session, user.object);
         attempt.requests = self.asks.requests(attempt.asker());
         (attempt.request, attempt.reply, attempt.status) = (0, Reply::default(), 0);
-        (attempt.is_between, attempt.has_begun, attempt.is_idle, attempt.ended) =
-            (false, false, false, false);
+        (attempt.is_between, attempt.is_asked, attempt.has_begun) = (false, false, false);
+        (attempt.is_idle, attempt.ended) = (false, false);
         attempt.served += 1;
         self.open += 1;
         self.ask(id, now, &mut |segment: &Segment<'_>| send(endpoint, segment));
@@ -445,11 +446,17 @@ impl Crowd {
             return;
         }
         if attempt.is_between && attempt.connection.next_stream() {
-            attempt.is_between = false;
+            (attempt.is_between, attempt.is_asked) = (false, false);
             attempt.request += 1;
+        }
+        if attempt.is_asked {
+            return;
         }
         let request = self.asks.request(attempt.asker(), attempt.request);
         attempt.connection.transmit(attempt.stack, request, now, send);
+        let connection = &attempt.connection;
+        attempt.is_asked = connection.sent() >= request.len() as u64
+            && connection.first_unacknowledged() == connection.sends_next();
     }
 
     /// Does what one passed deadline asks for. Gives false when none has passed.

@@ -21,17 +21,17 @@ pub(super) enum Event {
     Cpu,
     /// The crowd has something to do.
     Crowd,
+    /// The uplink is done with a frame.
+    Uplink,
     /// The CPU hears of the frames in the ring.
     Interrupt,
     /// A path has something to do, where clients are far away.
     FarAway(Way),
-    /// The uplink is done with a frame.
-    Uplink,
     Timer(Timer),
 }
 
 /// Those that are expected once, in their places.
-const ONCE: [Event; 4] = [Event::AtServer, Event::AtClients, Event::Cpu, Event::Crowd];
+const ONCE: [Event; 5] = [Event::AtServer, Event::AtClients, Event::Uplink, Event::Cpu, Event::Crowd];
 
 /// When, and how many were put here before.
 type Turn = (Nanos, u64);
@@ -58,14 +58,15 @@ impl Agenda {
         let place = match event {
             Event::AtServer => 0,
             Event::AtClients => 1,
-            Event::Cpu => 2,
-            Event::Crowd => 3,
-            Event::Interrupt | Event::FarAway(_) | Event::Uplink | Event::Timer(_) => {
+            Event::Uplink => 2,
+            Event::Cpu => 3,
+            Event::Crowd => 4,
+            Event::Interrupt | Event::FarAway(_) | Event::Timer(_) => {
                 return self.others.push(at, (turn.1, event));
             }
         };
         let before = replace(&mut self.expected[place], turn);
-        debug_assert!(before == NEVER || place >= 2, "{event:?} at {at} and at {}", before.0);
+        debug_assert!(before == NEVER || place >= 3, "{event:?} at {at} and at {}", before.0);
         // The crowd is looked at at either time. What the CPU began before was interrupted, and has no end.
         if event == Event::Crowd && before != NEVER {
             self.others.push(before.0, (before.1, event));
