@@ -7,6 +7,7 @@ mod echo;
 mod follow;
 mod link;
 mod load;
+mod optimum;
 mod peers;
 mod program;
 mod rate;
@@ -22,7 +23,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 30] = [
+pub const NAMES: [&str; 33] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
@@ -53,10 +54,13 @@ pub const NAMES: [&str; 30] = [
     "link.packets_per_second",
     "link.delay_error_us",
     "link.clock_error_us",
+    "uplink.to_optimum",
+    "uplink.bands_to_optimum",
+    "uplink.cake_to_optimum",
 ];
 
 /// What the names begin with, for all figures of a group.
-pub const GROUPS: [&str; 4] = ["load", "bpf", "sim", "link"];
+pub const GROUPS: [&str; 5] = ["load", "bpf", "sim", "link", "uplink"];
 
 /// CPU of what is measured.
 const CPU: usize = 1;
@@ -117,8 +121,13 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
     netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    let groups: [(&str, Measure); 4] =
-        [("load.", load::figures), ("bpf.", bpf_figures), ("sim.", sim::figures), ("link.", link::figures)];
+    let groups: [(&str, Measure); 5] = [
+        ("load.", load::figures),
+        ("bpf.", bpf_figures),
+        ("sim.", sim::figures),
+        ("link.", link::figures),
+        ("uplink.", optimum::figures),
+    ];
     for (group, measure) in groups {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {
             let figures = measure(stop)?;

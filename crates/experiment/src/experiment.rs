@@ -176,7 +176,7 @@ impl Experiment {
                 "crowd.demand {demand}: loads are of files, and the workload names none; workload = \"world-cup\" would do"
             )
         })?;
-        let mean = if self.uplink.is_some() { mean + ON_THE_LINK + mean * HEADERS } else { mean };
+        let mean = if self.uplink.is_some() { bytes_on_the_link(mean) } else { mean };
         Ok(Some(bits_per_s / 8.0 / (mean * workload.mean_requests())))
     }
 
@@ -338,6 +338,11 @@ impl Experiment {
         }
         Ok(())
     }
+}
+
+/// What a response of so many bytes is on an uplink, bytes: with its head, the headers of its packets, and those without data.
+pub fn bytes_on_the_link(bytes: f64) -> f64 {
+    bytes + ON_THE_LINK + bytes * HEADERS
 }
 
 /// Headers of a segment of 1448 bytes, for each of them: Ethernet, IPv4, TCP with timestamps.

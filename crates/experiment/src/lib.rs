@@ -39,7 +39,7 @@ pub use self::{
     dumbbell::{Dumbbell, jobs::Job},
     error::ExperimentError,
     event::Event,
-    experiment::{Experiment, Grid},
+    experiment::{Experiment, Grid, bytes_on_the_link},
     header::version,
     hold::Hold,
     layout::{Layout, Receive},

@@ -14,9 +14,7 @@ pub struct HeavyTail {
     mean_ln: f64,
     sigma_ln: f64,
     least: f64,
-    p90: f64,
-    shape: f64,
-    most: f64,
+    tail: BoundedPareto,
 }
 
 /// Share of the tail.
@@ -28,14 +26,14 @@ impl HeavyTail {
     /// With so many bytes as median and ninth decile, a tail of this Pareto shape, and bounds. None where they are not in that order, or the shape is not
     /// above zero.
     pub fn new(least: u64, median: u64, p90: u64, most: u64, shape: f64) -> Option<Self> {
-        let is_ordered = 0 < least && least < median && median < p90 && p90 < most;
-        if !(is_ordered && shape > 0.0 && shape.is_finite()) {
+        if !(0 < least && least < median && median < p90) {
             return None;
         }
+        let tail = BoundedPareto::new(p90, most, shape)?;
         let (median, p90) = (median as f64, p90 as f64);
         let (mean_ln, sigma_ln) = (median.ln(), (p90 / median).ln() / Z_OF_P90);
         let body = LogNormal::new(mean_ln, sigma_ln).ok()?;
-        Some(Self { body, mean_ln, sigma_ln, least: least as f64, p90, shape, most: most as f64 })
+        Some(Self { body, mean_ln, sigma_ln, least: least as f64, tail })
     }
 
     /// As the day of the World Cup of 1998 that `[SH06]` section 2.2 took.
@@ -58,21 +56,53 @@ impl HeavyTail {
 
     /// Mean size, bytes, as a number of the distribution: no sample is taken.
     pub fn mean(&self) -> f64 {
-        (1.0 - TAIL) * self.mean_of_body() + TAIL * self.mean_of_tail()
+        (1.0 - TAIL) * self.mean_of_body() + TAIL * self.tail.mean()
     }
 
     /// Of the normal distribution behind the body, by Simpson's rule over its logarithms.
     fn mean_of_body(&self) -> f64 {
         let z = |bytes: f64| (bytes.ln() - self.mean_ln) / self.sigma_ln;
-        let (from, to) = (z(self.least), z(self.p90));
+        let (from, to) = (z(self.least), z(self.tail.least));
         let density = |z: f64| (-z * z / 2.0).exp();
         let weighted = |z: f64| (self.mean_ln + self.sigma_ln * z).exp() * density(z);
         simpson(weighted, from, to) / simpson(density, from, to)
     }
 
-    /// Of a Pareto distribution between two bounds.
-    fn mean_of_tail(&self) -> f64 {
-        let Self { p90: low, most: high, shape, .. } = *self;
+    /// One size, bytes.
+    pub fn sample(&self, random: &mut impl Rng) -> u64 {
+        if random.random::<f64>() < TAIL { self.tail.sample(random) } else { self.in_body(random) }
+    }
+
+    fn in_body(&self, random: &mut impl Rng) -> u64 {
+        loop {
+            let bytes = self.body.sample(random);
+            if (self.least..=self.tail.least).contains(&bytes) {
+                return bytes.round() as u64;
+            }
+        }
+    }
+}
+
+/// A Pareto distribution between two bounds: `[SH06]` section 6.3 has one of shape 1.1.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BoundedPareto {
+    least: f64,
+    most: f64,
+    shape: f64,
+}
+
+impl BoundedPareto {
+    /// Between these sizes, bytes.
+    ///
+    /// None where they are not in that order, or the shape is not above zero.
+    pub fn new(least: u64, most: u64, shape: f64) -> Option<Self> {
+        let is_one = 0 < least && least < most && shape > 0.0 && shape.is_finite();
+        is_one.then_some(Self { least: least as f64, most: most as f64, shape })
+    }
+
+    /// Mean size, bytes.
+    pub fn mean(&self) -> f64 {
+        let Self { least: low, most: high, shape } = *self;
         let below = 1.0 - (low / high).powf(shape);
         if (shape - 1.0).abs() < 1e-9 {
             return low * (high / low).ln() / below;
@@ -82,25 +112,9 @@ impl HeavyTail {
 
     /// One size, bytes.
     pub fn sample(&self, random: &mut impl Rng) -> u64 {
-        let bytes =
-            if random.random::<f64>() < TAIL { self.tail(random.random()) } else { self.in_body(random) };
-        bytes.round() as u64
-    }
-
-    /// The inverse of a Pareto distribution that ends at `most`.
-    fn tail(&self, share: f64) -> f64 {
-        let least_survival = (self.p90 / self.most).powf(self.shape);
-        let survival = 1.0 - share * (1.0 - least_survival);
-        self.p90 * survival.powf(-1.0 / self.shape)
-    }
-
-    fn in_body(&self, random: &mut impl Rng) -> f64 {
-        loop {
-            let bytes = self.body.sample(random);
-            if (self.least..=self.p90).contains(&bytes) {
-                return bytes;
-            }
-        }
+        let least_survival = (self.least / self.most).powf(self.shape);
+        let survival = 1.0 - random.random::<f64>() * (1.0 - least_survival);
+        (self.least * survival.powf(-1.0 / self.shape)).round() as u64
     }
 }
 
@@ -186,6 +200,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn bounded_pareto_has_its_mean_quantiles_and_bounds() {
+        let sizes = BoundedPareto::new(840, 2_020_000, 1.1).expect("sizes");
+        let mut random = Pcg64Mcg::seed_from_u64(1);
+        let sample = Statistics::of((0..1_000_000).map(|_| sizes.sample(&mut random) as f64).collect());
+        assert_near("mean of the formula", sizes.mean(), 5_000.0, 0.002);
+        assert_near("mean of a sample", sample.mean, 5_000.0, 0.03);
+        assert_near("median", sample.at(0.5), 840.0 * 2_f64.powf(1.0 / 1.1), 0.01);
+        assert!(sample.at(0.0) >= 840.0 && sample.at(1.0) <= 2_020_000.0);
+        for (least, most, shape) in [(0, 5, 1.1), (5, 5, 1.1), (1, 5, 0.0), (1, 5, f64::NAN)] {
+            assert_eq!(BoundedPareto::new(least, most, shape), None);
+        }
+    }
+
     /// `[SH06]` section 2.2, statistic by statistic.
     #[test]
     fn world_cup_has_the_statistics_of_the_paper() {
@@ -199,7 +227,7 @@ mod tests {
         assert_near("share below 9.3 KB", world_cup.share_below(9_300.0), 0.9, 0.002);
         let half = world_cup.largest_with(0.5);
         assert!((0.027..0.03).contains(&half), "half of all bytes in the largest {half}");
-        assert!(sizes.shape < 1.5);
+        assert!(sizes.tail.shape < 1.5);
     }
 
     /// `[SH06]` appendix. The mean of one sample of a million is within 2% of that of the formula.

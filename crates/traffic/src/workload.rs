@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use crate::files::{File, SpecWeb};
 use crate::log::Replay;
-use crate::sizes::{HeavyTail, ParetoII};
+use crate::sizes::{BoundedPareto, HeavyTail, ParetoII};
 
 /// Requests of a persistent connection: from 5 to 15, 10 on the mean (SPECweb99).
 const PERSISTENT: std::ops::RangeInclusive<u8> = 5..=15;
@@ -27,7 +27,7 @@ pub struct Table {
     pub requests_per_connection: f64,
     /// Of `specweb99`: directories of 36 files; 25 unless given.
     pub directories: Option<u32>,
-    /// Of `heavy-tail` and `pareto-ii`: smallest size, bytes.
+    /// Of `heavy-tail`, `bounded-pareto` and `pareto-ii`: smallest size, bytes.
     pub least: Option<u64>,
     /// Of `pareto-ii`: mean, bytes.
     pub mean: Option<u64>,
@@ -51,7 +51,7 @@ impl Table {
     /// A key that has no meaning for this kind.
     fn stray(&self) -> Option<&'static str> {
         let is_heavy = self.kind == Kind::HeavyTail;
-        let is_bounded = is_heavy || self.kind == Kind::ParetoIi;
+        let is_bounded = is_heavy || matches!(self.kind, Kind::BoundedPareto | Kind::ParetoIi);
         [
             ("directories", self.directories.is_some() && self.kind != Kind::Specweb99),
             ("least", self.least.is_some() && !is_bounded),
@@ -80,6 +80,8 @@ pub enum Kind {
     Nasa,
     /// Sizes as the table's other keys say.
     HeavyTail,
+    /// Sizes as [`BoundedPareto`].
+    BoundedPareto,
     /// Sizes as [`ParetoII`].
     ParetoIi,
 }
@@ -98,6 +100,7 @@ enum Objects {
     Page,
     Files(Box<SpecWeb>),
     Sizes(HeavyTail),
+    Bounded(BoundedPareto),
     Pareto(ParetoII),
     Log(Arc<Replay>),
 }
@@ -190,7 +193,7 @@ impl Workload {
         }
         if let Some(key) = table.stray() {
             return Err(format!(
-                "{key} is no key of this kind; least, median, p90, most and shape are those of heavy-tail, least, mean, most and shape of pareto-ii, directories of specweb99"
+                "{key} is no key of this kind; least, median, p90, most and shape are those of heavy-tail, least, most and shape of bounded-pareto, these and mean of pareto-ii, directories of specweb99"
             ));
         }
         let objects = match table.kind {
@@ -202,6 +205,7 @@ impl Workload {
             Kind::WorldCup => Objects::Sizes(HeavyTail::world_cup()),
             Kind::Nasa => Objects::Sizes(HeavyTail::nasa()),
             Kind::HeavyTail => Objects::Sizes(heavy_tail(table)?),
+            Kind::BoundedPareto => Objects::Bounded(bounded_pareto(table)?),
             Kind::ParetoIi => Objects::Pareto(pareto(table)?),
         };
         Ok(Self { objects, persistent: (mean - 1.0) / (PERSISTENT_MEAN - 1.0) })
@@ -223,6 +227,7 @@ impl Workload {
             Objects::Page | Objects::Log(_) => None,
             Objects::Files(files) => Some(files.mean()),
             Objects::Sizes(sizes) => Some(sizes.mean()),
+            Objects::Bounded(sizes) => Some(sizes.mean()),
             Objects::Pareto(sizes) => Some(sizes.mean()),
         }
     }
@@ -248,6 +253,7 @@ impl Workload {
             Objects::Page => Object::Page,
             Objects::Files(files) => Object::File(files.sample(&mut random())),
             Objects::Sizes(sizes) => Object::Bytes(sizes.sample(&mut random())),
+            Objects::Bounded(sizes) => Object::Bytes(sizes.sample(&mut random())),
             Objects::Pareto(sizes) => Object::Bytes(sizes.sample(&mut random())),
             Objects::Log(replay) => replay.bytes(attempt).map_or(Object::Page, Object::Bytes),
         }
@@ -271,6 +277,15 @@ fn heavy_tail(table: &Table) -> Result<HeavyTail, String> {
             "least = {least}, median = {median}, p90 = {p90} and most = {most} must each be larger than the one before, \
              least above 0, and shape = {shape} above 0"
         )
+    })
+}
+
+fn bounded_pareto(table: &Table) -> Result<BoundedPareto, String> {
+    let Table { least: Some(least), most: Some(most), shape: Some(shape), .. } = *table else {
+        return Err("kind = \"bounded-pareto\" needs least, most (bytes) and shape".to_owned());
+    };
+    BoundedPareto::new(least, most, shape).ok_or_else(|| {
+        format!("least = {least} must be above 0 and below most = {most}, and shape = {shape} above 0")
     })
 }
 
@@ -374,6 +389,10 @@ mod tests {
         let nasa = Table { directories: Some(5), ..table(Kind::Nasa) };
         assert!(error(nasa).contains("directories is no key of this kind"));
         assert!(error(table(Kind::HeavyTail)).contains("needs least"));
+        assert!(error(table(Kind::BoundedPareto)).contains("needs least, most"));
+        let upside_down =
+            Table { least: Some(9), most: Some(5), shape: Some(1.1), ..table(Kind::BoundedPareto) };
+        assert!(error(upside_down).contains("least = 9 must be above 0 and below most = 5"));
         assert!(error(Table { requests_per_connection: 0.5, ..table(Kind::Nasa) }).contains("from 1 to 10"));
         assert!(error(Table { directories: Some(0), ..table(Kind::Specweb99) }).contains("directories = 0"));
         let tail = Table {
