@@ -340,7 +340,9 @@ impl Experiment {
     }
 }
 
-/// What a response of so many bytes is on an uplink, bytes: with its head, the headers of its packets, and those without data.
+/// What a response of so many bytes is on an uplink, bytes.
+///
+/// With its head, the headers of its packets, and packets without data.
 pub fn bytes_on_the_link(bytes: f64) -> f64 {
     bytes + ON_THE_LINK + bytes * HEADERS
 }

@@ -24,7 +24,8 @@ pub struct UplinkConfig {
     pub overhead_bytes: u32,
     /// What waits for the card.
     pub device: Device,
-    /// Frames that the card takes beside the one that it sends.
+    /// Frames that the card takes beside the one that it sends; 0 of a shaper, which takes none
+    /// before it sends it (`tbf_dequeue()` has tokens for the one that it looks at).
     pub card: u32,
 }
 
