@@ -1,35 +1,36 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
  * The shortest response first on an uplink [SH06]. classify() is a filter of an HTB qdisc, which has a class for each band: it reads what
- * the connection of a segment is sending, decides by bands.h, and names the class. It changes no packet. A packet that it cannot
- * place (another protocol, no socket here, no lease) goes to the qdisc's default class, which is that of the top band.
+ * the connection of a segment is sending (left.bpf.h), decides by bands.h, and names the class. It changes no packet. A packet that it
+ * cannot place (another protocol, no socket here, no lease) goes to the qdisc's default class, which is that of the top band.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
 #include "bands.h"
-#include "http.h"
-#include "option.bpf.h"
-#include "segment.bpf.h"
+
+/* What a connection is sending. */
+struct flow {
+	struct response response;
+	__u64 bytes;				/* of the response, sent */
+	__u64 began_ns;				/* when its first segment came here */
+	__u64 last_ns;				/* and its last */
+};
+
+#include "left.bpf.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
 	ANY_BAND = MAX_BANDS,		/* of a packet that is not placed */
-	SEGMENT_OVERHEAD = 1280,	/* bytes: about what the kernel charges a socket for a segment beside its data */
-	SOCK_NOSPACE = 2,		/* include/linux/net.h: a bit of socket->flags */
 	AF_INET6 = 10,
-	S_IFMT = 0170000,
-	S_IFSOCK = 0140000,
 };
 
 /* ---- Fixed at load. ---- */
 
 const volatile __u32 class_base = 0;		/* class of band 0; that of band b is b further */
-const volatile __u32 sources = (1u << SIZE_SOURCES) - 1; /* bits of enum size_source that may be used */
 const volatile __u32 is_limited = 1;		/* only segments that come from an address in `endpoints` are placed */
-const volatile __u64 netns_cookie = 0;		/* of the namespace of the interface; the socket option's hook is the whole host's */
 
 /* ---- Changed by the agent. ---- */
 
@@ -57,21 +58,6 @@ struct {
 	__type(key, struct endpoint);
 	__type(value, __u8);
 } endpoints SEC(".maps");
-
-/* What a connection is sending. */
-struct flow {
-	struct response response;
-	__u64 bytes;				/* of the response, sent */
-	__u64 began_ns;				/* when its first segment came here */
-	__u64 last_ns;				/* and its last */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, int);
-	__type(value, struct flow);
-} flows SEC(".maps");
 
 struct band_count {
 	__u64 packets;				/* a buffer of several segments is one */
@@ -108,90 +94,6 @@ struct {
 	__type(value, __u64);
 } uncounted SEC(".maps");
 
-/* A call of sendfile(2), by the address of its socket. */
-struct sendfile_call {
-	__u64 bytes;
-	__u32 write_seq;			/* when it was called */
-	__u32 reserved;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 65536);
-	__type(key, __u64);
-	__type(value, struct sendfile_call);
-} sendfile_calls SEC(".maps");
-
-struct header_scratch {
-	struct http_header header;
-	__u8 bytes[HTTP_HEADER_BYTES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct header_scratch);
-} header_scratches SEC(".maps");
-
-/* ---- How many bytes are left. ---- */
-
-static __always_inline bool may_use(enum size_source source)
-{
-	return sources & (1u << source);
-}
-
-static long read_header_byte(__u32 offset, struct header_scratch **scratch)
-{
-	struct header_scratch *header = *scratch;
-
-	return http_read(&header->header, header->bytes[offset & (HTTP_HEADER_BYTES - 1)], offset);
-}
-
-static __noinline int tell_length(struct __sk_buff *skb, struct flow *flow, __u32 offset, __u32 payload_length)
-{
-	__u32 only = 0, length = payload_length;
-	struct header_scratch *scratch = bpf_map_lookup_elem(&header_scratches, &only);
-	__u64 bytes;
-
-	if (!scratch || !flow || length < HTTP_STATUS_BYTES)
-		return 0;
-	if (bpf_skb_load_bytes(skb, offset, scratch->bytes, HTTP_STATUS_BYTES) || !http_has_length(scratch->bytes))
-		return 0;
-	if (length > HTTP_HEADER_BYTES)
-		length = HTTP_HEADER_BYTES;
-	/* Once more, because 6.1 forgets the bound of a length that it had on the stack. */
-	length = ((length - 1) & (HTTP_HEADER_BYTES - 1)) + 1;
-	if (bpf_skb_load_bytes(skb, offset, scratch->bytes, length))
-		return 0;
-	__builtin_memset(&scratch->header, 0, sizeof(scratch->header));
-	bpf_loop(length, read_header_byte, &scratch, 0);
-	bytes = http_response_bytes(&scratch->header, length);
-	if (bytes)
-		tell_size(&flow->response, SOURCE_LENGTH, flow->response.sent, bytes);
-	return 0;
-}
-
-/* What sendfile(2) said since, which is of bytes that are not sent yet, or it is of an earlier response. */
-static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const struct outgoing *outgoing)
-{
-	struct sendfile_call *call = bpf_map_lookup_elem(&sendfile_calls, &socket);
-	__u32 seq = outgoing->seq, ahead;
-
-	if (!call)
-		return;
-	ahead = call->write_seq - seq;
-	/* Of a socket that had this address before. */
-	if (comes_before(outgoing->write_seq, call->write_seq)) {
-		bpf_map_delete_elem(&sendfile_calls, &socket);
-		return;
-	}
-	if (!comes_before(call->write_seq, seq))
-		tell_size(&flow->response, SOURCE_SENDFILE, seq, call->bytes + ahead);
-	else if (-ahead < call->bytes)
-		tell_size(&flow->response, SOURCE_SENDFILE, seq, call->bytes - -ahead);
-}
-
 /* ---- Responses that ended. ---- */
 
 static __always_inline void end_response(struct flow *flow)
@@ -219,14 +121,6 @@ static __always_inline void end_response(struct flow *flow)
 }
 
 /* ---- A segment. ---- */
-
-/* What its headers say. */
-struct headers {
-	__u32 seq;
-	__u32 payload_offset;			/* bytes from the start of the frame */
-	__u32 payload_length;
-	__u32 flags;
-};
 
 static __always_inline bool is_named(const struct bpf_sock *sk)
 {
@@ -256,44 +150,6 @@ static __always_inline bool is_named(const struct bpf_sock *sk)
 	return bpf_map_lookup_elem(&endpoints, &endpoint);
 }
 
-/* False for what is seldom sent: IP options, extension headers, VLAN tags that are in the frame already. */
-static __always_inline bool read_headers(struct __sk_buff *skb, struct headers *headers)
-{
-	struct frame frame = {
-		.data = (void *)(long)skb->data,
-		.data_end = (void *)(long)skb->data_end,
-		.length = skb->len,
-	};
-	const struct tcp_header *tcp = find_plain_tcp(&frame);
-
-	if (!tcp)
-		return false;
-	headers->seq = bpf_ntohl(tcp->seq);
-	headers->payload_offset = (void *)tcp - frame.data + (tcp->offset >> 4) * 4;
-	/* The kernel adds no padding before a driver does. */
-	headers->payload_length = frame.length - headers->payload_offset;
-	headers->flags = tcp->flags;
-	return true;
-}
-
-static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct headers *headers, struct outgoing *outgoing)
-{
-	struct sock *sk = &tcp->inet_conn.icsk_inet.sk;
-	struct socket *socket = sk->sk_socket;
-
-	outgoing->seq = headers->seq;
-	outgoing->end = headers->seq + headers->payload_length;
-	outgoing->rcv_nxt = tcp->rcv_nxt;
-	outgoing->write_seq = tcp->write_seq;
-	outgoing->is_blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
-	/*
-	 * Of what the kernel charges this socket, one is its own, and this segment has its data and its overhead. Another
-	 * one has an overhead at least.
-	 */
-	outgoing->has_waiting = sk->sk_wmem_alloc.refs.counter >
-				(__s32)(headers->payload_length + 2 * SEGMENT_OVERHEAD);
-}
-
 static __always_inline __u32 place_data(struct __sk_buff *skb, const struct control *control, struct tcp_sock *tcp,
 					const struct headers *headers, __u64 now)
 {
@@ -311,11 +167,7 @@ static __always_inline __u32 place_data(struct __sk_buff *skb, const struct cont
 		end_response(flow);
 		begin_response(response, &outgoing);
 	}
-	if (may_use(SOURCE_SENDFILE) && !response->told)
-		tell_sendfile(flow, (__u64)tcp, &outgoing);
-	if (may_use(SOURCE_LENGTH) && headers->seq == response->sent && may_begin_header(response, &outgoing))
-		tell_length(skb, flow, headers->payload_offset, headers->payload_length);
-	left = bytes_left(response, &outgoing, may_use(SOURCE_BUFFERED));
+	left = learn_left(skb, flow, tcp, headers, &outgoing);
 	band = next_band(&control->cutoffs, response, &outgoing, left);
 	before = response->sent;
 	note_sent(response, &outgoing);
@@ -396,72 +248,4 @@ int only_count(struct __sk_buff *skb)
 {
 	place_and_count(skb);
 	return TC_ACT_UNSPEC;
-}
-
-/* ---- Who tells a size ahead. ---- */
-
-/* sendfile(2) and splice(2) into a socket. The socket is a struct socket_alloc's, as net/socket.c:sock_from_file() has it. */
-SEC("fentry/do_splice_direct")
-int note_sendfile(__u64 *ctx)			/* in, position, out, position, bytes, flags */
-{
-	struct file *out = (void *)ctx[2];
-	struct sendfile_call call = { .bytes = ctx[4] };
-	struct socket *socket;
-	struct tcp_sock *tcp;
-	__u64 key;
-
-	if ((BPF_CORE_READ(out, f_inode, i_mode) & S_IFMT) != S_IFSOCK)
-		return 0;
-	socket = BPF_CORE_READ(out, private_data);
-	tcp = (struct tcp_sock *)BPF_CORE_READ(socket, sk);
-	if (!tcp || BPF_CORE_READ(tcp, inet_conn.icsk_inet.sk.sk_protocol) != PROTOCOL_TCP)
-		return 0;
-	key = (__u64)tcp;
-	call.write_seq = BPF_CORE_READ(tcp, write_seq);
-	bpf_map_update_elem(&sendfile_calls, &key, &call, 0);
-	return 0;
-}
-
-/*
- * A pointer becomes a number once it was in a map. This hook may read a socket's fields by bpf_probe_read_kernel() only, and the verifier lets
- * nobody add an offset to its pointer.
- */
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} addresses SEC(".maps");
-
-static __always_inline bool read_write_seq(struct bpf_sock *sk, __u32 *write_seq)
-{
-	__u32 only = 0;
-	volatile __u64 *address = bpf_map_lookup_elem(&addresses, &only);
-
-	if (!address)
-		return false;
-	*address = (__u64)sk;
-	return !bpf_core_read(write_seq, sizeof(*write_seq), &((struct tcp_sock *)*address)->write_seq);
-}
-
-/* The program says how many bytes it will write from here on: TIDEGATE_BYTES_TO_COME, a __u64. */
-SEC("cgroup/setsockopt")
-int set_bytes(struct bpf_sockopt *option)
-{
-	__u64 *bytes = option->optval;
-	struct flow *flow;
-	__u32 write_seq;
-
-	if (!is_option(option, TIDEGATE_BYTES_TO_COME, netns_cookie))
-		return leave_option(option);
-	/* The buffer may be longer than what the program wrote. -1 is of an uplink on another interface, which has heard it. */
-	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*bytes)) || (void *)(bytes + 1) > option->optval_end)
-		return refuse_option(EINVAL);
-	flow = bpf_sk_storage_get(&flows, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!flow)
-		return refuse_option(ENOMEM);
-	if (may_use(SOURCE_TOLD) && read_write_seq(option->sk, &write_seq))
-		tell_size(&flow->response, SOURCE_TOLD, write_seq, *bytes);
-	option->optlen = -1; /* the kernel need not see it */
-	return 1;
 }
