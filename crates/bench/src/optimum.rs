@@ -46,7 +46,7 @@ pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
 /// Each figure's queue, and its cutoffs if it has bands.
 fn orders() -> Result<[(&'static str, Device, Cutoffs); 3]> {
     let of_each = format!("droptail:limit={QUEUE}").parse()?;
-    let bands = Device::Prio { bands: CUTOFFS.len() as u8 + 1, of_each };
+    let bands = Device::Prio { bands: CUTOFFS.len() as u8 + 1, of_each, floor: 0.0 };
     let cutoffs = Cutoffs::new(&CUTOFFS).context("the bench's cutoffs")?;
     Ok([
         ("uplink.to_optimum", Device::One("srpt".parse()?), Cutoffs::default()),
@@ -108,7 +108,7 @@ fn mean_ms(device: &Device, cutoffs: Cutoffs, came: usize, seed: u64) -> Result<
     let sending = Sending {
         control: Control { algorithm: Algorithm::NewReno, waits_for_more: true },
         send_buffer: 65_536,
-        small_queue: Some(4),
+        has_small_queue: true,
         cutoffs,
         source: SizeSource::Told,
         writes: None,
