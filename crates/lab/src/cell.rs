@@ -109,7 +109,7 @@ pub struct Measured {
     /// What the server's CPU took for a small datagram in the window: the mean of some looks.
     pub round_trip: Duration,
     /// A cache line's round trip between the server's CPU and the crowd's, before or after, whichever was longer.
-    pub(crate) cores_ns: f64,
+    pub(crate) cores_ns: Option<f64>,
     /// Why that should be read with care.
     pub far: Option<String>,
 }
@@ -209,7 +209,7 @@ pub(crate) fn measure(
         held: measured.held,
         machine_speed: speeds.map(|(_, speed)| speed),
         speed_before: look.speed,
-        core_round_trip_ns: Some(measured.cores_ns),
+        core_round_trip_ns: measured.cores_ns,
         times_set_aside: 0,
         lost_before_server: difference.lost_before_server,
         lost_replies,
@@ -260,7 +260,9 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     let layout = &experiment.testbed;
     settle(layout, experiment.patience())?;
     let patience = experiment.patience().min(WAITS * (send.warmup + send.duration));
-    let cores_before_ns = nearness.wait(patience, stop)?;
+    // Where loads are of a bandwidth the link is what is busy, and not the CPUs.
+    let is_of_cpus = !experiment.has_demand(server);
+    let cores_before_ns = is_of_cpus.then(|| nearness.wait(patience, stop)).transpose()?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
     let mut testbed = match server.way {
@@ -318,7 +320,10 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     let said_before = said_before.unwrap_or_default();
     let guard_per_s = said_after.or(guard.clone()).map(|after| after.per_s(&said_before));
     let lost_replies = after.since(&first).lost_replies + crowd.generator.frames_lost;
-    let cores_ns = cores_before_ns.max(nearness.look()?);
+    let cores_ns = match cores_before_ns {
+        Some(before) => Some(before.max(nearness.look()?)),
+        None => None,
+    };
     Ok(Measured {
         crowd,
         difference,
@@ -330,7 +335,7 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
         path,
         round_trip,
         cores_ns,
-        far: far(nearness, cores_ns),
+        far: cores_ns.and_then(|cores_ns| far(nearness, cores_ns)),
         is_rate_of_window,
         guard_samples,
     })
