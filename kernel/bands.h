@@ -25,7 +25,10 @@ enum size_source {
 	SOURCE_SENDFILE = 2,		/* the kernel, when the program called sendfile(2): of one call, there may be several */
 	SOURCE_LENGTH = 3,		/* Content-Length of an HTTP/1 response in clear */
 	SOURCE_TOLD = 4,		/* the program, by the socket option TIDEGATE_BYTES_TO_COME */
-	SIZE_SOURCES = 5,
+};
+
+enum {
+	SIZE_SOURCES = SOURCE_TOLD + 1,
 };
 
 /* Ascending. A response with bytes[i] bytes left or fewer is in band i; one with more than the last, in band `count`. */

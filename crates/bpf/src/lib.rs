@@ -1,5 +1,5 @@
-//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends, the kernel detaches the program.
-//! Nothing is pinned. And test runs of programs, to ask and to measure.
+//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends, the kernel detaches the program. Only
+//! what a qdisc needs, which outlives its process, is pinned. And test runs of programs, to ask and to measure.
 
 mod capability;
 pub mod cgroup;
@@ -7,9 +7,12 @@ mod run_time;
 mod sys;
 mod take_over;
 
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 use std::time::Duration;
 
 use nix::libc;
@@ -123,6 +126,12 @@ impl SoleLink {
     }
 }
 
+impl From<Link> for OwnedFd {
+    fn from(link: Link) -> Self {
+        link.fd
+    }
+}
+
 impl Drop for SoleLink {
     fn drop(&mut self) {
         // Where the interface is gone the program is off it as well.
@@ -172,6 +181,17 @@ fn create_link(
     })
 }
 
+/// Pins a link in the BPF file system: it stays until that name is removed, whoever ends.
+///
+/// # Errors
+///
+/// EEXIST where the name is taken, EPERM without CAP_BPF, EINVAL where no BPF file system is.
+pub fn pin(link: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: the descriptor is open, and the path a C string that outlives the call.
+    done(unsafe { libbpf_sys::bpf_obj_pin(link.as_raw_fd(), path.as_ptr()) })
+}
+
 /// Opens a reading of an iterator's link, in the network namespace of the calling thread.
 ///
 /// # Errors
@@ -203,19 +223,28 @@ pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
 ///
 /// EPERM without CAP_BPF and CAP_NET_ADMIN.
 pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
-    let kind = match hook {
-        Hook::XdpNative | Hook::XdpGeneric => libbpf_sys::BPF_PROG_TYPE_XDP,
-        Hook::TcxIngress | Hook::TcxEgress => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
-    };
     let instructions = [
         u64::from(value.cast_unsigned()) << 32 | 0xb7, // r0 = value
         0x95,                                          // exit
     ];
+    program(hook, c"constant", &instructions)
+}
+
+/// Loads a program of these instructions, as `struct bpf_insn` of `include/uapi/linux/bpf.h` has them.
+///
+/// # Errors
+///
+/// EPERM without CAP_BPF and CAP_NET_ADMIN, EINVAL or EACCES for what the verifier refuses.
+pub fn program(hook: Hook, name: &CStr, instructions: &[u64]) -> io::Result<OwnedFd> {
+    let kind = match hook {
+        Hook::XdpNative | Hook::XdpGeneric => libbpf_sys::BPF_PROG_TYPE_XDP,
+        Hook::TcxIngress | Hook::TcxEgress => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
+    };
     // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
     owned(unsafe {
         libbpf_sys::bpf_prog_load(
             kind,
-            c"constant".as_ptr(),
+            name.as_ptr(),
             c"GPL".as_ptr(),
             instructions.as_ptr().cast(),
             instructions.len() as u64,

@@ -22,6 +22,23 @@ impl Cutoffs {
     }
 }
 
+impl SizeSource {
+    /// All, the best first.
+    pub const BEST_FIRST: [Self; 5] =
+        [Self::Told, Self::Length, Self::Sendfile, Self::Buffered, Self::Attained];
+
+    /// As a user writes it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Told => "told",
+            Self::Length => "content-length",
+            Self::Sendfile => "sendfile",
+            Self::Buffered => "buffered",
+            Self::Attained => "attained",
+        }
+    }
+}
+
 impl Response {
     /// A source says that so many bytes are left from `seq` on.
     pub fn tell(&mut self, source: SizeSource, seq: u32, bytes: u64) {

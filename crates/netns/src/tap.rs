@@ -51,20 +51,40 @@ impl Tap {
             address.sll_ifindex = ifindex.cast_signed();
             let size = size_of_val(&address) as u32;
             Errno::result(libc::bind(raw, (&raw const address).cast(), size))?;
-            tap.switch_on(libc::SOL_PACKET, libc::PACKET_AUXDATA)?;
-            tap.switch_on(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)?;
+            tap.set(libc::SOL_PACKET, libc::PACKET_AUXDATA, 1)?;
+            tap.set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
             Ok(tap)
         }
     }
 
-    fn switch_on(&self, level: i32, option: i32) -> io::Result<()> {
-        let on = 1_i32;
-        let size = size_of_val(&on) as u32;
+    fn set(&self, level: i32, option: i32, value: u32) -> io::Result<()> {
+        let size = size_of_val(&value) as u32;
         // SAFETY: the kernel only reads the number, which outlives the call.
         let set =
-            unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const on).cast(), size) };
+            unsafe { libc::setsockopt(self.fd.as_raw_fd(), level, option, (&raw const value).cast(), size) };
         Errno::result(set)?;
         Ok(())
+    }
+
+    /// So many bytes may wait to leave, with what the kernel charges for each frame; before it is 200 kB, and whoever sends more waits.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_NET_ADMIN.
+    pub fn allow_waiting(&self, bytes: u32) -> Result<()> {
+        let set = self.set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, bytes);
+        set.act_with(|| format!("let {bytes} bytes wait"))
+    }
+
+    /// Frames from now on have this mark and this priority in the kernel.
+    ///
+    /// # Errors
+    ///
+    /// EPERM without CAP_NET_ADMIN.
+    pub fn mark(&self, mark: u32, priority: u32) -> Result<()> {
+        let set = self.set(libc::SOL_SOCKET, libc::SO_MARK, mark);
+        let set = set.and_then(|()| self.set(libc::SOL_SOCKET, libc::SO_PRIORITY, priority));
+        set.act_with(|| format!("mark frames with {mark} and {priority}"))
     }
 
     /// Sends a frame as it is.

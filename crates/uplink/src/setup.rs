@@ -89,23 +89,21 @@ impl Source {
 
     /// As a user writes it.
     pub const fn name(self) -> &'static str {
-        match self {
-            Self::Told => "told",
-            Self::Length => "content-length",
-            Self::Sendfile => "sendfile",
-            Self::Buffered => "buffered",
-            Self::Attained => "attained",
-        }
+        self.by_number().name()
     }
 
-    pub(crate) const fn number(self) -> u32 {
-        (match self {
+    const fn by_number(self) -> SizeSource {
+        match self {
             Self::Told => SizeSource::Told,
             Self::Length => SizeSource::Length,
             Self::Sendfile => SizeSource::Sendfile,
             Self::Buffered => SizeSource::Buffered,
             Self::Attained => SizeSource::Attained,
-        }) as u32
+        }
+    }
+
+    pub(crate) const fn number(self) -> u32 {
+        self.by_number() as u32
     }
 
     pub(crate) fn of_number(number: u32) -> Self {
