@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a response still has to send, learnt from the kernel: a segment with a socket of this host -> bands.h. Sizes come
+ * What a response still has to send: a segment with a socket of this host -> bands.h. Sizes come
  * from the socket option, sendfile(2), Content-Length or the send buffer.
  *
- * The includer provides bands.h, and `struct flow`: what it keeps of a connection, with a `struct response` in it.
+ * The includer provides bands.h, and `struct flow`: what it keeps of a connection, with a
+ * `struct response` in it.
  */
 #ifndef TIDEGATE_LEFT_BPF_H
 #define TIDEGATE_LEFT_BPF_H
@@ -178,7 +179,7 @@ static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const
 		tell_size(&flow->response, SOURCE_SENDFILE, seq, call->bytes - -ahead);
 }
 
-/* Bytes left, those of this segment among them, as the best source says that may be used. The response has begun. */
+/* Bytes left, those of this segment among them, by the best source there is. The response has begun. */
 static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tcp,
 					const struct headers *headers, const struct outgoing *outgoing)
 {

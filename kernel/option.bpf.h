@@ -16,8 +16,6 @@ enum {
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin: sockopt.bpf.h */
 	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: uplink.bpf.c */
 	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
-	ENOMEM = 12,
-	EINVAL = 22,
 };
 
 static __always_inline int refuse_option(int error)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of net/sched/bpf_qdisc.c and its kfuncs, and linked lists
- * of packets (kernel/bpf/helpers.c). Checked on v7.2.
+ * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of net/sched/bpf_qdisc.c and its kfuncs, and lists and
+ * trees of packets (kernel/bpf/helpers.c). Checked on v7.2.
  *
  * The includer provides vmlinux.h, bpf_helpers.h and bpf_core_read.h.
  */
@@ -35,8 +35,14 @@ struct bpf_list_node *bpf_list_pop_front(struct bpf_list_head *head) __ksym;
 struct bpf_list_node *bpf_list_pop_back(struct bpf_list_head *head) __ksym;
 struct bpf_list_node *bpf_list_front(struct bpf_list_head *head) __ksym;
 struct bpf_list_node *bpf_list_back(struct bpf_list_head *head) __ksym;
+int bpf_rbtree_add_impl(struct bpf_rb_root *root, struct bpf_rb_node *node,
+			bool (less)(struct bpf_rb_node *, const struct bpf_rb_node *), void *meta, __u64 offset) __ksym;
+struct bpf_rb_node *bpf_rbtree_remove(struct bpf_rb_root *root, struct bpf_rb_node *node) __ksym;
+struct bpf_rb_node *bpf_rbtree_first(struct bpf_rb_root *root) __ksym;
+struct bpf_rb_node *bpf_rbtree_root(struct bpf_rb_root *root) __ksym;
+struct bpf_rb_node *bpf_rbtree_right(struct bpf_rb_root *root, struct bpf_rb_node *node) __ksym;
 
-/* Says to the verifier what is in a list: struct `name`, linked by its field `node`. */
+/* Says to the verifier what is in a list or a tree: struct `name`, linked by its field `node`. */
 #define __contains(name, node) __attribute__((btf_decl_tag("contains:" #name ":" #node)))
 
 #define obj_new(type) ((type *)bpf_obj_new_impl(bpf_core_type_id_local(type), NULL))

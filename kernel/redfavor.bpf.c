@@ -3,8 +3,8 @@
  * REDFavor [RF] as a queue discipline of Linux 6.16 and newer, the root of one interface. The decisions are red.h's, in the order of
  * crates/aqm/src/redfavor.rs: with the same packets, times and random numbers both drop, push out and send the same.
  *
- * Each interface has programs and maps of its own, so that two never share state. Calls of enqueue, dequeue and reset come under the qdisc's lock, so
- * plain counters will do; the lists have a lock only because the verifier asks for one.
+ * Calls of enqueue, dequeue and reset come under the qdisc's lock. The lists have a lock only
+ * because the verifier asks for one.
  *
  * No ECN: such a program may not write to a packet.
  */
@@ -21,88 +21,32 @@
 #include "protected.h"
 #include "red.h"
 #include "qdisc.bpf.h"
+#include "root.bpf.h"
 #include "kind.bpf.h"
-
-enum {
-	MAX_DRAINED = 1 << 23,			/* packets at once: as far as bpf_for() goes */
-	WORDS_BYTES = 512,			/* with a zero at the end; what is longer is cut */
-	EINVAL = 22,
-	EBUSY = 16,
-};
-
-#define BIT_NS_PER_BYTE_S 8000000000ull		/* 8 bits in a byte, 10^9 ns in a second */
-#define MAX_LATE_NS 1000000ull			/* so late a timer may be without a loss of bandwidth */
-
-/* Why a packet was dropped. The numbers are those of DropReason in crates/aqm. */
-enum drop_reason {
-	DROP_TAIL = 0,
-	DROP_EARLY = 1,
-	DROP_FORCED = 2,
-	DROP_PUSHED_OUT = 4,
-	DROP_PROTECTED_SHARE = 6,
-	DROP_REASONS = 8,
-	NO_DROP = DROP_REASONS,
-};
 
 /* Set before the qdisc is made, and fixed from then on. */
 struct redfavor_config {
 	struct red_params red;
 	struct redfavor_guard guard;
-	__u64 bits_per_s;			/* sent at most; 0: as fast as the interface takes it */
+	struct root_config root;		/* if it is replayed, random numbers come from `random_numbers` */
 	__u32 limit;				/* of what waits */
 	__u32 limit_is_bytes;			/* or else packets */
 	__u32 protected_kinds;			/* 1 << enum packet_kind, each */
-	__u32 is_replayed;			/* random numbers come from `random_numbers`, and `trace` is kept */
-	__u32 ifindex;
-	__u32 netns_inode;			/* that the interface is in */
-	char words[WORDS_BYTES];		/* for people: the configuration, and what tc said of the qdisc before */
-	char replaced[WORDS_BYTES];
+	__u32 reserved;
 };
 
-/* What waits. */
-struct redfavor_length {
-	__u64 bytes;
-	__u64 pkts;
-};
-
-/* arrived = sent + all of `dropped` + unallocated + thrown_away + waiting, in packets. */
 struct redfavor_queue {
+	struct root_state root;
 	struct red_state red;
 	struct redfavor_state favor;
-	struct redfavor_length protected;
-	struct redfavor_length standard;
-	__u64 arrived_pkts;
-	__u64 arrived_bytes;
-	__u64 arrived_protected;		/* of these packets; so for what was sent and dropped */
-	__u64 sent_pkts;
-	__u64 sent_bytes;
+	struct length protected;		/* these wait */
+	struct length standard;
+	__u64 arrived_protected;		/* packets of those that arrived, were sent, and were dropped */
 	__u64 sent_protected;
-	__u64 dropped[DROP_REASONS];
 	__u64 dropped_protected;
-	__u64 unallocated;			/* dropped, as there was no memory to queue it */
-	__u64 thrown_away;			/* waited when the interface went down or the qdisc went */
-	__u64 next_send_ns;			/* where a rate is set: not before */
-	__u64 traced;				/* events, also beyond what `trace` holds */
-	__u32 handle;				/* of the qdisc */
-	__u32 is_attached;			/* from init to destroy: nobody else may use these maps */
-};
-
-enum traced {
-	TRACED_ARRIVED = 0,
-	TRACED_SENT = 1,
-	TRACED_DROPPED = 2,
-};
-
-struct redfavor_event {
-	__u64 time_ns;				/* that the decision was told */
-	__u32 packet;				/* its number, by arrival, from 0 */
-	__u32 bytes;
-	__u32 what;				/* enum traced */
-	__u32 detail;				/* arrived: enum packet_kind; dropped: enum drop_reason */
 };
 
 _Static_assert(sizeof(struct redfavor_queue) % sizeof(__u64) == 0, "user space reads raw words");
-_Static_assert(sizeof(struct redfavor_event) == 24, "no padding: user space copies raw bytes");
 
 /* A packet that waits. */
 struct waiting {
@@ -139,20 +83,13 @@ struct {
 	__type(value, struct waiting_lists);
 } lists SEC(".maps");
 
-/* Both are as large as whoever wants a replay says. */
+/* As large as whoever wants a replay says. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
 } random_numbers SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct redfavor_event);
-} trace SEC(".maps");
 
 /* A packet as the decision sees it. */
 struct arrival {
@@ -181,27 +118,22 @@ static __always_inline bool find_own(struct own *own)
 	return own->config && own->queue && own->lists;
 }
 
-static __always_inline void note(const struct own *own, __u64 now_ns, enum traced what, __u32 packet, __u32 bytes, __u32 detail)
+static __always_inline void note_packet(const struct own *own, __u64 now_ns, enum traced what, __u32 packet, __u32 bytes,
+					__u32 detail)
 {
-	struct redfavor_event *event;
-	__u32 index;
+	struct root_event event = {
+		.time_ns = now_ns, .packet = packet, .bytes = bytes, .what = what, .detail = detail,
+	};
 
-	if (!own->config->is_replayed)
-		return;
-	index = own->queue->traced++;
-	event = bpf_map_lookup_elem(&trace, &index);
-	if (event)
-		*event = (struct redfavor_event){
-			.time_ns = now_ns, .packet = packet, .bytes = bytes, .what = what, .detail = detail,
-		};
+	note(&own->config->root, &own->queue->root, &event);
 }
 
 static __always_inline __u32 random_number(const struct own *own)
 {
-	__u32 index = own->queue->arrived_pkts;
+	__u32 index = own->queue->root.arrived.pkts;
 	const __u32 *number;
 
-	if (!own->config->is_replayed)
+	if (!own->config->root.is_replayed)
 		return bpf_get_prandom_u32();
 	number = bpf_map_lookup_elem(&random_numbers, &index);
 	return number ? *number : 0;
@@ -209,49 +141,37 @@ static __always_inline __u32 random_number(const struct own *own)
 
 /* ---- What becomes of it. ---- */
 
-static __always_inline void add(struct redfavor_length *length, __u32 bytes)
+static __always_inline struct length length_of_all(const struct redfavor_queue *queue)
 {
-	length->pkts++;
-	length->bytes += bytes;
-}
-
-static __always_inline void take(struct redfavor_length *length, __u32 bytes)
-{
-	length->pkts--;
-	length->bytes -= bytes;
-}
-
-static __always_inline struct redfavor_length length_of_all(const struct redfavor_queue *queue)
-{
-	return (struct redfavor_length){
+	return (struct length){
 		.bytes = queue->protected.bytes + queue->standard.bytes,
 		.pkts = queue->protected.pkts + queue->standard.pkts,
 	};
 }
 
 /* RED's measure. */
-static __always_inline __u32 red_length(const struct redfavor_config *config, const struct redfavor_length *length)
+static __always_inline __u32 red_length(const struct redfavor_config *config, const struct length *length)
 {
 	__u64 qlen = config->red.unit > 1 ? length->bytes : length->pkts;
 
 	return qlen < RED_MOST ? qlen : RED_MOST;
 }
 
-static __always_inline bool has_room(const struct redfavor_config *config, const struct redfavor_length *length, __u32 bytes)
+static __always_inline bool has_room(const struct redfavor_config *config, const struct length *length, __u32 bytes)
 {
 	return config->limit_is_bytes ? length->bytes + bytes <= config->limit : length->pkts < config->limit;
 }
 
 static __always_inline bool has_room_beside_all(const struct own *own, __u32 bytes)
 {
-	struct redfavor_length all = length_of_all(own->queue);
+	struct length all = length_of_all(own->queue);
 
 	return has_room(own->config, &all, bytes);
 }
 
 static __always_inline enum drop_reason decide_early(const struct own *own, const struct arrival *arrival)
 {
-	struct redfavor_length all = length_of_all(own->queue);
+	struct length all = length_of_all(own->queue);
 	__u32 qlen = red_length(own->config, &all);
 
 	red_update(&own->config->red, &own->queue->red, qlen, arrival->now_ns);
@@ -279,13 +199,6 @@ static __always_inline __u32 last_standard_bytes(const struct own *own)
 	return bytes;
 }
 
-static __always_inline void count_drop(const struct own *own, struct Qdisc *sch, enum drop_reason reason)
-{
-	if (reason < DROP_REASONS)
-		own->queue->dropped[reason]++;
-	sch->qstats.drops++;
-}
-
 static __always_inline void push_out(const struct own *own, __u64 now_ns, struct Qdisc *sch, struct bpf_sk_buff_ptr *to_free)
 {
 	struct bpf_list_node *node;
@@ -306,10 +219,9 @@ static __always_inline void push_out(const struct own *own, __u64 now_ns, struct
 	if (skb)
 		bpf_qdisc_skb_drop(skb, to_free);
 	take(&own->queue->standard, bytes);
-	sch->q.qlen--;
-	sch->qstats.backlog -= bytes;
-	count_drop(own, sch, DROP_PUSHED_OUT);
-	note(own, now_ns, TRACED_DROPPED, number, bytes, DROP_PUSHED_OUT);
+	leave_qdisc(sch, bytes);
+	count_drop(&own->queue->root, sch, DROP_PUSHED_OUT, bytes);
+	note_packet(own, now_ns, TRACED_DROPPED, number, bytes, DROP_PUSHED_OUT);
 }
 
 static __always_inline enum drop_reason decide_standard(const struct own *own, const struct arrival *arrival)
@@ -358,10 +270,9 @@ static __always_inline enum drop_reason decide_protected(const struct own *own, 
 
 static __always_inline void count_arrival(const struct own *own, const struct arrival *arrival)
 {
-	own->queue->arrived_pkts++;
-	own->queue->arrived_bytes += arrival->bytes;
+	add(&own->queue->root.arrived, arrival->bytes);
 	own->queue->arrived_protected += arrival->is_protected;
-	note(own, arrival->now_ns, TRACED_ARRIVED, arrival->number, arrival->bytes, arrival->kind);
+	note_packet(own, arrival->now_ns, TRACED_ARRIVED, arrival->number, arrival->bytes, arrival->kind);
 }
 
 SEC("struct_ops")
@@ -378,7 +289,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	}
 	arrival.now_ns = bpf_ktime_get_ns();
 	arrival.bytes = packet_bytes(skb);
-	arrival.number = own.queue->arrived_pkts;
+	arrival.number = own.queue->root.arrived.pkts;
 	arrival.random = random_number(&own);
 	arrival.kind = kind_of(skb);
 	arrival.is_protected = is_protected(own.config->protected_kinds, arrival.kind);
@@ -390,8 +301,8 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 		reason = decide_standard(&own, &arrival);
 	if (reason != NO_DROP) {
 		own.queue->dropped_protected += arrival.is_protected;
-		count_drop(&own, sch, reason);
-		note(&own, arrival.now_ns, TRACED_DROPPED, arrival.number, arrival.bytes, reason);
+		count_drop(&own.queue->root, sch, reason, arrival.bytes);
+		note_packet(&own, arrival.now_ns, TRACED_DROPPED, arrival.number, arrival.bytes, reason);
 		bpf_qdisc_skb_drop(skb, to_free);
 		/* As sch_red.c has it: a local sender sees the loss as the network's. */
 		return reason == DROP_TAIL ? NET_XMIT_DROP : NET_XMIT_CN;
@@ -399,7 +310,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 
 	waiting = obj_new(struct waiting);
 	if (!waiting) {
-		own.queue->unallocated++;
+		add(&own.queue->root.unallocated, arrival.bytes);
 		sch->qstats.drops++;
 		bpf_qdisc_skb_drop(skb, to_free);
 		return NET_XMIT_DROP;
@@ -417,29 +328,8 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 		bpf_list_push_back_impl(&own.lists->standard, &waiting->node, NULL, 0);
 	bpf_spin_unlock(&own.lists->lock);
 	add(arrival.is_protected ? &own.queue->protected : &own.queue->standard, arrival.bytes);
-	sch->q.qlen++;
-	sch->qstats.backlog += arrival.bytes;
+	enter_qdisc(sch, arrival.bytes);
 	return NET_XMIT_SUCCESS;
-}
-
-/* Whether the rate lets a packet go now; if not, the kernel asks again when it does. */
-static __always_inline bool may_send(const struct own *own, struct Qdisc *sch, __u64 now_ns)
-{
-	if (!own->config->bits_per_s || now_ns >= own->queue->next_send_ns)
-		return true;
-	bpf_qdisc_watchdog_schedule(sch, own->queue->next_send_ns, 0);
-	return false;
-}
-
-static __always_inline void spend_time(const struct own *own, __u32 bytes, __u64 now_ns)
-{
-	__u64 begin_ns = own->queue->next_send_ns;
-
-	if (!own->config->bits_per_s)
-		return;
-	if (begin_ns + MAX_LATE_NS < now_ns)
-		begin_ns = now_ns - MAX_LATE_NS;
-	own->queue->next_send_ns = begin_ns + bytes * BIT_NS_PER_BYTE_S / own->config->bits_per_s;
 }
 
 /* Whether a protected packet goes next; one waits at least. */
@@ -470,7 +360,7 @@ struct sk_buff *BPF_PROG(dequeue, struct Qdisc *sch)
 	bool is_protected;
 	struct own own;
 
-	if (!find_own(&own) || !length_of_all(own.queue).pkts || !may_send(&own, sch, now_ns))
+	if (!find_own(&own) || !length_of_all(own.queue).pkts || !may_send(&own.config->root, &own.queue->root, sch, now_ns))
 		return NULL;
 	is_protected = protected_goes(&own);
 	bpf_spin_lock(&own.lists->lock);
@@ -488,29 +378,19 @@ struct sk_buff *BPF_PROG(dequeue, struct Qdisc *sch)
 	bpf_obj_drop_impl(waiting, NULL);
 
 	take(is_protected ? &own.queue->protected : &own.queue->standard, bytes);
-	sch->q.qlen--;
-	sch->qstats.backlog -= bytes;
+	leave_qdisc(sch, bytes);
 	if (!length_of_all(own.queue).pkts)
 		red_left_empty(&own.queue->red, now_ns);
-	spend_time(&own, bytes, now_ns);
-	own.queue->sent_pkts++;
-	own.queue->sent_bytes += bytes;
+	spend_time(&own.config->root, &own.queue->root, bytes, now_ns);
+	add(&own.queue->root.sent, bytes);
 	own.queue->sent_protected += is_protected;
-	note(&own, now_ns, TRACED_SENT, number, bytes, 0);
+	note_packet(&own, now_ns, TRACED_SENT, number, bytes, 0);
 	if (skb)
 		bpf_qdisc_bstats_update(sch, skb);
 	return skb;
 }
 
 /* ---- Its life. ---- */
-
-/* Others must not make a second qdisc while this one is being made: it would share the maps. */
-static __always_inline bool is_own_device(const struct own *own, const struct Qdisc *sch)
-{
-	const struct net_device *device = sch->dev_queue->dev;
-
-	return (__u32)device->ifindex == own->config->ifindex && device->nd_net.net->ns.inum == own->config->netns_inode;
-}
 
 SEC("struct_ops")
 int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
@@ -519,12 +399,9 @@ int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext
 
 	if (!find_own(&own))
 		return -EINVAL;
-	if (own.queue->is_attached || !is_own_device(&own, sch))
-		return -EBUSY;
-	redfavor_begin(&own.config->guard, &own.queue->favor);
-	own.queue->handle = sch->handle;
-	own.queue->is_attached = 1;
-	return 0;
+	if (!own.queue->root.is_attached)
+		redfavor_begin(&own.config->guard, &own.queue->favor);
+	return begin_root(&own.config->root, &own.queue->root, sch);
 }
 
 /* Whether there was a packet in the list. */
@@ -550,6 +427,7 @@ static __always_inline bool throw_away_first(struct waiting_lists *lists, struct
 SEC("struct_ops")
 void BPF_PROG(reset, struct Qdisc *sch)
 {
+	struct length all;
 	struct own own;
 	int i;
 
@@ -561,24 +439,21 @@ void BPF_PROG(reset, struct Qdisc *sch)
 	bpf_for(i, 0, MAX_DRAINED)
 		if (!throw_away_first(own.lists, &own.lists->standard))
 			break;
-	if (length_of_all(own.queue).pkts)
+	all = length_of_all(own.queue);
+	if (all.pkts)
 		red_left_empty(&own.queue->red, bpf_ktime_get_ns());
-	own.queue->thrown_away += length_of_all(own.queue).pkts;
-	own.queue->protected = (struct redfavor_length){};
-	own.queue->standard = (struct redfavor_length){};
-	own.queue->next_send_ns = 0;
-	sch->q.qlen = 0;
-	sch->qstats.backlog = 0;
+	own.queue->protected = (struct length){};
+	own.queue->standard = (struct length){};
+	reset_root(&own.queue->root, &all, sch);
 }
 
-/* Also called for one that init refused, which has another handle or another interface. */
 SEC("struct_ops")
 void BPF_PROG(destroy, struct Qdisc *sch)
 {
 	struct own own;
 
-	if (find_own(&own) && is_own_device(&own, sch) && own.queue->handle == sch->handle)
-		own.queue->is_attached = 0;
+	if (find_own(&own))
+		end_root(&own.config->root, &own.queue->root, sch);
 }
 
 SEC(".struct_ops.link")

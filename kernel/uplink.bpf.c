@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The shortest response first on an uplink [SH06]. classify() is a filter of an HTB qdisc, which has a class for each band: it reads what
- * the connection of a segment is sending (left.bpf.h), decides by bands.h, and names the class. It changes no packet. A packet that it
- * cannot place (another protocol, no socket here, no lease) goes to the qdisc's default class, which is that of the top band.
+ * The shortest response first on an uplink [SH06]. classify() is a filter of an HTB qdisc, which
+ * has a class for each band. It reads what the connection of a segment is sending (left.bpf.h),
+ * decides by bands.h, and names the class. It changes no packet. A packet that it cannot place
+ * (another protocol, no socket here, no lease) goes to the default class, that of the top band.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -39,6 +39,13 @@ enum bpf_map_type {
 	BPF_MAP_TYPE_RINGBUF = 27,
 };
 
+/* include/uapi/asm-generic/errno-base.h */
+enum {
+	ENOMEM = 12,
+	EBUSY = 16,
+	EINVAL = 22,
+};
+
 enum xdp_action {
 	XDP_ABORTED = 0,
 	XDP_DROP = 1,
@@ -145,6 +152,18 @@ struct bpf_list_head {
 struct bpf_list_node {
 	__u64 opaque[3];
 } __attribute__((aligned(8)));
+
+struct bpf_rb_root {
+	__u64 opaque[2];
+} __attribute__((aligned(8)));
+
+struct bpf_rb_node {
+	__u64 opaque[4];
+} __attribute__((aligned(8)));
+
+struct bpf_refcount {
+	__u32 opaque[1];
+} __attribute__((aligned(4)));
 
 struct bpf_dynptr {
 	__u64 opaque[2];
@@ -461,13 +480,14 @@ struct sk_buff {			/* include/linux/skbuff.h */
 
 struct qdisc_skb_cb {			/* include/net/sch_generic.h; read by packet_bytes(): what `cb` is in a queue */
 	unsigned int pkt_len;
+	unsigned char data[20];		/* cb[0] to cb[4] of struct __sk_buff; read by told_word() */
 };
 
 struct netdev_queue {			/* include/linux/netdevice.h; leads to net_device */
 	struct net_device *dev;
 };
 
-struct qdisc_skb_head {			/* include/net/sch_generic.h; written by redfavor.bpf.c, as the next two */
+struct qdisc_skb_head {			/* include/net/sch_generic.h; written by root.bpf.h, as the next two */
 	__u32 qlen;			/* packets */
 };
 
@@ -477,7 +497,7 @@ struct gnet_stats_queue {		/* include/uapi/linux/gen_stats.h */
 };
 
 struct Qdisc {				/* include/net/sch_generic.h */
-	__u32 handle;			/* read by init() and destroy(), as the next */
+	__u32 handle;			/* read by begin_root() and end_root(), as the next */
 	struct netdev_queue *dev_queue;
 	struct qdisc_skb_head q;
 	struct gnet_stats_queue qstats;

@@ -1,14 +1,17 @@
-//! `tidegate qdisc`: REDFavor as the queue discipline of an interface.
+//! `tidegate qdisc`: REDFavor, SRPT or LAS as the queue discipline of an interface.
 
-use ::qdisc::{Setup, Status};
+use ::qdisc::{Own, Setup, Status};
 use anyhow::Result;
-use aqm::Config;
+use aqm::{Config, Rate};
 use clap::builder::NonEmptyStringValueParser;
 
 use crate::mistake::Mistake;
 use crate::output::say;
 
-/// Make REDFavor the queue discipline of an interface: packets that open connections go first, and push out others instead of being dropped
+/// Make REDFavor, SRPT or LAS the queue discipline of an interface
+///
+/// redfavor: packets that open connections go first, and push out others. srpt: the response with the fewest bytes left goes first. las: the one that has
+/// sent the fewest. Under both the largest is pushed out.
 ///
 /// It is the root qdisc, in the kernel (BPF, Linux 6.16 and newer), and stays until it is removed or the interface goes. Needs root.
 #[derive(Debug, clap::Args)]
@@ -31,7 +34,7 @@ struct AddArgs {
     #[arg(value_name = "IF")]
     interface: String,
 
-    /// Discipline: redfavor
+    /// Discipline: redfavor, srpt or las
     #[arg(value_name = "DISCIPLINE")]
     kind: String,
 
@@ -39,7 +42,11 @@ struct AddArgs {
     #[arg(value_name = "KEY VALUE")]
     words: Vec<String>,
 
-    /// Send no faster than the parameter `rate`, so that the queue is here and not in what comes after
+    /// Send no faster than that, so that the queue is here and not in what comes after
+    #[arg(long, value_name = "RATE", conflicts_with = "shape")]
+    rate: Option<String>,
+
+    /// Send no faster than the parameter `rate` of redfavor
     #[arg(long)]
     shape: bool,
 
@@ -113,12 +120,25 @@ fn add(args: &AddArgs) -> Result<()> {
         let why = format!("{kind} is no queue discipline that tidegate has for the kernel; {ours} is");
         return Err(Mistake(why).into());
     }
-    let setup = Setup { config, is_shaped: args.shape, is_replacing: args.replace, replay: None };
+    let rate = rate(args, &config)?;
+    let setup = Setup { config, rate, is_replacing: args.replace, replay: None };
     let status = args.place.enter(|| Ok(::qdisc::add(&args.interface, &setup)?))?;
     say(format_args!("{}: {}{}", status.interface, status.config, pace(&status)))?;
     match &status.replaced {
         Some(replaced) => say(format_args!("  replaces what del will not make again: {replaced}")),
         None => Ok(()),
+    }
+}
+
+fn rate(args: &AddArgs, config: &Config) -> Result<Option<Rate>> {
+    match (&args.rate, config) {
+        (Some(text), _) => crate::uplink::rate(text).map(Some),
+        (None, Config::RedFavor(config)) => Ok(args.shape.then_some(config.red.rate)),
+        (None, config) if args.shape => {
+            let why = format!("--shape: {} has no parameter rate; say --rate 10mbit", config.kind());
+            Err(Mistake(why).into())
+        }
+        (None, _) => Ok(None),
     }
 }
 
@@ -179,22 +199,31 @@ fn text(status: &Status) -> String {
         .chain((status.thrown_away > 0).then(|| format!("interface down {}", status.thrown_away)))
         .collect();
     let dropped = if dropped.is_empty() { "nothing".to_owned() } else { dropped.join(", ") };
-    let traffic = |traffic: &::qdisc::Traffic| {
-        format!("{} packets, {} bytes; {} protected", traffic.pkts, traffic.bytes, traffic.protected_pkts)
-    };
-    format!(
-        "{}: {}{}\n  waiting  {} packets, {} bytes; {} protected; average {:.3}\n  arrived  {}\n  sent     {}\n  dropped  {dropped}; {} protected",
-        status.interface,
-        status.config,
-        pace(status),
-        status.qlen_pkts,
-        status.qlen_bytes,
-        status.protected_qlen_pkts,
-        status.average,
-        traffic(&status.arrived),
-        traffic(&status.sent),
-        status.dropped_protected,
-    )
+    let traffic = |traffic: &::qdisc::Traffic| format!("{} packets, {} bytes", traffic.pkts, traffic.bytes);
+    let mut lines = [
+        format!("waiting  {} packets, {} bytes", status.qlen_pkts, status.qlen_bytes),
+        format!("arrived  {}", traffic(&status.arrived)),
+        format!("sent     {}", traffic(&status.sent)),
+        format!("dropped  {dropped}"),
+        String::new(),
+    ];
+    match &status.own {
+        Own::RedFavor(own) => {
+            lines[0] += &format!("; {} protected; average {:.3}", own.protected_qlen_pkts, own.average);
+            lines[1] += &format!("; {} protected", own.arrived_protected);
+            lines[2] += &format!("; {} protected", own.sent_protected);
+            lines[3] += &format!("; {} protected", own.dropped_protected);
+        }
+        Own::Ranked(own) => {
+            lines[0] += &format!("; of {} flows", own.flows);
+            let placed = own.placed_by.iter().filter(|(_, count)| *count > 0);
+            let placed: Vec<String> = placed.map(|(name, count)| format!("{name} {count}")).collect();
+            let placed = if placed.is_empty() { "nothing".to_owned() } else { placed.join(", ") };
+            lines[4] = format!("placed   {placed}; sizes may be known by {}", own.sources.join(", "));
+        }
+    }
+    let lines: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();
+    format!("{}: {}{}\n  {}", status.interface, status.config, pace(status), lines.join("\n  "))
 }
 
 #[cfg(test)]

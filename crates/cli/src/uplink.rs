@@ -167,7 +167,7 @@ fn watch(
 }
 
 fn setup(args: &Args) -> Result<Setup> {
-    let rate_bps = args.rate.as_deref().map(rate).transpose()?;
+    let rate_bps = args.rate.as_deref().map(rate).transpose()?.map(aqm::Rate::bits_per_s);
     if rate_bps.is_none() && args.parent.is_none() && !args.dry_run {
         return Err(Mistake(without_rate(&args.interface)).into());
     }
@@ -198,11 +198,11 @@ fn endpoint(address: &SocketAddr) -> Endpoint {
 }
 
 /// Bits and bytes cannot be mixed up: `10mbps` is bits to some and bytes to tc.
-fn rate(text: &str) -> Result<u64> {
-    let rate = aqm::Rate::parse(text).ok_or_else(|| {
-        Mistake(format!("--rate {text}: a number with its unit, bit, kbit, mbit or gbit (per second), from 1kbit on, as in 10mbit"))
-    })?;
-    Ok(rate.bits_per_s())
+pub(crate) fn rate(text: &str) -> Result<aqm::Rate> {
+    aqm::Rate::parse(text).ok_or_else(|| {
+        let why = format!("--rate {text}: a number with its unit, bit, kbit, mbit or gbit (per second), from 1kbit on, as in 10mbit");
+        Mistake(why).into()
+    })
 }
 
 /// What can be done without a rate depends on the link.
@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn rate_says_bits_or_is_refused() {
-        assert_eq!(rate("10mbit").expect("a rate"), 10_000_000);
-        assert_eq!(rate("2.5Gbit").expect("a rate"), 2_500_000_000);
+        assert_eq!(rate("10mbit").expect("a rate").bits_per_s(), 10_000_000);
+        assert_eq!(rate("2.5Gbit").expect("a rate").bits_per_s(), 2_500_000_000);
         for wrong in ["0mbit", "10", "10mb", "10MB", "10mbps", "10mbyte", "-1mbit", "", "10mbit delay 3ms"] {
             let error = rate(wrong).expect_err(wrong);
             assert!(

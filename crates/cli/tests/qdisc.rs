@@ -1,6 +1,7 @@
 //! `tidegate qdisc` as a process: what it refuses and how, and that what it makes outlives it.
 
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use crate::common::TIDEGATE;
 use netns::Lan;
@@ -23,6 +24,21 @@ fn words_that_contradict_each_other_are_a_wrong_command_line() {
     assert_eq!((status, text.contains("min=15 is not below max=5")), (2, true), "{text}");
     let (status, text) = refused(&["add", "lo", "lo", "limit", "9"]);
     assert_eq!((status, text.contains("\"lo\" is no queue discipline")), (2, true), "{text}");
+    for (words, what) in [
+        ("srpt limit 0", "srpt: limit=0: nothing could wait"),
+        ("las flow_limit 0", "las: flow_limit=0: nothing could wait"),
+        ("srpt limit 10kB", "srpt: limit=10kB: packets, without a unit"),
+        ("srpt rate 10mbit", "\"rate\" is no key of it"),
+        ("srpt --rate 10", "--rate 10: a number with its unit"),
+        ("srpt --rate 0mbit", "--rate 0mbit: a number with its unit"),
+        ("las --shape", "--shape: las has no parameter rate; say --rate 10mbit"),
+        ("redfavor --shape --rate 1mbit", "cannot be used with '--rate"),
+    ] {
+        let words: Vec<&str> = ["add", "lo"].into_iter().chain(words.split(' ')).collect();
+        let output = Command::new(TIDEGATE).arg("qdisc").args(&words).output().expect("run");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), text.contains(what)), (Some(2), true), "{words:?}: {text}");
+    }
 }
 
 #[test]
@@ -71,4 +87,69 @@ fn root_qdisc_outlives_the_command_and_is_shown_and_removed() {
     assert_eq!((status, text.contains("c0 has redfavor already")), (1, true), "{text}");
     run(&lan, &["del", "c0"]);
     assert_eq!(run(&lan, &["show"]), "no interface has a queue discipline of ours\n");
+}
+
+/// In the client's namespace, where BPF qdiscs are.
+fn lan() -> Option<Lan> {
+    if let Err(reason) = netns::root_or_reason() {
+        eprintln!("{reason}");
+        return None;
+    }
+    if qdisc::support().is_err() {
+        eprintln!("skipped: no BPF qdisc in this kernel (Linux 6.16 and newer)");
+        return None;
+    }
+    Some(Lan::create().expect("two hosts"))
+}
+
+#[test]
+fn root_srpt_is_shown_with_its_sources_and_removed() {
+    let Some(lan) = lan() else { return };
+    let added = run(&lan, &["add", "c0", "srpt", "limit", "500", "flow_limit", "50", "--rate", "5mbit"]);
+    assert_eq!(added, "c0: srpt:limit=500,flow_limit=50 at 5000000 bit/s\n");
+    let shown: Value = serde_json::from_str(&run(&lan, &["show", "--json"])).expect("one line");
+    assert_eq!((&shown["bits_per_s"], &shown["flows"]), (&5_000_000.into(), &0.into()), "{shown}");
+    assert_eq!(
+        (&shown["sources"][1], &shown["placed_by"]["untold"]),
+        (&"content-length".into(), &0.into()),
+        "{shown}"
+    );
+    let text = run(&lan, &["show", "c0"]);
+    assert!(
+        text.contains("; sizes may be known by told, content-length, sendfile, buffered, attained"),
+        "{text}"
+    );
+    let (status, text) = refused(&["add", "c0", "las", "--netns", lan.client.name()]);
+    assert_eq!((status, text.contains("c0 has srpt already")), (1, true), "{text}");
+    run(&lan, &["del", "c0"]);
+    let added = run(&lan, &["add", "c0", "las"]);
+    assert_eq!(added, "c0: las:limit=1000,flow_limit=100\n");
+    run(&lan, &["del", "c0"]);
+}
+
+#[test]
+fn root_add_that_is_killed_leaves_a_whole_qdisc_or_none() {
+    let Some(lan) = lan() else { return };
+    let mut made = 0;
+    for killed_after_ms in (0..).step_by(150).take(24) {
+        let mut adding = lan.client.command(TIDEGATE).expect("command");
+        adding.args(["qdisc", "add", "c0", "srpt"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut adding = adding.spawn().expect("start");
+        std::thread::sleep(Duration::from_millis(killed_after_ms));
+        adding.kill().expect("kill");
+        adding.wait().expect("it ended");
+        let output = lan
+            .client
+            .command(TIDEGATE)
+            .expect("command")
+            .args(["qdisc", "del", "c0"])
+            .output()
+            .expect("run");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() || text.contains("c0 has no queue discipline of ours"), "{text}");
+        made += u32::from(output.status.success());
+        let left = std::fs::read_dir("/sys/fs/bpf/tidegate").into_iter().flatten().count();
+        assert_eq!(left, 0, "killed after {killed_after_ms} ms");
+    }
+    assert!(made > 0, "none was ever made");
 }

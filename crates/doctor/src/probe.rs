@@ -107,7 +107,7 @@ pub(crate) fn all() -> Vec<Probe> {
         probe(
             "BPF qdisc",
             named::<Struct>(&btf, "bpf_struct_ops_Qdisc_ops"),
-            "qdisc: REDFavor as an interface's queue discipline",
+            "qdisc: REDFavor, SRPT or LAS as an interface's queue discipline",
         ),
     ]);
     probes

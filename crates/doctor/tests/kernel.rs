@@ -80,7 +80,7 @@ fn root_every_program_loads_where_the_kernel_has_its_hook_and_is_counted() {
                 assert_ne!(answer(&diagnosis, "BPF LSM"), Answer::Yes, "{program:?}");
             }
             // Nor is a queue discipline any of its matter.
-            Verification::Refused(_) if program.source == "redfavor.bpf.c" => {
+            Verification::Refused(_) if ["redfavor.bpf.c", "srpt.bpf.c"].contains(&program.source) => {
                 assert_ne!(answer(&diagnosis, "BPF qdisc"), Answer::Yes, "{program:?}");
             }
             // And the watch without any of its hooks, and the uplink without what sendfile says.

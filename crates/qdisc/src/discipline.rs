@@ -1,16 +1,17 @@
-//! What differs from one queue discipline to another. A second one is one more value of [`ALL`].
+//! What differs from one queue discipline to another. One more is one more value of [`ALL`].
 
 use aqm::Config;
 
 use crate::device::Device;
 use crate::pins::Pins;
+use crate::ranked::{LAS, SRPT};
 use crate::redfavor::RedFavor;
 use crate::{Event, Result, Setup, Status};
 
 /// A queue discipline that there is a program for.
 ///
-/// The program has maps of these names, with one value each: `configs`, its parameters, and `queues`, its state and what it counts; and `trace` and
-/// `random_numbers` for a replay. Its `struct Qdisc_ops` has the discipline's name.
+/// The program has maps of these names, with one value each: `configs`, its parameters, and `queues`, its state and what it counts; and for a replay `trace`, and
+/// `random_numbers` if it draws some. Its `struct Qdisc_ops` has the discipline's name.
 pub(crate) trait Discipline: Sync {
     /// By which tc shows it.
     fn name(&self) -> &'static str;
@@ -35,7 +36,7 @@ pub(crate) trait Discipline: Sync {
 }
 
 /// All of them.
-pub(crate) static ALL: [&dyn Discipline; 1] = [&RedFavor];
+pub(crate) static ALL: [&dyn Discipline; 3] = [&RedFavor, &SRPT, &LAS];
 
 /// The one that has these parameters.
 pub(crate) fn that_takes(config: &Config) -> Option<&'static dyn Discipline> {

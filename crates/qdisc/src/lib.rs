@@ -1,10 +1,12 @@
-//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor, `kernel/redfavor.bpf.c`.
+//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor, `kernel/redfavor.bpf.c`, or SRPT and LAS,
+//! `kernel/srpt.bpf.c`.
 //!
 //! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us, until [`del`] or the interface goes. What it counts is
-//! found again in maps that are pinned in the BPF file system, for each interface of each network namespace ([`show`], [`all`]).
+//! found again in maps that are pinned in the BPF file system, for each interface of each network namespace ([`show`], [`all`]). So are the links
+//! of what tells SRPT how much is left.
 //!
-//! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the root of an interface (or below mq), so a rate, if
-//! one is wanted, is its own ([`Setup::is_shaped`]), and delay must come from another interface. No ECN: such a program may not write to packets.
+//! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the root of an interface, or below mq.
+//! So a rate is its own ([`Setup::rate`]), and delay must come from another interface. No ECN: such a program may not write to packets.
 //!
 //! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and a BPF file system that may be written.
 
@@ -13,15 +15,17 @@ mod discipline;
 mod error;
 mod pins;
 mod program;
+mod ranked;
 mod redfavor;
+mod root;
 mod status;
 pub mod tc;
 mod trace;
 
-use aqm::Config;
+use aqm::{Config, Rate};
 
 pub use error::{Error, Result};
-pub use status::{Status, Traffic};
+pub use status::{Order, Own, Protection, Status, Traffic};
 pub use trace::{Event, Replay};
 
 use device::Device;
@@ -34,11 +38,11 @@ use pins::Pins;
 pub struct Setup {
     /// What it decides by. In the kernel a large buffer that the interface will cut (GSO) is one packet of all its bytes.
     pub config: Config,
-    /// Send no faster than the rate in `config`, so that the queue is here, and not in what comes after. Otherwise as fast as the interface takes it.
-    pub is_shaped: bool,
+    /// Send no faster than that, so that the queue is here, and not in what comes after. `None`: as fast as the interface takes it.
+    pub rate: Option<Rate>,
     /// Replace a root qdisc that somebody else made. One that the kernel made by itself is always replaced.
     pub is_replacing: bool,
-    /// For tests: its random numbers are a generator's, and it keeps all it decides.
+    /// For tests: it keeps all it decides, and its random numbers are a generator's.
     pub replay: Option<Replay>,
 }
 
@@ -136,6 +140,10 @@ pub fn all() -> Result<Vec<Status>> {
 pub fn del(interface: &str) -> Result<Status> {
     let device = Device::find(interface)?;
     let Some(discipline) = tc::root(interface)?.and_then(|root| named(&root.kind)) else {
+        // Somebody else may have removed it, which leaves its maps and links.
+        if let Ok(pins) = Pins::lock() {
+            pins.sweep();
+        }
         return Err(none(interface));
     };
     let mut pins = Pins::lock()?;

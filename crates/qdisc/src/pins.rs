@@ -4,6 +4,7 @@
 //! A qdisc may go without us, with its interface or by tc. Its maps then say so, and are swept away the next time one is made.
 
 use std::fs::{self, File};
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::MapHandle;
@@ -21,6 +22,9 @@ const OURS: &str = "/sys/fs/bpf/tidegate";
 const CONFIG: &str = "config";
 const QUEUE: &str = "queue";
 const TRACE: &str = "trace";
+
+/// A link, and the name that it is pinned by.
+pub(crate) type Pinned = (&'static str, OwnedFd);
 
 /// The right to change what is pinned; others wait until this is dropped.
 #[derive(Debug)]
@@ -56,8 +60,8 @@ impl Pins {
         }
     }
 
-    /// Pins the maps of a qdisc that is about to be made.
-    pub(crate) fn keep(&mut self, device: &Device, maps: &mut Maps) -> Result<()> {
+    /// Pins the maps of a qdisc that is about to be made, and links by their names.
+    pub(crate) fn keep(&mut self, device: &Device, maps: &mut Maps, links: &[Pinned]) -> Result<()> {
         let path = path(maps.discipline, device);
         let keep = |map: &mut MapHandle, name: &str| map.pin(path.join(name));
         let kept = fs::create_dir(&path).map_err(libbpf_rs::Error::from).and_then(|()| {
@@ -65,7 +69,12 @@ impl Pins {
             keep(&mut maps.queue, QUEUE)?;
             keep(&mut maps.trace, TRACE)
         });
-        kept.act_with(|| format!("pin the maps in {}", path.display()))
+        kept.act_with(|| format!("pin the maps in {}", path.display()))?;
+        for (name, link) in links {
+            let path = path.join(name);
+            bpf::pin(link.as_fd(), &path).act_with(|| format!("pin the link {}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Whatever is kept for an interface.
@@ -113,8 +122,8 @@ fn open(discipline: &'static dyn Discipline, path: &Path) -> Result<Maps> {
 
 /// What cannot be removed now is seen again by the next sweep.
 fn remove(path: &Path) {
-    for name in [CONFIG, QUEUE, TRACE] {
-        fs::remove_file(path.join(name)).ok();
+    for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+        fs::remove_file(entry.path()).ok();
     }
     fs::remove_dir(path).ok();
 }

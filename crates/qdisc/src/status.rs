@@ -21,23 +21,22 @@ pub struct Status {
     pub qlen_pkts: u64,
     /// Bytes that wait.
     pub qlen_bytes: u64,
-    /// Protected packets of these.
-    pub protected_qlen_pkts: u64,
-    /// RED's average as of the last arrival, in packets, or bytes if the thresholds are.
-    pub average: f64,
     /// All that came.
     pub arrived: Traffic,
     /// All that left.
     pub sent: Traffic,
     /// By reason, packets.
-    #[serde(serialize_with = "by_name")]
+    #[serde(serialize_with = "by_reason")]
     pub dropped: DropCounts,
-    /// Protected packets of these.
-    pub dropped_protected: u64,
     /// Packets that were dropped as the kernel had no memory to queue them.
     pub unallocated: u64,
     /// Packets that waited while the interface was put down.
     pub thrown_away: u64,
+    /// Bytes of the packets of the last three: arrived = sent + lost + waiting.
+    pub lost_bytes: u64,
+    /// What this discipline has besides.
+    #[serde(flatten)]
+    pub own: Own,
 }
 
 /// Packets, counted.
@@ -47,14 +46,54 @@ pub struct Traffic {
     pub pkts: u64,
     /// Their bytes, with Ethernet headers.
     pub bytes: u64,
-    /// Packets that were protected.
-    pub protected_pkts: u64,
 }
 
-fn by_name<S: Serializer>(dropped: &DropCounts, serializer: S) -> Result<S::Ok, S::Error> {
+/// What a discipline has that others do not.
+#[derive(Debug, Clone, Serialize)]
+#[serde(untagged)]
+pub enum Own {
+    /// `redfavor`.
+    RedFavor(Protection),
+    /// `srpt` and `las`.
+    Ranked(Order),
+}
+
+/// What REDFavor protects, packets.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Protection {
+    /// RED's average as of the last arrival, in packets, or bytes if the thresholds are.
+    pub average: f64,
+    /// That wait.
+    pub protected_qlen_pkts: u64,
+    /// That came.
+    pub arrived_protected: u64,
+    /// That left.
+    pub sent_protected: u64,
+    /// That were dropped.
+    pub dropped_protected: u64,
+}
+
+/// What puts flows in their order.
+#[derive(Debug, Clone, Serialize)]
+pub struct Order {
+    /// That have packets.
+    pub flows: u64,
+    /// Sources of sizes that are at work, the best first.
+    pub sources: Vec<&'static str>,
+    /// Packets that came, by how their place was known: a source, `no-data` of what carries no data of a connection of this host, or `untold` of
+    /// what `tell` has not seen.
+    #[serde(serialize_with = "by_name")]
+    pub placed_by: Vec<(&'static str, u64)>,
+}
+
+fn by_reason<S: Serializer>(dropped: &DropCounts, serializer: S) -> Result<S::Ok, S::Error> {
+    by_name(&dropped.iter().map(|(reason, count)| (reason.name(), count)).collect::<Vec<_>>(), serializer)
+}
+
+fn by_name<S: Serializer>(counts: &[(&'static str, u64)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(None)?;
-    for (reason, count) in dropped.iter() {
-        map.serialize_entry(reason.name(), &count)?;
+    for (name, count) in counts {
+        map.serialize_entry(name, count)?;
     }
     map.end()
 }

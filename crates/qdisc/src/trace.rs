@@ -23,8 +23,12 @@ pub enum Event {
         packet: u32,
         /// Its length, with the Ethernet header.
         bytes: u32,
-        /// What it is for its connection.
+        /// What it is for its connection; told by REDFavor only.
         kind: PacketKind,
+        /// Its place among the flows, and its flow; 0 under REDFavor.
+        rank: u64,
+        /// As above.
+        flow: u64,
     },
     /// A packet left.
     Sent {

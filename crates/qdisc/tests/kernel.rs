@@ -3,7 +3,9 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
-use crate::common::{add, drained, is_conserved, lan, segment, send, sender, setup, shaped, show};
+use crate::common::{
+    add, drained, is_conserved, lan, protection, segment, send, sender, setup, shaped, show,
+};
 use aqm::DropReason;
 use netns::{Lan, Namespace};
 
@@ -47,7 +49,7 @@ fn root_ten_mebibytes_come_through_as_they_were_sent() {
         transfer(&lan, BYTES);
         let status = drained(&lan);
         assert!(status.sent.bytes > BYTES as u64, "they went through this queue: {status:?}");
-        assert!(status.arrived.protected_pkts > 0, "the SYN was seen: {status:?}");
+        assert!(protection(&status).arrived_protected > 0, "the SYN was seen: {status:?}");
         assert!(is_conserved(&status), "{status:?}");
         del(&lan).expect("del");
     }
@@ -68,15 +70,16 @@ fn root_flood_is_conserved() {
     let status = drained(&lan);
     let received = netns::link_counters(&lan.server, "s0").expect("counters").received - before;
     assert!(status.arrived.pkts - idle.arrived.pkts >= FRAMES, "{status:?}");
-    assert_eq!(status.arrived.protected_pkts, FRAMES / 4);
+    let protected = protection(&status);
+    assert_eq!(protected.arrived_protected, FRAMES / 4);
     assert!(is_conserved(&status), "{status:?}");
     assert_eq!(received, status.sent.pkts - idle.sent.pkts, "what was sent came");
     assert!(status.dropped[DropReason::PushedOut] > 0, "{status:?}");
-    let standard = status.arrived.pkts - status.arrived.protected_pkts;
+    let standard = status.arrived.pkts - protected.arrived_protected;
     let share = |dropped: u64, all: u64| dropped as f64 / all as f64;
-    let dropped_standard = status.dropped.total() - status.dropped_protected;
+    let dropped_standard = status.dropped.total() - protected.dropped_protected;
     assert!(
-        share(status.dropped_protected, FRAMES / 4) < share(dropped_standard, standard),
+        share(protected.dropped_protected, FRAMES / 4) < share(dropped_standard, standard),
         "SYNs were protected: {status:?}"
     );
 }
@@ -92,8 +95,12 @@ fn root_syn_pushes_out_the_last_packet_of_a_full_queue_and_goes_first() {
     }
     send(&tap, &segment(&lan, 60, SYN));
     let status = show(&lan);
-    assert_eq!((status.dropped[DropReason::PushedOut], status.dropped_protected), (1, 0), "{status:?}");
-    assert_eq!((status.qlen_pkts, status.protected_qlen_pkts), (4, 1), "{status:?}");
+    assert_eq!(
+        (status.dropped[DropReason::PushedOut], protection(&status).dropped_protected),
+        (1, 0),
+        "{status:?}"
+    );
+    assert_eq!((status.qlen_pkts, protection(&status).protected_qlen_pkts), (4, 1), "{status:?}");
     assert!(status.dropped[DropReason::Tail] >= 1, "{status:?}");
     assert!(is_conserved(&status), "{status:?}");
     lan.client.ip(&["link", "set", "c0", "down"]).expect("down");
@@ -148,9 +155,10 @@ fn root_packets_that_open_are_known_behind_every_ip_header() {
         ("UDP in IPv4", ipv4(9, 17), false),
     ];
     for (name, frame, is_protected) in cases {
-        let before = show(&lan).arrived.protected_pkts;
+        let arrived = || protection(&show(&lan)).arrived_protected;
+        let before = arrived();
         send(&tap, &frame);
-        assert_eq!(show(&lan).arrived.protected_pkts - before, u64::from(is_protected), "{name}");
+        assert_eq!(arrived() - before, u64::from(is_protected), "{name}");
     }
 }
 
@@ -216,9 +224,9 @@ fn root_two_interfaces_have_a_queue_each() {
     assert!(there.config.contains("min=7,"), "{there:?}");
     let before = there.arrived.pkts;
     send(&sender(&lan), &segment(&lan, 60, SYN));
-    assert_eq!(drained(&lan).arrived.protected_pkts, 1);
+    assert_eq!(protection(&drained(&lan)).arrived_protected, 1);
     let there = lan.server.enter(|| qdisc::show("s0")).expect("enter").expect("there is one");
-    assert_eq!(there.arrived.protected_pkts, 0, "{before} before: {there:?}");
+    assert_eq!(protection(&there).arrived_protected, 0, "{before} before: {there:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! REDFavor as a queue discipline of the running kernel.
+//! REDFavor, SRPT and LAS as queue disciplines of the running kernel.
 
 mod common;
 mod kernel;
+mod ranked;
 mod replay;

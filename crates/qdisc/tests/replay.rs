@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::common::{add, config, drained, is_conserved, lan, segment, send, sender, shaped};
-use aqm::{Aqm, DropReason, Packet, PacketKind, RandomNumbers, RedFavor, RedFavorConfig};
+use crate::common::{add, drained, is_conserved, lan, protection, segment, send, sender, shaped};
+use aqm::{Aqm, Config, DropReason, Packet, PacketKind, RandomNumbers, RedFavor, RedFavorConfig};
 use netns::Lan;
 use qdisc::{Event, Replay, Setup};
 use units::Nanos;
@@ -62,7 +62,7 @@ fn replay(config: &RedFavorConfig, events: &[Event]) -> f64 {
     let mut rest = events.iter().peekable();
     while let Some(event) = rest.next() {
         match *event {
-            Event::Arrived { at, packet, bytes, kind } => {
+            Event::Arrived { at, packet, bytes, kind, .. } => {
                 assert!(at >= last, "time goes on");
                 last = at;
                 let mut drops = Vec::new();
@@ -88,17 +88,18 @@ fn replay(config: &RedFavorConfig, events: &[Event]) -> f64 {
 fn kernel_and_host_decide_the_same(text: &str, syn_percent: u32, reasons: &[DropReason]) {
     let Some(lan) = lan() else { return };
     let replayed = Setup { replay: Some(Replay { seed: SEED, events: EVENTS }), ..shaped(text) };
+    let Config::RedFavor(config) = &replayed.config else { panic!("{text} is no REDFavor") };
     add(&lan, &replayed).expect("add");
     send_all(&lan, syn_percent);
     let status = drained(&lan);
     let (events, total) = lan.client.enter(|| qdisc::trace("c0")).expect("enter").expect("a trace");
     assert_eq!(events.len() as u64, total, "all were kept");
     assert!(is_conserved(&status), "{status:?}");
-    assert!(status.arrived.pkts >= FRAMES.into() && status.arrived.protected_pkts > 0, "{status:?}");
+    assert!(status.arrived.pkts >= FRAMES.into() && protection(&status).arrived_protected > 0, "{status:?}");
     for reason in reasons {
         assert!(status.dropped[*reason] > 0, "the load was to show {reason}: {status:?}");
     }
-    assert_eq!(replay(&config(text), &events).to_bits(), status.average.to_bits());
+    assert_eq!(replay(config, &events).to_bits(), protection(&status).average.to_bits());
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! What the tests share. Each uses some of it.
 
+pub mod places;
+
 use std::time::{Duration, Instant};
 
-use aqm::{Config, RedFavorConfig};
+use aqm::{Config, Rate};
 use netns::{Lan, Tap};
 use nix::errno::Errno;
-use qdisc::{Setup, Status};
+use qdisc::{Own, Protection, Setup, Status};
 
 /// Longest wait for what must happen.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 
@@ -27,18 +29,28 @@ pub fn lan() -> Option<Lan> {
 }
 
 pub fn setup(text: &str) -> Setup {
-    Setup { config: Config::RedFavor(config(text)), is_shaped: false, is_replacing: false, replay: None }
+    Setup { config: text.parse().expect(text), rate: None, is_replacing: false, replay: None }
 }
 
-/// Sends no faster than `rate` of the configuration.
+/// Sends no faster than that.
+pub fn paced(text: &str, rate: &str) -> Setup {
+    Setup { rate: Some(Rate::parse(rate).expect(rate)), ..setup(text) }
+}
+
+/// REDFavor that sends no faster than `rate` of the configuration.
 pub fn shaped(text: &str) -> Setup {
-    Setup { is_shaped: true, ..setup(text) }
+    let setup = setup(text);
+    match &setup.config {
+        Config::RedFavor(config) => Setup { rate: Some(config.red.rate), ..setup },
+        other => panic!("{other:?} has no rate"),
+    }
 }
 
-pub fn config(text: &str) -> RedFavorConfig {
-    match text.parse() {
-        Ok(Config::RedFavor(config)) => config,
-        other => panic!("{text}: {other:?}"),
+/// Of REDFavor.
+pub fn protection(status: &Status) -> Protection {
+    match status.own {
+        Own::RedFavor(protection) => protection,
+        Own::Ranked(_) => panic!("no REDFavor: {status:?}"),
     }
 }
 
@@ -68,6 +80,7 @@ pub fn drained(lan: &Lan) -> Status {
 pub fn is_conserved(status: &Status) -> bool {
     let gone = status.sent.pkts + status.dropped.total() + status.unallocated + status.thrown_away;
     status.arrived.pkts == gone + status.qlen_pkts
+        && status.arrived.bytes == status.sent.bytes + status.lost_bytes + status.qlen_bytes
 }
 
 /// TCP, of so many bytes with the Ethernet header and with these flags. Its checksums are wrong, so that nobody answers.
