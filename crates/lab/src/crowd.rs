@@ -14,7 +14,7 @@ use crate::child::Running;
 use crate::testbed::{CROWD_INTERFACE, FLOOD_INTERFACE, Testbed};
 
 /// How long the generator may take to open its rings and find the server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What to send.
 #[derive(Debug, Clone, Copy)]

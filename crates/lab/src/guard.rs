@@ -13,7 +13,7 @@ use crate::child::Running;
 use crate::testbed::Testbed;
 
 /// How long loading and verifying the programs may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts the guard of a policy, if it has one; its programs are attached when this returns.
 pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Result<Option<Running>> {

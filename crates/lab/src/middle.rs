@@ -16,7 +16,7 @@ pub(crate) const LINK_LEFT: &str = "tgl0";
 pub(crate) const LINK_RIGHT: &str = "tgl1";
 
 /// How long `tidegate link` may take to be ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What leaves the link so much later than meant in one of a hundred cases is a delay of its own.
 const LATE_MS: f64 = 1.0;
 

@@ -13,7 +13,7 @@ use crate::testbed::Testbed;
 use crate::{apache, nginx};
 
 /// How long a server may take until it listens.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a server is to have beside its own settings.
 #[derive(Debug, Clone, Copy)]

@@ -15,7 +15,7 @@ use crate::child::Running;
 use crate::testbed::{SERVER_INTERFACE, Testbed};
 
 /// How long `tidegate uplink` may take to be at work.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// What TBF may send at once, bytes: one segment, as below `tidegate uplink`.
 const BURST: &str = "1540";
 /// Of TBF's own queue, bytes, for which the discipline below takes the place at once.

@@ -14,10 +14,18 @@ pub struct Built {
     pub tidegate: PathBuf,
 }
 
-/// Builds every test of the workspace; those that need no kernel are filtered out when they run.
-pub fn build(root: &Path) -> Result<Built> {
+/// Builds the tests of these crates, or every one of the workspace if none is named; those that need no kernel are filtered out when they run.
+pub fn build(root: &Path, crates: &[&str]) -> Result<Built> {
+    let of_crates = crates.iter().flat_map(|name| ["--package", name]);
+    let what: Vec<&str> = if crates.is_empty() {
+        vec!["--workspace"]
+    } else {
+        // tidegate itself is built with the tests of cli.
+        of_crates.chain(["--package", "cli"]).collect()
+    };
     let output = Command::new("cargo")
-        .args(["test", "--workspace", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(["test", "--no-run", "--message-format=json-render-diagnostics"])
+        .args(what)
         .current_dir(root)
         .stderr(Stdio::inherit())
         .output()
@@ -26,7 +34,11 @@ pub fn build(root: &Path) -> Result<Built> {
     let text = String::from_utf8_lossy(&output.stdout);
     let messages: Vec<Value> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let tests = messages.iter().filter(|message| message["profile"]["test"] == true);
-    let mut tests: Vec<_> = tests.filter_map(test).collect();
+    let is_wanted = |name: &str| {
+        let of = |wanted: &&str| name.strip_prefix(*wanted).is_some_and(|rest| rest.starts_with('-'));
+        crates.is_empty() || crates.iter().any(of)
+    };
+    let mut tests: Vec<_> = tests.filter_map(test).filter(|(name, _)| is_wanted(name)).collect();
     tests.sort();
     let tidegate = messages
         .iter()

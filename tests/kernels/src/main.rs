@@ -20,13 +20,17 @@ use judge::Verdict;
 use machine::Machine;
 use verified::Verified;
 
+/// Where the tests are run unless it is said.
+const SUITES: [&str; 4] = ["running", "bookworm", "trixie", "forky"];
+
 /// Run the kernel tests on several kernels
 #[derive(Debug, Parser)]
 #[command(name = "./dev kernels")]
 struct Args {
-    /// Debian suites whose newest cloud kernel to boot, or `running` for the kernel that runs
-    #[arg(value_name = "SUITE", default_values = ["running", "bookworm", "trixie", "forky"])]
-    suites: Vec<String>,
+    /// Debian suites whose newest cloud kernel to boot, or `running` for the kernel that runs (all four, unless one is named); and
+    /// crates whose tests alone are run, as uplink
+    #[arg(value_name = "SUITE|CRATE")]
+    what: Vec<String>,
 
     /// Write down how many instructions the verifier went through, instead of comparing
     #[arg(long)]
@@ -44,15 +48,25 @@ fn main() -> ExitCode {
     }
 }
 
+/// Whether a name is that of a crate with tests of the kernel.
+fn is_crate(root: &Path, name: &str) -> bool {
+    !name.contains(['/', '.']) && root.join("crates").join(name).join("Cargo.toml").exists()
+}
+
 /// Whether all is well.
 fn run(args: &Args) -> Result<bool> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let expected = features::read(&root.join("tests/kernels/features.tsv"))?;
     let table = root.join("kernel/verified.tsv");
     let mut verified = Verified::read(&table)?;
-    let built = build::build(&root)?;
+    let (crates, mut suites): (Vec<&str>, Vec<&str>) =
+        args.what.iter().map(String::as_str).partition(|name| is_crate(&root, name));
+    if suites.is_empty() {
+        suites = SUITES.to_vec();
+    }
+    let built = build::build(&root, &crates)?;
     let mut verdicts = Vec::new();
-    for suite in &args.suites {
+    for suite in suites {
         let outcome = Machine::find(&root, suite)?.run(&root, &built)?;
         let mut verdict = judge::judge(&outcome, &expected);
         if args.record {
