@@ -1,6 +1,6 @@
 //! What theory says of workloads of `[SH06]` table 1.
 //!
-//! These are the numbers of `experiments/scheduling/sec-6.3.toml`, which holds a server against them.
+//! `experiments/scheduling/sec-6.3.toml` holds a simulated server against these numbers.
 
 use theory::{Alternating, BoundedPareto, fair, srpt};
 

@@ -26,7 +26,7 @@ pub use files::{File, SpecWeb};
 pub use log::{Entry, Replay, WORLD_CUP_RECORD};
 pub use sessions::Sessions;
 pub use shape::{Piece, Shape};
-pub use sizes::{HeavyTail, ParetoII};
+pub use sizes::{BoundedPareto, HeavyTail, ParetoII};
 pub use words::{parse_sessions, parse_shape};
 pub use workload::{Kind, Object, Path, Table, Workload};
 

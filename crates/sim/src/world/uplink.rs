@@ -24,8 +24,9 @@ pub struct UplinkConfig {
     pub overhead_bytes: u32,
     /// What waits for the card.
     pub device: Device,
-    /// Frames that the card takes beside the one that it sends; 0 of a shaper, which takes none
-    /// before it sends it (`tbf_dequeue()` has tokens for the one that it looks at).
+    /// Frames that the card takes beside the one that it sends.
+    ///
+    /// 0 behind a shaper: `tbf_dequeue()` lets a packet go when there are tokens for it.
     pub card: u32,
 }
 
