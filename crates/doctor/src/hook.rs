@@ -24,6 +24,28 @@ pub(crate) fn on_own_veth() -> [Answer; 3] {
     answers.unwrap_or_else(|why| hooks.map(|_| Answer::Unknown(why.clone())))
 }
 
+/// Whether the kernel has what `tidegate uplink` builds on an interface, tried on a loopback of our own.
+pub(crate) fn uplink_tree() -> Answer {
+    /// As crates/uplink builds them, each by an act of its own.
+    const ACTS: [&str; 3] = [
+        "qdisc add dev lo root handle 1: tbf rate 10mbit burst 1600 limit 10000",
+        "qdisc add dev lo parent 1:1 handle 2: htb",
+        "filter add dev lo parent 2: bpf bytecode",
+    ];
+    if let Err(why) = privilege::to_make_namespaces() {
+        return Answer::Unknown(why);
+    }
+    /// Of the last one: return 0, in classic BPF.
+    const PROGRAM: &str = "1,6 0 0 0";
+    let tried = Namespace::create("doctor").and_then(|own| {
+        ACTS.iter().try_for_each(|act| {
+            let program = act.ends_with("bytecode").then_some(PROGRAM);
+            own.tc(&act.split(' ').chain(program).collect::<Vec<_>>())
+        })
+    });
+    Answer::of(tried.map_err(|error| error.to_string()))
+}
+
 fn try_hooks(hooks: [Hook; 3]) -> netns::Result<[Answer; 3]> {
     let near = Namespace::create("doctor")?;
     let far = Namespace::create("doctor")?;
