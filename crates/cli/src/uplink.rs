@@ -139,6 +139,10 @@ fn watch(
             return Ok(());
         }
         uplink.renew()?;
+        if let Err(error) = counts.look(start.elapsed(), uplink) {
+            // Of an interface that is gone it says more.
+            return uplink.follow().map_err(Into::into).and(Err(error));
+        }
         if now >= cutoffs_due {
             cutoffs_due = now + CUTOFF_TURN;
             let wanted = sizes.cutoffs().filter(|_| setup.cutoffs.is_none() && setup.order == Order::Srpt);
@@ -155,7 +159,6 @@ fn watch(
                 bail!("network namespace {netns} is gone, and its interfaces with it");
             }
             uplink.follow()?;
-            counts.look(start.elapsed(), uplink)?;
             printer.say(counts.line(args.json));
             if let Some(exporter) = exporter {
                 exporter.publish(counts.metrics());

@@ -108,6 +108,22 @@ struct Band {
     qlen_bytes: u32,
     /// Packets that were refused because the band was full.
     drops: u32,
+    /// How long a packet waited, mean, seconds: packets that waited at each look, over packets that came (Little's law). A buffer that is
+    /// cut waits as several.
+    sojourn_s: f64,
+    /// Of the sum behind that.
+    #[serde(skip)]
+    waited_pkt_s: f64,
+}
+
+impl Band {
+    /// As it is so many seconds after `before`.
+    fn after(count: BandCount, before: Option<&Self>, seconds: f64) -> Self {
+        let BandCount { packets, bytes, qlen_pkts, qlen_bytes, drops } = count;
+        let waited = before.map_or(0.0, |before| before.waited_pkt_s) + f64::from(qlen_pkts) * seconds;
+        let sojourn_s = if packets == 0 { 0.0 } else { waited / packets as f64 };
+        Self { packets, bytes, qlen_pkts, qlen_bytes, drops, sojourn_s, waited_pkt_s: waited }
+    }
 }
 
 /// Responses of one size class.
@@ -130,13 +146,6 @@ struct SourceCount {
     source: &'static str,
     /// Whose last byte was sent.
     responses: u64,
-}
-
-impl From<BandCount> for Band {
-    fn from(count: BandCount) -> Self {
-        let BandCount { packets, bytes, qlen_pkts, qlen_bytes, drops } = count;
-        Self { packets, bytes, qlen_pkts, qlen_bytes, drops }
-    }
 }
 
 /// All that is counted.
@@ -200,8 +209,12 @@ impl Counts {
         })
     }
 
+    /// How long packets wait is the more exact, the more often this is called.
     pub(super) fn look(&mut self, elapsed: Duration, uplink: &Uplink) -> Result<()> {
-        let mut bands: Vec<Band> = uplink.bands()?.into_iter().map(Band::from).collect();
+        let seconds = elapsed.as_secs_f64() - self.now.elapsed_s;
+        let counts = uplink.bands()?.into_iter().enumerate();
+        let mut bands: Vec<Band> =
+            counts.map(|(number, count)| Band::after(count, self.now.bands.get(number), seconds)).collect();
         self.now.others = bands.pop().unwrap_or_default();
         self.now.bands = bands;
         self.now.elapsed_s = elapsed.as_secs_f64();
@@ -269,6 +282,9 @@ impl Counts {
             let name = if number < now.bands.len() { format!("band {number}") } else { "others".to_owned() };
             let _ =
                 write!(text, "\n  {name:>14}: {:8} packets, {:.1} MB", band.packets, band.bytes as f64 / 1e6);
+            if number < now.bands.len() && !self.started.dry_run {
+                let _ = write!(text, ", each waited {:.3} s", band.sojourn_s);
+            }
             if band.drops > 0 {
                 let _ = write!(text, ", {} dropped", band.drops);
             }
@@ -311,6 +327,11 @@ impl Counts {
                 bands(|band| band.bytes as f64),
             ),
             counter("uplink_drops", "Packets refused by a full band", bands(|band| f64::from(band.drops))),
+            counter(
+                "uplink_waited_packet_seconds",
+                "Seconds that all packets of a band have waited together",
+                bands(|band| band.waited_pkt_s),
+            ),
             Metric {
                 name: "uplink_waiting_bytes",
                 help: "Bytes that wait in a band",
@@ -371,4 +392,19 @@ fn known(now: &Counted, before: &Counted) -> String {
     };
     let shares: Vec<String> = now.sources.iter().zip(&before.sources).filter_map(share).collect();
     format!("; sizes by {}", shares.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mean_wait_is_what_waited_over_what_came() {
+        let count = |packets, qlen_pkts| BandCount { packets, qlen_pkts, ..BandCount::default() };
+        let first = Band::after(count(100, 50), None, 1.0);
+        assert_eq!(first.sojourn_s, 0.5);
+        // Nothing waits for a second, and as many have come.
+        let second = Band::after(count(200, 0), Some(&first), 1.0);
+        assert_eq!((second.sojourn_s, Band::after(count(0, 0), None, 1.0).sojourn_s), (0.25, 0.0));
+    }
 }
