@@ -12,7 +12,7 @@ set -euo pipefail
 kernel=$(readlink -f "$1") out=$(readlink -f "$2") command=$3
 : "${CPUS:=2}" "${MEMORY_MIB:=1536}" "${TIMEOUT_S:=7200}" "${CLOCK:=real}"
 clock=()
-[ "$CLOCK" != instructions ] || clock=(-icount shift=0,sleep=off)
+[ "$CLOCK" != instructions ] || clock=(-icount 'shift=0,sleep=off')
 # In one thread: with more, 6.12 met a jump of its own that another processor was rewriting, and panicked.
 accel=tcg,thread=single
 here=$(dirname "$(readlink -f "$0")")

@@ -15,7 +15,7 @@ pub struct Sending {
     pub control: Control,
     /// Bytes that a socket takes beyond what is acknowledged; a program that writes more waits.
     pub send_buffer: u32,
-    /// Whether the kernel bounds what of one connection is below TCP, as [`small_queue`] has it; in Linux before 3.6 the windows alone do. With a
+    /// Whether the kernel bounds what of one connection is below TCP, as `small_queue()` has it; in Linux before 3.6 the windows alone do. With a
     /// bound a segment that still waits there is not sent again, either (`skb_still_in_host_queue()`).
     pub has_small_queue: bool,
     /// Of the bands of the uplink.
