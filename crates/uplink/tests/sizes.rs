@@ -139,6 +139,54 @@ fn root_response_of_unknown_size_goes_by_what_it_has_got() {
     });
 }
 
+/// TLS of the program, HTTP/2 and a chunked response: none says a length that the kernel could read.
+#[test]
+fn root_response_that_hides_its_length_goes_by_the_send_buffer() {
+    let Some(world) = World::create() else { return };
+    world.run(|| {
+        let tls_record = [0x17, 3, 3, 0x40, 0];
+        let http2_settings = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+        let chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n30d40\r\n";
+        for beginning in [&tls_record[..], &http2_settings, chunked] {
+            let mut uplink = Uplink::start(&with_cutoffs()).expect("start");
+            let mut connection = world.connect(ADDRESSES[0]);
+            let response = [beginning, &[b'x'; 100_000]].concat();
+            connection.exchange(&response);
+            connection.exchange(&response[..1_000]);
+            connection.server.shutdown(Shutdown::Write).expect("send FIN");
+            let all = sent(&mut uplink, 2);
+            assert_eq!([all[0].bytes, all[1].bytes], [response.len() as u64, 1_000]);
+            assert!(all.iter().all(|response| response.source == Source::Buffered), "{all:?}");
+            let packets = packets(&uplink);
+            assert!(packets[1] + packets[2] > 0, "the large one waits below: {packets:?}");
+        }
+    });
+}
+
+#[test]
+fn root_response_in_kernel_tls_goes_by_the_send_buffer() {
+    let Some(world) = World::create() else { return };
+    world.run(|| {
+        let mut uplink = Uplink::start(&with_cutoffs()).expect("start");
+        let mut connection = world.connect(ADDRESSES[0]);
+        connection.ask();
+        if let Err(why) = encrypt(&connection.server) {
+            return eprintln!("skipped: no kernel TLS here: {why}");
+        }
+        // Seven records, each with a header, a nonce and a tag of 29 bytes.
+        let on_the_wire = 100_000 + 7 * 29;
+        let mut server = connection.server.try_clone().expect("a descriptor");
+        std::thread::scope(|scope| {
+            scope.spawn(move || server.write_all(&[b'x'; 100_000]).expect("write"));
+            connection.client.read_exact(&mut vec![0; on_the_wire]).expect("read");
+        });
+        connection.server.shutdown(Shutdown::Write).expect("send FIN");
+        let all = sent(&mut uplink, 1);
+        assert_eq!((all[0].bytes, all[0].source), (on_the_wire as u64, Source::Buffered));
+        assert!(packets(&uplink)[1..].iter().sum::<u64>() > 0, "it waits below small ones");
+    });
+}
+
 #[test]
 fn root_only_named_addresses_are_placed() {
     let Some(world) = World::create() else { return };
@@ -226,6 +274,23 @@ fn tell_with(socket: &impl AsRawFd, bytes: u64, length: u32) -> std::io::Result<
     // SAFETY: the kernel reads eight bytes at most.
     let done = unsafe { libc::setsockopt(socket.as_raw_fd(), 0x7467, 2, pointer, length) };
     if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+}
+
+/// Has the kernel encrypt what the program writes (`Documentation/networking/tls.rst`).
+fn encrypt(socket: &impl AsRawFd) -> std::io::Result<()> {
+    const TLS_TX: libc::c_int = 1;
+    // struct tls12_crypto_info_aes_gcm_128: TLS 1.2, AES-GCM-128, then nonce, key, salt and number, all 0.
+    let mut keys = [0u8; 40];
+    keys[..4].copy_from_slice(&[3, 3, 51, 0]);
+    let set = |level, name, value: &[u8]| {
+        // SAFETY: the kernel reads the value, which outlives the call.
+        let done = unsafe {
+            libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), value.len() as u32)
+        };
+        if done == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
+    };
+    set(libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")?;
+    set(libc::SOL_TLS, TLS_TX, &keys)
 }
 
 fn send_file(socket: &impl AsRawFd, file: &mut File, bytes: usize) {
