@@ -19,6 +19,17 @@ pub fn stop_flag() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
+/// A flag as [`stop_flag`]'s for what ends within a second and has much to put back: a second Ctrl-C does nothing more.
+pub fn stop_flag_in_order() -> Result<Arc<AtomicBool>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        if signal != SIGHUP || !is_ignored(SIGHUP) {
+            set_at(signal, &stop)?;
+        }
+    }
+    Ok(stop)
+}
+
 /// For what stays when its terminal goes: a flag as [`stop_flag`]'s, and one that becomes true at each SIGHUP, which is no reason to end.
 pub fn stop_and_reload_flags() -> Result<(Arc<AtomicBool>, Arc<AtomicBool>)> {
     let reload = Arc::new(AtomicBool::new(false));

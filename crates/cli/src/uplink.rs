@@ -105,7 +105,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn run_here(args: &Args, exporter: Option<&Exporter>) -> Result<()> {
     let setup = setup(args)?;
     // Before anything is attached: a signal from now on ends the run in order.
-    let stop = signals::stop_flag()?;
+    let stop = signals::stop_flag_in_order()?;
     let mut uplink = Uplink::start(&setup)?;
     let printer = Printer::start();
     let mut counts = Counts::new(&setup, uplink.missing());

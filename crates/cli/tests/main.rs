@@ -18,3 +18,4 @@ mod shell;
 mod sim;
 mod sim_ends;
 mod start;
+mod uplink;
