@@ -7,7 +7,7 @@
  *   sudo tidegate uplink eth0 --rate 10mbit &
  *   ./bytes_to_come 8080
  *
- * Without an uplink setsockopt() fails with ENOPROTOOPT, and all is as ever. See docs/sockopt.md.
+ * Without tidegate uplink or qdisc srpt, setsockopt() fails with ENOPROTOOPT, and all is as ever. See docs/sockopt.md.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

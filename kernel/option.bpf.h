@@ -14,7 +14,7 @@
 enum {
 	SOL_TIDEGATE = 0x7467,		/* "tg" */
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin: sockopt.bpf.h */
-	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: uplink.bpf.c */
+	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: left.bpf.h */
 	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
 };
 

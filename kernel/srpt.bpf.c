@@ -347,7 +347,7 @@ static __always_inline void note_packet(const struct own *own, __u64 now_ns, enu
 
 /* ---- A packet comes. ---- */
 
-/* The flow with the greatest key, if that is behind `key`: its number; 0 if there is none. */
+/* Number of the flow with the greatest key. `found`: that key is behind `key`. */
 static __always_inline __u64 find_behind(const struct own *own, const struct key *key, bool *found)
 {
 	struct waiting *greatest;

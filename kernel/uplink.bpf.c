@@ -49,7 +49,7 @@ struct {
 
 struct endpoint {
 	struct address address;			/* all 0: any */
-	__be16 port;				/* 0: any */
+	__be16 port;
 	__u16 reserved;
 };
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ::uplink::{Endpoint, Order, Setup, Sizes, Source, Uplink};
+use ::uplink::{Endpoint, LEASE, Order, Setup, Sizes, Source, Uplink};
 use anyhow::{Context, Result, bail};
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 
@@ -21,8 +21,6 @@ pub use counts::UplinkEvent;
 
 /// Between two renewals of the lease.
 const TURN: Duration = Duration::from_millis(200);
-/// A process that is stopped or hangs puts nothing in order after this.
-const LEASE: Duration = Duration::from_secs(2);
 /// Between two looks at which cutoffs the sizes ask for.
 const CUTOFF_TURN: Duration = Duration::from_secs(10);
 
@@ -55,7 +53,7 @@ pub struct Args {
     #[arg(long = "listen", value_name = "ADDR:PORT")]
     endpoints: Vec<SocketAddr>,
 
-    /// Bytes left at which a response changes its band, as 1000,2000,5000,50000 (default: they follow the sizes seen)
+    /// Bytes left at which a response changes its band, as 1000,2000,5000,50000 (default: under srpt they follow the sizes seen)
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     cutoffs: Option<Vec<u64>>,
 

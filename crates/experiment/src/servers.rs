@@ -117,7 +117,7 @@ pub enum ServerKind {
     /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
     /// where it is not installed.
     Nginx,
-    /// The distribution's Apache with its own configuration, but as a pool of 150 processes, and the backlog. Left out in the same
+    /// The distribution's Apache with its own configuration, but as a pool of processes (150, or `processes`), and the backlog. Left out in the same
     /// way.
     Apache,
     /// A server in the kernel, as TUX of `[Shu05]` section 3.1.1, which takes one connection at a time (*Accept-1*). The lab has none: `tidegate serve`

@@ -285,7 +285,7 @@ impl UplinkText {
         let bands = self.cutoffs()?.count as u8 + 1;
         let floor = self.floor.unwrap_or(0.0);
         if !FLOOR.contains(&floor) {
-            return Err(format!("uplink.floor = {floor}: a share of the rate, from 0 to 0.5; 0.05 is usual"));
+            return Err(format!("uplink.floor = {floor}: a share of the rate, from 0 to 0.5; 0.01 is usual"));
         }
         let device = match self.queue_of.unwrap_or(QueueOf::EachBand) {
             QueueOf::EachBand => Device::Prio { bands, of_each: droptail(), floor },

@@ -1,4 +1,4 @@
-//! Shortest response first: `kernel/bands.h` and `kernel/http.h`, in the order in which `kernel/uplink.bpf.c` calls them.
+//! Shortest response first: `kernel/bands.h` and `kernel/http.h`, in the order in which `kernel/uplink.bpf.c` and `srpt.bpf.c` call them.
 
 use crate::raw::{HTTP_HEADER_BYTES, HTTP_STATUS_BYTES, MAX_CUTOFFS};
 use crate::{Cutoffs, HttpHeader, Outgoing, Response, SizeSource, functions};

@@ -16,10 +16,8 @@ use crate::testbed::{SERVER_INTERFACE, Testbed};
 
 /// How long `tidegate uplink` may take to be at work.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What TBF may send at once, bytes: one segment, as below `tidegate uplink`.
-const BURST: &str = "1540";
-/// Of TBF's own queue, bytes, for which the discipline below takes the place at once.
-const TBF_LIMIT: &str = "1000000";
+/// Of the interface.
+const MTU: u32 = 1500;
 
 /// What orders the packets of an uplink.
 #[derive(Debug, Clone, PartialEq)]
@@ -61,7 +59,10 @@ pub(crate) fn start(
     server.tc(&["qdisc", "delete", "dev", SERVER_INTERFACE, "root"])?;
     match order(uplink).map_err(anyhow::Error::msg)? {
         Order::Stock(discipline) => {
-            let shaper = ["root", "handle", "1:", "tbf", "rate", &rate, "burst", BURST, "limit", TBF_LIMIT];
+            // As above the bands of `tidegate uplink`.
+            let burst = ::uplink::burst_bytes(uplink.link.rate.bits_per_s(), MTU).to_string();
+            let limit = ::uplink::TBF_LIMIT.to_string();
+            let shaper = ["root", "handle", "1:", "tbf", "rate", &rate, "burst", &burst, "limit", &limit];
             server.tc(&[&["qdisc", "add", "dev", SERVER_INTERFACE], &shaper[..]].concat())?;
             let words = discipline.iter().map(String::as_str);
             let below: Vec<&str> = ["parent", "1:1"].into_iter().chain(words).collect();
@@ -91,7 +92,7 @@ fn order(uplink: &Uplink) -> Result<Order, String> {
     if sending.cutoffs.count > 0 {
         let floor = match link.device {
             sim::Device::Prio { floor, .. } => floor,
-            sim::Device::One(_) => return Err("the lab's bands have a queue each".to_owned()),
+            sim::Device::One(_) => return Err("queue_of = \"all-bands\" is simulated only".to_owned()),
         };
         let mut options = vec!["--cutoffs".to_owned(), cutoffs(uplink)];
         options.extend(["--floor".to_owned(), format!("{}%", floor * 100.0)]);
@@ -107,7 +108,7 @@ fn order(uplink: &Uplink) -> Result<Order, String> {
         return Ok(Order::Ours(options));
     }
     let sim::Device::One(discipline) = &link.device else {
-        return Err("the lab has bands by size only".to_owned());
+        unreachable!("bands have cutoffs");
     };
     let words = match discipline {
         Config::DropTail(DropTailConfig { limit: Amount::Packets(packets) }) => {

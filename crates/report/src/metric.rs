@@ -278,7 +278,7 @@ pub(crate) static SENT_AGAIN: Metric = Metric {
     value: |cell, _| cell.kernel.get("Tcp.RetransSegs").map(|segments| *segments as f64),
 };
 
-/// Columns for replies of different sizes.
+/// Columns for replies of different sizes: means by size, and what makes them.
 pub(crate) static OF_SIZES: [&Metric; 8] =
     [&FIRST_BYTE, &TO_1_KB, &TO_2_KB, &TO_5_KB, &TO_50_KB, &ABOVE_50_KB, &LARGEST, &SENT_AGAIN];
 

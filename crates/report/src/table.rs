@@ -93,7 +93,7 @@ fn grid(points: &[Point], rate: Option<f64>, footnotes: &Footnotes) -> String {
     grid.trim_fmt()
 }
 
-/// Means by the size of the reply, one line for each point.
+/// What matters of replies of different sizes, one line for each point.
 fn by_size(points: &[Point]) -> String {
     let headings = ["load", "policy"].into_iter().chain(OF_SIZES.iter().map(|metric| metric.heading));
     let mut grid = headed(headings, 2..2 + OF_SIZES.len());

@@ -183,6 +183,20 @@ fn bands_send_the_shortest_first_and_large_ones_are_through_as_soon() {
     near("the last", srpt[0].max(srpt[1]), fair[0].max(fair[1]), 0.02);
 }
 
+/// One of 200 kB beside forty of 45 kB, all of which go before it but for the floor.
+#[test]
+fn last_band_gets_its_floor_beside_those_above() {
+    let sizes: Vec<u32> = [200_000].into_iter().chain([45_000; 40]).collect();
+    let with = |floor| {
+        let device = Device::Prio { bands: 5, of_each: queue("droptail:limit=100000"), floor };
+        together(&Server { device, ..fair() }, &sizes).0[0]
+    };
+    let alone = 200_000.0 * (1514.0 / 1448.0) / BYTES_PER_S;
+    let all = f64::from(sizes.iter().sum::<u32>()) * (1514.0 / 1448.0) / BYTES_PER_S;
+    near("without a floor it is the last", with(0.0), all, 0.03);
+    near("with a quarter of the rate", with(0.25), alone / 0.25, 0.1);
+}
+
 #[test]
 fn exact_bands_without_room_drop_and_all_is_whole_in_the_end() {
     let few = |bands| match bands {

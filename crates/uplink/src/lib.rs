@@ -26,8 +26,9 @@ use netlink::Interface;
 
 pub use error::{Error, Result};
 pub use program::{BandCount, SentResponse};
-pub use setup::{Endpoint, Order, Setup, Source};
+pub use setup::{Endpoint, FLOOR, LEASE, Order, Setup, Source};
 pub use sizes::Sizes;
+pub use tree::{TBF_LIMIT, burst_bytes};
 
 use error::{Act, refused};
 use program::Program;

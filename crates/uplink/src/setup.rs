@@ -111,6 +111,11 @@ impl Source {
     }
 }
 
+/// Share of the rate that the lowest band is sure of unless it is said. Each percent makes the mean response 5 to 7% longer (docs/uplink.md).
+pub const FLOOR: f64 = 0.01;
+/// A process that is stopped or hangs puts nothing in order after this.
+pub const LEASE: Duration = Duration::from_secs(2);
+
 impl Setup {
     /// The best source of all, on a root queue discipline of that rate.
     pub fn new(interface: impl Into<String>, rate_bps: u64) -> Self {
@@ -121,9 +126,9 @@ impl Setup {
             order: Order::Srpt,
             insisted: None,
             cutoffs: None,
-            floor: 0.05,
+            floor: FLOOR,
             endpoints: Vec::new(),
-            lease: Duration::from_secs(2),
+            lease: LEASE,
             is_dry_run: false,
         }
     }
@@ -154,9 +159,17 @@ impl Setup {
                 "cutoffs {cutoffs:?}: at most {most} numbers of bytes, each above the one before"
             ));
         }
+        if self.order == Order::Fair && (self.cutoffs.is_some() || self.insisted.is_some()) {
+            return mistaken(
+                "order fair has one band, and no size matters: leave out cutoffs and source".to_owned(),
+            );
+        }
+        if self.order == Order::Las && self.insisted.is_some_and(|source| source != Source::Attained) {
+            return mistaken("order las goes by what was sent: leave out the source".to_owned());
+        }
         if !(0.0..=MAX_FLOOR).contains(&self.floor) {
             return mistaken(format!(
-                "floor {}: the lowest band is sure of so much, so that it is 0% to {}%",
+                "floor {}: the lowest band is sure of so much of the rate; say a share from 0% to {}%",
                 self.floor,
                 MAX_FLOOR * 100.0
             ));

@@ -28,8 +28,8 @@ const UNBOUNDED: u64 = 100_000_000_000;
 /// Of a leaf, bytes that it sends in a turn among leaves of its band: there are none, and tc wants a number.
 const QUANTUM: u32 = 1514;
 /// Of TBF's own queue, bytes, for which HTB takes the place at once.
-const TBF_LIMIT: u32 = 1_000_000;
-/// Of a band, packets. More cannot wait in most cases, since a socket has few segments below TCP (`tcp_limit_output_bytes`).
+pub const TBF_LIMIT: u32 = 1_000_000;
+/// Packets that a band holds. Many near clients may fill it; TCP is told of the drop.
 const LIMIT: &str = "1000";
 
 /// The class of a band.
@@ -43,7 +43,7 @@ fn place_of(parent: Option<&str>) -> String {
 }
 
 /// What TBF may send at once, bytes: of a link's time a millisecond, so that no more than that is lost to a late timer, and a segment at least.
-fn burst_bytes(rate_bps: u64, mtu: u32) -> u64 {
+pub fn burst_bytes(rate_bps: u64, mtu: u32) -> u64 {
     /// Ethernet's header, and two VLAN tags.
     const HEADER: u64 = 14 + 8;
     (rate_bps / 8 / 1_000).max(u64::from(mtu) + HEADER)

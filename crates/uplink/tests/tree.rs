@@ -101,7 +101,8 @@ fn root_dry_run_counts_and_changes_nothing() {
         let dry = Setup { is_dry_run: true, rate_bps: None, ..setup() };
         let mut uplink = match Uplink::start(&dry) {
             Ok(uplink) => uplink,
-            Err(why) => return eprintln!("skipped: {why}"),
+            Err(why) if why.to_string().contains("Linux 6.6") => return eprintln!("skipped: {why}"),
+            Err(why) => panic!("{why}"),
         };
         assert_eq!(world.qdiscs(), before);
         world.connect(ADDRESSES[0]).exchange(&http(60_000, 60_000));
@@ -111,7 +112,7 @@ fn root_dry_run_counts_and_changes_nothing() {
 }
 
 #[test]
-fn root_fair_places_nothing_and_holds_the_rate() {
+fn root_fair_has_one_band() {
     let Some(world) = World::create() else { return };
     world.run(|| {
         let uplink = Uplink::start(&Setup { order: Order::Fair, ..setup() }).expect("start");
