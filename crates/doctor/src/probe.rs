@@ -98,11 +98,15 @@ pub(crate) fn all() -> Vec<Probe> {
         probe(name::LSM, lsm(), "reserv, exact for every SYN of a batch"),
         probe(name::CGROUP2, cgroup2(), "guard without --policy, and --sockopt: where their programs hang"),
         probe(name::SOCKETS, tiny::sockets(), "guard without --policy: unserved, and sojourn"),
-        probe(name::SOCKOPT, tiny::sockopt(), "guard --sockopt: a server asks for rst-fin itself; uplink: sizes told"),
+        probe(
+            name::SOCKOPT,
+            tiny::sockopt(),
+            "guard --sockopt: a server asks for rst-fin itself; uplink: sizes told",
+        ),
         probe(
             name::FENTRY,
             tiny::fentry(),
-            "listeners --watch, guard --policy observe: causes of drops, times in the accept queue; uplink: sizes by sendfile",
+            "listeners --watch, guard --policy observe: drops, times in queues; uplink: sizes by sendfile",
         ),
         probe("TBF, HTB, BPF filters", hook::uplink_tree(), "uplink: the shortest response first"),
         probe(

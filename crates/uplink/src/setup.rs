@@ -164,9 +164,6 @@ impl Setup {
                 "order fair has one band, and no size matters: leave out cutoffs and source".to_owned(),
             );
         }
-        if self.order == Order::Las && self.insisted.is_some_and(|source| source != Source::Attained) {
-            return mistaken("order las goes by what was sent: leave out the source".to_owned());
-        }
         if !(0.0..=MAX_FLOOR).contains(&self.floor) {
             return mistaken(format!(
                 "floor {}: the lowest band is sure of so much of the rate; say a share from 0% to {}%",
@@ -226,6 +223,7 @@ mod tests {
             (Setup { parent: Some("ffff:ffff".to_owned()), ..good.clone() }, "no class"),
             (Setup { parent: Some("1:0".to_owned()), ..good.clone() }, "no class"),
             (Setup { parent: Some("1:20 handle 7467: pfifo #".to_owned()), ..good.clone() }, "no class"),
+            (Setup { order: Order::Fair, cutoffs: Some(vec![1]), ..good.clone() }, "leave out cutoffs"),
             (Setup { order: Order::Las, insisted: Some(Source::Told), ..good.clone() }, "needs no source"),
         ] {
             let error = setup.check().expect_err(what).to_string();
