@@ -13,7 +13,7 @@ use kernel::{Cutoffs, SizeSource};
 use load::{Arrivals, Close};
 use sim::{Accept, Closes, Config, Device, Profile, Sending, Serving, Setup, UplinkConfig, World};
 use tcp::{Algorithm, Control};
-use traffic::{Kind, Schedule, Shape, Table, Workload};
+use traffic::{Schedule, Shape, Workload};
 use units::Nanos;
 use verdict::Policy;
 
@@ -62,18 +62,7 @@ fn schedule(seed: u64) -> Result<Schedule> {
 }
 
 fn workload() -> Result<Workload> {
-    let table = Table {
-        kind: Kind::WorldCup,
-        requests_per_connection: 1.0,
-        directories: None,
-        least: None,
-        mean: None,
-        median: None,
-        p90: None,
-        most: None,
-        shape: None,
-    };
-    Workload::new(&table).map_err(anyhow::Error::msg)
+    experiment::parse_workload("world-cup").map_err(anyhow::Error::msg)
 }
 
 /// All who come before the end, as a fluid link would have them.

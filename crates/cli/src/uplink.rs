@@ -21,6 +21,8 @@ pub use counts::UplinkEvent;
 
 /// Between two renewals of the lease.
 const TURN: Duration = Duration::from_millis(200);
+/// [`::uplink::FLOOR`], as a user writes it.
+const FLOOR: &str = "1%";
 /// Between two looks at which cutoffs the sizes ask for.
 const CUTOFF_TURN: Duration = Duration::from_secs(10);
 
@@ -58,7 +60,7 @@ pub struct Args {
     cutoffs: Option<Vec<u64>>,
 
     /// Share of the rate that the lowest band is sure of, so that no response starves; 0% to 50%
-    #[arg(long, value_name = "SHARE", default_value = "1%", value_parser = share, allow_hyphen_values = true)]
+    #[arg(long, value_name = "SHARE", default_value = FLOOR, value_parser = share, allow_hyphen_values = true)]
     floor: f64,
 
     /// Go below this class of your own queue discipline, as 1:10, instead of being the root
@@ -258,6 +260,7 @@ mod tests {
     #[test]
     fn share_has_its_sign() {
         assert_eq!(share("2%"), Ok(0.02));
+        assert_eq!(share(FLOOR), Ok(::uplink::FLOOR));
         for wrong in ["2", "51%", "-1%", "%", "NaN%"] {
             share(wrong).expect_err(wrong);
         }
