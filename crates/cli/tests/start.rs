@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::*;
 use nix::sys::signal::Signal;
-use nix::sys::socket::{self, AddressFamily, SockFlag, SockType, SockaddrIn};
+use nix::sys::socket::{self, AddressFamily, Backlog, SockFlag, SockType, SockaddrIn};
 
 /// Of 35 clients in a second twenty ask, five poll and ten say half of what they want.
 const KINDS: [&[u8]; 7] = [b"GET\n", b"PO", b"GET\n", b"POLL\n", b"GET\n", b"PO", b"GET\n"];
@@ -84,10 +84,11 @@ fn start(world: &World, folder: &Path, arguments: &[&str]) -> (Child, BufReader<
 
 /// A world whose listener has room, and a folder with a guard's file.
 fn begin() -> Option<(World, tempfile::TempDir)> {
-    let mut world = World::create()?;
+    let world = World::create()?;
     world.server.set_sysctl("net.core.somaxconn", "128").expect("sysctl");
-    drop(std::mem::replace(&mut world.listener, TcpListener::bind("127.0.0.1:0").expect("any port")));
-    world.listener = world.server.enter(|| TcpListener::bind(ADDRESS)).expect("enter").expect("bind");
+    // Not closed and bound again: a child of another thread's fork(2) holds it until exec(2).
+    let backlog = Backlog::new(128).expect("backlog");
+    socket::listen(&world.listener, backlog).expect("a second listen(2) sets the backlog");
     let folder = tempfile::tempdir().expect("folder");
     let text = format!("[[listener]]\nlisten = \"{ADDRESS}\"\n");
     std::fs::write(folder.path().join("guard.toml"), text).expect("write");
