@@ -117,9 +117,14 @@ static inline void begin_response(struct response *response, const struct outgoi
 	response->rcv_nxt = segment->rcv_nxt;
 }
 
-/* Whether the header of a response may begin with this segment: at its first byte, or behind one whose size was told. */
+/*
+ * Whether the header of a response may begin with this segment: at its first byte, or behind one
+ * whose size was told. A segment that is sent again was read before.
+ */
 static inline bool may_begin_header(const struct response *response, const struct outgoing *segment)
 {
+	if (segment->seq != response->sent)
+		return false;
 	return segment->seq == response->start ||
 	       (!response->told && response->source >= SOURCE_SENDFILE && segment->seq == response->told_at);
 }

@@ -187,7 +187,7 @@ static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow
 
 	if (may_use(SOURCE_SENDFILE) && !response->told)
 		tell_sendfile(flow, (__u64)tcp, outgoing);
-	if (may_use(SOURCE_LENGTH) && headers->seq == response->sent && may_begin_header(response, outgoing))
+	if (may_use(SOURCE_LENGTH) && may_begin_header(response, outgoing))
 		tell_length(skb, flow, headers->payload_offset, headers->payload_length);
 	return bytes_left(response, outgoing, may_use(SOURCE_BUFFERED));
 }

@@ -48,7 +48,7 @@ pub struct Args {
     ///
     /// told: the program says them, by a socket option (docs/sockopt.md). content-length: of HTTP/1 in clear. sendfile: the kernel.
     /// buffered: by the send buffer. attained: by what was sent
-    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(Source::ALL.map(Source::name)))]
+    #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(Source::BEST_FIRST.map(Source::name)))]
     source: Option<String>,
 
     /// Only responses that leave from this local address and port; repeatable. `0.0.0.0` and `[::]` stand for every address. Other packets go first
@@ -183,7 +183,7 @@ fn setup(args: &Args) -> Result<Setup> {
         insisted: args
             .source
             .as_ref()
-            .and_then(|name| Source::ALL.into_iter().find(|one| one.name() == name)),
+            .and_then(|name| Source::BEST_FIRST.into_iter().find(|one| one.name() == name)),
         cutoffs: args.cutoffs.clone(),
         floor: args.floor,
         endpoints: args.endpoints.iter().map(endpoint).collect(),

@@ -25,8 +25,9 @@ use bpf::{Hook, SoleLink};
 use netlink::Interface;
 
 pub use error::{Error, Result};
+pub use kernel::SizeSource as Source;
 pub use program::{BandCount, SentResponse};
-pub use setup::{Endpoint, FLOOR, LEASE, Order, Setup, Source};
+pub use setup::{Endpoint, FLOOR, LEASE, Order, Setup};
 pub use sizes::Sizes;
 pub use tree::{TBF_LIMIT, burst_bytes};
 

@@ -13,8 +13,8 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 
 use crate::error::{Act, Result, refused};
-use crate::setup::{Endpoint, Setup, Source};
-use crate::{SOCKOPT, tree};
+use crate::setup::{Endpoint, Setup};
+use crate::{SOCKOPT, Source, tree};
 
 #[allow(
     clippy::all,
@@ -103,7 +103,7 @@ impl Program {
         let mut open = skel::UplinkSkelBuilder::default().open(&mut object)?;
         let rodata = open.maps.rodata_data.as_deref_mut().expect("it has constants");
         rodata.class_base = tree::TOP;
-        rodata.sources = setup.sources().iter().map(|source| 1 << source.number()).sum();
+        rodata.sources = setup.sources().iter().map(|source| 1 << *source as u32).sum();
         rodata.is_limited = (!setup.endpoints.is_empty()).into();
         rodata.netns_cookie = netns_cookie;
         open.progs.note_sendfile.set_autoload(with_sendfile);
@@ -232,7 +232,8 @@ fn key(endpoint: &Endpoint) -> [u8; 20] {
 /// `struct sent_response`.
 fn read_sent(bytes: &[u8]) -> Option<SentResponse> {
     let word = |index: usize| Some(u64::from_ne_bytes(*bytes.get(8 * index..)?.first_chunk()?));
-    let source = Source::of_number(u32::from_ne_bytes(*bytes.get(24..)?.first_chunk()?));
+    let number = u32::from_ne_bytes(*bytes.get(24..)?.first_chunk()?);
+    let source = Source::BEST_FIRST.into_iter().find(|source| *source as u32 == number)?;
     Some(SentResponse { bytes: word(0)?, began_ns: word(1)?, ended_ns: word(2)?, source })
 }
 

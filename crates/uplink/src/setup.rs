@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use kernel::{Cutoffs, SizeSource};
+use kernel::{Cutoffs, SizeSource as Source};
 
 use crate::error::{Error, Result};
 
@@ -68,49 +68,6 @@ impl Order {
         [("srpt", Self::Srpt), ("las", Self::Las), ("fair", Self::Fair)];
 }
 
-/// How it is known how much a response still has to send, the best first: `enum size_source` of `kernel/bands.h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Source {
-    /// The program says it, by the socket option TIDEGATE_BYTES_TO_COME.
-    Told,
-    /// Content-Length of HTTP/1 in clear.
-    Length,
-    /// The kernel, when the program calls sendfile(2).
-    Sendfile,
-    /// What waits in the send buffer, or what was sent while that is full.
-    Buffered,
-    /// What was sent.
-    Attained,
-}
-
-impl Source {
-    /// All, the best first.
-    pub const ALL: [Self; 5] = [Self::Told, Self::Length, Self::Sendfile, Self::Buffered, Self::Attained];
-
-    /// As a user writes it.
-    pub const fn name(self) -> &'static str {
-        self.by_number().name()
-    }
-
-    const fn by_number(self) -> SizeSource {
-        match self {
-            Self::Told => SizeSource::Told,
-            Self::Length => SizeSource::Length,
-            Self::Sendfile => SizeSource::Sendfile,
-            Self::Buffered => SizeSource::Buffered,
-            Self::Attained => SizeSource::Attained,
-        }
-    }
-
-    pub(crate) const fn number(self) -> u32 {
-        self.by_number() as u32
-    }
-
-    pub(crate) fn of_number(number: u32) -> Self {
-        Self::ALL.into_iter().find(|source| source.number() == number).unwrap_or(Self::Attained)
-    }
-}
-
 /// Share of the rate that the lowest band is sure of unless it is said. Each percent makes the mean response 5 to 7% longer (docs/uplink.md).
 pub const FLOOR: f64 = 0.01;
 /// A process that is stopped or hangs puts nothing in order after this.
@@ -147,7 +104,7 @@ impl Setup {
         match (self.order, self.insisted) {
             (Order::Las, _) => vec![Source::Attained],
             (_, Some(insisted)) => vec![insisted],
-            (_, None) => Source::ALL.to_vec(),
+            (_, None) => Source::BEST_FIRST.to_vec(),
         }
     }
 
@@ -229,16 +186,5 @@ mod tests {
             let error = setup.check().expect_err(what).to_string();
             assert!(error.contains(what) && !error.contains('\n'), "{error}");
         }
-    }
-
-    #[test]
-    fn sources_have_the_numbers_of_the_program() {
-        for source in Source::ALL {
-            assert_eq!(Source::of_number(source.number()), source);
-        }
-        assert!(
-            Source::ALL.windows(2).all(|pair| pair[0].number() > pair[1].number()),
-            "the best has the highest"
-        );
     }
 }

@@ -170,7 +170,9 @@ impl Counts {
             bands: Vec::new(),
             others: Band::default(),
             sizes: classes.map(|up_to_bytes| SizeClass { up_to_bytes, ..SizeClass::default() }).collect(),
-            sources: Source::ALL.map(|source| SourceCount { source: source.name(), responses: 0 }).to_vec(),
+            sources: Source::BEST_FIRST
+                .map(|source| SourceCount { source: source.name(), responses: 0 })
+                .to_vec(),
             uncounted_responses: 0,
         };
         let started = Started {
