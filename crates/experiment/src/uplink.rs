@@ -14,12 +14,10 @@ const FLOOR: std::ops::RangeInclusive<f64> = 0.0..=0.5;
 const QUEUE: std::ops::RangeInclusive<u32> = 1..=1_000_000;
 /// Frames that a card's ring has room for.
 const CARD: std::ops::RangeInclusive<u32> = 0..=65_536;
-/// Bytes of a send buffer: a few segments, to what `tcp_wmem` lets.
-const SEND_BUFFER: std::ops::RangeInclusive<u32> = 4096..=(64 << 20);
-/// Bytes of a write(2).
-const WRITES: std::ops::RangeInclusive<u32> = 512..=(64 << 20);
-/// Bytes that a link sends besides a frame.
-const OVERHEAD: std::ops::RangeInclusive<u32> = 0..=1000;
+/// Bytes of a send buffer, about what Linux 2.2 had.
+const SEND_BUFFER: u32 = 65_536;
+/// Bytes of a write(2) of Apache 1.3.
+const WRITE: u32 = 32_768;
 /// Cutoffs of `[SH06]` section 3.2, bytes.
 const CUTOFFS: [u64; 4] = [1000, 2000, 5000, 50_000];
 
@@ -45,22 +43,17 @@ pub struct UplinkText {
     card: Option<u32>,
     /// Whether the kernel bounds what a connection has below TCP, as Linux since 3.6.
     tsq: Option<bool>,
-    /// Bytes of a socket's send buffer.
-    send_buffer: Option<u32>,
     /// Congestion control.
     congestion: Option<Congestion>,
     /// How `srpt` knows what is left.
     source: Option<Source>,
-    /// What of a response is left: what TCP has not sent, or what the program has not written, which it says before each write of `writes` bytes.
+    /// What of a response is left: what TCP has not sent, or what the program has not written.
+    /// The program says it before each write of 32 kB.
     remaining: Option<Remaining>,
-    /// Bytes of a write.
-    writes: Option<u32>,
     /// A connection may overtake itself when it goes to a higher band.
     overtakes: Option<bool>,
     /// Where SYN/ACKs and segments without data wait.
     control: Option<Place>,
-    /// Bytes that the link sends besides each frame.
-    overhead: Option<u32>,
 }
 
 /// In which order responses are sent.
@@ -138,14 +131,11 @@ impl UplinkText {
             queue_of,
             card,
             tsq,
-            send_buffer,
             congestion,
             source,
             remaining,
-            writes,
             overtakes,
             control,
-            overhead,
         } = other.clone();
         let has_queue = order.is_some() || aqm.is_some();
         Self {
@@ -159,14 +149,11 @@ impl UplinkText {
             queue_of: queue_of.or(self.queue_of),
             card: card.or(self.card),
             tsq: tsq.or(self.tsq),
-            send_buffer: send_buffer.or(self.send_buffer),
             congestion: congestion.or(self.congestion),
             source: source.or(self.source),
             remaining: remaining.or(self.remaining),
-            writes: writes.or(self.writes),
             overtakes: overtakes.or(self.overtakes),
             control: control.or(self.control),
-            overhead: overhead.or(self.overhead),
         }
     }
 
@@ -175,12 +162,9 @@ impl UplinkText {
         let keys = [
             ("card", self.card.is_some()),
             ("tsq", self.tsq.is_some()),
-            ("send_buffer", self.send_buffer.is_some()),
             ("remaining", self.remaining.is_some()),
-            ("writes", self.writes.is_some()),
             ("overtakes", self.overtakes.is_some()),
             ("control", self.control.is_some()),
-            ("overhead", self.overhead.is_some()),
         ];
         keys.into_iter().filter_map(|(key, is_there)| is_there.then_some(key)).collect()
     }
@@ -205,7 +189,7 @@ impl UplinkText {
         let (order, device) = self.device()?;
         let link = UplinkConfig {
             rate,
-            overhead_bytes: within("overhead", self.overhead.unwrap_or(0), OVERHEAD, "24 is Ethernet's")?,
+            overhead_bytes: 0,
             device,
             card: within("card", self.card.unwrap_or(16), CARD, "16 is usual")?,
         };
@@ -215,7 +199,6 @@ impl UplinkText {
             (_, Source::Length) => SizeSource::Length,
             (_, Source::Buffered) => SizeSource::Buffered,
         };
-        let writes = within("writes", self.writes.unwrap_or(32_768), WRITES, "32768 is Apache 1.3's")?;
         if self.remaining == Some(Remaining::Unwritten) && source != SizeSource::Told {
             return Err("uplink.remaining = \"unwritten\" is what a program tells; order = \"srpt\" and source = \"told\" go with it".to_owned());
         }
@@ -226,16 +209,11 @@ impl UplinkText {
         let cutoffs = if order == Order::Fair { Cutoffs::default() } else { self.cutoffs()? };
         let sending = Sending {
             control: Control { algorithm, waits_for_more: true },
-            send_buffer: within(
-                "send_buffer",
-                self.send_buffer.unwrap_or(65_536),
-                SEND_BUFFER,
-                "65536 is usual",
-            )?,
+            send_buffer: SEND_BUFFER,
             has_small_queue: self.tsq.unwrap_or(true),
             cutoffs,
             source,
-            writes: (self.remaining == Some(Remaining::Unwritten)).then_some(writes),
+            writes: (self.remaining == Some(Remaining::Unwritten)).then_some(WRITE),
             overtakes: self.overtakes.unwrap_or(false),
             control_last: self.control == Some(Place::Last),
         };
@@ -360,9 +338,6 @@ mod tests {
                 "uplink.floor is of queue_of",
             ),
             ("rate = \"10mbit\"\ncard = 65537", "uplink.card = 65537: from 0 to"),
-            ("rate = \"10mbit\"\nsend_buffer = 1", "uplink.send_buffer = 1: from 4096"),
-            ("rate = \"10mbit\"\noverhead = 9999", "uplink.overhead = 9999"),
-            ("rate = \"10mbit\"\nwrites = 1", "uplink.writes = 1: from 512"),
             ("rate = \"10mbit\"\norder = \"las\"\nremaining = \"unwritten\"", "is what a program tells"),
             (
                 "rate = \"10mbit\"\norder = \"srpt\"\ncutoffs = [2000, 1000]",
