@@ -1,8 +1,8 @@
 //! `tidegate qdisc`: REDFavor, SRPT or LAS as the queue discipline of an interface.
 
-use ::qdisc::{Own, Setup, Status};
+use ::qdisc::{Order, Own, Setup, Status};
 use anyhow::Result;
-use aqm::{Config, Rate};
+use aqm::Config;
 use clap::builder::NonEmptyStringValueParser;
 
 use crate::mistake::Mistake;
@@ -43,12 +43,8 @@ struct AddArgs {
     words: Vec<String>,
 
     /// Send no faster than that, so that the queue is here and not in what comes after
-    #[arg(long, value_name = "RATE", conflicts_with = "shape")]
+    #[arg(long, value_name = "RATE")]
     rate: Option<String>,
-
-    /// Send no faster than the parameter `rate` of redfavor
-    #[arg(long)]
-    shape: bool,
 
     /// Replace a queue discipline that somebody made
     #[arg(long)]
@@ -120,25 +116,16 @@ fn add(args: &AddArgs) -> Result<()> {
         let why = format!("{kind} is no queue discipline that tidegate has for the kernel; {ours} is");
         return Err(Mistake(why).into());
     }
-    let rate = rate(args, &config)?;
+    let rate = args.rate.as_deref().map(crate::uplink::rate).transpose()?;
     let setup = Setup { config, rate, is_replacing: args.replace, replay: None };
     let status = args.place.enter(|| Ok(::qdisc::add(&args.interface, &setup)?))?;
     say(format_args!("{}: {}{}", status.interface, status.config, pace(&status)))?;
+    if let Own::Ranked(own) = &status.own {
+        say(format_args!("  {}", known_by(own)))?;
+    }
     match &status.replaced {
         Some(replaced) => say(format_args!("  replaces what del will not make again: {replaced}")),
         None => Ok(()),
-    }
-}
-
-fn rate(args: &AddArgs, config: &Config) -> Result<Option<Rate>> {
-    match (&args.rate, config) {
-        (Some(text), _) => crate::uplink::rate(text).map(Some),
-        (None, Config::RedFavor(config)) => Ok(args.shape.then_some(config.red.rate)),
-        (None, config) if args.shape => {
-            let why = format!("--shape: {} has no parameter rate; say --rate 10mbit", config.kind());
-            Err(Mistake(why).into())
-        }
-        (None, _) => Ok(None),
     }
 }
 
@@ -188,6 +175,14 @@ fn pace(status: &Status) -> String {
     is_shaped.unwrap_or_default()
 }
 
+fn known_by(own: &Order) -> String {
+    let missing = match own.missing.as_slice() {
+        [] => String::new(),
+        missing => format!("; not to be had here: {}", missing.join(", ")),
+    };
+    format!("sizes may be known by {}{missing}", own.sources.join(", "))
+}
+
 /// One interface, for people.
 fn text(status: &Status) -> String {
     let dropped: Vec<String> = status
@@ -219,7 +214,7 @@ fn text(status: &Status) -> String {
             let placed = own.placed_by.iter().filter(|(_, count)| *count > 0);
             let placed: Vec<String> = placed.map(|(name, count)| format!("{name} {count}")).collect();
             let placed = if placed.is_empty() { "nothing".to_owned() } else { placed.join(", ") };
-            lines[4] = format!("placed   {placed}; sizes may be known by {}", own.sources.join(", "));
+            lines[4] = format!("placed   {placed}; {}", known_by(own));
         }
     }
     let lines: Vec<&str> = lines.iter().map(String::as_str).filter(|line| !line.is_empty()).collect();

@@ -106,13 +106,13 @@ impl Discipline for Ranked {
         let by_source = |name, number: usize| (name, queue.by_source[number]);
         let placed = SizeSource::BEST_FIRST.iter().map(|source| by_source(source.name(), *source as usize));
         let others = OTHERS.iter().zip(SizeSource::BEST_FIRST.len()..).map(|(name, at)| by_source(*name, at));
+        let is_at_work = |source: &SizeSource| config.sources & bits(&[*source]) != 0;
+        let (sources, missing): (Vec<_>, Vec<_>) = self.sources.iter().copied().partition(is_at_work);
+        let names = |sources: Vec<SizeSource>| sources.into_iter().map(SizeSource::name).collect();
         let own = Own::Ranked(Order {
             flows: queue.flows,
-            sources: SizeSource::BEST_FIRST
-                .into_iter()
-                .filter(|source| config.sources & bits(&[*source]) != 0)
-                .map(SizeSource::name)
-                .collect(),
+            sources: names(sources),
+            missing: names(missing),
             placed_by: placed.chain(others).collect(),
         });
         let config: root_config = same(&config.root);

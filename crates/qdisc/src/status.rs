@@ -80,6 +80,8 @@ pub struct Order {
     pub flows: u64,
     /// Sources of sizes that are at work, the best first.
     pub sources: Vec<&'static str>,
+    /// Those that the discipline would use and this host does not have.
+    pub missing: Vec<&'static str>,
     /// Packets that came, by how their place was known: a source, `no-data` of what carries no data of a connection of this host, or `untold` of
     /// what `tell` has not seen.
     #[serde(serialize_with = "by_name")]
