@@ -54,6 +54,9 @@ fn shown(run: &Run) -> String {
         true => first_policy(&points, |point| !point.is_guarded() && point.is_flooded()),
         false => points.iter().filter(|point| point.policy() == STOCK).collect(),
     };
+    if let Some(sentence) = soonest(server, &points).filter(|_| stock.is_empty() && guarded.is_empty()) {
+        return sentence;
+    }
     match nearest_pair(&stock, &guarded) {
         Some((stock, guarded)) => compared(server, stock, guarded),
         None => alone(server, &points, &stock, &guarded),
@@ -128,6 +131,28 @@ fn alone(server: &str, points: &[Point], stock: &Points, guarded: &Points) -> St
         answered(point),
         care(&[point]),
     )
+}
+
+/// The first policy of the file against the one that answers soonest, at the first policy's load.
+/// `None` where there is nothing to compare.
+fn soonest(server: &str, points: &[Point]) -> Option<String> {
+    let first = points.first()?;
+    let same_load: Points = points.iter().filter(|point| point.load() == first.load()).collect();
+    let timed = same_load.iter().filter_map(|point| Some((*point, mean_ms(point)?)));
+    let (best, best_ms) = timed.min_by(|(_, one), (_, other)| one.total_cmp(other))?;
+    if best.policy() == first.policy() {
+        return None;
+    }
+    Some(format!(
+        "Before {} requests took {} on average under {}, and {} under {}, the soonest of {} policies{}.",
+        server_name(server),
+        format::millis(mean_ms(first)?),
+        first.policy(),
+        format::millis(best_ms),
+        best.policy(),
+        same_load.len(),
+        care(&[first, best]),
+    ))
 }
 
 /// `At 1.5 times saturation (medians of 3 repetitions)`.
@@ -280,6 +305,16 @@ mod tests {
             "requests/s after 300 ms on average; guarded by flood-rst-syn it answered 7,000/s after 20.0 ms.";
         assert!(sentence.contains("server under flood answered 5,000 of"), "{sentence}");
         assert!(sentence.ends_with(wanted), "{sentence}");
+    }
+
+    #[test]
+    fn first_policy_stands_against_the_soonest_where_none_is_stock_or_a_guard() {
+        let of = |policy, mean_ms| answering(cell("apache", 1.0, policy), 180.0, mean_ms);
+        let all = vec![of("fair", 707.0), of("fq", 500.0), of("srpt", 54.7)];
+        let wanted = "Before the apache server requests took 707 ms on average under fair, and 54.7 ms under \
+                      srpt, the soonest of 3 policies.";
+        assert_eq!(sentence(all), wanted);
+        assert!(sentence(vec![of("fair", 1.0), of("srpt", 2.0)]).starts_with("At saturation"));
     }
 
     #[test]
