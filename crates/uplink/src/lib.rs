@@ -17,9 +17,12 @@ mod setup;
 mod sizes;
 mod tree;
 
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use bpf::{Hook, SoleLink};
 use netlink::Interface;
@@ -37,6 +40,10 @@ use tree::Tree;
 
 /// What a program asks the kernel for, to be named in an error.
 const SOCKOPT: &str = "the socket option TIDEGATE_BYTES_TO_COME";
+
+/// How long one that is ending may take, and how often it is looked for.
+const PATIENCE: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_millis(10);
 
 /// An uplink that sends the shortest response first, until this is dropped.
 pub struct Uplink {
@@ -206,8 +213,16 @@ fn take_place(interface: &Interface, setup: &Setup) -> Result<UnixListener> {
     // Such names are of a network namespace, as interfaces are.
     let name = format!("tidegate-{what}-{}", interface.index);
     let address = SocketAddr::from_abstract_name(name).act("name what holds the interface")?;
-    UnixListener::bind_addr(&address).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
+    // A child that has just been forked holds what one that has ended had, until it begins its program.
+    let until = Instant::now() + PATIENCE;
+    let bound = loop {
+        match UnixListener::bind_addr(&address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < until => sleep(NAP),
+            bound => break bound,
+        }
+    };
+    bound.map_err(|error| match error.kind() {
+        ErrorKind::AddrInUse => {
             refused(format!("another tidegate uplink is at work on {}; end it first", setup.interface))
         }
         _ => refused(format!("hold {}: {error}", setup.interface)),
