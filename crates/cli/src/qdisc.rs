@@ -110,12 +110,12 @@ impl Place {
 }
 
 fn add(args: &AddArgs) -> Result<()> {
-    let config: Config = written(&args.kind, &args.words).parse()?;
-    if !::qdisc::takes(&config) {
-        let (kind, ours) = (config.kind(), ::qdisc::names().join(" or "));
-        let why = format!("{kind} is no queue discipline that tidegate has for the kernel; {ours} is");
+    if !::qdisc::names().contains(&args.kind.as_str()) {
+        let (kind, ours) = (&args.kind, ::qdisc::names().join(", "));
+        let why = format!("{kind} is no queue discipline that tidegate has for the kernel; it has {ours}");
         return Err(Mistake(why).into());
     }
+    let config: Config = written(&args.kind, &args.words).parse()?;
     let rate = args.rate.as_deref().map(crate::uplink::rate).transpose()?;
     let setup = Setup { config, rate, is_replacing: args.replace, replay: None };
     let status = args.place.enter(|| Ok(::qdisc::add(&args.interface, &setup)?))?;

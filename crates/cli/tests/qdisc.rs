@@ -23,7 +23,16 @@ fn words_that_contradict_each_other_are_a_wrong_command_line() {
     let (status, text) = refused(&["add", "lo", "redfavor", "min", "15", "max", "5"]);
     assert_eq!((status, text.contains("min=15 is not below max=5")), (2, true), "{text}");
     let (status, text) = refused(&["add", "lo", "lo", "limit", "9"]);
-    assert_eq!((status, text.contains("\"lo\" is no queue discipline")), (2, true), "{text}");
+    assert_eq!(
+        (
+            status,
+            text.contains(
+                "lo is no queue discipline that tidegate has for the kernel; it has redfavor, srpt, las"
+            )
+        ),
+        (2, true),
+        "{text}"
+    );
     for (words, what) in [
         ("srpt limit 0", "srpt: limit=0: nothing could wait"),
         ("las flow_limit 0", "las: flow_limit=0: nothing could wait"),

@@ -24,7 +24,7 @@ pub use probe::{Answer, Probe};
 pub use program::{Program, Verification};
 pub use sysctl::Sysctl;
 pub use text::text;
-pub use verdict::verdict;
+pub use verdict::{orders, verdict};
 
 /// What was found out about the kernel, from the caller's network namespace and with its privileges.
 #[derive(Debug, Clone, Serialize)]

@@ -56,6 +56,8 @@ pub(crate) mod name {
     pub(crate) const SOCKETS: &str = "cgroup sockops hook";
     pub(crate) const SOCKOPT: &str = "cgroup sockopt hook";
     pub(crate) const FENTRY: &str = "fentry";
+    pub(crate) const UPLINK: &str = "TBF, HTB, BPF filters";
+    pub(crate) const QDISC: &str = "BPF qdisc";
 }
 
 /// The kernel's own types.
@@ -108,9 +110,9 @@ pub(crate) fn all() -> Vec<Probe> {
             tiny::fentry(),
             "listeners --watch, guard --policy observe: drops, times in queues; uplink: sizes by sendfile",
         ),
-        probe("TBF, HTB, BPF filters", hook::uplink_tree(), "uplink: the shortest response first"),
+        probe(name::UPLINK, hook::uplink_tree(), "uplink: the shortest response first"),
         probe(
-            "BPF qdisc",
+            name::QDISC,
             named::<Struct>(&btf, "bpf_struct_ops_Qdisc_ops"),
             "qdisc: REDFavor, SRPT or LAS as an interface's queue discipline",
         ),

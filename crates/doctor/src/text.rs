@@ -2,7 +2,7 @@
 
 use comfy_table::{ContentArrangement, LineStyle, Table, TableStyle};
 
-use crate::{Answer, Diagnosis, Verification, verdict};
+use crate::{Answer, Diagnosis, Verification, orders, verdict};
 
 /// Widest line, columns of the terminal.
 const WIDTH: u16 = 110;
@@ -37,7 +37,7 @@ pub fn text(diagnosis: &Diagnosis) -> String {
         [format!("{} {}", program.source, program.name), answer.to_owned(), count]
     });
     [
-        format!("Linux {}\n\n{}\n", diagnosis.kernel, verdict(diagnosis)),
+        format!("Linux {}\n\n{}\n{}\n", diagnosis.kernel, verdict(diagnosis), orders(diagnosis)),
         table(["privilege", "held", "what needs it"], privileges),
         table(["probe", "answer", "what it enables"], probes),
         table(["sysctl", "value", "what it changes"], sysctls),

@@ -23,6 +23,16 @@ const OPTIONAL: [&str; 8] = [
     name::FENTRY,
 ];
 
+/// What `tidegate uplink` and `tidegate qdisc` come to, one line.
+pub fn orders(diagnosis: &Diagnosis) -> String {
+    let say = |command: &str, name: &str| match answer(diagnosis, name) {
+        Some(Answer::Yes) => format!("{command} works here"),
+        Some(Answer::No(_)) => format!("{command} does not"),
+        Some(Answer::Unknown(_)) | None => format!("whether {command} does was not tried"),
+    };
+    format!("{}; {}.", say("tidegate uplink", name::UPLINK), say("tidegate qdisc", name::QDISC))
+}
+
 /// Whether the guard works here, on the first line, and what of it does not or could not be tried, one line each.
 pub fn verdict(diagnosis: &Diagnosis) -> String {
     let is_lacking = |name: &str| diagnosis.privileges.iter().any(|one| one.name == name && !one.is_held);

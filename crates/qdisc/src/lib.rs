@@ -156,9 +156,9 @@ pub fn del(interface: &str) -> Result<Status> {
 }
 
 fn none(interface: &str) -> Error {
-    let example = ALL[0].name();
+    let ours = names().join(", ");
     Error::Refused(format!(
-        "{interface} has no queue discipline of ours; tidegate qdisc add {interface} {example} makes one"
+        "{interface} has no queue discipline of ours ({ours}); tidegate qdisc show lists all there are"
     ))
 }
 
