@@ -44,7 +44,7 @@ pub struct Args {
     #[arg(long, value_name = "ORDER", default_value = "srpt", value_parser = PossibleValuesParser::new(Order::NAMED.map(|(name, _)| name)))]
     order: String,
 
-    /// Know sizes by this source alone (default: the best there is for each response)
+    /// Know sizes by this source alone (default: the best there is for each response). What it does not know goes by what was sent
     ///
     /// told: the program says them, by a socket option (docs/sockopt.md). content-length: of HTTP/1 in clear. sendfile: the kernel.
     /// buffered: by the send buffer. attained: by what was sent
@@ -147,7 +147,16 @@ fn watch(
             cutoffs_due = now + CUTOFF_TURN;
             let wanted = sizes.cutoffs().filter(|_| setup.cutoffs.is_none() && setup.order == Order::Srpt);
             if let Some(cutoffs) = wanted {
-                uplink.set_cutoffs(&cutoffs)?;
+                if cutoffs != uplink.cutoffs() {
+                    uplink.set_cutoffs(&cutoffs)?;
+                    if !args.json {
+                        printer.say(format_args!(
+                            "{:4.0} s: {}",
+                            start.elapsed().as_secs_f64(),
+                            counts::cutoffs(uplink)
+                        ));
+                    }
+                }
                 sizes.age();
             }
         }
@@ -172,7 +181,7 @@ fn watch(
 fn setup(args: &Args) -> Result<Setup> {
     let rate_bps = args.rate.as_deref().map(rate).transpose()?.map(aqm::Rate::bits_per_s);
     if rate_bps.is_none() && args.parent.is_none() && !args.dry_run {
-        return Err(Mistake(without_rate(&args.interface)).into());
+        return Err(Mistake(without_rate(&args.interface, args.netns.is_some())).into());
     }
     let named = |name: &str| Order::NAMED.into_iter().find(|(known, _)| *known == name);
     Ok(Setup {
@@ -209,9 +218,11 @@ pub(crate) fn rate(text: &str) -> Result<aqm::Rate> {
 }
 
 /// What can be done without a rate depends on the link.
-fn without_rate(interface: &str) -> String {
-    let speed = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed"));
-    let speed = speed.ok().and_then(|text| text.trim().parse::<u64>().ok()).filter(|mbit| *mbit < 1_000_000);
+fn without_rate(interface: &str, is_elsewhere: bool) -> String {
+    // Of another namespace's interface /sys does not tell.
+    let path = Some(format!("/sys/class/net/{interface}/speed")).filter(|_| !is_elsewhere);
+    let speed = path.and_then(|path| std::fs::read_to_string(path).ok());
+    let speed = speed.and_then(|text| text.trim().parse::<u64>().ok()).filter(|mbit| *mbit < 1_000_000);
     let link = match speed {
         Some(mbit) => {
             format!(

@@ -116,6 +116,11 @@ impl Setup {
                 "cutoffs {cutoffs:?}: at most {most} numbers of bytes, each above the one before"
             ));
         }
+        if self.cutoffs.as_ref().is_some_and(|cutoffs| cutoffs.first() == Some(&0)) {
+            return mistaken(
+                "cutoffs begin with 0 bytes, which no response has left; say 1 or more".to_owned(),
+            );
+        }
         if self.order == Order::Fair && (self.cutoffs.is_some() || self.insisted.is_some()) {
             return mistaken(
                 "order fair has one band, and no size matters: leave out cutoffs and source".to_owned(),
@@ -173,6 +178,7 @@ mod tests {
         for (setup, what) in [
             (Setup { cutoffs: Some(vec![2, 1]), ..good.clone() }, "each above the one before"),
             (Setup { cutoffs: Some((1..9).collect()), ..good.clone() }, "at most 7"),
+            (Setup { cutoffs: Some(vec![0, 1]), ..good.clone() }, "begin with 0"),
             (Setup { floor: 0.6, ..good.clone() }, "0% to 50%"),
             (Setup { floor: f64::NAN, ..good.clone() }, "0% to 50%"),
             (Setup { rate_bps: None, ..good.clone() }, "a rate is needed"),

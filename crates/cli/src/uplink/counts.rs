@@ -85,13 +85,28 @@ pub struct Final {
 }
 
 /// The last responses on a link of that rate that divides itself as finely as it likes and sends nothing else: response times, mean, seconds.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Comparison {
     /// How many.
     responses: usize,
     /// If all share the link equally.
     fair_s: f64,
     /// With the shortest first: no order has a smaller mean.
+    srpt_s: f64,
+    /// The same by their size, the smallest first; none without a response.
+    sizes: Vec<ComparedClass>,
+}
+
+/// Of one size class.
+#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+struct ComparedClass {
+    /// Header and body are so many bytes at most; null: any.
+    up_to_bytes: Option<u64>,
+    /// How many.
+    responses: usize,
+    /// If all share the link equally.
+    fair_s: f64,
+    /// With the shortest first.
     srpt_s: f64,
 }
 
@@ -135,7 +150,7 @@ struct SizeClass {
     responses: u64,
     /// Their bytes.
     bytes: u64,
-    /// From the first byte that TCP sent to the last one, mean, seconds.
+    /// From the first byte that TCP handed to the queue to the last one, mean, seconds.
     mean_s: f64,
 }
 
@@ -186,8 +201,7 @@ impl Counts {
     }
 
     pub(super) fn add(&mut self, sent: &SentResponse) {
-        let class = CLASSES.iter().take_while(|bound| sent.bytes > **bound).count();
-        let class = &mut self.now.sizes[class];
+        let class = &mut self.now.sizes[class_of(sent.bytes)];
         class.responses += 1;
         class.bytes += sent.bytes;
         let seconds = sent.ended_ns.saturating_sub(sent.began_ns) as f64 / 1e9;
@@ -203,11 +217,25 @@ impl Counts {
     fn comparison(&self) -> Option<Comparison> {
         let rate = Rate::from_bits_per_s(self.started.rate_bps?)?;
         let arrivals: Vec<Arrival> = self.arrivals.iter().copied().collect();
-        let mean = |order| fluid::mean_response_s(&arrivals, &fluid::ends(order, rate, &arrivals));
+        let [fair, srpt] =
+            [fluid::Order::Fair, fluid::Order::Srpt].map(|order| fluid::ends(order, rate, &arrivals));
+        let of_class = |class: usize| {
+            let is_in = |arrival: &Arrival| class_of(arrival.bytes) == class;
+            let mean = |ends: &[Nanos]| {
+                let all = arrivals.iter().zip(ends).filter(|(arrival, _)| is_in(arrival));
+                let (arrivals, ends): (Vec<Arrival>, Vec<Nanos>) =
+                    all.map(|(arrival, end)| (*arrival, *end)).unzip();
+                fluid::mean_response_s(&arrivals, &ends)
+            };
+            let responses = arrivals.iter().filter(|arrival| is_in(arrival)).count();
+            let up_to_bytes = CLASSES.get(class).copied();
+            ComparedClass { up_to_bytes, responses, fair_s: mean(&fair), srpt_s: mean(&srpt) }
+        };
         (!arrivals.is_empty()).then(|| Comparison {
             responses: arrivals.len(),
-            fair_s: mean(fluid::Order::Fair),
-            srpt_s: mean(fluid::Order::Srpt),
+            fair_s: fluid::mean_response_s(&arrivals, &fair),
+            srpt_s: fluid::mean_response_s(&arrivals, &srpt),
+            sizes: (0..=CLASSES.len()).map(of_class).filter(|class| class.responses > 0).collect(),
         })
     }
 
@@ -233,9 +261,14 @@ impl Counts {
         let rate = rate_bps.map_or_else(String::new, |rate| format!(" at {}", mbit(rate as f64)));
         let dry = if *dry_run { ", counted only" } else { "" };
         let mut text = format!("{interface}{rate}: {order}{dry}");
-        if *order == "srpt" {
-            let cutoffs: Vec<String> = uplink.cutoffs().iter().map(ToString::to_string).collect();
-            let _ = write!(text, ", cutoffs {} bytes", cutoffs.join(", "));
+        if !uplink.cutoffs().is_empty() {
+            let _ = write!(text, ", {}", cutoffs(uplink));
+        }
+        if rate_bps.is_none() && !dry_run {
+            let _ = write!(
+                text,
+                "\n  without --rate large buffers are sent whole, and small responses wait for them: say a rate a little below the class's"
+            );
         }
         for Missing { source, why } in missing_sources {
             let _ = write!(text, "\n  no sizes by {source}: {why}");
@@ -253,13 +286,12 @@ impl Counts {
             let bits = 8.0 * (bytes(now).saturating_sub(bytes(before))) as f64 / seconds;
             let responses = responses(now) - responses(before);
             let waiting: u64 = now.bands.iter().map(|band| u64::from(band.qlen_bytes)).sum();
-            format!(
-                "{:4.0} s: {}, {responses} responses; {:.1} kB wait{}",
-                now.elapsed_s,
-                mbit(bits),
-                waiting as f64 / 1e3,
-                known(now, before)
-            )
+            let waiting = match self.started.dry_run {
+                true => String::new(),
+                false => format!("; {:.1} kB wait", waiting as f64 / 1e3),
+            };
+            let (seconds, mbit, known) = (now.elapsed_s, mbit(bits), known(now, before));
+            format!("{seconds:4.0} s: {mbit}, {responses} responses{waiting}{known}")
         };
         self.before = self.now.clone();
         text
@@ -274,9 +306,12 @@ impl Counts {
         let mut text =
             format!("{:.1} s: {} responses{}", now.elapsed_s, responses(now), known(now, &self.nothing()));
         for class in now.sizes.iter().filter(|class| class.responses > 0) {
-            let bound =
-                class.up_to_bytes.map_or("larger".to_owned(), |bytes| format!("up to {} kB", bytes / 1_000));
-            let _ = write!(text, "\n  {bound:>14}: {:8}, sent within {:.3} s", class.responses, class.mean_s);
+            let bound = bound(class.up_to_bytes);
+            let _ = write!(
+                text,
+                "\n  {bound:>14}: {:8} responses, handed over within {:.3} s",
+                class.responses, class.mean_s
+            );
         }
         for (number, band) in
             now.bands.iter().chain([&now.others]).enumerate().filter(|(_, band)| band.packets > 0)
@@ -291,11 +326,14 @@ impl Counts {
                 let _ = write!(text, ", {} dropped", band.drops);
             }
         }
-        if let Some(Comparison { responses, fair_s, srpt_s }) = self.comparison() {
+        if let Some(Comparison { responses, fair_s, srpt_s, sizes }) = self.comparison() {
             let _ = write!(
                 text,
                 "\n  at this rate the last {responses} take {fair_s:.3} s in the mean if they share the link, and {srpt_s:.3} s the shortest first"
             );
+            for ComparedClass { up_to_bytes, fair_s, srpt_s, .. } in sizes {
+                let _ = write!(text, "\n  {:>14}: {fair_s:.3} s and {srpt_s:.3} s", bound(up_to_bytes));
+            }
         }
         text
     }
@@ -364,6 +402,21 @@ impl Counts {
             ),
         ]
     }
+}
+
+/// Index of the size class of so many bytes.
+fn class_of(bytes: u64) -> usize {
+    CLASSES.iter().take_while(|bound| bytes > **bound).count()
+}
+
+fn bound(up_to_bytes: Option<u64>) -> String {
+    up_to_bytes.map_or("larger".to_owned(), |bytes| format!("up to {} kB", bytes / 1_000))
+}
+
+/// The cutoffs in force.
+pub(super) fn cutoffs(uplink: &Uplink) -> String {
+    let cutoffs: Vec<String> = uplink.cutoffs().iter().map(ToString::to_string).collect();
+    format!("cutoffs {} bytes", cutoffs.join(", "))
 }
 
 fn written(event: &UplinkEvent) -> String {
