@@ -1,4 +1,5 @@
-//! What the kernel says of an interface, a route, a neighbour or a traffic class of the calling thread's network namespace (rtnetlink(7)).
+//! What the kernel says of an interface, a route, a neighbour or a traffic class of the calling thread's network namespace
+//! (rtnetlink(7)), and of its TCP sockets (sock_diag(7)).
 //!
 //! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a pinned program. Interfaces, routes and queue
 //! disciplines are made by iproute2 (`netns`, `qdisc`, `uplink`), whose commands can be repeated by hand.
@@ -6,6 +7,7 @@
 
 mod ask;
 mod interface;
+mod sockets;
 mod traffic;
 
 use std::net::IpAddr;
@@ -18,6 +20,7 @@ use ask::{address_of, ask, attribute, attributes, number_of};
 
 pub use ask::Error;
 pub use interface::Interface;
+pub use sockets::{TcpSocket, TcpState, each_tcp_socket};
 pub use traffic::{Class, add_bpf_filter, classes};
 
 /// Where a packet goes.

@@ -1,0 +1,159 @@
+//! The TCP sockets of a network namespace (sock_diag(7)): also those that no process has, as in TIME_WAIT.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use neli::consts::nl::NlmF;
+use neli::consts::socket::NlFamily;
+use neli::nl::{NlPayload, NlmsghdrBuilder};
+use neli::socket::synchronous::NlSocketHandle;
+use neli::types::Buffer;
+use neli::utils::Groups;
+use nix::errno::Errno;
+
+use crate::ask::Error;
+
+/// `include/uapi/linux/sock_diag.h`; libc has none of them.
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// `include/uapi/linux/inet_diag.h`: what is asked for, and where in the answer the socket's fields are, bytes.
+const QUESTION_BYTES: usize = 56;
+const LOCAL_PORT: usize = 4;
+const REMOTE_PORT: usize = 6;
+const LOCAL: usize = 8;
+const REMOTE: usize = 24;
+const EXPIRES: usize = 52;
+/// All that have a place in the kernel's tables. Bits of `include/net/tcp_states.h`.
+const STATES: u32 = 0xfff;
+
+/// A TCP socket, as it is at this moment. What an IPv6 socket has with an IPv4 address is said as IPv4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpSocket {
+    /// Its state.
+    pub state: TcpState,
+    /// Its own end.
+    pub local: SocketAddr,
+    /// The other end; port 0 of a listener.
+    pub remote: SocketAddr,
+    /// Until its timer ends: in TIME_WAIT, until its ports are free.
+    pub expires: Duration,
+}
+
+/// State of a socket: `include/net/tcp_states.h`, as far as anybody here asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TcpState {
+    /// It takes connections.
+    Listen,
+    /// It is closed, and keeps its ports from being used again.
+    TimeWait,
+    /// All others.
+    Other,
+}
+
+/// Hands over all TCP sockets of the calling thread's network namespace, in no order. What opens or closes meanwhile may be
+/// missing. Anybody may ask.
+///
+/// # Errors
+///
+/// ENOENT where the kernel has no `inet_diag`.
+pub fn each_tcp_socket(mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
+    for family in [number::INET, number::INET6] {
+        let mut question = vec![0; QUESTION_BYTES];
+        question[..2].copy_from_slice(&[family, number::TCP]);
+        question[4..8].copy_from_slice(&STATES.to_ne_bytes());
+        let message = NlmsghdrBuilder::default()
+            .nl_type(SOCK_DIAG_BY_FAMILY)
+            .nl_flags(NlmF::REQUEST | NlmF::DUMP)
+            .nl_payload(NlPayload::Payload(Buffer::from(question)))
+            .build();
+        let socket = NlSocketHandle::connect(NlFamily::SockOrInetDiag, None, Groups::empty())?;
+        socket.send(&message.expect("all of it is set"))?;
+        while !take_datagram(&socket, &mut take)? {}
+    }
+    Ok(())
+}
+
+/// What stands for an address family and a protocol in the question.
+mod number {
+    pub(super) const INET: u8 = 2;
+    pub(super) const INET6: u8 = 10;
+    pub(super) const TCP: u8 = 6;
+}
+
+/// True: the list has ended.
+fn take_datagram(socket: &NlSocketHandle, take: &mut impl FnMut(TcpSocket)) -> Result<bool, Error> {
+    let (answers, _) = socket.recv::<u16, Buffer>()?;
+    for answer in answers {
+        match answer?.nl_payload() {
+            NlPayload::Payload(bytes) => read(bytes.as_ref()).into_iter().for_each(&mut *take),
+            NlPayload::Err(refused) => return Err(Error::Refused(Errno::from_raw(-refused.error()))),
+            _ => return Ok(true),
+        }
+    }
+    Ok(false)
+}
+
+/// `struct inet_diag_msg`.
+fn read(bytes: &[u8]) -> Option<TcpSocket> {
+    let (family, state) = (*bytes.first()?, *bytes.get(1)?);
+    let port = |at: usize| Some(u16::from_be_bytes(*bytes.get(at..)?.first_chunk()?));
+    let address = |at: usize| {
+        let octets: &[u8; 16] = bytes.get(at..)?.first_chunk()?;
+        Some(match family {
+            number::INET => IpAddr::from(*octets.first_chunk::<4>()?),
+            _ => IpAddr::from(*octets).to_canonical(),
+        })
+    };
+    let expires_ms = u32::from_ne_bytes(*bytes.get(EXPIRES..)?.first_chunk()?);
+    Some(TcpSocket {
+        state: match state {
+            6 => TcpState::TimeWait,
+            10 => TcpState::Listen,
+            _ => TcpState::Other,
+        },
+        local: SocketAddr::new(address(LOCAL)?, port(LOCAL_PORT)?),
+        remote: SocketAddr::new(address(REMOTE)?, port(REMOTE_PORT)?),
+        expires: Duration::from_millis(expires_ms.into()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    fn all() -> Vec<TcpSocket> {
+        let mut all = Vec::new();
+        each_tcp_socket(|socket| all.push(socket)).expect("ask");
+        all
+    }
+
+    #[test]
+    fn listener_connection_and_who_closed_first_are_there() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(listener) = TcpListener::bind(address) else { continue };
+            let server = listener.local_addr().expect("address");
+            let client = TcpStream::connect(server).expect("connect");
+            let (accepted, _) = listener.accept().expect("accept");
+            let ends = (client.local_addr().expect("address"), server);
+            let state = |of: (SocketAddr, SocketAddr)| {
+                all().into_iter().find(|socket| (socket.local, socket.remote) == of)
+            };
+            assert_eq!(state(ends).expect("it is open").state, TcpState::Other);
+            drop(client);
+            drop(accepted);
+            let closed = std::iter::repeat_with(|| state(ends)).flatten();
+            let closed = closed.filter(|socket| socket.state == TcpState::TimeWait);
+            let first = closed.take(1).next().expect("it goes on for ever");
+            assert!(first.expires <= Duration::from_secs(60) && first.expires > Duration::from_secs(50));
+            let listening = all().into_iter().find(|socket| socket.local == server);
+            assert!(listening.is_some_and(|socket| socket.state == TcpState::Listen));
+        }
+    }
+
+    #[test]
+    fn message_that_is_cut_is_none() {
+        assert_eq!(read(&[2, 6, 0, 0]), None);
+        assert_eq!(read(&[]), None);
+    }
+}

@@ -1,0 +1,18 @@
+//! What can go wrong.
+
+/// Why there is no survey: one line.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The sockets could not be listed.
+    #[error("list the TCP sockets: {0}")]
+    Unlisted(#[from] netlink::Error),
+    /// A setting could not be read.
+    #[error("read /proc/sys/{0}: {1}")]
+    Unread(&'static str, std::io::Error),
+    /// A setting is none that we know.
+    #[error("/proc/sys/{0} says {1:?}, which is not what Linux writes there")]
+    Strange(&'static str, String),
+}
+
+/// What a survey gives.
+pub type Result<T> = std::result::Result<T, Error>;
