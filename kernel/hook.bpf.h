@@ -82,4 +82,14 @@ static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
 	return ((struct xdp_md *)ctx)->ingress_ifindex;
 }
 
+/* Writes 2 or 4 bytes of a TCP header in a socket buffer, the checksum with them. */
+static __always_inline bool replace_in_tcp(struct __sk_buff *skb, const struct segment *segment, __u32 offset, __be32 before,
+					   __be32 after, __u32 size)
+{
+	__u32 tcp = segment->l4_offset;
+
+	return !bpf_l4_csum_replace(skb, tcp + __builtin_offsetof(struct tcp_header, checksum), before, after, size) &&
+	       !bpf_skb_store_bytes(skb, tcp + offset, &after, size, 0);
+}
+
 #endif

@@ -44,17 +44,7 @@ struct {
 	__type(value, struct taken);
 } taken SEC(".maps");
 
-/* Sets and clears flags in a socket buffer, the checksum with them. */
-static __always_inline bool change_flags_skb(struct __sk_buff *skb, const struct segment *segment, __be16 before, __be16 after)
-{
-	__u32 tcp = segment->l4_offset;
-
-	return !bpf_l4_csum_replace(skb, tcp + __builtin_offsetof(struct tcp_header, checksum), before, after,
-				    sizeof(after)) &&
-	       !bpf_skb_store_bytes(skb, tcp + __builtin_offsetof(struct tcp_header, offset), &after, sizeof(after), 0);
-}
-
-/* The same in a frame, by RFC 1624. A checksum that its sender left for later says nothing of the flags. */
+/* As replace_in_tcp() in a frame, of flags, by RFC 1624. A checksum that its sender left for later says nothing of the flags. */
 static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct segment *segment, __be16 before, __be16 after)
 {
 	__u32 tcp = segment->l4_offset, sum = (__u16)~segment->checksum + (__u16)~before + after;
@@ -73,7 +63,7 @@ static __always_inline bool change_flags(void *ctx, enum hook hook, const struct
 	if (!load(ctx, hook, segment->l4_offset + __builtin_offsetof(struct tcp_header, offset), &before, sizeof(before)))
 		return false;
 	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
-	return hook == HOOK_TC ? change_flags_skb(ctx, segment, before, after) : change_flags_xdp(ctx, segment, before, after);
+	return hook == HOOK_TC ? replace_in_tcp(ctx, segment, __builtin_offsetof(struct tcp_header, offset), before, after, sizeof(after)) : change_flags_xdp(ctx, segment, before, after);
 }
 
 struct found_rule {

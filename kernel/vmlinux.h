@@ -419,6 +419,7 @@ struct tcp_sock {			/* include/linux/tcp.h; leads to the above, and read by find
 	__u32 rcv_nxt;			/* this and write_seq: read by read_outgoing(), too */
 	__u32 copied_seq;		/* where the server will read on */
 	__u32 write_seq;		/* where it will write on */
+	__u32 snd_una;			/* the first byte that is not acknowledged; read by on_fin() of close.bpf.c */
 };
 
 struct request_sock {			/* include/net/request_sock.h; read by find_handshake() */

@@ -10,7 +10,7 @@ use bindgen::callbacks::{EnumVariantValue, ParseCallbacks};
 /// As seen from here, where cargo runs this and the compiler.
 const HEADERS: &str = "../../kernel";
 /// Those that go in and out of functions; all others are numbers.
-const ENUMS: [&str; 10] = [
+const ENUMS: [&str; 11] = [
     "verdict",
     "trigger",
     "full",
@@ -21,6 +21,7 @@ const ENUMS: [&str; 10] = [
     "red_action",
     "redfavor_action",
     "size_source",
+    "close_action",
 ];
 
 fn main() {

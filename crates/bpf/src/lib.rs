@@ -3,6 +3,7 @@
 
 mod capability;
 pub mod cgroup;
+mod clsact;
 mod run_time;
 mod sys;
 mod take_over;
@@ -19,6 +20,7 @@ use nix::libc;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub use capability::{Capabilities, Capability};
+pub use clsact::Clsact;
 pub use run_time::{RunCounting, run_time_of};
 use sys::{done, owned, program_info};
 use take_over::programs_at_tcx;

@@ -3,9 +3,10 @@
 
 use crate::raw::{self, HTTP_STATUS_BYTES};
 use crate::{
-    Attempt, CookieFlow, CookieKey, CookieOptions, Cutoffs, Fin, HttpHeader, ListenerLoad, ListenerPolicy,
-    OPENING_BYTES, Outgoing, Pace, PacketKind, Rate, RedAction, RedParams, RedState, RedfavorAction,
-    RedfavorGuard, RedfavorState, Response, Service, SizeSource, Verdict, Wait,
+    Attempt, CloseAction, CloseSegment, CloseSocket, CookieFlow, CookieKey, CookieOptions, Cutoffs, Fin,
+    Hold, HttpHeader, LastAck, ListenerLoad, ListenerPolicy, OPENING_BYTES, Outgoing, Pace, PacketKind, Rate,
+    RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard, RedfavorState, Response, Service,
+    SizeSource, Verdict, Wait,
 };
 
 /// Each as the header declares it; the compiler compares that with what bindgen found.
@@ -42,6 +43,20 @@ safe! {
     pub(crate) bytes_left(response: &mut Response, segment: &Outgoing, by_buffer: bool) -> u64;
     pub(crate) next_band(cutoffs: &Cutoffs, response: &mut Response, segment: &Outgoing, left: u64) -> u32;
     pub(crate) note_sent(response: &mut Response, segment: &Outgoing);
+}
+
+// close.h
+safe! {
+    pub on_fin_arriving(socket: &CloseSocket, segment: &CloseSegment, hold: &mut Hold) -> CloseAction;
+    pub on_held_fin_leaving(
+        socket: &CloseSocket,
+        segment: &CloseSegment,
+        hold: &mut Hold,
+        last: &mut LastAck
+    ) -> CloseAction;
+    pub on_last_fin_leaving(socket: &CloseSocket, segment: &CloseSegment, last: &mut LastAck) -> CloseAction;
+    pub on_ack_arriving(segment: &CloseSegment, last: &LastAck) -> CloseAction;
+    pub on_last_ack_leaving(segment: &CloseSegment, last: &mut LastAck, seq: &mut u32) -> CloseAction;
 }
 
 // http.h: see `http_response_bytes`

@@ -9,6 +9,7 @@ struct bpf_spin_lock {			/* the kernel's; there is one CPU here, and no lock */
 };
 
 #include "bands.h"
+#include "close.h"
 #include "cookie.h"
 #include "http.h"
 #include "protected.h"

@@ -7,6 +7,7 @@
 //! C divides by numbers that a header wants above 0: whoever calls sees to that.
 
 mod bands;
+mod close;
 mod counters;
 mod functions;
 mod load;
@@ -22,8 +23,10 @@ pub use raw::{
     REDFAVOR_ONE_BYTE, STAGE_SILENT, STAGE_WAITING,
 };
 pub use raw::{
-    attempt as Attempt, cookie_flow as CookieFlow, cookie_key as CookieKey, cookie_options as CookieOptions,
-    cutoffs as Cutoffs, fin as Fin, full as Full, http_header as HttpHeader, listener_load as ListenerLoad,
+    attempt as Attempt, close_action as CloseAction, close_segment as CloseSegment,
+    close_socket as CloseSocket, cookie_flow as CookieFlow, cookie_key as CookieKey,
+    cookie_options as CookieOptions, cutoffs as Cutoffs, fin as Fin, full as Full, hold as Hold,
+    http_header as HttpHeader, last_ack as LastAck, listener_load as ListenerLoad,
     listener_policy as ListenerPolicy, listener_stats as ListenerStats, on_fin as OnFin,
     outgoing as Outgoing, pace as Pace, packet_kind as PacketKind, path_stats as PathStats, rate as Rate,
     red_action as RedAction, red_params as RedParams, red_state as RedState,

@@ -1,0 +1,164 @@
+//! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the client's interfaces.
+//!
+//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`], or the end of the process however it
+//! comes, takes it off again: a FIN that was held just then comes again from the server, and all is as ever. [`Way`] says what
+//! there is to choose from, and `docs/closing.md` who should use what.
+//!
+//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+
+mod destination;
+mod error;
+mod program;
+mod setup;
+
+use std::time::{Duration, Instant};
+
+use bpf::{AttachError, Clsact, Hook, SoleLink};
+use netlink::Interface;
+use nix::errno::Errno;
+
+pub use destination::Destination;
+pub use error::{Error, Result};
+pub use program::Counts;
+pub use setup::{QUARANTINE, Setup, Way};
+
+use error::{Act, refused};
+use program::Program;
+
+/// A segment is looked for behind a last FIN for two to three of these.
+const GENERATION: Duration = Duration::from_secs(30);
+/// A process that is stopped or hangs changes nothing after this.
+const LEASE: Duration = Duration::from_secs(5);
+
+/// Programs at the client's interfaces, until this is dropped.
+pub struct Closing {
+    // They go first.
+    _at: Vec<At>,
+    program: Program,
+    next_generation: Instant,
+}
+
+impl Closing {
+    /// Begins. If anything fails, nothing is attached.
+    ///
+    /// # Errors
+    ///
+    /// One line: what makes no sense, no such interface, a kernel without tcx and clsact, missing privileges.
+    pub fn start(setup: &Setup) -> Result<Self> {
+        setup.check()?;
+        let interfaces = interfaces(setup)?;
+        let program = Program::load(setup)?;
+        program.lease(LEASE)?;
+        let at = interfaces.iter().map(|interface| At::attach(&program, interface)).collect::<Result<_>>()?;
+        Ok(Self { _at: at, program, next_generation: Instant::now() + GENERATION })
+    }
+
+    /// To be called about once a second: goes on, and forgets what is over.
+    ///
+    /// # Errors
+    ///
+    /// When a map cannot be read or written.
+    pub fn renew(&mut self) -> Result<()> {
+        self.program.sweep()?;
+        if Instant::now() >= self.next_generation {
+            self.next_generation += GENERATION;
+            self.program.begin_generation();
+        }
+        self.program.lease(LEASE)
+    }
+
+    /// What was counted of each destination, in their order.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be read.
+    pub fn counts(&self) -> Result<Vec<Counts>> {
+        self.program.counts()
+    }
+
+    /// How long a program takes for a frame of a connection that has no socket here, in so many runs; for a bench.
+    ///
+    /// # Errors
+    ///
+    /// As `BPF_PROG_TEST_RUN`.
+    pub fn time(&self, hook: Hook, frame: &[u8], runs: u32) -> Result<Duration> {
+        let program = match hook {
+            Hook::TcxEgress => self.program.leaving(),
+            _ => self.program.arriving(),
+        };
+        bpf::test_run(program, frame, runs).act("time a program")
+    }
+
+    /// Connections whose addresses and ports are kept from use at this moment; under [`Way::Swap`].
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be read.
+    pub fn quarantined(&self) -> Result<usize> {
+        self.program.quarantined()
+    }
+}
+
+/// The programs at an interface.
+enum At {
+    Tcx { _links: [SoleLink; 2] },
+    Clsact { _filters: Clsact },
+}
+
+impl At {
+    fn attach(program: &Program, interface: &Interface) -> Result<Self> {
+        // First what sees a last FIN leave: nothing is held that nobody would let in.
+        let programs = [(program.leaving(), Hook::TcxEgress), (program.arriving(), Hook::TcxIngress)];
+        let leaving = match SoleLink::attach(program.leaving(), interface.index, Hook::TcxEgress) {
+            Err(AttachError { error, .. }) if is_unknown(&error) => {
+                let filters = Clsact::attach(interface.index, programs);
+                return Ok(Self::Clsact { _filters: filters.act("attach as filters of clsact")? });
+            }
+            leaving => leaving.act("attach")?,
+        };
+        let arriving = SoleLink::attach(program.arriving(), interface.index, Hook::TcxIngress);
+        Ok(Self::Tcx { _links: [leaving, arriving.act("attach")?] })
+    }
+}
+
+/// Before Linux 6.6 the kernel knows no tcx.
+fn is_unknown(error: &std::io::Error) -> bool {
+    matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EINVAL | Errno::EOPNOTSUPP))
+}
+
+/// Those that were named, or by which the destinations are reached.
+fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
+    let mut all = Vec::<Interface>::new();
+    let mut add = |interface: Interface| {
+        if all.iter().all(|known| known.index != interface.index) {
+            all.push(interface);
+        }
+    };
+    for name in &setup.interfaces {
+        let interface = Interface::find(name).act_with(|| format!("look for {name}"))?;
+        add(interface
+            .ok_or_else(|| refused(format!("{name}: no such interface; ip link shows which there are")))?);
+    }
+    if setup.interfaces.is_empty() {
+        for destination in &setup.destinations {
+            let address = destination.network.addr();
+            let route = netlink::route(address, None).act_with(|| format!("find the way to {address}"))?;
+            let name = if route.is_local { Some("lo".to_owned()) } else { route.interface.and_then(name_of) };
+            let name =
+                name.ok_or_else(|| refused(format!("no way leads to {address}; name an interface")))?;
+            add(Interface::find(&name)
+                .act_with(|| format!("look for {name}"))?
+                .ok_or_else(|| refused(format!("{name} has gone")))?);
+        }
+    }
+    match all.iter().find(|interface| !interface.is_ethernet && !interface.is_loopback) {
+        Some(_) => {
+            Err(refused("an interface carries no Ethernet frames, which is all that the programs read"))
+        }
+        None => Ok(all),
+    }
+}
+
+fn name_of(index: u32) -> Option<String> {
+    nix::net::if_::if_indextoname(index).ok()?.into_string().ok()
+}

@@ -1,0 +1,212 @@
+//! `kernel/close.bpf.c` and its maps.
+
+use std::mem::MaybeUninit;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::error::{Act, Result, refused};
+use crate::setup::{LONG_QUARANTINE, Setup, Way};
+
+#[allow(
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    missing_docs,
+    unused_qualifications,
+    reason = "made by libbpf-cargo"
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/close.skel.rs"));
+}
+
+/// What became of the closes of one destination: `struct close_counts`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct Counts {
+    /// swap: closes that the server began, of connections whose client has closed, too.
+    pub noted: u64,
+    /// RSTs that were sent for them.
+    pub swapped: u64,
+    /// hold: FINs that were held.
+    pub held: u64,
+    /// FINs that came when the client's program had read all, and passed.
+    pub idle: u64,
+    /// Held FINs that came in with the client's own: its kernel has TIME_WAIT.
+    pub released: u64,
+    /// Held FINs that the server sent again, because the client's program waits for them.
+    pub given_up: u64,
+    /// Held FINs when the client's own left and something was missing on either side.
+    pub late: u64,
+    /// Last ACKs that left as a RST; two or more of one connection if the server did not take the first.
+    pub resets: u64,
+    /// SYNs that were dropped, because their ports are in quarantine.
+    pub quarantined: u64,
+    /// Closes that were left alone because they are signed (MD5, AO), or are of a connection of several (MPTCP).
+    pub signed_or_joined: u64,
+    /// Closes that were left alone because a map was full.
+    pub full: u64,
+    /// Segments that the kernel refused to send or to change.
+    pub failed: u64,
+}
+
+/// The programs, loaded, and their maps.
+pub(crate) struct Program {
+    arriving: OwnedFd,
+    leaving: OwnedFd,
+    counts: MapHandle,
+    quarantine: MapHandle,
+    controls: MapHandle,
+    destinations: usize,
+    generation: u8,
+}
+
+/// Key of a map with one value.
+const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
+/// 0 stands for none.
+const FIRST_GENERATION: u8 = 1;
+/// Entries that one call reads.
+const BATCH: u32 = 4096;
+
+impl Program {
+    pub(crate) fn load(setup: &Setup) -> Result<Self> {
+        // libbpf writes pages to stderr when a program is refused; our error is one line.
+        libbpf_rs::set_print(None);
+        Self::try_load(setup).map_err(load_error)
+    }
+
+    fn try_load(setup: &Setup) -> libbpf_rs::Result<Self> {
+        let mut object = MaybeUninit::uninit();
+        let mut open = skel::CloseSkelBuilder::default().open(&mut object)?;
+        let rodata = open.maps.rodata_data.as_deref_mut().expect("it has constants");
+        rodata.way = match setup.way {
+            Way::Swap => 1,
+            Way::Hold => 2,
+        };
+        rodata.is_dry_run = setup.is_dry_run.into();
+        rodata.quarantine_ns = setup.quarantine.as_nanos() as u64;
+        rodata.long_quarantine_ns = setup.quarantine.max(LONG_QUARANTINE).as_nanos() as u64;
+        let loaded = open.load()?;
+        for (index, destination) in (0_u32..).zip(&setup.destinations) {
+            let key = key(destination.network.addr(), destination.network.prefix_len(), destination.port);
+            loaded.maps.destinations.update(&key, &index.to_ne_bytes(), MapFlags::ANY)?;
+        }
+        Ok(Self {
+            arriving: loaded.progs.arriving.as_fd().try_clone_to_owned()?,
+            leaving: loaded.progs.leaving.as_fd().try_clone_to_owned()?,
+            counts: MapHandle::try_from(&loaded.maps.close_counts)?,
+            quarantine: MapHandle::try_from(&loaded.maps.quarantine)?,
+            controls: MapHandle::try_from(&loaded.maps.controls)?,
+            destinations: setup.destinations.len(),
+            generation: FIRST_GENERATION,
+        })
+    }
+
+    pub(crate) fn arriving(&self) -> BorrowedFd<'_> {
+        self.arriving.as_fd()
+    }
+
+    pub(crate) fn leaving(&self) -> BorrowedFd<'_> {
+        self.leaving.as_fd()
+    }
+
+    /// From the next lease on.
+    pub(crate) fn begin_generation(&mut self) {
+        self.generation = self.generation.checked_add(1).unwrap_or(FIRST_GENERATION);
+    }
+
+    /// The programs are at work for so long: `struct control`.
+    pub(crate) fn lease(&self, lease: Duration) -> Result<()> {
+        let until_ns = now_ns()? + lease.as_nanos() as u64;
+        let generation = u32::from(self.generation);
+        let control = [&until_ns.to_ne_bytes()[..], &generation.to_ne_bytes(), &0_u32.to_ne_bytes()].concat();
+        self.controls.update(&ONLY, &control, MapFlags::ANY).act("tell the programs the time")
+    }
+
+    /// Forgets ports whose quarantine is over.
+    pub(crate) fn sweep(&self) -> Result<()> {
+        let now_ns = now_ns()?;
+        let over: Vec<Vec<u8>> = self
+            .quarantined_until()?
+            .filter(|(_, until_ns)| *until_ns <= now_ns)
+            .map(|(ends, _)| ends)
+            .collect();
+        for ends in over {
+            // The program may have been there first.
+            let _ = self.quarantine.delete(&ends);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn quarantined(&self) -> Result<usize> {
+        Ok(self.quarantined_until()?.count())
+    }
+
+    fn quarantined_until(&self) -> Result<impl Iterator<Item = (Vec<u8>, u64)> + '_> {
+        let all = self.quarantine.lookup_batch(BATCH, MapFlags::ANY, MapFlags::ANY);
+        let all = all.act("read which ports are in quarantine")?;
+        Ok(all.filter_map(|(ends, until)| Some((ends, u64::from_ne_bytes(*until.first_chunk()?)))))
+    }
+
+    pub(crate) fn counts(&self) -> Result<Vec<Counts>> {
+        (0..self.destinations as u32).map(|index| self.counts_of(index)).collect()
+    }
+
+    fn counts_of(&self, index: u32) -> Result<Counts> {
+        let cpus = self.counts.lookup_percpu(&index.to_ne_bytes(), MapFlags::ANY).act("read the counts")?;
+        let sum = |word: usize| -> u64 {
+            let of_cpu = |bytes: &Vec<u8>| {
+                let word = bytes.get(8 * word..).and_then(|rest| rest.first_chunk());
+                word.map_or(0, |word| u64::from_ne_bytes(*word))
+            };
+            cpus.iter().flatten().map(of_cpu).sum()
+        };
+        Ok(Counts {
+            noted: sum(0),
+            swapped: sum(1),
+            held: sum(2),
+            idle: sum(3),
+            released: sum(4),
+            given_up: sum(5),
+            late: sum(6),
+            resets: sum(7),
+            quarantined: sum(8),
+            signed_or_joined: sum(9),
+            full: sum(10),
+            failed: sum(11),
+        })
+    }
+}
+
+/// Of bpf_ktime_get_ns().
+fn now_ns() -> Result<u64> {
+    let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).act("read the clock")?;
+    Ok(Duration::from(now).as_nanos() as u64)
+}
+
+/// `struct destination`: an IPv4 address is mapped.
+fn key(address: IpAddr, prefix_len: u8, port: u16) -> [u8; 24] {
+    const PORT_BITS: u32 = 32;
+    const MAPPED_BITS: u32 = 96;
+    let (octets, bits) = match address {
+        IpAddr::V4(address) => (address.to_ipv6_mapped().octets(), MAPPED_BITS + u32::from(prefix_len)),
+        IpAddr::V6(address) => (address.octets(), u32::from(prefix_len)),
+    };
+    let mut key = [0; 24];
+    key[..4].copy_from_slice(&(PORT_BITS + bits).to_ne_bytes());
+    key[4..6].copy_from_slice(&port.to_be_bytes());
+    key[8..].copy_from_slice(&octets);
+    key
+}
+
+fn load_error(error: libbpf_rs::Error) -> crate::Error {
+    if error.kind() == ErrorKind::PermissionDenied {
+        return refused(format!(
+            "load the programs: {error}; run as root or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"
+        ));
+    }
+    refused(format!("load the programs: {error}; tidegate doctor says what this kernel takes"))
+}

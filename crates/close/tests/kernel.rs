@@ -1,0 +1,389 @@
+//! Where TIME_WAIT is after a server has closed first.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use close::{Closing, Counts, Setup, Way};
+use netlink::TcpState;
+use netns::{Namespace, VethPair};
+
+/// Addresses of the server.
+const SERVERS: usize = 5;
+const RESPONSE: [u8; 3000] = [b'.'; 3000];
+
+struct World {
+    client: Namespace,
+    server: Namespace,
+    address: SocketAddr,
+    /// One for each connection that the server has closed.
+    closed: Mutex<Receiver<()>>,
+}
+
+impl World {
+    /// A server that answers and closes.
+    fn create(is_ipv6: bool) -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        let client = Namespace::create("client").expect("create");
+        let server = Namespace::create("server").expect("create");
+        VethPair::create(&client, "c0", &server, "s0").expect("create veth");
+        for (namespace, device, host) in [(&client, "c0", 1), (&server, "s0", 2)] {
+            namespace.ip(&["addr", "add", &format!("10.8.0.{host}/24"), "dev", device]).expect("address");
+            let address = format!("fd08::{host}/64");
+            namespace.ip(&["addr", "add", &address, "dev", device, "nodad"]).expect("address");
+        }
+        for host in 3..2 + SERVERS {
+            server.ip(&["addr", "add", &format!("10.8.0.{host}/24"), "dev", "s0"]).expect("address");
+            server.ip(&["addr", "add", &format!("fd08::{host}/64"), "dev", "s0", "nodad"]).expect("address");
+        }
+        let address = if is_ipv6 { "[fd08::2]:8080" } else { "10.8.0.2:8080" };
+        let any = if is_ipv6 { "[::]:8080" } else { "0.0.0.0:8080" };
+        let listener = server.enter(|| TcpListener::bind(any)).expect("enter").expect("bind");
+        let (sender, closed) = channel();
+        std::thread::spawn(move || {
+            for connection in listener.incoming() {
+                let Ok(mut connection) = connection else { return };
+                let mut request = [0; 4];
+                if connection.read_exact(&mut request).is_ok() {
+                    connection.write_all(&RESPONSE).ok();
+                }
+                drop(connection);
+                sender.send(()).ok();
+            }
+        });
+        Some(Self { client, server, address: address.parse().expect("address"), closed: Mutex::new(closed) })
+    }
+
+    fn setup(&self, way: Way) -> Setup {
+        let text = if self.address.is_ipv6() { "[fd08::]/64:8080" } else { "10.8.0.0/24:8080" };
+        Setup {
+            destinations: vec![text.parse().expect("a destination")],
+            way,
+            quarantine: Duration::from_secs(60),
+            interfaces: Vec::new(),
+            is_dry_run: false,
+        }
+    }
+
+    /// Waits until the server has closed the next connection, and its FIN has come here.
+    fn await_close(&self) {
+        let closed = self.closed.lock().expect("no panic");
+        closed.recv_timeout(Duration::from_secs(20)).expect("the server closes first");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+
+    /// A client who knows how long the response is, and reads it late.
+    fn ask(&self) -> std::io::Result<()> {
+        self.ask_of(self.address)
+    }
+
+    fn ask_of(&self, address: SocketAddr) -> std::io::Result<()> {
+        let mut stream = self.client.enter(|| TcpStream::connect(address)).expect("enter")?;
+        stream.write_all(b"GET\n")?;
+        self.await_close();
+        let mut response = [0; RESPONSE.len()];
+        stream.read_exact(&mut response)?;
+        assert_eq!(response, RESPONSE);
+        Ok(())
+    }
+}
+
+/// Connections in TIME_WAIT, and others that are not listening.
+fn sockets(namespace: &Namespace) -> (usize, usize) {
+    let count = || {
+        let (mut time_wait, mut others) = (0, 0);
+        netlink::each_tcp_socket(|socket| match socket.state {
+            TcpState::TimeWait => time_wait += 1,
+            TcpState::Listen => {}
+            TcpState::Other => others += 1,
+        })
+        .expect("ask");
+        (time_wait, others)
+    };
+    namespace.enter(count).expect("enter")
+}
+
+/// Waits until nothing is open.
+fn settled(world: &World) -> (usize, usize) {
+    let start = Instant::now();
+    loop {
+        let ((server, still), (client, open)) = (sockets(&world.server), sockets(&world.client));
+        if still + open == 0 {
+            return (server, client);
+        }
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "server {server}, {still}; client {client}, {open}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn start(world: &World, setup: &Setup) -> Closing {
+    world.client.enter(|| Closing::start(setup)).expect("enter").expect("start")
+}
+
+/// TIME_WAIT at the server and at the client after so many connections, in quarantine, and what was counted.
+fn closes(world: &World, way: Way, count: usize) -> ((usize, usize), usize, Counts) {
+    let mut closing = start(world, &world.setup(way));
+    for number in 0..count {
+        if number % 200 == 0 {
+            closing.renew().expect("renew");
+        }
+        // The kernel comes back to a port after some three thousand, of which some may be in quarantine.
+        let server = 2 + number % SERVERS;
+        let address =
+            if world.address.is_ipv6() { format!("fd08::{server}") } else { format!("10.8.0.{server}") };
+        let ip: IpAddr = address.parse().expect("an address");
+        world.ask_of((ip, world.address.port()).into()).expect("an answer");
+    }
+    let left = settled(world);
+    (left, closing.quarantined().expect("read"), closing.counts().expect("read")[0])
+}
+
+/// IPv4 and IPv6, with and without timestamps, whether a RST may end TIME_WAIT at the server or not.
+fn check_all(count: usize) {
+    for is_ipv6 in [false, true] {
+        for timestamps in ["1", "0"] {
+            for (way, rfc1337) in [(Way::Swap, "0"), (Way::Swap, "1"), (Way::Hold, "0"), (Way::Hold, "1")] {
+                let Some(world) = World::create(is_ipv6) else { return };
+                world.client.set_sysctl("net.ipv4.tcp_timestamps", timestamps).expect("sysctl");
+                world.server.set_sysctl("net.ipv4.tcp_rfc1337", rfc1337).expect("sysctl");
+                let (left, quarantined, counts) = closes(&world, way, count);
+                let wanted = match (way, rfc1337) {
+                    (Way::Swap, "0") => ((0, 0), count),
+                    (Way::Swap, _) => ((count, 0), count),
+                    (Way::Hold, _) => ((0, count), 0),
+                };
+                let what = format!(
+                    "IPv6 {is_ipv6}, timestamps {timestamps}, rfc1337 {rfc1337}, {way:?}: {counts:?}"
+                );
+                println!("{what}: {left:?}, {quarantined}");
+                assert_eq!((left, quarantined), wanted, "{what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn root_time_wait_is_where_the_way_says() {
+    check_all(50);
+}
+
+/// Before the first of them is forgotten, after a minute.
+#[test]
+#[ignore = "long"]
+fn root_ten_thousand_time_waits_are_where_the_way_says() {
+    check_all(10_000);
+}
+
+fn connect(world: &World) -> TcpStream {
+    let stream = world.client.enter(|| TcpStream::connect(world.address)).expect("enter").expect("connect");
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+    stream
+}
+
+/// Who waits for the end of the connection gets it, and all before it.
+#[test]
+fn root_client_that_waits_for_the_end_of_file_gets_it() {
+    let Some(world) = World::create(false) else { return };
+    let mut closing = start(&world, &world.setup(Way::Hold));
+    for _ in 0..10 {
+        closing.renew().expect("renew");
+        let mut stream = connect(&world);
+        stream.write_all(b"GET\n").expect("write");
+        world.await_close();
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).expect("read");
+        assert_eq!(response, RESPONSE);
+    }
+    let counts = closing.counts().expect("read")[0];
+    assert_eq!((counts.held, counts.given_up, counts.released), (10, 10, 0), "{counts:?}");
+}
+
+/// A FIN that is held when the programs go comes again from the server.
+#[test]
+fn root_end_of_file_is_not_lost_with_the_programs() {
+    let Some(world) = World::create(false) else { return };
+    let closing = start(&world, &world.setup(Way::Hold));
+    let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(&world)).collect();
+    for stream in &mut streams {
+        stream.write_all(b"GET\n").expect("write");
+        world.await_close();
+    }
+    assert!(closing.counts().expect("read")[0].held > 0);
+    drop(closing);
+    for stream in &mut streams {
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).expect("read");
+        assert_eq!(response, RESPONSE);
+    }
+}
+
+/// A pool whose connections are idle learns at once that the server has closed.
+#[test]
+fn root_fin_is_not_held_when_there_is_nothing_to_read() {
+    let Some(world) = World::create(false) else { return };
+    let listener = world.server.enter(|| TcpListener::bind("10.8.0.2:8081")).expect("enter").expect("bind");
+    let address = listener.local_addr().expect("address");
+    let destinations = vec![address.to_string().parse().expect("a destination")];
+    let closing = start(&world, &Setup { destinations, ..world.setup(Way::Hold) });
+    let mut client = world.client.enter(|| TcpStream::connect(address)).expect("enter").expect("connect");
+    let (server, _) = listener.accept().expect("accept");
+    drop(server);
+    assert_eq!(client.read(&mut [0; 9]).expect("the end"), 0);
+    let counts = closing.counts().expect("read")[0];
+    assert_eq!((counts.idle, counts.held), (1, 0), "{counts:?}");
+}
+
+/// What is not ours is left alone: another port of the same server.
+#[test]
+fn root_other_destination_keeps_its_time_wait() {
+    for way in [Way::Swap, Way::Hold] {
+        let Some(world) = World::create(false) else { return };
+        let destinations = vec!["10.8.0.0/24:8081".parse().expect("a destination")];
+        let closing = start(&world, &Setup { destinations, ..world.setup(way) });
+        world.ask().expect("an answer");
+        assert_eq!(settled(&world), (1, 0));
+        assert_eq!(closing.counts().expect("read")[0], Counts::default());
+    }
+}
+
+#[test]
+fn root_dry_run_changes_nothing() {
+    for way in [Way::Swap, Way::Hold] {
+        let Some(world) = World::create(false) else { return };
+        let mut closing = start(&world, &Setup { is_dry_run: true, ..world.setup(way) });
+        for _ in 0..20 {
+            closing.renew().expect("renew");
+            world.ask().expect("an answer");
+        }
+        assert_eq!(settled(&world), (20, 0));
+        let counts = closing.counts().expect("read")[0];
+        let would = counts.swapped + counts.held;
+        assert_eq!((would, counts.resets, counts.released), (20, 0, 0), "{way:?}: {counts:?}");
+    }
+}
+
+/// With few ports a swap must wait for its quarantine, and gets its connection then.
+#[test]
+fn root_port_in_quarantine_is_not_used_before_its_time() {
+    let Some(world) = World::create(false) else { return };
+    world.client.set_sysctl("net.ipv4.ip_local_port_range", "2000 2009").expect("sysctl");
+    let quarantine = Duration::from_secs(2);
+    let mut closing = start(&world, &Setup { quarantine, ..world.setup(Way::Swap) });
+    let mut first_swap = None;
+    for _ in 0..11 {
+        closing.renew().expect("renew");
+        world.ask().expect("an answer");
+        first_swap.get_or_insert_with(Instant::now);
+    }
+    let since = first_swap.expect("one at least").elapsed();
+    assert!(since + Duration::from_millis(500) > quarantine, "{since:?}: a port was used again too early");
+    assert!(closing.counts().expect("read")[0].quarantined > 0);
+}
+
+/// A process that is stopped changes nothing any more.
+#[test]
+fn root_programs_without_a_lease_let_all_pass() {
+    for way in [Way::Swap, Way::Hold] {
+        let Some(world) = World::create(false) else { return };
+        let closing = start(&world, &world.setup(way));
+        std::thread::sleep(Duration::from_millis(5_500));
+        world.ask().expect("an answer");
+        assert_eq!(settled(&world), (1, 0));
+        drop(closing);
+    }
+}
+
+/// The programs come and go under load: no connection hangs, and none loses a byte or its end.
+#[test]
+fn root_programs_come_and_go_while_connections_close() {
+    for way in [Way::Swap, Way::Hold] {
+        let Some(world) = World::create(false) else { return };
+        let stop = AtomicBool::new(false);
+        let asked = std::thread::scope(|scope| {
+            let readers: Vec<_> = [true, false]
+                .into_iter()
+                .map(|to_the_end| {
+                    let (world, stop) = (&world, &stop);
+                    scope.spawn(move || {
+                        let mut asked = 0;
+                        while !stop.load(Ordering::Relaxed) {
+                            let mut stream = connect(world);
+                            stream.write_all(b"GET\n").expect("write");
+                            let mut response = vec![0; RESPONSE.len()];
+                            stream.read_exact(&mut response).expect("read");
+                            if to_the_end {
+                                assert_eq!(stream.read(&mut [0; 9]).expect("the end"), 0);
+                            }
+                            assert_eq!(response, RESPONSE);
+                            asked += 1;
+                        }
+                        asked
+                    })
+                })
+                .collect();
+            for turn in 0..20_u64 {
+                let closing = start(&world, &world.setup(way));
+                std::thread::sleep(Duration::from_millis(20 + 37 * turn % 60));
+                drop(closing);
+            }
+            stop.store(true, Ordering::Relaxed);
+            readers.into_iter().map(|reader| reader.join().expect("no panic")).sum::<u32>()
+        });
+        assert!(asked > 100, "{way:?}: {asked}");
+        settled(&world);
+    }
+}
+
+/// A client with few ports, as a proxy before one backend: to keep TIME_WAIT is to run out of them.
+#[test]
+fn root_client_with_few_ports_runs_out_of_them_if_it_keeps_time_wait() {
+    const PORTS: usize = 100;
+    for (way, succeeded) in [(None, 2 * PORTS), (Some(Way::Hold), PORTS), (Some(Way::Swap), 2 * PORTS)] {
+        let Some(world) = World::create(false) else { return };
+        world.client.set_sysctl("net.ipv4.ip_local_port_range", "2000 2099").expect("sysctl");
+        let setup = |way| Setup { quarantine: Duration::from_secs(1), ..world.setup(way) };
+        let mut closing = way.map(|way| start(&world, &setup(way)));
+        let mut asked = 0;
+        let refused = (0..2 * PORTS).find_map(|_| {
+            if let Some(closing) = &mut closing {
+                closing.renew().expect("renew");
+            }
+            let error = world.ask().err();
+            asked += usize::from(error.is_none());
+            error
+        });
+        let kind = refused.map(|error| error.kind());
+        let wanted = (succeeded < 2 * PORTS).then_some(ErrorKind::AddrNotAvailable);
+        assert_eq!((asked, kind), (succeeded, wanted), "{way:?}");
+    }
+}
+
+/// Every fourth RST is lost. After a swap the server keeps TIME_WAIT, as if we were not there; under hold it sends its FIN
+/// again, and the next RST frees it.
+#[test]
+fn root_server_whose_rst_is_lost_keeps_time_wait_or_asks_again() {
+    const COUNT: usize = 40;
+    for (way, wanted) in [(Way::Swap, (COUNT / 4, 0)), (Way::Hold, (0, COUNT))] {
+        let Some(world) = World::create(false) else { return };
+        let rules = "add table ip lost; add chain ip lost in { type filter hook input priority 0; }; \
+                     add rule ip lost in tcp flags & rst == rst numgen inc mod 4 == 0 drop";
+        let nft = world.server.command("nft").expect("command").arg(rules).output();
+        match nft {
+            Ok(output) if output.status.success() => {}
+            refused => return eprintln!("skipped: no nft here: {refused:?}"),
+        }
+        let (left, _, counts) = closes(&world, way, COUNT);
+        assert_eq!(left, wanted, "{way:?}: {counts:?}");
+        let again = if way == Way::Hold { COUNT + COUNT / 4 } else { 0 };
+        assert!(counts.resets as usize >= again, "{way:?}: {counts:?}");
+    }
+}

@@ -1,0 +1,4 @@
+//! The programs on this kernel, between two namespaces.
+
+mod kernel;
+mod recipes;

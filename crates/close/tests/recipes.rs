@@ -1,0 +1,113 @@
+//! What docs/closing.md advises a proxy's operator, with the real program.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
+
+use netlink::TcpState;
+use netns::{Namespace, VethPair};
+
+/// Where Debian has it.
+const NGINX: &str = "/usr/sbin/nginx";
+const BACKEND: u16 = 8081;
+const REQUESTS: usize = 20;
+
+/// An nginx, until it is dropped.
+struct Nginx(Child);
+
+impl Nginx {
+    fn start(namespace: &Namespace, folder: &Path, http: &str) -> Self {
+        let text = format!(
+            "daemon off;\nmaster_process off;\nworker_processes 1;\npid {0}/pid;\nerror_log {0}/error.log;\n\
+             events {{}}\nhttp {{\naccess_log off;\nclient_body_temp_path {0}/body;\nproxy_temp_path {0}/proxy;\n\
+             fastcgi_temp_path {0}/fastcgi;\nuwsgi_temp_path {0}/uwsgi;\nscgi_temp_path {0}/scgi;\n{http}\n}}\n",
+            folder.display()
+        );
+        fs::create_dir_all(folder).expect("folder");
+        fs::write(folder.join("nginx.conf"), text).expect("write");
+        let mut command = namespace.command(NGINX).expect("command");
+        let child = command.arg("-c").arg(folder.join("nginx.conf")).arg("-p").arg(folder).spawn();
+        Self(child.expect("start nginx"))
+    }
+}
+
+impl Drop for Nginx {
+    fn drop(&mut self) {
+        self.0.kill().and_then(|()| self.0.wait()).ok();
+    }
+}
+
+/// Connections in TIME_WAIT between the proxy and the backend.
+fn time_wait(namespace: &Namespace) -> usize {
+    let count = || {
+        let mut count = 0;
+        netlink::each_tcp_socket(|socket| {
+            let is_between = socket.local.port() == BACKEND || socket.remote.port() == BACKEND;
+            count += usize::from(is_between && socket.state == TcpState::TimeWait);
+        })
+        .expect("ask");
+        count
+    };
+    namespace.enter(count).expect("enter")
+}
+
+fn connect(namespace: &Namespace, address: &str) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        match namespace.enter(|| TcpStream::connect(address)).expect("enter") {
+            Ok(stream) => return stream,
+            Err(error) => assert!(start.elapsed() < Duration::from_secs(20), "{address}: {error}"),
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// TIME_WAIT at the backend and at the proxy after some requests.
+fn proxied(upstream: &str, location: &str) -> Option<(usize, usize)> {
+    if let Err(reason) = netns::root_or_reason() {
+        eprintln!("{reason}");
+        return None;
+    }
+    if Command::new(NGINX).arg("-v").output().is_err() {
+        eprintln!("skipped: no nginx here");
+        return None;
+    }
+    let (proxy, backend) =
+        (Namespace::create("proxy").expect("create"), Namespace::create("backend").expect("create"));
+    VethPair::create(&proxy, "p0", &backend, "b0").expect("create veth");
+    proxy.ip(&["addr", "add", "10.8.0.1/24", "dev", "p0"]).expect("address");
+    backend.ip(&["addr", "add", "10.8.0.2/24", "dev", "b0"]).expect("address");
+    let folder = tempfile::tempdir().expect("folder");
+    let serve = "server { listen 10.8.0.2:8081; location / { return 200 \"hello\"; } }";
+    let _backend = Nginx::start(&backend, &folder.path().join("backend"), serve);
+    let pass = format!(
+        "upstream backend {{ server 10.8.0.2:8081; {upstream} }}\n\
+         server {{ listen 10.8.0.1:8080; location / {{ proxy_pass http://backend; {location} }} }}"
+    );
+    let _proxy = Nginx::start(&proxy, &folder.path().join("proxy"), &pass);
+    drop(connect(&proxy, "10.8.0.2:8081"));
+    std::thread::sleep(Duration::from_millis(200));
+    let before = (time_wait(&backend), time_wait(&proxy));
+    for _ in 0..REQUESTS {
+        let mut stream = connect(&proxy, "10.8.0.1:8080");
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("write");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("read");
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    Some((time_wait(&backend) - before.0, time_wait(&proxy) - before.1))
+}
+
+#[test]
+fn root_nginx_as_a_proxy_keeps_time_wait_where_its_configuration_says() {
+    const HTTP_1_1: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
+    let Some((backend, proxy)) = proxied("", "") else { return };
+    assert!(backend > REQUESTS / 2, "as it comes the backend closes first: {backend}, {proxy}");
+    assert_eq!(proxied("", HTTP_1_1), Some((0, REQUESTS)), "the proxy closes first, and keeps its ports");
+    let Some((backend, proxy)) = proxied("keepalive 8;", HTTP_1_1) else { return };
+    assert!(backend + proxy <= 1, "connections are kept: {backend}, {proxy}");
+}

@@ -1,0 +1,612 @@
+// SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
+/*
+ * Who keeps TIME_WAIT when a server closes first [FTY97], at the client: tc ingress and egress of
+ * the interface by which its connections go. close.h decides. A segment of a connection that is not
+ * closing costs its headers and one byte of `marks`.
+ *
+ * Whatever is not plain (IP options, VLAN tags in the frame, options of TCP that sign or that join
+ * connections) and whatever finds no room in a map passes as if we were not there.
+ */
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_endian.h>
+#include "segment.bpf.h"
+#include "hook.bpf.h"
+#include "lookup.bpf.h"
+#include "options.bpf.h"
+#include "answer.bpf.h"
+#include "close.h"
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
+
+enum {
+	OPTION_MD5 = 19,		/* RFC 2385 */
+	OPTION_AUTHENTICATION = 29,	/* RFC 5925 */
+	OPTION_MULTIPATH = 30,		/* RFC 8684 */
+	MAX_DESTINATIONS = 64,
+	MARKS_LAST = 2,			/* generations */
+};
+
+/* ---- Fixed at load. ---- */
+
+const volatile __u32 way = 0;			/* enum close_way */
+const volatile __u32 is_dry_run = 1;
+const volatile __u64 quarantine_ns = 0;		/* where both ends have timestamps */
+const volatile __u64 long_quarantine_ns = 0;	/* where they have not */
+
+/* ---- Where connections lead that are ours. ---- */
+
+struct destination {
+	__u32 bits;				/* of what follows, that count */
+	__be16 port;
+	__u16 reserved;
+	struct address address;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, MAX_DESTINATIONS);
+	__type(key, struct destination);
+	__type(value, __u32);			/* index of its counts */
+} destinations SEC(".maps");
+
+/* ---- What is counted, of each destination. ---- */
+
+struct close_counts {
+	__u64 noted;				/* swap: closes that the server began */
+	__u64 swapped;				/* RSTs that were sent for them */
+	__u64 held;				/* hold: FINs that were held */
+	__u64 idle;				/* FINs that came when all was read, and passed */
+	__u64 released;				/* held FINs that came in with the client's own */
+	__u64 given_up;				/* held FINs that the server sent again */
+	__u64 late;				/* held FINs when the client's own left, and something was missing */
+	__u64 resets;				/* last ACKs that left as a RST */
+	__u64 quarantined;			/* SYNs that were dropped */
+	__u64 signed_or_joined;			/* closes with MD5, AO or MPTCP */
+	__u64 full;				/* closes that found no room in a map */
+	__u64 failed;				/* that the kernel refused us to send */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, MAX_DESTINATIONS);
+	__type(key, __u32);
+	__type(value, struct close_counts);
+} close_counts SEC(".maps");
+
+/* ---- What is kept. ---- */
+
+/* A connection, seen from the client. */
+struct ends {
+	struct address local;
+	struct address remote;
+	__be16 local_port;
+	__be16 remote_port;
+};
+
+/* Those whose last FIN has left. The oldest makes room. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 262144);
+	__type(key, struct ends);
+	__type(value, struct last_ack);
+} last_acks SEC(".maps");
+
+/* swap: until when the ends must not be used again, ns of bpf_ktime_get_ns(). The agent sweeps. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1048576);
+	__type(key, struct ends);
+	__type(value, __u64);
+} quarantine SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct hold);
+} holds SEC(".maps");
+
+/* Written by the agent. */
+struct control {
+	__u64 lease_until_ns;			/* of bpf_ktime_get_ns(); afterwards all passes: before Linux 6.6 programs outlive it */
+	__u32 generation;			/* a new one every half minute, from 1 to 255 and again; 0: it has not begun */
+	__u32 reserved;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct control);
+} controls SEC(".maps");
+
+/* In which generation a connection of that local port was last put into `last_acks`; 0: in none. */
+__u8 marks[65536] = {};
+
+static __always_inline __u8 generation(void)
+{
+	struct control *control;
+	__u32 only = 0;
+
+	control = bpf_map_lookup_elem(&controls, &only);
+	return control ? control->generation : 0;
+}
+
+static __always_inline bool is_leased(void)
+{
+	struct control *control;
+	__u32 only = 0;
+
+	control = bpf_map_lookup_elem(&controls, &only);
+	return control && bpf_ktime_get_ns() < control->lease_until_ns;
+}
+
+static __always_inline void mark(__be16 local_port)
+{
+	marks[bpf_ntohs(local_port)] = generation();
+}
+
+/* False is for sure: no connection of that port is in `last_acks`, or for longer than matters. */
+static __always_inline bool is_marked(__be16 local_port)
+{
+	__u8 mark = marks[bpf_ntohs(local_port)];
+
+	return mark && (__u8)(generation() - mark) <= MARKS_LAST;
+}
+
+/* ---- A segment. ---- */
+
+static __always_inline struct frame frame_of(const struct __sk_buff *skb)
+{
+	struct frame frame = {
+		.data = (void *)(long)skb->data,
+		.data_end = (void *)(long)skb->data_end,
+		.length = skb->len,
+	};
+
+	return frame;
+}
+
+/* Whether nothing need be done, with as little effort as can be. What is not plain passes, too. */
+static __always_inline bool passes(const struct __sk_buff *skb, bool is_arriving)
+{
+	struct frame frame = frame_of(skb);
+	const struct tcp_header *tcp = find_plain_tcp(&frame);
+
+	if (!tcp)
+		return true;
+	if (tcp->flags & TCP_FIN)
+		return is_arriving && way == WAY_SWAP;
+	if (is_arriving)
+		return way == WAY_HOLD || !is_marked(tcp->destination);
+	if (way == WAY_SWAP)
+		return (tcp->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN;
+	return !is_marked(tcp->source);
+}
+
+static __always_inline bool read_segment(const struct __sk_buff *skb, struct segment *segment)
+{
+	struct frame frame = frame_of(skb);
+
+	return parse_frame(&frame, segment) == PARSED_TCP;
+}
+
+static __always_inline struct close_segment numbers_of(const struct segment *segment)
+{
+	struct close_segment numbers = {
+		.seq = segment->seq, .ack = segment->ack, .payload = segment->payload_length, .flags = segment->flags,
+	};
+
+	return numbers;
+}
+
+static __always_inline struct ends ends_of_arriving(const struct segment *segment)
+{
+	struct ends ends = {
+		.local = segment->destination, .remote = segment->source,
+		.local_port = segment->destination_port, .remote_port = segment->source_port,
+	};
+
+	return ends;
+}
+
+static __always_inline struct ends ends_of_leaving(const struct segment *segment)
+{
+	struct ends ends = {
+		.local = segment->source, .remote = segment->destination,
+		.local_port = segment->source_port, .remote_port = segment->destination_port,
+	};
+
+	return ends;
+}
+
+/* The counts of the destination that a connection leads to; NULL if it is none of ours. */
+static __noinline struct close_counts *counts_of(const struct ends *ends)
+{
+	struct destination key = { .bits = 8 * (sizeof(key) - sizeof(key.bits)) };
+	__u32 *index;
+
+	if (!ends)
+		return NULL;
+	key.port = ends->remote_port;
+	key.address = ends->remote;
+	index = bpf_map_lookup_elem(&destinations, &key);
+	return index ? bpf_map_lookup_elem(&close_counts, index) : NULL;
+}
+
+/*
+ * Whether an option signs the segment, or its connection is one of several. `timestamp`: bytes from
+ * the TCP header to that option, if there is one. Not static, so that the verifier walks it once.
+ */
+__noinline int find_options(const struct tcp_bytes *tcp, __u32 size, __u32 *timestamp)
+{
+	__u32 at = sizeof(struct tcp_header), i;
+
+	if (!tcp || !timestamp)
+		return true;
+	for (i = 0; i < MAX_TCP_OPTIONS && at < size; i++) {
+		const __u8 *option = &tcp->byte[at & OPTION_INDEX_MASK];
+
+		if (option[0] == OPTION_END)
+			return false;
+		if (option[0] == OPTION_NOP) {
+			at++;
+			continue;
+		}
+		if (option[1] < 2 || at + option[1] > size || option[0] == OPTION_MD5 ||
+		    option[0] == OPTION_AUTHENTICATION || option[0] == OPTION_MULTIPATH)
+			return true;
+		if (option[0] == OPTION_TIMESTAMP && option[1] == 10)
+			*timestamp = at;
+		at += option[1];
+	}
+	return at < size;
+}
+
+static __always_inline bool is_signed_or_joined(struct __sk_buff *skb, const struct segment *segment, __u32 *timestamp)
+{
+	struct tcp_bytes tcp = {};
+
+	return !load_tcp(skb, HOOK_TC, segment, &tcp) || find_options(&tcp, tcp_header_bytes(segment), timestamp);
+}
+
+static __always_inline bool change_flags(struct __sk_buff *skb, const struct segment *segment, __u8 set, __u8 clear)
+{
+	__u32 offset = __builtin_offsetof(struct tcp_header, offset);
+	__be16 before, after;
+
+	/* The 16-bit word of which flags are the second byte. */
+	if (bpf_skb_load_bytes(skb, segment->l4_offset + offset, &before, sizeof(before)))
+		return false;
+	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
+	return replace_in_tcp(skb, segment, offset, before, after, sizeof(after));
+}
+
+static __always_inline void read_socket(const struct tcp_sock *tcp, struct close_socket *socket)
+{
+	socket->state = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
+	socket->rcv_nxt = tcp->rcv_nxt;
+	socket->copied_seq = tcp->copied_seq;
+	socket->snd_una = tcp->snd_una;
+}
+
+/* ---- A segment comes in. ---- */
+
+/* hold: a FIN. */
+static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts)
+{
+	struct close_segment numbers = numbers_of(segment);
+	enum close_action action = CLOSE_PASS;
+	struct close_socket socket = {};
+	struct hold *hold = NULL;
+	struct tcp_sock *tcp;
+	__u32 timestamp = 0;
+	void *found;
+
+	found = lookup_socket(skb, segment);
+	if (!found)
+		return;
+	tcp = bpf_skc_to_tcp_sock(found);
+	if (tcp) {
+		read_socket(tcp, &socket);
+		hold = bpf_sk_storage_get(&holds, tcp, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!hold)
+			counts->full++;
+		else if (is_signed_or_joined(skb, segment, &timestamp))
+			counts->signed_or_joined++;
+		else
+			action = on_fin_arriving(&socket, &numbers, hold);
+	}
+	if (action == CLOSE_GIVE_UP)
+		counts->given_up++;
+	else if (action == CLOSE_PASS && socket.state == STATE_ESTABLISHED && hold && hold->stage == HOLD_NONE)
+		counts->idle++;
+	if (action == CLOSE_HOLD) {
+		counts->held++;
+		if (is_dry_run) {
+			hold->stage = HOLD_OVER;
+		} else if (!change_flags(skb, segment, 0, TCP_FIN)) {
+			hold->stage = HOLD_OVER;
+			counts->failed++;
+		}
+	}
+	bpf_sk_release(found);
+}
+
+/* swap: the server's last ACK. It goes on to the kernel as a clone, and becomes the RST itself. */
+static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct close_segment numbers = numbers_of(segment);
+	struct ends ends = ends_of_arriving(segment);
+	struct last_ack *last = bpf_map_lookup_elem(&last_acks, &ends);
+	struct close_counts *counts;
+	__u32 timestamp = 0;
+	__u64 until_ns;
+
+	if (!last || on_ack_arriving(&numbers, last) != CLOSE_SWAP || !is_leased())
+		return TC_ACT_UNSPEC;
+	counts = counts_of(&ends);
+	if (!counts)
+		return TC_ACT_UNSPEC;
+	if (is_dry_run) {
+		last->resets++;
+		counts->swapped++;
+		return TC_ACT_UNSPEC;
+	}
+	/* It has a timestamp if both ends agreed on them (RFC 7323 3.2). */
+	if (is_signed_or_joined(skb, segment, &timestamp))
+		return TC_ACT_UNSPEC;
+	until_ns = bpf_ktime_get_ns() + (timestamp ? quarantine_ns : long_quarantine_ns);
+	if (bpf_map_update_elem(&quarantine, &ends, &until_ns, 0)) {
+		counts->full++;
+		return TC_ACT_UNSPEC;
+	}
+	/* The clone comes by here again. */
+	last->resets++;
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS)) {
+		counts->failed++;
+		return TC_ACT_UNSPEC;
+	}
+	if (send_reset(skb, HOOK_TC, segment) != SENT) {
+		counts->failed++;
+		return TC_ACT_SHOT;
+	}
+	counts->swapped++;
+	return bpf_redirect(skb->ifindex, 0);
+}
+
+SEC("tc")
+int arriving(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	struct close_counts *counts;
+	struct ends ends;
+
+	if (passes(skb, true) || skb->pkt_type != PACKET_HOST || !read_segment(skb, &segment))
+		return TC_ACT_UNSPEC;
+	if (way == WAY_SWAP)
+		return on_last_ack_in(skb, &segment);
+	ends = ends_of_arriving(&segment);
+	counts = counts_of(&ends);
+	if (counts && is_leased())
+		on_fin_in(skb, &segment, counts);
+	return TC_ACT_UNSPEC;
+}
+
+/* ---- A segment leaves. ---- */
+
+/* Whether the ends of a new connection are in quarantine. */
+static __always_inline bool is_quarantined(const struct ends *ends)
+{
+	__u64 *until_ns = bpf_map_lookup_elem(&quarantine, ends);
+
+	if (!until_ns)
+		return false;
+	if (bpf_ktime_get_ns() < *until_ns)
+		return true;
+	bpf_map_delete_elem(&quarantine, ends);
+	return false;
+}
+
+/* What of a segment is different in the one that comes back for it. */
+struct turned {
+	__u8 mac[12];				/* destination, source */
+	struct address addresses[2];		/* source, destination */
+	__be16 ports[2];
+	__be32 numbers[2];			/* seq, ack */
+	__be32 timestamps[2];			/* value, echo */
+};
+
+/* `timestamp`: bytes from the TCP header to its timestamp option; 0 if it has none. */
+static __always_inline bool write_turned(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp,
+					 const struct turned *turned)
+{
+	__u32 tcp = segment->l4_offset, ip = segment->l3_offset;
+	__be32 ipv4[2] = { turned->addresses[0].word[3], turned->addresses[1].word[3] };
+
+	if (bpf_skb_store_bytes(skb, 0, turned->mac, sizeof(turned->mac), 0))
+		return false;
+	if (segment->is_ipv6 ? bpf_skb_store_bytes(skb, ip + __builtin_offsetof(struct ipv6_header, source),
+						   turned->addresses, sizeof(turned->addresses), 0) :
+			       bpf_skb_store_bytes(skb, ip + __builtin_offsetof(struct ipv4_header, source), ipv4,
+						   sizeof(ipv4), 0))
+		return false;
+	if (bpf_skb_store_bytes(skb, tcp, turned->ports, sizeof(turned->ports), 0) ||
+	    bpf_skb_store_bytes(skb, tcp + __builtin_offsetof(struct tcp_header, seq), turned->numbers,
+				sizeof(turned->numbers), 0))
+		return false;
+	return !timestamp || !bpf_skb_store_bytes(skb, tcp + timestamp + 2, turned->timestamps, sizeof(turned->timestamps), 0);
+}
+
+/*
+ * The client's FIN comes in as the server's, with an ACK of itself, as if both had closed at once. Its checksum is only of the pseudo
+ * header, in which the ends may change places; the kernel does not look at the rest (CHECKSUM_PARTIAL).
+ */
+static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp)
+{
+	struct turned before = {}, after = {};
+	bool is_sent;
+
+	if (!segment || timestamp > MAX_TCP_HEADER_BYTES)
+		return false;
+	__builtin_memcpy(before.mac, segment->mac, sizeof(before.mac));
+	before.addresses[0] = segment->source;
+	before.addresses[1] = segment->destination;
+	before.ports[0] = segment->source_port;
+	before.ports[1] = segment->destination_port;
+	before.numbers[0] = bpf_htonl(segment->seq);
+	before.numbers[1] = bpf_htonl(segment->ack);
+	if (timestamp && bpf_skb_load_bytes(skb, segment->l4_offset + timestamp + 2, before.timestamps, sizeof(before.timestamps)))
+		return false;
+	swap_macs(segment, after.mac);
+	after.addresses[0] = before.addresses[1];
+	after.addresses[1] = before.addresses[0];
+	after.ports[0] = before.ports[1];
+	after.ports[1] = before.ports[0];
+	after.numbers[0] = before.numbers[1];
+	after.numbers[1] = bpf_htonl(segment->seq + 1);
+	after.timestamps[0] = before.timestamps[1];
+	after.timestamps[1] = before.timestamps[0];
+	is_sent = write_turned(skb, segment, timestamp, &after) && !bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
+	/* What could be written once can be written again. */
+	write_turned(skb, segment, timestamp, &before);
+	return is_sent;
+}
+
+/* The client's end of the connection of a segment that leaves; NULL without one. */
+static __always_inline struct tcp_sock *socket_of(struct __sk_buff *skb)
+{
+	struct bpf_sock *sk = skb->sk;
+
+	if (!sk)
+		return NULL;
+	sk = bpf_sk_fullsock(sk);
+	return sk && sk->protocol == PROTOCOL_TCP ? bpf_skc_to_tcp_sock(sk) : NULL;
+}
+
+/* From now on segments of it are looked at. */
+static __always_inline bool keep(const struct ends *ends, const struct last_ack *last, struct close_counts *counts)
+{
+	if (bpf_map_update_elem(&last_acks, ends, last, 0)) {
+		counts->full++;
+		return false;
+	}
+	mark(ends->local_port);
+	return true;
+}
+
+/* swap: the client's FIN, after the server's. */
+static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct close_segment numbers = numbers_of(segment);
+	struct ends ends = ends_of_leaving(segment);
+	struct tcp_sock *tcp = socket_of(skb);
+	struct close_socket socket = {};
+	struct close_counts *counts;
+	struct last_ack last = {};
+	__u32 timestamp = 0;
+
+	if (!tcp)
+		return;
+	read_socket(tcp, &socket);
+	if (on_last_fin_leaving(&socket, &numbers, &last) != CLOSE_NOTE)
+		return;
+	counts = counts_of(&ends);
+	if (!counts)
+		return;
+	if (is_signed_or_joined(skb, segment, &timestamp))
+		counts->signed_or_joined++;
+	else if (keep(&ends, &last, counts))
+		counts->noted++;
+}
+
+/* hold: the client's FIN, while the server's is held. */
+static __always_inline void on_held_fin_out(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct close_segment numbers = numbers_of(segment);
+	struct ends ends = ends_of_leaving(segment);
+	struct tcp_sock *tcp = socket_of(skb);
+	struct close_socket socket = {};
+	struct close_counts *counts;
+	struct last_ack last = {};
+	__u32 timestamp = 0;
+	struct hold *hold;
+
+	hold = tcp ? bpf_sk_storage_get(&holds, tcp, 0, 0) : NULL;
+	if (!hold || hold->stage != HOLD_HELD)
+		return;
+	counts = counts_of(&ends);
+	if (!counts)
+		return;
+	read_socket(tcp, &socket);
+	if (on_held_fin_leaving(&socket, &numbers, hold, &last) != CLOSE_RELEASE || !checksum_is_partial(skb, HOOK_TC, segment) ||
+	    is_signed_or_joined(skb, segment, &timestamp)) {
+		counts->late++;
+		return;
+	}
+	if (!keep(&ends, &last, counts))
+		return;
+	if (let_fin_in(skb, segment, timestamp)) {
+		counts->released++;
+		return;
+	}
+	bpf_map_delete_elem(&last_acks, &ends);
+	counts->failed++;
+}
+
+/* hold: the client's last ACK. */
+static __always_inline void on_last_ack_out(struct __sk_buff *skb, const struct segment *segment)
+{
+	struct close_segment numbers = numbers_of(segment);
+	struct ends ends = ends_of_leaving(segment);
+	struct last_ack *last = bpf_map_lookup_elem(&last_acks, &ends);
+	struct close_counts *counts;
+	__be32 before, after;
+	__u32 seq;
+
+	if (!last || on_last_ack_leaving(&numbers, last, &seq) != CLOSE_RESET)
+		return;
+	counts = counts_of(&ends);
+	if (!counts)
+		return;
+	before = bpf_htonl(segment->seq);
+	after = bpf_htonl(seq);
+	if (change_flags(skb, segment, TCP_RST, 0) &&
+	    replace_in_tcp(skb, segment, __builtin_offsetof(struct tcp_header, seq), before, after, sizeof(after)))
+		counts->resets++;
+	else
+		counts->failed++;
+}
+
+SEC("tc")
+int leaving(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	struct close_counts *counts;
+	struct ends ends;
+
+	if (passes(skb, false) || !read_segment(skb, &segment))
+		return TC_ACT_UNSPEC;
+	if (segment.flags & TCP_FIN) {
+		if (way == WAY_SWAP)
+			on_last_fin_out(skb, &segment);
+		else
+			on_held_fin_out(skb, &segment);
+		return TC_ACT_UNSPEC;
+	}
+	if (way == WAY_SWAP) {
+		ends = ends_of_leaving(&segment);
+		if (!is_quarantined(&ends))
+			return TC_ACT_UNSPEC;
+		counts = counts_of(&ends);
+		if (counts)
+			counts->quarantined++;
+		return TC_ACT_SHOT;
+	}
+	on_last_ack_out(skb, &segment);
+	return TC_ACT_UNSPEC;
+}
