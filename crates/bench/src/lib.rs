@@ -3,6 +3,7 @@
 //! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
 
 mod bare;
+mod close;
 mod echo;
 mod follow;
 mod link;
@@ -23,7 +24,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 33] = [
+pub const NAMES: [&str; 37] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
@@ -47,6 +48,10 @@ pub const NAMES: [&str; 33] = [
     "bpf.rst_fin_ns",
     "bpf.connection_ns",
     "bpf.uplink_ns",
+    "bpf.hold_segment_ns",
+    "bpf.hold_close_ns",
+    "bpf.swap_segment_ns",
+    "bpf.swap_close_ns",
     "sim.events_per_second",
     "sim.event_cost_growth",
     "sim.bulk100_seconds",
@@ -145,6 +150,7 @@ fn bpf_figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let mut figures = program::figures(stop)?;
     figures.push(follow::figure(stop)?);
     figures.push(uplink::figure(stop)?);
+    figures.extend(close::figures(stop)?);
     Ok(figures)
 }
 

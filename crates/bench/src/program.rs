@@ -287,7 +287,7 @@ pub(crate) fn listen_at(address: SocketAddr, backlog: i32) -> Result<OwnedFd> {
 }
 
 /// To a loopback, whose Ethernet address is zero.
-fn frame(tuple: &FourTuple, flags: Flags) -> Vec<u8> {
+pub(crate) fn frame(tuple: &FourTuple, flags: Flags) -> Vec<u8> {
     emit(&Ethernet { src: [0; 6], dst: [0; 6] }, tuple, flags)
 }
 

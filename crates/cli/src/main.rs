@@ -4,6 +4,7 @@
 
 mod bar;
 mod bench;
+mod close;
 mod compare;
 mod completions;
 mod doctor;
@@ -18,6 +19,7 @@ mod man;
 mod merge;
 mod mistake;
 mod output;
+mod ports;
 mod printer;
 mod qdisc;
 mod run_file;
@@ -56,6 +58,8 @@ enum Command {
     Compare(compare::Args),
     Uplink(Box<uplink::Args>),
     Qdisc(qdisc::Args),
+    Ports(ports::Args),
+    Close(Box<close::Args>),
     Bench(bench::Args),
     Doctor(doctor::Args),
     Schema(schema::Args),
@@ -84,6 +88,8 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args),
         Command::Uplink(args) => uplink::run(&args),
         Command::Qdisc(args) => qdisc::run(args),
+        Command::Ports(args) => ports::run(&args),
+        Command::Close(args) => close::run(&args),
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Schema(args) => schema::run(args),

@@ -25,6 +25,7 @@ pub fn is_mistake(error: &Error) -> bool {
         || error.is::<aqm::ConfigError>()
         || error.is::<link::ConfigError>()
         || matches!(error.downcast_ref(), Some(uplink::Error::Mistaken(_)))
+        || matches!(error.downcast_ref(), Some(close::Error::Mistaken(_)))
         || error.is::<report::ReadError>()
         || error.is::<virtual_lab::RatesError>()
         || error.downcast_ref::<files::ReadError>().is_some_and(files::ReadError::is_mistake)

@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use results::{LinkSummary, LoadEvent, Record};
 use schemars::schema_for;
 
+use crate::close::CloseEvent;
 use crate::guard::GuardEvent;
 use crate::output::say;
 use crate::uplink::UplinkEvent;
@@ -24,6 +25,8 @@ enum Of {
     Guard,
     /// A line of `uplink --json`
     Uplink,
+    /// A line of `close --json`
+    Close,
     /// What `link --json` writes
     Link,
     /// A line of results.jsonl, which `lab run` writes
@@ -36,6 +39,7 @@ pub fn run(args: Args) -> Result<()> {
         Of::Load => schema_for!(LoadEvent),
         Of::Guard => schema_for!(GuardEvent),
         Of::Uplink => schema_for!(UplinkEvent),
+        Of::Close => schema_for!(CloseEvent),
         Of::Link => schema_for!(LinkSummary),
         Of::Results => schema_for!(Record),
     };

@@ -239,7 +239,7 @@ fn without_rate(interface: &str, is_elsewhere: bool) -> String {
     )
 }
 
-fn interval(text: &str) -> Result<Duration, String> {
+pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     const BOUNDS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
     let interval = humantime::parse_duration(text).ok().filter(|interval| BOUNDS.contains(interval));
     interval.ok_or_else(|| "a time from 100ms to 1min, as in 10s".to_owned())

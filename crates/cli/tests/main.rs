@@ -13,6 +13,7 @@ mod link;
 mod listeners;
 mod load;
 mod mistakes;
+mod ports;
 mod qdisc;
 mod shell;
 mod sim;
