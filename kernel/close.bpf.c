@@ -4,8 +4,8 @@
  * the interface by which its connections go. close.h decides. A segment of a connection that is not
  * closing costs its headers and one byte of `marks`.
  *
- * Whatever is not plain (IP options, VLAN tags in the frame, options of TCP that sign or that join
- * connections) and whatever finds no room in a map passes as if we were not there.
+ * What is not plain passes as if we were not there: IP options, VLAN tags in the frame, options of
+ * TCP that sign or that join connections. So does what finds no room in a map.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

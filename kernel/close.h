@@ -99,8 +99,9 @@ static inline __u32 fin_of(const struct close_segment *segment)
 
 /*
  * hold: a FIN comes from the server. It is held only if there is something to read: whoever has
- * read all would wait for the end, as a pool does for a connection that is idle. A FIN that comes
- * again means that the client's program waits for it, or that our own FIN did not get there in time.
+ * read all would wait for the end, as a pool does for a connection that is idle. (What is before it
+ * may not have reached the socket: segments that came together pass here together.) A FIN that
+ * comes again means that the client's program waits for it, or that our own FIN was lost.
  */
 static inline enum close_action on_fin_arriving(const struct close_socket *socket, const struct close_segment *segment,
 						struct hold *hold)
@@ -113,7 +114,7 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 	}
 	if (hold->stage == HOLD_OVER || socket->state != STATE_ESTABLISHED)
 		return CLOSE_PASS;
-	if (!segment->payload && socket->copied_seq == socket->rcv_nxt)
+	if (!segment->payload && socket->copied_seq == segment->seq)
 		return CLOSE_PASS;
 	hold->fin = fin_of(segment);
 	hold->stage = HOLD_HELD;
@@ -122,8 +123,8 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 
 /*
  * hold: the client's own FIN leaves. The server's may come in now if nothing is missing on either
- * side: all that the server has sent before it is here, and all that the client has sent is there.
- * From then on the client's kernel repeats nothing. Otherwise the server repeats its FIN, as ever.
+ * side: what the server has sent before it is here, and what the client has sent is there. From
+ * then on the client's kernel repeats nothing. Otherwise the server repeats its FIN, as ever.
  */
 static inline enum close_action on_held_fin_leaving(const struct close_socket *socket, const struct close_segment *segment,
 						    struct hold *hold, struct last_ack *last)

@@ -1,8 +1,9 @@
 //! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the client's interfaces.
 //!
-//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`], or the end of the process however it
-//! comes, takes it off again: a FIN that was held just then comes again from the server, and all is as ever. [`Way`] says what
-//! there is to choose from, and `docs/closing.md` who should use what.
+//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it off
+//! again, and so does the end of the process. A FIN that was held just then comes again from the
+//! server, and all is as ever. [`Way`] says what there is to choose from, and `docs/closing.md` who
+//! should use what.
 //!
 //! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use close::{Closing, Counts, Setup, Way};
 use netlink::TcpState;
 use netns::{Namespace, VethPair};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
 /// Addresses of the server.
 const SERVERS: usize = 5;
@@ -71,27 +72,48 @@ impl World {
         }
     }
 
-    /// Waits until the server has closed the next connection, and its FIN has come here.
-    fn await_close(&self) {
+    /// Asks, and waits until the server has closed and its FIN has come here, or is held.
+    fn await_close(&self, stream: &mut TcpStream, closing: Option<&Closing>) {
+        let held = || closing.map_or(0, |closing| closing.counts().expect("read")[0].held);
+        let before = held();
+        stream.write_all(b"GET\n").expect("write");
         let closed = self.closed.lock().expect("no panic");
         closed.recv_timeout(Duration::from_secs(20)).expect("the server closes first");
-        std::thread::sleep(Duration::from_millis(2));
+        let start = Instant::now();
+        while held() == before && !is_closed_by_peer(stream) {
+            assert!(start.elapsed() < Duration::from_secs(20), "a FIN");
+        }
     }
 
     /// A client who knows how long the response is, and reads it late.
-    fn ask(&self) -> std::io::Result<()> {
-        self.ask_of(self.address)
+    fn ask(&self, closing: Option<&Closing>) -> std::io::Result<()> {
+        let stream = self.client.enter(|| TcpStream::connect(self.address)).expect("enter")?;
+        self.ask_over(stream, closing)
     }
 
-    fn ask_of(&self, address: SocketAddr) -> std::io::Result<()> {
-        let mut stream = self.client.enter(|| TcpStream::connect(address)).expect("enter")?;
-        stream.write_all(b"GET\n")?;
-        self.await_close();
+    fn ask_over(&self, mut stream: TcpStream, closing: Option<&Closing>) -> std::io::Result<()> {
+        self.await_close(&mut stream, closing);
         let mut response = [0; RESPONSE.len()];
         stream.read_exact(&mut response)?;
         assert_eq!(response, RESPONSE);
         Ok(())
     }
+}
+
+/// Again, while the kernel chooses ports that are in quarantine, of which it knows nothing.
+fn connect_unless_quarantined(address: SocketAddr) -> std::io::Result<TcpStream> {
+    let mut tries = (0..50).map(|_| TcpStream::connect_timeout(&address, Duration::from_millis(200)));
+    let is_over = |tried: &std::io::Result<TcpStream>| {
+        !tried.as_ref().is_err_and(|error| error.kind() == ErrorKind::TimedOut)
+    };
+    tries.find(is_over).unwrap_or_else(|| Err(ErrorKind::TimedOut.into()))
+}
+
+/// Whether the peer's FIN has come.
+fn is_closed_by_peer(stream: &TcpStream) -> bool {
+    let epoll = Epoll::new(EpollCreateFlags::empty()).expect("epoll");
+    epoll.add(stream, EpollEvent::new(EpollFlags::EPOLLRDHUP, 0)).expect("add");
+    epoll.wait(&mut [EpollEvent::empty()], 1_u8).expect("wait") > 0
 }
 
 /// Connections in TIME_WAIT, and others that are not listening.
@@ -136,12 +158,14 @@ fn closes(world: &World, way: Way, count: usize) -> ((usize, usize), usize, Coun
         if number % 200 == 0 {
             closing.renew().expect("renew");
         }
-        // The kernel comes back to a port after some three thousand, of which some may be in quarantine.
         let server = 2 + number % SERVERS;
         let address =
             if world.address.is_ipv6() { format!("fd08::{server}") } else { format!("10.8.0.{server}") };
         let ip: IpAddr = address.parse().expect("an address");
-        world.ask_of((ip, world.address.port()).into()).expect("an answer");
+        let address = (ip, world.address.port()).into();
+        let stream = world.client.enter(|| connect_unless_quarantined(address)).expect("enter");
+        let asked = stream.and_then(|stream| world.ask_over(stream, Some(&closing)));
+        asked.unwrap_or_else(|error| panic!("{number}: {error}: {:?}", closing.counts()));
     }
     let left = settled(world);
     (left, closing.quarantined().expect("read"), closing.counts().expect("read")[0])
@@ -197,8 +221,7 @@ fn root_client_that_waits_for_the_end_of_file_gets_it() {
     for _ in 0..10 {
         closing.renew().expect("renew");
         let mut stream = connect(&world);
-        stream.write_all(b"GET\n").expect("write");
-        world.await_close();
+        world.await_close(&mut stream, Some(&closing));
         let mut response = Vec::new();
         stream.read_to_end(&mut response).expect("read");
         assert_eq!(response, RESPONSE);
@@ -214,8 +237,7 @@ fn root_end_of_file_is_not_lost_with_the_programs() {
     let closing = start(&world, &world.setup(Way::Hold));
     let mut streams: Vec<TcpStream> = (0..20).map(|_| connect(&world)).collect();
     for stream in &mut streams {
-        stream.write_all(b"GET\n").expect("write");
-        world.await_close();
+        world.await_close(stream, Some(&closing));
     }
     assert!(closing.counts().expect("read")[0].held > 0);
     drop(closing);
@@ -249,7 +271,7 @@ fn root_other_destination_keeps_its_time_wait() {
         let Some(world) = World::create(false) else { return };
         let destinations = vec!["10.8.0.0/24:8081".parse().expect("a destination")];
         let closing = start(&world, &Setup { destinations, ..world.setup(way) });
-        world.ask().expect("an answer");
+        world.ask(Some(&closing)).expect("an answer");
         assert_eq!(settled(&world), (1, 0));
         assert_eq!(closing.counts().expect("read")[0], Counts::default());
     }
@@ -262,7 +284,7 @@ fn root_dry_run_changes_nothing() {
         let mut closing = start(&world, &Setup { is_dry_run: true, ..world.setup(way) });
         for _ in 0..20 {
             closing.renew().expect("renew");
-            world.ask().expect("an answer");
+            world.ask(Some(&closing)).expect("an answer");
         }
         assert_eq!(settled(&world), (20, 0));
         let counts = closing.counts().expect("read")[0];
@@ -281,7 +303,7 @@ fn root_port_in_quarantine_is_not_used_before_its_time() {
     let mut first_swap = None;
     for _ in 0..11 {
         closing.renew().expect("renew");
-        world.ask().expect("an answer");
+        world.ask(Some(&closing)).expect("an answer");
         first_swap.get_or_insert_with(Instant::now);
     }
     let since = first_swap.expect("one at least").elapsed();
@@ -296,7 +318,7 @@ fn root_programs_without_a_lease_let_all_pass() {
         let Some(world) = World::create(false) else { return };
         let closing = start(&world, &world.setup(way));
         std::thread::sleep(Duration::from_millis(5_500));
-        world.ask().expect("an answer");
+        world.ask(Some(&closing)).expect("an answer");
         assert_eq!(settled(&world), (1, 0));
         drop(closing);
     }
@@ -357,7 +379,7 @@ fn root_client_with_few_ports_runs_out_of_them_if_it_keeps_time_wait() {
             if let Some(closing) = &mut closing {
                 closing.renew().expect("renew");
             }
-            let error = world.ask().err();
+            let error = world.ask(closing.as_ref()).err();
             asked += usize::from(error.is_none());
             error
         });

@@ -36,6 +36,12 @@ mod tests {
         let cases = [
             ("unread data", socket(ESTABLISHED, 900), segment(1000, 500, 0, FIN | ACK), CloseAction::Hold),
             ("data with it", socket(ESTABLISHED, 1000), segment(1000, 500, 9, FIN | ACK), CloseAction::Hold),
+            (
+                "data on its way",
+                socket(ESTABLISHED, 1000),
+                segment(1500, 500, 0, FIN | ACK),
+                CloseAction::Hold,
+            ),
             ("idle", socket(ESTABLISHED, 1000), segment(1000, 500, 0, FIN | ACK), CloseAction::Pass),
             ("no FIN", socket(ESTABLISHED, 900), segment(1000, 500, 9, ACK), CloseAction::Pass),
             ("a RST", socket(ESTABLISHED, 900), segment(1000, 500, 0, FIN | RST), CloseAction::Pass),

@@ -1,5 +1,5 @@
-//! What the kernel says of an interface, a route, a neighbour or a traffic class of the calling thread's network namespace
-//! (rtnetlink(7)), and of its TCP sockets (sock_diag(7)).
+//! What the kernel says of the calling thread's network namespace: of an interface, a route, a
+//! neighbour or a traffic class (rtnetlink(7)), and of its TCP sockets (sock_diag(7)).
 //!
 //! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a pinned program. Interfaces, routes and queue
 //! disciplines are made by iproute2 (`netns`, `qdisc`, `uplink`), whose commands can be repeated by hand.
