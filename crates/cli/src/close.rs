@@ -28,7 +28,7 @@ const WAY: &str = "hold";
 /// CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Servers, as 10.0.0.0/8:80, 192.0.2.1:443 or [2001:db8::]/32:80; repeatable
+    /// Servers, as `10.0.0.0/8:80`, `192.0.2.1:443` or `[2001:db8::]/32:80`; repeatable
     #[arg(long = "to", value_name = "NET:PORT", required = true)]
     destinations: Vec<Destination>,
 

@@ -1,4 +1,5 @@
 //! The programs on this kernel, between two namespaces.
 
 mod kernel;
+mod old_segments;
 mod recipes;

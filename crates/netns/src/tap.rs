@@ -87,6 +87,16 @@ impl Tap {
         set.act_with(|| format!("mark frames with {mark} and {priority}"))
     }
 
+    /// Frames from now on go to the driver, past the queue discipline and programs at tc egress.
+    ///
+    /// # Errors
+    ///
+    /// None that is known.
+    pub fn bypass_egress(&self) -> Result<()> {
+        let set = self.set(libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
+        set.act("send past the queue discipline")
+    }
+
     /// Sends a frame as it is.
     pub fn send(&self, frame: &[u8]) -> Result<()> {
         // SAFETY: the kernel only reads the frame.
