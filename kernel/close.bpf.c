@@ -145,15 +145,24 @@ static __always_inline bool is_leased(void)
 	return control && bpf_ktime_get_ns() < control->lease_until_ns;
 }
 
+/* The verifier of Linux 6.1 does not see that 16 bits stay 16 when they are swapped. */
+static __always_inline __u8 *mark_of(__be16 local_port)
+{
+	__u32 index = bpf_ntohs(local_port);
+
+	barrier_var(index);
+	return &marks[index & 0xffff];
+}
+
 static __always_inline void mark(__be16 local_port)
 {
-	marks[bpf_ntohs(local_port)] = generation();
+	*mark_of(local_port) = generation();
 }
 
 /* False is for sure: no connection of that port is in `last_acks`, or for longer than matters. */
 static __always_inline bool is_marked(__be16 local_port)
 {
-	__u8 mark = marks[bpf_ntohs(local_port)];
+	__u8 mark = *mark_of(local_port);
 
 	return mark && (__u8)(generation() - mark) <= MARKS_LAST;
 }
