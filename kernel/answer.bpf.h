@@ -13,7 +13,8 @@
 #include "hook.bpf.h"
 
 enum {
-	CHECKSUM_PARTIAL = 3,		/* include/linux/skbuff.h */
+	CHECKSUM_UNNECESSARY = 1,	/* this and the next: include/linux/skbuff.h */
+	CHECKSUM_PARTIAL = 3,
 	LABEL_REFLECT_RESET = 2,	/* FLOWLABEL_REFLECT_TCP_RESET, include/net/ipv6.h */
 	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
 };

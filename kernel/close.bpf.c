@@ -303,6 +303,14 @@ static __always_inline void read_socket(const struct tcp_sock *tcp, struct close
 	socket->snd_una = tcp->snd_una;
 }
 
+/* Whether somebody has looked at the checksum, or nobody need: we believe a FIN before TCP has seen it. */
+static __always_inline bool is_known_good(struct __sk_buff *skb)
+{
+	__u32 summed = BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, ip_summed);
+
+	return summed == CHECKSUM_UNNECESSARY || summed == CHECKSUM_PARTIAL;
+}
+
 /* ---- A segment comes in. ---- */
 
 /* hold: a FIN. */
@@ -327,6 +335,8 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 			counts->full++;
 		else if (is_signed_or_joined(skb, segment, &timestamp))
 			counts->signed_or_joined++;
+		else if (!is_known_good(skb))
+			counts->failed++;
 		else
 			action = on_fin_arriving(&socket, &numbers, hold);
 	}

@@ -18,8 +18,8 @@ use crate::signals;
 const NAP: Duration = Duration::from_millis(50);
 /// Between two sweeps.
 const TURN: Duration = Duration::from_secs(1);
-/// Of `--way`.
-const WAY: &str = "hold";
+/// Of `--way`: it leaves every end of file where it is.
+const WAY: &str = "swap";
 
 /// Keep TIME_WAIT at this host when a server closes first, so that the server has none
 ///
@@ -32,10 +32,10 @@ pub struct Args {
     #[arg(long = "to", value_name = "NET:PORT", required = true)]
     destinations: Vec<Destination>,
 
-    /// hold: this host's kernel keeps TIME_WAIT. swap: a RST frees the server, and ports are kept from use for --quarantine
+    /// swap: a RST frees the server, and ports are kept from use for --quarantine. hold, on trial: this host's kernel keeps TIME_WAIT
     ///
-    /// hold is for programs that know the end of a response by its length or its chunks: one that waits for the end of the
-    /// connection gets it 0.2 s later.
+    /// hold is for programs that know the end of a response by its length or its chunks and then close. One that waits for
+    /// the end of the connection gets it when the server sends it again, and never if the server is gone by then.
     #[arg(long, value_name = "WAY", default_value = WAY, value_parser = PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)))]
     way: String,
 
@@ -171,6 +171,7 @@ fn watch(
             {
                 bail!("network namespace {netns} is gone, and its interfaces with it");
             }
+            closing.check_interfaces()?;
             let present = counted(closing, args, start)?;
             printer.say(match args.json {
                 true => json(&CloseEvent::Sample(present.clone()))?,

@@ -36,6 +36,7 @@ pub struct Closing {
     // They go first.
     _at: Vec<At>,
     program: Program,
+    interfaces: Vec<(u32, String)>,
     next_generation: Instant,
 }
 
@@ -51,7 +52,11 @@ impl Closing {
         let program = Program::load(setup)?;
         program.lease(LEASE)?;
         let at = interfaces.iter().map(|interface| At::attach(&program, interface)).collect::<Result<_>>()?;
-        Ok(Self { _at: at, program, next_generation: Instant::now() + GENERATION })
+        let interfaces = interfaces
+            .iter()
+            .map(|interface| (interface.index, name_of(interface.index).unwrap_or_default()))
+            .collect();
+        Ok(Self { _at: at, program, interfaces, next_generation: Instant::now() + GENERATION })
     }
 
     /// To be called about once a second: goes on, and forgets what is over.
@@ -66,6 +71,18 @@ impl Closing {
             self.program.begin_generation();
         }
         self.program.lease(LEASE)
+    }
+
+    /// An error if an interface is gone, and its programs with it.
+    ///
+    /// # Errors
+    ///
+    /// One line: which.
+    pub fn check_interfaces(&self) -> Result<()> {
+        match self.interfaces.iter().find(|(index, _)| name_of(*index).is_none()) {
+            Some((_, name)) => Err(refused(format!("{name} is gone; start again when it is back"))),
+            None => Ok(()),
+        }
     }
 
     /// What was counted of each destination, in their order.
