@@ -62,7 +62,7 @@ struct close_counts {
 	__u64 released;				/* held FINs that came in with the client's own */
 	__u64 given_up;				/* held FINs that the server sent again */
 	__u64 late;				/* held FINs when the client's own left, and something was missing */
-	__u64 resets;				/* last ACKs that left as a RST */
+	__u64 resets;				/* later ACKs that left as a RST, because the first one was lost */
 	__u64 quarantined;			/* SYNs that were dropped */
 	__u64 signed_or_joined;			/* closes with MD5, AO or MPTCP */
 	__u64 full;				/* closes that found no room in a map */
@@ -191,7 +191,7 @@ static __always_inline bool passes(const struct __sk_buff *skb, bool is_arriving
 	if (tcp->flags & TCP_FIN)
 		return is_arriving && way == WAY_SWAP;
 	if (is_arriving)
-		return way == WAY_HOLD || !is_marked(tcp->destination);
+		return !is_marked(tcp->destination);
 	if (way == WAY_SWAP)
 		return (tcp->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN;
 	return !is_marked(tcp->source);
@@ -356,7 +356,7 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 	bpf_sk_release(found);
 }
 
-/* swap: the server's last ACK. It goes on to the kernel as a clone, and becomes the RST itself. */
+/* The server's ACK of the client's FIN. It goes on to the kernel as a clone, and becomes the RST itself. */
 static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
@@ -380,7 +380,7 @@ static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct se
 	if (is_signed_or_joined(skb, segment, &timestamp))
 		return TC_ACT_UNSPEC;
 	until_ns = bpf_ktime_get_ns() + (timestamp ? quarantine_ns : long_quarantine_ns);
-	if (bpf_map_update_elem(&quarantine, &ends, &until_ns, 0)) {
+	if (way == WAY_SWAP && bpf_map_update_elem(&quarantine, &ends, &until_ns, 0)) {
 		counts->full++;
 		return TC_ACT_UNSPEC;
 	}
@@ -407,7 +407,7 @@ int arriving(struct __sk_buff *skb)
 
 	if (passes(skb, true) || skb->pkt_type != PACKET_HOST || !read_segment(skb, &segment))
 		return TC_ACT_UNSPEC;
-	if (way == WAY_SWAP)
+	if (!(segment.flags & TCP_FIN))
 		return on_last_ack_in(skb, &segment);
 	ends = ends_of_arriving(&segment);
 	counts = counts_of(&ends);
@@ -462,10 +462,10 @@ static __always_inline bool write_turned(struct __sk_buff *skb, const struct seg
 }
 
 /*
- * The client's FIN comes in as the server's, with an ACK of itself, as if both had closed at once. Its checksum is only of the pseudo
+ * The client's FIN comes in as the server's, as if both had closed at once. Its checksum is only of the pseudo
  * header, in which the ends may change places; the kernel does not look at the rest (CHECKSUM_PARTIAL).
  */
-static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp)
+static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp, __u32 ack)
 {
 	struct turned before = {}, after = {};
 	bool is_sent;
@@ -487,7 +487,7 @@ static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *se
 	after.ports[0] = before.ports[1];
 	after.ports[1] = before.ports[0];
 	after.numbers[0] = before.numbers[1];
-	after.numbers[1] = bpf_htonl(segment->seq + 1);
+	after.numbers[1] = bpf_htonl(ack);
 	after.timestamps[0] = before.timestamps[1];
 	after.timestamps[1] = before.timestamps[0];
 	is_sent = write_turned(skb, segment, timestamp, &after) && !bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
@@ -569,7 +569,7 @@ static __always_inline void on_held_fin_out(struct __sk_buff *skb, const struct 
 	}
 	if (!keep(&ends, &last, counts))
 		return;
-	if (let_fin_in(skb, segment, timestamp)) {
+	if (let_fin_in(skb, segment, timestamp, socket.snd_una)) {
 		counts->released++;
 		return;
 	}
@@ -577,28 +577,30 @@ static __always_inline void on_held_fin_out(struct __sk_buff *skb, const struct 
 	counts->failed++;
 }
 
-/* hold: the client's last ACK. */
-static __always_inline void on_last_ack_out(struct __sk_buff *skb, const struct segment *segment)
+/* hold: an ACK of the server's FIN. */
+static __always_inline int on_last_ack_out(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
 	struct ends ends = ends_of_leaving(segment);
 	struct last_ack *last = bpf_map_lookup_elem(&last_acks, &ends);
 	struct close_counts *counts;
-	__be32 before, after;
-	__u32 seq;
 
-	if (!last || on_last_ack_leaving(&numbers, last, &seq) != CLOSE_RESET)
-		return;
+	if (!last)
+		return TC_ACT_UNSPEC;
+	switch (on_last_ack_leaving(&numbers, last)) {
+	case CLOSE_DROP:
+		return TC_ACT_SHOT;
+	case CLOSE_RESET:
+		break;
+	default:
+		return TC_ACT_UNSPEC;
+	}
 	counts = counts_of(&ends);
-	if (!counts)
-		return;
-	before = bpf_htonl(segment->seq);
-	after = bpf_htonl(seq);
-	if (change_flags(skb, segment, TCP_RST, 0) &&
-	    replace_in_tcp(skb, segment, __builtin_offsetof(struct tcp_header, seq), before, after, sizeof(after)))
+	if (counts && change_flags(skb, segment, TCP_RST, 0))
 		counts->resets++;
-	else
+	else if (counts)
 		counts->failed++;
+	return TC_ACT_UNSPEC;
 }
 
 SEC("tc")
@@ -626,6 +628,5 @@ int leaving(struct __sk_buff *skb)
 			counts->quarantined++;
 		return TC_ACT_SHOT;
 	}
-	on_last_ack_out(skb, &segment);
-	return TC_ACT_UNSPEC;
+	return on_last_ack_out(skb, &segment);
 }

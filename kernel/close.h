@@ -8,7 +8,8 @@
  * ports are kept from use by us for a while.
  *
  * hold, ours: the client's kernel sees the server's FIN when its own program closes, and not before.
- * To it both ends close at once. It goes to TIME_WAIT, and its last ACK leaves as a RST.
+ * Both ends close at once, then. The client acknowledges the server's FIN to nobody: once its own is
+ * acknowledged it is in TIME_WAIT, and a RST frees the server, as in swap.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -26,9 +27,10 @@ enum close_action {
 	CLOSE_HOLD = 1,			/* arriving: without its FIN */
 	CLOSE_GIVE_UP = 2,		/* arriving: the FIN comes again, and passes */
 	CLOSE_NOTE = 3,			/* leaving: the server's last ACK will be answered */
-	CLOSE_RELEASE = 4,		/* leaving: before it, the server's FIN comes in, with an ACK of this one */
+	CLOSE_RELEASE = 4,		/* leaving: before it, the server's FIN comes in */
 	CLOSE_SWAP = 5,			/* arriving: it passes, and a RST goes back */
-	CLOSE_RESET = 6,		/* leaving: as a RST */
+	CLOSE_DROP = 6,			/* leaving: not at all */
+	CLOSE_RESET = 7,		/* leaving: as a RST */
 };
 
 /* States of include/net/tcp_states.h. */
@@ -66,12 +68,14 @@ struct hold {
 	__u32 stage;			/* enum hold_stage */
 };
 
-/* What is kept of a connection from its last FIN on. */
+/* What is kept of a connection from its last FIN on; all 0 before. */
 struct last_ack {
 	__u32 seq;			/* of what the client would send next: behind its FIN */
 	__u32 ack;			/* of what it waits for next: behind the server's FIN */
 	__u32 resets;			/* sent so far */
 	__u32 way;			/* enum close_way */
+	__u32 acks;			/* hold: of the server's FIN, that wanted to leave before ours was acknowledged */
+	__u32 reserved;
 };
 
 enum {
@@ -122,9 +126,9 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 }
 
 /*
- * hold: the client's own FIN leaves. The server's may come in now if nothing is missing on either
- * side: what the server has sent before it is here, and what the client has sent is there. From
- * then on the client's kernel repeats nothing. Otherwise the server repeats its FIN, as ever.
+ * hold: the client's own FIN leaves. The server's comes in before it if all that the server has sent
+ * before that is here. It acknowledges no more than the server has: the client's kernel goes on to
+ * send its data and its FIN again, if they are lost. Otherwise the server sends its FIN again, as ever.
  */
 static inline enum close_action on_held_fin_leaving(const struct close_socket *socket, const struct close_segment *segment,
 						    struct hold *hold, struct last_ack *last)
@@ -132,12 +136,10 @@ static inline enum close_action on_held_fin_leaving(const struct close_socket *s
 	if (hold->stage != HOLD_HELD || !is_fin(segment))
 		return CLOSE_PASS;
 	hold->stage = HOLD_OVER;
-	if (socket->state != STATE_FIN_WAIT1 || segment->payload || socket->snd_una != segment->seq ||
-	    socket->rcv_nxt != hold->fin || segment->ack != hold->fin)
+	if (socket->state != STATE_FIN_WAIT1 || segment->payload || socket->rcv_nxt != hold->fin || segment->ack != hold->fin)
 		return CLOSE_PASS;
 	last->seq = segment->seq + 1;
 	last->ack = hold->fin + 1;
-	last->resets = 0;
 	last->way = WAY_HOLD;
 	return CLOSE_RELEASE;
 }
@@ -150,32 +152,35 @@ static inline enum close_action on_last_fin_leaving(const struct close_socket *s
 		return CLOSE_PASS;
 	last->seq = fin_of(segment) + 1;
 	last->ack = segment->ack;
-	last->resets = 0;
 	last->way = WAY_SWAP;
 	return CLOSE_NOTE;
 }
 
-/* swap: the server's last ACK. It is in TIME_WAIT, and waits for exactly `last->seq`. */
+/*
+ * The server's ACK of the client's FIN. It waits for exactly `last->seq`: in TIME_WAIT (swap), or in
+ * CLOSING, because nobody has acknowledged its own FIN (hold).
+ */
 static inline enum close_action on_ack_arriving(const struct close_segment *segment, const struct last_ack *last)
 {
-	if (last->way != WAY_SWAP || last->resets || !is_only_ack(segment) || segment->ack != last->seq ||
-	    segment->seq != last->ack)
+	if (last->resets || !is_only_ack(segment) || segment->ack != last->seq || segment->seq != last->ack)
 		return CLOSE_PASS;
 	return CLOSE_SWAP;
 }
 
 /*
- * hold: the client's last ACK leaves as a RST, with the sequence number in `seq`. The server takes
- * one that is exactly what it waits for (RFC 5961 3.2). That is behind our FIN, if it has that. If
- * it repeats its FIN it may not: a RST one before is right then, and in CLOSING Linux takes it, too
- * (tcp_reset_check() of net/ipv4/tcp_input.c, since 4.10).
+ * hold: an ACK of the server's FIN leaves. The first is of the FIN that we let in, and would put the
+ * server into TIME_WAIT. Once a RST was sent, the server asks because that was lost: another one.
+ * In between the server may not have our FIN, and it shall have its ACK.
  */
-static inline enum close_action on_last_ack_leaving(const struct close_segment *segment, struct last_ack *last, __u32 *seq)
+static inline enum close_action on_last_ack_leaving(const struct close_segment *segment, struct last_ack *last)
 {
 	if (last->way != WAY_HOLD || !is_only_ack(segment) || segment->seq != last->seq || segment->ack != last->ack)
 		return CLOSE_PASS;
-	*seq = last->resets++ ? last->seq - 1 : last->seq;
-	return CLOSE_RESET;
+	if (last->resets) {
+		last->resets++;
+		return CLOSE_RESET;
+	}
+	return last->acks++ ? CLOSE_PASS : CLOSE_DROP;
 }
 
 #endif

@@ -29,7 +29,7 @@ mod skel {
 pub struct Counts {
     /// swap: closes that the server began, of connections whose client has closed, too.
     pub noted: u64,
-    /// RSTs that were sent for them.
+    /// RSTs that freed a server.
     pub swapped: u64,
     /// hold: FINs that were held.
     pub held: u64,
@@ -41,7 +41,7 @@ pub struct Counts {
     pub given_up: u64,
     /// Held FINs when the client's own left and something was missing on either side.
     pub late: u64,
-    /// Last ACKs that left as a RST; two or more of one connection if the server did not take the first.
+    /// hold: later ACKs that left as a RST, because the first one was lost.
     pub resets: u64,
     /// SYNs that were dropped, because their ports are in quarantine.
     pub quarantined: u64,

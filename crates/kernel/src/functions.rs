@@ -56,7 +56,7 @@ safe! {
     ) -> CloseAction;
     pub on_last_fin_leaving(socket: &CloseSocket, segment: &CloseSegment, last: &mut LastAck) -> CloseAction;
     pub on_ack_arriving(segment: &CloseSegment, last: &LastAck) -> CloseAction;
-    pub on_last_ack_leaving(segment: &CloseSegment, last: &mut LastAck, seq: &mut u32) -> CloseAction;
+    pub on_last_ack_leaving(segment: &CloseSegment, last: &mut LastAck) -> CloseAction;
 }
 
 // http.h: see `http_response_bytes`
