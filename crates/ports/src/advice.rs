@@ -36,6 +36,13 @@ pub enum Advice {
         /// After how long, s.
         after_s: f64,
     },
+    /// Look whether the other end has timestamps: without them its ports are taken for a minute all the same.
+    OtherEnd {
+        /// Which.
+        to: SocketAddr,
+        /// In TIME_WAIT towards it.
+        time_wait: u32,
+    },
     /// Let connect(2) choose from more ports: `net.ipv4.ip_local_port_range`.
     Range {
         /// That it chooses from.
@@ -71,12 +78,23 @@ pub fn advise(survey: &Survey, settings: &Settings) -> Vec<Advice> {
             all.push(Advice::KeepAlive { from: pair.from, to: pair.to, closes_per_s });
         }
     }
-    let held = short.iter().filter(|pair| !pair.from.is_loopback()).map(|pair| pair.time_wait).max();
-    if let Some(ports) = held.filter(|ports| *ports > 0 && settings.reuse != Reuse::Everywhere) {
-        if !settings.has_timestamps {
-            all.push(Advice::Timestamps);
-        }
+    let has_held = short.iter().any(|pair| pair.time_wait > 0);
+    if has_held && !settings.has_timestamps {
+        all.push(Advice::Timestamps);
+    }
+    let is_reused = |pair: &Pair| match settings.reuse {
+        Reuse::Never => false,
+        Reuse::Loopback => pair.from.is_loopback(),
+        Reuse::Everywhere => true,
+    };
+    let held = short.iter().filter(|pair| !is_reused(pair)).map(|pair| pair.time_wait).max();
+    if let Some(ports) = held.filter(|ports| *ports > 0) {
         all.push(Advice::Reuse { ports, after_s: settings.reuse_delay.as_secs_f64() });
+    }
+    for pair in survey.pairs.iter().filter(|pair| is_reused(pair) && settings.has_timestamps) {
+        if f64::from(pair.open + pair.time_wait) > (1.0 - FEW) * f64::from(size) {
+            all.push(Advice::OtherEnd { to: pair.to, time_wait: pair.time_wait });
+        }
     }
     if !short.is_empty() && size < WIDEST / 2 {
         all.push(Advice::Range { ports: size, most: WIDEST });
@@ -106,6 +124,11 @@ impl fmt::Display for Advice {
                 f,
                 "sysctl -w net.ipv4.tcp_tw_reuse=1: a port in TIME_WAIT is used again after {after_s} s instead of 60; it would give \
                  back up to {ports}, if the other end has timestamps"
+            ),
+            Self::OtherEnd { to, time_wait } => write!(
+                f,
+                "{time_wait} ports towards {to} are in TIME_WAIT: if that end has no timestamps they are not left, whatever tcp_tw_reuse \
+                 says"
             ),
             Self::Range { ports, most } => write!(
                 f,

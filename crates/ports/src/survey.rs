@@ -14,7 +14,7 @@ const TIME_WAIT: Duration = Duration::from_secs(60);
 /// Rates are of what was closed, or was forgotten, in so long.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// Connections from one address of this host to one address and port.
+/// Connections from one address of this host to one address and port, by ports that connect(2) chooses from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
     /// Own address.
@@ -112,11 +112,15 @@ impl Survey {
                 served.entry(listener).or_default().add(socket);
                 continue;
             }
+            // It takes none of the ports that connect(2) chooses from.
+            if !settings.chooses(socket.local.port()) {
+                continue;
+            }
             let count = pairs.entry((socket.local.ip(), socket.remote)).or_default();
             count.add(socket);
             let taken_for = taken_for(socket.local.ip(), socket.remote.ip(), settings);
             let is_free = socket.state == TcpState::TimeWait && socket.expires + taken_for <= TIME_WAIT;
-            count.taken += u32::from(settings.chooses(socket.local.port()) && !is_free);
+            count.taken += u32::from(!is_free);
         }
         let mut pairs: Vec<Pair> =
             pairs.into_iter().map(|(ends, count)| pair(ends, count, settings)).collect();
@@ -210,7 +214,7 @@ mod tests {
         let survey = Survey::of(&sockets, &settings(Reuse::Never));
         let left: Vec<_> =
             survey.pairs.iter().map(|pair| (pair.to.port(), pair.time_wait, pair.left)).collect();
-        assert_eq!(left, [(80, 4, 197), (81, 1, 198)], "200 ports less a reserved one");
+        assert_eq!(left, [(80, 2, 197), (81, 1, 198)], "200 ports less a reserved one");
         assert_eq!(survey.time_wait, 5);
     }
 

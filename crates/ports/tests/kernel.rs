@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use netns::{Namespace, VethPair};
-use ports::{Settings, Survey, advise};
+use ports::{Advice, Settings, Survey, advise};
 
 /// A client with 200 ports, and a server that waits until the client has closed.
 fn world() -> Option<(Namespace, Namespace, SocketAddr)> {
@@ -85,7 +85,7 @@ fn root_ports_left_are_those_that_connect_finds() {
     let (settings, survey) = take(&client);
     assert_eq!((survey.pairs[0].open, survey.pairs[0].left), (left, kept));
     let advice = advise(&survey, &settings);
-    assert_eq!(advice, [], "as many as are needed can be had");
+    assert!(matches!(advice.as_slice(), [Advice::OtherEnd { .. }]), "what could be wrong: {advice:?}");
     let others = connect_all(&client, address);
     assert_eq!(others.len(), kept as usize);
     let (settings, survey) = take(&client);
