@@ -465,13 +465,19 @@ static __always_inline bool write_turned(struct __sk_buff *skb, const struct seg
  * The client's FIN comes in as the server's, as if both had closed at once. Its checksum is only of the pseudo
  * header, in which the ends may change places; the kernel does not look at the rest (CHECKSUM_PARTIAL).
  */
+enum let_in {
+	LET_IN,
+	LET_IN_NOT,			/* the segment is as it was */
+	LET_IN_SPOILED,			/* it is not, and must not leave: TCP sends it again */
+};
+
 static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp, __u32 ack)
 {
 	struct turned before = {}, after = {};
 	bool is_sent;
 
 	if (!segment || timestamp > MAX_TCP_HEADER_BYTES)
-		return false;
+		return LET_IN_NOT;
 	__builtin_memcpy(before.mac, segment->mac, sizeof(before.mac));
 	before.addresses[0] = segment->source;
 	before.addresses[1] = segment->destination;
@@ -480,7 +486,7 @@ static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *se
 	before.numbers[0] = bpf_htonl(segment->seq);
 	before.numbers[1] = bpf_htonl(segment->ack);
 	if (timestamp && bpf_skb_load_bytes(skb, segment->l4_offset + timestamp + 2, before.timestamps, sizeof(before.timestamps)))
-		return false;
+		return LET_IN_NOT;
 	swap_macs(segment, after.mac);
 	after.addresses[0] = before.addresses[1];
 	after.addresses[1] = before.addresses[0];
@@ -491,9 +497,9 @@ static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *se
 	after.timestamps[0] = before.timestamps[1];
 	after.timestamps[1] = before.timestamps[0];
 	is_sent = write_turned(skb, segment, timestamp, &after) && !bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS);
-	/* What could be written once can be written again. */
-	write_turned(skb, segment, timestamp, &before);
-	return is_sent;
+	if (!write_turned(skb, segment, timestamp, &before))
+		return LET_IN_SPOILED;
+	return is_sent ? LET_IN : LET_IN_NOT;
 }
 
 /* The client's end of the connection of a segment that leaves; NULL without one. */
@@ -528,6 +534,8 @@ static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct 
 	struct close_counts *counts;
 	struct last_ack last = {};
 	__u32 timestamp = 0;
+	struct last_ack *known;
+	bool is_known;
 
 	if (!tcp)
 		return;
@@ -537,14 +545,17 @@ static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct 
 	counts = counts_of(&ends);
 	if (!counts)
 		return;
+	/* One that is sent again counts once. */
+	known = bpf_map_lookup_elem(&last_acks, &ends);
+	is_known = known && known->seq == last.seq;
 	if (is_signed_or_joined(skb, segment, &timestamp))
 		counts->signed_or_joined++;
-	else if (keep(&ends, &last, counts))
+	else if (keep(&ends, &last, counts) && !is_known)
 		counts->noted++;
 }
 
 /* hold: the client's FIN, while the server's is held. */
-static __always_inline void on_held_fin_out(struct __sk_buff *skb, const struct segment *segment)
+static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
 	struct ends ends = ends_of_leaving(segment);
@@ -554,27 +565,30 @@ static __always_inline void on_held_fin_out(struct __sk_buff *skb, const struct 
 	struct last_ack last = {};
 	__u32 timestamp = 0;
 	struct hold *hold;
+	int let_in;
 
 	hold = tcp ? bpf_sk_storage_get(&holds, tcp, 0, 0) : NULL;
 	if (!hold || hold->stage != HOLD_HELD)
-		return;
+		return TC_ACT_UNSPEC;
 	counts = counts_of(&ends);
 	if (!counts)
-		return;
+		return TC_ACT_UNSPEC;
 	read_socket(tcp, &socket);
 	if (on_held_fin_leaving(&socket, &numbers, hold, &last) != CLOSE_RELEASE || !checksum_is_partial(skb, HOOK_TC, segment) ||
 	    is_signed_or_joined(skb, segment, &timestamp)) {
 		counts->late++;
-		return;
+		return TC_ACT_UNSPEC;
 	}
 	if (!keep(&ends, &last, counts))
-		return;
-	if (let_fin_in(skb, segment, timestamp, socket.snd_una)) {
+		return TC_ACT_UNSPEC;
+	let_in = let_fin_in(skb, segment, timestamp, socket.snd_una);
+	if (let_in == LET_IN) {
 		counts->released++;
-		return;
+		return TC_ACT_UNSPEC;
 	}
 	bpf_map_delete_elem(&last_acks, &ends);
 	counts->failed++;
+	return let_in == LET_IN_SPOILED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
 /* hold: an ACK of the server's FIN. */
@@ -613,10 +627,9 @@ int leaving(struct __sk_buff *skb)
 	if (passes(skb, false) || !read_segment(skb, &segment))
 		return TC_ACT_UNSPEC;
 	if (segment.flags & TCP_FIN) {
-		if (way == WAY_SWAP)
-			on_last_fin_out(skb, &segment);
-		else
-			on_held_fin_out(skb, &segment);
+		if (way == WAY_HOLD)
+			return on_held_fin_out(skb, &segment);
+		on_last_fin_out(skb, &segment);
 		return TC_ACT_UNSPEC;
 	}
 	if (way == WAY_SWAP) {

@@ -103,9 +103,9 @@ static inline __u32 fin_of(const struct close_segment *segment)
 
 /*
  * hold: a FIN comes from the server. It is held only if there is something to read: whoever has
- * read all would wait for the end, as a pool does for a connection that is idle. (What is before it
- * may not have reached the socket: segments that came together pass here together.) A FIN that
- * comes again means that the client's program waits for it, or that our own FIN was lost.
+ * read all would wait for the end, as a pool does for a connection that is idle. What is before it
+ * may not have reached the socket: segments that came together pass here together. A FIN that comes
+ * again means that the client's program waits for it.
  */
 static inline enum close_action on_fin_arriving(const struct close_socket *socket, const struct close_segment *segment,
 						struct hold *hold)
@@ -136,7 +136,8 @@ static inline enum close_action on_held_fin_leaving(const struct close_socket *s
 	if (hold->stage != HOLD_HELD || !is_fin(segment))
 		return CLOSE_PASS;
 	hold->stage = HOLD_OVER;
-	if (socket->state != STATE_FIN_WAIT1 || segment->payload || socket->rcv_nxt != hold->fin || segment->ack != hold->fin)
+	if (socket->state != STATE_FIN_WAIT1 || segment->payload || socket->rcv_nxt != hold->fin ||
+	    segment->ack != hold->fin)
 		return CLOSE_PASS;
 	last->seq = segment->seq + 1;
 	last->ack = hold->fin + 1;
