@@ -283,6 +283,9 @@ pub(crate) fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         cpus: vec![],
         coalesce: Duration::ZERO,
         seed: 1,
+        server_closes_first: false,
+        ports: None,
+        users: None,
         flood: None,
     }
 }

@@ -522,6 +522,9 @@ fn profile(
             wake,
             cold_connection: turn - wake,
             cold_refusal: cold,
+            // By a hash: what a look costs is in what each segment does.
+            examined: 0.0,
+            kib: 0.0, // in the program's
         },
         server: Program {
             poll,

@@ -129,9 +129,10 @@ pub fn event_text(event: &Event<'_>) -> String {
             };
             format!("  {}, {}: {end}", trace.script, trace.family)
         }
-        Event::Saturated(found) => {
-            format!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s)
-        }
+        Event::Saturated(found) => match found.users {
+            Some(users) => format!("{}: a load of 1 is {users} users in a closed loop", found.server),
+            None => format!("{} saturates at {:.0} requests/s", found.server, found.rate_per_s),
+        },
         Event::SetAside(cell) => {
             format!(
                 "  {} at {:.1} x, {}: measured again, {}",

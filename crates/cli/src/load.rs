@@ -3,6 +3,7 @@
 mod fail_if;
 mod lines;
 mod metrics;
+mod ports;
 mod records;
 
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -41,7 +42,7 @@ pub struct Args {
     url: Url,
 
     /// Attempts per second; 20k is 20000
-    #[arg(long, value_name = "R", value_parser = parse_rate, required_unless_present = "replay")]
+    #[arg(long, value_name = "R", value_parser = parse_rate, required_unless_present_any = ["replay", "users"])]
     rate: Option<f64>,
 
     /// How long to start attempts, after the warm-up; as in 10s
@@ -72,6 +73,9 @@ pub struct Args {
     /// How a connection ends once the reply is complete or patience is lost
     #[arg(long, value_enum, default_value_t = CloseArg::Fin)]
     close: CloseArg,
+
+    #[command(flatten)]
+    ends: ports::Ends,
 
     /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4, linux-2.4, linux-2.2,
     /// win-emu, windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3, macos, macos-10.3
@@ -197,6 +201,8 @@ enum CloseArg {
     Fin,
     /// Abortive: a RST, and neither end keeps anything
     Rst,
+    /// Where the server closes first its last ACK is answered by a RST, so that TIME_WAIT is here: LAST_ACK_SWAP of `[FTY97]`
+    Swap,
 }
 
 #[derive(Debug, Clone, Copy, clap::ValueEnum)]
@@ -383,7 +389,11 @@ fn config(args: &Args) -> Result<Config> {
         close: match args.close {
             CloseArg::Fin => Close::Fin,
             CloseArg::Rst => Close::Reset,
+            CloseArg::Swap => Close::Swap,
         },
+        ports: args.ends.ports(),
+        users: args.ends.users(),
+        server_closes_first: args.ends.server_first(),
         stacks: args.stacks.clone(),
         clients: args.clients,
         interface: args.interface.clone(),

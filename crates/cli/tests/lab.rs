@@ -527,6 +527,7 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
     let listener = testbed.server.enter(bind).expect("enter").expect("bind");
     let (seen, restarts, summary) = std::thread::scope(|scope| {
         let servers = scope.spawn(|| restart_servers(&listener, &is_over));
+        let over = Over(&is_over);
         let url = format!("http://{address}/");
         let load = ["load", &url, "--json", "--rate", "400", "--duration", "20min", "--timeout", "10s"];
         let from = ["--clients", "10.77.0.0/16", "--interface", CROWD_INTERFACE];
@@ -555,7 +556,7 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
         }
         signal(&crowd.child, Signal::SIGINT);
         let summary = crowd.wait_for("summary");
-        is_over.store(true, Ordering::Relaxed);
+        drop(over);
         (seen, servers.join().expect("servers end"), summary)
     });
     assert!(!is_guarded(&testbed), "the last guard's program is still attached");
@@ -566,6 +567,15 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
     let done =
         summary["ok"].as_u64().zip(summary["unfinished"].as_u64()).map(|(ok, unfinished)| ok + unfinished);
     assert_eq!(done, summary["offered"].as_u64(), "{restarts} restarts: {summary}");
+}
+
+/// Says so when it goes, also when the test fails: otherwise its threads would wait for ever.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Whether a program is attached at tcx ingress of the server's interface.

@@ -11,8 +11,11 @@ pub struct Asks {
     workload: Workload,
     seed: u64,
     host: String,
+    path: String,
     /// The request for the page that the crowd was told of.
     page: Vec<u8>,
+    /// The server is to close the connection after its reply.
+    is_last: bool,
     /// Where others are written.
     scratch: Vec<u8>,
 }
@@ -21,8 +24,23 @@ impl Asks {
     /// Requests to `host` for what the workload says; where it says nothing, for `path`.
     pub fn new(workload: Workload, seed: u64, host: &str, path: &str) -> Self {
         let mut page = Vec::new();
-        write_request(&mut page, host, path);
-        Self { workload, seed, host: host.to_owned(), page, scratch: Vec::new() }
+        write_request(&mut page, host, path, false);
+        Self {
+            workload,
+            seed,
+            host: host.to_owned(),
+            path: path.to_owned(),
+            page,
+            is_last: false,
+            scratch: Vec::new(),
+        }
+    }
+
+    /// Each request says `Connection: close`.
+    pub(crate) fn close_after_each(&mut self) {
+        self.is_last = true;
+        self.page.clear();
+        write_request(&mut self.page, &self.host, &self.path, true);
     }
 
     /// How many requests the connection of an attempt has, by what tells it from others.
@@ -41,13 +59,14 @@ impl Asks {
             return &self.page;
         };
         self.scratch.clear();
-        write_request(&mut self.scratch, &self.host, path);
+        write_request(&mut self.scratch, &self.host, path, self.is_last);
         &self.scratch
     }
 }
 
-fn write_request(to: &mut Vec<u8>, host: &str, path: impl Display) {
-    write!(to, "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate\r\n\r\n")
+fn write_request(to: &mut Vec<u8>, host: &str, path: impl Display, is_last: bool) {
+    let close = if is_last { "Connection: close\r\n" } else { "" };
+    write!(to, "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate\r\n{close}\r\n")
         .expect("a Vec takes all");
 }
 

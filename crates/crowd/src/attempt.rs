@@ -48,6 +48,8 @@ pub struct Attempt {
     pub endpoint: Endpoint,
     /// Its cause is settled; only the connection's end is awaited.
     pub ended: bool,
+    /// The reply is there, and the server is to close first.
+    pub awaits_end: bool,
     /// The connection.
     pub connection: Connection,
     /// The reply so far.
@@ -140,6 +142,8 @@ pub enum Cause {
     Aborted,
     /// The reply was not what HTTP allows, or ended early.
     Malformed,
+    /// Its address had no port left.
+    NoPort,
     /// Never started: the run was stopped, or its four-tuple was still in use.
     NotSent,
     /// Still open when the run stopped.
@@ -160,6 +164,7 @@ impl Cause {
             Self::TimedOutResponse => "timed_out_response",
             Self::Aborted => "aborted",
             Self::Malformed => "malformed",
+            Self::NoPort => "no_port",
             Self::NotSent => "not_sent",
             Self::Unfinished => "unfinished",
         }

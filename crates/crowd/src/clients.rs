@@ -6,7 +6,7 @@ use ipnet::IpNet;
 
 /// Linux's ephemeral ports (`net.ipv4.ip_local_port_range`, v6.18).
 const FIRST_PORT: u64 = 32_768;
-const PORTS: u64 = 60_999 - FIRST_PORT + 1;
+pub(crate) const PORTS: u64 = 60_999 - FIRST_PORT + 1;
 /// More than this many addresses adds nothing but a wider index.
 const MAX_CLIENTS: u128 = 1 << 24;
 
@@ -60,6 +60,11 @@ impl Clients {
         let of_each = count * PORTS / workers;
         let number = n % of_each * workers + u64::from(self.worker);
         Endpoint { client: (number % count) as u32, port: (FIRST_PORT + number / count) as u16 }
+    }
+
+    /// The endpoint of a client with a port, by its place in the range; of all workers.
+    pub(crate) fn endpoint_at(&self, client: u32, place: u16) -> Endpoint {
+        Endpoint { client, port: FIRST_PORT as u16 + place }
     }
 
     /// The same of the `n`-th attempt of one group of so many, from 0: those of a group have numbers that leave its own as the remainder.

@@ -1,6 +1,7 @@
 //! The crowd: every attempt from its start to its cause. Told the time and handed segments, without I/O.
 
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 use std::net::SocketAddr;
 
 use results::Statuses;
@@ -12,6 +13,7 @@ use wire::{Segment, SeqNumber};
 use crate::asks::Asks;
 use crate::attempt::{Abort, Attempt, Cause, Ended, NO_SESSION, asker};
 use crate::clients::{Clients, Endpoint};
+use crate::ports::{Loop, Ports};
 use crate::reply::{Progress, Reply};
 use crate::stacks::Stacks;
 use crate::table::Table;
@@ -102,6 +104,29 @@ struct User {
     reloads: u8,
 }
 
+/// Users who come back, and when each does next.
+#[derive(Debug)]
+struct Turns {
+    of: Loop,
+    /// When, the user's number, and how often he has asked before.
+    due: BinaryHeap<Reverse<(Nanos, u64, u32)>>,
+}
+
+impl Turns {
+    /// When the next of them asks.
+    fn next(&self) -> Option<Nanos> {
+        self.due.peek().map(|Reverse((at, ..))| *at)
+    }
+}
+
+/// Where a connection comes from.
+struct Origin {
+    endpoint: Endpoint,
+    iss: SeqNumber,
+    /// What its timestamps show at time zero, milliseconds.
+    clock: u32,
+}
+
 /// Connections of a group.
 #[derive(Debug, Clone, Default)]
 struct Pool {
@@ -117,6 +142,12 @@ pub struct Crowd {
     clients: Clients,
     schedule: Schedule,
     visits: Option<Visits>,
+    /// In place of the schedule, where users come back.
+    turns: Option<Turns>,
+    /// Where four-tuples come back.
+    ports: Option<Ports>,
+    /// The server closes first, and clients when they have the end.
+    server_closes_first: bool,
     /// Users whose turn has come, sent or not.
     users: u64,
     /// Attempts, with the reloads.
@@ -148,6 +179,9 @@ impl Crowd {
             asks,
             clients,
             schedule,
+            turns: None,
+            ports: None,
+            server_closes_first: false,
             users: 0,
             started: 0,
             table: Table::new(clients, capacity),
@@ -158,6 +192,30 @@ impl Crowd {
         };
         crowd.pass_others();
         crowd
+    }
+
+    /// Its clients have so many ports, which come back. Of a crowd that one worker sends.
+    pub fn with_ports(mut self, ports: Ports) -> Self {
+        assert!((1..=Ports::MOST).contains(&ports.count), "{ports:?}");
+        self.ports = Some(ports);
+        self
+    }
+
+    /// Its users come back as soon as they have an answer; nobody comes by the schedule. User `n` is of client `n`, and again from the first.
+    pub fn in_a_loop(mut self, users: Loop) -> Self {
+        let come = |user: u64| {
+            let within = Loop::COME_WITHIN.0.min(self.manners.window.end.0 / 2).max(1);
+            Reverse((Nanos(mix(self.manners.seed, user) % within), user, 0))
+        };
+        self.turns = Some(Turns { of: users, due: (0..users.users.into()).map(come).collect() });
+        self
+    }
+
+    /// Each request says that the connection ends with its reply, and the client waits for the end before it closes.
+    pub fn let_server_close_first(mut self) -> Self {
+        self.asks.close_after_each();
+        self.server_closes_first = true;
+        self
     }
 
     /// Goes on to the next user who is one of ours.
@@ -186,7 +244,11 @@ impl Crowd {
 
     /// When the next user comes.
     fn next_user(&self) -> Option<Nanos> {
-        Some(self.schedule.intended_start()).filter(|&next| next < self.manners.window.end)
+        let next = match &self.turns {
+            Some(turns) => turns.next(),
+            None => Some(self.schedule.intended_start()),
+        };
+        next.filter(|&next| next < self.manners.window.end)
     }
 
     /// When the next object of a session is asked for.
@@ -209,6 +271,11 @@ impl Crowd {
             return self.visits.as_mut().and_then(Visits::take_next).map(user);
         }
         let start = next_user?;
+        if let Some(turns) = &mut self.turns {
+            let Reverse((start, number, object)) = turns.due.pop()?;
+            self.users += 1;
+            return Some(User { number, session: NO_SESSION, object, start, reloads: 0 });
+        }
         self.schedule.advance();
         let number = self.users;
         self.users += 1;
@@ -245,24 +312,22 @@ impl Crowd {
             self.reuse(id, &user, intended_start, now, send);
             return;
         }
-        let endpoint = self.next_endpoint(group);
+        let origin = self.origin(user.number, group, now);
         // A user's system is the same after a reload.
         let stack = self.manners.stacks.pick(mix(self.manners.seed, user.number));
-        let iss = SeqNumber((mix(!self.manners.seed, self.started) >> 32) as u32);
         self.started += 1;
         self.pools[group].opened += 1;
-        if self.table.find(endpoint).is_some() {
-            self.tally.ended(Cause::NotSent, intended_start, 0, now);
-            self.tally.gave_up(user.start);
-            // Nobody knows what a page would have been.
-            self.tally.incomplete(self.asks.bytes(asker(user.number, user.object), 0).unwrap_or(0), now);
-            self.left(user.session, false, now);
-            return;
-        }
+        let Origin { endpoint, iss, clock } = match origin {
+            Ok(origin) => origin,
+            Err(cause) => return self.not_begun(&user, cause, intended_start, now),
+        };
         self.tally.started(intended_start, now);
         self.tally.syn(true, now);
-        let clock = self.manners.clock;
-        let connection = Connection::connect(stack, iss, clock, now, &mut |segment| send(endpoint, segment));
+        let mut connection =
+            Connection::connect(stack, iss, clock, now, &mut |segment| send(endpoint, segment));
+        if let Some(ports) = self.ports.filter(|ports| !ports.is_nat) {
+            connection.keep_time_wait(ports.time_wait_s);
+        }
         let mut attempt = Attempt {
             intended_start,
             asked_at: intended_start,
@@ -282,6 +347,7 @@ impl Crowd {
             stack,
             endpoint,
             ended: false,
+            awaits_end: false,
             connection,
             reply: Reply::default(),
         };
@@ -290,6 +356,53 @@ impl Crowd {
         self.open += 1;
         self.peak = self.peak.max(self.table.len());
         self.set_deadline(id);
+    }
+
+    /// An attempt ends before it has begun.
+    fn not_begun(&mut self, user: &User, cause: Cause, intended_start: Nanos, now: Nanos) {
+        self.tally.ended(cause, intended_start, 0, now);
+        self.tally.gave_up(user.start);
+        // Nobody knows what a page would have been.
+        self.tally.incomplete(self.asks.bytes(asker(user.number, user.object), 0).unwrap_or(0), now);
+        self.left((user.number, user.object), user.session, false, now);
+    }
+
+    /// Where a user's next connection comes from, or why from nowhere.
+    fn origin(&mut self, user: u64, group: usize, now: Nanos) -> Result<Origin, Cause> {
+        let clock = self.manners.clock;
+        let Some(ports) = self.ports else {
+            let endpoint = self.next_endpoint(group);
+            let iss = SeqNumber((mix(!self.manners.seed, self.started) >> 32) as u32);
+            let is_free = self.table.find(endpoint).is_none();
+            return if is_free { Ok(Origin { endpoint, iss, clock }) } else { Err(Cause::NotSent) };
+        };
+        let client = (user % u64::from(self.clients.count())) as u32;
+        let random = mix(!self.manners.seed, self.started);
+        let of_client = (0..ports.count).map(|step| {
+            let place = (random.wrapping_add(step.into()) % u64::from(ports.count)) as u16;
+            self.clients.endpoint_at(client, place)
+        });
+        for endpoint in of_client {
+            let Some(id) = self.table.find(endpoint) else {
+                let (iss, clock) = if ports.is_nat {
+                    ((random >> 32) as u32, clock.wrapping_add(random as u32))
+                } else {
+                    (first_number(self.manners.seed, self.clients.number(endpoint), now), clock)
+                };
+                return Ok(Origin { endpoint, iss: SeqNumber(iss), clock });
+            };
+            let last = &self.table.get_mut(id).connection;
+            let age = last.in_time_wait(now).filter(|_| last.has_timestamps());
+            if let Some(after) = ports.reuse_after
+                && age.is_some_and(|age| age > after)
+            {
+                let iss = last.sends_next() + BEYOND_THE_LAST;
+                self.wheel.remove(id);
+                self.table.remove(id);
+                return Ok(Origin { endpoint, iss, clock });
+            }
+        }
+        Err(Cause::NoPort)
     }
 
     /// Which group a user is of.
@@ -377,6 +490,10 @@ impl Crowd {
             (read, _) => read,
         };
         let is_closed = matches!(heard.change, Change::PeerClosed | Change::Closed);
+        if attempt.awaits_end && is_closed {
+            attempt.awaits_end = false;
+            attempt.connection.close(stack, self.manners.close, now, send);
+        }
         if attempt.is_idle && (is_closed || heard.change == Change::Reset || is_unasked) {
             self.close_idle(id, now, send);
             return;
@@ -468,6 +585,11 @@ impl Crowd {
         let endpoint = attempt.endpoint;
         if !attempt.ended && attempt.patience_ends(&self.manners) <= now {
             self.lose_patience(id, now, send);
+        } else if attempt.awaits_end && attempt.patience_ends(&self.manners) <= now {
+            attempt.awaits_end = false;
+            attempt.connection.close(attempt.stack, self.manners.close, now, &mut |segment| {
+                send(endpoint, segment);
+            });
         } else {
             let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
             let syns = attempt.connection.syns_sent();
@@ -501,7 +623,7 @@ impl Crowd {
         } else {
             self.tally.gave_up(user_start);
             self.tally.incomplete(bytes, now);
-            self.left(session, false, now);
+            self.left((user, object), session, false, now);
         }
     }
 
@@ -570,7 +692,9 @@ impl Crowd {
         while self.next_start().is_some_and(|start| start + grace <= now) {
             if let Some(user) = self.take_next() {
                 self.tally.ended(Cause::NotSent, user.start, 0, now);
-                self.left(user.session, false, now);
+                if let Some(visits) = self.visits.as_mut().filter(|_| user.session != NO_SESSION) {
+                    visits.ended(user.session, false, now);
+                }
             }
         }
     }
@@ -578,13 +702,13 @@ impl Crowd {
     /// Settles the cause of an attempt, once, and closes its connection; what it was for is had, or not.
     fn end(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         let attempt = self.table.get_mut(id);
-        let session = attempt.session;
+        let (session, asked) = (attempt.session, (attempt.user, attempt.object));
         if !attempt.ended {
             if cause != Cause::Ok {
                 self.tally.incomplete(attempt.asked_bytes(&self.asks), now);
             }
             self.settle_cause(id, cause, now, send);
-            self.left(session, cause == Cause::Ok, now);
+            self.left(asked, session, cause == Cause::Ok, now);
         }
     }
 
@@ -605,13 +729,22 @@ impl Crowd {
             let user = attempt.user;
             let group = self.group(user);
             self.pools[group].idle.push_back(id);
+        } else if self.server_closes_first
+            && cause == Cause::Ok
+            && attempt.connection.state() == State::Established
+        {
+            attempt.awaits_end = true;
         } else {
             attempt.connection.close(attempt.stack, self.manners.close, now, send);
         }
     }
 
-    /// An object of a session is there, or will not come.
-    fn left(&mut self, session: u32, is_there: bool, now: Nanos) {
+    /// What a user asked for, or a session, is there, or will not come.
+    fn left(&mut self, (user, turn): (u64, u32), session: u32, is_there: bool, now: Nanos) {
+        if let Some(turns) = &mut self.turns {
+            let wait = if is_there { turns.of.think } else { turns.of.think.max(Loop::AFTER_FAILURE) };
+            turns.due.push(Reverse((now + wait, user, turn.wrapping_add(1))));
+        }
         if let Some(visits) = self.visits.as_mut().filter(|_| session != NO_SESSION) {
             visits.ended(session, is_there, now);
         }
@@ -635,7 +768,7 @@ impl Crowd {
     fn set_deadline(&mut self, id: u32) {
         let attempt = self.table.get_mut(id);
         let mut deadline = attempt.connection.deadline();
-        if !attempt.ended {
+        if !attempt.ended || attempt.awaits_end {
             deadline = deadline.min(attempt.patience_ends(&self.manners));
         }
         self.wheel.set(id, deadline);
@@ -663,6 +796,14 @@ fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> End
 
 fn timed_out(attempt: &Attempt) -> Cause {
     if attempt.connection.has_connected() { Cause::TimedOutResponse } else { Cause::TimedOutConnect }
+}
+
+/// How far behind the last connection of a four-tuple in TIME-WAIT the next begins (`tcp_twsk_unique()`, Linux 6.18 `net/ipv4/tcp_ipv4.c`).
+const BEYOND_THE_LAST: u32 = 65_535 + 2;
+
+/// Initial sequence number of a four-tuple at a moment: it rises by one each 64 ns (RFC 6528; `secure_tcp_seq()`, Linux 6.18 `net/core/secure_seq.c`).
+fn first_number(seed: u64, endpoint: u64, now: Nanos) -> u32 {
+    ((mix(!seed, endpoint) >> 32) as u32).wrapping_add((now.0 >> 6) as u32)
 }
 
 /// Spread over the whole space, so that a forged segment cannot guess what follows from it (splitmix64's finalizer).

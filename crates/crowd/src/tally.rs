@@ -270,6 +270,10 @@ impl Tally {
                 self.totals.offered += 1;
                 self.not_sent += 1;
             }
+            Cause::NoPort => {
+                self.totals.offered += 1;
+                self.totals.failed += 1;
+            }
             _ => self.totals.failed += 1,
         }
         if self.window.contains(intended_start) {
@@ -332,6 +336,7 @@ impl Tally {
             timed_out_response: cause(Cause::TimedOutResponse),
             aborted: cause(Cause::Aborted),
             malformed: cause(Cause::Malformed),
+            no_port: cause(Cause::NoPort),
             not_sent: cause(Cause::NotSent),
             unfinished: cause(Cause::Unfinished),
             statuses: self.statuses,

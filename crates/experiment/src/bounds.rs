@@ -18,8 +18,8 @@ use crate::time::{LONGEST, MOST_RATE};
 const LONGEST_WORK: Duration = Duration::from_secs(60);
 /// First timeouts that a TCP may have (`net.ipv4.tcp_rto_min_us` and more).
 const INITIAL_RTO: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
-/// Segments over Ethernet; the least is Linux's.
-const MSS: std::ops::RangeInclusive<u16> = 88..=1460;
+/// Segments over Ethernet, with frames of up to 9,000 bytes; the least is Linux's.
+const MSS: std::ops::RangeInclusive<u16> = 88..=8960;
 /// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
 const MOST_AGAIN: u32 = 10;
 
@@ -52,6 +52,14 @@ impl Experiment {
                 false => Ok(()),
             }
         })?;
+        let most_load = self.grid.loads.iter().copied().fold(0.0, f64::max);
+        for server in &self.servers {
+            for policy in &self.policies {
+                self.crowd_of(server, policy).check_ports(most_load).map_err(|what| {
+                    format!("server {:?}, policy {:?}: crowd.{what}", server.name, policy.name)
+                })?;
+            }
+        }
         self.saturation.check()?;
         if self.ways.is_some() && self.testbed.receive == Receive::Driver {
             return Err("testbed.receive = \"driver\" and [path]: a link hands over socket buffers, not a driver's pages; \"napi\" goes with it".to_owned());
@@ -109,6 +117,7 @@ impl Experiment {
     }
 
     fn check_uplink(&self) -> Result<(), String> {
+        self.check_sizes()?;
         let Some(uplink) = &self.uplink else {
             if let Some(policy) = self.policies.iter().find(|policy| policy.uplink.is_some()) {
                 return Err(format!(
@@ -116,11 +125,13 @@ impl Experiment {
                     policy.name
                 ));
             }
-            let of_uplink = |server: &ServerSpec| Some((server.name.clone(), server.needs_uplink()?));
+            let is_open = self.crowd.closed_loop.is_none();
+            let of_uplink =
+                |server: &ServerSpec| Some((server.name.clone(), server.needs_uplink().filter(|_| is_open)?));
             return match self.servers.iter().find_map(of_uplink) {
-                Some((name, key)) => {
-                    Err(format!("server {name:?}: {key} is of a server behind an uplink; add [uplink]"))
-                }
+                Some((name, key)) => Err(format!(
+                    "server {name:?}: {key} is of a server behind an uplink, or of a crowd in a closed loop; add [uplink], or crowd.loop"
+                )),
                 None => Ok(()),
             };
         };
@@ -140,6 +151,11 @@ impl Experiment {
             }
             self.uplink_of(policy).map_err(|why| format!("policy {:?}: {why}", policy.name))?;
         }
+        Ok(())
+    }
+
+    /// What a server's own program and TCP may be.
+    fn check_sizes(&self) -> Result<(), String> {
         for server in &self.servers {
             let wrong = |what: String| Err(format!("server {:?}: {what}", server.name));
             if server.kind != ServerKind::Apache
@@ -151,7 +167,7 @@ impl Experiment {
                 return wrong(format!("initial_rto = {rto:?}: from 200ms to 60s; 1s is usual"));
             }
             if let Some(mss) = server.mss.filter(|mss| !MSS.contains(mss)) {
-                return wrong(format!("mss = {mss}: from 88 to 1460 bytes"));
+                return wrong(format!("mss = {mss}: from 88 to 8960 bytes; 1460 is usual"));
             }
         }
         Ok(())

@@ -12,7 +12,8 @@ use units::Nanos;
 
 use crate::bursts::Bursts;
 use crate::demand::Demand;
-use crate::time::{LONGEST, duration};
+use crate::ports::{First, LoopText, time_wait};
+use crate::time::{LONGEST, duration, some_duration};
 use crate::workload::WorkloadText;
 
 /// What the clients do.
@@ -25,7 +26,7 @@ pub struct CrowdSpec {
     /// How long a user waits for the reply.
     #[serde(deserialize_with = "duration")]
     pub timeout: Duration,
-    /// `fin` or `rst`.
+    /// `fin`, `rst`, or `swap`: LAST_ACK_SWAP of `[FTY97]`.
     #[serde(with = "CloseText")]
     pub close: Close,
     /// `poisson` or `fixed`.
@@ -46,6 +47,23 @@ pub struct CrowdSpec {
     /// Requests that a connection carries at most, of one user after the other.
     #[serde(default = "a_connection_each")]
     pub reuse: NonZeroU8,
+    /// Who closes first.
+    #[serde(default)]
+    pub first: First,
+    /// Users who come back as soon as they are answered, in place of a rate: loads are multiples of how many.
+    #[serde(rename = "loop")]
+    pub closed_loop: Option<LoopText>,
+    /// Ports of each address, which come back; without, each connection has a four-tuple of its own, and clients have no TIME_WAIT.
+    pub ports: Option<u16>,
+    /// How long a port is in TIME_WAIT at the client.
+    #[serde(default = "time_wait", deserialize_with = "duration")]
+    pub time_wait: Duration,
+    /// From then on it is used again all the same, where the connection had timestamps: `net.ipv4.tcp_tw_reuse`, whose time is 1 s.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub tw_reuse_after: Option<Duration>,
+    /// The address is a NAT's, which knows no TIME_WAIT.
+    #[serde(default)]
+    pub nat: bool,
 }
 
 pub(crate) fn a_connection_each() -> NonZeroU8 {
@@ -97,6 +115,7 @@ enum CloseText {
     Fin,
     #[serde(rename = "rst")]
     Reset,
+    Swap,
 }
 
 /// The word that may be left out.

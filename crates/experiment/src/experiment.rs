@@ -138,6 +138,11 @@ impl Experiment {
         self.demand(server).is_some()
     }
 
+    /// Whether a load of 1 is what a server can do, which has to be searched.
+    pub fn is_searched(&self, server: &ServerSpec) -> bool {
+        !self.has_demand(server) && self.crowd.closed_loop.is_none()
+    }
+
     /// The uplink of a server under a policy, where there is one.
     ///
     /// # Errors
@@ -197,12 +202,15 @@ impl Experiment {
 
     /// The clients before a server.
     pub(crate) fn clients(&self, server: &ServerSpec) -> CrowdSpec {
-        let Change { timeout, workload, reuse, abort, .. } = &server.crowd;
+        let Change { timeout, workload, reuse, abort, clients, ports, nat, .. } = &server.crowd;
         CrowdSpec {
             timeout: timeout.unwrap_or(self.crowd.timeout),
             workload: workload.as_ref().unwrap_or(&self.crowd.workload).clone(),
             reuse: reuse.unwrap_or(self.crowd.reuse),
             abort: abort.or(self.crowd.abort),
+            clients: clients.unwrap_or(self.crowd.clients),
+            ports: ports.or(self.crowd.ports),
+            nat: nat.unwrap_or(self.crowd.nat),
             ..self.crowd.clone()
         }
     }

@@ -24,6 +24,7 @@ mod map;
 mod outcome;
 mod plan;
 mod policy;
+mod ports;
 mod saturation;
 mod servers;
 mod time;
@@ -46,6 +47,7 @@ pub use self::{
     outcome::{Outcome, Stopped, Writer},
     plan::Plan,
     policy::{Change, Policy},
+    ports::{First, LoopText},
     saturation::{Probe, Probed},
     servers::{ServerKind, ServerSpec},
     time::MOST_RATE,
@@ -64,3 +66,7 @@ pub const TURNS: &str = "softirqs.NET_RX";
 
 /// SYNs that the kernel dropped, beside the counters of the guard: the simulated kernel alone can tell.
 pub const KERNEL_DROPPED: &str = "syns.kernel_dropped";
+/// Most connections in TIME_WAIT at the server in the window, as `/proc/net/sockstat` calls them; and most ends of connections, which the simulated kernel alone counts.
+pub const TIME_WAITS: &str = "sockstat.TCP.tw";
+/// See [`TIME_WAITS`].
+pub const ENDS: &str = "sockstat.TCP.all";

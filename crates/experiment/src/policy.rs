@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use crowd::{Abort, Stacks};
 use serde::Deserialize;
@@ -9,6 +10,8 @@ use tcp::Close;
 
 use crate::clients::{CrowdSpec, check_abort, some_abort, some_close};
 use crate::hold::Hold;
+use crate::ports::First;
+use crate::time::some_duration;
 use crate::uplink::UplinkText;
 
 /// Where an nft rule or a guard's rate has the server's saturation rate, up to the closing brace.
@@ -41,6 +44,9 @@ pub struct Policy {
     pub crowd: Change,
     /// What is different of the server's uplink, where the file has one.
     pub uplink: Option<UplinkText>,
+    /// Entries of nobody in the list of a kernel that has one, before all others (`[FTY97]` table 1); simulated only.
+    #[serde(default)]
+    pub extra_time_waits: u32,
 }
 
 /// What the clients of one policy do otherwise than those of the others.
@@ -55,6 +61,14 @@ pub struct Change {
     /// When users stop waiting.
     #[serde(default, deserialize_with = "some_abort")]
     pub(crate) abort: Option<Abort>,
+    /// Who closes first.
+    pub(crate) first: Option<First>,
+    /// How long a port is in TIME_WAIT at the client.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub(crate) time_wait: Option<Duration>,
+    /// From when on it is used again all the same.
+    #[serde(default, deserialize_with = "some_duration")]
+    pub(crate) tw_reuse_after: Option<Duration>,
     /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
     /// sends beside the crowd.
     pub flood_per_s: Option<f64>,
@@ -74,6 +88,7 @@ impl Policy {
             nft: None,
             crowd: Change::default(),
             uplink: None,
+            extra_time_waits: 0,
         }
     }
 
@@ -133,10 +148,13 @@ impl Policy {
 
     /// The clients of this policy.
     pub(crate) fn crowd(&self, crowd: &CrowdSpec) -> CrowdSpec {
-        let Change { close, stacks, abort, .. } = &self.crowd;
+        let Change { close, stacks, abort, first, time_wait, tw_reuse_after, .. } = &self.crowd;
         CrowdSpec {
             abort: abort.or(crowd.abort),
             close: close.unwrap_or(crowd.close),
+            first: first.unwrap_or(crowd.first),
+            time_wait: time_wait.unwrap_or(crowd.time_wait),
+            tw_reuse_after: tw_reuse_after.or(crowd.tw_reuse_after),
             stacks: stacks.as_ref().or(crowd.stacks.as_ref()).cloned(),
             ..crowd.clone()
         }
@@ -178,10 +196,7 @@ fn is_flood(rate: f64) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU8;
-
     use super::*;
-    use crate::workload::WorkloadText;
 
     fn policy(text: &str) -> Policy {
         toml::from_str(text).expect("a policy")
@@ -234,18 +249,8 @@ mod tests {
 
     #[test]
     fn clients_of_one_policy_may_close_otherwise() {
-        let crowd = CrowdSpec {
-            clients: "10.0.0.0/24".parse().expect("a network"),
-            timeout: std::time::Duration::from_secs(1),
-            close: Close::Fin,
-            arrivals: traffic::Arrivals::Poisson,
-            bursts: None,
-            demand: None,
-            stacks: None,
-            workload: WorkloadText::default(),
-            abort: None,
-            reuse: NonZeroU8::MIN,
-        };
+        let crowd: CrowdSpec =
+            toml::from_str("timeout = \"1s\"\nclose = \"fin\"\narrivals = \"poisson\"").expect("a crowd");
         assert_eq!(policy("name = \"x\"").crowd(&crowd).close, Close::Fin);
         assert_eq!(policy("name = \"x\"\ncrowd = { close = \"rst\" }").crowd(&crowd).close, Close::Reset);
         let windows = policy("name = \"x\"\ncrowd = { stacks = { windows-xp = 1 } }").crowd(&crowd).stacks;

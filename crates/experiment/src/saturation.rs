@@ -142,15 +142,25 @@ impl Experiment {
         };
         let rate_per_s = search(self.saturation, &server.name, tries, probe)?;
         // The last probe that was answered is the one whose goodput it is.
-        let found =
-            Saturation { server: String::new(), rate_per_s, round_trip_us, probes, marks, bursts: None };
+        let found = Saturation {
+            server: String::new(),
+            rate_per_s,
+            round_trip_us,
+            probes,
+            marks,
+            bursts: None,
+            users: None,
+        };
         Ok(self.saturation_of(server, &found))
     }
 
-    /// What was found for a server that is the same but for its crowd; for a crowd whose loads are of a
-    /// bandwidth, the rate that asks for all of it, for which nobody searches.
+    /// What was found for a server that is the same but for its crowd. Where loads are of a bandwidth, the rate that
+    /// asks for all of it; of a closed loop, how many users: nobody searches for those.
     pub fn known_saturation(&self, server: &ServerSpec, found: &[Saturation]) -> Option<Saturation> {
-        if let Some(rate_per_s) = self.rate_of_uplink(server).expect("checked when the file was read") {
+        let of_uplink = self.rate_of_uplink(server).expect("checked when the file was read");
+        // Of a closed loop a load of 1 is so many users.
+        let users = self.clients(server).closed_loop.map(|looped| looped.users);
+        if let Some(rate_per_s) = of_uplink.or(users.map(f64::from)) {
             let found = Saturation {
                 server: String::new(),
                 rate_per_s,
@@ -158,6 +168,7 @@ impl Experiment {
                 probes: Vec::new(),
                 marks: Vec::new(),
                 bursts: None,
+                users,
             };
             return Some(self.saturation_of(server, &found));
         }

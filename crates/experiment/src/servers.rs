@@ -4,6 +4,7 @@ use std::num::{NonZeroU8, NonZeroU32};
 use std::time::Duration;
 
 use crowd::Abort;
+use ipnet::Ipv4Net;
 use serde::Deserialize;
 
 use crate::bursts::Bursts;
@@ -81,6 +82,12 @@ pub(crate) struct Change {
     /// When users stop waiting.
     #[serde(default, deserialize_with = "some_abort")]
     pub abort: Option<Abort>,
+    /// Where they come from.
+    pub clients: Option<Ipv4Net>,
+    /// Ports of each address.
+    pub ports: Option<u16>,
+    /// The address is a NAT's.
+    pub nat: Option<bool>,
 }
 
 impl ServerSpec {

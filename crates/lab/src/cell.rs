@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, ServerSpec};
+use experiment::{Experiment, Layout, Policy, SAMPLE_EVERY, ServerSpec, TIME_WAITS};
 use netns::Namespace;
 use results::{Cell, CrowdSummary, Flood, GuardSample, Held, PathSummary, Sample, Saturation};
 use telemetry::{Reading, counter};
@@ -232,7 +232,7 @@ pub(crate) struct Look {
 /// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a moment. Idle, the server's CPU would not have the
 /// crowd's beside it, which may be the other hardware thread of its core. One that is disturbed is repeated once.
 pub(crate) fn look(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Result<Look> {
-    if lab.experiment.has_demand(server) {
+    if !lab.experiment.is_searched(server) {
         return Ok(Look { speed: None, marks: Vec::new() });
     }
     let first = look_once(lab, server, saturation)?;
@@ -260,8 +260,8 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     let layout = &experiment.testbed;
     settle(layout, experiment.patience())?;
     let patience = experiment.patience().min(WAITS * (send.warmup + send.duration));
-    // Where loads are of a bandwidth the link is what is busy, and not the CPUs.
-    let is_of_cpus = !experiment.has_demand(server);
+    // Elsewhere the link is what is busy, or nobody, and not the CPUs.
+    let is_of_cpus = experiment.is_searched(server);
     let cores_before_ns = is_of_cpus.then(|| nearness.wait(patience, stop)).transpose()?;
     let scratch = tempfile::tempdir().context("make a folder for the server's files")?;
     let clients = experiment.crowd.clients;
@@ -308,6 +308,9 @@ pub(crate) fn run(lab: Lab<'_>, server: &ServerSpec, policy: &Policy, send: &Sen
     let after = Snapshot::take(&testbed, layout)?;
     let mut difference = after.since(&before);
     difference.kernel.insert(SLEEPS.to_owned(), netns::sleeps(running.id())? - sleeps_before);
+    if asks.ports.is_some() || asks.closed_loop.is_some() {
+        difference.kernel.insert(TIME_WAITS.to_owned(), netns::time_waits(&testbed.server)?);
+    }
     let (said_after, in_window) = asked(guard.as_ref(), start);
     guard_samples.extend(in_window);
 

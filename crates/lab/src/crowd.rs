@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::crowd::Abort;
 use anyhow::{Context, Result};
-use experiment::{Bursts, CrowdSpec, Hold, Layout};
+use experiment::{Bursts, CrowdSpec, First, Hold, Layout};
 use results::CrowdSummary;
 use tcp::Close;
 use traffic::Arrivals;
@@ -59,6 +59,14 @@ impl Send {
     }
 }
 
+fn close_word(close: Close) -> &'static str {
+    match close {
+        Close::Fin => "fin",
+        Close::Reset => "rst",
+        Close::Swap => "swap",
+    }
+}
+
 /// Starts a crowd; its first attempt is about to start when this returns.
 pub(crate) fn start(
     send: &Send,
@@ -71,14 +79,13 @@ pub(crate) fn start(
     command.arg("load").arg(format!("http://{}/", testbed.server_address()));
     let millis = |duration: Duration| format!("{}ms", duration.as_millis());
     let options = [
-        ("--rate", send.rate.to_string()),
         ("--warmup", millis(send.warmup)),
         ("--duration", millis(send.duration)),
         ("--drain", "0s".to_owned()),
         ("--seed", send.seed.to_string()),
         ("--timeout", millis(send.timeout)),
         ("--clients", crowd.clients.to_string()),
-        ("--close", if crowd.close == Close::Reset { "rst" } else { "fin" }.to_owned()),
+        ("--close", close_word(crowd.close).to_owned()),
         ("--arrivals", if crowd.arrivals == Arrivals::Fixed { "fixed" } else { "poisson" }.to_owned()),
         ("--stacks", crowd.stacks.clone().unwrap_or_default().to_string()),
         ("--workload", crowd.workload.0.clone()),
@@ -89,6 +96,22 @@ pub(crate) fn start(
     ];
     for (name, value) in options {
         command.arg(name).arg(value);
+    }
+    match crowd.closed_loop.filter(|_| send.is_cell) {
+        Some(users) => {
+            command.args(["--users", &users.of(send.rate).users.to_string(), "--think", &millis(users.think)])
+        }
+        None => command.args(["--rate", &send.rate.to_string()]),
+    };
+    if crowd.first == First::Server {
+        command.args(["--first", "server"]);
+    }
+    if let Some(ports) = crowd.ports {
+        command.args(["--ports", &ports.to_string(), "--time-wait", &millis(crowd.time_wait)]);
+        command.args(crowd.nat.then_some("--nat"));
+        if let Some(after) = crowd.tw_reuse_after {
+            command.args(["--tw-reuse-after", &millis(after)]);
+        }
     }
     if let Some(abort) = send.abort {
         command.args(["--abort-after", &millis(abort.after.into()), "--reloads", &abort.reloads.to_string()]);

@@ -124,6 +124,7 @@ fn available_policies(experiment: &Experiment) -> Result<(Vec<&Policy>, Vec<Stri
         let uplink = experiment.uplink_of(policy).map_err(anyhow::Error::msg)?;
         let missing = match uplink {
             _ if policy.nft.is_some() && !has_nft => Some("there is no nft (install nftables)".to_owned()),
+            _ if policy.extra_time_waits > 0 => Some("extra_time_waits are simulated only".to_owned()),
             Some(uplink) => uplink::missing(&uplink)?,
             None => None,
         };

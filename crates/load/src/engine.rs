@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use crowd::{Abort, Ended, MAX_COALESCE, Shard, Stacks, Totals};
+use crowd::{Abort, Ended, Loop, MAX_COALESCE, Ports, Shard, Stacks, Totals};
 use hdrhistogram::Histogram;
 use ipnet::IpNet;
 use port::{Mode, Port};
@@ -67,6 +67,12 @@ pub struct Config {
     pub shard: Shard,
     /// How connections are closed.
     pub close: Close,
+    /// The server closes first, because each request says so; else the client, when its reply is complete.
+    pub server_closes_first: bool,
+    /// Ports that come back; without, every connection has a four-tuple of its own.
+    pub ports: Option<Ports>,
+    /// Users who come back as soon as they are answered, in place of a rate.
+    pub users: Option<Loop>,
     /// The clients' systems.
     pub stacks: Stacks,
     /// Source addresses.
@@ -161,6 +167,7 @@ pub fn open(config: &Config) -> Result<Vec<Worker>> {
         config.clients,
         config.server
     );
+    check_ends(config)?;
     let workers = config.workers;
     ensure!((1..=MAX_WORKERS).contains(&workers), "{workers} workers cannot be; 1 to {MAX_WORKERS}");
     ensure!(
@@ -201,6 +208,24 @@ pub fn open(config: &Config) -> Result<Vec<Worker>> {
 }
 
 /// Attempts per second while they come.
+/// Whether connections can end so.
+fn check_ends(config: &Config) -> Result<()> {
+    let is_one = config.workers == 1 && config.shard == Shard::WHOLE;
+    ensure!(
+        is_one || (config.ports.is_none() && config.users.is_none()),
+        "users who come back, and ports that do, are those of one generator with one worker"
+    );
+    ensure!(
+        config.close != Close::Swap || config.server_closes_first,
+        "to swap is for connections that the server closes first; say so (--first server)"
+    );
+    ensure!(
+        config.reuse.get() == 1 || !config.server_closes_first,
+        "a connection that the server closes after its reply is not used again; leave one of them out"
+    );
+    Ok(())
+}
+
 fn highest_rate(config: &Config) -> Result<f64> {
     ensure!(
         config.bursts.is_none() || config.shape.is_none(),

@@ -17,7 +17,9 @@ mod worker;
 mod workers;
 
 pub use ::port::Mode;
-pub use crowd::{Abort, Cause, Crowd, Ended, MAX_COALESCE, Shard, Stacks, StacksError, Totals, Wheel};
+pub use crowd::{
+    Abort, Cause, Crowd, Ended, Loop, MAX_COALESCE, Ports, Shard, Stacks, StacksError, Totals, Wheel,
+};
 pub use engine::{Config, DEFAULT_RX_FRAMES, MAX_WORKERS, Observer, Progress, run};
 pub use flood::Config as Flood;
 pub use replay::{Log, read_log};

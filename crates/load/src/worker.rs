@@ -86,7 +86,7 @@ impl Worker {
         let clients = Clients::new(config.clients).of_worker(place.worker, workers);
         let has_flood = place.flood.is_some();
         Self {
-            crowd: Crowd::new(manners, asks(config), clients, schedule(config), capacity),
+            crowd: ending(Crowd::new(manners, asks(config), clients, schedule(config), capacity), config),
             clients,
             server: config.server,
             place,
@@ -305,6 +305,20 @@ fn asks(config: &Config) -> Asks {
         None => config.workload.clone(),
     };
     Asks::new(workload, config.seed, &config.host, &config.path)
+}
+
+/// Its connections end as they should.
+fn ending(mut crowd: Crowd, config: &Config) -> Crowd {
+    if let Some(ports) = config.ports {
+        crowd = crowd.with_ports(ports);
+    }
+    if let Some(users) = config.users {
+        crowd = crowd.in_a_loop(users);
+    }
+    if config.server_closes_first {
+        crowd = crowd.let_server_close_first();
+    }
+    crowd
 }
 
 fn manners(config: &Config, window: Window, worker: u32) -> Manners {

@@ -97,6 +97,21 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
     Ok(counters)
 }
 
+/// Connections of the namespace in TIME_WAIT, over IPv4 and IPv6.
+///
+/// Source: `/proc/net/sockstat`, whose `tw` is of the namespace (`sockstat_seq_show()`, Linux 6.18 `net/ipv4/proc.c`).
+pub fn time_waits(namespace: &Namespace) -> Result<u64> {
+    const FILE: &str = "/proc/thread-self/net/sockstat";
+    let text = namespace.enter(|| fs::read_to_string(FILE))?.act("read /proc/net/sockstat")?;
+    parse_time_waits(&text).ok_or_else(|| Error::Missing("find TIME_WAITs in /proc/net/sockstat".to_owned()))
+}
+
+fn parse_time_waits(text: &str) -> Option<u64> {
+    let tcp = text.lines().find_map(|line| line.strip_prefix("TCP:"))?;
+    let mut words = tcp.split_whitespace().skip_while(|word| *word != "tw");
+    words.nth(1)?.parse().ok()
+}
+
 /// Frames of an interface since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LinkCounters {
@@ -182,6 +197,13 @@ fn parse_pairs(text: &str) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn time_waits_are_the_number_behind_their_name() {
+        let text = "sockets: used 5\nTCP: inuse 3 orphan 0 tw 17 alloc 4 mem 0\nUDP: inuse 0 mem 0\n";
+        assert_eq!(parse_time_waits(text), Some(17));
+        assert_eq!(parse_time_waits("TCP: inuse 3\n"), None);
+    }
 
     #[test]
     fn softirqs_are_read_by_the_cpus_name() {

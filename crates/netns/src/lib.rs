@@ -15,7 +15,7 @@ mod tap;
 
 pub use counters::{
     CpuTimes, LinkCounters, accept_queue, cpu_times, link_counters, namespace_counters, receive_softirqs,
-    sleeps, softnet_dropped, ticks_per_second,
+    sleeps, softnet_dropped, ticks_per_second, time_waits,
 };
 pub use error::{Error, Result};
 pub use ethtool::{Offload, set_offload};

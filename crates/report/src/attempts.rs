@@ -12,7 +12,7 @@ use crate::run::Point;
 type Column<T> = (&'static str, fn(&T) -> String);
 
 /// The cohort and its causes; from the third on they sum to the first. The last column is of replies.
-const CAUSES: [Column<CrowdSummary>; 12] = [
+const CAUSES: [Column<CrowdSummary>; 13] = [
     ("attempts", |crowd| whole(crowd.offered)),
     ("sent", |crowd| whole(crowd.sent)),
     ("ok", |crowd| whole(crowd.ok)),
@@ -22,6 +22,7 @@ const CAUSES: [Column<CrowdSummary>; 12] = [
     ("timed out, response", |crowd| whole(crowd.timed_out_response)),
     ("aborted", |crowd| whole(crowd.aborted)),
     ("malformed", |crowd| whole(crowd.malformed)),
+    ("no port", |crowd| whole(crowd.no_port)),
     ("not sent", |crowd| whole(crowd.not_sent)),
     ("unfinished", |crowd| whole(crowd.unfinished)),
     ("replies not 2xx", |crowd| whole(crowd.statuses.non_2xx().unwrap_or(0))),

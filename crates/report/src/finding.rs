@@ -48,6 +48,9 @@ fn shown(run: &Run) -> String {
     let Some((server, points)) = first_measured(run) else {
         return "The run measured no cells, so it shows nothing yet.".to_owned();
     };
+    if let Some(users) = run.saturation(server).and_then(|found| found.users) {
+        return most_answered(server, users, &points);
+    }
     let guarded = first_policy(&points, |point| point.is_guarded() && point.policy() != STOCK);
     // What is beside a flood is held against the same kernel beside a flood.
     let stock = match guarded.first().is_some_and(|point| point.is_flooded()) {
@@ -130,6 +133,25 @@ fn alone(server: &str, points: &[Point], stock: &Points, guarded: &Points) -> St
         under(point),
         answered(point),
         care(&[point]),
+    )
+}
+
+/// The first policy of the file against the one that answers most, in a closed loop of most users.
+fn most_answered(server: &str, users: u32, points: &[Point]) -> String {
+    let last = points.last().expect("a server that was measured has points");
+    let same_load: Points = points.iter().filter(|point| point.load() == last.load()).collect();
+    let most =
+        same_load.iter().max_by(|one, other| median(&GOODPUT, one).total_cmp(&median(&GOODPUT, other)));
+    let (first, most) = (same_load[0], most.expect("the last is one of them"));
+    format!(
+        "To {} users in a closed loop {} answered {}/s under {}, and most under {}, {}/s{}.",
+        format::count(f64::from(users) * last.load()),
+        server_name(server),
+        format::number(median(&GOODPUT, first)),
+        first.policy(),
+        most.policy(),
+        format::number(median(&GOODPUT, most)),
+        care(&[first, most]),
     )
 }
 

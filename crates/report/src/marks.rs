@@ -39,6 +39,7 @@ fn unbalanced(cell: &Cell) -> Option<String> {
         + crowd.timed_out_response
         + crowd.aborted
         + crowd.malformed
+        + crowd.no_port
         + crowd.not_sent
         + crowd.unfinished;
     (sum != crowd.offered).then(|| {

@@ -189,7 +189,7 @@ mod tests {
         for run in [testing::demo(), testing::repeated()] {
             let page = page(&run);
             for server in run.servers() {
-                let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+                let rate = run.saturation(server).and_then(results::Saturation::rate);
                 for point in run.points(server) {
                     for metric in columns(run.cells.iter()) {
                         let value = format!("<td>{}<", escaped(&metric.show(&point, rate)));

@@ -18,6 +18,7 @@ use crate::run::{Point, Run};
 use crate::spread::Spread;
 
 const OFFERED_AXIS: &str = "offered load, requests/s";
+const USERS_AXIS: &str = "users in a closed loop";
 
 /// The section of a server: saturation, plots, results and what lies behind them; or of a scenario, where a bottleneck is in its place.
 ///
@@ -33,7 +34,7 @@ pub(crate) fn section(run: &Run, server: &str, policies: &Policies, number: usiz
 fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {
     let points = run.points(server);
     let saturation = run.saturation(server);
-    let rate = saturation.map(|saturation| saturation.rate_per_s);
+    let rate = saturation.and_then(Saturation::rate);
     html! {
         section {
             h2 { "Server: " (server) }
@@ -43,7 +44,7 @@ fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -
                 p { "No cells were measured for this server." }
             } @else {
                 (policies.legend())
-                div.plots { (plots(server, &points, policies, rate)) }
+                div.plots { (plots(server, &points, policies, rate, saturation.and_then(|found| found.users))) }
                 h3 { "Results" }
                 (repetitions(&points))
                 (results_table(&points, policies, rate, &format!("mark-{number}")))
@@ -59,7 +60,7 @@ fn server_section(run: &Run, server: &str, policies: &Policies, number: usize) -
 
 /// Its results, and no more.
 pub(crate) fn numbers(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {
-    let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+    let rate = run.saturation(server).and_then(Saturation::rate);
     results_table(&run.points(server), policies, rate, &format!("mark-{number}"))
 }
 
@@ -67,6 +68,9 @@ fn found(saturation: Option<&Saturation>) -> Markup {
     html! {
         p.saturation {
             @match saturation {
+                Some(Saturation { users: Some(users), .. }) => {
+                    "A load of 1 is " strong { (users) " users" } " in a closed loop, who ask again when they are answered."
+                }
                 Some(saturation) => {
                     "Saturates at " strong { (format::number(saturation.rate_per_s)) " requests/s" }
                     ", the most that stock Linux held for as long as a cell is measured; found by " (probe_count(saturation)) "."
@@ -105,15 +109,21 @@ fn repetitions(points: &[Point]) -> Markup {
     }
 }
 
-fn plots(server: &str, points: &[Point], policies: &Policies, rate: Option<f64>) -> Markup {
+fn plots(
+    server: &str,
+    points: &[Point],
+    policies: &Policies,
+    rate: Option<f64>,
+    users: Option<u32>,
+) -> Markup {
     let ideal = rate.map(|rate| ("ideal", ideal(rate, most_offered(points))));
     let line = |metric, y_label, scale, y_tick| Plot {
         title: String::new(),
-        x_label: OFFERED_AXIS,
+        x_label: if users.is_some() { USERS_AXIS } else { OFFERED_AXIS },
         y_label,
         scale,
         y_tick,
-        series: series(points, policies, metric),
+        series: series(points, policies, metric, users),
         reference: None,
         moment: rate.map(|rate| ("saturation", rate)),
     };
@@ -156,12 +166,20 @@ pub(crate) fn figure(caption: &str, server: &str, mut plot: Plot) -> Markup {
     }
 }
 
-fn series<'a>(points: &[Point<'a>], policies: &Policies<'a>, metric: &Metric) -> Vec<Series<'a>> {
+fn series<'a>(
+    points: &[Point<'a>],
+    policies: &Policies<'a>,
+    metric: &Metric,
+    users: Option<u32>,
+) -> Vec<Series<'a>> {
     let of_policy = |policy: &str| {
         let own = points.iter().filter(|point| point.policy() == policy);
         own.filter_map(|point| {
-            let offered = STEADY_OFFERED.spread(point, None)?.median;
-            Some((offered, reading(point, metric)))
+            let x = match users {
+                Some(users) => point.load() * f64::from(users),
+                None => STEADY_OFFERED.spread(point, None)?.median,
+            };
+            Some((x, reading(point, metric)))
         })
         .collect()
     };

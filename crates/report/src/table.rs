@@ -1,5 +1,7 @@
 //! The results as a table for the terminal.
 
+use results::Saturation;
+
 use crate::burst_map::{BurstMap, maps_text};
 use crate::format;
 use crate::link::{is_link, link_text};
@@ -39,8 +41,9 @@ fn server_table(run: &Run, server: &str) -> String {
         return link_text(run, server);
     }
     let points = run.points(server);
-    let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
-    let mut text = wrap(&title(server, rate, &points), "");
+    let rate = run.saturation(server).and_then(Saturation::rate);
+    let mut text =
+        wrap(&title(server, rate, run.saturation(server).and_then(|found| found.users), &points), "");
     if points.is_empty() {
         return text + "No cells were measured.\n";
     }
@@ -58,8 +61,9 @@ fn server_table(run: &Run, server: &str) -> String {
 }
 
 /// Rates are per second in all columns, as the title says.
-fn title(server: &str, rate: Option<f64>, points: &[Point]) -> String {
+fn title(server: &str, rate: Option<f64>, users: Option<u32>, points: &[Point]) -> String {
     let saturation = match rate {
+        _ if users.is_some() => format!("a load of 1 is {} users", users.unwrap_or_default()),
         Some(rate) => format!("saturation {} requests/s", format::number(rate)),
         None => "saturation not found".to_owned(),
     };
@@ -178,7 +182,7 @@ mod tests {
         let run = testing::demo();
         let text = table(&run);
         for server in run.servers() {
-            let rate = run.saturation(server).map(|saturation| saturation.rate_per_s);
+            let rate = run.saturation(server).and_then(Saturation::rate);
             for point in run.points(server) {
                 for metric in
                     [&OFFERED, &GOODPUT, &OF_PEAK, &MEAN, &P99, &REFUSED, &REFUSAL, &RESET, &FAILED, &SYNS]

@@ -308,6 +308,7 @@ fn saturation(server: &str) -> Saturation {
             (25_900.0, 22_400.0),
         ],
         marks: Vec::new(),
+        users: None,
         bursts: None,
     }
 }

@@ -110,6 +110,16 @@ pub struct Saturation {
     /// In which bursts its crowd comes, if not evenly; the search is without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstLengths>,
+    /// Its crowd comes in a closed loop, and a load of 1 is so many users; there is no rate then, and `rate_per_s` is the same number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub users: Option<u32>,
+}
+
+impl Saturation {
+    /// The rate at which it saturates, replies/s; none of a closed loop.
+    pub fn rate(&self) -> Option<f64> {
+        self.users.is_none().then_some(self.rate_per_s)
+    }
 }
 
 /// How long each burst of a crowd is, and each gap, seconds.
@@ -352,6 +362,9 @@ pub struct CrowdSummary {
     pub aborted: u64,
     /// Cohort: the reply was not what HTTP allows, or ended early.
     pub malformed: u64,
+    /// Cohort: its address had no port left; only where clients have so many ports as was said.
+    #[serde(default)]
+    pub no_port: u64,
     /// Cohort: never started, because the generator was stopped or had no room.
     pub not_sent: u64,
     /// Cohort: still open when the run stopped.

@@ -172,6 +172,7 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
         timed_out_response: sum(|part| part.timed_out_response),
         aborted: sum(|part| part.aborted),
         malformed: sum(|part| part.malformed),
+        no_port: sum(|part| part.no_port),
         not_sent: sum(|part| part.not_sent),
         unfinished: sum(|part| part.unfinished),
         statuses: parts.iter().fold(Statuses::default(), |mut sum, part| {
@@ -223,6 +224,7 @@ fn is_consistent(part: &CrowdSummary) -> bool {
         part.timed_out_response,
         part.aborted,
         part.malformed,
+        part.no_port,
         part.not_sent,
         part.unfinished,
     ];

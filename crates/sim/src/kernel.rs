@@ -5,15 +5,16 @@
 
 mod cookies;
 mod counters;
+mod ends;
 mod follow;
 mod guard;
 mod outgoing;
 mod request;
 mod socket;
+mod time_wait;
 
 use std::collections::VecDeque;
 
-use crowd::Pages;
 use serde::{Deserialize, Serialize};
 use slotmap::{SlotMap, new_key_type};
 use tcp::{Handshake, LINUX, Stack, reset_for};
@@ -23,6 +24,7 @@ use wire::{Flags, Segment, SeqNumber};
 
 use cookies::Cookies;
 pub use counters::Counters;
+use ends::Ends;
 use follow::Followed;
 pub use follow::Waiting;
 use guard::Guard;
@@ -33,6 +35,7 @@ pub use outgoing::{Mark, Sending};
 use request::Request;
 use socket::Socket;
 pub use socket::{Read, SocketState, WriteError};
+use time_wait::TimeWaits;
 
 /// A client: the number of its address among all clients', and its port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -68,7 +71,7 @@ new_key_type! {
     /// A handshake under way.
     pub struct RequestId;
     /// A connection that is over.
-    struct TimeWaitId;
+    pub(crate) struct TimeWaitId;
 }
 
 /// Whose time has come.
@@ -219,6 +222,16 @@ pub struct Config {
     pub abort_on_overflow: bool,
     /// `net.ipv4.tcp_synack_retries`.
     pub synack_retries: u8,
+    /// `net.ipv4.tcp_max_tw_buckets`.
+    pub max_tw_buckets: u32,
+    /// `net.ipv4.tcp_rfc1337`.
+    pub rfc1337: bool,
+    /// Ends of connections are in a list, which is searched from its head on (`[FTY97]`).
+    pub searches_list: bool,
+    /// Of such a list, entries of nobody that are before all others: the extra TIME_WAITs of `[FTY97]` table 1.
+    pub dummies: u32,
+    /// How many ends of connections there is memory for; no bound, unless it says one.
+    pub most_ends: Option<u32>,
     /// The TCP of its connections.
     pub stack: &'static Stack,
     /// How they send long responses; without, each has the initial window for ever, and a send buffer of twenty segments.
@@ -243,6 +256,11 @@ impl Default for Config {
             syncookies: 1,
             abort_on_overflow: false,
             synack_retries: 5,
+            max_tw_buckets: 131_072,
+            rfc1337: false,
+            searches_list: false,
+            dummies: 0,
+            most_ends: None,
             stack: &LINUX,
             sending: None,
             initial_rto: None,
@@ -269,9 +287,12 @@ impl Config {
             "net.ipv4.tcp_abort_on_overflow" => self.abort_on_overflow = byte()? != 0,
             "net.ipv4.tcp_max_syn_backlog" => self.max_syn_backlog = number.ok_or_else(refused)?,
             "net.ipv4.tcp_synack_retries" => self.synack_retries = byte()?,
+            "net.ipv4.tcp_max_tw_buckets" => self.max_tw_buckets = number.ok_or_else(refused)?,
+            "net.ipv4.tcp_rfc1337" => self.rfc1337 = byte()? != 0,
             _ => {
                 return Err(format!(
-                    "sysctl {name} (unlike net.ipv4.tcp_syncookies, tcp_abort_on_overflow, tcp_max_syn_backlog and tcp_synack_retries)"
+                    "sysctl {name} (unlike net.ipv4.tcp_syncookies, tcp_abort_on_overflow, tcp_max_syn_backlog, tcp_synack_retries, \
+                     tcp_max_tw_buckets and tcp_rfc1337)"
                 ));
             }
         }
@@ -287,28 +308,19 @@ enum End {
     TimeWait(TimeWaitId),
 }
 
-/// Both have closed, the server first; until then.
-#[derive(Debug, Clone, Copy)]
-struct TimeWait {
-    until: Nanos,
-    snd_nxt: SeqNumber,
-    rcv_nxt: SeqNumber,
-}
-
-/// `TCP_TIMEWAIT_LEN` (Linux 6.18 `include/net/tcp.h`).
-const TIME_WAIT: Nanos = Nanos::from_secs(60);
-
 /// The server's kernel.
 #[derive(Debug)]
 pub struct Kernel {
     config: Config,
-    /// What it has of each client, by [`Peer::number`].
-    ends: Pages<End>,
+    /// What it has of each client.
+    ends: Ends,
     requests: SlotMap<RequestId, Request>,
     /// Of these, those whose SYN/ACK was sent once.
     young: u32,
     sockets: SlotMap<SocketId, Socket>,
-    time_waits: SlotMap<TimeWaitId, TimeWait>,
+    time_waits: TimeWaits,
+    /// Entries of a list that the last segment made it look at.
+    examined: u32,
     /// Waits for accept(2).
     accept_queue: VecDeque<SocketId>,
     cookies: Cookies,
@@ -326,12 +338,13 @@ impl Kernel {
             guard: Guard::new(config.policy, config.dry_run, config.seed),
             cookies: Cookies::new(config.seed),
             followed: Followed::of(&config.policy),
+            ends: Ends::new(config.searches_list, config.dummies),
             config,
-            ends: Pages::default(),
             requests: SlotMap::with_key(),
             young: 0,
             sockets: SlotMap::with_key(),
-            time_waits: SlotMap::with_key(),
+            time_waits: TimeWaits::default(),
+            examined: 0,
             accept_queue: VecDeque::new(),
             counters: Counters::default(),
             handshakes: 0,
@@ -366,6 +379,16 @@ impl Kernel {
         (self.sockets.len() - self.accept_queue.len()) as u32
     }
 
+    /// Ends of connections that take memory: handshakes, connections, TIME_WAITs, and of these the last.
+    pub fn kept(&self) -> (u32, u32) {
+        (self.ends.all() as u32, self.time_waits.len() as u32 + self.config.dummies)
+    }
+
+    /// How many ends the kernel looked at for the last segment; 0 where it finds them by a hash.
+    pub(crate) fn examined(&self) -> u32 {
+        self.examined
+    }
+
     /// What it has counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -393,9 +416,9 @@ impl Kernel {
 
     /// State of its end of a client's connection.
     pub fn state(&self, peer: Peer, now: Nanos) -> SocketState {
-        match self.ends.get(peer.number()) {
+        match self.ends.get(peer) {
             None => SocketState::Gone,
-            Some(End::TimeWait(id)) if self.time_waits[id].until <= now => SocketState::Gone,
+            Some(End::TimeWait(id)) if self.time_waits.is_over(id, now) => SocketState::Gone,
             Some(End::TimeWait(_)) => SocketState::TimeWait,
             Some(End::Request(_)) => SocketState::SynRecv,
             Some(End::Socket(id)) => self.sockets[id].state(),
@@ -404,7 +427,9 @@ impl Kernel {
 
     /// A segment has come from a client. Gives what it made the kernel do, by which it costs.
     pub fn receive(&mut self, from: Peer, segment: &Segment<'_>, now: Nanos, out: &mut impl Outside) -> Work {
-        match self.ends.get(from.number()) {
+        self.end_time_waits(now);
+        self.examined = self.ends.look_for(from);
+        match self.ends.get(from) {
             None => self.receive_at_listener(from, segment, now, out),
             Some(End::Request(id)) => {
                 self.guard.known(segment);
@@ -416,45 +441,6 @@ impl Kernel {
             }
             Some(End::TimeWait(id)) => self.receive_in_time_wait(from, id, segment, now, out),
         }
-    }
-
-    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it (`tcp_rfc1337` 0), a SYN beyond what was received begins anew, what is sent again is acknowledged again, and
-    /// its time begins anew with that. Differs: a SYN with a newer timestamp and a lower number does not begin anew, and of those that do not the guard
-    /// hears nothing.
-    fn receive_in_time_wait(
-        &mut self,
-        from: Peer,
-        id: TimeWaitId,
-        segment: &Segment<'_>,
-        now: Nanos,
-        out: &mut impl Outside,
-    ) -> Work {
-        let TimeWait { until, snd_nxt, rcv_nxt } = self.time_waits[id];
-        if until <= now {
-            self.forget_time_wait(from, id);
-            return self.receive_at_listener(from, segment, now, out);
-        }
-        if segment.flags.has(Flags::RST) {
-            if segment.seq == rcv_nxt {
-                self.forget_time_wait(from, id);
-            }
-            return Work::Reset;
-        }
-        if segment.flags.has(Flags::SYN) && !segment.flags.has(Flags::ACK) && rcv_nxt < segment.seq {
-            return self.receive_syn(from, segment, Some(id), now, out);
-        }
-        if segment.flags.has(Flags::ACK) {
-            self.time_waits[id].until = now + TIME_WAIT;
-        }
-        if !segment.is_empty() || segment.seq != rcv_nxt {
-            out.send(from, &acknowledgment(snd_nxt, rcv_nxt));
-        }
-        Work::Ack
-    }
-
-    fn forget_time_wait(&mut self, peer: Peer, id: TimeWaitId) {
-        self.time_waits.remove(id);
-        self.ends.remove(peer.number());
     }
 
     /// A segment of a client of whom nothing is known.
@@ -494,8 +480,8 @@ impl Kernel {
         let verdict = self.guard.on_syn(from, behind.is_some(), &load, now, &mut self.followed);
         match verdict {
             Verdict::Admit => {
-                if let Some(id) = behind {
-                    self.forget_time_wait(from, id);
+                if behind.is_some() {
+                    self.forget_time_wait(from);
                 }
                 self.request(from, segment, now, out)
             }

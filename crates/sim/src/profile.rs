@@ -68,6 +68,9 @@ pub struct System {
     /// Connections that an event-driven program may have open (`RLIMIT_NOFILE`); no bound, unless it says one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<u32>,
+    /// Ends of connections that its kernel has memory for (`[FTY97]`); no bound, unless it says one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub most_ends: Option<u32>,
     /// The clients' system by the names of `tidegate load --stacks`, where an experiment names none.
     pub clients: Option<String>,
 }
@@ -75,7 +78,14 @@ pub struct System {
 impl Default for System {
     fn default() -> Self {
         let Config { generation, max_syn_backlog, syncookies, .. } = Config::default();
-        Self { linux: generation, syn_backlog: max_syn_backlog, syncookies, descriptors: None, clients: None }
+        Self {
+            linux: generation,
+            syn_backlog: max_syn_backlog,
+            syncookies,
+            descriptors: None,
+            most_ends: None,
+            clients: None,
+        }
     }
 }
 
@@ -87,6 +97,7 @@ impl System {
             generation: self.linux,
             max_syn_backlog: self.syn_backlog,
             syncookies: self.syncookies,
+            most_ends: self.most_ends,
             stack: match self.linux {
                 Generation::Linux22 => Stack::by_name("linux-2.2").expect("the table has it"),
                 Generation::Linux24 => Stack::by_name("linux-2.4").expect("the table has it"),
@@ -149,6 +160,12 @@ pub struct Softirq {
     /// The same for the first segment that is refused or dropped.
     #[serde(default)]
     pub cold_refusal: f64,
+    /// Each end of a connection that is looked at on the way to a segment's own (`[FTY97]`); 0 is a kernel that finds them by a hash.
+    #[serde(default)]
+    pub examined: f64,
+    /// Each KiB of data that a segment lets leave. Where the profile does not say, it is part of what the program pays for a KiB.
+    #[serde(default)]
+    pub kib: f64,
 }
 
 impl Softirq {
@@ -262,9 +279,10 @@ const MOST: f64 = 1e6;
 const MOST_TAKEN: f64 = 0.5;
 
 /// Profiles that come along, by their names.
-const SHIPPED: [(&str, &str); 4] = [
+const SHIPPED: [(&str, &str); 5] = [
     ("xeon-2005", include_str!("../profiles/xeon-2005.toml")),
     ("itanium-2005", include_str!("../profiles/itanium-2005.toml")),
+    ("sparc-1997", include_str!("../profiles/sparc-1997.toml")),
     ("pentium-2002", include_str!("../profiles/pentium-2002.toml")),
     ("round-numbers", include_str!("../profiles/round-numbers.toml")),
 ];
@@ -363,6 +381,8 @@ impl Profile {
             ("softirq.wake", softirq.wake),
             ("softirq.cold_connection", softirq.cold_connection),
             ("softirq.cold_refusal", softirq.cold_refusal),
+            ("softirq.examined", softirq.examined),
+            ("softirq.kib", softirq.kib),
             ("receive.moderation", receive.moderation),
             ("receive.longest", receive.longest),
             ("receive.turn", receive.turn),
@@ -431,6 +451,8 @@ impl Profile {
             guard_dropped: self.work(guard_dropped),
             guard_ack: self.work(guard_ack),
             timer: self.timer(),
+            examined_us: self.softirq.examined / self.speed,
+            byte_us: self.softirq.kib / self.speed / 1024.0,
         }
     }
 
@@ -479,12 +501,24 @@ pub(crate) struct Frames {
     guard_dropped: Nanos,
     guard_ack: Nanos,
     pub(crate) timer: Nanos,
+    examined_us: f64,
+    byte_us: f64,
 }
 
 impl Frames {
     /// As [`Profile::segment`].
     pub(crate) fn segment(&self, work: Work) -> Nanos {
         self.segments[work as usize]
+    }
+
+    /// What it costs to look at so many ends of connections.
+    pub(crate) fn search(&self, examined: u32) -> Nanos {
+        micros(self.examined_us * f64::from(examined))
+    }
+
+    /// What it costs that so many bytes of data leave.
+    pub(crate) fn data(&self, bytes: usize) -> Nanos {
+        micros(self.byte_us * bytes as f64)
     }
 
     /// What the guard adds to that of a segment which goes on to the kernel.
@@ -622,7 +656,7 @@ mod tests {
     #[test]
     fn machine_of_the_thesis_has_its_kernel_and_its_clients() {
         let profile = Profile::shipped("xeon-2005").expect("shipped");
-        let System { linux, syn_backlog, syncookies, descriptors, clients } = &profile.system;
+        let System { linux, syn_backlog, syncookies, descriptors, clients, .. } = &profile.system;
         assert_eq!((*linux, *syn_backlog, *syncookies, *descriptors), (Generation::Linux24, 1024, 0, None));
         assert_eq!(clients.as_deref(), Some("linux-2.4"));
         assert_eq!(Profile::parse(&profile.to_toml()).as_ref(), Ok(&profile));

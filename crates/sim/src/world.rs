@@ -177,7 +177,10 @@ impl World {
         let service = Serving { cpu_time, ..setup.service };
         let mut world = Self {
             crowd,
-            kernel: Kernel::new(setup.kernel),
+            kernel: Kernel::new(kernel::Config {
+                searches_list: setup.profile.softirq.examined > 0.0,
+                ..setup.kernel
+            }),
             program: Program::new(service, setup.profile.steps()),
             cpu: Cpu::new(setup.profile.turns(), setup.profile.turn_to_frames()),
             frame_costs: setup.profile.frames(),
@@ -260,6 +263,12 @@ impl World {
     /// What went through the server's uplink since the start, if it has one.
     pub fn uplink(&self) -> Option<UplinkCounts> {
         self.uplink.as_ref().map(|uplink| uplink.counts())
+    }
+
+    /// Ends of connections that take memory at the server, and of these TIME_WAITs.
+    pub fn kept(&mut self, now: Nanos) -> (u32, u32) {
+        self.kernel.end_time_waits(now);
+        self.kernel.kept()
     }
 
     /// Connections at the server that do not wait for accept(2).
@@ -509,8 +518,11 @@ impl World {
                 let mut rest = Rest { now, events, packets, said };
                 let work = kernel.receive(peer(packet.endpoint), &packet.segment(), now, &mut rest);
                 packets.take_back(packet);
-                let cost =
-                    frame_costs.segment(work) + frame_costs.guarded(work, kernel.guard_looks(work, now));
+                let leaves = said.packets.iter().map(|packet| packet.segment().payload.len()).sum();
+                let cost = frame_costs.segment(work)
+                    + frame_costs.guarded(work, kernel.guard_looks(work, now))
+                    + frame_costs.search(kernel.examined())
+                    + frame_costs.data(leaves);
                 (Some(work.path()), cost)
             }
             Pending::Timer(timer) => {

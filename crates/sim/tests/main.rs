@@ -7,4 +7,5 @@ mod dumbbell;
 mod overload;
 mod pool;
 mod queue;
+mod time_wait;
 mod uplink;

@@ -113,6 +113,11 @@ impl Connection {
         self.offset(self.snd_max)
     }
 
+    /// The last timestamp of the peer, if segments have them.
+    pub fn peer_timestamp(&self) -> Option<u32> {
+        self.has_timestamps.then_some(self.peer_clock)
+    }
+
     /// This end is no more, and tells nobody: the host has decided so.
     pub fn forget(&mut self) {
         self.end();

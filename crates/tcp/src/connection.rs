@@ -28,6 +28,10 @@ pub enum State {
     Closing,
     /// We closed after the peer; our FIN is not acknowledged.
     LastAck,
+    /// The same, and its acknowledgment is answered by a RST ([`Close::Swap`]): `[FTY97]`.
+    LastAckSwap,
+    /// Over, and its addresses and ports are kept from use for a while. Only where [`Connection::keep_time_wait`] was said.
+    TimeWait,
     /// Over.
     Closed,
 }
@@ -42,6 +46,8 @@ impl fmt::Display for State {
             Self::FinWait2 => "FIN-WAIT-2",
             Self::Closing => "CLOSING",
             Self::LastAck => "LAST-ACK",
+            Self::LastAckSwap => "LAST-ACK-SWAP",
+            Self::TimeWait => "TIME-WAIT",
             Self::Closed => "CLOSED",
         })
     }
@@ -54,6 +60,9 @@ pub enum Close {
     Fin,
     /// An abortive close (`SO_LINGER` with 0): a RST, and nothing stays behind at either end.
     Reset,
+    /// As [`Close::Fin`]; but if the peer closed first, its last ACK is answered by a RST, so that TIME-WAIT is here and not there: LAST_ACK_SWAP
+    /// of `[FTY97]`.
+    Swap,
 }
 
 /// A client's end of one connection.
@@ -67,6 +76,8 @@ pub struct Connection {
     pub(crate) orphaned: bool,
     /// The application will send no more, but reads on: a FIN follows the stream.
     pub(crate) half_closed: bool,
+    /// How long it is in TIME-WAIT, seconds; 0 is not at all.
+    pub(crate) time_wait_s: u8,
     /// The handshake was completed.
     pub(crate) connected: bool,
     /// Both ends offered timestamps.
@@ -142,6 +153,7 @@ impl Connection {
             state: State::SynSent,
             orphaned: false,
             half_closed: false,
+            time_wait_s: 0,
             connected: false,
             has_timestamps: false,
             has_sack: false,
@@ -181,6 +193,22 @@ impl Connection {
     /// SYNs sent so far, the first included.
     pub fn syns_sent(&self) -> u32 {
         u32::from(self.syns_sent)
+    }
+
+    /// From now on it has TIME-WAIT where TCP does, for so many seconds; without, it is closed at once, which does for whoever never uses a four-tuple twice.
+    pub fn keep_time_wait(&mut self, seconds: u8) {
+        self.time_wait_s = seconds;
+    }
+
+    /// For how long it has been in TIME-WAIT, or since it last heard of the peer there.
+    pub fn in_time_wait(&self, now: Nanos) -> Option<Nanos> {
+        let since = || now.since(Nanos(self.retransmit_at.0 - self.time_wait().0));
+        (self.state == State::TimeWait).then(since)
+    }
+
+    /// Whether its segments have timestamps.
+    pub fn has_timestamps(&self) -> bool {
+        self.has_timestamps
     }
 
     /// Whether the handshake was ever completed.
@@ -281,14 +309,19 @@ impl Connection {
         match (self.state, how) {
             // Nothing has been promised to a peer that never answered: close(2) on a connecting socket sends nothing.
             (State::SynSent, _) => self.end(),
-            (State::Closed, _) => {}
+            (State::Closed | State::TimeWait, _) => {}
             (_, Close::Reset) => {
                 send(&self.segment(stack, Flags::RST | Flags::ACK, &[], now));
                 self.end();
             }
-            (State::Established | State::CloseWait, Close::Fin) => self.close_way(stack, now, send),
-            (State::FinWait2, Close::Fin) => self.retransmit_at = now + FIN_TIMEOUT,
-            (_, Close::Fin) => {}
+            (State::Established | State::CloseWait, Close::Fin | Close::Swap) => {
+                self.close_way(stack, now, send);
+                if self.state == State::LastAck && how == Close::Swap {
+                    self.state = State::LastAckSwap;
+                }
+            }
+            (State::FinWait2, Close::Fin | Close::Swap) => self.retransmit_at = now + FIN_TIMEOUT,
+            (_, Close::Fin | Close::Swap) => {}
         }
     }
 
@@ -421,6 +454,19 @@ impl Connection {
     /// What timestamps show at `now`, milliseconds.
     pub(crate) fn clock(&self, now: Nanos) -> u32 {
         self.clock_offset.wrapping_add(clock_ms(now))
+    }
+
+    fn time_wait(&self) -> Nanos {
+        Nanos::from_secs(self.time_wait_s.into())
+    }
+
+    /// TIME-WAIT begins, or begins anew; where there is none the connection is over.
+    pub(crate) fn begin_time_wait(&mut self, now: Nanos) {
+        self.end();
+        if self.time_wait_s > 0 {
+            self.state = State::TimeWait;
+            self.retransmit_at = now + self.time_wait();
+        }
     }
 
     pub(crate) fn end(&mut self) {

@@ -6,7 +6,7 @@
 //!
 //! What it is not, and why that is allowed:
 //! - No listener: whose SYN is answered is decided elsewhere ([`Handshake`] is what follows), and no simultaneous open.
-//! - No TIME-WAIT: every attempt uses a fresh four-tuple, so no old segment can meet a new connection.
+//! - TIME-WAIT only on request ([`Connection::keep_time_wait`]): who uses a fresh four-tuple for each attempt needs none.
 //! - No congestion control beyond the initial window, and no use of the peer's selective acknowledgements, unless [`Connection::control`] gives a sender of
 //!   large streams both: a crowd's requests are small, and a million of them have no room for more.
 //! - A receive buffer that does not grow.

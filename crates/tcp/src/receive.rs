@@ -63,6 +63,7 @@ impl Connection {
         match self.state {
             State::Closed => Heard::only(Change::None),
             State::SynSent => Heard::only(self.on_answer_to_syn(stack, segment, now, send)),
+            State::TimeWait => Heard::only(self.on_segment_in_time_wait(stack, segment, now, send)),
             _ => self.on_segment_synchronized(stack, segment, now, send),
         }
     }
@@ -158,8 +159,37 @@ impl Connection {
         if !segment.flags.has(Flags::ACK) || self.snd_max < segment.ack {
             return Heard::only(Change::None);
         }
+        let swaps = self.state == State::LastAckSwap;
         let acknowledged = self.take_ack(stack, segment, now);
+        if acknowledged == Change::Closed && swaps {
+            send(&reset_for(segment).expect("the segment has an ACK and no RST"));
+        }
         self.take_data(stack, segment, &fitting, acknowledged, now, send)
+    }
+
+    /// What comes again is acknowledged again, and TIME-WAIT begins anew with a FIN; a RST at the next number ends it (`tcp_timewait_state_process()`, Linux 6.18
+    /// `net/ipv4/tcp_minisocks.c`, with `tcp_rfc1337` 0).
+    fn on_segment_in_time_wait(
+        &mut self,
+        stack: &Stack,
+        segment: &Segment<'_>,
+        now: Nanos,
+        send: &mut impl FnMut(&Segment<'_>),
+    ) -> Change {
+        let is_next = segment.seq == self.rcv_nxt;
+        if segment.flags.has(Flags::RST) {
+            if is_next {
+                self.end();
+            }
+            return Change::None;
+        }
+        if segment.flags.has(Flags::FIN) {
+            self.begin_time_wait(now);
+        }
+        if !segment.is_empty() || !is_next {
+            self.send_ack(stack, now, send);
+        }
+        Change::None
     }
 
     /// An old duplicate, by its timestamp (RFC 7323 section 5.3, PAWS).
@@ -276,8 +306,12 @@ impl Connection {
                 }
                 Change::None
             }
-            State::Closing | State::LastAck => {
+            State::LastAck => {
                 self.end();
+                Change::Closed
+            }
+            State::Closing | State::LastAckSwap => {
+                self.begin_time_wait(now);
                 Change::Closed
             }
             _ => Change::None,
@@ -319,7 +353,7 @@ impl Connection {
         if is_over {
             self.rcv_nxt += 1;
             self.early = None;
-            change = self.on_fin();
+            change = self.on_fin(now);
         }
         if !data.is_empty() {
             self.heard_at_ms = clock_ms(now).max(1);
@@ -354,14 +388,14 @@ impl Connection {
         then
     }
 
-    fn on_fin(&mut self) -> Change {
+    fn on_fin(&mut self, now: Nanos) -> Change {
         match self.state {
             State::FinWait1 => {
                 self.state = State::Closing;
                 Change::PeerClosed
             }
             State::FinWait2 => {
-                self.state = State::Closed; // TIME-WAIT, which this crowd has not
+                self.begin_time_wait(now);
                 Change::Closed
             }
             _ => {

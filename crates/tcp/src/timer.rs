@@ -120,6 +120,10 @@ impl Connection {
         match self.state {
             State::SynSent => self.syn_timed_out(stack, now, send),
             State::FinWait2 => self.give_up(),
+            State::TimeWait => {
+                self.end();
+                Change::None
+            }
             _ if self.is_idle() => self.window_timed_out(stack, now, send),
             _ => self.data_timed_out(stack, stream, now, send),
         }
@@ -208,7 +212,7 @@ impl Connection {
 
     /// Our FIN is out, or acknowledged.
     pub(crate) fn is_closing(&self) -> bool {
-        matches!(self.state, State::FinWait1 | State::Closing | State::LastAck)
+        matches!(self.state, State::FinWait1 | State::Closing | State::LastAck | State::LastAckSwap)
     }
 
     /// Data waits, nothing is out, and the peer takes nothing: asks again after a while (RFC 9293 section 3.8.6.1). A SYN

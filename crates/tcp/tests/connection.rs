@@ -416,6 +416,59 @@ fn peer_that_closes_first_gets_our_fin_with_its_ack() {
 }
 
 #[test]
+fn swap_answers_the_last_ack_by_a_reset_and_is_in_time_wait() {
+    let mut script = Script::asked();
+    script.connection.keep_time_wait(60);
+    script.hear(FIN | ACK, 1, 1 + LEN, b"");
+    script.close(Close::Swap);
+    script.out.clear();
+    script.run(Nanos::from_millis(600));
+    script.sends(&[&format!("[F.] {0}:{0} ack 2", 1 + LEN)]);
+    assert_eq!(script.hear(ACK, 2, 2 + LEN, b""), (Change::Closed, 0));
+    script.sends(&[&format!("[R] {0}:{0}", 2 + LEN)]);
+    assert_eq!(script.connection.in_time_wait(script.now), Some(Nanos::ZERO));
+    script.run(Nanos::from_secs(61));
+    assert_eq!(script.connection.state(), State::Closed);
+}
+
+#[test]
+fn swap_of_who_closes_first_is_a_close_as_ever() {
+    let mut script = Script::asked();
+    script.close(Close::Swap);
+    script.hear(ACK, 1, 2 + LEN, b"");
+    script.out.clear();
+    assert_eq!(script.hear(FIN | ACK, 1, 2 + LEN, b""), (Change::Closed, 0));
+    script.sends(&[&format!("[.] {0}:{0} ack 2", 2 + LEN)]);
+}
+
+#[test]
+fn time_wait_acknowledges_again_and_ends_by_a_reset_or_in_time() {
+    for ends_by_reset in [true, false] {
+        let mut script = Script::asked();
+        script.connection.keep_time_wait(60);
+        script.close(Close::Fin);
+        script.hear(ACK, 1, 2 + LEN, b"");
+        assert_eq!(script.hear(FIN | ACK, 1, 2 + LEN, b""), (Change::Closed, 0));
+        script.out.clear();
+        script.run(Nanos::from_secs(10));
+        assert_eq!(script.hear(FIN | ACK, 1, 2 + LEN, b""), (Change::None, 0), "its ACK was lost");
+        script.sends(&[&format!("[.] {0}:{0} ack 2", 2 + LEN)]);
+        script.close(Close::Reset);
+        script.hear(RST, 7, 0, b"");
+        assert_eq!(script.connection.state(), State::TimeWait);
+        if ends_by_reset {
+            script.hear(RST, 2, 0, b"");
+        } else {
+            script.run(Nanos::from_millis(69_999));
+            assert_eq!(script.connection.state(), State::TimeWait, "since the FIN that came again");
+            script.run(Nanos::from_secs(70));
+        }
+        assert_eq!((script.connection.state(), script.connection.deadline()), (State::Closed, Nanos::MAX));
+        script.sends(&[]);
+    }
+}
+
+#[test]
 fn fins_that_cross_end_in_closing_and_then_closed() {
     let mut script = Script::asked();
     script.close(Close::Fin);

@@ -9,8 +9,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use crowd::{Shard, Stacks};
 use experiment::{
-    Event, Experiment, KERNEL_DROPPED, Layout, Outcome, PathCounted, Policy, Probe, Probed, SAMPLE_EVERY,
-    ServerKind, ServerSpec, Stopped, TURNS, Uplink, Writer,
+    CrowdSpec, ENDS, Event, Experiment, First, KERNEL_DROPPED, Layout, Outcome, PathCounted, Policy, Probe,
+    Probed, SAMPLE_EVERY, ServerKind, ServerSpec, Stopped, TIME_WAITS, TURNS, Uplink, Writer,
 };
 use results::{
     Cell, CpuShares, CrowdSummary, GeneratorHealth, GuardSample, PathSummary, Record, Sample, Saturation,
@@ -283,6 +283,8 @@ struct Done {
     /// At the beginning of the window, and at its end.
     before: ServerCounts,
     after: ServerCounts,
+    /// Most ends of connections at the server, and TIME_WAITs.
+    kept: (u32, u32),
     path: Option<PathSummary>,
     samples: Vec<Sample>,
     guard_samples: Vec<GuardSample>,
@@ -389,7 +391,7 @@ fn cell(
     let Some(done) = simulate(job, steps)? else {
         return Ok(None);
     };
-    let Done { crowd, before, after, path, samples, guard_samples, uplink, capture } = done;
+    let Done { crowd, before, after, kept, path, samples, guard_samples, uplink, capture } = done;
     if let (Some(captures), Some(capture)) = (options.captures, capture) {
         let (server, policy) = (&job.server.name, &job.policy.name);
         let name = format!("{policy}-{load}x-{}.pcap", repetition + 1);
@@ -397,6 +399,11 @@ fn cell(
     }
     let marks = only_accepts(job, &before, &after).into_iter().collect();
     let window_s = job.window.as_secs_f64();
+    let mut kernel = grown(&before, &after);
+    let CrowdSpec { ports, closed_loop, .. } = job.experiment.crowd_of(job.server, &job.policy);
+    if ports.is_some() || closed_loop.is_some() {
+        kernel.extend([(ENDS.to_owned(), kept.0.into()), (TIME_WAITS.to_owned(), kept.1.into())]);
+    }
     let guard = reading(job.window, &after.guard);
     let has_guard = job.policy.guard.is_some();
     let mut guard_per_s = guard.per_s(&reading(Duration::ZERO, &before.guard));
@@ -413,7 +420,7 @@ fn cell(
         machine_speed: job.speed,
         speed_before: job.speed_before,
         crowd,
-        kernel: grown(&before, &after),
+        kernel,
         samples,
         server_cpu: CpuShares { user, softirq, idle, ..CpuShares::default() },
         guard: has_guard.then_some(guard.counts),
@@ -478,10 +485,14 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     if let Some(uplink) = uplink {
         return simulate_uplink(job, world, &uplink, steps);
     }
-    let (mut samples, mut guard_samples) = (Vec::new(), Vec::new());
+    let (mut samples, mut guard_samples, mut kept) = (Vec::new(), Vec::new(), (0, 0));
     let mut sample = |world: &mut World, now: Nanos| {
         let before = world.happened();
         world.run_until(now);
+        let (ends, time_waits) = world.kept(now);
+        if now > start {
+            kept = (ends.max(kept.0), time_waits.max(kept.1));
+        }
         let (at_ms, load) = (now.as_millis_f64(), world.load());
         let accept_qlen = Some(u64::from(load.accept_qlen));
         let kernel = grown(&ServerCounts::default(), &world.server());
@@ -519,7 +530,7 @@ fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let path = way.zip(paths).map(|(way, (before, after))| way.summary(&counted(&before, &after)));
     let (after, capture) = (world.server(), world.take_capture());
     let uplink = None;
-    Ok(Some(Done { crowd, before, after, path, samples, guard_samples, uplink, capture }))
+    Ok(Some(Done { crowd, before, after, kept, path, samples, guard_samples, uplink, capture }))
 }
 
 /// The same behind an uplink: looked at once a second, because such runs are long.
@@ -586,6 +597,7 @@ fn simulate_uplink(
         crowd,
         before,
         after: world.server(),
+        kept: world.kept(end),
         path,
         samples: Vec::new(),
         guard_samples: Vec::new(),
@@ -622,6 +634,7 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
         seed: job.seed,
         sending: uplink(job)?.map(|uplink| uplink.sending),
         initial_rto: job.server.initial_rto.map(Nanos::from),
+        dummies: job.policy.extra_time_waits,
         ..profile.system.config()
     };
     kernel.stack = adapted(kernel.stack, job.server);
@@ -682,6 +695,7 @@ fn groups(server: &ServerSpec) -> u8 {
 
 fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     let clients = job.experiment.crowd_of(job.server, &job.policy);
+    let (ports, closed_loop, first) = (clients.ports(), clients.closed_loop, clients.first);
     let start = Nanos::from(job.warmup);
     let abort = clients.abort.filter(|_| !job.is_probe);
     let stacks = clients.stacks.unwrap_or_else(|| usual_stacks(job.profile));
@@ -718,5 +732,16 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
         },
     };
     let asks = crowd::Asks::new(clients.workload.workload(), job.seed, "server", "/");
-    Ok(crowd::Crowd::new(manners, asks, crowd::Clients::new(clients.clients.into()), schedule, 0))
+    let mut crowd =
+        crowd::Crowd::new(manners, asks, crowd::Clients::new(clients.clients.into()), schedule, 0);
+    if let Some(ports) = ports {
+        crowd = crowd.with_ports(ports);
+    }
+    if let Some(closed_loop) = closed_loop {
+        crowd = crowd.in_a_loop(closed_loop.of(job.rate));
+    }
+    if first == First::Server {
+        crowd = crowd.let_server_close_first();
+    }
+    Ok(crowd)
 }

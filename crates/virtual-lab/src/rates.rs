@@ -216,6 +216,7 @@ name = "stock"
             probes: Vec::new(),
             marks: Vec::new(),
             bursts: None,
+            users: None,
         };
         Run {
             header: experiment.header(simulated("round-numbers"), Vec::new()),

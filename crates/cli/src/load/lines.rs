@@ -75,6 +75,7 @@ pub fn summary_text(summary: &CrowdSummary) -> String {
         ("timed out waiting", summary.timed_out_response),
         ("aborted by the user", summary.aborted),
         ("malformed reply", summary.malformed),
+        ("no port left", summary.no_port),
         ("not sent", summary.not_sent),
         ("unfinished", summary.unfinished),
     ];

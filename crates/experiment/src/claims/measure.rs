@@ -6,7 +6,7 @@ use results::{BottleneckSummary, Cell, CrowdSummary, Unit, UplinkSummary};
 use serde::Deserialize;
 use telemetry::counter;
 
-use crate::KERNEL_DROPPED;
+use crate::{ENDS, KERNEL_DROPPED, TIME_WAITS};
 
 /// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -96,6 +96,12 @@ pub(crate) enum Measure {
     AckDropInflation,
     /// The kernel's own ListenOverflows, per attempt.
     OverflowsPerAttempt,
+    /// Most connections in TIME_WAIT at the server.
+    TimeWaitPeak,
+    /// Most ends of connections that took memory there: handshakes, connections and TIME_WAITs; simulated only.
+    EndsPeak,
+    /// Attempts that found no port left, per attempt.
+    NoPortShare,
     /// Segments that the server's kernel sent again (`Tcp.RetransSegs`); of the lab only.
     Retransmissions,
     /// Softirq's share of the server's CPU.
@@ -190,6 +196,9 @@ impl Measure {
                 Some(acks / (acks + syn_drops_per_s(cell)?))
             }
             Self::AckDropInflation => Some(guard_per_s(cell, counter::acks_full)? / ack_drops_per_s(cell)?),
+            Self::TimeWaitPeak => Some(cell.kernel.get(TIME_WAITS).copied().unwrap_or(0) as f64),
+            Self::EndsPeak => cell.kernel.get(ENDS).map(|ends| *ends as f64),
+            Self::NoPortShare => (crowd.offered > 0).then(|| crowd.no_port as f64 / crowd.offered as f64),
             Self::Retransmissions => cell.kernel.get("Tcp.RetransSegs").map(|segments| *segments as f64),
             Self::OverflowsPerAttempt => {
                 let overflows = cell.kernel.get("TcpExt.ListenOverflows").copied().unwrap_or(0);
@@ -302,7 +311,10 @@ impl Measure {
             | Self::Connections200s
             | Self::SynDropFreeS
             | Self::Retransmissions
+            | Self::TimeWaitPeak
+            | Self::EndsPeak
             | Self::DeviceDrops => Unit::Count,
+            Self::NoPortShare => Unit::Share,
             Self::SynDropShare => Unit::Share,
             Self::DropShare | Self::Utilisation | Self::RtoStep => Unit::Share,
             Self::ErrorShare
@@ -374,6 +386,9 @@ impl fmt::Display for Measure {
             Self::AckShareOfDrops => "share of the ACK stage in what is dropped",
             Self::AckDropInflation => "drops at the ACK stage over ACKs among them",
             Self::OverflowsPerAttempt => "ListenOverflows per attempt",
+            Self::TimeWaitPeak => "most connections in TIME_WAIT at the server",
+            Self::EndsPeak => "most ends of connections at the server",
+            Self::NoPortShare => "share without a port",
             Self::Retransmissions => "segments sent again",
             Self::SoftirqShare => "softirq's share of the CPU",
             Self::ProgramShare => "the server program's share of the CPU",

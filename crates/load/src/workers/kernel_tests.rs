@@ -119,6 +119,9 @@ fn config(mode: Mode, workers: usize) -> Config {
         cpus: vec![],
         coalesce: Duration::ZERO,
         seed: 1,
+        server_closes_first: false,
+        ports: None,
+        users: None,
         flood: None,
     }
 }

@@ -17,6 +17,10 @@ pub struct Counters {
     pub reqq_full_do_cookies: u64,
     /// `TcpExt.TCPReqQFullDrop`: the same, and were dropped.
     pub reqq_full_drop: u64,
+    /// `TcpExt.TCPTimeWaitOverflow`: connections that should have been in TIME_WAIT, and found no bucket.
+    pub time_wait_overflows: u64,
+    /// `TcpExt.PAWSEstab`: segments in TIME_WAIT whose timestamp was older than the last.
+    pub paws_rejects: u64,
     /// `Tcp.OutRsts`.
     pub out_rsts: u64,
     /// Connections that came into the accept queue.
@@ -29,7 +33,7 @@ pub struct Counters {
 
 impl Counters {
     /// With the names that `nstat` has for them.
-    pub fn named(&self) -> [(&'static str, u64); 8] {
+    pub fn named(&self) -> [(&'static str, u64); 10] {
         [
             ("TcpExt.ListenOverflows", self.listen_overflows),
             ("TcpExt.ListenDrops", self.listen_drops),
@@ -38,6 +42,8 @@ impl Counters {
             ("TcpExt.SyncookiesRecv", self.syncookies_recv),
             ("TcpExt.TCPReqQFullDoCookies", self.reqq_full_do_cookies),
             ("TcpExt.TCPReqQFullDrop", self.reqq_full_drop),
+            ("TcpExt.TCPTimeWaitOverflow", self.time_wait_overflows),
+            ("TcpExt.PAWSEstab", self.paws_rejects),
             ("Tcp.OutRsts", self.out_rsts),
         ]
     }

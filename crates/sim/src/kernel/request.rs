@@ -73,6 +73,9 @@ impl Kernel {
         now: Nanos,
         out: &mut impl Outside,
     ) -> Work {
+        if self.config.most_ends.is_some_and(|most| self.ends.all() >= most as usize) {
+            return self.drop_syn();
+        }
         let mut by_cookie = self.config.syncookies == 2;
         if !by_cookie && self.is_syn_queue_full() {
             if self.config.syncookies == 0 {
@@ -102,7 +105,7 @@ impl Kernel {
         let handshake = Handshake::begin(syn, self.next_iss(), now);
         let due = now + self.syn_ack_timeout(&handshake);
         let id = self.requests.insert(Request { peer: from, handshake, due });
-        self.ends.insert(from.number(), End::Request(id));
+        self.ends.insert(from, End::Request(id));
         self.young += 1;
         out.wake(due, Timer::Request(id));
         self.send_syn_ack(from, &handshake, now, out);
@@ -209,7 +212,7 @@ impl Kernel {
     fn forget_request(&mut self, id: RequestId) {
         if let Some(request) = self.requests.remove(id) {
             self.young -= u32::from(request.handshake.timeouts == 0);
-            self.ends.remove(request.peer.number());
+            self.ends.remove(request.peer);
         }
     }
 
@@ -350,7 +353,7 @@ impl Kernel {
         let mut socket = super::Socket::new(peer, connection, self.config.sending.as_ref());
         socket.wait = self.followed.as_mut().and_then(|followed| followed.begin(peer, took, now));
         let id = self.sockets.insert(socket);
-        self.ends.insert(peer.number(), End::Socket(id));
+        self.ends.insert(peer, End::Socket(id));
         self.accept_queue.push_back(id);
         self.counters.established += 1;
         out.tell(News::Acceptable);

@@ -8,9 +8,8 @@ use units::Nanos;
 use verdict::Fin;
 use wire::{Flags, Segment, SeqNumber};
 
-use super::{
-    End, Kernel, News, Outgoing, Outside, Peer, Sending, SocketId, TIME_WAIT, TimeWait, Timer, Work,
-};
+use super::time_wait::TimeWait;
+use super::{End, Kernel, News, Outgoing, Outside, Peer, Sending, SocketId, Timer, Work};
 
 /// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18 `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
 const SEND_BUFFER: u64 = 20 * 1448;
@@ -124,7 +123,8 @@ impl Socket {
             State::FinWait1 => SocketState::FinWait1,
             State::FinWait2 => SocketState::FinWait2,
             State::Closing => SocketState::Closing,
-            State::LastAck => SocketState::LastAck,
+            State::LastAck | State::LastAckSwap => SocketState::LastAck,
+            State::TimeWait => SocketState::TimeWait,
         }
     }
 
@@ -273,19 +273,21 @@ impl Kernel {
 
     /// The connection is over at this end. What was received can still be read.
     fn gone(&mut self, id: SocketId, before: State, change: Change, now: Nanos) {
+        let has_bucket = self.has_bucket();
         let socket = &mut self.sockets[id];
         socket.waits_no_more(&mut self.followed, false, now);
         let (peer, connection) = (socket.peer, &socket.connection);
         let waits =
             matches!(before, State::FinWait1 | State::FinWait2 | State::Closing) && change == Change::Closed;
-        if waits {
-            let (snd_nxt, rcv_nxt) = (connection.sends_next(), connection.expects());
-            let until = now + TIME_WAIT;
-            let end = End::TimeWait(self.time_waits.insert(TimeWait { until, snd_nxt, rcv_nxt }));
-            self.ends.insert(peer.number(), end);
-        } else {
-            self.ends.remove(peer.number());
+        let waiting = waits.then(|| TimeWait::of(connection)).filter(|_| has_bucket);
+        match waiting {
+            Some(waiting) => {
+                let id = self.time_waits.begin(peer, waiting, now);
+                self.ends.insert(peer, End::TimeWait(id));
+            }
+            None => self.ends.remove(peer),
         }
+        self.counters.time_wait_overflows += u64::from(waits && waiting.is_none());
         if socket.is_closed {
             self.sockets.remove(id);
         }
@@ -295,7 +297,7 @@ impl Kernel {
     fn destroy(&mut self, id: SocketId, now: Nanos, out: &mut impl Outside) {
         let socket = &mut self.sockets[id];
         socket.waits_no_more(&mut self.followed, false, now);
-        self.ends.remove(socket.peer.number());
+        self.ends.remove(socket.peer);
         if socket.is_closed {
             self.sockets.remove(id);
             return;
@@ -471,7 +473,7 @@ impl Kernel {
 
     /// A segment of a connection was dropped before it left the host. TCP learns of it as of any that is lost.
     pub fn lost_below(&mut self, to: Peer, seq: SeqNumber) {
-        if let Some(End::Socket(id)) = self.ends.get(to.number())
+        if let Some(End::Socket(id)) = self.ends.get(to)
             && let Some(outgoing) = &mut self.sockets[id].outgoing
         {
             outgoing.left(seq);
@@ -480,7 +482,7 @@ impl Kernel {
 
     /// A segment of a connection has left the host: another may take its place below TCP.
     pub fn transmitted(&mut self, to: Peer, seq: SeqNumber, now: Nanos, out: &mut impl Outside) {
-        let Some(End::Socket(id)) = self.ends.get(to.number()) else {
+        let Some(End::Socket(id)) = self.ends.get(to) else {
             return;
         };
         let stack = self.config.stack;
