@@ -2,4 +2,5 @@
 
 mod kernel;
 mod old_segments;
+mod proxy;
 mod recipes;

@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::path::Path;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,8 @@ use netns::{Namespace, VethPair};
 const NGINX: &str = "/usr/sbin/nginx";
 const BACKEND: u16 = 8081;
 const REQUESTS: usize = 20;
+/// Lets the proxy close first.
+pub const HTTP_1_1: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
 
 /// An nginx, until it is dropped.
 struct Nginx(Child);
@@ -65,8 +67,36 @@ fn connect(namespace: &Namespace, address: &str) -> TcpStream {
     }
 }
 
-/// TIME_WAIT at the backend and at the proxy after some requests.
-fn proxied(upstream: &str, location: &str) -> Option<(usize, usize)> {
+/// Who answers the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Backend {
+    /// nginx, which says how long its response is, so that the proxy often closes at the same time.
+    Nginx,
+    /// A server whose responses end where it closes.
+    EndsByClose,
+}
+
+/// An nginx as a proxy before a backend, in namespaces of their own.
+pub struct Proxied {
+    _nginx: Vec<Nginx>,
+    folder: tempfile::TempDir,
+    pub proxy: Namespace,
+    backend: Namespace,
+}
+
+impl Proxied {
+    /// With what its `upstream` and `location` say besides; `None` where it cannot be.
+    pub fn create(backend: Backend, upstream: &str, location: &str) -> Option<Self> {
+        create(backend, upstream, location)
+    }
+
+    /// Where it listens besides.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+}
+
+fn create(kind: Backend, upstream: &str, location: &str) -> Option<Proxied> {
     if let Err(reason) = netns::root_or_reason() {
         eprintln!("{reason}");
         return None;
@@ -82,29 +112,53 @@ fn proxied(upstream: &str, location: &str) -> Option<(usize, usize)> {
     backend.ip(&["addr", "add", "10.8.0.2/24", "dev", "b0"]).expect("address");
     let folder = tempfile::tempdir().expect("folder");
     let serve = "server { listen 10.8.0.2:8081; location / { return 200 \"hello\"; } }";
-    let _backend = Nginx::start(&backend, &folder.path().join("backend"), serve);
+    let mut nginx = Vec::new();
+    match kind {
+        Backend::Nginx => nginx.push(Nginx::start(&backend, &folder.path().join("backend"), serve)),
+        Backend::EndsByClose => {
+            let bind = || TcpListener::bind("10.8.0.2:8081");
+            let listener = backend.enter(bind).expect("enter").expect("bind");
+            std::thread::spawn(move || listener.incoming().try_for_each(|stream| answer(stream?)));
+        }
+    }
     let pass = format!(
-        "upstream backend {{ server 10.8.0.2:8081; {upstream} }}\n\
-         server {{ listen 10.8.0.1:8080; location / {{ proxy_pass http://backend; {location} }} }}"
+        "upstream backend {{ server 10.8.0.2:8081 max_fails=0; {upstream} }}\n\
+         server {{ listen 10.8.0.1:8080; listen unix:{}/socket; location / {{ proxy_pass http://backend; {location} }} }}",
+        folder.path().display()
     );
-    let _proxy = Nginx::start(&proxy, &folder.path().join("proxy"), &pass);
+    nginx.push(Nginx::start(&proxy, &folder.path().join("proxy"), &pass));
     drop(connect(&proxy, "10.8.0.2:8081"));
+    drop(connect(&proxy, "10.8.0.1:8080"));
+    Some(Proxied { _nginx: nginx, folder, proxy, backend })
+}
+
+/// Whoever goes away is no failure.
+fn answer(mut stream: TcpStream) -> std::io::Result<()> {
+    let mut request = [0; 1024];
+    if stream.read(&mut request).is_ok_and(|read| read > 0) {
+        stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhello").ok();
+    }
+    Ok(())
+}
+
+/// TIME_WAIT at the backend and at the proxy after some requests.
+fn proxied(upstream: &str, location: &str) -> Option<(usize, usize)> {
+    let Proxied { ref proxy, ref backend, .. } = Proxied::create(Backend::Nginx, upstream, location)?;
     std::thread::sleep(Duration::from_millis(200));
-    let before = (time_wait(&backend), time_wait(&proxy));
+    let before = (time_wait(backend), time_wait(proxy));
     for _ in 0..REQUESTS {
-        let mut stream = connect(&proxy, "10.8.0.1:8080");
+        let mut stream = connect(proxy, "10.8.0.1:8080");
         stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("write");
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("read");
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("hello"), "{answer}");
     }
     std::thread::sleep(Duration::from_millis(100));
-    Some((time_wait(&backend) - before.0, time_wait(&proxy) - before.1))
+    Some((time_wait(backend) - before.0, time_wait(proxy) - before.1))
 }
 
 #[test]
 fn root_nginx_as_a_proxy_keeps_time_wait_where_its_configuration_says() {
-    const HTTP_1_1: &str = "proxy_http_version 1.1; proxy_set_header Connection \"\";";
     let Some((backend, proxy)) = proxied("", "") else { return };
     assert!(backend > REQUESTS / 2, "as it comes the backend closes first: {backend}, {proxy}");
     assert_eq!(proxied("", HTTP_1_1), Some((0, REQUESTS)), "the proxy closes first, and keeps its ports");
