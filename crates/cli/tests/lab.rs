@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::common::{TIDEGATE, assert_no_namespaces_of, child_of, signal, stderr};
+use crate::common::{Over, TIDEGATE, assert_no_namespaces_of, child_of, signal, stderr};
 use experiment::{Layout, Receive};
 use lab::{CROWD_INTERFACE, SERVER_INTERFACE, Testbed};
 use nix::net::if_::if_nametoindex;
@@ -567,15 +567,6 @@ fn root_guards_killed_and_servers_restarted_under_load_lose_no_connection() {
     let done =
         summary["ok"].as_u64().zip(summary["unfinished"].as_u64()).map(|(ok, unfinished)| ok + unfinished);
     assert_eq!(done, summary["offered"].as_u64(), "{restarts} restarts: {summary}");
-}
-
-/// Says so when it goes, also when the test fails: otherwise its threads would wait for ever.
-struct Over<'a>(&'a AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// Whether a program is attached at tcx ingress of the server's interface.

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::*;
@@ -51,42 +52,68 @@ fn ports_of_this_host_are_said_without_a_privilege() {
     assert!(first["ports"].as_u64().is_some_and(|ports| ports > 0), "{first}");
 }
 
-/// kill -9 at any moment: no connection hangs, no end of file is lost, and nothing stays.
+/// Agents that are killed under load; as many as it says before a release.
+const KILLS: u64 = 20;
+const KILLS_VARIABLE: &str = "TIDEGATE_KILLS";
+const RESPONSE: usize = 3000;
+
+/// kill -9 and SIGTERM at any moment under load: no connection hangs, no end of file is lost, and nothing stays.
 #[test]
-fn root_close_that_is_killed_loses_no_end_of_file() {
+fn root_close_that_is_killed_under_load_loses_no_end_of_file() {
     let Some(world) = World::create() else { return };
-    world.server.set_sysctl("net.core.somaxconn", "128").expect("sysctl");
     let listener = world.server.enter(|| TcpListener::bind("10.8.0.2:8081")).expect("enter").expect("bind");
     std::thread::spawn(move || {
         for connection in listener.incoming() {
             let Ok(mut connection) = connection else { return };
-            connection.write_all(&[b'.'; 3000]).ok();
+            connection.write_all(&[b'.'; RESPONSE]).ok();
         }
     });
+    let kills = std::env::var(KILLS_VARIABLE).map_or(KILLS, |text| text.parse().expect("a number"));
     for way in ["hold", "swap"] {
-        for turn in 0..10_u64 {
-            let mut command = world.client.command(TIDEGATE).expect("command");
-            command.args(["close", "--json", "--to", "10.8.0.2:8081", "--way", way]);
-            let mut closing = command.stdout(Stdio::piped()).spawn().expect("start tidegate");
-            let stdout = closing.stdout.take().expect("piped");
-            let mut lines = std::io::BufReader::new(stdout);
-            assert_eq!(next_event(&mut lines)["event"], "started");
-            let connect = || TcpStream::connect("10.8.0.2:8081").expect("connect");
-            let mut streams: Vec<TcpStream> =
-                (0..20).map(|_| world.client.enter(connect).expect("enter")).collect();
-            std::thread::sleep(Duration::from_millis(3 * turn));
-            if turn % 2 == 0 {
-                closing.kill().expect("kill -9");
-            } else {
-                signal(&closing, Signal::SIGTERM);
+        let stop = AtomicBool::new(false);
+        let read = std::thread::scope(|scope| {
+            let (world, stop) = (&world, &stop);
+            let reader = |n| scope.spawn(move || read_until(world, stop, n % 2 == 0));
+            let readers: Vec<_> = (0..4).map(reader).collect();
+            let over = Over(stop);
+            for turn in 0..kills / 2 {
+                let mut command = world.client.command(TIDEGATE).expect("command");
+                command.args(["close", "--json", "--to", "10.8.0.2:8081", "--way", way]);
+                let mut closing = command.stdout(Stdio::piped()).spawn().expect("start tidegate");
+                let stdout = closing.stdout.take().expect("piped");
+                assert_eq!(next_event(&mut std::io::BufReader::new(stdout))["event"], "started");
+                // Spread over the time between two closes of a reader, and over several of them.
+                std::thread::sleep(Duration::from_micros(turn * 7919 % 60_000));
+                if turn % 5 == 4 {
+                    signal(&closing, Signal::SIGTERM);
+                } else {
+                    closing.kill().expect("kill -9");
+                }
+                closing.wait().expect("wait");
             }
-            for stream in &mut streams {
-                stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
-                let mut all = Vec::new();
-                stream.read_to_end(&mut all).expect("the end");
-                assert_eq!(all.len(), 3000, "{way}, {turn}");
-            }
-            closing.wait().expect("wait");
-        }
+            drop(over);
+            readers.into_iter().map(|reader| reader.join().expect("no panic")).sum::<u64>()
+        });
+        assert!(read > kills, "{way}: {read} responses");
+        let interface = || nix::net::if_::if_nametoindex("c0").expect("the interface");
+        let attached = world.client.enter(|| bpf::count_tcx_ingress(interface())).expect("enter");
+        assert!(attached.is_err() || attached.is_ok_and(|count| count == 0), "{way}: a program stays");
     }
+}
+
+/// Reads responses, to the end of the connection or to their own; gives how many.
+fn read_until(world: &World, stop: &AtomicBool, to_the_end: bool) -> u64 {
+    let mut count = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let connect = || TcpStream::connect("10.8.0.2:8081").expect("connect");
+        let mut stream = world.client.enter(connect).expect("enter");
+        stream.set_read_timeout(Some(Duration::from_secs(20))).expect("set");
+        let mut response = vec![0; RESPONSE];
+        stream.read_exact(&mut response).expect("all of it");
+        if to_the_end {
+            assert_eq!(stream.read(&mut [0; 9]).expect("the end"), 0);
+        }
+        count += 1;
+    }
+    count
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use netns::{Namespace, VethPair};
@@ -16,6 +17,15 @@ pub const ADDRESS: &str = "10.8.0.2:8080";
 pub const NOBODY: u32 = 65534;
 /// Longest wait for what must happen; only a failing test waits so long.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Says so when it goes, also when the test fails: otherwise its threads would wait for ever.
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
 
 /// A client and a server with a listener that holds two connections.
 pub struct World {
