@@ -26,6 +26,7 @@ enum {
 	OPTION_MULTIPATH = 30,		/* RFC 8684 */
 	MAX_DESTINATIONS = 64,
 	MARKS_LAST = 2,			/* generations */
+	NO_WAKEUP = 1,			/* BPF_RB_NO_WAKEUP of include/uapi/linux/bpf.h */
 };
 
 /* ---- Fixed at load. ---- */
@@ -67,6 +68,8 @@ struct close_counts {
 	__u64 signed_or_joined;			/* closes with MD5, AO or MPTCP */
 	__u64 full;				/* closes that found no room in a map */
 	__u64 failed;				/* that the kernel refused us to send */
+	__u64 overdue;				/* held FINs that the agent let in, because nobody asked for them */
+	__u64 backed_off;			/* FINs that were not held, because too many before were asked for */
 };
 
 struct {
@@ -110,11 +113,30 @@ struct {
 	__type(value, struct hold);
 } holds SEC(".maps");
 
+/* hold: a FIN that is held, told to the agent. */
+struct held_fin {
+	struct ends ends;
+	__u32 seq;				/* of the FIN */
+	__u32 ack;
+	__u32 ifindex;
+	__be32 timestamps[2];			/* value, echo; both 0: it has none */
+	__be16 window;
+	__u8 mac[12];				/* destination, source */
+	__u16 reserved;
+	__u64 at_ns;				/* of bpf_ktime_get_ns() */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} held_fins SEC(".maps");
+
 /* Written by the agent. */
 struct control {
 	__u64 lease_until_ns;			/* of bpf_ktime_get_ns(); afterwards all passes: before Linux 6.6 programs outlive it */
 	__u32 generation;			/* a new one every half minute, from 1 to 255 and again; 0: it has not begun */
 	__u32 reserved;
+	__u64 backed_off;			/* a bit for each destination where no FIN is to be held */
 };
 
 struct {
@@ -143,6 +165,15 @@ static __always_inline bool is_leased(void)
 
 	control = bpf_map_lookup_elem(&controls, &only);
 	return control && bpf_ktime_get_ns() < control->lease_until_ns;
+}
+
+static __always_inline bool is_backed_off(__u32 destination)
+{
+	struct control *control;
+	__u32 only = 0;
+
+	control = bpf_map_lookup_elem(&controls, &only);
+	return control && control->backed_off >> (destination % MAX_DESTINATIONS) & 1;
 }
 
 /* The verifier of Linux 6.1 does not see that 16 bits stay 16 when they are swapped. */
@@ -233,17 +264,23 @@ static __always_inline struct ends ends_of_leaving(const struct segment *segment
 	return ends;
 }
 
-/* The counts of the destination that a connection leads to; NULL if it is none of ours. */
-static __noinline struct close_counts *counts_of(const struct ends *ends)
+/* Index of the destination that a connection leads to; NULL if it is none of ours. */
+static __noinline __u32 *destination_of(const struct ends *ends)
 {
 	struct destination key = { .bits = 8 * (sizeof(key) - sizeof(key.bits)) };
-	__u32 *index;
 
 	if (!ends)
 		return NULL;
 	key.port = ends->remote_port;
 	key.address = ends->remote;
-	index = bpf_map_lookup_elem(&destinations, &key);
+	return bpf_map_lookup_elem(&destinations, &key);
+}
+
+/* Its counts. */
+static __always_inline struct close_counts *counts_of(const struct ends *ends)
+{
+	__u32 *index = destination_of(ends);
+
 	return index ? bpf_map_lookup_elem(&close_counts, index) : NULL;
 }
 
@@ -313,6 +350,27 @@ static __always_inline bool is_known_good(struct __sk_buff *skb)
 
 /* ---- A segment comes in. ---- */
 
+/* What the agent needs to let a FIN in by itself. Without it none is held. */
+static __noinline bool tell_agent(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp)
+{
+	struct held_fin held = {};
+
+	if (!segment || timestamp > MAX_TCP_HEADER_BYTES)
+		return false;
+	held.ends = ends_of_arriving(segment);
+	held.seq = segment->seq + segment->payload_length;
+	held.ack = segment->ack;
+	held.ifindex = skb->ifindex;
+	held.at_ns = bpf_ktime_get_ns();
+	__builtin_memcpy(held.mac, segment->mac, sizeof(held.mac));
+	if (timestamp && bpf_skb_load_bytes(skb, segment->l4_offset + timestamp + 2, held.timestamps, sizeof(held.timestamps)))
+		return false;
+	if (bpf_skb_load_bytes(skb, segment->l4_offset + __builtin_offsetof(struct tcp_header, window), &held.window,
+			       sizeof(held.window)))
+		return false;
+	return !bpf_ringbuf_output(&held_fins, &held, sizeof(held), NO_WAKEUP);
+}
+
 /* hold: a FIN. */
 static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts)
 {
@@ -333,6 +391,8 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 		hold = bpf_sk_storage_get(&holds, tcp, 0, BPF_SK_STORAGE_GET_F_CREATE);
 		if (!hold)
 			counts->full++;
+		else if (hold->stage == HOLD_OVER)
+			action = CLOSE_PASS;
 		else if (is_signed_or_joined(skb, segment, &timestamp))
 			counts->signed_or_joined++;
 		else if (!is_known_good(skb))
@@ -348,6 +408,9 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 		counts->held++;
 		if (is_dry_run) {
 			hold->stage = HOLD_OVER;
+		} else if (!tell_agent(skb, segment, timestamp)) {
+			hold->stage = HOLD_OVER;
+			counts->full++;
 		} else if (!change_flags(skb, segment, 0, TCP_FIN)) {
 			hold->stage = HOLD_OVER;
 			counts->failed++;
@@ -404,16 +467,61 @@ int arriving(struct __sk_buff *skb)
 	struct segment segment = {};
 	struct close_counts *counts;
 	struct ends ends;
+	__u32 *index;
 
 	if (passes(skb, true) || skb->pkt_type != PACKET_HOST || !read_segment(skb, &segment))
 		return TC_ACT_UNSPEC;
 	if (!(segment.flags & TCP_FIN))
 		return on_last_ack_in(skb, &segment);
 	ends = ends_of_arriving(&segment);
-	counts = counts_of(&ends);
-	if (counts && is_leased())
+	index = destination_of(&ends);
+	counts = index ? bpf_map_lookup_elem(&close_counts, index) : NULL;
+	if (!counts || !is_leased())
+		return TC_ACT_UNSPEC;
+	if (is_backed_off(*index))
+		counts->backed_off++;
+	else
 		on_fin_in(skb, &segment, counts);
 	return TC_ACT_UNSPEC;
+}
+
+/*
+ * hold: run by the agent on a FIN that it makes itself, as one that was held. It comes in if it is held still: the server's
+ * host may be gone, and would never send it again.
+ */
+SEC("tc")
+int overdue(struct __sk_buff *skb)
+{
+	struct segment segment = {};
+	struct close_counts *counts;
+	struct hold *hold = NULL;
+	bool is_held = false;
+	struct tcp_sock *tcp;
+	struct ends ends;
+	void *found;
+
+	if (!read_segment(skb, &segment))
+		return TC_ACT_SHOT;
+	ends = ends_of_arriving(&segment);
+	counts = counts_of(&ends);
+	found = counts ? lookup_socket(skb, &segment) : NULL;
+	if (!found)
+		return TC_ACT_SHOT;
+	tcp = bpf_skc_to_tcp_sock(found);
+	if (tcp)
+		hold = bpf_sk_storage_get(&holds, tcp, 0, 0);
+	if (hold && hold->stage == HOLD_HELD && hold->fin == segment.seq) {
+		hold->stage = HOLD_OVER;
+		is_held = true;
+	}
+	bpf_sk_release(found);
+	if (!is_held)
+		return TC_ACT_SHOT;
+	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
+		counts->failed++;
+	else
+		counts->overdue++;
+	return TC_ACT_SHOT;
 }
 
 /* ---- A segment leaves. ---- */

@@ -13,6 +13,7 @@ mod peers;
 mod program;
 mod rate;
 mod sim;
+mod time_wait;
 mod turns;
 mod uplink;
 
@@ -24,7 +25,7 @@ use netns::pin_to_cpu;
 use serde::Serialize;
 
 /// Names of all figures. They stay: scripts compare them over time.
-pub const NAMES: [&str; 37] = [
+pub const NAMES: [&str; 41] = [
     "load.connections_per_second",
     "load.frames_per_second",
     "load.vs_bare_exchange",
@@ -62,10 +63,14 @@ pub const NAMES: [&str; 37] = [
     "uplink.to_optimum",
     "uplink.bands_to_optimum",
     "uplink.cake_to_optimum",
+    "time_wait.count",
+    "time_wait.bytes",
+    "time_wait.lookup_ns",
+    "time_wait.transfer",
 ];
 
 /// What the names begin with, for all figures of a group.
-pub const GROUPS: [&str; 5] = ["load", "bpf", "sim", "link", "uplink"];
+pub const GROUPS: [&str; 6] = ["load", "bpf", "sim", "link", "uplink", "time_wait"];
 
 /// CPU of what is measured.
 const CPU: usize = 1;
@@ -126,12 +131,13 @@ pub fn run(names: &[String], stop: &AtomicBool, mut on_figure: impl FnMut(&Figur
     netns::sweep()?;
     pin_to_cpu(CPU)?;
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| is_meant(wanted, name));
-    let groups: [(&str, Measure); 5] = [
+    let groups: [(&str, Measure); 6] = [
         ("load.", load::figures),
         ("bpf.", bpf_figures),
         ("sim.", sim::figures),
         ("link.", link::figures),
         ("uplink.", optimum::figures),
+        ("time_wait.", time_wait::figures),
     ];
     for (group, measure) in groups {
         if NAMES.iter().any(|name| name.starts_with(group) && is_wanted(name)) {

@@ -289,14 +289,40 @@ pub fn netns_cookie() -> io::Result<u64> {
 ///
 /// EINVAL for a frame shorter than an Ethernet header; EPERM without CAP_BPF and CAP_NET_ADMIN.
 pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Result<Duration> {
+    run(program, frame, repeat, None)
+}
+
+/// Runs a tc program once on a frame as if it came in by an interface of the calling thread's network namespace.
+///
+/// # Errors
+///
+/// As [`test_run`], and ENODEV or EINVAL where there is no such interface.
+pub fn run_at(program: BorrowedFd<'_>, frame: &[u8], ifindex: u32) -> io::Result<()> {
+    let mut context = Context::default();
+    context[IFINDEX] = ifindex;
+    run(program, frame, 1, Some(&context)).map(drop)
+}
+
+/// The first fields of `struct __sk_buff` (`include/uapi/linux/bpf.h`), up to the interface.
+type Context = [u32; IFINDEX + 1];
+const IFINDEX: usize = 10;
+
+fn run(
+    program: BorrowedFd<'_>,
+    frame: &[u8],
+    repeat: u32,
+    context: Option<&Context>,
+) -> io::Result<Duration> {
     let mut options = libbpf_sys::bpf_test_run_opts {
         sz: size_of::<libbpf_sys::bpf_test_run_opts>() as libbpf_sys::size_t,
         data_in: frame.as_ptr().cast(),
         data_size_in: frame.len() as u32,
         repeat: repeat.cast_signed(),
+        ctx_in: context.map_or(std::ptr::null(), |context| context.as_ptr().cast()),
+        ctx_size_in: context.map_or(0, |context| size_of_val(context) as u32),
         ..Default::default()
     };
-    // SAFETY: the options say their own size, and they and the frame outlive the call; nothing is written back but to the
+    // SAFETY: the options say their own size, and they, the frame and the context outlive the call; nothing is written back but to the
     // options.
     done(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
     Ok(Duration::from_nanos(options.duration.into()))

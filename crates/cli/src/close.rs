@@ -11,7 +11,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::printer::Printer;
+use crate::printer::{Printer, complain};
 use crate::signals;
 
 /// Longest time until a signal is noticed.
@@ -162,7 +162,12 @@ fn watch(
         }
         if now >= turn_due {
             turn_due = now + TURN;
-            closing.renew()?;
+            for place in closing.renew()? {
+                complain(format_args!(
+                    "{}: more than half of the FINs that were held were asked for again, by programs that wait for the end: none is held for a minute",
+                    args.destinations[place]
+                ));
+            }
         }
         if now >= line_due {
             line_due = now + args.interval;
@@ -213,10 +218,11 @@ fn line(now: &Counted, before: Option<&Counted>, way: Way) -> String {
             now.in_quarantine
         ),
         Way::Hold => format!(
-            "{} FINs held, {} kept here, {} given up, {} late; {} came when all was read",
+            "{} FINs held, {} kept here, {} given up, {} overdue, {} late; {} came when all was read",
             sum(|counts| counts.held),
             sum(|counts| counts.released),
             sum(|counts| counts.given_up),
+            sum(|counts| counts.overdue),
             sum(|counts| counts.late),
             sum(|counts| counts.idle)
         ),
@@ -225,6 +231,7 @@ fn line(now: &Counted, before: Option<&Counted>, way: Way) -> String {
         (sum(|counts| counts.signed_or_joined), "signed or joined"),
         (sum(|counts| counts.full), "a map was full"),
         (sum(|counts| counts.failed), "the kernel refused"),
+        (sum(|counts| counts.backed_off), "backed off"),
     ];
     let alone: Vec<String> =
         alone.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} ({why})")).collect();

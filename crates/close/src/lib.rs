@@ -1,14 +1,16 @@
 //! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the client's interfaces.
 //!
 //! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it off
-//! again, and so does the end of the process. A FIN that was held just then comes again from the
-//! server, and all is as ever. [`Way`] says what there is to choose from, and `docs/closing.md` who
+//! again, and lets in what is held. If the process is killed the programs go, too, and a FIN that was held just then
+//! comes again from the server. [`Way`] says what there is to choose from, and `docs/closing.md` who
 //! should use what.
 //!
 //! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 
+mod backoff;
 mod destination;
 mod error;
+mod held;
 mod program;
 mod setup;
 
@@ -23,6 +25,7 @@ pub use error::{Error, Result};
 pub use program::Counts;
 pub use setup::{QUARANTINE, Setup, Way};
 
+use backoff::BackOff;
 use error::{Act, refused};
 use program::Program;
 
@@ -33,11 +36,12 @@ const LEASE: Duration = Duration::from_secs(5);
 
 /// Programs at the client's interfaces, until this is dropped.
 pub struct Closing {
-    // They go first.
-    _at: Vec<At>,
+    at: Vec<At>,
     program: Program,
     interfaces: Vec<(u32, String)>,
     next_generation: Instant,
+    /// Of each destination.
+    back_offs: Vec<BackOff>,
 }
 
 impl Closing {
@@ -56,21 +60,36 @@ impl Closing {
             .iter()
             .map(|interface| (interface.index, name_of(interface.index).unwrap_or_default()))
             .collect();
-        Ok(Self { _at: at, program, interfaces, next_generation: Instant::now() + GENERATION })
+        Ok(Self {
+            at,
+            program,
+            interfaces,
+            next_generation: Instant::now() + GENERATION,
+            back_offs: vec![BackOff::default(); setup.destinations.len()],
+        })
     }
 
-    /// To be called about once a second: goes on, and forgets what is over.
+    /// To be called about once a second: goes on, and forgets what is over. Gives the destinations, by their place, where FINs were
+    /// held in vain and are not held for the next minute.
     ///
     /// # Errors
     ///
     /// When a map cannot be read or written.
-    pub fn renew(&mut self) -> Result<()> {
+    pub fn renew(&mut self) -> Result<Vec<usize>> {
         self.program.sweep()?;
         if Instant::now() >= self.next_generation {
             self.next_generation += GENERATION;
             self.program.begin_generation();
         }
-        self.program.lease(LEASE)
+        let (now, counts) = (Instant::now(), self.counts()?);
+        let looks = self.back_offs.iter_mut().zip(&counts).enumerate();
+        let begun =
+            looks.filter_map(|(place, (back_off, counts))| back_off.look(counts, now).then_some(place));
+        let begun = begun.collect();
+        let bit = |(place, back_off): (usize, &BackOff)| u64::from(back_off.is_on()) << place;
+        self.program.back_off(self.back_offs.iter().enumerate().map(bit).sum());
+        self.program.lease(LEASE)?;
+        Ok(begun)
     }
 
     /// An error if an interface is gone, and its programs with it.
@@ -114,6 +133,14 @@ impl Closing {
     /// When the map cannot be read.
     pub fn quarantined(&self) -> Result<usize> {
         self.program.quarantined()
+    }
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        // Nothing more is held, and then nothing at all.
+        self.at.clear();
+        let _ = self.program.let_in(None);
     }
 }
 

@@ -9,8 +9,10 @@ use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
 use schemars::JsonSchema;
 use serde::Serialize;
+use units::Nanos;
 
 use crate::error::{Act, Result, refused};
+use crate::held::HeldFins;
 use crate::setup::{LONG_QUARANTINE, Setup, Way};
 
 #[allow(
@@ -51,6 +53,10 @@ pub struct Counts {
     pub full: u64,
     /// Segments that the kernel refused to send or to change.
     pub failed: u64,
+    /// Held FINs that came in after a second, or when the command ended, although nobody asked for them.
+    pub overdue: u64,
+    /// FINs that were not held, because more than half of those before were asked for.
+    pub backed_off: u64,
 }
 
 /// The programs, loaded, and their maps.
@@ -60,8 +66,12 @@ pub(crate) struct Program {
     counts: MapHandle,
     quarantine: MapHandle,
     controls: MapHandle,
+    overdue: OwnedFd,
+    held: HeldFins,
     destinations: usize,
     generation: u8,
+    /// A bit for each destination where no FIN is held.
+    backed_off: u64,
 }
 
 /// Key of a map with one value.
@@ -100,8 +110,11 @@ impl Program {
             counts: MapHandle::try_from(&loaded.maps.close_counts)?,
             quarantine: MapHandle::try_from(&loaded.maps.quarantine)?,
             controls: MapHandle::try_from(&loaded.maps.controls)?,
+            overdue: loaded.progs.overdue.as_fd().try_clone_to_owned()?,
+            held: HeldFins::new(&loaded.maps.held_fins)?,
             destinations: setup.destinations.len(),
             generation: FIRST_GENERATION,
+            backed_off: 0,
         })
     }
 
@@ -113,6 +126,11 @@ impl Program {
         self.leaving.as_fd()
     }
 
+    /// From the next lease on no FIN is held there, a bit for each destination.
+    pub(crate) fn back_off(&mut self, destinations: u64) {
+        self.backed_off = destinations;
+    }
+
     /// From the next lease on.
     pub(crate) fn begin_generation(&mut self) {
         self.generation = self.generation.checked_add(1).unwrap_or(FIRST_GENERATION);
@@ -122,13 +140,20 @@ impl Program {
     pub(crate) fn lease(&self, lease: Duration) -> Result<()> {
         let until_ns = now_ns()? + lease.as_nanos() as u64;
         let generation = u32::from(self.generation);
-        let control = [&until_ns.to_ne_bytes()[..], &generation.to_ne_bytes(), &0_u32.to_ne_bytes()].concat();
+        let control = [
+            &until_ns.to_ne_bytes()[..],
+            &generation.to_ne_bytes(),
+            &0_u32.to_ne_bytes(),
+            &self.backed_off.to_ne_bytes(),
+        ]
+        .concat();
         self.controls.update(&ONLY, &control, MapFlags::ANY).act("tell the programs the time")
     }
 
-    /// Forgets ports whose quarantine is over.
+    /// Forgets ports whose quarantine is over, and lets in FINs that are held for too long.
     pub(crate) fn sweep(&self) -> Result<()> {
         let now_ns = now_ns()?;
+        self.let_in(Some(Nanos(now_ns)))?;
         let over: Vec<Vec<u8>> = self
             .quarantined_until()?
             .filter(|(_, until_ns)| *until_ns <= now_ns)
@@ -139,6 +164,11 @@ impl Program {
             let _ = self.quarantine.delete(&ends);
         }
         Ok(())
+    }
+
+    /// Held FINs come in: those that are due now, or all.
+    pub(crate) fn let_in(&self, now: Option<Nanos>) -> Result<()> {
+        self.held.let_in(self.overdue.as_fd(), now).act("let in what is held")
     }
 
     pub(crate) fn quarantined(&self) -> Result<usize> {
@@ -177,6 +207,8 @@ impl Program {
             signed_or_joined: sum(9),
             full: sum(10),
             failed: sum(11),
+            overdue: sum(12),
+            backed_off: sum(13),
         })
     }
 }

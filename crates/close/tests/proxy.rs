@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use close::{Closing, Setup, Way};
 
-use crate::recipes::{Backend, HTTP_1_1, Proxied};
+use crate::recipes::{Backend, HTTP_1_1, Proxied, Proxy};
 
 /// Users, each of whom asks again 5 ms after an answer.
 const USERS: usize = 8;
@@ -107,7 +107,7 @@ fn root_proxy_of_200_ports_answers_as_long_as_it_keeps_no_time_wait() {
     ];
     let mut table = Vec::new();
     for Case { name, backend, upstream, location, reuses, way } in cases {
-        let Some(proxied) = Proxied::create(backend, upstream, location) else { return };
+        let Some(proxied) = Proxied::create(backend, Proxy::Nginx { upstream, location }) else { return };
         let proxy = &proxied.proxy;
         proxy.set_sysctl("net.ipv4.ip_local_port_range", "2000 2199").expect("sysctl");
         proxy.set_sysctl("net.ipv4.tcp_tw_reuse", if reuses { "1" } else { "2" }).expect("sysctl");
