@@ -284,6 +284,7 @@ pub(crate) fn one_packet(testbed: &Testbed, rate: f64) -> Config {
         coalesce: Duration::ZERO,
         seed: 1,
         server_closes_first: false,
+        says_client_close: false,
         ports: None,
         users: None,
         flood: None,

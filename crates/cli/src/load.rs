@@ -394,6 +394,7 @@ fn config(args: &Args) -> Result<Config> {
         ports: args.ends.ports(),
         users: args.ends.users(),
         server_closes_first: args.ends.server_first(),
+        says_client_close: args.ends.says_client_close(),
         stacks: args.stacks.clone(),
         clients: args.clients,
         interface: args.interface.clone(),

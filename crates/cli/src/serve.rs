@@ -38,6 +38,10 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = reply_bytes)]
     reply_bytes: usize,
 
+    /// Frame that reply by chunks, where the connection goes on, and not by its length
+    #[arg(long)]
+    chunks: bool,
+
     /// Print JSON lines instead of sentences
     #[arg(long)]
     json: bool,
@@ -109,6 +113,7 @@ impl Args {
             cpu_time: self.cpu_time,
             later: self.cpu_time_later,
             reply_bytes: self.reply_bytes,
+            in_chunks: self.chunks,
         }
     }
 }

@@ -72,7 +72,8 @@ impl World {
             command.args(["--clients", "10.77.0.0/16"]);
         }
         for default in [["--rate", "200"], ["--duration", "1s"], ["--timeout", "5s"]] {
-            let is_replay = arguments.contains(&"--replay") && default[0] == "--rate";
+            let has_no_rate = arguments.contains(&"--replay") || arguments.contains(&"--users");
+            let is_replay = has_no_rate && default[0] == "--rate";
             if !arguments.contains(&default[0]) && !is_replay {
                 command.args(default);
             }
@@ -347,6 +348,46 @@ fn root_several_workers_are_one_crowd_in_every_output() {
         (["--workers", "2", "--cpu", "1"], "2 workers need as many CPUs, and the list has 1; "),
     ] {
         let output = world.load(&arguments);
+        let error = stderr(&output);
+        assert!(output.status.code() == Some(1) && error.contains(why), "{arguments:?}: {error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+    }
+}
+
+/// Who closes first keeps TIME_WAIT, here or at the server's kernel; and replies in chunks end without a close.
+#[test]
+fn root_time_wait_is_where_the_crowd_says() {
+    let Some(world) = World::create() else { return };
+    let chunks = SocketAddr::new(world.testbed.server_address().ip(), 8081);
+    let mut serve = world.testbed.server.command(TIDEGATE).expect("a command");
+    serve.args(["serve", "--chunks", "--listen", &chunks.to_string()]).stdout(Stdio::piped());
+    let mut serve = Running(serve.spawn().expect("start"));
+    let stdout = serve.0.stdout.as_mut().expect("piped");
+    BufReader::new(stdout).read_line(&mut String::new()).expect("it listens");
+    let users = ["--users", "5", "--think", "20ms", "--clients", "10.77.0.0/29", "--ports", "20"];
+    let mut kept = 0;
+    for (first, close, has_ports, at_server) in [
+        ("server", "fin", true, true),
+        ("server", "swap", false, false),
+        ("client", "fin", false, false),
+        ("client-close", "fin", false, false),
+        ("client", "rst", true, false),
+    ] {
+        let arguments = [&users[..], &["--first", first, "--close", close]].concat();
+        let output = world.command_to(chunks, &arguments).output().expect("run");
+        assert!(output.status.success(), "{first}, {close}: {}", stderr(&output));
+        let summary = last_line(&output);
+        let (ok, no_port) = (count(&summary, "ok"), count(&summary, "no_port"));
+        assert_eq!(ok + no_port, count(&summary, "offered"), "{first}, {close}: {summary}");
+        assert_eq!((ok > 100, no_port == 0), (has_ports, has_ports), "{first}, {close}: {summary}");
+        let time_waits = netns::time_waits(&world.testbed.server).expect("count");
+        assert_eq!(time_waits > kept, at_server, "{first}, {close}: {time_waits}, and {kept} before");
+        kept = time_waits;
+    }
+    for (arguments, why) in
+        [(["--close", "swap"], "(--first server)"), (["--workers", "2"], "one generator with one worker")]
+    {
+        let output = world.load(&[&users[..], &arguments].concat());
         let error = stderr(&output);
         assert!(output.status.code() == Some(1) && error.contains(why), "{arguments:?}: {error}");
         assert_eq!(error.lines().count(), 1, "{error}");

@@ -36,6 +36,14 @@ impl Asks {
         }
     }
 
+    /// What says that the client closes now, after its last reply: CLIENT_CLOSE of `[FTY97]`.
+    pub(crate) fn client_close(&mut self) -> &[u8] {
+        self.scratch.clear();
+        write!(self.scratch, "CLIENT_CLOSE * HTTP/1.1\r\nHost: {}\r\n\r\n", self.host)
+            .expect("a Vec takes all");
+        &self.scratch
+    }
+
     /// Each request says `Connection: close`.
     pub(crate) fn close_after_each(&mut self) {
         self.is_last = true;

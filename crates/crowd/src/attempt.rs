@@ -50,6 +50,8 @@ pub struct Attempt {
     pub ended: bool,
     /// The reply is there, and the server is to close first.
     pub awaits_end: bool,
+    /// The client has said that it closes.
+    pub says_close: bool,
     /// The connection.
     pub connection: Connection,
     /// The reply so far.

@@ -148,6 +148,8 @@ pub struct Crowd {
     ports: Option<Ports>,
     /// The server closes first, and clients when they have the end.
     server_closes_first: bool,
+    /// Clients say so before they close.
+    says_close: bool,
     /// Users whose turn has come, sent or not.
     users: u64,
     /// Attempts, with the reloads.
@@ -182,6 +184,7 @@ impl Crowd {
             turns: None,
             ports: None,
             server_closes_first: false,
+            says_close: false,
             users: 0,
             started: 0,
             table: Table::new(clients, capacity),
@@ -215,6 +218,12 @@ impl Crowd {
     pub fn let_server_close_first(mut self) -> Self {
         self.asks.close_after_each();
         self.server_closes_first = true;
+        self
+    }
+
+    /// After its last reply a client sends CLIENT_CLOSE, which has no reply, and closes (`[FTY97]`).
+    pub fn say_client_close(mut self) -> Self {
+        self.says_close = true;
         self
     }
 
@@ -348,6 +357,7 @@ impl Crowd {
             endpoint,
             ended: false,
             awaits_end: false,
+            says_close: false,
             connection,
             reply: Reply::default(),
         };
@@ -387,7 +397,7 @@ impl Crowd {
                 let (iss, clock) = if ports.is_nat {
                     ((random >> 32) as u32, clock.wrapping_add(random as u32))
                 } else {
-                    (first_number(self.manners.seed, self.clients.number(endpoint), now), clock)
+                    (first_number(self.manners.seed, self.clients.number(endpoint), clock, now), clock)
                 };
                 return Ok(Origin { endpoint, iss: SeqNumber(iss), clock });
             };
@@ -593,7 +603,10 @@ impl Crowd {
         } else {
             let send = &mut |segment: &Segment<'_>| send(endpoint, segment);
             let syns = attempt.connection.syns_sent();
-            let request = self.asks.request(attempt.asker(), attempt.request);
+            let request = match attempt.says_close {
+                true => self.asks.client_close(),
+                false => self.asks.request(attempt.asker(), attempt.request),
+            };
             let change = attempt.connection.on_deadline(attempt.stack, request, now, send);
             if attempt.connection.syns_sent() > syns {
                 self.tally.syn(false, now);
@@ -734,6 +747,10 @@ impl Crowd {
             && attempt.connection.state() == State::Established
         {
             attempt.awaits_end = true;
+        } else if self.says_close && cause == Cause::Ok && attempt.connection.next_stream() {
+            attempt.says_close = true;
+            let goodbye = self.asks.client_close();
+            attempt.connection.close_after(attempt.stack, goodbye, now, send);
         } else {
             attempt.connection.close(attempt.stack, self.manners.close, now, send);
         }
@@ -801,9 +818,11 @@ fn timed_out(attempt: &Attempt) -> Cause {
 /// How far behind the last connection of a four-tuple in TIME-WAIT the next begins (`tcp_twsk_unique()`, Linux 6.18 `net/ipv4/tcp_ipv4.c`).
 const BEYOND_THE_LAST: u32 = 65_535 + 2;
 
-/// Initial sequence number of a four-tuple at a moment: it rises by one each 64 ns (RFC 6528; `secure_tcp_seq()`, Linux 6.18 `net/core/secure_seq.c`).
-fn first_number(seed: u64, endpoint: u64, now: Nanos) -> u32 {
-    ((mix(!seed, endpoint) >> 32) as u32).wrapping_add((now.0 >> 6) as u32)
+/// Initial sequence number of a four-tuple at a moment: it rises by one each 64 ns, also from one run to the next (RFC 6528; `secure_tcp_seq()`, Linux 6.18
+/// `net/core/secure_seq.c`). `clock` is that of timestamps at time zero, milliseconds.
+fn first_number(seed: u64, endpoint: u64, clock: u32, now: Nanos) -> u32 {
+    let since = (u64::from(clock) * 1_000_000 + now.0) >> 6;
+    ((mix(!seed, endpoint) >> 32) as u32).wrapping_add(since as u32)
 }
 
 /// Spread over the whole space, so that a forged segment cannot guess what follows from it (splitmix64's finalizer).

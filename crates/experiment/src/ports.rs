@@ -19,9 +19,11 @@ const MOST_TIME_WAIT: Duration = Duration::from_secs(255);
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum First {
-    /// The client, once its last reply is complete: CLIENT_CLOSE of `[FTY97]`.
+    /// The client, once its last reply is complete.
     #[default]
     Client,
+    /// The same, and says so before: the request CLIENT_CLOSE of `[FTY97]`.
+    ClientClose,
     /// The server, because the request says `Connection: close`; the client when it has the end.
     Server,
 }
@@ -75,7 +77,7 @@ impl CrowdSpec {
         if self.tw_reuse_after.is_some_and(|after| after >= self.time_wait) {
             return Err("tw_reuse_after is shorter than time_wait; 1s is Linux's".to_owned());
         }
-        if self.close == Close::Swap && self.first == First::Client {
+        if self.close == Close::Swap && self.first != First::Server {
             return Err(
                 "close = \"swap\" is of connections that the server closes first: first = \"server\""
                     .to_owned(),

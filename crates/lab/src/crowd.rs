@@ -103,9 +103,11 @@ pub(crate) fn start(
         }
         None => command.args(["--rate", &send.rate.to_string()]),
     };
-    if crowd.first == First::Server {
-        command.args(["--first", "server"]);
-    }
+    match crowd.first {
+        First::Client => &mut command,
+        First::ClientClose => command.args(["--first", "client-close"]),
+        First::Server => command.args(["--first", "server"]),
+    };
     if let Some(ports) = crowd.ports {
         command.args(["--ports", &ports.to_string(), "--time-wait", &millis(crowd.time_wait)]);
         command.args(crowd.nat.then_some("--nat"));

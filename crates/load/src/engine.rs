@@ -69,6 +69,8 @@ pub struct Config {
     pub close: Close,
     /// The server closes first, because each request says so; else the client, when its reply is complete.
     pub server_closes_first: bool,
+    /// The client says so before it closes: CLIENT_CLOSE of `[FTY97]`.
+    pub says_client_close: bool,
     /// Ports that come back; without, every connection has a four-tuple of its own.
     pub ports: Option<Ports>,
     /// Users who come back as soon as they are answered, in place of a rate.
@@ -218,6 +220,10 @@ fn check_ends(config: &Config) -> Result<()> {
     ensure!(
         config.close != Close::Swap || config.server_closes_first,
         "to swap is for connections that the server closes first; say so (--first server)"
+    );
+    ensure!(
+        !(config.says_client_close && config.server_closes_first),
+        "a client that says that it closes is the one who does; leave one of them out"
     );
     ensure!(
         config.reuse.get() == 1 || !config.server_closes_first,

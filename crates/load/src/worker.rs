@@ -315,10 +315,11 @@ fn ending(mut crowd: Crowd, config: &Config) -> Crowd {
     if let Some(users) = config.users {
         crowd = crowd.in_a_loop(users);
     }
-    if config.server_closes_first {
-        crowd = crowd.let_server_close_first();
+    match (config.server_closes_first, config.says_client_close) {
+        (true, _) => crowd.let_server_close_first(),
+        (false, true) => crowd.say_client_close(),
+        (false, false) => crowd,
     }
-    crowd
 }
 
 fn manners(config: &Config, window: Window, worker: u32) -> Manners {

@@ -159,7 +159,7 @@ impl Connection {
                 Parsed::Complete(request) => {
                     self.body_left = request.body_len;
                     bytes = self.skip_body(&bytes[request.head_len..]);
-                    self.answer(&request, desk)?
+                    request.is_client_close || self.answer(&request, desk)?
                 }
                 Parsed::Refused(kind) => {
                     desk.totals.refused += 1;

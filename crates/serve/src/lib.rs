@@ -5,7 +5,7 @@
 //! runs, and a crowd that the server cannot serve waits in the kernel or, if admitted, inside the server.
 //!
 //! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, but for those of a workload, which name the reply's length
-//! (`/bytes/12345`, `/file_set/dir00000/class2_5`); request bodies are read and thrown away, and an idle connection lives until its client closes it. What an idle connection costs here is one
+//! (`/bytes/12345`, `/file_set/dir00000/class2_5`); request bodies are read and thrown away. After the request CLIENT_CLOSE of `[FTY97]` it says nothing, and waits for the client's end. An idle connection lives until its client closes it. What an idle connection costs here is one
 //! descriptor and under a hundred bytes; a request that is still arriving costs at most 16 KiB more.
 //!
 //! ```
@@ -55,6 +55,8 @@ pub struct Config {
     pub later: Option<(Duration, Duration)>,
     /// Length of the reply's body, bytes.
     pub reply_bytes: usize,
+    /// That reply is framed by chunks, where the connection goes on, and not by its length.
+    pub in_chunks: bool,
 }
 
 /// How much of the accept queue is taken each time that the listener is ready.
@@ -76,6 +78,7 @@ impl Default for Config {
             cpu_time: Duration::ZERO,
             later: None,
             reply_bytes: 512,
+            in_chunks: false,
         }
     }
 }

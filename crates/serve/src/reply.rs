@@ -69,10 +69,11 @@ pub(crate) struct Reply {
 
 impl Replies {
     /// Replies whose 200 carries a body of `body_len` bytes.
-    pub(crate) fn new(body_len: usize) -> Self {
+    /// Framed by its length, or as one chunk where the connection goes on.
+    pub(crate) fn new(body_len: usize, in_chunks: bool) -> Self {
         let body = body(body_len);
         let prepared = [
-            Reply::new("200 OK", "", &body),
+            if in_chunks { Reply::chunked(&body) } else { Reply::new("200 OK", "", &body) },
             Reply::new("200 OK", CLOSE, &body),
             Reply::refusal("400 Bad Request", "no HTTP/1 request\n"),
             Reply::refusal("431 Request Header Fields Too Large", "request head above 8 KiB\n"),
@@ -113,6 +114,14 @@ impl Reply {
         Self { head_len: head.len(), bytes: [head.as_bytes(), body].concat().into() }
     }
 
+    fn chunked(body: &[u8]) -> Self {
+        let head = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
+        // A chunk of no bytes would be the end (RFC 9112 section 7.1).
+        let chunk = if body.is_empty() { Vec::new() } else { format!("{:x}\r\n", body.len()).into_bytes() };
+        let end: &[u8] = if body.is_empty() { b"0\r\n\r\n" } else { b"\r\n0\r\n\r\n" };
+        Self { head_len: head.len(), bytes: [head.as_bytes(), &chunk, body, end].concat().into() }
+    }
+
     fn refusal(status: &str, body: &str) -> Self {
         Self::new(status, CLOSE, body.as_bytes())
     }
@@ -129,7 +138,7 @@ mod tests {
     #[test]
     fn head_and_body_have_the_lengths_that_they_name() {
         for len in [0, 1, 512, 100_000] {
-            let replies = Replies::new(len);
+            let replies = Replies::new(len, false);
             let reply = replies.get(Kind::Ok);
             assert_eq!(reply.bytes.len() - reply.head_len, len);
             assert!(reply.bytes[..reply.head_len].ends_with(b"\r\n\r\n"));
@@ -137,9 +146,18 @@ mod tests {
     }
 
     #[test]
+    fn reply_in_chunks_ends_with_the_empty_one() {
+        for (len, framed) in [(0, &b"\r\n\r\n0\r\n\r\n"[..]), (3, b"\r\n\r\n3\r\ntid\r\n0\r\n\r\n")] {
+            let replies = Replies::new(len, true);
+            assert!(replies.get(Kind::Ok).bytes.ends_with(framed), "{len}");
+            assert!(replies.get(Kind::OkClose).bytes.starts_with(b"HTTP/1.1 200 OK\r\nContent-Type"));
+        }
+    }
+
+    #[test]
     fn default_reply_fits_the_smallest_mss_of_ethernet() {
         // 1500 less 40 (IPv6), 20 (TCP), 12 (timestamps).
-        let replies = Replies::new(crate::Config::default().reply_bytes);
+        let replies = Replies::new(crate::Config::default().reply_bytes, false);
         assert!(replies.get(Kind::OkClose).bytes.len() <= 1428);
     }
 }

@@ -29,6 +29,8 @@ pub(crate) struct Request {
     pub(crate) keep_alive: bool,
     /// A HEAD request: answer without the body.
     pub(crate) head_only: bool,
+    /// CLIENT_CLOSE of `[FTY97]`: it has no reply, and the client closes now.
+    pub(crate) is_client_close: bool,
     /// Length of the reply's body, where the path names one ([`traffic::Object::path`]).
     pub(crate) reply_bytes: Option<u64>,
 }
@@ -66,6 +68,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Parsed {
         body_len: body_len.unwrap_or(0),
         keep_alive,
         head_only: request.method == Some("HEAD"),
+        is_client_close: request.method == Some("CLIENT_CLOSE"),
         reply_bytes: request.path.and_then(traffic::Object::bytes_of_path),
     })
 }
@@ -110,6 +113,12 @@ mod tests {
         assert!(!complete("GET / HTTP/1.1\r\nConnection: te , close\r\n\r\n").keep_alive);
         assert!(complete("GET / HTTP/1.1\r\nConnection: closed\r\n\r\n").keep_alive);
         assert!(!complete("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").keep_alive);
+    }
+
+    #[test]
+    fn client_close_is_a_request_of_its_own() {
+        assert!(complete("CLIENT_CLOSE * HTTP/1.1\r\nHost: tide\r\n\r\n").is_client_close);
+        assert!(!complete("GET /CLIENT_CLOSE HTTP/1.1\r\n\r\n").is_client_close);
     }
 
     #[test]

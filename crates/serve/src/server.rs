@@ -143,7 +143,7 @@ impl Server {
             fresh: Vec::new(),
             paused: None,
             desk: Desk {
-                replies: Replies::new(config.reply_bytes),
+                replies: Replies::new(config.reply_bytes, config.in_chunks),
                 cpu_time: config.cpu_time,
                 later: config
                     .later

@@ -15,6 +15,8 @@ pub(crate) struct Request {
     pub(crate) bytes: Option<u64>,
     /// The connection ends with the reply.
     pub(crate) closes: bool,
+    /// CLIENT_CLOSE of `[FTY97]`: there is no reply, and the client closes now.
+    pub(crate) is_client_close: bool,
 }
 
 impl Request {
@@ -24,7 +26,8 @@ impl Request {
         let head = &bytes[..len];
         let path = head.split(|byte| *byte == b' ').nth(1).and_then(|path| str::from_utf8(path).ok());
         let closes = head.windows(19).any(|field| field.eq_ignore_ascii_case(b"\r\nConnection: close"));
-        Some(Self { len, bytes: path.and_then(Object::bytes_of_path), closes })
+        let is_client_close = head.starts_with(b"CLIENT_CLOSE ");
+        Some(Self { len, bytes: path.and_then(Object::bytes_of_path), closes, is_client_close })
     }
 }
 

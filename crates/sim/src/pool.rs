@@ -169,6 +169,10 @@ impl Pool {
             return (Step::Sleep, Nanos::ZERO);
         };
         held.partial.extend_from_slice(&self.scratch[request.len..]);
+        if request.is_client_close {
+            held.sleeps = true;
+            return (Step::Sleep, self.costs.request);
+        }
         let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
         (Step::Answer { to: id, bytes, closes: request.closes }, cost)

@@ -247,6 +247,9 @@ impl EventLoop {
             }
             return (got != Read::Nothing).then_some((Step::Read, self.costs.request));
         };
+        if request.is_client_close {
+            return Some((Step::Read, self.costs.request));
+        }
         let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
         if request.len < self.scratch.len() {

@@ -14,6 +14,7 @@ const PORTS: Ports = Ports { count: 10, time_wait_s: 60, reuse_after: None, is_n
 #[derive(Debug, Clone, Copy)]
 struct Way {
     server_first: bool,
+    says_close: bool,
     close: Close,
     ports: Ports,
 }
@@ -43,6 +44,9 @@ fn run(way: Way, stacks: &str, change: impl FnOnce(&mut Setup)) -> (CrowdSummary
     if way.server_first {
         crowd = crowd.let_server_close_first();
     }
+    if way.says_close {
+        crowd = crowd.say_client_close();
+    }
     let mut setup = Setup {
         kernel: Config::default(),
         service: Serving {
@@ -62,7 +66,7 @@ fn run(way: Way, stacks: &str, change: impl FnOnce(&mut Setup)) -> (CrowdSummary
     (world.crowd().tally().summary(END, GeneratorHealth::default()), world.server(), time_waits)
 }
 
-const STOCK: Way = Way { server_first: true, close: Close::Fin, ports: PORTS };
+const STOCK: Way = Way { server_first: true, says_close: false, close: Close::Fin, ports: PORTS };
 const SWAP: Way = Way { close: Close::Swap, ..STOCK };
 const CLIENT_CLOSE: Way = Way { server_first: false, ..STOCK };
 
@@ -92,6 +96,16 @@ fn ports_come_back_after_a_second_where_both_ends_have_timestamps() {
         let (crowd, _, _) = run(way, "windows-xp", |_| {});
         assert_eq!(crowd.ok, 10, "{way:?}: without timestamps");
     }
+}
+
+/// The request has no reply, and is no attempt: the client sees what it sees without it.
+#[test]
+fn client_that_says_that_it_closes_does_so_and_the_server_keeps_nothing() {
+    let (told, server, time_waits) = run(Way { says_close: true, ..CLIENT_CLOSE }, "linux", |_| {});
+    let (plain, other, _) = run(CLIENT_CLOSE, "linux", |_| {});
+    assert_eq!((told.ok, told.no_port, time_waits), (plain.ok, plain.no_port, 0));
+    assert_eq!((server.answered, server.errors), (other.answered, 0), "{server:?}");
+    assert!(server.program > other.program, "it was said: {server:?} {other:?}");
 }
 
 #[test]

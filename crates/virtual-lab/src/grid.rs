@@ -740,8 +740,9 @@ fn crowd(job: &Job<'_>) -> Result<crowd::Crowd> {
     if let Some(closed_loop) = closed_loop {
         crowd = crowd.in_a_loop(closed_loop.of(job.rate));
     }
-    if first == First::Server {
-        crowd = crowd.let_server_close_first();
-    }
-    Ok(crowd)
+    Ok(match first {
+        First::Client => crowd,
+        First::ClientClose => crowd.say_client_close(),
+        First::Server => crowd.let_server_close_first(),
+    })
 }

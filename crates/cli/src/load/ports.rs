@@ -17,7 +17,7 @@ pub struct Ends {
     #[arg(long, value_name = "D", requires = "users", default_value = "0s", value_parser = humantime::parse_duration)]
     think: Duration,
 
-    /// Who closes first: the client when the reply is complete, or the server, because each request says `Connection: close`
+    /// Who closes first
     #[arg(long, value_enum, default_value_t = First::Client)]
     first: First,
 
@@ -40,7 +40,11 @@ pub struct Ends {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum First {
+    /// The client, when the reply is complete
     Client,
+    /// The same, with the request CLIENT_CLOSE of `[FTY97]` before it, which `tidegate serve` knows
+    ClientClose,
+    /// The server, because each request says `Connection: close`
     Server,
 }
 
@@ -58,6 +62,11 @@ impl Ends {
     /// The users who do.
     pub fn users(&self) -> Option<Loop> {
         Some(Loop { users: self.users?, think: self.think.into() })
+    }
+
+    /// Whether the client says that it does.
+    pub fn says_client_close(&self) -> bool {
+        self.first == First::ClientClose
     }
 
     /// Whether the server closes first.

@@ -120,6 +120,7 @@ fn config(mode: Mode, workers: usize) -> Config {
         coalesce: Duration::ZERO,
         seed: 1,
         server_closes_first: false,
+        says_client_close: false,
         ports: None,
         users: None,
         flood: None,
