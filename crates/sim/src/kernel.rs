@@ -480,10 +480,9 @@ impl Kernel {
         let verdict = self.guard.on_syn(from, behind.is_some(), &load, now, &mut self.followed);
         match verdict {
             Verdict::Admit => {
-                if behind.is_some() {
-                    self.forget_time_wait(from);
-                }
-                self.request(from, segment, now, out)
+                let iss = behind.map(|id| self.time_waits.next_number(id));
+                self.forget_time_wait(from);
+                self.request(from, segment, iss, now, out)
             }
             Verdict::Drop => Work::SynHeld,
             Verdict::Reset => {

@@ -70,6 +70,7 @@ impl Kernel {
         &mut self,
         from: Peer,
         syn: &Segment<'_>,
+        iss: Option<SeqNumber>,
         now: Nanos,
         out: &mut impl Outside,
     ) -> Work {
@@ -102,7 +103,7 @@ impl Kernel {
             self.send_kernel_cookie(from, syn, now, out);
             return Work::SynAnswered;
         }
-        let handshake = Handshake::begin(syn, self.next_iss(), now);
+        let handshake = Handshake::begin(syn, iss.unwrap_or_else(|| self.next_iss()), now);
         let due = now + self.syn_ack_timeout(&handshake);
         let id = self.requests.insert(Request { peer: from, handshake, due });
         self.ends.insert(from, End::Request(id));

@@ -12,6 +12,9 @@ use super::{Kernel, Outside, Peer, TimeWaitId, Work, acknowledgment};
 /// `TCP_TIMEWAIT_LEN` (Linux 6.18 `include/net/tcp.h`); twice `TCPTV_MSL` of 4.3BSD is as long.
 const TIME_WAIT: Nanos = Nanos::from_secs(60);
 
+/// So far behind the last number of the old connection.
+const BEYOND: u32 = 65_535 + 2;
+
 /// What is kept of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeWait {
@@ -59,6 +62,11 @@ impl TimeWaits {
 
     pub(super) fn is_over(&self, id: TimeWaitId, now: Nanos) -> bool {
         self.all[id].1 <= now
+    }
+
+    /// Where a connection begins that takes its place (`tcp_timewait_state_process()`).
+    pub(super) fn next_number(&self, id: TimeWaitId) -> SeqNumber {
+        self.all[id].2.snd_nxt + BEYOND
     }
 
     pub(super) fn len(&self) -> usize {
