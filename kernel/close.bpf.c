@@ -68,8 +68,8 @@ struct close_counts {
 	__u64 signed_or_joined;			/* closes with MD5, AO or MPTCP */
 	__u64 full;				/* closes that found no room in a map */
 	__u64 failed;				/* that the kernel refused us to send */
-	__u64 overdue;				/* held FINs that the agent let in, because nobody asked for them */
-	__u64 backed_off;			/* FINs that were not held, because too many before were asked for */
+	__u64 overdue;				/* held FINs that the agent let in after a second, or at its end */
+	__u64 backed_off;			/* FINs that were not held, because too many before were held in vain */
 };
 
 struct {
@@ -372,7 +372,8 @@ static __noinline bool tell_agent(struct __sk_buff *skb, const struct segment *s
 }
 
 /* hold: a FIN. */
-static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts)
+static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts,
+				      bool backed_off)
 {
 	struct close_segment numbers = numbers_of(segment);
 	enum close_action action = CLOSE_PASS;
@@ -404,7 +405,10 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 		counts->given_up++;
 	else if (action == CLOSE_PASS && socket.state == STATE_ESTABLISHED && hold && hold->stage == HOLD_NONE)
 		counts->idle++;
-	if (action == CLOSE_HOLD) {
+	if (action == CLOSE_HOLD && backed_off) {
+		hold->stage = HOLD_OVER;
+		counts->backed_off++;
+	} else if (action == CLOSE_HOLD) {
 		counts->held++;
 		if (is_dry_run) {
 			hold->stage = HOLD_OVER;
@@ -476,12 +480,8 @@ int arriving(struct __sk_buff *skb)
 	ends = ends_of_arriving(&segment);
 	index = destination_of(&ends);
 	counts = index ? bpf_map_lookup_elem(&close_counts, index) : NULL;
-	if (!counts || !is_leased())
-		return TC_ACT_UNSPEC;
-	if (is_backed_off(*index))
-		counts->backed_off++;
-	else
-		on_fin_in(skb, &segment, counts);
+	if (counts && is_leased())
+		on_fin_in(skb, &segment, counts, is_backed_off(*index));
 	return TC_ACT_UNSPEC;
 }
 

@@ -23,6 +23,7 @@ const BUCKETS: &str = "2000000";
 const RATE: f64 = 30_000.0;
 const FILLS: Duration = Duration::from_secs(62);
 const TRANSFER: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(50);
 const BULK_PORT: u16 = 5001;
 /// Each looks into another chain, and finds nothing.
 const LOOKUPS: u16 = 4000;
@@ -98,11 +99,12 @@ fn repetition(stop: &AtomicBool) -> Result<[Point; 2]> {
             server.run(&ends)
         });
         let mut measure = || {
-            let time_waits = netns::time_waits(&testbed.server)?;
+            // They end as fast as they came.
+            let (time_waits, slab_bytes) = (netns::time_waits(&testbed.server)?, slab_bytes()?);
             Ok::<_, anyhow::Error>(Point {
                 lookup_ns: testbed.server.enter(|| lookup_ns(&mut closing))??,
                 bytes_per_s: transfer(&mut streams)?,
-                slab_bytes: slab_bytes()?,
+                slab_bytes,
                 time_waits,
             })
         };
@@ -157,16 +159,25 @@ fn transfer(streams: &mut [(TcpStream, TcpStream)]) -> Result<f64> {
     let start = Instant::now();
     std::thread::scope(|scope| {
         for (client, server) in streams {
-            server.set_read_timeout(Some(Duration::from_millis(50))).ok();
+            server.set_read_timeout(Some(PAUSE)).ok();
             scope.spawn(move || {
                 let piece = [0; 65_536];
-                while start.elapsed() < TRANSFER && client.write(&piece).is_ok() {}
+                client.set_write_timeout(Some(PAUSE)).ok();
+                while start.elapsed() < TRANSFER {
+                    // A buffer that is full is no failure.
+                    let _ = client.write(&piece).is_ok();
+                }
             });
             let received = &received;
             scope.spawn(move || {
                 let mut piece = [0; 65_536];
-                while let Ok(read @ 1..) = server.read(&mut piece) {
-                    received.fetch_add(read as u64, Ordering::Relaxed);
+                loop {
+                    let read = server.read(&mut piece).unwrap_or(0);
+                    let is_over = start.elapsed() >= TRANSFER;
+                    if is_over && read == 0 {
+                        return;
+                    }
+                    received.fetch_add(if is_over { 0 } else { read as u64 }, Ordering::Relaxed);
                 }
             });
         }

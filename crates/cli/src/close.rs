@@ -35,7 +35,7 @@ pub struct Args {
     /// swap: a RST frees the server, and ports are kept from use for --quarantine. hold, on trial: this host's kernel keeps TIME_WAIT
     ///
     /// hold is for programs that know the end of a response by its length or its chunks and then close. One that waits for
-    /// the end of the connection gets it when the server sends it again, and never if the server is gone by then.
+    /// the end of the connection gets it when the server sends it again, after some 0.2 s, and after one to two seconds if the server is gone by then.
     #[arg(long, value_name = "WAY", default_value = WAY, value_parser = PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)))]
     way: String,
 
@@ -164,7 +164,7 @@ fn watch(
             turn_due = now + TURN;
             for place in closing.renew()? {
                 complain(format_args!(
-                    "{}: more than half of the FINs that were held were asked for again, by programs that wait for the end: none is held for a minute",
+                    "{}: more than half of the FINs that were held were held in vain, as programs wait for the end or read for a second: none is held for a minute",
                     args.destinations[place]
                 ));
             }

@@ -12,7 +12,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 /// Of one destination.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BackOff {
-    /// Held and asked for, when it was concluded last.
+    /// Held, and held in vain, when it was looked at last.
     before: (u64, u64),
     until: Option<Instant>,
 }
@@ -20,18 +20,21 @@ pub(crate) struct BackOff {
 impl BackOff {
     /// Takes in what was counted until now. Gives whether that is why none is held from now on.
     pub(crate) fn look(&mut self, counts: &Counts, now: Instant) -> bool {
-        if self.until.is_some_and(|until| now < until) {
+        let (held, in_vain) = (counts.held, counts.given_up + counts.overdue);
+        if let Some(until) = self.until {
+            if now >= until {
+                // What came in meanwhile was held before.
+                (self.until, self.before) = (None, (held, in_vain));
+            }
             return false;
         }
-        self.until = None;
-        let (held, asked_for) = (counts.held, counts.given_up + counts.overdue);
         if held - self.before.0 < ENOUGH {
             return false;
         }
-        let in_vain = 2 * (asked_for - self.before.1) > held - self.before.0;
-        self.before = (held, asked_for);
-        self.until = in_vain.then(|| now + PAUSE);
-        in_vain
+        let backs_off = 2 * (in_vain - self.before.1) > held - self.before.0;
+        self.before = (held, in_vain);
+        self.until = backs_off.then(|| now + PAUSE);
+        backs_off
     }
 
     /// Whether none is held now.
@@ -53,7 +56,8 @@ mod tests {
         assert!(back_off.look(&counts(30, 13, 3), start) && back_off.is_on());
         let later = |seconds| start + Duration::from_secs(seconds);
         assert!(!back_off.look(&counts(30, 13, 3), later(59)) && back_off.is_on(), "it was said");
-        assert!(!back_off.look(&counts(30, 13, 3), later(60)) && !back_off.is_on(), "it is tried again");
-        assert!(back_off.look(&counts(40, 23, 3), later(61)));
+        assert!(!back_off.look(&counts(30, 13, 9), later(60)) && !back_off.is_on(), "it is tried again");
+        assert!(!back_off.look(&counts(36, 13, 9), later(61)), "what was held before counts no more");
+        assert!(back_off.look(&counts(46, 23, 9), later(62)));
     }
 }

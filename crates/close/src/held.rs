@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use libbpf_rs::{MapCore, RingBuffer, RingBufferBuilder};
+use nix::errno::Errno;
 use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber, Timestamps};
 
-/// The server sends a FIN again after 200 ms, or two round trips; who is gone by then never does.
+/// Linux sends a lone FIN again some 0.2 s and a round trip after it (`tcp_schedule_loss_probe()`). A server that is gone by then never does.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// One of them: `struct held_fin`.
@@ -51,9 +52,11 @@ impl HeldFins {
         while let Some(held) = all.front().filter(|held| is_due(held)) {
             let mut frame = vec![0; wire::frame_len(&held.tuple, &held.segment)];
             wire::emit(&mut frame, &held.ethernet, &held.tuple, &held.segment);
-            // An interface that is gone has no connections.
-            let _ = bpf::run_at(program, &frame, held.ifindex);
-            all.pop_front();
+            match bpf::run_at(program, &frame, held.ifindex) {
+                // An interface that is gone has no connections.
+                Err(error) if error.raw_os_error() != Some(Errno::ENODEV as i32) => return Err(error),
+                _ => all.pop_front(),
+            };
         }
         Ok(())
     }

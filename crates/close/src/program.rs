@@ -53,9 +53,9 @@ pub struct Counts {
     pub full: u64,
     /// Segments that the kernel refused to send or to change.
     pub failed: u64,
-    /// Held FINs that came in after a second, or when the command ended, although nobody asked for them.
+    /// Held FINs that came in after a second, or when the command ended, without the client's own.
     pub overdue: u64,
-    /// FINs that were not held, because more than half of those before were asked for.
+    /// FINs that were not held, because more than half of those before were held in vain.
     pub backed_off: u64,
 }
 

@@ -140,59 +140,55 @@ pub struct Proxied {
 
 impl Proxied {
     /// `None` where it cannot be.
-    pub fn create(backend: Backend, proxy: Proxy) -> Option<Self> {
-        create(backend, proxy)
+    pub fn create(kind: Backend, which: Proxy) -> Option<Self> {
+        if let Err(reason) = netns::root_or_reason() {
+            eprintln!("{reason}");
+            return None;
+        }
+        for program in [NGINX, which.program()] {
+            if !Path::new(program).exists() {
+                eprintln!("skipped: no {program} here");
+                return None;
+            }
+        }
+        let (proxy, backend) =
+            (Namespace::create("proxy").expect("create"), Namespace::create("backend").expect("create"));
+        VethPair::create(&proxy, "p0", &backend, "b0").expect("create veth");
+        proxy.ip(&["addr", "add", "10.8.0.1/24", "dev", "p0"]).expect("address");
+        backend.ip(&["addr", "add", "10.8.0.2/24", "dev", "b0"]).expect("address");
+        let folder = tempfile::tempdir().expect("folder");
+        let serve = "server { listen 10.8.0.2:8081; location / { return 200 \"hello\"; } }";
+        let mut programs = Vec::new();
+        match kind {
+            Backend::Nginx => programs.push(Program::nginx(&backend, &folder.path().join("backend"), serve)),
+            Backend::EndsByClose => {
+                let bind = || TcpListener::bind("10.8.0.2:8081");
+                let listener = backend.enter(bind).expect("enter").expect("bind");
+                std::thread::spawn(move || listener.incoming().try_for_each(|stream| answer(stream?)));
+            }
+        }
+        let (place, socket) = (folder.path().join("proxy"), folder.path().join("socket"));
+        programs.push(match which {
+            Proxy::Nginx { upstream, location } => {
+                let pass = format!(
+                    "upstream backend {{ server 10.8.0.2:8081 max_fails=0; {upstream} }}\n\
+                     server {{ listen 10.8.0.1:8080; listen unix:{}; location / {{ proxy_pass http://backend; {location} }} }}",
+                    socket.display()
+                );
+                Program::nginx(&proxy, &place, &pass)
+            }
+            Proxy::Haproxy(backend) => Program::haproxy(&proxy, &place, backend),
+            Proxy::Apache(pass) => Program::apache(&proxy, &place, pass),
+        });
+        drop(connect(&proxy, "10.8.0.2:8081"));
+        drop(connect(&proxy, "10.8.0.1:8080"));
+        Some(Proxied { _programs: programs, folder, proxy, backend })
     }
 
     /// Where an nginx listens besides.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
-}
-
-fn create(kind: Backend, which: Proxy) -> Option<Proxied> {
-    if let Err(reason) = netns::root_or_reason() {
-        eprintln!("{reason}");
-        return None;
-    }
-    for program in [NGINX, which.program()] {
-        if !Path::new(program).exists() {
-            eprintln!("skipped: no {program} here");
-            return None;
-        }
-    }
-    let (proxy, backend) =
-        (Namespace::create("proxy").expect("create"), Namespace::create("backend").expect("create"));
-    VethPair::create(&proxy, "p0", &backend, "b0").expect("create veth");
-    proxy.ip(&["addr", "add", "10.8.0.1/24", "dev", "p0"]).expect("address");
-    backend.ip(&["addr", "add", "10.8.0.2/24", "dev", "b0"]).expect("address");
-    let folder = tempfile::tempdir().expect("folder");
-    let serve = "server { listen 10.8.0.2:8081; location / { return 200 \"hello\"; } }";
-    let mut programs = Vec::new();
-    match kind {
-        Backend::Nginx => programs.push(Program::nginx(&backend, &folder.path().join("backend"), serve)),
-        Backend::EndsByClose => {
-            let bind = || TcpListener::bind("10.8.0.2:8081");
-            let listener = backend.enter(bind).expect("enter").expect("bind");
-            std::thread::spawn(move || listener.incoming().try_for_each(|stream| answer(stream?)));
-        }
-    }
-    let (place, socket) = (folder.path().join("proxy"), folder.path().join("socket"));
-    programs.push(match which {
-        Proxy::Nginx { upstream, location } => {
-            let pass = format!(
-                "upstream backend {{ server 10.8.0.2:8081 max_fails=0; {upstream} }}\n\
-                 server {{ listen 10.8.0.1:8080; listen unix:{}; location / {{ proxy_pass http://backend; {location} }} }}",
-                socket.display()
-            );
-            Program::nginx(&proxy, &place, &pass)
-        }
-        Proxy::Haproxy(backend) => Program::haproxy(&proxy, &place, backend),
-        Proxy::Apache(pass) => Program::apache(&proxy, &place, pass),
-    });
-    drop(connect(&proxy, "10.8.0.2:8081"));
-    drop(connect(&proxy, "10.8.0.1:8080"));
-    Some(Proxied { _programs: programs, folder, proxy, backend })
 }
 
 /// Whoever goes away is no failure.

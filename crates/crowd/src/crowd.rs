@@ -204,7 +204,8 @@ impl Crowd {
         self
     }
 
-    /// Its users come back as soon as they have an answer; nobody comes by the schedule. User `n` is of client `n`, and again from the first.
+    /// Its users come back as soon as they have an answer; nobody comes by the schedule. With
+    /// [`Crowd::with_ports`] user `n` is of client `n`, and again from the first.
     pub fn in_a_loop(mut self, users: Loop) -> Self {
         let come = |user: u64| {
             let within = Loop::COME_WITHIN.0.min(self.manners.window.end.0 / 2).max(1);

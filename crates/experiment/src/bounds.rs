@@ -52,6 +52,15 @@ impl Experiment {
                 false => Ok(()),
             }
         })?;
+        let beyond = |server: &&ServerSpec| {
+            server.crowd.clients.is_some_and(|clients| !self.crowd.clients.contains(&clients))
+        };
+        if let Some(server) = self.servers.iter().find(beyond) {
+            return Err(format!(
+                "server {:?}: crowd.clients is not part of the file's own crowd.clients, {}",
+                server.name, self.crowd.clients
+            ));
+        }
         let most_load = self.grid.loads.iter().copied().fold(0.0, f64::max);
         for server in &self.servers {
             for policy in &self.policies {

@@ -83,6 +83,9 @@ impl CrowdSpec {
                     .to_owned(),
             );
         }
+        if self.close == Close::Reset && self.first == First::ClientClose {
+            return Err("first = \"client-close\" closes by FIN: close = \"fin\"".to_owned());
+        }
         if self.first == First::Server && self.reuse.get() > 1 {
             return Err(format!("reuse = {} and first = \"server\" contradict each other", self.reuse));
         }

@@ -209,7 +209,6 @@ pub fn open(config: &Config) -> Result<Vec<Worker>> {
     Ok(places.map(|place| Worker::new(config, highest_rate, place)).collect())
 }
 
-/// Attempts per second while they come.
 /// Whether connections can end so.
 fn check_ends(config: &Config) -> Result<()> {
     let is_one = config.workers == 1 && config.shard == Shard::WHOLE;
@@ -226,12 +225,17 @@ fn check_ends(config: &Config) -> Result<()> {
         "a client that says that it closes is the one who does; leave one of them out"
     );
     ensure!(
+        !(config.says_client_close && config.close == Close::Reset),
+        "a client that says that it closes does so by FIN; leave one of them out"
+    );
+    ensure!(
         config.reuse.get() == 1 || !config.server_closes_first,
         "a connection that the server closes after its reply is not used again; leave one of them out"
     );
     Ok(())
 }
 
+/// Attempts per second while they come.
 fn highest_rate(config: &Config) -> Result<f64> {
     ensure!(
         config.bursts.is_none() || config.shape.is_none(),

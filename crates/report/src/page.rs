@@ -28,7 +28,7 @@ const TERMS: [(&str, &str); 10] = [
     ),
     (
         "attempt",
-        "One client's request from its intended start to its end. Every attempt of the window ends in exactly one cause: ok, refused, reset, timed out, malformed, not sent or unfinished.",
+        "One client's request from its intended start to its end. Every attempt of the window ends in exactly one cause: ok, refused, reset, timed out, aborted, malformed, no port, not sent or unfinished.",
     ),
     (
         "window",

@@ -170,6 +170,10 @@ impl Pool {
         };
         held.partial.extend_from_slice(&self.scratch[request.len..]);
         if request.is_client_close {
+            // Its end may be here already.
+            if kernel.read(id, usize::MAX, &mut held.partial) == Read::Eof {
+                return (Step::Close(id), self.costs.request + self.costs.close);
+            }
             held.sleeps = true;
             return (Step::Sleep, self.costs.request);
         }

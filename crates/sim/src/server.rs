@@ -248,6 +248,8 @@ impl EventLoop {
             return (got != Read::Nothing).then_some((Step::Read, self.costs.request));
         };
         if request.is_client_close {
+            // Its end may be here already.
+            self.put(id);
             return Some((Step::Read, self.costs.request));
         }
         let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);

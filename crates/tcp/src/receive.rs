@@ -168,7 +168,7 @@ impl Connection {
     }
 
     /// What comes again is acknowledged again, and TIME-WAIT begins anew with a FIN; a RST at the next number ends it (`tcp_timewait_state_process()`, Linux 6.18
-    /// `net/ipv4/tcp_minisocks.c`, with `tcp_rfc1337` 0).
+    /// `net/ipv4/tcp_minisocks.c`, with `tcp_rfc1337` 0). Differs: there it begins anew with every segment that has an ACK and is not older by its timestamp.
     fn on_segment_in_time_wait(
         &mut self,
         stack: &Stack,

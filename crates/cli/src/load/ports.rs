@@ -7,8 +7,8 @@ use load::{Loop, Ports};
 /// How connections end, and what of them stays.
 #[derive(Debug, clap::Args)]
 pub struct Ends {
-    /// Users who ask again as soon as they are answered, in place of --rate: a closed loop. User n has address n of --clients, and again from the
-    /// first
+    /// Users who ask again as soon as they are answered, in place of --rate: a closed loop. With --ports, user n has address n of
+    /// --clients, and again from the first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     #[arg(conflicts_with_all = ["rate", "bursts", "shape", "replay", "sessions", "abort_after"])]
     users: Option<u32>,

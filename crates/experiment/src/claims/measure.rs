@@ -196,7 +196,7 @@ impl Measure {
                 Some(acks / (acks + syn_drops_per_s(cell)?))
             }
             Self::AckDropInflation => Some(guard_per_s(cell, counter::acks_full)? / ack_drops_per_s(cell)?),
-            Self::TimeWaitPeak => Some(cell.kernel.get(TIME_WAITS).copied().unwrap_or(0) as f64),
+            Self::TimeWaitPeak => cell.kernel.get(TIME_WAITS).map(|time_waits| *time_waits as f64),
             Self::EndsPeak => cell.kernel.get(ENDS).map(|ends| *ends as f64),
             Self::NoPortShare => (crowd.offered > 0).then(|| crowd.no_port as f64 / crowd.offered as f64),
             Self::Retransmissions => cell.kernel.get("Tcp.RetransSegs").map(|segments| *segments as f64),

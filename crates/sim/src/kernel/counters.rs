@@ -19,7 +19,7 @@ pub struct Counters {
     pub reqq_full_drop: u64,
     /// `TcpExt.TCPTimeWaitOverflow`: connections that should have been in TIME_WAIT, and found no bucket.
     pub time_wait_overflows: u64,
-    /// `TcpExt.PAWSEstab`: segments in TIME_WAIT whose timestamp was older than the last.
+    /// `TcpExt.PAWSTimewait`: segments in TIME_WAIT whose timestamp was older than the last.
     pub paws_rejects: u64,
     /// `Tcp.OutRsts`.
     pub out_rsts: u64,
@@ -43,7 +43,7 @@ impl Counters {
             ("TcpExt.TCPReqQFullDoCookies", self.reqq_full_do_cookies),
             ("TcpExt.TCPReqQFullDrop", self.reqq_full_drop),
             ("TcpExt.TCPTimeWaitOverflow", self.time_wait_overflows),
-            ("TcpExt.PAWSEstab", self.paws_rejects),
+            ("TcpExt.PAWSTimewait", self.paws_rejects),
             ("Tcp.OutRsts", self.out_rsts),
         ]
     }

@@ -89,7 +89,10 @@ impl List {
 
     fn look_for(&mut self, peer: Peer) -> u32 {
         let all = self.places.len() as u32;
-        let Some(&place) = self.places.get(&peer) else { return self.dummies + all + 1 };
+        let Some(&place) = self.places.get(&peer) else {
+            self.last_found = None; // the listener was
+            return self.dummies + all + 1;
+        };
         if self.last_found.replace(peer) == Some(peer) {
             return 1;
         }
@@ -141,9 +144,9 @@ mod tests {
             list.put_first(peer);
         }
         assert_eq!([a, a, b, b, a].map(|peer| list.look_for(peer)), [12, 1, 11, 1, 12]);
-        assert_eq!((list.look_for(c), list.look_for(a)), (13, 1), "it is nowhere, and the last is the last");
+        assert_eq!((list.look_for(c), list.look_for(a)), (13, 12), "the listener was the last");
         list.remove(b);
-        assert_eq!((list.look_for(b), list.look_for(a)), (12, 1));
+        assert_eq!((list.look_for(a), list.look_for(b), list.look_for(a)), (1, 12, 11));
         list.remove(a);
         list.put_first(a);
         assert_eq!(list.look_for(a), 11, "another one of these ends");

@@ -77,8 +77,10 @@ impl Kernel {
         if self.config.most_ends.is_some_and(|most| self.ends.all() >= most as usize) {
             return self.drop_syn();
         }
-        let mut by_cookie = self.config.syncookies == 2;
-        if !by_cookie && self.is_syn_queue_full() {
+        // One that takes the place of a TIME_WAIT is kept whatever the SYN queue looks like (`isn`).
+        let is_limited = iss.is_none();
+        let mut by_cookie = self.config.syncookies == 2 && is_limited;
+        if is_limited && !by_cookie && self.is_syn_queue_full() {
             if self.config.syncookies == 0 {
                 self.counters.reqq_full_drop += 1;
                 return self.drop_syn();
@@ -92,7 +94,8 @@ impl Kernel {
         }
         let most = self.config.max_syn_backlog;
         // The last quarter is kept for hosts that were heard of before, of which there are none here; not in 2.2.
-        if self.config.syncookies == 0
+        if is_limited
+            && self.config.syncookies == 0
             && self.config.generation != Generation::Linux22
             && most.saturating_sub(self.requests.len() as u32) < most >> 2
         {
