@@ -35,7 +35,8 @@ pub struct Args {
     /// swap: a RST frees the server, and ports are kept from use for --quarantine. hold, on trial: this host's kernel keeps TIME_WAIT
     ///
     /// hold is for programs that know the end of a response by its length or its chunks and then close. One that waits for
-    /// the end of the connection gets it when the server sends it again, after some 0.2 s, and after one to two seconds if the server is gone by then.
+    /// the end of the connection gets it when the server sends it again, after some 0.2 s. If the server is gone by then, it
+    /// takes one to two seconds.
     #[arg(long, value_name = "WAY", default_value = WAY, value_parser = PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)))]
     way: String,
 

@@ -1,9 +1,9 @@
 //! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the client's interfaces.
 //!
-//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it off
-//! again, and lets in what is held. If the process is killed the programs go, too, and a FIN that was held just then
-//! comes again from the server. [`Way`] says what there is to choose from, and `docs/closing.md` who
-//! should use what.
+//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it off again, and lets in
+//! what is held. If the process is killed, the programs go, too; a FIN that was held just then comes again from the server.
+//!
+//! [`Way`] says what there is to choose from, and `docs/closing.md` who should use what.
 //!
 //! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 

@@ -14,8 +14,8 @@ pub struct Ports {
     /// A port in TIME-WAIT is used again after so long, if the connection had timestamps (`tcp_tw_reuse`, `tcp_twsk_unique()`, Linux 6.18
     /// `net/ipv4/tcp_ipv4.c`).
     pub reuse_after: Option<Nanos>,
-    /// Each address is that of many hosts behind a NAT, which gives a port to another as soon as it is free: sequence numbers and timestamps of the next
-    /// connection have nothing to do with those of the last.
+    /// Each address is that of many hosts behind a NAT, which gives a port to another as soon as it is free. Sequence numbers and
+    /// timestamps of the next connection have nothing to do with those of the last.
     pub is_nat: bool,
 }
 
@@ -24,7 +24,7 @@ impl Ports {
     pub const MOST: u16 = PORTS as u16;
 }
 
-/// Users who come back as soon as they have an answer, so that so many are under way at any moment: a closed loop, as WebSTONE's of `[FTY97]`.
+/// A closed loop, as WebSTONE's of `[FTY97]`: each user asks again `think` after an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loop {
     /// How many.
@@ -36,6 +36,6 @@ pub struct Loop {
 impl Loop {
     /// They come one after the other within this, so that they do not go in step.
     pub(crate) const COME_WITHIN: Nanos = Nanos::from_secs(1);
-    /// Whoever fails tries again after so long, and not at once.
+    /// A user who fails waits so long at least.
     pub(crate) const AFTER_FAILURE: Nanos = Nanos::from_millis(100);
 }

@@ -55,8 +55,8 @@ impl Ends {
     }
 }
 
-/// A list of transmission control blocks: the newest is first, the listener last, and the one that was found last is looked at before (`in_pcblookup()`,
-/// `tcp_last_inpcb` of 4.3BSD, whose TCP SunOS 4.1.3 has).
+/// A list of transmission control blocks: the newest is first, the listener last. The one that was found last is looked at
+/// before (`in_pcblookup()`, `tcp_last_inpcb` of 4.3BSD, whose TCP SunOS 4.1.3 has).
 ///
 /// A Fenwick tree counts who came after whom.
 #[derive(Debug, Default)]

@@ -105,9 +105,11 @@ impl Kernel {
         }
     }
 
-    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`): a RST ends it unless `tcp_rfc1337` says no; a SYN begins anew if its number or its timestamp is
-    /// beyond the last; what is sent again, or is older by its timestamp, is acknowledged again, and its time begins anew with that. Differs: of SYNs that do not begin anew the guard hears nothing, and acknowledgments are not
-    /// limited to two a second.
+    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`). A RST ends it, unless `tcp_rfc1337` says no. A SYN begins
+    /// anew if its number or its timestamp is beyond the last. What is sent again, or is older by its timestamp, is
+    /// acknowledged again, and its time begins anew with that.
+    ///
+    /// Differs: of SYNs that do not begin anew the guard hears nothing, and acknowledgments are not limited to two a second.
     pub(super) fn receive_in_time_wait(
         &mut self,
         from: Peer,
