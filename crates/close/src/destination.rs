@@ -32,10 +32,14 @@ impl FromStr for Destination {
         if port == 0 {
             return Err(format!("{text}: nobody listens at port 0; {wanted}"));
         }
-        let plain = network.replace(['[', ']'], "");
-        if plain.len() == network.len() && network.contains(':') {
-            return Err(format!("{text}: an IPv6 address goes into brackets; {wanted}"));
-        }
+        // An IPv6 address is within a pair of brackets, and nothing else is.
+        let plain = match network.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((address, length)) if address.contains(':') => format!("{address}{length}"),
+            _ if network.contains(':') => {
+                return Err(format!("{text}: an IPv6 address goes into brackets; {wanted}"));
+            }
+            _ => network.to_owned(),
+        };
         let network = match plain.parse::<IpAddr>() {
             Ok(address) => IpNet::from(address),
             Err(_) => plain.parse().map_err(|_| format!("{text}: {network:?} is no network; {wanted}"))?,
@@ -93,6 +97,16 @@ mod tests {
         ] {
             let error = text.parse::<Destination>().expect_err(text);
             assert!(error.contains(what) && !error.contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn brackets_are_a_pair_around_an_ipv6_address() {
+        for text in
+            ["[10.8.0.2:80", "10.8.0.2]:80", "[10.8.0.2]:80", "[fd00::1:80", "fd00::1]:80", "[[fd00::1]]:80"]
+        {
+            let error = text.parse::<Destination>().expect_err(text);
+            assert!(error.starts_with(text) && !error.contains('\n'), "{error}");
         }
     }
 }

@@ -216,6 +216,13 @@ fn check_ends(config: &Config) -> Result<()> {
         is_one || (config.ports.is_none() && config.users.is_none()),
         "users who come back, and ports that do, are those of one generator with one worker"
     );
+    let ports = config.ports.as_ref();
+    ensure!(
+        ports.is_none_or(|ports| {
+            ports.reuse_after.is_none_or(|after| after < Nanos::from_secs(ports.time_wait_s.into()))
+        }),
+        "a port is used again before its TIME_WAIT is over, or not at all: --tw-reuse-after is shorter than --time-wait"
+    );
     ensure!(
         config.close != Close::Swap || config.server_closes_first,
         "to swap is for connections that the server closes first; say so (--first server)"

@@ -114,7 +114,8 @@ fn abortive_close_leaves_nothing_anywhere() {
     assert_eq!((crowd.ok, time_waits), (crowd.offered, 0));
 }
 
-/// Half of the hosts have an older clock than the last one had: the server's TIME_WAIT answers by an ACK, the host by a RST, and its SYN goes again after a second.
+/// Half of the hosts have an older clock than the last one had. The server's TIME_WAIT answers by an ACK, and the host by a
+/// RST. Its SYN goes again after a second.
 #[test]
 fn hosts_behind_a_nat_wait_for_the_servers_time_wait() {
     let ports = Ports { is_nat: true, ..PORTS };

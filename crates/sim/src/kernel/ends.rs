@@ -1,4 +1,5 @@
-//! What the kernel keeps of each client, and where it finds it: by a hash, as Linux, or in a list that is searched from its head, as SunOS 4.1.3 of `[FTY97]`.
+//! What the kernel keeps of each client, and where it finds it. Linux has a hash; SunOS 4.1.3 of `[FTY97]` has a list that it
+//! searches from its head.
 
 use std::collections::HashMap;
 
