@@ -384,9 +384,11 @@ fn root_time_wait_is_where_the_crowd_says() {
         assert_eq!(time_waits > kept, at_server, "{first}, {close}: {time_waits}, and {kept} before");
         kept = time_waits;
     }
-    for (arguments, why) in
-        [(["--close", "swap"], "(--first server)"), (["--workers", "2"], "one generator with one worker")]
-    {
+    for (arguments, why) in [
+        (["--close", "swap"], "(--first server)"),
+        (["--workers", "2"], "one generator with one worker"),
+        (["--tw-reuse-after", "90s"], "--tw-reuse-after is shorter than --time-wait"),
+    ] {
         let output = world.load(&[&users[..], &arguments].concat());
         let error = stderr(&output);
         assert!(output.status.code() == Some(1) && error.contains(why), "{arguments:?}: {error}");
