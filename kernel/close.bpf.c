@@ -16,6 +16,7 @@
 #include "lookup.bpf.h"
 #include "options.bpf.h"
 #include "answer.bpf.h"
+#include "option.bpf.h"
 #include "close.h"
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
@@ -26,6 +27,7 @@ enum {
 	OPTION_MULTIPATH = 30,		/* RFC 8684 */
 	MAX_DESTINATIONS = 64,
 	MARKS_LAST = 2,			/* generations */
+	MAX_CGROUP_DEPTH = 32,
 	NO_WAKEUP = 1,			/* BPF_RB_NO_WAKEUP of include/uapi/linux/bpf.h */
 };
 
@@ -35,8 +37,11 @@ const volatile __u32 way = 0;			/* enum close_way */
 const volatile __u32 is_dry_run = 1;
 const volatile __u64 quarantine_ns = 0;		/* where both ends have timestamps */
 const volatile __u64 long_quarantine_ns = 0;	/* where they have not */
+const volatile __u64 cgroup = 0;		/* id of the control group whose sockets are meant; 0: any */
+const volatile __u32 must_ask = 0;		/* only sockets that have asked */
+const volatile __u64 netns_cookie = 0;		/* of this namespace; the socket option's hook is the whole host's */
 
-/* ---- Where connections lead that are ours. ---- */
+/* ---- Which connections are ours, by where they lead. ---- */
 
 struct destination {
 	__u32 bits;				/* of what follows, that count */
@@ -112,6 +117,14 @@ struct {
 	__type(key, int);
 	__type(value, struct hold);
 } holds SEC(".maps");
+
+/* Whether a socket has asked: TIDEGATE_CLOSE. */
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, __u32);
+} asked SEC(".maps");
 
 /* hold: a FIN that is held, told to the agent. */
 struct held_fin {
@@ -348,6 +361,59 @@ static __always_inline bool is_known_good(struct __sk_buff *skb)
 	return summed == CHECKSUM_UNNECESSARY || summed == CHECKSUM_PARTIAL;
 }
 
+/* ---- Which sockets are meant. ---- */
+
+/* Whether a socket was made in the control group or below it. bpf_sk_ancestor_cgroup_id() is not for tc. */
+static __noinline int is_in_cgroup(struct tcp_sock *tcp)
+{
+	const struct cgroup_subsys_state *state;
+	const struct cgroup *group;
+	__u32 depth;
+
+	if (!bpf_core_field_exists(tcp->inet_conn.icsk_inet.sk.sk_cgrp_data))
+		return false;
+	group = BPF_CORE_READ(tcp, inet_conn.icsk_inet.sk.sk_cgrp_data.cgroup);
+	for (depth = 0; depth < MAX_CGROUP_DEPTH && group; depth++) {
+		if (BPF_CORE_READ(group, kn, id) == cgroup)
+			return true;
+		state = BPF_CORE_READ(group, self.parent);
+		group = state ? BPF_CORE_READ(state, cgroup) : NULL;
+	}
+	return false;
+}
+
+static __always_inline bool is_meant(struct tcp_sock *tcp)
+{
+	__u32 *value;
+
+	if (cgroup && !is_in_cgroup(tcp))
+		return false;
+	if (!must_ask)
+		return true;
+	value = bpf_sk_storage_get(&asked, tcp, 0, 0);
+	return value && *value;
+}
+
+/* The program asks for a socket, or does no longer: TIDEGATE_CLOSE, an int. */
+SEC("cgroup/setsockopt")
+int ask(struct bpf_sockopt *option)
+{
+	__u32 *value = option->optval, *stored;
+
+	if (!is_option(option, TIDEGATE_CLOSE, netns_cookie))
+		return leave_option(option);
+	/* -1 is of another command for other destinations, which has heard it. */
+	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*value)) || (void *)(value + 1) > option->optval_end ||
+	    *value > 1)
+		return refuse_option(EINVAL);
+	stored = bpf_sk_storage_get(&asked, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!stored)
+		return refuse_option(ENOMEM);
+	*stored = *value;
+	option->optlen = -1; /* the kernel need not see it */
+	return 1;
+}
+
 /* ---- A segment comes in. ---- */
 
 /* What the agent needs to let a FIN in by itself. Without it none is held. */
@@ -387,7 +453,7 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 	if (!found)
 		return;
 	tcp = bpf_skc_to_tcp_sock(found);
-	if (tcp) {
+	if (tcp && is_meant(tcp)) {
 		read_socket(tcp, &socket);
 		hold = bpf_sk_storage_get(&holds, tcp, 0, BPF_SK_STORAGE_GET_F_CREATE);
 		if (!hold)
@@ -645,7 +711,7 @@ static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct 
 	struct last_ack *known;
 	bool is_known;
 
-	if (!tcp)
+	if (!tcp || !is_meant(tcp))
 		return;
 	read_socket(tcp, &socket);
 	if (on_last_fin_leaving(&socket, &numbers, &last) != CLOSE_NOTE)

@@ -15,6 +15,7 @@ enum {
 	SOL_TIDEGATE = 0x7467,		/* "tg" */
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin: sockopt.bpf.h */
 	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: left.bpf.h */
+	TIDEGATE_CLOSE = 3,		/* int, 0 or 1: close.bpf.c */
 	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
 };
 

@@ -339,11 +339,17 @@ struct in6_addr {			/* include/uapi/linux/in6.h */
 	__be32 word[4];
 };
 
-struct kernfs_node {			/* include/linux/kernfs.h; read by identify() */
+struct kernfs_node {			/* include/linux/kernfs.h; read by identify() and is_in_cgroup() */
 	__u64 id;
 };
 
+struct cgroup_subsys_state {		/* include/linux/cgroup-defs.h; read by is_in_cgroup() */
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+};
+
 struct cgroup {				/* include/linux/cgroup-defs.h; leads to the above */
+	struct cgroup_subsys_state self;
 	struct kernfs_node *kn;
 };
 

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use ::close::{Closing, Destination, QUARANTINE, Setup, Way};
+use ::close::{Closing, Destination, QUARANTINE, Setup, Sockets, Way};
 use anyhow::{Context, Result, ensure};
 use bpf::{Hook, RunCounting};
 use netns::{Namespace, VethPair};
@@ -63,8 +63,14 @@ fn repetition(address: SocketAddr, way: Way, stop: &AtomicBool) -> Result<Repeti
     go_on(stop)?;
     let closing = |port: u16| {
         let destinations = vec![Destination { network: address.ip().into(), port }];
-        let setup =
-            Setup { destinations, way, quarantine: QUARANTINE, interfaces: Vec::new(), is_dry_run: false };
+        let setup = Setup {
+            destinations,
+            way,
+            quarantine: QUARANTINE,
+            sockets: Sockets::All,
+            interfaces: Vec::new(),
+            is_dry_run: false,
+        };
         Closing::start(&setup).context("start")
     };
     let other = closing(9)?;

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use ::close::{Closing, Destination, QUARANTINE, Setup, Way};
+use ::close::{Closing, Destination, QUARANTINE, Setup, Sockets, Way};
 use anyhow::{Context, Result, ensure};
 use bpf::Hook;
 use experiment::Layout;
@@ -135,6 +135,7 @@ fn lookups() -> Setup {
         destinations: vec![Destination { network: clients().into(), port: Layout::SERVER.port() }],
         way: Way::Hold,
         quarantine: QUARANTINE,
+        sockets: Sockets::All,
         interfaces: vec![lab::SERVER_INTERFACE.to_owned()],
         is_dry_run: true,
     }

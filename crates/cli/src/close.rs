@@ -1,11 +1,12 @@
 //! `tidegate close`: who keeps TIME_WAIT when a server closes first.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ::close::{Closing, Counts, Destination, Setup, Way};
+use ::close::{Closing, Counts, Destination, Setup, Sockets, Way};
 use anyhow::{Result, bail};
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use schemars::JsonSchema;
@@ -43,6 +44,14 @@ pub struct Args {
     /// With swap: how long a port is kept from use towards the same server; 60s at least where an end has no timestamps
     #[arg(long, value_name = "D", default_value = "1s", value_parser = humantime::parse_duration)]
     quarantine: Duration,
+
+    /// Only sockets that were made in this control group or below it: its folder, as `/sys/fs/cgroup/system.slice/app.service`
+    #[arg(long, value_name = "FOLDER")]
+    cgroup: Option<PathBuf>,
+
+    /// Only sockets whose program asks: the option TIDEGATE_CLOSE, docs/sockopt.md
+    #[arg(long, conflicts_with = "cgroup")]
+    must_ask: bool,
 
     /// Interface by which the connections go; repeatable (default: by which the destinations are reached)
     #[arg(long = "interface", value_name = "IF")]
@@ -124,6 +133,11 @@ fn run_here(args: &Args) -> Result<()> {
         destinations: args.destinations.clone(),
         way,
         quarantine: args.quarantine,
+        sockets: match &args.cgroup {
+            Some(folder) => Sockets::Of(folder.clone()),
+            None if args.must_ask => Sockets::ThatAsk,
+            None => Sockets::All,
+        },
         interfaces: args.interfaces.clone(),
         is_dry_run: args.dry_run,
     };

@@ -14,6 +14,7 @@ mod held;
 mod program;
 mod setup;
 
+use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use bpf::{AttachError, Clsact, Hook, SoleLink};
@@ -23,7 +24,7 @@ use nix::errno::Errno;
 pub use destination::Destination;
 pub use error::{Error, Result};
 pub use program::Counts;
-pub use setup::{QUARANTINE, Setup, Way};
+pub use setup::{QUARANTINE, Setup, Sockets, Way};
 
 use backoff::BackOff;
 use error::{Act, refused};
@@ -37,6 +38,8 @@ const LEASE: Duration = Duration::from_secs(5);
 /// Programs at the client's interfaces, until this is dropped.
 pub struct Closing {
     at: Vec<At>,
+    /// What hears sockets ask.
+    _asked: Vec<OwnedFd>,
     program: Program,
     interfaces: Vec<(u32, String)>,
     next_generation: Instant,
@@ -55,6 +58,10 @@ impl Closing {
         let interfaces = interfaces(setup)?;
         let program = Program::load(setup)?;
         program.lease(LEASE)?;
+        let asked = match setup.sockets {
+            Sockets::ThatAsk => program.let_sockets_ask()?,
+            _ => Vec::new(),
+        };
         let at = interfaces.iter().map(|interface| At::attach(&program, interface)).collect::<Result<_>>()?;
         let interfaces = interfaces
             .iter()
@@ -62,6 +69,7 @@ impl Closing {
             .collect();
         Ok(Self {
             at,
+            _asked: asked,
             program,
             interfaces,
             next_generation: Instant::now() + GENERATION,

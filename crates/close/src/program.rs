@@ -3,17 +3,21 @@
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
 
+use bpf::cgroup;
 use libbpf_rs::skel::{OpenSkel, SkelBuilder};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use nix::sys::statfs::{CGROUP2_SUPER_MAGIC, statfs};
 use schemars::JsonSchema;
 use serde::Serialize;
 use units::Nanos;
 
-use crate::error::{Act, Result, refused};
+use crate::error::{Act, Error, Result, refused};
 use crate::held::HeldFins;
-use crate::setup::{LONG_QUARANTINE, Setup, Way};
+use crate::setup::{LONG_QUARANTINE, Setup, Sockets, Way};
 
 #[allow(
     clippy::all,
@@ -66,6 +70,7 @@ pub(crate) struct Program {
     counts: MapHandle,
     quarantine: MapHandle,
     controls: MapHandle,
+    ask: OwnedFd,
     overdue: OwnedFd,
     held: HeldFins,
     destinations: usize,
@@ -85,10 +90,15 @@ impl Program {
     pub(crate) fn load(setup: &Setup) -> Result<Self> {
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
-        Self::try_load(setup).map_err(load_error)
+        let cgroup = match &setup.sockets {
+            Sockets::Of(folder) => cgroup_id(folder)?,
+            _ => 0,
+        };
+        let netns_cookie = bpf::netns_cookie().act("ask for the network namespace's cookie")?;
+        Self::try_load(setup, cgroup, netns_cookie).map_err(load_error)
     }
 
-    fn try_load(setup: &Setup) -> libbpf_rs::Result<Self> {
+    fn try_load(setup: &Setup, cgroup: u64, netns_cookie: u64) -> libbpf_rs::Result<Self> {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::CloseSkelBuilder::default().open(&mut object)?;
         let rodata = open.maps.rodata_data.as_deref_mut().expect("it has constants");
@@ -99,6 +109,9 @@ impl Program {
         rodata.is_dry_run = setup.is_dry_run.into();
         rodata.quarantine_ns = setup.quarantine.as_nanos() as u64;
         rodata.long_quarantine_ns = setup.quarantine.max(LONG_QUARANTINE).as_nanos() as u64;
+        rodata.cgroup = cgroup;
+        rodata.must_ask = (setup.sockets == Sockets::ThatAsk).into();
+        rodata.netns_cookie = netns_cookie;
         let loaded = open.load()?;
         for (index, destination) in (0_u32..).zip(&setup.destinations) {
             let key = key(destination.network.addr(), destination.network.prefix_len(), destination.port);
@@ -110,12 +123,20 @@ impl Program {
             counts: MapHandle::try_from(&loaded.maps.close_counts)?,
             quarantine: MapHandle::try_from(&loaded.maps.quarantine)?,
             controls: MapHandle::try_from(&loaded.maps.controls)?,
+            ask: loaded.progs.ask.as_fd().try_clone_to_owned()?,
             overdue: loaded.progs.overdue.as_fd().try_clone_to_owned()?,
             held: HeldFins::new(&loaded.maps.held_fins)?,
             destinations: setup.destinations.len(),
             generation: FIRST_GENERATION,
             backed_off: 0,
         })
+    }
+
+    /// Sockets may ask, until what this gives is dropped.
+    pub(crate) fn let_sockets_ask(&self) -> Result<Vec<OwnedFd>> {
+        let programs = [(self.ask.as_fd(), cgroup::Hook::SetSockopt)];
+        cgroup::attach("the socket option TIDEGATE_CLOSE", programs)
+            .map_err(|error| refused(error.to_string()))
     }
 
     pub(crate) fn arriving(&self) -> BorrowedFd<'_> {
@@ -213,6 +234,20 @@ impl Program {
     }
 }
 
+/// Id of a control group of version 2, the kernel's `kernfs_node.id`: the inode of its folder.
+fn cgroup_id(folder: &Path) -> Result<u64> {
+    let shown = folder.display();
+    let metadata = folder.metadata().act_with(|| format!("control group {shown}"))?;
+    let is_cgroup =
+        statfs(folder).is_ok_and(|filesystem| filesystem.filesystem_type() == CGROUP2_SUPER_MAGIC);
+    if !metadata.is_dir() || !is_cgroup {
+        let why =
+            "is no control group of version 2; name its folder, as /sys/fs/cgroup/system.slice/app.service";
+        return Err(Error::Mistaken(format!("{shown} {why}")));
+    }
+    Ok(metadata.ino())
+}
+
 /// Of bpf_ktime_get_ns().
 fn now_ns() -> Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).act("read the clock")?;
@@ -234,7 +269,7 @@ fn key(address: IpAddr, prefix_len: u8, port: u16) -> [u8; 24] {
     key
 }
 
-fn load_error(error: libbpf_rs::Error) -> crate::Error {
+fn load_error(error: libbpf_rs::Error) -> Error {
     if error.kind() == ErrorKind::PermissionDenied {
         return refused(format!(
             "load the programs: {error}; run as root or with CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"

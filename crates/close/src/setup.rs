@@ -1,5 +1,6 @@
 //! What is wanted.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{Destination, Error, Result};
@@ -26,6 +27,18 @@ impl Way {
     pub const NAMED: [(&'static str, Self); 2] = [("swap", Self::Swap), ("hold", Self::Hold)];
 }
 
+/// Which sockets of this host are meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Sockets {
+    /// All.
+    #[default]
+    All,
+    /// Those that were made in a control group (version 2) or below it: its folder.
+    Of(PathBuf),
+    /// Those whose program has asked: the option TIDEGATE_CLOSE, docs/sockopt.md.
+    ThatAsk,
+}
+
 /// What is wanted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
@@ -35,6 +48,8 @@ pub struct Setup {
     pub way: Way,
     /// For how long ports are kept from use after a swap, at least; where there are no timestamps, for 60 s at least.
     pub quarantine: Duration,
+    /// Whose.
+    pub sockets: Sockets,
     /// By which they go; none: those by which the destinations are reached now.
     pub interfaces: Vec<String>,
     /// Count, and leave every segment alone.
@@ -80,6 +95,7 @@ mod tests {
             destinations: vec![destination],
             way: Way::Swap,
             quarantine: QUARANTINE,
+            sockets: Sockets::All,
             interfaces: Vec::new(),
             is_dry_run: false,
         };

@@ -4,3 +4,5 @@ mod kernel;
 mod old_segments;
 mod proxy;
 mod recipes;
+mod sockets;
+mod world;

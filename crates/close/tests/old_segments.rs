@@ -4,7 +4,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use close::{Closing, Setup, Way};
+use close::{Closing, Setup, Sockets, Way};
 use netns::{Namespace, Tap, VethPair};
 use nix::net::if_::if_nametoindex;
 use wire::Ethernet;
@@ -130,6 +130,7 @@ fn root_old_segments_enter_no_new_connection() {
                 destinations: vec![SERVER.parse().expect("a destination")],
                 way,
                 quarantine: Duration::from_secs(1),
+                sockets: Sockets::All,
                 interfaces: Vec::new(),
                 is_dry_run: false,
             };

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use close::{Closing, Setup, Way};
+use close::{Closing, Setup, Sockets, Way};
 
 use crate::recipes::{Backend, HTTP_1_1, Proxied, Proxy};
 
@@ -115,6 +115,7 @@ fn root_proxy_of_200_ports_answers_as_long_as_it_keeps_no_time_wait() {
             destinations: vec!["10.8.0.0/24:8081".parse().expect("a destination")],
             way,
             quarantine: Duration::from_secs(1),
+            sockets: Sockets::All,
             interfaces: Vec::new(),
             is_dry_run: false,
         };
