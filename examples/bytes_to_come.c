@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A server that says how long each response is, so that the uplink sends the shortest first. A client sends a number in a
- * line, and gets so many bytes.
+ * A server that says how long each response is, so that the uplink sends the shortest first. A
+ * client sends a number in a line, and gets so many bytes.
  *
  *   cc -o bytes_to_come examples/bytes_to_come.c
  *   sudo tidegate uplink eth0 --rate 10mbit &
  *   ./bytes_to_come 8080
  *
- * Without tidegate uplink or qdisc srpt, setsockopt() fails with ENOPROTOOPT, and all is as ever. See docs/sockopt.md.
+ * Without tidegate uplink or qdisc srpt, setsockopt() fails with ENOPROTOOPT, and all is as ever.
+ * See docs/sockopt.md.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

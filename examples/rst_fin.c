@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * A server that asks for rst-fin: connections whose client has gone are destroyed at once, instead of being served to nobody.
+ * A server that asks for rst-fin: connections whose client has gone are destroyed at once, instead
+ * of being served to nobody.
  *
- *   cc -o rst_fin examples/rst_fin.c
- *   printf 'sockopt = true\n[[listener]]\nlisten = "0.0.0.0:8080"\npolicy = "default"\n' >guard.toml
- *   sudo tidegate guard --config guard.toml &
+ *   cc -o rst_fin examples/rst_fin.c printf 'sockopt = true\n[[listener]]\nlisten =
+ *   "0.0.0.0:8080"\npolicy = "default"\n' >guard.toml sudo tidegate guard --config guard.toml &
  *   ./rst_fin 8080
  *
- * The guard comes first, so by a file: --listen wants a listener that is there. The option is on the listener, and its
- * connections inherit it. Where no guard allows it, setsockopt() fails with ENOPROTOOPT, and all is as ever. Ask for it only if your clients never half-close. See docs/sockopt.md.
+ * The guard comes first, so by a file: --listen wants a listener that is there. The option is on
+ * the listener, and its connections inherit it. Where no guard allows it, setsockopt() fails with
+ * ENOPROTOOPT, and all is as ever. Ask for it only if your clients never half-close. See
+ * docs/sockopt.md.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>

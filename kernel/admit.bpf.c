@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The programs of the guard: SYN and ACK stage at tc/tcx ingress and in XDP, from one body; FIN stage at tc/tcx ingress; for
- * reserv, the LSM hook where the kernel makes a request; and the socket option by which a server asks.
+ * The programs of the guard: SYN and ACK stage at tc/tcx ingress and in XDP, from one body; FIN
+ * stage at tc/tcx ingress; for reserv, the LSM hook where the kernel makes a request; and the
+ * socket option by which a server asks.
  *
- * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it, nor the end of a
- * handshake that finds its accept queue full, nor a FIN under rst-fin, goes to the kernel as it came, and a counter says why.
+ * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it,
+ * nor the end of a handshake that finds its accept queue full, nor a FIN under rst-fin, goes to the
+ * kernel as it came, and a counter says why.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -60,8 +62,9 @@ static __noinline int finds_room_xdp(struct xdp_md *xdp)
 }
 
 /*
- * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may find its queue full, or this one finds room there: they go on after a look at
- * their headers. `asked` are the flags that somebody asks about.
+ * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may
+ * find its queue full, or this one finds room there: they go on after a look at their headers.
+ * `asked` are the flags that somebody asks about.
  */
 static __always_inline bool passes_unseen(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
 {
@@ -94,7 +97,10 @@ __noinline int parse_linear(struct __sk_buff *skb, struct segment *segment)
 	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
 }
 
-/* Some drivers leave headers in pages. Pulling them is for the rare frame that cannot be read without. */
+/*
+ * Some drivers leave headers in pages. Pulling them is for the rare frame that cannot be read
+ * without.
+ */
 static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segment *segment)
 {
 	enum parsed parsed = parse_linear(skb, segment);
@@ -150,8 +156,8 @@ static __always_inline int finish_skb(struct __sk_buff *skb)
 }
 
 /*
- * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a handshake without a place comes by with
- * SYN set, or not at all.
+ * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a
+ * handshake without a place comes by with SYN set, or not at all.
  */
 SEC("tc")
 int finish_tc(struct __sk_buff *skb)
@@ -247,7 +253,10 @@ int follow_socket(struct bpf_sock_ops *ops)
 	return 1;
 }
 
-/* Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a SYN. */
+/*
+ * Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a
+ * SYN.
+ */
 SEC("tc")
 int ask_listener(struct __sk_buff *skb)
 {
@@ -287,5 +296,8 @@ int run_case(struct verdict_case *input)
 	       admit_fin(&copy.policy, &copy.fin) << 16;
 }
 
-/* What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a GPL one. */
+/*
+ * What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a
+ * GPL one.
+ */
 char LICENSE[] SEC("license") = "GPL";

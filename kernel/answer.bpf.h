@@ -19,7 +19,10 @@ enum {
 	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
 };
 
-/* Random, set at load: makes our IPv6 flow labels, and whom persistent dropping refuses, hard to predict. */
+/*
+ * Random, set at load: makes our IPv6 flow labels, and whom persistent dropping refuses, hard to
+ * predict.
+ */
 const volatile __u32 flow_seed = 0;
 
 /* The same for every SYN of a flow; multiply-and-shift over the words, which is enough here. */
@@ -54,7 +57,10 @@ static __always_inline __u8 answer_ttl(struct net *net)
 	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
 }
 
-/* As ip6_make_flowlabel(): a hash of the flow if the host labels by itself. The hash is ours; the kernel's has a secret key. */
+/*
+ * As ip6_make_flowlabel(): a hash of the flow if the host labels by itself. The hash is ours; the
+ * kernel's has a secret key.
+ */
 static __always_inline __u32 automatic_flow_label(struct net *net, const struct segment *segment)
 {
 	__u32 automatic, label;
@@ -80,10 +86,11 @@ static __always_inline __u32 reset_flow_label(struct net *net, const struct segm
 }
 
 /*
- * Whether the device that sends the answer will add the checksum. A segment from a local or virtual sender comes
- * with only its pseudo header summed, and stays that way when we send it back. Native XDP starts a frame of its own.
- * Generic XDP sends the socket buffer but does not let us look at it; the sum itself gives it away (by chance once in
- * 65,536: that answer is lost and the client tries again).
+ * Whether the device that sends the answer will add the checksum. A segment from a local or virtual
+ * sender comes with only its pseudo header summed, and stays that way when we send it back. Native
+ * XDP starts a frame of its own. Generic XDP sends the socket buffer but does not let us look at
+ * it; the sum itself gives it away (by chance once in 65,536: that answer is lost and the client
+ * tries again).
  */
 static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -121,10 +128,10 @@ static __always_inline __u32 answer_bytes(const struct segment *segment)
 }
 
 /*
- * Makes the buffer the answer's: without IP options and extension headers, which are cut out in front of the IP header and
- * not behind it, so that the TCP header stays where it is in the buffer: a partial checksum is completed from there. Only
- * helpers write: direct writes would make the verifier add a prologue that copies every cloned buffer, and all of TCP over
- * veth is cloned.
+ * Makes the buffer the answer's: without IP options and extension headers, which are cut out in
+ * front of the IP header and not behind it, so that the TCP header stays where it is in the buffer:
+ * a partial checksum is completed from there. Only helpers write: direct writes would make the
+ * verifier add a prologue that copies every cloned buffer, and all of TCP over veth is cloned.
  */
 static __always_inline enum sent reshape_skb(struct __sk_buff *skb, const struct segment *segment, __u32 length)
 {
@@ -168,7 +175,10 @@ static __always_inline bool store(void *ctx, enum hook hook, __u32 offset, const
 	return !bpf_xdp_store_bytes(ctx, offset, (void *)bytes, size);
 }
 
-/* What a program's stack has no room for. Programs at ingress are not interrupted by others on the same CPU. */
+/*
+ * What a program's stack has no room for. Programs at ingress are not interrupted by others on the
+ * same CPU.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -187,7 +197,10 @@ static __always_inline struct answer *clean_answer(void)
 	return answer;
 }
 
-/* In XDP the frame can be written in place. In words: clang knows nothing of its alignment and would copy single bytes. */
+/*
+ * In XDP the frame can be written in place. In words: clang knows nothing of its alignment and
+ * would copy single bytes.
+ */
 static __always_inline bool store_words(struct xdp_md *xdp, __u32 offset, const __u32 *words, __u32 count)
 {
 	__u32 *to, i;
@@ -243,7 +256,10 @@ static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook,
 	return send_back(ctx, hook, segment, answer, 0);
 }
 
-/* Each is a function of its own, whose stack frame others do not carry: a program and all that it calls have 512 bytes. */
+/*
+ * Each is a function of its own, whose stack frame others do not carry: a program and all that it
+ * calls have 512 bytes.
+ */
 
 static __noinline int send_reset_tc(struct __sk_buff *skb, const struct segment *segment)
 {

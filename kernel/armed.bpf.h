@@ -14,12 +14,14 @@
 #define ARMED_STEP_NS 1000000
 
 /*
- * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near overflow, so that a
- * segment of a healthy server costs one read. Of all listeners together.
+ * Until when segments with ACK are looked at, ns of bpf_ktime_get_ns(); 0 while no listener is near
+ * overflow, so that a segment of a healthy server costs one read. Of all listeners together.
  */
 __u64 armed_until_ns = 0;
 
-/* Until when a handshake may end by a cookie of ours: at tc beside XDP nothing else is looked for. */
+/*
+ * Until when a handshake may end by a cookie of ours: at tc beside XDP nothing else is looked for.
+ */
 __u64 cookies_until_ns = 0;
 
 /* Has the ACK stage look at segments from now on for ARMED_NS. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Shortest response first [SH06]: in which band of an uplink a segment waits. Band 0 is sent first. A band is a range of
- * bytes that the response still has to send, this segment's among them. No map, no clock, no kernel pointer.
+ * Shortest response first [SH06]: in which band of an uplink a segment waits. Band 0 is sent first.
+ * A band is a range of bytes that the response still has to send, this segment's among them. No
+ * map, no clock, no kernel pointer.
  *
- * How many bytes are left is known by one of several sources. A source that turns out wrong is dropped: once more has
- * been sent than it said, the connection is one whose sizes nobody knows.
+ * How many bytes are left is known by one of several sources. A source that turns out wrong is
+ * dropped: once more has been sent than it said, the connection is one whose sizes nobody knows.
  *
- * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
+ * on the host.
  */
 #ifndef TIDEGATE_BANDS_H
 #define TIDEGATE_BANDS_H
@@ -31,14 +33,20 @@ enum {
 	SIZE_SOURCES = SOURCE_TOLD + 1,
 };
 
-/* Ascending. A response with bytes[i] bytes left or fewer is in band i; one with more than the last, in band `count`. */
+/*
+ * Ascending. A response with bytes[i] bytes left or fewer is in band i; one with more than the
+ * last, in band `count`.
+ */
 struct cutoffs {
 	__u64 bytes[MAX_CUTOFFS];
 	__u32 count;			/* bands less one, up to MAX_CUTOFFS */
 	__u32 reserved;
 };
 
-/* A segment with data on its way to the queue. Sequence numbers as in RFC 9293, in the host's byte order. */
+/*
+ * A segment with data on its way to the queue. Sequence numbers as in RFC 9293, in the host's byte
+ * order.
+ */
 struct outgoing {
 	__u32 seq;			/* of its first byte */
 	__u32 end;			/* behind its last byte */
@@ -80,8 +88,9 @@ static inline __u32 band_of(const struct cutoffs *cutoffs, __u64 bytes)
 }
 
 /*
- * Whether a segment begins a response: the client has sent something since the last one began, and that one had nothing
- * more to send. What comes in meanwhile (HTTP/2's WINDOW_UPDATE, an upload) begins none.
+ * Whether a segment begins a response: the client has sent something since the last one began, and
+ * that one had nothing more to send. What comes in meanwhile (HTTP/2's WINDOW_UPDATE, an upload)
+ * begins none.
  */
 static inline bool begins_response(const struct response *response, const struct outgoing *segment)
 {
@@ -91,7 +100,10 @@ static inline bool begins_response(const struct response *response, const struct
 	       !comes_before(segment->seq, response->sent);
 }
 
-/* A source says how many bytes are left from `seq` on. What a better source has said of this response stays. */
+/*
+ * A source says how many bytes are left from `seq` on. What a better source has said of this
+ * response stays.
+ */
 static inline void tell_size(struct response *response, enum size_source source, __u32 seq, __u64 bytes)
 {
 	if (response->told && source < response->source)
@@ -103,8 +115,8 @@ static inline void tell_size(struct response *response, enum size_source source,
 }
 
 /*
- * Begins a response at a segment. What was told of bytes that are not sent yet is of this response, and stays. The band of
- * the last one does not: the client asks again once it has that.
+ * Begins a response at a segment. What was told of bytes that are not sent yet is of this response,
+ * and stays. The band of the last one does not: the client asks again once it has that.
  */
 static inline void begin_response(struct response *response, const struct outgoing *segment)
 {
@@ -130,12 +142,16 @@ static inline bool may_begin_header(const struct response *response, const struc
 }
 
 /*
- * Bytes left, those of the segment among them. `by_buffer`: a connection of unknown sizes goes by what waits in its send
- * buffer. While that is full the buffer hides the rest, and what has been sent already is the better guess.
+ * Bytes left, those of the segment among them. `by_buffer`: a connection of unknown sizes goes by
+ * what waits in its send buffer. While that is full the buffer hides the rest, and what has been
+ * sent already is the better guess.
  */
 static inline __u64 bytes_left(struct response *response, const struct outgoing *segment, bool by_buffer)
 {
-	/* Negative for a segment before the place where the size was told, as one that is sent again. */
+	/*
+	 * Negative for a segment before the place where the size was told, as one that is sent
+	 * again.
+	 */
 	__s64 since_told = (__s32)(segment->seq - response->told_at);
 	__u32 buffered = segment->write_seq - segment->seq, attained = 0;
 
@@ -152,8 +168,8 @@ static inline __u64 bytes_left(struct response *response, const struct outgoing 
 }
 
 /*
- * The band of a segment. A connection is not moved up while segments of it are queued in a lower band, because the later
- * ones would overtake them.
+ * The band of a segment. A connection is not moved up while segments of it are queued in a lower
+ * band, because the later ones would overtake them.
  */
 static inline __u32 next_band(const struct cutoffs *cutoffs, struct response *response,
 			      const struct outgoing *segment, __u64 left)

@@ -353,7 +353,10 @@ static __always_inline void read_socket(const struct tcp_sock *tcp, struct close
 	socket->snd_una = tcp->snd_una;
 }
 
-/* Whether somebody has looked at the checksum, or nobody need: we believe a FIN before TCP has seen it. */
+/*
+ * Whether somebody has looked at the checksum, or nobody need: we believe a FIN before TCP has seen
+ * it.
+ */
 static __always_inline bool is_known_good(struct __sk_buff *skb)
 {
 	__u32 summed = BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, ip_summed);
@@ -363,7 +366,10 @@ static __always_inline bool is_known_good(struct __sk_buff *skb)
 
 /* ---- Which sockets are meant. ---- */
 
-/* Whether a socket was made in the control group or below it. bpf_sk_ancestor_cgroup_id() is not for tc. */
+/*
+ * Whether a socket was made in the control group or below it. bpf_sk_ancestor_cgroup_id() is not
+ * for tc.
+ */
 static __noinline int is_in_cgroup(struct tcp_sock *tcp)
 {
 	const struct cgroup_subsys_state *state;
@@ -489,7 +495,10 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 	bpf_sk_release(found);
 }
 
-/* The server's ACK of the client's FIN. It goes on to the kernel as a clone, and becomes the RST itself. */
+/*
+ * The server's ACK of the client's FIN. It goes on to the kernel as a clone, and becomes the RST
+ * itself.
+ */
 static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
@@ -552,8 +561,8 @@ int arriving(struct __sk_buff *skb)
 }
 
 /*
- * hold: run by the agent on a FIN that it makes itself, as one that was held. It comes in if it is held still: the server's
- * host may be gone, and would never send it again.
+ * hold: run by the agent on a FIN that it makes itself, as one that was held. It comes in if it is
+ * held still: the server's host may be gone, and would never send it again.
  */
 SEC("tc")
 int overdue(struct __sk_buff *skb)
@@ -636,8 +645,9 @@ static __always_inline bool write_turned(struct __sk_buff *skb, const struct seg
 }
 
 /*
- * The client's FIN comes in as the server's, as if both had closed at once. Its checksum is only of the pseudo
- * header, in which the ends may change places; the kernel does not look at the rest (CHECKSUM_PARTIAL).
+ * The client's FIN comes in as the server's, as if both had closed at once. Its checksum is only of
+ * the pseudo header, in which the ends may change places; the kernel does not look at the rest
+ * (CHECKSUM_PARTIAL).
  */
 enum let_in {
 	LET_IN,

@@ -7,9 +7,9 @@
  * server forgets the connection. The client's kernel has forgotten it, too, so its addresses and
  * ports are kept from use by us for a while.
  *
- * hold, ours: the client's kernel sees the server's FIN when its own program closes, and not before.
- * Both ends close at once, then. The client acknowledges the server's FIN to nobody: once its own is
- * acknowledged it is in TIME_WAIT, and a RST frees the server, as in swap.
+ * hold, ours: the client's kernel sees the server's FIN when its own program closes, and not
+ * before. Both ends close at once, then. The client acknowledges the server's FIN to nobody: once
+ * its own is acknowledged it is in TIME_WAIT, and a RST frees the server, as in swap.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -126,9 +126,10 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 }
 
 /*
- * hold: the client's own FIN leaves. The server's comes in before it if all that the server has sent
- * before that is here. It acknowledges no more than the server has: the client's kernel goes on to
- * send its data and its FIN again, if they are lost. Otherwise the server sends its FIN again, as ever.
+ * hold: the client's own FIN leaves. The server's comes in before it if all that the server has
+ * sent before that is here. It acknowledges no more than the server has: the client's kernel goes
+ * on to send its data and its FIN again, if they are lost. Otherwise the server sends its FIN
+ * again, as ever.
  */
 static inline enum close_action on_held_fin_leaving(const struct close_socket *socket, const struct close_segment *segment,
 						    struct hold *hold, struct last_ack *last)
@@ -158,8 +159,8 @@ static inline enum close_action on_last_fin_leaving(const struct close_socket *s
 }
 
 /*
- * The server's ACK of the client's FIN. It waits for exactly `last->seq`: in TIME_WAIT (swap), or in
- * CLOSING, because nobody has acknowledged its own FIN (hold).
+ * The server's ACK of the client's FIN. It waits for exactly `last->seq`: in TIME_WAIT (swap), or
+ * in CLOSING, because nobody has acknowledged its own FIN (hold).
  */
 static inline enum close_action on_ack_arriving(const struct close_segment *segment, const struct last_ack *last)
 {
@@ -169,9 +170,9 @@ static inline enum close_action on_ack_arriving(const struct close_segment *segm
 }
 
 /*
- * hold: an ACK of the server's FIN leaves. The first is of the FIN that we let in, and would put the
- * server into TIME_WAIT. Once a RST was sent, the server asks because that was lost: another one.
- * In between the server may not have our FIN, and it shall have its ACK.
+ * hold: an ACK of the server's FIN leaves. The first is of the FIN that we let in, and would put
+ * the server into TIME_WAIT. Once a RST was sent, the server asks because that was lost: another
+ * one. In between the server may not have our FIN, and it shall have its ACK.
  */
 static inline enum close_action on_last_ack_leaving(const struct close_segment *segment, struct last_ack *last)
 {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * SYN cookies of ours: the initial sequence number of a SYN/ACK says what the SYN offered, and proves that we sent it.
- * A pure function of a key, the flow and the time. The BPF programs include this file, and crates/kernel compiles it for the host.
+ * SYN cookies of ours: the initial sequence number of a SYN/ACK says what the SYN offered, and
+ * proves that we sent it. A pure function of a key, the flow and the time. The BPF programs include
+ * this file, and crates/kernel compiles it for the host.
  *
- * Unlike the kernel's (net/ipv4/syncookies.c) it keeps window scale and SACK without the client's timestamps. That costs
- * proof: a guess is right once in 2^24 instead of once in 2^29.
+ * Unlike the kernel's (net/ipv4/syncookies.c) it keeps window scale and SACK without the client's
+ * timestamps. That costs proof: a guess is right once in 2^24 instead of once in 2^29.
  *
- * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
+ * on the host.
  */
 #ifndef TIDEGATE_COOKIE_H
 #define TIDEGATE_COOKIE_H
@@ -28,7 +30,9 @@ struct cookie_key {
 	__u64 word[2];
 };
 
-/* Whose handshake: addresses and ports in wire order, and the SYN's sequence number in host order. */
+/*
+ * Whose handshake: addresses and ports in wire order, and the SYN's sequence number in host order.
+ */
 struct cookie_flow {
 	__u32 source[4];
 	__u32 destination[4];
@@ -115,7 +119,8 @@ static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u3
  * |  & 1   |      |          |  index  |              |
  * +--------+------+----------+---------+--------------+
  *
- * The upper eight bits are hidden by a hash of the flow, so that the number cannot be foreseen (RFC 6528).
+ * The upper eight bits are hidden by a hash of the flow, so that the number cannot be foreseen (RFC
+ * 6528).
  */
 static inline __u32 make_cookie(const struct cookie_key *key, const struct cookie_flow *flow,
 				const struct cookie_options *options, __u32 period)
@@ -151,10 +156,11 @@ static inline bool open_cookie(const struct cookie_key *key, const struct cookie
 }
 
 /*
- * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be foreseen, say where
- * that stands. Whoever comes last to a place has it. So it takes no more memory however many are sent, and the round
- * trips of some are not known, of four in ten with half as many under way as there are places: rather those of who
- * is far away, so that it errs to the short side. So does it with a SYN that comes again, which has the same cookie.
+ * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be
+ * foreseen, say where that stands. Whoever comes last to a place has it. So it takes no more memory
+ * however many are sent, and the round trips of some are not known, of four in ten with half as
+ * many under way as there are places: rather those of who is far away, so that it errs to the short
+ * side. So does it with a SYN that comes again, which has the same cookie.
  */
 static inline __u32 cookie_place(__u32 cookie)
 {
@@ -167,7 +173,10 @@ static inline __u64 stamp_cookie(__u32 cookie, __u64 now_ns)
 	return (__u64)cookie << 32 | (__u32)(now_ns / 1000);
 }
 
-/* How long ago a cookie was sent, by what stands in its place: us, 1 at least; 0 if that is another's. */
+/*
+ * How long ago a cookie was sent, by what stands in its place: us, 1 at least; 0 if that is
+ * another's.
+ */
 static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 {
 	__u32 age = (__u32)(now_ns / 1000) - (__u32)stamp;
@@ -177,7 +186,10 @@ static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 	return age ? age : 1;
 }
 
-/* What the index stands for, bytes; a client that offers less than the first gets the first, as with the kernel's cookies. */
+/*
+ * What the index stands for, bytes; a client that offers less than the first gets the first, as
+ * with the kernel's cookies.
+ */
 static inline __u16 cookie_mss(__u8 index, bool is_ipv6)
 {
 	switch (index & 3) {

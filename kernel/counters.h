@@ -2,8 +2,8 @@
 /*
  * What the guard counts, a row for each counter. Everything else is made from these rows:
  *
- *	stats.h		the structs, for BPF and for the host
- *	crates/kernel	a table in Rust. The JSON, its schema, Prometheus, the simulator, the lab and
+ * 	stats.h the structs, for BPF and for the host crates/kernel a table in Rust. The JSON, its
+ * 	schema, Prometheus, the simulator, the lab and
  *			the packet scripts go by it
  *
  * A row is COUNTER(field, name, unit, who, shown, help):
@@ -18,8 +18,8 @@
 #define TIDEGATE_COUNTERS_H
 
 /*
- * Of one listener. Segments that would end a handshake are looked at only while the accept queue may
- * overflow.
+ * Of one listener. Segments that would end a handshake are looked at only while the accept queue
+ * may overflow.
  */
 #define LISTENER_COUNTERS(COUNTER) \
 	COUNTER(seen, "syns.seen", "SYNs", BOTH, HIDDEN, \
@@ -91,8 +91,8 @@
 		"would have been acted on, had the agent been heard of within its lease")
 
 /*
- * What Prometheus sees under one name: FAMILY(name, label, help). The label tells its counters apart; a
- * family of one counter has none, "".
+ * What Prometheus sees under one name: FAMILY(name, label, help). The label tells its counters
+ * apart; a family of one counter has none, "".
  */
 #define FAMILIES(FAMILY) \
 	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Gives the crowd its frames: TCP from the server under test to one of the crowd's addresses goes to the AF_XDP socket
- * of the queue it came in on, everything else goes on to the kernel. To a bridge it gives every frame.
+ * Gives the crowd its frames: TCP from the server under test to one of the crowd's addresses goes
+ * to the AF_XDP socket of the queue it came in on, everything else goes on to the kernel. To a
+ * bridge it gives every frame.
  *
- * A crowd's frame that no socket takes is dropped and counted, never passed: the kernel, were it to own the address,
- * would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension headers and fragments are not the crowd's: its
- * servers send none.
+ * A crowd's frame that no socket takes is dropped and counted, never passed: the kernel, were it to
+ * own the address, would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension
+ * headers and fragments are not the crowd's: its servers send none.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Until when something may happen, ns of bpf_ktime_get_ns(): one word for all CPUs, which is 0 while nothing may, so that to look costs one read and no
- * clock.
+ * Until when something may happen, ns of bpf_ktime_get_ns(): one word for all CPUs, which is 0
+ * while nothing may, so that to look costs one read and no clock.
  */
 #ifndef TIDEGATE_DEADLINE_BPF_H
 #define TIDEGATE_DEADLINE_BPF_H

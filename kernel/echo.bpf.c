@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The fastest web server that a veth can have: answers HTTP over TCP without a connection, a socket or a process.
+ * The fastest web server that a veth can have: answers HTTP over TCP without a connection, a socket
+ * or a process.
  *
- *	SYN			-> SYN|ACK
- *	segment with data	-> PSH|ACK (FIN too, if it had one) and the fixed response, or a bare ACK, so that the client waits
- *	FIN			-> FIN|ACK
- *	other ACK, RST		-> nothing
+ * 	SYN -> SYN|ACK segment with data -> PSH|ACK (FIN too, if it had one) and the fixed response,
+ * 	or a bare ACK, so that the client waits FIN -> FIN|ACK other ACK, RST -> nothing
  *
- * All that a reply says is computed from the segment that it answers. A peer for benchmarks of load generators only: it
- * accepts anything, retransmits nothing, and answers IPv4 without options only. The rest goes to the kernel.
+ * All that a reply says is computed from the segment that it answers. A peer for benchmarks of load
+ * generators only: it accepts anything, retransmits nothing, and answers IPv4 without options only.
+ * The rest goes to the kernel.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Ethernet, IP and TCP headers as they are on the wire, and the numbers in them. Sources: IEEE 802.3, 802.1Q, RFC 791,
- * RFC 8200, RFC 9293.
+ * Ethernet, IP and TCP headers as they are on the wire, and the numbers in them. Sources: IEEE
+ * 802.3, 802.1Q, RFC 791, RFC 8200, RFC 9293.
  *
  * The includer provides the types: vmlinux.h.
  */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where a program runs, what it can say there about the frame that is not in the frame, and what can become of it.
+ * Where a program runs, what it can say there about the frame that is not in the frame, and what
+ * can become of it.
  */
 #ifndef TIDEGATE_HOOK_BPF_H
 #define TIDEGATE_HOOK_BPF_H
@@ -42,7 +43,10 @@ static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 	return xdp->rxq->dev;
 }
 
-/* The network namespace in which the kernel, and bpf_skc_lookup_tcp(), look for a frame's socket; for reads by bpf_probe_read_kernel() only. */
+/*
+ * The network namespace in which the kernel, and bpf_skc_lookup_tcp(), look for a frame's socket;
+ * for reads by bpf_probe_read_kernel() only.
+ */
 static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
 {
 	struct net_device *device = device_of(ctx, hook);
@@ -53,8 +57,8 @@ static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
 }
 
 /*
- * Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we look ourselves, without a helper's call where the kernel has
- * the address in the device itself.
+ * Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we
+ * look ourselves, without a helper's call where the kernel has the address in the device itself.
  */
 static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
 {

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How long a response is, by its own header: Content-Length of HTTP/1 in clear (RFC 9112 section 6). It is read byte by
- * byte, because a BPF program cannot search. No map, no clock, no kernel pointer.
+ * How long a response is, by its own header: Content-Length of HTTP/1 in clear (RFC 9112 section
+ * 6). It is read byte by byte, because a BPF program cannot search. No map, no clock, no kernel
+ * pointer.
  *
- * What is not plain is not known: a chunked response, HTTP/2, TLS, two lengths that differ. A response to HEAD says a
- * length and sends no body; nobody sees that here, so its connection keeps a wrong length until its next response.
+ * What is not plain is not known: a chunked response, HTTP/2, TLS, two lengths that differ. A
+ * response to HEAD says a length and sends no body; nobody sees that here, so its connection keeps
+ * a wrong length until its next response.
  *
- * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
+ * on the host.
  */
 #ifndef TIDEGATE_HTTP_H
 #define TIDEGATE_HTTP_H
@@ -35,8 +38,8 @@ struct http_header {
 static const char HTTP_LENGTH_NAME[HTTP_NAME_BYTES + 1] = "content-length:";
 
 /*
- * Whether a response whose header may say how long it is begins with these HTTP_STATUS_BYTES bytes. A response of class 1xx is followed by
- * another one; 204 and 304 have no body, whatever they say.
+ * Whether a response whose header may say how long it is begins with these HTTP_STATUS_BYTES bytes.
+ * A response of class 1xx is followed by another one; 204 and 304 have no body, whatever they say.
  */
 static inline bool http_has_length(const __u8 *status)
 {
@@ -49,7 +52,10 @@ static inline bool http_has_length(const __u8 *status)
 	       !(status[9] == '3' && status[10] == '0' && status[11] == '4');
 }
 
-/* The next byte, the one with this offset from the header's start. True: nothing is to be learnt from what follows. */
+/*
+ * The next byte, the one with this offset from the header's start. True: nothing is to be learnt
+ * from what follows.
+ */
 static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset)
 {
 	__u8 lower = byte >= 'A' && byte <= 'Z' ? byte + ('a' - 'A') : byte;

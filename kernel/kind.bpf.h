@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a packet in a queue of the kernel is for its connection: from its IP header to packet_kind().
+ * What a packet in a queue of the kernel is for its connection: from its IP header to
+ * packet_kind().
  *
  * The includer provides vmlinux.h, headers.h, protected.h and qdisc.bpf.h.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? It is at tc only, where a segment can be cloned; and
- * so are cookies of ours, which the kernel takes from there.
+ * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? It is at tc
+ * only, where a segment can be cloned; and so are cookies of ours, which the kernel takes from
+ * there.
  */
 #ifndef TIDEGATE_LATER_STAGES_BPF_H
 #define TIDEGATE_LATER_STAGES_BPF_H
@@ -32,10 +33,12 @@ struct taken {
 };
 
 /*
- * The last ones. What GRO hands up comes in batches (netif_receive_skb_list_internal()), and all of a batch pass here before the first is
- * received: a request right behind the end of its handshake finds no connection yet, and would end the handshake a second time. The kernel
- * gives what does to the listener, finds that the connection is there, and drops it (tcp_get_cookie_sock()). Left to the kernel, it finds the
- * connection; if that was refused meanwhile, as when several of a batch met the last place of the accept queue, it is reset, as by abort.
+ * The last ones. What GRO hands up comes in batches (netif_receive_skb_list_internal()), and all of
+ * a batch pass here before the first is received: a request right behind the end of its handshake
+ * finds no connection yet, and would end the handshake a second time. The kernel gives what does to
+ * the listener, finds that the connection is there, and drops it (tcp_get_cookie_sock()). Left to
+ * the kernel, it finds the connection; if that was refused meanwhile, as when several of a batch
+ * met the last place of the accept queue, it is reset, as by abort.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -44,7 +47,10 @@ struct {
 	__type(value, struct taken);
 } taken SEC(".maps");
 
-/* As replace_in_tcp() in a frame, of flags, by RFC 1624. A checksum that its sender left for later says nothing of the flags. */
+/*
+ * As replace_in_tcp() in a frame, of flags, by RFC 1624. A checksum that its sender left for later
+ * says nothing of the flags.
+ */
 static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct segment *segment, __be16 before, __be16 after)
 {
 	__u32 tcp = segment->l4_offset, sum = (__u16)~segment->checksum + (__u16)~before + after;
@@ -81,9 +87,10 @@ static __always_inline bool find_rule(void *ctx, enum hook hook, const struct se
 }
 
 /*
- * Sets SYN on the segment that would complete a handshake. The kernel answers that with a RST and forgets the request
- * (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for a handshake by cookie the listener answers
- * (tcp_rcv_state_process(), TCP_LISTEN). So the RST is the kernel's own, and both ends know.
+ * Sets SYN on the segment that would complete a handshake. The kernel answers that with a RST and
+ * forgets the request (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for
+ * a handshake by cookie the listener answers (tcp_rcv_state_process(), TCP_LISTEN). So the RST is
+ * the kernel's own, and both ends know.
  */
 static __always_inline bool mark_for_reset(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -169,7 +176,10 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 
 /* Not static: see on_syn_tc(). */
 
-/* Where the ACK stage is in XDP: the same segment, which has found a place there. It is counted there, too. */
+/*
+ * Where the ACK stage is in XDP: the same segment, which has found a place there. It is counted
+ * there, too.
+ */
 __noinline int on_cookie_tc(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct listener_load load = {};
@@ -198,8 +208,8 @@ static __always_inline bool may_end_handshake(__u8 flags)
 }
 
 /*
- * Whether the kernel would take a segment without data as it is. A local or virtual sender leaves the checksum to a device, and what we
- * see is not it.
+ * Whether the kernel would take a segment without data as it is. A local or virtual sender leaves
+ * the checksum to a device, and what we see is not it.
  */
 static __noinline int has_right_checksum(struct __sk_buff *skb, const struct segment *segment)
 {
@@ -212,8 +222,9 @@ static __noinline int has_right_checksum(struct __sk_buff *skb, const struct seg
 }
 
 /*
- * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the connection; the FIN itself becomes
- * the client's RST. The clone comes by here again, and is no FIN any more.
+ * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the
+ * connection; the FIN itself becomes the client's RST. The clone comes by here again, and is no FIN
+ * any more.
  */
 static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct listener_stats *stats)
 {

@@ -75,7 +75,10 @@ struct headers {
 	__u32 flags;
 };
 
-/* False for what is seldom sent: IP options, extension headers, VLAN tags that are in the frame already. */
+/*
+ * False for what is seldom sent: IP options, extension headers, VLAN tags that are in the frame
+ * already.
+ */
 static __always_inline bool read_headers(struct __sk_buff *skb, struct headers *headers)
 {
 	struct frame frame = {
@@ -106,8 +109,8 @@ static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct hea
 	outgoing->write_seq = tcp->write_seq;
 	outgoing->is_blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
 	/*
-	 * Of what the kernel charges this socket, one is its own, and this segment has its data and its overhead. Another
-	 * one has an overhead at least.
+	 * Of what the kernel charges this socket, one is its own, and this segment has its data and
+	 * its overhead. Another one has an overhead at least.
 	 */
 	outgoing->has_waiting = sk->sk_wmem_alloc.refs.counter >
 				(__s32)(headers->payload_length + 2 * SEGMENT_OVERHEAD);
@@ -159,7 +162,10 @@ static __noinline int tell_length(struct __sk_buff *skb, struct flow *flow, __u3
 	return 0;
 }
 
-/* What sendfile(2) said since, which is of bytes that are not sent yet, or it is of an earlier response. */
+/*
+ * What sendfile(2) said since, which is of bytes that are not sent yet, or it is of an earlier
+ * response.
+ */
 static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const struct outgoing *outgoing)
 {
 	struct sendfile_call *call = bpf_map_lookup_elem(&sendfile_calls, &socket);
@@ -179,7 +185,10 @@ static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const
 		tell_size(&flow->response, SOURCE_SENDFILE, seq, call->bytes - -ahead);
 }
 
-/* Bytes left, those of this segment among them, by the best source there is. The response has begun. */
+/*
+ * Bytes left, those of this segment among them, by the best source there is. The response has
+ * begun.
+ */
 static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tcp,
 					const struct headers *headers, const struct outgoing *outgoing)
 {
@@ -194,7 +203,10 @@ static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow
 
 /* ---- Who tells a size ahead. ---- */
 
-/* sendfile(2) and splice(2) into a socket. The socket is a struct socket_alloc's, as net/socket.c:sock_from_file() has it. */
+/*
+ * sendfile(2) and splice(2) into a socket. The socket is a struct socket_alloc's, as
+ * net/socket.c:sock_from_file() has it.
+ */
 SEC("fentry/do_splice_direct")
 int note_sendfile(__u64 *ctx)			/* in, position, out, position, bytes, flags */
 {
@@ -217,8 +229,8 @@ int note_sendfile(__u64 *ctx)			/* in, position, out, position, bytes, flags */
 }
 
 /*
- * A pointer becomes a number once it was in a map. This hook may read a socket's fields by bpf_probe_read_kernel() only, and the verifier lets
- * nobody add an offset to its pointer.
+ * A pointer becomes a number once it was in a map. This hook may read a socket's fields by
+ * bpf_probe_read_kernel() only, and the verifier lets nobody add an offset to its pointer.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -248,7 +260,10 @@ int set_bytes(struct bpf_sockopt *option)
 
 	if (!is_option(option, TIDEGATE_BYTES_TO_COME, netns_cookie))
 		return leave_option(option);
-	/* The buffer may be longer than what the program wrote. -1 is of an uplink on another interface, which has heard it. */
+	/*
+	 * The buffer may be longer than what the program wrote. -1 is of an uplink on another
+	 * interface, which has heard it.
+	 */
 	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*bytes)) || (void *)(bytes + 1) > option->optval_end)
 		return refuse_option(EINVAL);
 	flow = bpf_sk_storage_get(&flows, option->sk, 0, BPF_SK_STORAGE_GET_F_CREATE);

@@ -63,7 +63,10 @@ static __always_inline enum found take_listener(struct sock_common *socket, stru
 	return found;
 }
 
-/* Whether a SYN can take the place of this one; one that still waits for its client's FIN is in its way (FIN-WAIT-2). */
+/*
+ * Whether a SYN can take the place of this one; one that still waits for its client's FIN is in its
+ * way (FIN-WAIT-2).
+ */
 static __always_inline bool is_in_time_wait(struct sock_common *socket)
 {
 	struct tcp_timewait_sock *time_wait = bpf_skc_to_tcp_timewait_sock(socket);
@@ -72,9 +75,10 @@ static __always_inline bool is_in_time_wait(struct sock_common *socket)
 }
 
 /*
- * Finds the socket that the kernel would give this SYN to, and copies its load if it listens. With SO_REUSEPORT that is the
- * member of the group that the SYN's hash selects, as in the kernel (a BPF selector of the group is not run), but for a SYN that
- * reuses the four-tuple of a connection in TIME_WAIT: then any member is.
+ * Finds the socket that the kernel would give this SYN to, and copies its load if it listens. With
+ * SO_REUSEPORT that is the member of the group that the SYN's hash selects, as in the kernel (a BPF
+ * selector of the group is not run), but for a SYN that reuses the four-tuple of a connection in
+ * TIME_WAIT: then any member is.
  */
 static __always_inline enum found find_listener(void *ctx, const struct segment *segment, struct listener *listener)
 {
@@ -88,7 +92,10 @@ static __always_inline enum found find_listener(void *ctx, const struct segment 
 	return socket ? take_listener(socket, listener) : FOUND_NOTHING;
 }
 
-/* The queues of the listener of a request socket, whose type the verifier does not know to be more than a sock. */
+/*
+ * The queues of the listener of a request socket, whose type the verifier does not know to be more
+ * than a sock.
+ */
 static __always_inline void read_load(struct sock *sk, struct listener_load *load)
 {
 	load->accept_qlen = BPF_CORE_READ(sk, sk_ack_backlog);
@@ -104,7 +111,9 @@ enum handshake {
 	HANDSHAKE_COOKIE,		/* the SYN was answered with a cookie, or the segment belongs to nothing */
 };
 
-/* Finds the handshake that a segment with ACK would complete, and copies the load of its listener. */
+/*
+ * Finds the handshake that a segment with ACK would complete, and copies the load of its listener.
+ */
 static __always_inline enum handshake find_handshake(void *ctx, const struct segment *segment, struct listener_load *load)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
@@ -131,8 +140,8 @@ static __always_inline enum handshake find_handshake(void *ctx, const struct seg
 }
 
 /*
- * Finds the established connection that a FIN is for, copies its state, and lets `on_fin` be what its server has asked for, if it
- * has.
+ * Finds the established connection that a FIN is for, copies its state, and lets `on_fin` be what
+ * its server has asked for, if it has.
  */
 static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, enum on_fin *on_fin)
 {

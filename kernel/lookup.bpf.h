@@ -9,7 +9,10 @@
 #include <bpf/bpf_helpers.h>
 #include "segment.bpf.h"
 
-/* The segment of `source` to `destination`, as from that port; family-specific sizes are how the helper tells IPv4 from IPv6. */
+/*
+ * The segment of `source` to `destination`, as from that port; family-specific sizes are how the
+ * helper tells IPv4 from IPv6.
+ */
 static __always_inline void *lookup_socket_from(void *ctx, const struct segment *segment, __be16 source_port)
 {
 	struct bpf_sock_tuple tuple = {};

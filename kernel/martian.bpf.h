@@ -44,8 +44,8 @@ static __always_inline bool is_nobody(const struct segment *segment, const struc
 }
 
 /*
- * A SYN that the kernel would not answer whatever listens: an answer could go to many (a multicast sender), to
- * ourselves, or leave with an address that is not ours to use.
+ * A SYN that the kernel would not answer whatever listens: an answer could go to many (a multicast
+ * sender), to ourselves, or leave with an address that is not ours to use.
  */
 static __always_inline bool is_martian(const struct segment *segment, __u32 ifindex)
 {

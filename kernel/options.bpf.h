@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * TCP options: those of a SYN, those of a segment, and those of a SYN/ACK. RFC 9293 3.1, RFC 7323, RFC 2018.
+ * TCP options: those of a SYN, those of a segment, and those of a SYN/ACK. RFC 9293 3.1, RFC 7323,
+ * RFC 2018.
  */
 #ifndef TIDEGATE_OPTIONS_BPF_H
 #define TIDEGATE_OPTIONS_BPF_H
@@ -57,8 +58,9 @@ static __always_inline bool load(void *ctx, enum hook hook, __u32 offset, void *
 }
 
 /*
- * Whether a size is within bounds, for a helper that takes it. Clang would make one comparison of both, of a copy of the size,
- * or "not 0" of the first; the verifier of Linux 6.1 learns nothing from either.
+ * Whether a size is within bounds, for a helper that takes it. Clang would make one comparison of
+ * both, of a copy of the size, or "not 0" of the first; the verifier of Linux 6.1 learns nothing
+ * from either.
  */
 static __always_inline bool is_within(__u32 *size, __u32 least, __u32 most)
 {
@@ -110,7 +112,10 @@ static __always_inline void read_option(const __u8 *option, __u8 size, struct tc
 	}
 }
 
-/* As tcp_parse_options(): what is malformed ends the list. Not static, so that the verifier walks it once and not at each call. */
+/*
+ * As tcp_parse_options(): what is malformed ends the list. Not static, so that the verifier walks
+ * it once and not at each call.
+ */
 __noinline int read_options(const struct tcp_bytes *tcp, __u32 size, struct tcp_options *options)
 {
 	__u32 at = sizeof(struct tcp_header), i;

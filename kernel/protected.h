@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which packets open a connection, and so which ones REDFavor [RF] protects. No map, no kernel pointer: the qdisc includes this file, and crates/kernel
- * compiles it for the host.
+ * Which packets open a connection, and so which ones REDFavor [RF] protects. No map, no kernel
+ * pointer: the qdisc includes this file, and crates/kernel compiles it for the host.
  *
- * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
+ * on the host.
  */
 #ifndef TIDEGATE_PROTECTED_H
 #define TIDEGATE_PROTECTED_H

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of net/sched/bpf_qdisc.c and its kfuncs, and lists and
- * trees of packets (kernel/bpf/helpers.c). Checked on v7.2.
+ * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of
+ * net/sched/bpf_qdisc.c and its kfuncs, and lists and trees of packets (kernel/bpf/helpers.c).
+ * Checked on v7.2.
  *
  * The includer provides vmlinux.h, bpf_helpers.h and bpf_core_read.h.
  */
@@ -15,7 +16,10 @@ enum {
 	NET_XMIT_CN = 2,			/* a local TCP takes it as sent, and lost on the way */
 };
 
-/* net/sched/bpf_qdisc.c. Where enqueue puts what it drops; the kernel frees it once the lock is released. */
+/*
+ * net/sched/bpf_qdisc.c. Where enqueue puts what it drops; the kernel frees it once the lock is
+ * released.
+ */
 struct bpf_sk_buff_ptr {
 	struct sk_buff *skb;
 };
@@ -47,7 +51,10 @@ struct bpf_rb_node *bpf_rbtree_right(struct bpf_rb_root *root, struct bpf_rb_nod
 
 #define obj_new(type) ((type *)bpf_obj_new_impl(bpf_core_type_id_local(type), NULL))
 
-/* Length as queue disciplines count it: with the Ethernet header, and for a large buffer with the headers of all its segments. */
+/*
+ * Length as queue disciplines count it: with the Ethernet header, and for a large buffer with the
+ * headers of all its segments.
+ */
 static __always_inline __u32 packet_bytes(const struct sk_buff *skb)
 {
 	return ((const struct qdisc_skb_cb *)skb->cb)->pkt_len;

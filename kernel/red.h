@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Random Early Detection [FJ93] in fixed point, and which packets REDFavor [RF] takes, pushes out and sends first. No map, no clock, no
- * kernel pointer, no random numbers of its own: each arrival is handed one. The qdisc includes this file, and crates/kernel compiles it for the
- * host; with the same packets, times and random numbers both decide the same.
+ * Random Early Detection [FJ93] in fixed point, and which packets REDFavor [RF] takes, pushes out
+ * and sends first. No map, no clock, no kernel pointer, no random numbers of its own: each arrival
+ * is handed one. The qdisc includes this file, and crates/kernel compiles it for the host; with the
+ * same packets, times and random numbers both decide the same.
  *
- * Queues are measured in one unit throughout, packets or bytes. Averages have 32 bits before and 32 behind the point, weights and probabilities 32
- * behind it: a weight of 0.002 is off by one part in 20 million and 2^-9 not at all, and an average stops 2^-33 / weight (60 billionths of a packet)
+ * Queues are measured in one unit throughout, packets or bytes. Averages have 32 bits before and 32
+ * behind the point, weights and probabilities 32 behind it: a weight of 0.002 is off by one part in
+ * 20 million and 2^-9 not at all, and an average stops 2^-33 / weight (60 billionths of a packet)
  * from where it would end.
  *
- * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
+ * on the host.
  */
 #ifndef TIDEGATE_RED_H
 #define TIDEGATE_RED_H
@@ -48,7 +51,10 @@ struct red_state {
 	__u32 since_drop;			/* 1 + what arrived since the last drop, in packets or bytes; 0: the last one was not at stake */
 };
 
-/* value * fraction, to the nearest; fraction up to RED_ONE. In two halves, as there are no 128 bits in BPF. */
+/*
+ * value * fraction, to the nearest; fraction up to RED_ONE. In two halves, as there are no 128 bits
+ * in BPF.
+ */
 static inline __u64 red_multiply(__u64 value, __u64 fraction)
 {
 	return (value >> 32) * fraction + (((value & RED_MOST) * fraction + RED_ONE / 2) >> 32);
@@ -70,8 +76,9 @@ static inline __u64 red_power(__u64 base, __u32 exponent)
 }
 
 /*
- * An empty queue: as if as many packets had found it so as could have been sent meanwhile. What is less than one packet's time stays for the next
- * arrival: this one may be dropped, too, and then the queue is idle on.
+ * An empty queue: as if as many packets had found it so as could have been sent meanwhile. What is
+ * less than one packet's time stays for the next arrival: this one may be dropped, too, and then
+ * the queue is idle on.
  */
 static inline void red_decay(const struct red_params *params, struct red_state *state, __u64 now_ns)
 {
@@ -109,7 +116,8 @@ static inline bool red_is_below_min(const struct red_params *params, const struc
 }
 
 /*
- * ns-2's condition for looking at the average at all (queue/red.cc, REDQueue::enque(): v_ave >= th_min && qlen > 1), which ns-3 has, too. Not in
+ * ns-2's condition for looking at the average at all (queue/red.cc, REDQueue::enque(): v_ave >=
+ * th_min && qlen > 1), which ns-3 has, too. Not in
  * [FJ93]: there a packet may be dropped that finds nothing before it, as the average falls slowly when a burst is over.
  */
 static inline bool red_spares(const struct red_params *params, __u32 qlen)
@@ -139,8 +147,9 @@ static inline __u64 red_base_probability(const struct red_params *params, __u64 
 }
 
 /*
- * p_a of [FJ93]: base / (1 - count * base), so that the gaps between drops are uniform and not geometric. In bytes count and size are taken in mean
- * packets, as in ns-2. With `waits` base / (2 - count * base), once count * base is 1.
+ * p_a of [FJ93]: base / (1 - count * base), so that the gaps between drops are uniform and not
+ * geometric. In bytes count and size are taken in mean packets, as in ns-2. With `waits` base /
+ * (2 - count * base), once count * base is 1.
  */
 static inline __u64 red_probability(const struct red_params *params, __u64 base, __u32 count, __u32 size)
 {
@@ -161,7 +170,10 @@ static inline __u64 red_probability(const struct red_params *params, __u64 base,
 	return probability < RED_ONE ? probability : RED_ONE;
 }
 
-/* -1, 0, 1 ... packets in figure 2 of [FJ93]: the first above min is not counted, and the one after a drop is. */
+/*
+ * -1, 0, 1 ... packets in figure 2 of [FJ93]: the first above min is not counted, and the one after
+ * a drop is.
+ */
 static inline void red_count_arrival(struct red_state *state, __u32 size)
 {
 	__u64 since_drop = state->since_drop ? (__u64)state->since_drop + size : 1;
@@ -191,8 +203,9 @@ static inline enum red_action red_decide(const struct red_params *params, struct
 }
 
 /*
- * REDFavor's guard against floods of packets that it would protect; not of [RF]. What protection costs the others, in bytes that overtake them and in
- * bytes that are pushed out, is paid from a credit that grows by a share of all bytes sent. What cannot be paid is not done.
+ * REDFavor's guard against floods of packets that it would protect; not of [RF]. What protection
+ * costs the others, in bytes that overtake them and in bytes that are pushed out, is paid from a
+ * credit that grows by a share of all bytes sent. What cannot be paid is not done.
  */
 struct redfavor_guard {
 	__u32 places;				/* of the queue, for protected ones; in packets or bytes as for RED. 0: no guard */
@@ -240,8 +253,8 @@ static inline void redfavor_earn(const struct redfavor_guard *guard, struct redf
 }
 
 /*
- * Before RED is asked about a protected packet: of these there is so much (`qlen`), and it would add `size`. A flood so does not even move the
- * average.
+ * Before RED is asked about a protected packet: of these there is so much (`qlen`), and it would
+ * add `size`. A flood so does not even move the average.
  */
 static inline bool redfavor_has_place(const struct redfavor_guard *guard, __u32 qlen, __u32 size)
 {
@@ -249,8 +262,9 @@ static inline bool redfavor_has_place(const struct redfavor_guard *guard, __u32 
 }
 
 /*
- * Algorithm 1 of [RF] for a protected packet. `needs_room`: the queue is full, or, at the first time of asking, RED would drop it.
- * `last_standard_bytes` is of the last standard packet, 0 for none.
+ * Algorithm 1 of [RF] for a protected packet. `needs_room`: the queue is full, or, at the first
+ * time of asking, RED would drop it. `last_standard_bytes` is of the last standard packet, 0 for
+ * none.
  */
 static inline enum redfavor_action redfavor_make_room(const struct redfavor_guard *guard, struct redfavor_state *state, bool needs_room,
 						      __u32 last_standard_bytes)
@@ -262,7 +276,10 @@ static inline enum redfavor_action redfavor_make_room(const struct redfavor_guar
 	return redfavor_pay(guard, state, last_standard_bytes) ? REDFAVOR_PUSH_OUT : REDFAVOR_DROP_SHARE;
 }
 
-/* Whether a protected packet goes next. Bytes are of the first of each kind, 0 for none; there is one at least. */
+/*
+ * Whether a protected packet goes next. Bytes are of the first of each kind, 0 for none; there is
+ * one at least.
+ */
 static inline bool redfavor_sends_protected(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 protected_bytes,
 					   __u32 standard_bytes)
 {

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * REDFavor [RF] as a queue discipline of Linux 6.16 and newer, the root of one interface. The decisions are red.h's, in the order of
- * crates/aqm/src/redfavor.rs: with the same packets, times and random numbers both drop, push out and send the same.
+ * REDFavor [RF] as a queue discipline of Linux 6.16 and newer, the root of one interface. The
+ * decisions are red.h's, in the order of crates/aqm/src/redfavor.rs: with the same packets, times
+ * and random numbers both drop, push out and send the same.
  *
  * Calls of enqueue, dequeue and reset come under the qdisc's lock. The lists have a lock only
  * because the verifier asks for one.
  *
  * No ECN: such a program may not write to a packet.
  */
-/* Arguments of the kernel's functions stand in their order, also those that we do not read; of the headers we need a part. */
+/*
+ * Arguments of the kernel's functions stand in their order, also those that we do not read; of the
+ * headers we need a part.
+ */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wunused-function"
 
@@ -245,7 +249,10 @@ static __always_inline enum drop_reason decide_protected(const struct own *own, 
 		return DROP_PROTECTED_SHARE;
 	early = decide_early(own, arrival);
 	why = early != NO_DROP ? early : DROP_TAIL;
-	/* Of bytes there may be too few even so; of packets, this is a queue of protected ones only. */
+	/*
+	 * Of bytes there may be too few even so; of packets, this is a queue of protected ones
+	 * only.
+	 */
 	if (!has_room(own->config, &queue->protected, arrival->bytes))
 		return why;
 	needs_room = early != NO_DROP;

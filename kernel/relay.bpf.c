@@ -2,8 +2,9 @@
 /*
  * Hands every frame that an interface receives to another one, as it is (XDP redirect).
  *
- * Behind a veth pair whose middle does this, the far end gets pages with frames in them, as a NIC's driver does, and no
- * socket buffer: native XDP there costs what it costs in a driver. Linux 6.18: veth_xdp_xmit(), veth_xdp_rcv_one().
+ * Behind a veth pair whose middle does this, the far end gets pages with frames in them, as a NIC's
+ * driver does, and no socket buffer: native XDP there costs what it costs in a driver. Linux 6.18:
+ * veth_xdp_xmit(), veth_xdp_rcv_one().
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>

@@ -176,7 +176,10 @@ static __always_inline int begin_root(const struct root_config *config, struct r
 	return 0;
 }
 
-/* `destroy` is also called for one that init refused, which has another handle or another interface. */
+/*
+ * `destroy` is also called for one that init refused, which has another handle or another
+ * interface.
+ */
 static __always_inline void end_root(const struct root_config *config, struct root_state *state, const struct Qdisc *sch)
 {
 	if (is_own_device(config, sch) && state->handle == sch->handle)

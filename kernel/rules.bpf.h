@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What the agent sets and reads: guarded listeners, their rules and counters. And which of them a segment is for.
+ * What the agent sets and reads: guarded listeners, their rules and counters. And which of them a
+ * segment is for.
  */
 #ifndef TIDEGATE_RULES_BPF_H
 #define TIDEGATE_RULES_BPF_H
@@ -81,9 +82,11 @@ struct {
 } listeners SEC(".maps");
 
 /*
- * The keys of `listeners` that share their place with none, so that most segments are spared the hash, which costs several times as much. The
- * agent sets it after `listeners`, and forgets first what it says. It writes in place, and nothing says in which order the kernel copies (array_map_update_elem()): so it
- * writes HINT_NONE before, and the kind behind, in calls of their own, and who reads looks at the kind before and after.
+ * The keys of `listeners` that share their place with none, so that most segments are spared the
+ * hash, which costs several times as much. The agent sets it after `listeners`, and forgets first
+ * what it says. It writes in place, and nothing says in which order the kernel copies
+ * (array_map_update_elem()): so it writes HINT_NONE before, and the kind behind, in calls of their
+ * own, and who reads looks at the kind before and after.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -153,8 +156,9 @@ struct {
 } query SEC(".maps");
 
 /*
- * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long as it runs: one that is
- * stopped or hangs, and so can be asked nothing, leaves everything to the kernel.
+ * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long
+ * as it runs: one that is stopped or hangs, and so can be asked nothing, leaves everything to the
+ * kernel.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -173,9 +177,9 @@ static __always_inline struct path_stats *path_counters(void)
 /* ---- The guarded listener that a segment is for. ---- */
 
 /*
- * A wildcard listener is found for any destination, also for one that the host forwards or that nobody has, so we look
- * among the host's own addresses. Not bpf_fib_lookup(): it says "not forwarded" of every destination on a host that
- * does not forward.
+ * A wildcard listener is found for any destination, also for one that the host forwards or that
+ * nobody has, so we look among the host's own addresses. Not bpf_fib_lookup(): it says "not
+ * forwarded" of every destination on a host that does not forward.
  */
 static __always_inline bool is_local(const struct address *address)
 {
@@ -245,7 +249,9 @@ static __always_inline bool find_hint(const struct listener_key *key, bool is_ip
 	return *(volatile __u32 *)&hint->kind == word;
 }
 
-/* Finds the index of a guarded destination, the exact address before the wildcard. Changes the key. */
+/*
+ * Finds the index of a guarded destination, the exact address before the wildcard. Changes the key.
+ */
 static __always_inline bool find_index(struct listener_key *key, bool is_ipv6, struct found_index *found)
 {
 	__u32 *index;
@@ -278,7 +284,10 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	*index = found.index;
 	if (is_martian(segment, ifindex_of(ctx, hook)))
 		return PLACE_MARTIAN;
-	/* The key again, not the segment's: Linux 6.1 takes none out of a global function's argument, and stack is short. */
+	/*
+	 * The key again, not the segment's: Linux 6.1 takes none out of a global function's
+	 * argument, and stack is short.
+	 */
 	key.address = segment->destination;
 	if (!is_for_host(ctx, hook, segment) || (found.is_wildcard && !is_local(&key.address)))
 		return PLACE_OTHER_HOST;
@@ -286,8 +295,8 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 }
 
 /*
- * The rule of a listener, copied because the agent may change it under us, and its counters. False only if the index is none,
- * which the verifier cannot rule out.
+ * The rule of a listener, copied because the agent may change it under us, and its counters. False
+ * only if the index is none, which the verifier cannot rule out.
  */
 static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, struct listener_stats **stats)
 {

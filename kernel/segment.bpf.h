@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A frame -> struct segment, and struct segment -> the RST that the kernel would send to a closed port.
+ * A frame -> struct segment, and struct segment -> the RST that the kernel would send to a closed
+ * port.
  *
- * Nothing here touches a context or a map: the caller gives the frame's bounds and stores the answer. It does not
- * reassemble (fragments go to the kernel), and it does not verify the TCP checksum.
+ * Nothing here touches a context or a map: the caller gives the frame's bounds and stores the
+ * answer. It does not reassemble (fragments go to the kernel), and it does not verify the TCP
+ * checksum.
  */
 #ifndef TIDEGATE_SEGMENT_BPF_H
 #define TIDEGATE_SEGMENT_BPF_H
@@ -27,7 +29,9 @@ struct address {
 	__be32 word[4];
 };
 
-/* What decision and answer need of a TCP segment. Numbers are in host order unless they are __be. */
+/*
+ * What decision and answer need of a TCP segment. Numbers are in host order unless they are __be.
+ */
 struct segment {
 	struct address source;
 	struct address destination;
@@ -84,8 +88,9 @@ static __always_inline __u32 data_offset_of(const struct tcp_header *tcp, __u32 
 }
 
 /*
- * The TCP header of the plainest of frames, or NULL: no VLAN tag, IPv4 without options or IPv6 without extension headers, no fragment, and lengths that do not
- * contradict each other. What parse_frame() would say of it, without writing it down.
+ * The TCP header of the plainest of frames, or NULL: no VLAN tag, IPv4 without options or IPv6
+ * without extension headers, no fragment, and lengths that do not contradict each other. What
+ * parse_frame() would say of it, without writing it down.
  */
 static __always_inline const struct tcp_header *find_plain_tcp(const struct frame *frame)
 {
@@ -172,8 +177,9 @@ static __always_inline enum parsed parse_ipv4(const struct frame *frame, struct 
 }
 
 /*
- * Steps over the extension headers that may come before TCP; the others (fragment, AH, ESP, ...) are not ours.
- * A routing header that still has segments left means that this host is not the destination yet.
+ * Steps over the extension headers that may come before TCP; the others (fragment, AH, ESP, ...)
+ * are not ours. A routing header that still has segments left means that this host is not the
+ * destination yet.
  */
 static __always_inline enum parsed skip_extensions(const struct frame *frame, __u8 next_header, __u32 *offset)
 {
@@ -225,7 +231,10 @@ static __always_inline enum parsed parse_ipv6(const struct frame *frame, struct 
 	return parse_tcp(frame, end - offset, segment);
 }
 
-/* Fills `segment`, which the caller has zeroed; its contents are only meant when the answer is PARSED_TCP. */
+/*
+ * Fills `segment`, which the caller has zeroed; its contents are only meant when the answer is
+ * PARSED_TCP.
+ */
 static __always_inline enum parsed parse_frame(const struct frame *frame, struct segment *segment)
 {
 	const struct ethernet_header *ethernet = frame_at(frame, 0, sizeof(*ethernet));
@@ -295,8 +304,8 @@ static __always_inline __u16 fold(__u32 sum)
 }
 
 /*
- * Sum over the pseudo header of a segment between the same two addresses. For IPv4 the mapped form must not
- * count, so only the last word goes in.
+ * Sum over the pseudo header of a segment between the same two addresses. For IPv4 the mapped form
+ * must not count, so only the last word goes in.
  */
 static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __u32 tcp_length)
 {
@@ -307,15 +316,19 @@ static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __
 	return sum + sum_words(&segment->source, 16) + sum_words(&segment->destination, 16);
 }
 
-/* Whether the checksum is of the pseudo header alone: its sender has left the rest to a device. Equal by chance once in 65,536. */
+/*
+ * Whether the checksum is of the pseudo header alone: its sender has left the rest to a device.
+ * Equal by chance once in 65,536.
+ */
 static __noinline __attribute__((unused)) int has_pseudo_sum(const struct segment *segment)
 {
 	return segment->checksum == fold(sum_pseudo_header(segment, segment->tcp_length));
 }
 
 /*
- * Fills the IP header of an answer with so many bytes of TCP, as ip_send_unicast_reply() does for tcp_v4_send_reset(): DF set and
- * id 0. Differs: the kernel echoes the options record route, timestamp and source route; we answer without options.
+ * Fills the IP header of an answer with so many bytes of TCP, as ip_send_unicast_reply() does for
+ * tcp_v4_send_reset(): DF set and id 0. Differs: the kernel echoes the options record route,
+ * timestamp and source route; we answer without options.
  */
 static __always_inline void build_ipv4(const struct segment *segment, const struct answer_style *style, __u8 traffic_class,
 				       __u32 tcp_bytes, struct ipv4_header *ip)
@@ -343,7 +356,10 @@ static __always_inline void build_ipv6(const struct segment *segment, const stru
 	__builtin_memcpy(ip->destination, &segment->source, sizeof(ip->destination));
 }
 
-/* Fills the checksum of a TCP header of which the rest is there, and after which come options of this sum. */
+/*
+ * Fills the checksum of a TCP header of which the rest is there, and after which come options of
+ * this sum.
+ */
 static __always_inline void sum_tcp(const struct segment *segment, const struct answer_style *style, __u32 options_sum,
 				    __u32 tcp_bytes, struct tcp_header *tcp)
 {
@@ -356,8 +372,8 @@ static __always_inline void sum_tcp(const struct segment *segment, const struct 
 }
 
 /*
- * RFC 9293 3.10.7.1: to a segment with ACK, the seq that it waits for; to one without, seq 0 and an ack of all that it
- * occupied.
+ * RFC 9293 3.10.7.1: to a segment with ACK, the seq that it waits for; to one without, seq 0 and an
+ * ack of all that it occupied.
  */
 static __always_inline void build_reset_tcp(const struct segment *segment, const struct answer_style *style,
 					    struct tcp_header *tcp)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A server asks for rst-fin itself, as [Shu05] 4.2.1 wished: setsockopt(fd, SOL_TIDEGATE, TIDEGATE_RST_FIN, &value, sizeof(int))
- * on its listener, which the connections that it accepts inherit, or on one connection. It goes before the listener's policy.
+ * A server asks for rst-fin itself, as [Shu05] 4.2.1 wished: setsockopt(fd, SOL_TIDEGATE,
+ * TIDEGATE_RST_FIN, &value, sizeof(int)) on its listener, which the connections that it accepts
+ * inherit, or on one connection. It goes before the listener's policy.
  */
 #ifndef TIDEGATE_SOCKOPT_BPF_H
 #define TIDEGATE_SOCKOPT_BPF_H

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A SYN becomes a SYN/ACK with a cookie, in its own buffer; the segment that ends such a handshake becomes a connection.
+ * A SYN becomes a SYN/ACK with a cookie, in its own buffer; the segment that ends such a handshake
+ * becomes a connection.
  */
 #ifndef TIDEGATE_SYN_ACK_BPF_H
 #define TIDEGATE_SYN_ACK_BPF_H
@@ -111,7 +112,10 @@ static __always_inline __u32 cookie_period(__u64 now_ns)
 	return now_ns >> COOKIE_PERIOD_SHIFT;
 }
 
-/* What a segment to us may carry, from the interface's MTU. Differs: a route's own MTU or advmss metric is not looked at. */
+/*
+ * What a segment to us may carry, from the interface's MTU. Differs: a route's own MTU or advmss
+ * metric is not looked at.
+ */
 static __always_inline __u16 own_mss(void *ctx, enum hook hook, const struct segment *segment)
 {
 	struct net_device *device = device_of(ctx, hook);
@@ -120,7 +124,10 @@ static __always_inline __u16 own_mss(void *ctx, enum hook hook, const struct seg
 	return (mtu > 65535 ? 65535 : mtu) - answer_bytes(segment);
 }
 
-/* The options of the SYN/ACK with a cookie of ours: what the SYN offered and this host has switched on. */
+/*
+ * The options of the SYN/ACK with a cookie of ours: what the SYN offered and this host has switched
+ * on.
+ */
 static __always_inline void offer_options(struct net *net, const struct tcp_options *offered, __u64 now_ns,
 					  struct tcp_options *ours)
 {
@@ -145,7 +152,10 @@ static __noinline int choose_own_cookie(const struct segment *segment, struct ne
 	return true;
 }
 
-/* The kernel's own cookie, which it takes back while it has sent one itself within two minutes (tcp_synq_no_recent_overflow()). */
+/*
+ * The kernel's own cookie, which it takes back while it has sent one itself within two minutes
+ * (tcp_synq_no_recent_overflow()).
+ */
 static __noinline int choose_kernel_cookie(const struct segment *segment, struct workspace *work)
 {
 	__u32 size = tcp_header_bytes(segment);
@@ -249,8 +259,9 @@ static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct s
 }
 
 /*
- * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which only the MSS is offered, since
- * the kernel could not know later what else was agreed. Not larger than the SYN, but for the MSS option if that had none.
+ * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which
+ * only the MSS is offered, since the kernel could not know later what else was agreed. Not larger
+ * than the SYN, but for the MSS option if that had none.
  */
 static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, __u64 now, bool is_kernels)
 {
@@ -304,7 +315,10 @@ static __always_inline bool assign_request(struct __sk_buff *skb, const struct s
 	return is_assigned;
 }
 
-/* Whether the segment ends a handshake by a cookie of ours; then the kernel makes it a connection of its listener. */
+/*
+ * Whether the segment ends a handshake by a cookie of ours; then the kernel makes it a connection
+ * of its listener.
+ */
 static __noinline int take_cookie(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct workspace *work = workspace_for(segment, segment->seq - 1);

@@ -73,8 +73,8 @@ static __always_inline enum action refuse(void *ctx, enum hook hook, const struc
 }
 
 /*
- * The SYN queue may be what was full: the end of the handshake must be looked at all the same, and as long as the cookie is good, because
- * the kernel would answer it with RST.
+ * The SYN queue may be what was full: the end of the handshake must be looked at all the same, and
+ * as long as the cookie is good, because the kernel would answer it with RST.
  */
 static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 						      bool is_kernels, struct listener_stats *stats)
@@ -122,13 +122,19 @@ static __always_inline bool goes_by_time(const struct listener_policy *policy)
 	return policy->trigger != TRIGGER_QUEUE || policy->full == FULL_RATE;
 }
 
-/* Reading the clock costs as much as looking into a map: 0 for a SYN that it does not matter to, unless it is refused. */
+/*
+ * Reading the clock costs as much as looking into a map: 0 for a SYN that it does not matter to,
+ * unless it is refused.
+ */
 static __always_inline __u64 time_to_decide(const struct listener_policy *policy, bool is_near_full)
 {
 	return is_near_full || goes_by_time(policy) ? bpf_ktime_get_ns() : 0;
 }
 
-/* Whether our decisions still stand is asked only where a SYN would be refused: one that is admitted goes to the kernel either way. */
+/*
+ * Whether our decisions still stand is asked only where a SYN would be refused: one that is
+ * admitted goes to the kernel either way.
+ */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener)
 {
@@ -213,8 +219,8 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 }
 
 /*
- * Not static, so that the verifier walks each once, and not once for every way that a frame can be parsed. The segment is there;
- * the verifier wants it checked.
+ * Not static, so that the verifier walks each once, and not once for every way that a frame can be
+ * parsed. The segment is there; the verifier wants it checked.
  */
 
 __noinline int on_syn_tc(struct __sk_buff *skb, const struct segment *segment)

@@ -125,7 +125,10 @@ static __always_inline void end_response(struct flow *flow)
 
 static __always_inline bool is_named(const struct bpf_sock *sk)
 {
-	/* Volatile, and each read in any case: an offset that is chosen is added to the pointer, which the verifier forbids. */
+	/*
+	 * Volatile, and each read in any case: an offset that is chosen is added to the pointer,
+	 * which the verifier forbids.
+	 */
 	const volatile struct bpf_sock *own = sk;
 	struct endpoint endpoint = {};
 	__u32 ipv4, last;
@@ -184,8 +187,8 @@ static __always_inline __u32 place_data(struct __sk_buff *skb, const struct cont
 }
 
 /*
- * A FIN or RST goes behind the data of its connection: a RST that overtook it would destroy it at the client. Whatever else
- * has no data goes first, and so does every SYN.
+ * A FIN or RST goes behind the data of its connection: a RST that overtook it would destroy it at
+ * the client. Whatever else has no data goes first, and so does every SYN.
  */
 static __always_inline __u32 place(struct __sk_buff *skb)
 {

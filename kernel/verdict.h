@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What happens to a segment: a pure function of the policy, the listener's load and the time. No map, no clock,
- * no kernel pointer. The BPF programs include this file, and crates/kernel compiles it for the host.
+ * What happens to a segment: a pure function of the policy, the listener's load and the time. No
+ * map, no clock, no kernel pointer. The BPF programs include this file, and crates/kernel compiles
+ * it for the host.
  *
- * The includer provides __u32, __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on the host.
+ * The includer provides __u32, __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h> on
+ * the host.
  */
 #ifndef TIDEGATE_VERDICT_H
 #define TIDEGATE_VERDICT_H
@@ -17,7 +19,10 @@ enum verdict {
 	VERDICT_KERNEL_COOKIE = 4, /* the same with a cookie that the kernel itself can take back, without options */
 };
 
-/* A listener's two queues, and who waits for the server behind them, in connections. Read at the moment of the decision. */
+/*
+ * A listener's two queues, and who waits for the server behind them, in connections. Read at the
+ * moment of the decision.
+ */
 struct listener_load {
 	__u32 accept_qlen;	/* established, waiting for accept(2) */
 	__u32 accept_limit;	/* min(listen backlog, somaxconn) */
@@ -29,7 +34,10 @@ struct listener_load {
 	__u32 answers_per_s;	/* that the server can give, as far as is known */
 };
 
-/* When a listener has all that it should take, besides a full accept queue, with which the kernel takes nobody. */
+/*
+ * When a listener has all that it should take, besides a full accept queue, with which the kernel
+ * takes nobody.
+ */
 enum trigger {
 	TRIGGER_QUEUE = 0,	/* no sooner: [Shu05] */
 	TRIGGER_UNSERVED = 1,	/* so many wait for the server */
@@ -92,8 +100,8 @@ struct attempt {
 };
 
 /*
- * Greater than, as in sk_acceptq_is_full(): listen(fd, N) queues N + 1 connections, so that a backlog of 0 still
- * works (Linux 64a146513f8f). With >= we would refuse one connection early.
+ * Greater than, as in sk_acceptq_is_full(): listen(fd, N) queues N + 1 connections, so that a
+ * backlog of 0 still works (Linux 64a146513f8f). With >= we would refuse one connection early.
  */
 static inline bool accept_queue_is_full(const struct listener_load *load)
 {
@@ -101,8 +109,8 @@ static inline bool accept_queue_is_full(const struct listener_load *load)
 }
 
 /*
- * Places of the accept queue that a source may have: the crowd does not get the last ones, but always one. A server that comes back with
- * a smaller backlog would otherwise serve nobody else.
+ * Places of the accept queue that a source may have: the crowd does not get the last ones, but
+ * always one. A server that comes back with a smaller backlog would otherwise serve nobody else.
  */
 static inline __u64 accept_places(const struct listener_policy *policy, const struct listener_load *load, __u32 is_reserved)
 {
@@ -113,7 +121,10 @@ static inline __u64 accept_places(const struct listener_policy *policy, const st
 	return places > policy->reserved_slots ? places - policy->reserved_slots : 1;
 }
 
-/* Places of the accept queue that no connection is in, for a source that is not reserved, who may have the fewest; handshakes under way take none of them. */
+/*
+ * Places of the accept queue that no connection is in, for a source that is not reserved, who may
+ * have the fewest; handshakes under way take none of them.
+ */
 static inline __u64 accept_places_left(const struct listener_policy *policy, const struct listener_load *load)
 {
 	__u64 places = accept_places(policy, load, 0);
@@ -122,7 +133,8 @@ static inline __u64 accept_places_left(const struct listener_policy *policy, con
 }
 
 /*
- * One that waits long says nothing of the others, so there must be several: two at least, and half of what the server answers within the target.
+ * One that waits long says nothing of the others, so there must be several: two at least, and half
+ * of what the server answers within the target.
  */
 static inline bool sojourn_is_long(const struct listener_policy *policy, const struct listener_load *load)
 {
@@ -158,8 +170,9 @@ static inline bool listener_is_full(const struct listener_policy *policy, const 
 }
 
 /*
- * As in inet_csk_reqsk_queue_is_full() until Linux 6.14, where the limit itself counts as full; since then (3479c7549fb1) one more
- * fits. We keep to the stricter, so that our cookie comes before either kernel has to think of its own.
+ * As in inet_csk_reqsk_queue_is_full() until Linux 6.14, where the limit itself counts as full;
+ * since then (3479c7549fb1) one more fits. We keep to the stricter, so that our cookie comes before
+ * either kernel has to think of its own.
  */
 static inline bool syn_queue_is_full(const struct listener_load *load)
 {
@@ -179,15 +192,17 @@ static inline __u64 accept_places_claimed(const struct listener_load *load)
 }
 
 /*
- * reserv: a place is promised with every SYN/ACK (of SYNs that are received in one batch, all see the queues before the
- * first), and given back when the handshake ends in the accept queue and
- * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue would run empty while
- * their ACKs are under way; then it can overflow.
+ * reserv: a place is promised with every SYN/ACK (of SYNs that are received in one batch, all see
+ * the queues before the first), and given back when the handshake ends in the accept queue and
+ * accept(2) empties it, or fails. More than 100 percent is for clients so far away that the queue
+ * would run empty while their ACKs are under way; then it can overflow.
  */
 static inline bool accept_queue_is_promised(const struct listener_policy *policy, const struct listener_load *load,
 					   __u32 is_reserved)
 {
-	/* Less makes no sense, and may be seen for an instant while the agent changes the policy. */
+	/*
+	 * Less makes no sense, and may be seen for an instant while the agent changes the policy.
+	 */
 	__u32 percent = policy->overbook_percent < 100 ? 100 : policy->overbook_percent;
 
 	return accept_places_claimed(load) * 100 >= accept_places(policy, load, is_reserved) * percent;
@@ -200,8 +215,8 @@ static inline bool has_ack_stage(const struct listener_policy *policy)
 }
 
 /*
- * Whether a handshake that starts now may find no place when it ends. Handshakes by the kernel's cookie are in no queue,
- * but it sends cookies only when request sockets alone reach the limit.
+ * Whether a handshake that starts now may find no place when it ends. Handshakes by the kernel's
+ * cookie are in no queue, but it sends cookies only when request sockets alone reach the limit.
  */
 static inline bool accept_queue_may_overflow(const struct listener_policy *policy, const struct listener_load *load)
 {
@@ -209,8 +224,9 @@ static inline bool accept_queue_may_overflow(const struct listener_policy *polic
 }
 
 /*
- * Token bucket, kept as the time at which it will be full again (GCRA, ITU-T I.371 appendix I): each token taken moves
- * that by 1/rate, and there is a token as long as it is less than `burst` of those ahead.
+ * Token bucket, kept as the time at which it will be full again (GCRA, ITU-T I.371 appendix I):
+ * each token taken moves that by 1/rate, and there is a token as long as it is less than `burst` of
+ * those ahead.
  */
 static inline __u64 token_interval_ns(const struct rate *rate)
 {
@@ -271,8 +287,8 @@ static inline bool is_cookie(enum verdict verdict)
 }
 
 /*
- * A cookie of ours leaves no trace at the server: what is in TIME_WAIT would answer the end of that handshake, and the kernel lets go of it for one of
- * its own only.
+ * A cookie of ours leaves no trace at the server: what is in TIME_WAIT would answer the end of that
+ * handshake, and the kernel lets go of it for one of its own only.
  */
 static inline enum verdict unless_behind_time_wait(enum verdict verdict, const struct attempt *attempt)
 {
@@ -286,9 +302,10 @@ static inline bool may_answer(const struct listener_policy *policy, enum verdict
 }
 
 /*
- * The SYN queue alone never refuses, but under reserv, where a handshake in progress holds a place. Handshakes in flight
- * fill it at every burst, and there is an answer for that which loses nobody, the SYN cookie; a reset there would
- * refuse far too much. Whose cookie it is, the kernel's or ours, is the policy's.
+ * The SYN queue alone never refuses, but under reserv, where a handshake in progress holds a place.
+ * Handshakes in flight fill it at every burst, and there is an answer for that which loses nobody,
+ * the SYN cookie; a reset there would refuse far too much. Whose cookie it is, the kernel's or
+ * ours, is the policy's.
  */
 static inline enum verdict enter_syn_queue(const struct listener_policy *policy, const struct listener_load *load,
 					   const struct attempt *attempt)
@@ -322,7 +339,9 @@ static inline bool is_refused_by_server_alone(const struct listener_policy *poli
 	return server_is_full(policy, load, is_reserved) && !accept_queue_is_full(load) && !is_held_back(policy, load, is_reserved);
 }
 
-/* ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full. */
+/*
+ * ACK stage: may this handshake finish? The kernel drops the segment when the accept queue is full.
+ */
 static inline enum verdict admit_ack(const struct listener_policy *policy, const struct listener_load *load,
 				     __u32 is_reserved)
 {

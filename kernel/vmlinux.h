@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The kernel types that our programs use, and no more: first the user-space ABI (fixed layout), then kernel
- * structs by CO-RE, where order and gaps do not matter but names and types do. Each says who reads it.
- * Checked on v6.18.
+ * The kernel types that our programs use, and no more: first the user-space ABI (fixed layout),
+ * then kernel structs by CO-RE, where order and gaps do not matter but names and types do. Each
+ * says who reads it. Checked on v6.18.
  */
 #ifndef TIDEGATE_VMLINUX_H
 #define TIDEGATE_VMLINUX_H

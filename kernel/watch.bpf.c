@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Telemetry of all listeners of the host, in every network namespace: what became of their SYNs and of the ends of their
- * handshakes, and how long connections wait for accept(2). Only reads; nothing here decides, and nothing runs for data.
+ * Telemetry of all listeners of the host, in every network namespace: what became of their SYNs and
+ * of the ends of their handshakes, and how long connections wait for accept(2). Only reads; nothing
+ * here decides, and nothing runs for data.
  *
- * Each hook may be missing: the agent loads those whose functions this kernel has. The causes are those of [Shu05] section 2.1.1,
- * as today's kernel decides them.
+ * Each hook may be missing: the agent loads those whose functions this kernel has. The causes are
+ * those of [Shu05] section 2.1.1, as today's kernel decides them.
  */
-/* Arguments of the kernel's functions stand in their order, also those that we do not read; of the headers we need a part. */
+/*
+ * Arguments of the kernel's functions stand in their order, also those that we do not read; of the
+ * headers we need a part.
+ */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wunused-function"
 
@@ -43,7 +47,10 @@ struct listener_identity {
 
 /* Of one listener since it is watched. */
 struct listener_watch {
-	/* syns = answered + cookies + the four ways to be dropped: listenq_full_at_syn, synq_full_dropped, synq_3_4_full, other */
+	/*
+	 * syns = answered + cookies + the four ways to be dropped: listenq_full_at_syn,
+	 * synq_full_dropped, synq_3_4_full, other
+	 */
 	__u64 syns;			/* for a new handshake */
 	__u64 answered;			/* by SYN/ACK, with a request socket */
 	__u64 cookies;			/* by SYN cookie */
@@ -87,7 +94,10 @@ enum syn_answer {
 	ANSWER_COOKIE,
 };
 
-/* The SYN that this CPU is deciding on: softirqs are off from the start of tcp_conn_request() to its end. */
+/*
+ * The SYN that this CPU is deciding on: softirqs are off from the start of tcp_conn_request() to
+ * its end.
+ */
 struct syn_under_way {
 	__u64 listener;			/* 0: none */
 	struct listener_load load;
@@ -113,7 +123,10 @@ struct {
 	__type(value, struct watched);
 } watched SEC(".maps");
 
-/* When a connection came into the accept queue; the address of a socket is another one's only after it was accepted. */
+/*
+ * When a connection came into the accept queue; the address of a socket is another one's only after
+ * it was accepted.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_WAITING);
@@ -135,7 +148,10 @@ struct {
 	__type(value, struct syn_under_way);
 } syns_under_way SEC(".maps");
 
-/* Cookie of the connection that on_hashdance() counted last on this CPU; softirqs are off from there to on_enqueue(). */
+/*
+ * Cookie of the connection that on_hashdance() counted last on this CPU; softirqs are off from
+ * there to on_enqueue().
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -252,7 +268,9 @@ static __always_inline bool identify_syn(const struct sock *sk, const struct sk_
 	return true;
 }
 
-/* As tcp_conn_request() has it: the last quarter is for destinations that are proven to be alive. */
+/*
+ * As tcp_conn_request() has it: the last quarter is for destinations that are proven to be alive.
+ */
 static __always_inline bool is_three_quarters_full(struct net *net, const struct listener_load *load)
 {
 	__s32 backlog = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
@@ -261,11 +279,13 @@ static __always_inline bool is_three_quarters_full(struct net *net, const struct
 }
 
 /*
- * Why a SYN was not answered, in the order of tcp_conn_request(). Whether it was is certain; which queue was full is as of its
- * start and, for an accept queue that filled meanwhile on another CPU, its end.
+ * Why a SYN was not answered, in the order of tcp_conn_request(). Whether it was is certain; which
+ * queue was full is as of its start and, for an accept queue that filled meanwhile on another CPU,
+ * its end.
  *
- * The SYN queue is full above its limit (Linux 6.14 and stable kernels since 2025, "tcp/dccp: allow a connection when
- * sk_max_ack_backlog is zero"). Before, the limit itself was full: there a SYN that nothing else explains was dropped for that.
+ * The SYN queue is full above its limit (Linux 6.14 and stable kernels since 2025, "tcp/dccp: allow
+ * a connection when sk_max_ack_backlog is zero"). Before, the limit itself was full: there a SYN
+ * that nothing else explains was dropped for that.
  */
 static __always_inline __u64 *cause_of_drop(struct listener_watch *watch, struct sock *sk,
 					    const struct listener_load *before, bool has_cookies)
@@ -370,8 +390,8 @@ static __always_inline bool is_bare_ack(const struct sk_buff *skb)
 }
 
 /*
- * The end of a handshake; `child` is NULL when it was dropped. The queue is read after the kernel looked at it, so that one
- * place counts as the accept(2) of another CPU meanwhile.
+ * The end of a handshake; `child` is NULL when it was dropped. The queue is read after the kernel
+ * looked at it, so that one place counts as the accept(2) of another CPU meanwhile.
  */
 static __always_inline int count_end(struct sock *sk, const struct sk_buff *skb, __u64 child)
 {
@@ -455,7 +475,10 @@ static __always_inline int count_enqueued(struct sock *sk, const struct sock *ch
 	return 0;
 }
 
-/* inet_csk_complete_hashdance() calls inet_csk_reqsk_queue_add(), or has it inlined: see on_enqueue(). */
+/*
+ * inet_csk_complete_hashdance() calls inet_csk_reqsk_queue_add(), or has it inlined: see
+ * on_enqueue().
+ */
 SEC("fentry/inet_csk_complete_hashdance")
 int BPF_PROG(on_hashdance, struct sock *sk, struct sock *child, void *request, bool is_own)
 {
@@ -468,7 +491,10 @@ int BPF_PROG(on_hashdance, struct sock *sk, struct sock *child, void *request, b
 	return count_enqueued(sk, child);
 }
 
-/* Of a handshake by SYN cookie or TCP Fast Open, and of every other where the compiler left the call. */
+/*
+ * Of a handshake by SYN cookie or TCP Fast Open, and of every other where the compiler left the
+ * call.
+ */
 SEC("fentry/inet_csk_reqsk_queue_add")
 int BPF_PROG(on_enqueue, struct sock *sk, void *request, struct sock *child)
 {
@@ -506,8 +532,9 @@ int BPF_PROG(on_accept, struct sock *sk)
 }
 
 /*
- * Writes every listener of the reader's network namespace. They come first; a record that is none says that no other comes. There
- * is one for each socket that follows, so that the kernel's page is soon full and waits for a reader who has gone.
+ * Writes every listener of the reader's network namespace. They come first; a record that is none
+ * says that no other comes. There is one for each socket that follows, so that the kernel's page is
+ * soon full and waits for a reader who has gone.
  */
 SEC("iter/tcp")
 int list_listeners(struct bpf_iter__tcp *ctx)

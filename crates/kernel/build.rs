@@ -1,5 +1,5 @@
-//! Reads the headers of kernel/ that need no kernel: bindgen makes types of them, the C compiler their
-//! functions, and the preprocessor a table of the counters.
+//! Reads the headers of kernel/ that need no kernel: bindgen makes types of them, the C compiler
+//! their functions, and the preprocessor a table of the counters.
 
 use std::env;
 use std::fs;
@@ -38,7 +38,8 @@ fn main() {
         .prepend_enum_name(false)
         .derive_default(true)
         .derive_eq(true)
-        // A struct with padding would have fields more, which nobody initialises: it does not compile.
+        // A struct with padding would have fields more, which nobody initialises: it does not
+        // compile.
         .explicit_padding(true)
         .wrap_static_fns(true)
         .wrap_static_fns_path(&wrappers)

@@ -101,7 +101,8 @@ impl Rate {
         (bytes as u128 * 8_000_000_000 / self.bits_per_s as u128) as u64
     }
 
-    /// `10Mbit` or `10Mbit/s`. What has no unit or another one is none: `10Mbps` is bits to some and bytes to tc.
+    /// `10Mbit` or `10Mbit/s`. What has no unit or another one is none: `10Mbps` is bits to some
+    /// and bytes to tc.
     pub fn parse(text: &str) -> Option<Self> {
         let (number, unit) = split_unit(text)?;
         let factor = match unit.strip_suffix("/s").unwrap_or(unit) {

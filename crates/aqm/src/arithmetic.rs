@@ -12,11 +12,12 @@ use crate::{Amount, DropReason};
 const ONE: f64 = kernel::RED_ONE as f64;
 /// A share of 1.
 const SHARE_ONE: f64 = kernel::REDFAVOR_ONE_BYTE as f64;
-/// So much credit can at least be saved up, bytes: a jumbo frame that is pushed out must be payable.
+/// So much credit can at least be saved up, bytes: a jumbo frame that is pushed out must be
+/// payable.
 const LEAST_BURST: u64 = 10_000;
 
-/// The random numbers of a queue: RED is handed the next one at each arrival, needed or not, so that a replay of the same arrivals elsewhere can be handed
-/// the same.
+/// The random numbers of a queue: RED is handed the next one at each arrival, needed or not, so
+/// that a replay of the same arrivals elsewhere can be handed the same.
 #[derive(Debug, Clone)]
 pub struct RandomNumbers(Pcg64Mcg);
 
@@ -62,7 +63,8 @@ impl Red {
         if self.is_in_bytes { bytes } else { 1 }
     }
 
-    /// A packet arrives at a queue of that length without it: whether it may be dropped by the average.
+    /// A packet arrives at a queue of that length without it: whether it may be dropped by the
+    /// average.
     pub(crate) fn update(&mut self, qlen: u32, now: Nanos) -> bool {
         kernel::red_update(&self.params, &mut self.state, qlen, now.0);
         kernel::red_is_at_stake(&self.params, &self.state, qlen)
@@ -101,17 +103,20 @@ fn params(config: &RedConfig) -> RedParams {
     }
 }
 
-/// RED's probability of dropping a packet by the average alone (`p_b` in `[FJ93]`), as `kernel/red.h` computes it.
+/// RED's probability of dropping a packet by the average alone (`p_b` in `[FJ93]`), as
+/// `kernel/red.h` computes it.
 ///
-/// `average` is in packets or bytes, as the thresholds are. The configuration must be one that [`crate::Red::new`] takes.
+/// `average` is in packets or bytes, as the thresholds are. The configuration must be one that
+/// [`crate::Red::new`] takes.
 pub fn base_probability(config: &RedConfig, average: f64) -> f64 {
     kernel::red_base_probability(&params(config), (average * ONE) as u64) as f64 / ONE
 }
 
-/// RED's probability of dropping the packet that just arrived (`p_a` in `[FJ93]`), as `kernel/red.h` computes it.
+/// RED's probability of dropping the packet that just arrived (`p_a` in `[FJ93]`), as
+/// `kernel/red.h` computes it.
 ///
-/// `base` is that of [`base_probability`]; `count` says how much arrived since the last drop, with this packet, and `size` how much this one is, both
-/// in packets or bytes as the thresholds.
+/// `base` is that of [`base_probability`]; `count` says how much arrived since the last drop, with
+/// this packet, and `size` how much this one is, both in packets or bytes as the thresholds.
 pub fn probability(config: &RedConfig, base: f64, count: u32, size: u32) -> f64 {
     kernel::red_probability(&params(config), (base * ONE).round() as u64, count, size) as f64 / ONE
 }

@@ -7,11 +7,11 @@ use crate::config::{ConfigError, RedConfig};
 use crate::fifo::Fifo;
 use crate::{Amount, Aqm, DropReason, Packet};
 
-/// CHOose and Keep for responsive flows: from RED's minimum on, a packet that arrives is compared with one drawn from the queue. If both are of one flow,
-/// both are dropped; otherwise RED decides.
+/// CHOose and Keep for responsive flows: from RED's minimum on, a packet that arrives is compared
+/// with one drawn from the queue. If both are of one flow, both are dropped; otherwise RED decides.
 ///
-/// Source: R. Pan, B. Prabhakar and K. Psounis, INFOCOM 2000. A packet that is dropped from between others costs time in proportion to the queue's
-/// length.
+/// Source: R. Pan, B. Prabhakar and K. Psounis, INFOCOM 2000. A packet that is dropped from between
+/// others costs time in proportion to the queue's length.
 #[derive(Debug, Clone)]
 pub struct Choke<P> {
     limit: Amount,

@@ -6,13 +6,15 @@ use crate::config::{CodelConfig, ConfigError};
 use crate::fifo::Fifo;
 use crate::{Amount, Aqm, DropReason, Packet};
 
-/// After a pause shorter than so many intervals dropping goes on about as fast as before it (RFC 8289 section 5.5).
+/// After a pause shorter than so many intervals dropping goes on about as fast as before it (RFC
+/// 8289 section 5.5).
 const RECENT_INTERVALS: u64 = 16;
 
-/// Controlled Delay: packets are dropped from the head once all of them have waited longer than a target for an interval, and then the faster the longer
-/// that lasts.
+/// Controlled Delay: packets are dropped from the head once all of them have waited longer than a
+/// target for an interval, and then the faster the longer that lasts.
 ///
-/// Source: RFC 8289. The packets that wait are bounded, too: what finds it full is dropped as [`DropReason::Tail`].
+/// Source: RFC 8289. The packets that wait are bounded, too: what finds it full is dropped as
+/// [`DropReason::Tail`].
 #[derive(Debug, Clone)]
 pub struct Codel<P> {
     limit: Amount,

@@ -26,8 +26,9 @@ const MEAN_PACKET: std::ops::RangeInclusive<u32> = 40..=65_536;
 
 /// A discipline and its parameters.
 ///
-/// From the command line as words, `red:limit=180,min=30,max=90`; from a file as the same text, or as a table with `kind` and the same keys. A key that
-/// the discipline does not have is an error. [`Config::check`] has been passed by whatever was parsed.
+/// From the command line as words, `red:limit=180,min=30,max=90`; from a file as the same text, or
+/// as a table with `kind` and the same keys. A key that the discipline does not have is an error.
+/// [`Config::check`] has been passed by whatever was parsed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "Given")]
 pub enum Config {
@@ -64,7 +65,8 @@ pub struct DropTailConfig {
     pub limit: Amount,
 }
 
-/// Random Early Detection, also in CHOKe and REDFavor. Packet mode or byte mode, as the unit of the thresholds is.
+/// Random Early Detection, also in CHOKe and REDFavor. Packet mode or byte mode, as the unit of the
+/// thresholds is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RedConfig {
     /// That may wait: 180 packets.
@@ -73,20 +75,22 @@ pub struct RedConfig {
     pub min: Amount,
     /// Average at which `max_probability` is reached: 90 packets.
     pub max: Amount,
-    /// Drop probability as the average reaches `max`, above 0 up to 1: 0.1. The share of packets that are dropped is up to twice of it, as the
-    /// gaps between drops are made uniform.
+    /// Drop probability as the average reaches `max`, above 0 up to 1: 0.1. The share of packets
+    /// that are dropped is up to twice of it, as the gaps between drops are made uniform.
     pub max_probability: f64,
     /// Of the queue's length in the average, at each arrival; above 0 up to 1: 0.002.
     pub weight: f64,
-    /// From `max` to twice of it the probability goes on up to 1, instead of jumping there. Default, but for CHOKe.
+    /// From `max` to twice of it the probability goes on up to 1, instead of jumping there.
+    /// Default, but for CHOKe.
     pub is_gentle: bool,
-    /// No drop by chance within 1 / probability of the last one, as ns-2 and ns-3 have it (`wait_`); the share of drops is less than half then. Not by
-    /// default.
+    /// No drop by chance within 1 / probability of the last one, as ns-2 and ns-3 have it
+    /// (`wait_`); the share of drops is less than half then. Not by default.
     pub waits: bool,
-    /// Nothing is dropped by the average while one packet waits at most (in byte mode, while none does), as ns-2 and ns-3 have it. Not by default: `[FJ93]` has
-    /// no such rule.
+    /// Nothing is dropped by the average while one packet waits at most (in byte mode, while none
+    /// does), as ns-2 and ns-3 have it. Not by default: `[FJ93]` has no such rule.
     pub spares_one: bool,
-    /// Mean packet, bytes: 1000. How fast the average falls while the queue is empty; in byte mode also the packet that has RED's own probability.
+    /// Mean packet, bytes: 1000. How fast the average falls while the queue is empty; in byte mode
+    /// also the packet that has RED's own probability.
     pub mean_packet_bytes: u32,
     /// Of the link, for idle time only: 10 Mbit/s.
     pub rate: Rate,
@@ -105,18 +109,21 @@ pub struct RedFavorConfig {
 
 /// What protection may cost standard packets.
 ///
-/// A protected packet that finds no place is dropped. One that would have to push out a packet that cannot be paid for is dropped. One that cannot pay for
-/// going ahead waits until it can, or until no standard packet is there. The credit for both is in bytes, and grows with the bytes that are sent, so
-/// that over any time
+/// A protected packet that finds no place is dropped. One that would have to push out a packet that
+/// cannot be paid for is dropped. One that cannot pay for going ahead waits until it can, or until
+/// no standard packet is there. The credit for both is in bytes, and grows with the bytes that are
+/// sent, so that over any time
 ///
 /// bytes sent ahead of waiting standard packets + bytes pushed out <= `share` * bytes sent + burst
 ///
-/// with a burst of a mean packet for each place (of the places themselves in byte mode), and at least 10,000 bytes.
+/// with a burst of a mean packet for each place (of the places themselves in byte mode), and at
+/// least 10,000 bytes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Guard {
     /// Above 0 up to 1: a quarter.
     pub share: f64,
-    /// Protected packets that may wait, up to RED's minimum, so that they alone do not bring the average to where it drops: that minimum.
+    /// Protected packets that may wait, up to RED's minimum, so that they alone do not bring the
+    /// average to where it drops: that minimum.
     pub places: Amount,
 }
 

@@ -1,13 +1,16 @@
 //! When responses would be over on a fluid link: without packets, connections or loss.
 //!
-//! A fluid link divides its rate among responses as finely as it likes. [`Order::Srpt`] is the optimum: no order has a smaller mean response time for the same
-//! arrivals and sizes (L. E. Schrage, *A proof of the optimality of the shortest remaining processing time discipline*, Operations Research 16,
-//! 1968). [`Order::Fair`] is what connections of equal round trips come to.
+//! A fluid link divides its rate among responses as finely as it likes. [`Order::Srpt`] is the
+//! optimum: no order has a smaller mean response time for the same arrivals and sizes (L. E.
+//! Schrage, *A proof of the optimality of the shortest remaining processing time discipline*,
+//! Operations Research 16, 1968). [`Order::Fair`] is what connections of equal round trips come to.
 //!
-//! Time goes from event to event, an arrival or the end of a response, so nothing depends on a step. Sums are in floating point and good to a
-//! nanosecond over days; each order takes O(n log n) for n responses.
+//! Time goes from event to event, an arrival or the end of a response, so nothing depends on a
+//! step. Sums are in floating point and good to a nanosecond over days; each order takes O(n log n)
+//! for n responses.
 //!
-//! What this is not: a link with a queue of packets, where a response takes turns in packets and must begin with a handshake.
+//! What this is not: a link with a queue of packets, where a response takes turns in packets and
+//! must begin with a handshake.
 //!
 //! ```
 //! use aqm::Rate;

@@ -8,10 +8,12 @@ use crate::config::{ConfigError, FqCodelConfig};
 use crate::turns::{InTurn, Links, Turns};
 use crate::{Aqm, DropReason, Packet};
 
-/// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in turns by bytes; new ones first.
+/// Flow Queue CoDel: flows are hashed into queues, each with a CoDel of its own, that are served in
+/// turns by bytes; new ones first.
 ///
-/// Source: RFC 8290. When all are too many, up to a batch is dropped from the head of the longest queue (section 4.1), and CoDel there is told. Memory is
-/// bounded by the limit of packets and the number of queues.
+/// Source: RFC 8290. When all are too many, up to a batch is dropped from the head of the longest
+/// queue (section 4.1), and CoDel there is told. Memory is bounded by the limit of packets and the
+/// number of queues.
 #[derive(Debug, Clone)]
 pub struct FqCodel<P> {
     limit_pkts: u32,
@@ -161,7 +163,8 @@ impl<P: Packet> Aqm for FqCodel<P> {
                 return Some(packet);
             }
             self.end_turn(is_new);
-            // A new flow goes through the old ones once, or it could come back as a new one at once and starve them.
+            // A new flow goes through the old ones once, or it could come back as a new one at once
+            // and starve them.
             if is_new {
                 self.old.push(&mut self.flows, index);
             } else {

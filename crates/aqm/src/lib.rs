@@ -1,11 +1,15 @@
-//! Queue disciplines of a bottleneck: which packet waits, which goes next, and which is dropped, with the reason.
+//! Queue disciplines of a bottleneck: which packet waits, which goes next, and which is dropped,
+//! with the reason.
 //!
-//! [`Aqm`] is what they have in common, [`Queue`] is any of them, built from a [`Config`] (`red:limit=180,min=30,max=90`). The arithmetic of RED and
-//! of REDFavor's guard is `kernel/red.h`, compiled for the host: with the same packets at the same times a qdisc that includes it decides the same.
+//! [`Aqm`] is what they have in common, [`Queue`] is any of them, built from a [`Config`]
+//! (`red:limit=180,min=30,max=90`). The arithmetic of RED and of REDFavor's guard is
+//! `kernel/red.h`, compiled for the host: with the same packets at the same times a qdisc that
+//! includes it decides the same.
 //!
-//! What this is not: a link (it knows no rate, but for RED's idle time), a parser of frames ([`Packet`] is what it needs to know of one), a
-//! classifier. No ECN: what would be marked is dropped. No clock, no socket, no thread, and no allocation for each packet once a queue was at its
-//! longest.
+//! What this is not: a link (it knows no rate, but for RED's idle time), a parser of frames
+//! ([`Packet`] is what it needs to know of one), a classifier. No ECN: what would be marked is
+//! dropped. No clock, no socket, no thread, and no allocation for each packet once a queue was at
+//! its longest.
 //!
 //! ```
 //! use aqm::{Aqm, Config, DropReason, Packet, Queue};
@@ -82,7 +86,8 @@ pub use words::fraction;
 
 /// A queue discipline.
 ///
-/// Moments must not step back from call to call. A packet that was enqueued comes out exactly once: from [`Aqm::dequeue`], or through `dropped`.
+/// Moments must not step back from call to call. A packet that was enqueued comes out exactly once:
+/// from [`Aqm::dequeue`], or through `dropped`.
 pub trait Aqm {
     /// What waits.
     type Packet: Packet;

@@ -78,7 +78,8 @@ impl PacketKind {
         ("dccp-response", Self::DccpResponse),
     ];
 
-    /// By the protocol's number in the IP header and the first bytes of the transport's: `kernel/protected.h`, as the qdisc calls it.
+    /// By the protocol's number in the IP header and the first bytes of the transport's:
+    /// `kernel/protected.h`, as the qdisc calls it.
     pub fn of_transport(protocol: u8, header: &[u8; 14]) -> Self {
         Self::ALL[kernel::packet_kind(protocol, header) as usize]
     }
@@ -190,7 +191,8 @@ mod tests {
             header[at] = byte;
             header
         };
-        // RFC 9260: the chunk's type; RFC 4340: three reserved bits, four of the type, and whether sequence numbers are long.
+        // RFC 9260: the chunk's type; RFC 4340: three reserved bits, four of the type, and whether
+        // sequence numbers are long.
         assert_eq!(PacketKind::of_transport(132, &with(12, 1)), PacketKind::SctpInit);
         assert_eq!(PacketKind::of_transport(132, &with(12, 2)), PacketKind::SctpInitAck);
         assert_eq!(PacketKind::of_transport(132, &with(12, 0)), PacketKind::Other, "data");

@@ -57,7 +57,8 @@ macro_rules! each {
 }
 
 impl<P: Packet> Queue<P> {
-    /// An empty queue. `seed` is for the disciplines that drop by chance: the same packets at the same times have the same fate.
+    /// An empty queue. `seed` is for the disciplines that drop by chance: the same packets at the
+    /// same times have the same fate.
     ///
     /// Fails for a configuration that was not parsed, but put together, and contradicts itself.
     pub fn new(config: &Config, seed: u64) -> Result<Self, ConfigError> {

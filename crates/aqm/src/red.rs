@@ -7,10 +7,11 @@ use crate::config::{ConfigError, RedConfig};
 use crate::fifo::Fifo;
 use crate::{Amount, Aqm, DropReason, Packet};
 
-/// Random Early Detection: packets that arrive are dropped by chance, the more of them the longer the queue is on the average.
+/// Random Early Detection: packets that arrive are dropped by chance, the more of them the longer
+/// the queue is on the average.
 ///
-/// Sources: `[FJ93]`, and `[Floyd 2000]` for gentle. The arithmetic is `kernel/red.h`. What RED takes and finds the queue full is dropped as
-/// [`DropReason::Tail`].
+/// Sources: `[FJ93]`, and `[Floyd 2000]` for gentle. The arithmetic is `kernel/red.h`. What RED
+/// takes and finds the queue full is dropped as [`DropReason::Tail`].
 #[derive(Debug, Clone)]
 pub struct Red<P> {
     limit: Amount,

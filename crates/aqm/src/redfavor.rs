@@ -1,4 +1,5 @@
-//! REDFavor: RED that never drops a packet which opens a connection while another can be pushed out.
+//! REDFavor: RED that never drops a packet which opens a connection while another can be pushed
+//! out.
 
 use kernel::RedfavorAction;
 use units::Nanos;
@@ -8,10 +9,12 @@ use crate::config::{ConfigError, RedFavorConfig};
 use crate::fifo::Fifo;
 use crate::{Amount, Aqm, DropReason, Packet, ProtectedSet};
 
-/// REDFavor: protected packets go ahead of standard ones, and where RED or a full queue would drop one the last standard packet is pushed out for it.
+/// REDFavor: protected packets go ahead of standard ones, and where RED or a full queue would drop
+/// one the last standard packet is pushed out for it.
 ///
-/// Source: `[RF]` Algorithm 1. The guard is not of the paper, which leaves floods of SYNs to others: it bounds what protection may cost standard packets
-/// (see [`crate::Guard`]). Without one, this is Algorithm 1.
+/// Source: `[RF]` Algorithm 1. The guard is not of the paper, which leaves floods of SYNs to
+/// others: it bounds what protection may cost standard packets (see [`crate::Guard`]). Without one,
+/// this is Algorithm 1.
 #[derive(Debug, Clone)]
 pub struct RedFavor<P> {
     limit: Amount,
@@ -81,7 +84,8 @@ impl<P: Packet> RedFavor<P> {
         dropped: &mut impl FnMut(P, DropReason),
     ) {
         let why = early.unwrap_or(DropReason::Tail);
-        // Of bytes there may be too few even so; of packets, this is a queue of protected ones only.
+        // Of bytes there may be too few even so; of packets, this is a queue of protected ones
+        // only.
         if !self.limit.has_room(self.protected.qlen_pkts(), self.protected.qlen_bytes(), packet.bytes()) {
             return dropped(packet, why);
         }

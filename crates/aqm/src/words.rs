@@ -35,7 +35,8 @@ pub(crate) enum Given {
     Table(BTreeMap<String, Word>),
 }
 
-/// A value, whatever its type: `rate = 10` must be told that it lacks a unit, and not that it should be a string.
+/// A value, whatever its type: `rate = 10` must be told that it lacks a unit, and not that it
+/// should be a string.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Word {
@@ -280,7 +281,8 @@ fn cutoffs(text: &str) -> Option<Cutoffs> {
     Cutoffs::new(&bytes)
 }
 
-/// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who asked, as by [`Config::check`].
+/// A fraction as people write it, `0.1` or `10%`. Without bounds: what is too much is said by who
+/// asked, as by [`Config::check`].
 pub fn fraction(text: &str) -> Option<f64> {
     let number = match text.strip_suffix('%') {
         Some(percent) => percent.parse::<f64>().ok()? / 100.0,

@@ -1,8 +1,11 @@
 //! RED under 100 bulk flows on 10 Mbit/s, beside what ns-3.44 measures for the same network.
 //!
-//! ns-3: RedQueueDisc with MinTh 30, MaxTh 90, LInterm 10, QW 0.002, MeanPktSize 1000, MaxSize 180p on a device queue of one packet; 100 BulkSend flows of
-//! TcpNewReno with MinRto 200 ms, IP packets of 1000 bytes, InitialCwnd 2, no delayed ACKs; round trips of 40 to 120 ms, starts 50 ms apart; seconds 20 to
-//! 120. The flows of `dumbbell.rs` know of less than SACK tells and send less in vain than ns-3's without it: they should lie near both.
+//! ns-3: RedQueueDisc with MinTh 30, MaxTh 90, LInterm 10, QW 0.002, MeanPktSize 1000, MaxSize 180p
+//! on a device queue of one packet; 100 BulkSend flows of TcpNewReno with MinRto 200 ms, IP packets
+//! of 1000 bytes, InitialCwnd 2, no delayed ACKs; round trips of 40 to 120 ms, starts 50 ms apart;
+//! seconds 20 to
+//! 120. The flows of `dumbbell.rs` know of less than SACK tells and send less in vain than ns-3's
+//!      without it: they should lie near both.
 
 use crate::common::config;
 use crate::common::dumbbell::{Dumbbell, Outcome, run};
@@ -53,7 +56,8 @@ fn red_that_waits_is_in_line_with_ns_3() {
     assert_in_line("red:wait", &Ns3 { queue: [99.4, 105.4], drop_rate: [0.136, 0.181], least_goodput: 0.95 });
 }
 
-/// The share of drops must be the one that RED's own curve has at the mean queue: with uniform gaps of up to 1/p packets, two over 1/p + 1.
+/// The share of drops must be the one that RED's own curve has at the mean queue: with uniform gaps
+/// of up to 1/p packets, two over 1/p + 1.
 #[test]
 fn drops_are_those_of_reds_curve_at_the_mean_queue() {
     let Config::Red(red) = config("red") else { unreachable!("it is red") };

@@ -63,8 +63,8 @@ fn longest_queue_loses_its_head_when_memory_runs_out() {
     assert_eq!(drain(&mut queue, T), [2, 1, 3, 4]);
 }
 
-/// Two flows send at a quarter and at the whole of the link's rate of 10 Mbit/s for 30 s: packets sent and dropped of each, and
-/// the longest sojourn in the last second.
+/// Two flows send at a quarter and at the whole of the link's rate of 10 Mbit/s for 30 s: packets
+/// sent and dropped of each, and the longest sojourn in the last second.
 fn run(text: &str) -> ([u32; 2], [u32; 2], Nanos) {
     let mut queue = queue(text);
     let (mut sent, mut drops, mut longest) = ([0; 2], [0; 2], T);

@@ -30,7 +30,8 @@ fn filled(text: &str, packets: u64) -> Queue<Sample> {
 fn codel_drops_follow_the_interval_over_the_square_root_of_their_number() {
     let mut queue = filled("codel:limit=100000", 100_000);
     let times = drop_times(&mut queue, Nanos::ZERO, Nanos::from_secs(3));
-    // All wait longer than 5 ms from 5 ms on, and have done so for an interval at 105 ms; the second drop follows an interval after it.
+    // All wait longer than 5 ms from 5 ms on, and have done so for an interval at 105 ms; the
+    // second drop follows an interval after it.
     let mut wanted = 0.105;
     for (number, time) in times.iter().enumerate() {
         let late = time.as_secs_f64() - wanted;
@@ -152,7 +153,8 @@ fn fq_codel_serves_bytes_not_packets() {
 
 #[test]
 fn fq_codel_keeps_a_bulk_flow_from_a_thin_one() {
-    // 10 Mbit/s: 1000 bytes in 0.8 ms. A flow comes at three times that, another with a packet of 100 bytes every 10 ms.
+    // 10 Mbit/s: 1000 bytes in 0.8 ms. A flow comes at three times that, another with a packet of
+    // 100 bytes every 10 ms.
     let mut queue = queue("fq-codel:limit=1000");
     let (mut bulk, mut thin_sent, mut thin_got, mut longest) = (0, 0_u64, 0_u64, Nanos::ZERO);
     let mut came = std::collections::HashMap::new();

@@ -1,11 +1,13 @@
-//! What a flood of SYNs from forged addresses does to bulk flows, and to the SYNs of others, under RED and under REDFavor with its guard and without.
+//! What a flood of SYNs from forged addresses does to bulk flows, and to the SYNs of others, under
+//! RED and under REDFavor with its guard and without.
 
 use crate::common::config;
 use crate::common::dumbbell::{Dumbbell, Outcome, run};
 use aqm::DropReason;
 use units::Nanos;
 
-/// 100 bulk flows on 10 Mbit/s, 100 SYNs/s of others, and a flood of so much of the link in SYNs of so many bytes.
+/// 100 bulk flows on 10 Mbit/s, 100 SYNs/s of others, and a flood of so much of the link in SYNs of
+/// so many bytes.
 fn flooded(text: &str, load: f64, bytes: u32) -> Outcome {
     let dumbbell = Dumbbell {
         flood_per_s: load * 10e6 / 8.0 / f64::from(bytes),

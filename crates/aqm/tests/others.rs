@@ -88,7 +88,8 @@ fn bands_go_by_what_is_left_and_no_flow_overtakes_itself() {
 
 #[test]
 fn choke_drops_both_packets_of_a_match() {
-    // The average is the length: from one packet on packets are compared, and RED itself drops hardly any.
+    // The average is the length: from one packet on packets are compared, and RED itself drops
+    // hardly any.
     let mut queue = queue("choke:min=1,max=90,max_p=0.000001,w=1");
     let first = Sample { flow: 7, ..Sample::new(0, 1000) };
     let second = Sample { flow: 7, ..Sample::new(1, 1000) };

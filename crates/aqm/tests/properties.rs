@@ -1,4 +1,5 @@
-//! What holds for every discipline, whatever comes: packets are conserved, limits hold, classes keep their order, and more load is never fewer drops.
+//! What holds for every discipline, whatever comes: packets are conserved, limits hold, classes
+//! keep their order, and more load is never fewer drops.
 
 use std::collections::HashMap;
 
@@ -219,7 +220,8 @@ proptest! {
     }
 }
 
-/// Drops of a million packet times at that load, of a link that sends one packet in each; the gaps between arrivals are exponential.
+/// Drops of a million packet times at that load, of a link that sends one packet in each; the gaps
+/// between arrivals are exponential.
 fn drops_at(config: &Config, load: f64, syn_percent: u32) -> DropCounts {
     const SLOT_NS: f64 = 800_000.0;
     const SLOTS: f64 = 200_000.0;

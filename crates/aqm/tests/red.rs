@@ -56,7 +56,8 @@ fn average_of_an_idle_queue_falls_as_if_packets_had_found_it_empty() {
 fn average_is_that_of_floating_point() {
     for weight in ["0.002", "0.001953125", "0.5", "1", "0.00001"] {
         let config = red(&format!("red:w={weight},limit=1000,min=200,max=600"));
-        // Half a unit of the last place at each arrival, as the weight forgets it; the power of an idle time, to a few units, of some hundred packets.
+        // Half a unit of the last place at each arrival, as the weight forgets it; the power of an
+        // idle time, to a few units, of some hundred packets.
         let error = (-33_f64).exp2() / config.weight + 1e-6;
         let mut queue = Red::new(&config, 7).expect("it was parsed");
         let mut reference = reference::Red::new(&config, 7);
@@ -185,7 +186,8 @@ fn gaps(text: &str) -> Vec<u32> {
 
 #[test]
 fn gaps_between_drops_are_uniform() {
-    // p_b is 0.05 at 60 packets, so that [FJ93] has one drop among the next 20 packets at the latest.
+    // p_b is 0.05 at 60 packets, so that [FJ93] has one drop among the next 20 packets at the
+    // latest.
     let count = |gaps: &[u32], gap| gaps.iter().filter(|other| **other == gap).count() as f64;
     let all = gaps("red");
     for gap in 1..=19 {
@@ -199,7 +201,8 @@ fn gaps_between_drops_are_uniform() {
     }
 }
 
-/// After a burst the average is still at its maximum, and packets come one by one to a queue of so many: how many of 100 are dropped.
+/// After a burst the average is still at its maximum, and packets come one by one to a queue of so
+/// many: how many of 100 are dropped.
 fn drops_after_a_burst(text: &str, qlen_pkts: u32) -> usize {
     let mut queue = Red::new(&red(text), 1).expect("it was parsed");
     for id in 0..6000 {

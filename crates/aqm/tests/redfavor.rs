@@ -167,7 +167,8 @@ fn guard_does_nothing_to_a_few_syns() {
     }
 }
 
-/// What standard packets lose to protected ones, in bytes, less the share of what was sent that they may lose.
+/// What standard packets lose to protected ones, in bytes, less the share of what was sent that
+/// they may lose.
 struct Cost {
     share: f64,
     now: f64,

@@ -1,5 +1,5 @@
-//! What an AF_XDP socket can do without a TCP behind it: about as much as a crowd over it could, which might only send in other batches. No more answers are on the way than there
-//! is room for.
+//! What an AF_XDP socket can do without a TCP behind it: about as much as a crowd over it could,
+//! which might only send in other batches. No more answers are on the way than there is room for.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -37,8 +37,9 @@ pub(crate) fn sends_per_s(window: Duration) -> Result<f64> {
     })?
 }
 
-/// Connections/s whose frames are exchanged with the echo: as many as a connection of the crowd sends, and what the echo answers. Frames are written once and nothing is read of what
-/// comes, so that nobody needs to wait for the answer to one before the next is sent.
+/// Connections/s whose frames are exchanged with the echo: as many as a connection of the crowd
+/// sends, and what the echo answers. Frames are written once and nothing is read of what comes, so
+/// that nobody needs to wait for the answer to one before the next is sent.
 pub(crate) fn exchanges_per_s(window: Duration) -> Result<f64> {
     let (testbed, _echo) = before_echo(Requests::Answered, Hook::XdpNative, Cores::Own)?;
     testbed.crowd.enter(|| -> Result<f64> {

@@ -1,10 +1,12 @@
-//! The fastest web server that can be put behind a veth: an XDP program (`kernel/echo.bpf.c`) that answers handshakes,
-//! requests and closes without a connection. A peer for benchmarks of load generators only.
+//! The fastest web server that can be put behind a veth: an XDP program (`kernel/echo.bpf.c`) that
+//! answers handshakes, requests and closes without a connection. A peer for benchmarks of load
+//! generators only.
 //!
-//! It is not a TCP: it accepts anything, retransmits nothing, answers IPv4 without options only, and leaves the rest to the
-//! kernel. A native program's replies arrive only when the other end of the veth has a native XDP program, too: GRO there makes
-//! the kernel queue the first 256, but not schedule their reception (`veth_xdp_flush()`, measured on Linux 6.18). A generic
-//! program answers through any peer.
+//! It is not a TCP: it accepts anything, retransmits nothing, answers IPv4 without options only,
+//! and leaves the rest to the kernel. A native program's replies arrive only when the other end of
+//! the veth has a native XDP program, too: GRO there makes the kernel queue the first 256, but not
+//! schedule their reception (`veth_xdp_flush()`, measured on Linux 6.18). A generic program answers
+//! through any peer.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -35,7 +37,8 @@ pub(crate) struct Echo {
 }
 
 impl Echo {
-    /// Answers TCP to `port` on any address, and its requests as told, at the interface with index `ifindex` of the caller's namespace.
+    /// Answers TCP to `port` on any address, and its requests as told, at the interface with index
+    /// `ifindex` of the caller's namespace.
     ///
     /// # Errors
     ///

@@ -1,6 +1,7 @@
 //! `tidegate bench`: figures of this machine, each beside its reference of the same run.
 //!
-//! A figure is a median over repetitions that alternate with its reference, because a shared machine drifts.
+//! A figure is a median over repetitions that alternate with its reference, because a shared
+//! machine drifts.
 
 mod bare;
 mod close;

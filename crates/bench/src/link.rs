@@ -33,7 +33,8 @@ const DELAY: Nanos = Nanos::from_millis(10);
 const GAP: Nanos = Nanos::from_micros(125);
 /// Frames before those that are measured: the link's thread is still on its way to its CPU.
 const WARMUP: usize = 800;
-/// How late, or early, 99 of 100 frames of a slice may arrive at most by what the project demands of itself, microseconds.
+/// How late, or early, 99 of 100 frames of a slice may arrive at most by what the project demands
+/// of itself, microseconds.
 const ERROR_GOAL_US: f64 = 100.0;
 /// Frames of a twentieth of a second.
 const SLICE: usize = 400;
@@ -122,7 +123,8 @@ fn frame(len: usize) -> Vec<u8> {
     frame
 }
 
-/// Short frames that reach the other host, while as many are sent as can be; the core of the link also does what the kernel does for its sending.
+/// Short frames that reach the other host, while as many are sent as can be; the core of the link
+/// also does what the kernel does for its sending.
 fn packets_per_s() -> Result<f64> {
     let wires = Wires::create()?;
     let mut socket = socket(&wires.left, &wires.l0)?;
@@ -134,8 +136,9 @@ fn packets_per_s() -> Result<f64> {
     Ok(received as f64 / elapsed.as_secs_f64())
 }
 
-/// What 99 of 100 values of a twentieth of a second are below, in the median slice. A virtual machine's CPU is away for milliseconds several times a second: of the whole
-/// second these moments alone would be seen, and of most of its slices what the link does.
+/// What 99 of 100 values of a twentieth of a second are below, in the median slice. A virtual
+/// machine's CPU is away for milliseconds several times a second: of the whole second these moments
+/// alone would be seen, and of most of its slices what the link does.
 fn p99_of_most_slices(values: &[f64]) -> f64 {
     let p99 = |slice: &[f64]| {
         let mut slice = slice.to_vec();
@@ -145,8 +148,8 @@ fn p99_of_most_slices(values: &[f64]) -> f64 {
     median(values.chunks_exact(SLICE).map(p99).collect())
 }
 
-/// By how much each frame arrives later or earlier than it would by the path alone, from one host to the other, in microseconds. The kernel's way
-/// through two veth pairs is part of it.
+/// By how much each frame arrives later or earlier than it would by the path alone, from one host
+/// to the other, in microseconds. The kernel's way through two veth pairs is part of it.
 fn errors_us() -> Result<Vec<f64>> {
     let wires = Wires::create()?;
     let (mut left, right) = (socket(&wires.left, &wires.l0)?, Tap::open(&wires.right, wires.r0.ifindex)?);
@@ -155,8 +158,9 @@ fn errors_us() -> Result<Vec<f64>> {
     wires.beside_link(path, || send_and_receive(&mut left, &right))
 }
 
-/// By how much moments as far apart as the frames are seen late by a thread on the link's CPU that does nothing but look at the clock, microseconds: what the hypervisor and the
-/// kernel's own work take from it, and no link can give back.
+/// By how much moments as far apart as the frames are seen late by a thread on the link's CPU that
+/// does nothing but look at the clock, microseconds: what the hypervisor and the kernel's own work
+/// take from it, and no link can give back.
 fn late_us() -> Vec<f64> {
     let clock = Clock::start();
     let late = |number: u64| {
@@ -166,7 +170,8 @@ fn late_us() -> Vec<f64> {
     (1..=Nanos::from(WINDOW).0 / GAP.0).map(late).collect()
 }
 
-/// Sends a frame every [`GAP`], and gives for each but the first how far off its arrival was, by the kernel's time of it, microseconds.
+/// Sends a frame every [`GAP`], and gives for each but the first how far off its arrival was, by
+/// the kernel's time of it, microseconds.
 fn send_and_receive(left: &mut Socket, right: &Tap) -> Result<Vec<f64>> {
     let transmission = Nanos(8 * LONG as u64 * 1_000_000_000 / BITS_PER_S);
     let clock = Clock::start();

@@ -27,13 +27,15 @@ const COARSE: f64 = 1.5;
 const FINE: f64 = 1.05;
 /// A round searches from this share of the most that was found.
 const BELOW: f64 = 0.8;
-/// Rounds of a repetition. Each has its turn in each, and the best counts: a machine that others use, too, has slow stretches of some seconds.
+/// Rounds of a repetition. Each has its turn in each, and the best counts: a machine that others
+/// use, too, has slow stretches of some seconds.
 const ROUNDS: usize = 3;
 /// How often the server's end looks for frames.
 const SERVER_INTERVAL: Duration = Duration::from_micros(50);
 /// Memory per live connection that the project allows itself, bytes.
 const BYTES_GOAL: f64 = 256.0;
-/// Connections that are to be held at once, how fast they are opened, and the memory that the project allows itself for them.
+/// Connections that are to be held at once, how fast they are opened, and the memory that the
+/// project allows itself for them.
 const MILLION: f64 = 1e6;
 const HOLD_RATE: f64 = 60_000.0;
 const MIB_GOAL: f64 = 256.0;
@@ -50,7 +52,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// A turn for each. The most that the crowd was ever found to keep becomes what it keeps now, if that is more.
+    /// A turn for each. The most that the crowd was ever found to keep becomes what it keeps now,
+    /// if that is more.
     fn round(found: &mut f64, turns: &mut Turns<'_>) -> Result<Self> {
         turns.next()?;
         let raw_frames_per_s = bare::sends_per_s(WINDOW)?;
@@ -151,7 +154,8 @@ pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every attempt gets its reply.
+/// The crowd at the highest rate, from `rate` on, at which it keeps its own schedule and every
+/// attempt gets its reply.
 fn highest_kept(mut rate: f64, factor: f64, turns: &mut Turns<'_>) -> Result<CrowdSummary> {
     let mut kept = loop {
         let crowd = crowd(rate, turns)?;
@@ -174,8 +178,9 @@ fn highest_kept(mut rate: f64, factor: f64, turns: &mut Turns<'_>) -> Result<Cro
     }
 }
 
-/// The starts were on time, every attempt got its reply, and the replies did not pile up in our own ring: the responder
-/// answers within microseconds, so that what comes after the window was late on our side.
+/// The starts were on time, every attempt got its reply, and the replies did not pile up in our own
+/// ring: the responder answers within microseconds, so that what comes after the window was late on
+/// our side.
 fn is_kept(crowd: &CrowdSummary) -> bool {
     let in_time = crowd.goodput_per_s >= 0.99 * crowd.offered_per_s;
     !crowd.generator.limited && crowd.ok == crowd.offered && in_time
@@ -196,7 +201,8 @@ fn crowd(rate: f64, turns: &mut Turns<'_>) -> Result<CrowdSummary> {
 pub(crate) enum Cores {
     /// Within the call that sends to it, as veth does by itself.
     Shared,
-    /// On a CPU of its own, as behind a wire. Whoever asks receives on his. Before Linux 6.16 what finds its ring full is lost.
+    /// On a CPU of its own, as behind a wire. Whoever asks receives on his. Before Linux 6.16 what
+    /// finds its ring full is lost.
     Own,
 }
 
@@ -217,7 +223,8 @@ fn resident_mib() -> Result<f64> {
     Ok(crate::status_kib("VmRSS")? / 1024.0)
 }
 
-/// By how much this process grows from the moment before the first attempt until a million clients wait for a server that has acknowledged their requests, MiB.
+/// By how much this process grows from the moment before the first attempt until a million clients
+/// wait for a server that has acknowledged their requests, MiB.
 fn million_connections_mib(stop: &AtomicBool) -> Result<f64> {
     let (testbed, _echo) = before_echo(Requests::Acknowledged, Hook::XdpNative, Cores::Own)?;
     let config = Config {

@@ -36,7 +36,8 @@ pub(crate) struct Peer {
     pub reference: &'static str,
 }
 
-/// Both open a connection for each request: wrk where the server says that it will close, h2load when it has as many clients as requests.
+/// Both open a connection for each request: wrk where the server says that it will close, h2load
+/// when it has as many clients as requests.
 pub(crate) const PEERS: [Peer; 2] = [
     Peer {
         figure: "load.vs_wrk",
@@ -60,7 +61,8 @@ pub(crate) const PEERS: [Peer; 2] = [
 ];
 
 impl Peer {
-    /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or where the kernel's own sockets may have it cheaper; `None` where it is not installed.
+    /// The most that it does before an XDP echo, be that where the crowd has it, on this core, or
+    /// where the kernel's own sockets may have it cheaper; `None` where it is not installed.
     pub(crate) fn connections_per_s(&self, turns: &mut Turns<'_>) -> Result<Option<f64>> {
         let (mut most, mut failed) = (None, None);
         for hook in [Hook::XdpNative, Hook::XdpGeneric] {
@@ -109,8 +111,9 @@ pub(crate) struct Seen {
     pub response_ms: f64,
 }
 
-/// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of its own, with requests that take long enough for httperf's tenths of a millisecond.
-/// `None` where httperf is not installed.
+/// Ours and httperf's view of the same server, one after the other: `tidegate serve` on a CPU of
+/// its own, with requests that take long enough for httperf's tenths of a millisecond. `None` where
+/// httperf is not installed.
 pub(crate) fn beside_httperf(stop: &AtomicBool) -> Result<Option<(Seen, Seen)>> {
     let testbed = Testbed::join(clients())?;
     let address = testbed.server_address();

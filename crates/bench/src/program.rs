@@ -1,9 +1,11 @@
 //! What the guard's programs cost for a frame, against what the kernel pays to drop the same SYN.
 //!
-//! A program's time is that of `BPF_PROG_TEST_RUN`, less that of a program that only returns. A refusal rewrites its SYN, so it
-//! cannot be repeated on its own output: it is timed in single runs, and what it takes more than an admission in single
-//! runs is added to an admission in many. The kernel's cost is by whole-system difference: how much longer a sender on the same
-//! core takes for a frame when the peer's kernel drops it at a full accept queue than when a program drops it at once.
+//! A program's time is that of `BPF_PROG_TEST_RUN`, less that of a program that only returns. A
+//! refusal rewrites its SYN, so it cannot be repeated on its own output: it is timed in single
+//! runs, and what it takes more than an admission in single runs is added to an admission in many.
+//! The kernel's cost is by whole-system difference: how much longer a sender on the same core takes
+//! for a frame when the peer's kernel drops it at a full accept queue than when a program drops it
+//! at once.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -141,8 +143,8 @@ pub(crate) fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
     })
 }
 
-/// The FIN of a client that has all its answers, in single runs of one connection each, since it destroys them. What the kernel
-/// does with the RST that it is handed comes later and is not in it.
+/// The FIN of a client that has all its answers, in single runs of one connection each, since it
+/// destroys them. What the kernel does with the RST that it is handed comes later and is not in it.
 fn rst_fin_ns(empty: &Empty) -> Result<f64> {
     let address = SocketAddr::from(([127, 0, 0, 1], 82));
     let listener = TcpListener::from(listen_at(address, 128)?);
@@ -170,7 +172,8 @@ fn rst_fin_ns(empty: &Empty) -> Result<f64> {
     Ok(with_guard - nothing)
 }
 
-/// What the client sends next and what it waits for, by TCP_REPAIR; it says nothing more, not even when it is closed.
+/// What the client sends next and what it waits for, by TCP_REPAIR; it says nothing more, not even
+/// when it is closed.
 fn sequence_numbers(client: &TcpStream) -> Result<(SeqNumber, SeqNumber)> {
     /// `TCP_RECV_QUEUE` and `TCP_SEND_QUEUE` of include/uapi/linux/tcp.h.
     const QUEUES: [i32; 2] = [2, 1];
@@ -203,7 +206,8 @@ fn set_tcp_option(socket: &TcpStream, name: i32, value: i32) -> Result<()> {
     Ok(())
 }
 
-/// A segment with ACK to the full listener's port while it is armed, in single runs, since its flags change.
+/// A segment with ACK to the full listener's port while it is armed, in single runs, since its
+/// flags change.
 fn armed_ns(guard: &Guard, full: SocketAddr, empty: &Empty) -> Result<f64> {
     let source: SocketAddr = "127.0.0.3:40000".parse().expect("an address");
     let tuple = FourTuple { src: source, dst: full };
@@ -244,7 +248,8 @@ fn nanos(time: Duration) -> f64 {
     time.as_nanos() as f64
 }
 
-/// The kernel's time for a SYN to a full listener, beyond that of a frame that a program drops at tcx.
+/// The kernel's time for a SYN to a full listener, beyond that of a frame that a program drops at
+/// tcx.
 fn kernel_drop_ns() -> Result<f64> {
     let testbed = Testbed::join(clients())?;
     let server = testbed.server_address();

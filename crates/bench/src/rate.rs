@@ -24,7 +24,8 @@ impl SendRate {
     }
 }
 
-/// The rate at which `tx` sends `frame` again and again for about `duration`, writing it anew each time.
+/// The rate at which `tx` sends `frame` again and again for about `duration`, writing it anew each
+/// time.
 ///
 /// On veth this includes what the peer does with a frame, unless that happens on another CPU.
 ///

@@ -55,7 +55,8 @@ pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Events per second of a stock server before a crowd of one-packet requests at twice what it can do.
+/// Events per second of a stock server before a crowd of one-packet requests at twice what it can
+/// do.
 fn overload_per_s() -> Result<f64> {
     let mut world = overload(RATE, Nanos::from_secs(10))?;
     let start = Instant::now();
@@ -63,7 +64,8 @@ fn overload_per_s() -> Result<f64> {
     Ok(black_box(&world).happened() as f64 / start.elapsed().as_secs_f64())
 }
 
-/// A stock server before a crowd of so many one-packet requests a second, whose clients wait so long.
+/// A stock server before a crowd of so many one-packet requests a second, whose clients wait so
+/// long.
 fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     let manners = Manners {
         timeout,
@@ -96,7 +98,8 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
     Ok(World::new(setup, crowd))
 }
 
-/// Most memory that this process has had, GiB, when so many clients are there at once and send their SYNs again and again, because the server can answer one in forty.
+/// Most memory that this process has had, GiB, when so many clients are there at once and send
+/// their SYNs again and again, because the server can answer one in forty.
 fn clients_10m_gib(stop: &AtomicBool) -> Result<f64> {
     // What it had before does not count (Linux 6.18 Documentation/filesystems/proc.rst).
     std::fs::write("/proc/self/clear_refs", "5").context("begin a new VmHWM by /proc/self/clear_refs")?;
@@ -116,7 +119,8 @@ fn clients_10m_gib(stop: &AtomicBool) -> Result<f64> {
     Ok(crate::status_kib("VmHWM")? * 1024.0 / GIB)
 }
 
-/// Seconds that 100 bulk flows over 10 Mbit/s take for 100 s of virtual time, and how many events those are.
+/// Seconds that 100 bulk flows over 10 Mbit/s take for 100 s of virtual time, and how many events
+/// those are.
 fn bulk100() -> Result<(f64, u64)> {
     let queue = "red:wait".parse::<aqm::Config>().context("the bench's queue discipline")?;
     let mut run = DumbbellRun::new(Dumbbell::hundred(queue, 1)).map_err(anyhow::Error::msg)?;

@@ -1,4 +1,5 @@
-//! What connections in TIME_WAIT cost a server of today: memory, looking for others, and two transfers, as in `[FTY97]` table 1.
+//! What connections in TIME_WAIT cost a server of today: memory, looking for others, and two
+//! transfers, as in `[FTY97]` table 1.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -129,7 +130,8 @@ fn repetition(stop: &AtomicBool) -> Result<[Point; 2]> {
     })
 }
 
-/// Programs that look for a FIN's connection in the kernel's table; its clients are their destinations.
+/// Programs that look for a FIN's connection in the kernel's table; its clients are their
+/// destinations.
 fn lookups() -> Setup {
     Setup {
         destinations: vec![Destination { network: clients().into(), port: Layout::SERVER.port() }],

@@ -1,4 +1,5 @@
-//! Compiles programs of `kernel/` into libbpf-rs skeletons, or all of them into bare objects. For build scripts only.
+//! Compiles programs of `kernel/` into libbpf-rs skeletons, or all of them into bare objects. For
+//! build scripts only.
 //!
 //! ```no_run
 //! bpf_build::skeleton("admit.bpf.c"); // in build.rs: writes $OUT_DIR/admit.skel.rs
@@ -14,8 +15,8 @@ use libbpf_cargo::SkeletonBuilder;
 
 const SUFFIX: &str = ".bpf.c";
 
-/// Compilers that are tried, newest first; `CLANG` in the environment goes before them all. BPF needs atomics and
-/// CO-RE of clang 15 or newer.
+/// Compilers that are tried, newest first; `CLANG` in the environment goes before them all. BPF
+/// needs atomics and CO-RE of clang 15 or newer.
 const CLANGS: [&str; 8] =
     ["clang-21", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-15", "clang"];
 
@@ -31,7 +32,8 @@ pub fn skeleton(source: &str) {
         .unwrap_or_else(|error| panic!("compile kernel/{source}: {error:#}"));
 }
 
-/// Compiles every `kernel/*.bpf.c` and writes `$OUT_DIR/objects.rs`: an array of source name and object, by name.
+/// Compiles every `kernel/*.bpf.c` and writes `$OUT_DIR/objects.rs`: an array of source name and
+/// object, by name.
 ///
 /// # Panics
 ///

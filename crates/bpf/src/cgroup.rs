@@ -1,4 +1,5 @@
-//! Programs for all processes of the host, or of a part of it: they hang at a control group (version 2).
+//! Programs for all processes of the host, or of a part of it: they hang at a control group
+//! (version 2).
 
 use std::fs::File;
 use std::io;
@@ -17,7 +18,8 @@ pub enum Hook {
     SetSockopt,
     /// getsockopt(2), after the kernel's own.
     GetSockopt,
-    /// What happens to a TCP socket, whoever made it happen: the end of a handshake, segments that leave, changes of state.
+    /// What happens to a TCP socket, whoever made it happen: the end of a handshake, segments that
+    /// leave, changes of state.
     SocketOps,
 }
 
@@ -58,7 +60,8 @@ pub enum Error {
     },
 }
 
-/// Attaches programs to the whole hierarchy of version 2, until the descriptors are dropped; `what` is what they are for.
+/// Attaches programs to the whole hierarchy of version 2, until the descriptors are dropped; `what`
+/// is what they are for.
 ///
 /// # Errors
 ///

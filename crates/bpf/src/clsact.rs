@@ -10,8 +10,8 @@ use crate::{AttachError, Hook};
 const HANDLE: u32 = 0x7467;
 const PRIORITY: u32 = 0x7467;
 
-/// Programs at ingress and egress of an interface, until this is dropped. They outlive a process that is killed, and need a lease
-/// for that.
+/// Programs at ingress and egress of an interface, until this is dropped. They outlive a process
+/// that is killed, and need a lease for that.
 #[derive(Debug)]
 pub struct Clsact {
     ifindex: u32,

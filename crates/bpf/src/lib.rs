@@ -1,5 +1,6 @@
-//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends, the kernel detaches the program. Only
-//! what a qdisc needs, which outlives its process, is pinned. And test runs of programs, to ask and to measure.
+//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends,
+//! the kernel detaches the program. Only what a qdisc needs, which outlives its process, is pinned.
+//! And test runs of programs, to ask and to measure.
 
 mod capability;
 pub mod cgroup;
@@ -79,8 +80,9 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// EOPNOTSUPP or EINVAL where the kernel or driver lacks the hook, EBUSY where another program has it, ERANGE where the MTU
-    /// is too large for native XDP, EPERM without CAP_NET_ADMIN and CAP_BPF, ENODEV when the interface is gone.
+    /// EOPNOTSUPP or EINVAL where the kernel or driver lacks the hook, EBUSY where another program
+    /// has it, ERANGE where the MTU is too large for native XDP, EPERM without CAP_NET_ADMIN and
+    /// CAP_BPF, ENODEV when the interface is gone.
     pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> Result<Self, AttachError> {
         let (attach_type, flags) = match hook {
             Hook::XdpNative => (libbpf_sys::BPF_XDP, XDP_FLAGS_DRV_MODE),
@@ -92,7 +94,8 @@ impl Link {
         link.map(|fd| Self { fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
     }
 
-    /// Attaches a native XDP program that passes every frame: what XDP_TX at one end of a veth needs at the other.
+    /// Attaches a native XDP program that passes every frame: what XDP_TX at one end of a veth
+    /// needs at the other.
     pub fn pass(ifindex: u32) -> Result<Self, AttachError> {
         const XDP_PASS: i32 = 2;
         let hook = Hook::XdpNative;
@@ -107,8 +110,9 @@ impl Link {
     }
 }
 
-/// A link that nobody takes over: its program is off the interface when this is dropped. A [`Link`] lives on while somebody else
-/// has it open: a guard that has taken it over, or only a child that another thread has forked and that has not executed anything yet.
+/// A link that nobody takes over: its program is off the interface when this is dropped. A [`Link`]
+/// lives on while somebody else has it open: a guard that has taken it over, or only a child that
+/// another thread has forked and that has not executed anything yet.
 #[derive(Debug)]
 pub struct SoleLink(Link);
 
@@ -141,7 +145,8 @@ impl Drop for SoleLink {
     }
 }
 
-/// Attaches an LSM program to the hook that it was loaded for, of the whole host, until the descriptor is dropped.
+/// Attaches an LSM program to the hook that it was loaded for, of the whole host, until the
+/// descriptor is dropped.
 ///
 /// # Errors
 ///
@@ -150,11 +155,13 @@ pub fn attach_lsm(program: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     create_link(program, 0, libbpf_sys::BPF_LSM_MAC, 0)
 }
 
-/// Whether LSM programs are ever called here: they load and attach without that, too. An error says why not, or that it cannot be known.
+/// Whether LSM programs are ever called here: they load and attach without that, too. An error says
+/// why not, or that it cannot be known.
 ///
 /// # Errors
 ///
-/// [`io::ErrorKind::Unsupported`] if `bpf` is not among the active modules; otherwise what reading their list gave.
+/// [`io::ErrorKind::Unsupported`] if `bpf` is not among the active modules; otherwise what reading
+/// their list gave.
 pub fn lsm_is_active() -> io::Result<()> {
     const ACTIVE: &str = "/sys/kernel/security/lsm";
     let active = std::fs::read_to_string(ACTIVE)
@@ -210,7 +217,8 @@ pub fn link_exists(id: u32) -> bool {
     owned(unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) }).is_ok()
 }
 
-/// How many programs are attached at tcx ingress of the interface with index `ifindex` of the caller's namespace.
+/// How many programs are attached at tcx ingress of the interface with index `ifindex` of the
+/// caller's namespace.
 ///
 /// # Errors
 ///
@@ -219,7 +227,8 @@ pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
     Ok(programs_at_tcx(ifindex)?.len() as u32)
 }
 
-/// Loads a program that only returns `value`: what a hook costs by itself, or a drop without a thought.
+/// Loads a program that only returns `value`: what a hook costs by itself, or a drop without a
+/// thought.
 ///
 /// # Errors
 ///
@@ -232,7 +241,8 @@ pub fn constant_program(hook: Hook, value: i32) -> io::Result<OwnedFd> {
     program(hook, c"constant", &instructions)
 }
 
-/// Loads a program of these instructions, as `struct bpf_insn` of `include/uapi/linux/bpf.h` has them.
+/// Loads a program of these instructions, as `struct bpf_insn` of `include/uapi/linux/bpf.h` has
+/// them.
 ///
 /// # Errors
 ///
@@ -242,7 +252,8 @@ pub fn program(hook: Hook, name: &CStr, instructions: &[u64]) -> io::Result<Owne
         Hook::XdpNative | Hook::XdpGeneric => libbpf_sys::BPF_PROG_TYPE_XDP,
         Hook::TcxIngress | Hook::TcxEgress => libbpf_sys::BPF_PROG_TYPE_SCHED_CLS,
     };
-    // SAFETY: name and license are C strings, the instructions are as many as said, and no options are given.
+    // SAFETY: name and license are C strings, the instructions are as many as said, and no options
+    // are given.
     owned(unsafe {
         libbpf_sys::bpf_prog_load(
             kind,
@@ -255,7 +266,8 @@ pub fn program(hook: Hook, name: &CStr, instructions: &[u64]) -> io::Result<Owne
     })
 }
 
-/// How many instructions the verifier went through to accept a loaded program, all paths together (Linux 5.16; 0 before).
+/// How many instructions the verifier went through to accept a loaded program, all paths together
+/// (Linux 5.16; 0 before).
 ///
 /// # Errors
 ///
@@ -264,7 +276,8 @@ pub fn verified_instructions(program: BorrowedFd<'_>) -> io::Result<u32> {
     Ok(program_info(program)?.verified_insns)
 }
 
-/// The calling thread's network namespace as programs know it that see a socket (`SO_NETNS_COOKIE`, Linux 5.14).
+/// The calling thread's network namespace as programs know it that see a socket (`SO_NETNS_COOKIE`,
+/// Linux 5.14).
 ///
 /// # Errors
 ///
@@ -282,8 +295,9 @@ pub fn netns_cookie() -> io::Result<u64> {
     if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Runs a tc or XDP program `repeat` times on a frame, in the calling thread's network namespace and as if it came in by
-/// its loopback, and gives the mean time of a run. From the second run on the program gets what it made of the frame.
+/// Runs a tc or XDP program `repeat` times on a frame, in the calling thread's network namespace
+/// and as if it came in by its loopback, and gives the mean time of a run. From the second run on
+/// the program gets what it made of the frame.
 ///
 /// # Errors
 ///
@@ -292,7 +306,8 @@ pub fn test_run(program: BorrowedFd<'_>, frame: &[u8], repeat: u32) -> io::Resul
     run(program, frame, repeat, None)
 }
 
-/// Runs a tc program once on a frame as if it came in by an interface of the calling thread's network namespace.
+/// Runs a tc program once on a frame as if it came in by an interface of the calling thread's
+/// network namespace.
 ///
 /// # Errors
 ///
@@ -322,8 +337,8 @@ fn run(
         ctx_size_in: context.map_or(0, |context| size_of_val(context) as u32),
         ..Default::default()
     };
-    // SAFETY: the options say their own size, and they, the frame and the context outlive the call; nothing is written back but to the
-    // options.
+    // SAFETY: the options say their own size, and they, the frame and the context outlive the call;
+    // nothing is written back but to the options.
     done(unsafe { libbpf_sys::bpf_prog_test_run_opts(program.as_raw_fd(), &raw mut options) })?;
     Ok(Duration::from_nanos(options.duration.into()))
 }

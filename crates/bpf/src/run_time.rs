@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use crate::sys::{done, owned, program, program_info, until_nul};
 
-/// While this is held the kernel counts, for all programs of the machine, as it does always with `kernel.bpf_stats_enabled`. The clock is read twice for each run then, and the time between is part of what is counted (`__bpf_prog_run()`, Linux 6.18 include/linux/filter.h).
+/// While this is held the kernel counts, for all programs of the machine, as it does always with
+/// `kernel.bpf_stats_enabled`. The clock is read twice for each run then, and the time between is
+/// part of what is counted (`__bpf_prog_run()`, Linux 6.18 include/linux/filter.h).
 #[derive(Debug)]
 pub struct RunCounting {
     _fd: OwnedFd,
@@ -24,7 +26,8 @@ impl RunCounting {
     }
 }
 
-/// How long all programs of the machine together have run that are loaded now and have one of these names (as the kernel has them, of 15 characters at most), while it counted.
+/// How long all programs of the machine together have run that are loaded now and have one of these
+/// names (as the kernel has them, of 15 characters at most), while it counted.
 ///
 /// # Errors
 ///

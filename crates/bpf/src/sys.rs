@@ -32,7 +32,8 @@ pub fn until_nul(name: &[c_char]) -> String {
 pub fn program_info(program: BorrowedFd<'_>) -> io::Result<libbpf_sys::bpf_prog_info> {
     let mut info = libbpf_sys::bpf_prog_info::default();
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `size` bytes into `info`; all its pointers are null, so it follows none.
+    // SAFETY: the kernel writes at most `size` bytes into `info`; all its pointers are null, so it
+    // follows none.
     done(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) })?;
     Ok(info)
 }

@@ -1,4 +1,5 @@
-//! Replacing the programs of links that another process holds, so that no frame passes by without one.
+//! Replacing the programs of links that another process holds, so that no frame passes by without
+//! one.
 
 use std::fs;
 use std::io;
@@ -35,7 +36,8 @@ pub struct Before {
 ///
 /// # Errors
 ///
-/// NotFound if there is no such process, PermissionDenied for another user's without CAP_SYS_PTRACE.
+/// NotFound if there is no such process, PermissionDenied for another user's without
+/// CAP_SYS_PTRACE.
 pub fn link_ids_of_process(pid: u32) -> io::Result<Vec<u32>> {
     let mut ids = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo"))? {
@@ -53,7 +55,8 @@ pub fn link_ids_of_process(pid: u32) -> io::Result<Vec<u32>> {
 ///
 /// # Errors
 ///
-/// As [`link_ids_of_process`]; EPERM without CAP_SYS_ADMIN, which opening another process's links takes.
+/// As [`link_ids_of_process`]; EPERM without CAP_SYS_ADMIN, which opening another process's links
+/// takes.
 pub fn links_of_process(pid: u32) -> io::Result<Vec<HeldLink>> {
     let links: io::Result<Vec<Option<HeldLink>>> = link_ids_of_process(pid)?.into_iter().map(open).collect();
     Ok(links?.into_iter().flatten().collect())
@@ -76,7 +79,8 @@ fn open(id: u32) -> io::Result<Option<HeldLink>> {
     }))
 }
 
-/// Whether a link is to XDP, and the index of its interface, 0 if that is gone; `None` for links to something else.
+/// Whether a link is to XDP, and the index of its interface, 0 if that is gone; `None` for links to
+/// something else.
 fn interface_of(info: &libbpf_sys::bpf_link_info) -> Option<(bool, u32)> {
     // SAFETY: the type says which member of the union the kernel has written.
     unsafe {
@@ -109,7 +113,8 @@ impl HeldLink {
         Ok(until_nul(&info.name))
     }
 
-    /// Maps of the program that it leads to, by their names, which the kernel cuts at 15 characters.
+    /// Maps of the program that it leads to, by their names, which the kernel cuts at 15
+    /// characters.
     ///
     /// # Errors
     ///
@@ -156,7 +161,8 @@ fn map_ids_of(program_id: u32) -> io::Result<Vec<u32>> {
         ..Default::default()
     };
     let mut size = size_of_val(&info) as u32;
-    // SAFETY: the kernel writes at most `size` bytes into `info`, and as many ids as the array has room for.
+    // SAFETY: the kernel writes at most `size` bytes into `info`, and as many ids as the array has
+    // room for.
     done(unsafe { libbpf_sys::bpf_prog_get_info_by_fd(program.as_raw_fd(), &raw mut info, &raw mut size) })?;
     let count = (info.nr_map_ids as usize).min(MOST);
     Ok(ids[..count].to_vec())
@@ -179,9 +185,9 @@ impl Before {
 }
 
 impl Link {
-    /// Puts `program` in the place of the one that one of `links` leads to at this hook of the interface with index `ifindex` of the
-    /// caller's network namespace, and holds that link from now on, as well as whoever held it before. `None` if no such link
-    /// is there.
+    /// Puts `program` in the place of the one that one of `links` leads to at this hook of the
+    /// interface with index `ifindex` of the caller's network namespace, and holds that link from
+    /// now on, as well as whoever held it before. `None` if no such link is there.
     ///
     /// # Errors
     ///
@@ -210,7 +216,8 @@ impl Link {
         update(&self.fd, program)
     }
 
-    /// Ids of the maps of the program that it leads to now, by their names, which the kernel cuts at 15 characters.
+    /// Ids of the maps of the program that it leads to now, by their names, which the kernel cuts
+    /// at 15 characters.
     ///
     /// # Errors
     ///
@@ -220,7 +227,8 @@ impl Link {
         maps.into_iter().map(|id| Ok((open_map(id)?.0, id))).collect()
     }
 
-    /// Whether its interface is in the caller's network namespace, with this index: links go along with an interface that moves.
+    /// Whether its interface is in the caller's network namespace, with this index: links go along
+    /// with an interface that moves.
     ///
     /// # Errors
     ///
@@ -241,12 +249,14 @@ impl Link {
                 false => self.is_at(ifindex),
             };
         }
-        // The kernel tells of XDP only by a list of all interfaces, too long to be asked for each of many. So another interface that has come
-        // here with the same number between two looks is taken for the one that went.
+        // The kernel tells of XDP only by a list of all interfaces, too long to be asked for each
+        // of many. So another interface that has come here with the same number between two looks
+        // is taken for the one that went.
         has_name(ifindex)
     }
 
-    /// Takes its program off the interface, wherever that is now; the link leads nowhere from then on.
+    /// Takes its program off the interface, wherever that is now; the link leads nowhere from then
+    /// on.
     ///
     /// # Errors
     ///
@@ -275,8 +285,9 @@ impl Link {
     }
 }
 
-/// Whether an interface of the caller's network namespace has this index. Not by nix 0.31's `if_indextoname()`, which takes the null that says no for a
-/// name; that can be used again once it is mended.
+/// Whether an interface of the caller's network namespace has this index. Not by nix 0.31's
+/// `if_indextoname()`, which takes the null that says no for a name; that can be used again once it
+/// is mended.
 fn has_name(ifindex: u32) -> io::Result<bool> {
     let mut name = [0; nix::libc::IF_NAMESIZE];
     // SAFETY: at most so many bytes are written.
@@ -326,7 +337,8 @@ pub fn programs_at_tcx(ifindex: u32) -> io::Result<Vec<u32>> {
     done(unsafe {
         libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
     })?;
-    // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf 1.7 `bpf.h`).
+    // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf
+    // 1.7 `bpf.h`).
     let count = unsafe { options.__bindgen_anon_1.prog_cnt } as usize;
     Ok(ids[..count.min(MOST)].to_vec())
 }

@@ -8,8 +8,10 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTime
 use nix::sys::eventfd::EventFd;
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// The system calls of an event-driven server for connections of which a hundred are ready at a time, as `tidegate serve` makes them: the shortest of several times. Over the loopback
-/// a client's receipt of the answer is part of writing it, so that `answer` is taken for more than it is, by what that costs more than to hand frames to an interface.
+/// The system calls of an event-driven server for connections of which a hundred are ready at a
+/// time, as `tidegate serve` makes them: the shortest of several times. Over the loopback a
+/// client's receipt of the answer is part of writing it, so that `answer` is taken for more than it
+/// is, by what that costs more than to hand frames to an interface.
 pub(crate) struct Calls {
     /// To accept them.
     pub accept: Duration,
@@ -66,7 +68,8 @@ impl Calls {
     }
 }
 
-/// To learn what is ready when something is: the shortest of several times, as whatever else runs here makes them longer.
+/// To learn what is ready when something is: the shortest of several times, as whatever else runs
+/// here makes them longer.
 pub(crate) fn timed_look() -> io::Result<Duration> {
     const TIMES: u32 = 20;
     const LOOKS: u32 = 1000;

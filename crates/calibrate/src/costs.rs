@@ -35,7 +35,8 @@ pub(super) struct Costs {
 }
 
 impl Costs {
-    /// How often the CPU turned to frames for each connection, and its program slept, and how long it took but for `worked_us`; without what was so beside hardly any.
+    /// How often the CPU turned to frames for each connection, and its program slept, and how long
+    /// it took but for `worked_us`; without what was so beside hardly any.
     pub(super) fn beside(&self, hardly_any: &Self, worked_us: f64) -> ([f64; 2], f64) {
         let connections = self.syns_per_s - hardly_any.syns_per_s;
         let of_connection = |per_s: fn(&Self) -> f64| (per_s(self) - per_s(hardly_any)) / connections;
@@ -60,8 +61,10 @@ impl Costs {
         1e6 / self.looks_per_s.max(1.0)
     }
 
-    /// Of a crowd, as if the CPU had taken so long for a small datagram: machines change their speed from one to the next. Beside a program with many connections a datagram
-    /// takes up to 15% longer at the same speed, so that what is measured before a stopped server may come out as much too dear.
+    /// Of a crowd, as if the CPU had taken so long for a small datagram: machines change their
+    /// speed from one to the next. Beside a program with many connections a datagram takes up to
+    /// 15% longer at the same speed, so that what is measured before a stopped server may come out
+    /// as much too dear.
     pub(super) fn of(measured: &Measured, window: Duration, round_trip: Duration) -> Self {
         let shares = measured.difference.server_cpu;
         let syns = measured.crowd.syns_per_s.max(1.0) * window.as_secs_f64();
@@ -107,7 +110,8 @@ mod tests {
             ..Costs::default()
         };
         let hardly_any = of(5.0, 5_000.0, 160.0);
-        // Of each of a thousand more 40 us, seven tenths of a turn, and 150 us that a request works.
+        // Of each of a thousand more 40 us, seven tenths of a turn, and 150 us that a request
+        // works.
         let crowd = of(1005.0, 5_000.0 + 1000.0 * 190.0, 160.0 + 700.0);
         let ([turns, sleeps], us) = crowd.beside(&hardly_any, 150.0);
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;

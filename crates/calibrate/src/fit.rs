@@ -19,7 +19,8 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// By least squares through points `(how often, time)`. Nothing costs less than nothing: then it is the mean.
+    /// By least squares through points `(how often, time)`. Nothing costs less than nothing: then
+    /// it is the mean.
     pub(crate) fn nearest(points: impl Iterator<Item = (f64, f64)> + Clone) -> Self {
         let count = points.clone().count().max(1) as f64;
         let (x, y) =
@@ -33,7 +34,8 @@ impl Line {
     }
 }
 
-/// What something takes, and what more it takes each time that one of two other things is done on the way.
+/// What something takes, and what more it takes each time that one of two other things is done on
+/// the way.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Plane {
     pub at_zero: f64,
@@ -41,7 +43,8 @@ pub(crate) struct Plane {
 }
 
 impl Plane {
-    /// By least squares through points `([how often, how often], time)`. Nothing costs less than nothing: what would is left out.
+    /// By least squares through points `([how often, how often], time)`. Nothing costs less than
+    /// nothing: what would is left out.
     pub(crate) fn nearest(points: impl Iterator<Item = ([f64; 2], f64)> + Clone) -> Self {
         let count = points.clone().count().max(1) as f64;
         let mean =

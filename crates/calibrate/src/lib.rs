@@ -1,8 +1,11 @@
 //! What work costs on this machine, as a profile of the simulator (`tidegate lab calibrate`).
 //!
-//! Crowds below saturation (of seven tenths of it, unless a rate is given: costs are those of the rate at which they were measured), each of which makes the server's CPU do something else; what it costs is the CPU's time over how often it was done. The kernel
-//! tells exactly how long a CPU was idle, and by ticks, 100 to 1,000 in a second, how the rest divides over softirq and programs, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half is
-//! known to 2%.
+//! Crowds below saturation (of seven tenths of it, unless a rate is given: costs are those of the
+//! rate at which they were measured), each of which makes the server's CPU do something else; what
+//! it costs is the CPU's time over how often it was done. The kernel tells exactly how long a CPU
+//! was idle, and by ticks, 100 to 1,000 in a second, how the rest divides over softirq and
+//! programs, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half
+//! is known to 2%.
 //!
 //! | crowd | gives |
 //! |---|---|
@@ -18,14 +21,27 @@
 //! | four times as many before a server that was stopped, under *abort*, and connections that are answered, before an accept queue that is never full and before one that nearly is: the kernel counts how long the guard's programs run | `guard_dropped`, `guard_syn`, `guard_ack` |
 //! | together, before a server with a backlog of one, under *abort* | `syn_answered` and `end_reset`, beside one of `stray`: the request behind the end of a handshake |
 //!
-//! A crowd's frames that come one by one cost more than those that come together: the CPU turns to each, and the program sleeps and is woken between them. At
-//! saturation both are rarer for each connection. How far apart the crowd's turns came to be is what turns were counted, and not what it was told: timers are late, and its end's receiving takes time of the same CPU. Turns and wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of the crowd's receiving thread, its looks), so that crowds give what one turn and one
-//! waking cost: the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then had a third less in the program than the others, and the line through it no turn
-//! at all. Only how the work divides over softirq and program is told by them, and of that the median counts. Before a server that only answers the program sleeps as often as the CPU turns to frames, so that no crowd of it tells one from the other; before one that works for each request frames come while it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing comes of costs much less than one to
-//! connections: what is more is [`Softirq::cold_connection`]. To look at what is ready costs a program that need not sleep for it much less: that is timed in this process.
+//! A crowd's frames that come one by one cost more than those that come together: the CPU turns to
+//! each, and the program sleeps and is woken between them. At saturation both are rarer for each
+//! connection. How far apart the crowd's turns came to be is what turns were counted, and not what
+//! it was told: timers are late, and its end's receiving takes time of the same CPU. Turns and
+//! wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of
+//! the crowd's receiving thread, its looks), so that crowds give what one turn and one waking cost:
+//! the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the
+//! CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then
+//! had a third less in the program than the others, and the line through it no turn at all. Only
+//! how the work divides over softirq and program is told by them, and of that the median counts.
+//! Before a server that only answers the program sleeps as often as the CPU turns to frames, so
+//! that no crowd of it tells one from the other; before one that works for each request frames come
+//! while it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing
+//! comes of costs much less than one to connections: what is more is [`Softirq::cold_connection`].
+//! To look at what is ready costs a program that need not sleep for it much less: that is timed in
+//! this process.
 //!
-//! How a connection's time in softirq divides over its segments cannot be seen from outside, but for the last, which two crowds tell apart that end in different ways: the rest is divided evenly. Its time in the
-//! program is divided as the system calls of such a program take it, which are timed in this process over the loopback.
+//! How a connection's time in softirq divides over its segments cannot be seen from outside, but
+//! for the last, which two crowds tell apart that end in different ways: the rest is divided
+//! evenly. Its time in the program is divided as the system calls of such a program take it, which
+//! are timed in this process over the loopback.
 
 mod calls;
 mod costs;
@@ -50,7 +66,8 @@ use fit::{Line, Plane, median};
 
 /// The server that will be stopped.
 const HANGS: &str = "hangs";
-/// The server, one that has no room, one that will be stopped, and one that works for each request; `{saturation}` is how many are let in.
+/// The server, one that has no room, one that will be stopped, and one that works for each request;
+/// `{saturation}` is how many are let in.
 const EXPERIMENT: &str = r#"
 name = "calibrate"
 title = "What does work cost?"
@@ -118,11 +135,15 @@ name = "abort"
 guard = "abort"
 "#;
 
-/// Segments that a client of one answered request sends beside its SYN when it closes by RST: the end of the handshake, the request, the reply's ACK, and that. One that closes by FIN acknowledges the server's as well.
+/// Segments that a client of one answered request sends beside its SYN when it closes by RST: the
+/// end of the handshake, the request, the reply's ACK, and that. One that closes by FIN
+/// acknowledges the server's as well.
 const SEGMENTS: f64 = 4.0;
-/// Of these and its SYN, those that the guard looks into while a queue may be full: all with ACK but the last.
+/// Of these and its SYN, those that the guard looks into while a queue may be full: all with ACK
+/// but the last.
 const LOOKED_INTO: f64 = 3.0;
-/// Between turns of the generator: from frames one by one to frames together. A tick comes every 1, 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
+/// Between turns of the generator: from frames one by one to frames together. A tick comes every 1,
+/// 3.3, 4 or 10 ms: were the turns a divisor of that apart, each tick would find the server's CPU
 /// at the same moment of a turn, always in softirq or never.
 const SPACINGS: [Duration; 4] = [
     Duration::from_micros(49),
@@ -134,34 +155,43 @@ const SPACINGS: [Duration; 4] = [
 const SPACINGS_OF_WORK: [Duration; 2] = [SPACINGS[0], SPACINGS[2]];
 const APART: Duration = SPACINGS[0];
 const TOGETHER: Duration = SPACINGS[SPACINGS.len() - 1];
-/// How often crowds of all these come, one after the other, so that a machine whose speed changes does not make a slope.
+/// How often crowds of all these come, one after the other, so that a machine whose speed changes
+/// does not make a slope.
 const ROUNDS: u32 = 2;
-/// Seconds for which a program works to see what is taken from it: from one to the next it is 1 to 3%.
+/// Seconds for which a program works to see what is taken from it: from one to the next it is 1 to
+/// 3%.
 const WORK_S: u32 = 10;
 /// Frames that wait for a CPU behind receive packet steering (`net.core.netdev_max_backlog`).
 const BACKLOG: u32 = 1000;
 /// Nothing costs less, microseconds: what is left of a time when another was taken off.
 const LEAST: f64 = 0.05;
 
-/// A crowd before CPUs that were far from each other comes again at most so many times: what is far costs more, and one profile is of one state.
+/// A crowd before CPUs that were far from each other comes again at most so many times: what is far
+/// costs more, and one profile is of one state.
 const AGAIN: u32 = 2;
 
-/// Of the rate at which the server saturates, where no rate is given: near enough to it that work comes together as it does there, and far enough that all is answered.
+/// Of the rate at which the server saturates, where no rate is given: near enough to it that work
+/// comes together as it does there, and far enough that all is answered.
 const SHARE: f64 = 0.7;
-/// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
+/// Of that rate, how many are let in beside SYNs that make no connection, and times that rate, how
+/// many come then: beside a server that has nothing to do, caches are not what they are in a crowd.
 const ADMITTED: f64 = 0.5;
 const MORE: f64 = 4.0;
 /// Times that rate, how many get a cookie: each is three segments, of which two are reset.
 const COOKIES: f64 = 2.0;
 const ENDS: f64 = 2.0;
-/// Attempts per second that leave the lab's own watch alone: of a hundred each costs ten times what it does in a crowd, as caches are cold and the CPU idles between them. What they take is a tenth of what is found, which is so much too much.
+/// Attempts per second that leave the lab's own watch alone: of a hundred each costs ten times what
+/// it does in a crowd, as caches are cold and the CPU idles between them. What they take is a tenth
+/// of what is found, which is so much too much.
 const HARDLY_ANY: f64 = 5.0;
-/// Of the rate, at which connections are closed by FIN, too: of these the server can answer a quarter fewer.
+/// Of the rate, at which connections are closed by FIN, too: of these the server can answer a
+/// quarter fewer.
 const FEWER: f64 = 0.7;
 /// Times as far apart as they are told to be, and looks for replies are of another machine.
 const MOST_POLLS: f64 = 2.0;
 
-/// Measures this machine's costs with crowds of so many attempts a second, which the server must be able to answer, or of seven tenths of what it can; each step is told in a line.
+/// Measures this machine's costs with crowds of so many attempts a second, which the server must be
+/// able to answer, or of seven tenths of what it can; each step is told in a line.
 ///
 /// # Errors
 ///
@@ -211,7 +241,8 @@ struct Crowds<'a> {
     apart: &'a Experiment,
     by_fin: &'a Experiment,
     together: &'a Experiment,
-    /// What the server's CPU took for a small datagram beside the first of them: costs are at its speed then.
+    /// What the server's CPU took for a small datagram beside the first of them: costs are at its
+    /// speed then.
     round_trip: Option<Duration>,
     /// Is told what came of each.
     on_step: &'a mut dyn FnMut(String),
@@ -228,7 +259,8 @@ struct Answered {
     /// What its end by FIN costs more than that by RST, in softirq and in the program.
     fin: f64,
     close_more: f64,
-    /// The lab's own watch, in a second, but for turns and wakings; and its share of the CPU with them.
+    /// The lab's own watch, in a second, but for turns and wakings; and its share of the CPU with
+    /// them.
     watch_us_per_s: f64,
     watch_share: f64,
     /// A connection, without what of it is the watch.
@@ -243,12 +275,15 @@ struct Refused {
     reset: f64,
     /// The end of a handshake by cookie that finds no place, and is reset.
     stray: f64,
-    /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program ran.
+    /// A turn to nothing but such SYNs, and what is more in the first of a turn after a program
+    /// ran.
     wake: f64,
     cold: f64,
 }
 
-/// What the guard's looks cost, microseconds, by the kernel's count: it has some of its own reading of the clock in it (20 ns for each frame, of five), and not what the kernel does to call a program.
+/// What the guard's looks cost, microseconds, by the kernel's count: it has some of its own reading
+/// of the clock in it (20 ns for each frame, of five), and not what the kernel does to call a
+/// program.
 #[derive(Clone, Copy)]
 struct Guard {
     /// Into a SYN that the kernel drops.
@@ -431,7 +466,8 @@ impl<'a> Crowds<'a> {
         Ok((costs.us_per_s(answered.turn, answered.woken) - known) / costs.turns_per_s.max(1.0))
     }
 
-    /// By the kernel's own count of how long the guard's programs run: they are some hundredths of a connection, by which two crowds of one kind differ, too.
+    /// By the kernel's own count of how long the guard's programs run: they are some hundredths of
+    /// a connection, by which two crowds of one kind differ, too.
     fn guard(&mut self, rate: f64) -> Result<Guard> {
         let _counting = bpf::RunCounting::begin().context("have the kernel count how long programs run")?;
         let abort = self.policy("abort");
@@ -457,7 +493,8 @@ impl<'a> Crowds<'a> {
         Ok(guard)
     }
 
-    /// What a handshake costs, from its SYN on, that is reset at its end, with the request that comes with that.
+    /// What a handshake costs, from its SYN on, that is reset at its end, with the request that
+    /// comes with that.
     fn torn_us(&mut self, rate: f64, answered: &Answered, refused: &Refused, guard: Guard) -> Result<f64> {
         let narrow = (self.server("narrow"), self.policy("abort"));
         let torn = self.measure("handshakes that are reset at their end", self.together, narrow, rate)?;
@@ -475,7 +512,8 @@ impl<'a> Crowds<'a> {
     }
 }
 
-/// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they are of.
+/// The costs of `torn`, a handshake that was reset at its end, and all else, divided over what they
+/// are of.
 fn profile(
     rate: f64,
     (round_trip, taken): (Option<Duration>, f64),
@@ -489,7 +527,8 @@ fn profile(
     let poll = micros(calls::timed_look().context("time a look at what is ready")?);
     let calls = Calls::timed().context("time system calls over the loopback")?;
     let of_program = |call: Duration| in_program * call.as_secs_f64() / calls.all().as_secs_f64();
-    // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is forgotten again. Or less, where nothing is left for the SYN.
+    // Its end costs what one by cookie does, and what the SYN can hardly have cost: a request is
+    // forgotten again. Or less, where nothing is left for the SYN.
     let syn_answered = (torn - ENDS * stray).max(reset).min(connection / 2.0);
     let end_reset = (torn - syn_answered - stray).max(LEAST);
     let segment = (connection - syn_answered) / SEGMENTS;
@@ -541,7 +580,8 @@ fn profile(
         receive: Receive {
             ring: BACKLOG,
             moderation: 0.0,
-            // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its turn (commit d15121be7485).
+            // Since 6.5 softirq runs whenever a program lets it, also while ksoftirqd waits for its
+            // turn (commit d15121be7485).
             longest: 0.0,
             turn: 0.0,
         },
@@ -564,7 +604,8 @@ fn taken(cpu: usize, stop: &AtomicBool) -> Result<f64> {
     std::thread::scope(|scope| scope.spawn(work).join().expect("it does not panic"))
 }
 
-/// Connections that the built-in server may have open, which raises its limit as far as it may; `None` for more than anybody has.
+/// Connections that the built-in server may have open, which raises its limit as far as it may;
+/// `None` for more than anybody has.
 fn descriptors() -> Result<Option<u32>> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).context("read the limit of open descriptors")?;
     Ok(u32::try_from(hard).ok())
@@ -585,14 +626,16 @@ fn experiment(coalesce: Duration, close: Close) -> Result<Experiment> {
     Ok(experiment)
 }
 
-/// The way to the server, and the way back, of a client who hears after so long that he is refused: half a turn passes before his SYN leaves, half the time to the next look when his RST has come,
+/// The way to the server, and the way back, of a client who hears after so long that he is refused:
+/// half a turn passes before his SYN leaves, half the time to the next look when his RST has come,
 /// and half a turn again. Below 0 where the others are taken for longer than they were.
 fn delay_us(refused_after: f64, turns: f64, poll: f64) -> f64 {
     (refused_after - turns - poll / 2.0) / 2.0
 }
 
-/// Backlog, connections, of a server before which a crowd of so many a second claims all places at some moments, and takes one too many at hardly any: those who come between two looks for replies end their handshakes
-/// at once, while as many others begin.
+/// Backlog, connections, of a server before which a crowd of so many a second claims all places at
+/// some moments, and takes one too many at hardly any: those who come between two looks for replies
+/// end their handshakes at once, while as many others begin.
 fn nearly_full(rate: f64) -> u32 {
     (2.0 * rate * CROWD_POLL.as_secs_f64()).ceil() as u32 + 2
 }
@@ -631,7 +674,8 @@ mod tests {
         };
         let guard = Guard { dropped: 0.4, syn: 0.7, ack: 0.3 };
         let is_near = |a: f64, b: f64| (a - b).abs() < 1e-9;
-        // One whose SYN costs what is left, one that costs more than that can be, and one in which nothing is left.
+        // One whose SYN costs what is left, one that costs more than that can be, and one in which
+        // nothing is left.
         for (torn, syn) in
             [(11.0, 11.0 - ENDS * refused.stray), (25.0, answered.connection / 2.0), (5.0, refused.reset)]
         {

@@ -24,28 +24,32 @@ const WAY: &str = "swap";
 
 /// Keep TIME_WAIT at this host when a server closes first, so that the server has none
 ///
-/// For a client of servers that suffer from TIME_WAIT, and not for a proxy that runs out of ports: `tidegate ports` tells
-/// which it is, and docs/closing.md who should use what. Runs until Ctrl-C or SIGTERM, and leaves no trace. Needs root, or
-/// CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and Linux 6.1.
+/// For a client of servers that suffer from TIME_WAIT, and not for a proxy that runs out of ports:
+/// `tidegate ports` tells which it is, and docs/closing.md who should use what. Runs until Ctrl-C
+/// or SIGTERM, and leaves no trace. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and
+/// Linux 6.1.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Servers, as `10.0.0.0/8:80`, `192.0.2.1:443` or `[2001:db8::]/32:80`; repeatable
     #[arg(long = "to", value_name = "NET:PORT", required = true)]
     destinations: Vec<Destination>,
 
-    /// swap: a RST frees the server, and ports are kept from use for --quarantine. hold, on trial: this host's kernel keeps TIME_WAIT
+    /// swap: a RST frees the server, and ports are kept from use for --quarantine. hold, on trial:
+    /// this host's kernel keeps TIME_WAIT
     ///
-    /// hold is for programs that know the end of a response by its length or its chunks and then close. One that waits for
-    /// the end of the connection gets it when the server sends it again, after some 0.2 s. If the server is gone by then, it
-    /// takes one to two seconds.
+    /// hold is for programs that know the end of a response by its length or its chunks and then
+    /// close. One that waits for the end of the connection gets it when the server sends it again,
+    /// after some 0.2 s. If the server is gone by then, it takes one to two seconds.
     #[arg(long, value_name = "WAY", default_value = WAY, value_parser = PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)))]
     way: String,
 
-    /// With swap: how long a port is kept from use towards the same server; 60s at least where an end has no timestamps
+    /// With swap: how long a port is kept from use towards the same server; 60s at least where an
+    /// end has no timestamps
     #[arg(long, value_name = "D", default_value = "1s", value_parser = humantime::parse_duration)]
     quarantine: Duration,
 
-    /// Only sockets that were made in this control group or below it: its folder, as `/sys/fs/cgroup/system.slice/app.service`
+    /// Only sockets that were made in this control group or below it: its folder, as
+    /// `/sys/fs/cgroup/system.slice/app.service`
     #[arg(long, value_name = "FOLDER")]
     cgroup: Option<PathBuf>,
 
@@ -53,7 +57,8 @@ pub struct Args {
     #[arg(long, conflicts_with = "cgroup")]
     must_ask: bool,
 
-    /// Interface by which the connections go; repeatable (default: by which the destinations are reached)
+    /// Interface by which the connections go; repeatable (default: by which the destinations are
+    /// reached)
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
 

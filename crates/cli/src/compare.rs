@@ -8,14 +8,17 @@ use crate::mistake::Mistake;
 use crate::output::say;
 use crate::run_file::read_run;
 
-/// Hold two runs of one experiment against each other, as of tidegate lab run and of tidegate sim: goodput and response times before a server, or drops of a dumbbell and how far apart the times of its objects are
+/// Hold two runs of one experiment against each other, as of tidegate lab run and of tidegate sim:
+/// goodput and response times before a server, or drops of a dumbbell and how far apart the times
+/// of its objects are
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Two results.jsonl
     #[arg(required = true, num_args = 2, value_names = ["A", "B"])]
     files: Vec<PathBuf>,
 
-    /// Fail when anything is further apart than this: goodput or mean response of B from A's, as a share of it, or times of objects anywhere (Kolmogorov-Smirnov distance)
+    /// Fail when anything is further apart than this: goodput or mean response of B from A's, as a
+    /// share of it, or times of objects anywhere (Kolmogorov-Smirnov distance)
     #[arg(long, value_name = "D", value_parser = parse_distance)]
     at_most: Option<f64>,
 

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use clap::Command;
 use clap_complete::Shell;
 
-/// Print what a shell needs to complete command lines, as for /usr/share/bash-completion/completions/tidegate
+/// Print what a shell needs to complete command lines, as for
+/// /usr/share/bash-completion/completions/tidegate
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Whose

@@ -4,7 +4,8 @@ use anyhow::{Context, Result};
 
 use crate::output::say;
 
-/// Say what this kernel can do for Tidegate, by trying it: nothing is changed, and no version is looked at
+/// Say what this kernel can do for Tidegate, by trying it: nothing is changed, and no version is
+/// looked at
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Print one JSON object instead of tables

@@ -44,7 +44,8 @@ pub enum Values {
     Counter(Vec<(Labels, f64)>),
     /// Now.
     Gauge(Vec<(Labels, f64)>),
-    /// Since the start: how many up to each bound and beyond the one before, and how many and how much in all.
+    /// Since the start: how many up to each bound and beyond the one before, and how many and how
+    /// much in all.
     Histogram {
         /// Upper bound and count, by bound.
         buckets: Vec<(f64, u64)>,
@@ -99,11 +100,14 @@ fn with(
     if labels.is_empty() { encode(metric) } else { encode(&mut metric.encode_family(labels)?) }
 }
 
-/// Answers `GET /metrics` with what was published last, from a thread of its own, until it is dropped.
+/// Answers `GET /metrics` with what was published last, from a thread of its own, until it is
+/// dropped.
 ///
-/// One client at a time, and each has a fifth of a second. No more is read than the first line: whoever may connect must not stop the process, nor fill it.
-/// The small HTTP libraries do not keep to that. `tiny_http` 0.12 has no time limit, starts a thread for each silent client, reads a line of any length,
-/// and never listens again once the host had no file descriptor left. `oxhttp` 0.3 cannot be stopped, and reads as much as a client announces.
+/// One client at a time, and each has a fifth of a second. No more is read than the first line:
+/// whoever may connect must not stop the process, nor fill it. The small HTTP libraries do not keep
+/// to that. `tiny_http` 0.12 has no time limit, starts a thread for each silent client, reads a
+/// line of any length, and never listens again once the host had no file descriptor left. `oxhttp`
+/// 0.3 cannot be stopped, and reads as much as a client announces.
 pub struct Exporter {
     shown: Arc<Shown>,
     thread: Option<JoinHandle<()>>,

@@ -28,21 +28,24 @@ use lines::Lines;
 
 /// Between two looks at what goes on.
 const TURN: Duration = Duration::from_secs(1);
-/// How long the programs decide without hearing of us; a process that is stopped or hangs guards nothing.
+/// How long the programs decide without hearing of us; a process that is stopped or hangs guards
+/// nothing.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// Guard a listening port: refuse at once whom the server could not answer soon
 ///
-/// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+/// Runs until Ctrl-C or SIGTERM. Nothing stays behind, however it ends. Needs root, or CAP_BPF,
+/// CAP_PERFMON and CAP_NET_ADMIN.
 #[derive(Debug, clap::Args)]
 #[command(group = ArgGroup::new("guarded").args(["listen", "config"]).required(true))]
 pub struct Args {
-    /// Address and port of the listener; `0.0.0.0` stands for every IPv4 address of this host, `[::]` for every IPv6 one, and for both
-    /// where the server's socket does
+    /// Address and port of the listener; `0.0.0.0` stands for every IPv4 address of this host,
+    /// `[::]` for every IPv6 one, and for both where the server's socket does
     #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen)]
     listen: Option<SocketAddr>,
 
-    /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn (default: abort+rst-syn+unserved)
+    /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn
+    /// (default: abort+rst-syn+unserved)
     ///
     /// unserved             in a crowd it is full once as many wait for the server as keep it busy,
     ///                      in the accept queue or inside it; how many is found while it runs.
@@ -79,14 +82,16 @@ pub struct Args {
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen and, if wanted, policy, dry_run and reserved = { slots = N, sources = ["CIDR"] }, for each; before
-    /// them, if wanted, interfaces, attach, refusals_per_s and sockopt.
-    /// Listeners that are not there yet are guarded once they are. A file with a mistake changes nothing, nor does one with
-    /// other interfaces, attach or sockopt than at the start: for these, start another guard with --take-over.
+    /// `[[listener]]` with listen and, if wanted, policy, dry_run and reserved = { slots = N,
+    /// sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
+    /// and sockopt. Listeners that are not there yet are guarded once they are. A file with a
+    /// mistake changes nothing, nor does one with other interfaces, attach or sockopt than at the
+    /// start: for these, start another guard with --take-over.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
-    /// Keep the last N places of the accept queue for the sources of --reserve-for, as health probes and operators
+    /// Keep the last N places of the accept queue for the sources of --reserve-for, as health
+    /// probes and operators
     #[arg(long, value_name = "N", requires = "reserve_for", value_parser = clap::value_parser!(u32).range(1..))]
     reserve: Option<u32>,
 
@@ -98,7 +103,8 @@ pub struct Args {
     #[arg(long)]
     sockopt: bool,
 
-    /// Refuse at most so many SYNs a second with RST, and drop the others; 0 is no limit (default: 500000)
+    /// Refuse at most so many SYNs a second with RST, and drop the others; 0 is no limit
+    /// (default: 500000)
     #[arg(long, value_name = "R")]
     refusals: Option<u32>,
 
@@ -106,11 +112,13 @@ pub struct Args {
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
 
-    /// Where on the interface; auto is tcx on veth and loopback, and native XDP where the driver has it
+    /// Where on the interface; auto is tcx on veth and loopback, and native XDP where the driver
+    /// has it
     #[arg(long, value_name = "HOOK", default_value = "auto", value_parser = PossibleValuesParser::new(Attach::NAMED.map(|(name, _)| name)))]
     attach: String,
 
-    /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in it, or a path
+    /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in
+    /// it, or a path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 
@@ -118,16 +126,18 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
 
-    /// Folder in which it keeps what it learns of servers, so that the next guard knows it; none keeps nothing
+    /// Folder in which it keeps what it learns of servers, so that the next guard knows it; none
+    /// keeps nothing
     #[arg(long, value_name = "DIR", default_value = "/run/tidegate")]
     state: PathBuf,
 
-    /// Count what would be done, and leave every packet alone; with --config, at every listener. As nobody is turned away, the server stays full, and this
-    /// counts far more than would be refused
+    /// Count what would be done, and leave every packet alone; with --config, at every listener. As
+    /// nobody is turned away, the server stays full, and this counts far more than would be refused
     #[arg(long)]
     dry_run: bool,
 
-    /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason and status 1 or 2
+    /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason
+    /// and status 1 or 2
     #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval", "prometheus"])]
     check: bool,
 
@@ -135,7 +145,8 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
-    /// Print JSON lines, one for each listener and --interval: "attached", then "sample"s, at last "final"
+    /// Print JSON lines, one for each listener and --interval: "attached", then "sample"s, at last
+    /// "final"
     #[arg(long)]
     json: bool,
 
@@ -311,8 +322,8 @@ fn watch(
     Ok(())
 }
 
-/// Calls of the kernel that fail for a moment, as descriptors or memory are short: each is said once and tried again. The
-/// programs leave all to the kernel if the lease cannot be renewed.
+/// Calls of the kernel that fail for a moment, as descriptors or memory are short: each is said
+/// once and tried again. The programs leave all to the kernel if the lease cannot be renewed.
 #[derive(Debug)]
 struct Troubles {
     /// What fails: since when, and how often it has.
@@ -354,7 +365,8 @@ impl Troubles {
     }
 }
 
-/// Whether another guard has taken over for good. One that has not renewed its lease a while later has ended, and we go on.
+/// Whether another guard has taken over for good. One that has not renewed its lease a while later
+/// has ended, and we go on.
 fn is_replaced(
     guard: &Guard,
     taken_over: &mut Option<Instant>,

@@ -23,7 +23,8 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run experiment files: find each server's saturation, measure the grid, hold the claims against it, write a report
+    /// Run experiment files: find each server's saturation, measure the grid, hold the claims
+    /// against it, write a report
     Run {
         /// Experiment files, as experiments/demo.toml; all are checked before the first is run
         #[arg(required = true)]
@@ -38,9 +39,11 @@ enum Command {
         quick: bool,
     },
 
-    /// Measure what work costs on this machine, and print it as a profile for tidegate sim; takes a few minutes
+    /// Measure what work costs on this machine, and print it as a profile for tidegate sim; takes a
+    /// few minutes
     Calibrate {
-        /// Attempts per second, fewer than the server can answer; unless given, seven tenths of what it can, which is looked for first
+        /// Attempts per second, fewer than the server can answer; unless given, seven tenths of
+        /// what it can, which is looked for first
         #[arg(long, value_name = "R", value_parser = parse_rate)]
         rate: Option<f64>,
     },

@@ -9,12 +9,14 @@ use anyhow::{Context, Result};
 
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const LARGE_PAGES: &str = "glibc.malloc.hugetlb";
-/// Whoever has it was started again already: a C library that does not trust its user takes the tunables away (`ld.so(8)`, secure-execution mode).
+/// Whoever has it was started again already: a C library that does not trust its user takes the
+/// tunables away (`ld.so(8)`, secure-execution mode).
 const STARTED_AGAIN: &str = "TIDEGATE_STARTED_AGAIN";
 
-/// Starts this program again with a C library that asks the kernel for large pages (`madvise(2)`, `MADV_HUGEPAGE`), as it reads only at its start whether it is to (glibc 2.35, manual section
-/// "Memory Allocation Tunables"; an older one, or another, does not know the name). Does nothing where the user has said by that name what he wants, and where the program
-/// cannot be started.
+/// Starts this program again with a C library that asks the kernel for large pages (`madvise(2)`,
+/// `MADV_HUGEPAGE`), as it reads only at its start whether it is to (glibc 2.35, manual section
+/// "Memory Allocation Tunables"; an older one, or another, does not know the name). Does nothing
+/// where the user has said by that name what he wants, and where the program cannot be started.
 pub fn ask() {
     let Some(tunables) = tunables(&env::var_os(TUNABLES).unwrap_or_default()) else {
         return;

@@ -18,7 +18,8 @@ use crate::output::say;
 use crate::printer::Printer;
 use crate::signals;
 
-/// Emulate a bottleneck: every frame that comes in at one interface leaves at the other, through a queue, at a rate, after a delay
+/// Emulate a bottleneck: every frame that comes in at one interface leaves at the other, through a
+/// queue, at a rate, after a delay
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// The two interfaces, without addresses of their own; forward is from the first to the second
@@ -29,7 +30,8 @@ pub struct Args {
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
 
-    /// Bytes that the transmitter sends besides each frame: 24 for Ethernet's preamble, FCS and gap, -14 where the rate is that of IP packets
+    /// Bytes that the transmitter sends besides each frame: 24 for Ethernet's preamble, FCS and
+    /// gap, -14 where the rate is that of IP packets
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
     overhead: Option<String>,
 
@@ -45,7 +47,8 @@ pub struct Args {
     #[arg(long)]
     in_order: bool,
 
-    /// Share of the frames that is lost behind the queue, as 1%; or in bursts, as gilbert-elliott:p=1%,r=25%
+    /// Share of the frames that is lost behind the queue, as 1%; or in bursts, as
+    /// gilbert-elliott:p=1%,r=25%
     #[arg(long, value_name = "LOSS", allow_hyphen_values = true)]
     loss: Option<String>,
 
@@ -61,7 +64,8 @@ pub struct Args {
     #[arg(long, value_name = "AQM")]
     aqm: Option<String>,
 
-    /// What is different from IF1 to IF2, as 'rate 2mbit loss 1%', in the words of the options above
+    /// What is different from IF1 to IF2, as 'rate 2mbit loss 1%', in the words of the options
+    /// above
     #[arg(long, value_name = "WORDS")]
     forward: Option<String>,
 
@@ -69,8 +73,8 @@ pub struct Args {
     #[arg(long, value_name = "WORDS")]
     backward: Option<String>,
 
-    /// A host's own link, before the bottleneck for what it sends and behind it for what it gets: its address, and a path, as '10.0.0.7 rate 100mbit delay 24ms'; may be
-    /// given for many hosts
+    /// A host's own link, before the bottleneck for what it sends and behind it for what it gets:
+    /// its address, and a path, as '10.0.0.7 rate 100mbit delay 24ms'; may be given for many hosts
     #[arg(long, value_name = "HOST WORDS")]
     access: Vec<String>,
 
@@ -82,7 +86,8 @@ pub struct Args {
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
 
-    /// Write what was seen to this file at the end, as JSON; `tidegate schema link` says what it means
+    /// Write what was seen to this file at the end, as JSON; `tidegate schema link` says what it
+    /// means
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -112,7 +117,8 @@ pub fn run(args: Args) -> Result<()> {
     let config = args.config()?;
     let stop = signals::stop_flag()?;
     let mut link = Link::open(&config)?;
-    // Before it runs: what it saw must not be lost for a folder that is not there; nor an older file for a link that never was.
+    // Before it runs: what it saw must not be lost for a folder that is not there; nor an older
+    // file for a link that never was.
     let json = args.json.as_ref().map(|path| Ok::<_, anyhow::Error>((path, create(path)?))).transpose()?;
     for (which, (mode, instead)) in link.receive_modes().into_iter().enumerate() {
         let [from, to] = [&config.interfaces[which], &config.interfaces[1 - which]];
@@ -134,7 +140,8 @@ pub fn run(args: Args) -> Result<()> {
         }
     });
     drop(printer);
-    // Also of a link that ended by an error: it is in the summary, and what was counted is not lost.
+    // Also of a link that ended by an error: it is in the summary, and what was counted is not
+    // lost.
     let said = link.summary().and_then(|summary| tell(&summary, json));
     // Why it ended goes before that it could not be told.
     ended.and(said)

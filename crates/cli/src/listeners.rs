@@ -17,16 +17,18 @@ const NAP: Duration = Duration::from_millis(50);
 
 /// List the listening TCP sockets of all network namespaces by their load
 ///
-/// The fullest accept queue comes first. Nothing is changed, and nothing stays behind. Needs root, or CAP_BPF and CAP_PERFMON
-/// for limits and rates, and CAP_SYS_ADMIN for other network namespaces; without, it lists what /proc shows and says what is
-/// missing.
+/// The fullest accept queue comes first. Nothing is changed, and nothing stays behind. Needs root,
+/// or CAP_BPF and CAP_PERFMON for limits and rates, and CAP_SYS_ADMIN for other network namespaces;
+/// without, it lists what /proc shows and says what is missing.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Measure for this long, as in 10s: SYNs, accepts, times in the accept queue, and why SYNs and handshakes were dropped
+    /// Measure for this long, as in 10s: SYNs, accepts, times in the accept queue, and why SYNs and
+    /// handshakes were dropped
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     watch: Option<Duration>,
 
-    /// Print JSON lines: a "listener" for each socket, a "group" for those that share an address, a "missing" for each gap
+    /// Print JSON lines: a "listener" for each socket, a "group" for those that share an address, a
+    /// "missing" for each gap
     #[arg(long)]
     json: bool,
 }
@@ -177,7 +179,8 @@ fn lines(inventory: &Inventory, span: Option<Duration>, missing: &[String]) -> R
     missing.iter().try_for_each(|gap| say(json!({ "event": "missing", "what": gap })))
 }
 
-/// Counts are of `span_s`, and `drops` as well; without it `drops` is of all time. What is not known is null.
+/// Counts are of `span_s`, and `drops` as well; without it `drops` is of all time. What is not
+/// known is null.
 fn object(event: &str, entry: &Entry, span: Option<Duration>) -> Value {
     let Entry { listener, netns, owners, cgroup, counters } = entry;
     let owners: Vec<Value> =

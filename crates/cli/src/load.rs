@@ -34,7 +34,8 @@ use crate::output::say;
 use crate::printer::complain;
 use crate::signals;
 
-/// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from one core or several
+/// Send an open-loop crowd to an HTTP server: thousands of clients with a TCP of their own, from
+/// one core or several
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// What to ask for, as in http://192.0.2.1:8080/index.html
@@ -77,8 +78,9 @@ pub struct Args {
     #[command(flatten)]
     ends: ports::Ends,
 
-    /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4, linux-2.4, linux-2.2,
-    /// win-emu, windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3, macos, macos-10.3
+    /// Systems of the clients, whose TCP they have, with shares that sum to 1: linux, linux-6.4,
+    /// linux-2.4, linux-2.2, win-emu, windows-10, windows-xp, windows-nt, freebsd, freebsd-5.3,
+    /// macos, macos-10.3
     #[arg(long, value_name = "NAME[:SHARE],...", default_value_t = Stacks::default())]
     stacks: Stacks,
 
@@ -86,27 +88,31 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = ArrivalsArg::Poisson)]
     arrivals: ArrivalsArg,
 
-    /// Come in bursts of ON with gaps of OFF, as 10s/5s; in a gap one attempt starts each second. --rate is the mean over
-    /// both, which the measured window shows if it holds a whole number of them
+    /// Come in bursts of ON with gaps of OFF, as 10s/5s; in a gap one attempt starts each second.
+    /// --rate is the mean over both, which the measured window shows if it holds a whole number of
+    /// them
     #[arg(long, value_name = "ON/OFF", value_parser = parse_bursts)]
     bursts: Option<Bursts>,
 
-    /// Rate over time, as multiples of --rate: w1 to w10 of `[SH06]`, pieces as 25s:0.2,25s:1.2, a ramp as 60s:0.2-1.5; from the start
-    /// of the warm-up on, and then again
+    /// Rate over time, as multiples of --rate: w1 to w10 of `[SH06]`, pieces as 25s:0.2,25s:1.2, a
+    /// ramp as 60s:0.2-1.5; from the start of the warm-up on, and then again
     #[arg(long, value_name = "SHAPE", value_parser = load::parse_shape, conflicts_with = "bursts")]
     shape: Option<Shape>,
 
-    /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2, world-cup, world-cup-5, nasa,
-    /// redfavor, a table as '{ kind = "specweb99", directories = 5 }', or a TOML file with one. `tidegate serve` answers all of them
+    /// What clients ask for in place of the URL's path: specweb99, specweb99-2.62, specweb99-7.2,
+    /// world-cup, world-cup-5, nasa, redfavor, a table as '{ kind = "specweb99", directories = 5
+    /// }', or a TOML file with one. `tidegate serve` answers all of them
     #[arg(long, value_name = "WORKLOAD", default_value = "one-packet", value_parser = experiment::parse_workload)]
     workload: Workload,
 
-    /// Users look at one page after another and think in between; --rate is that of users. redfavor is `[RF]` table I, or a table as
-    /// '{ pages = 10, objects = 3, think = "5s", between_objects = "100ms" }' has the means
+    /// Users look at one page after another and think in between; --rate is that of users. redfavor
+    /// is `[RF]` table I, or a table as '{ pages = 10, objects = 3, think = "5s", between_objects =
+    /// "100ms" }' has the means
     #[arg(long, value_name = "SESSIONS", value_parser = load::parse_sessions, conflicts_with = "replay")]
     sessions: Option<Sessions>,
 
-    /// Repeat a log: its times and the sizes of its replies. Common Log Format, or the World Cup's of 1998; plain or gzip
+    /// Repeat a log: its times and the sizes of its replies. Common Log Format, or the World Cup's
+    /// of 1998; plain or gzip
     #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "bursts", "shape", "workload", "arrivals"])]
     replay: Option<PathBuf>,
 
@@ -134,12 +140,14 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t = XdpArg::Auto)]
     xdp: XdpArg,
 
-    /// Receive and send in bursts this far apart, as a NIC with interrupt moderation hands frames over
+    /// Receive and send in bursts this far apart, as a NIC with interrupt moderation hands frames
+    /// over
     #[arg(long, value_name = "D", default_value = "0s", value_parser = parse_coalesce)]
     coalesce: Duration,
 
-    /// Send part I of N of this crowd, from 1, as 2/3: each of several hosts its own, with a client network of its own. --rate is that of all
-    /// together. `tidegate merge` adds what they print with --json
+    /// Send part I of N of this crowd, from 1, as 2/3: each of several hosts its own, with a client
+    /// network of its own. --rate is that of all together. `tidegate merge` adds what they print
+    /// with --json
     #[arg(long, value_name = "I/N", value_parser = parse_shard, default_value = "1/1")]
     shard: Shard,
 
@@ -161,13 +169,16 @@ pub struct Args {
 
     /// Fail (exit status 1) if a result is beyond this bound; may be given several times
     ///
-    /// Times as p99>50ms (mean, p50, p90, p99, p99.9, max), shares of the attempts as refused>1% (ok, refused, reset, timed-out, aborted, malformed; failed
-    /// is all but ok, late is started more than 1 ms late), and goodput<20k. Replies by status as non-2xx>0 or 5xx>1% of them (2xx, 3xx, 4xx, 5xx, non-2xx): a
-    /// complete reply is ok whatever its status. A generator that was the limit is no failure by itself: late>5% makes it one.
+    /// Times as p99>50ms (mean, p50, p90, p99, p99.9, max), shares of the attempts as refused>1%
+    /// (ok, refused, reset, timed-out, aborted, malformed; failed is all but ok, late is started
+    /// more than 1 ms late), and goodput<20k. Replies by status as non-2xx>0 or 5xx>1% of them
+    /// (2xx, 3xx, 4xx, 5xx, non-2xx): a complete reply is ok whatever its status. A generator that
+    /// was the limit is no failure by itself: late>5% makes it one.
     #[arg(long, value_name = "BOUND")]
     fail_if: Vec<FailIf>,
 
-    /// Write a new file with the histogram of response times of each second, as HdrHistogram's tools read it (microseconds)
+    /// Write a new file with the histogram of response times of each second, as HdrHistogram's
+    /// tools read it (microseconds)
     #[arg(long, value_name = "FILE")]
     hdr_log: Option<PathBuf>,
 
@@ -201,7 +212,8 @@ enum CloseArg {
     Fin,
     /// Abortive: a RST, and neither end keeps anything
     Rst,
-    /// Where the server closes first its last ACK is answered by a RST, so that TIME_WAIT is here: LAST_ACK_SWAP of `[FTY97]`
+    /// Where the server closes first its last ACK is answered by a RST, so that TIME_WAIT is here:
+    /// LAST_ACK_SWAP of `[FTY97]`
     Swap,
 }
 
@@ -246,7 +258,8 @@ pub fn run(args: Args) -> Result<()> {
         netns::pin_to_cpu(cpus[0])?;
     }
     let config = config(&args)?;
-    // Not before: a log may be a pipe to which nobody writes, and a signal is to end the wait for that.
+    // Not before: a log may be a pipe to which nobody writes, and a signal is to end the wait for
+    // that.
     let stop = signals::stop_flag()?;
     let json = args.json;
     let records = Records::create(args.csv.as_deref(), args.hdr_log.as_deref())?;

@@ -1,6 +1,8 @@
-//! `tidegate`: guard a port, send a crowd, run an experiment, and show the result. One file per subcommand, no logic.
+//! `tidegate`: guard a port, send a crowd, run an experiment, and show the result. One file per
+//! subcommand, no logic.
 //!
-//! Exit status: 0 done; 1 what happened while it ran; 2 what the user wrote wrongly: an argument, or a file that is not there or not what it should be.
+//! Exit status: 0 done; 1 what happened while it ran; 2 what the user wrote wrongly: an argument,
+//! or a file that is not there or not what it should be.
 
 mod bar;
 mod bench;
@@ -113,8 +115,9 @@ fn parse(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<
     Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
 }
 
-/// A value may begin with a dash, as a negative number does, so that it is refused as a value and not as an option that is not known. Where any text is a value an
-/// option would be taken for one, as a file's name; there it may not.
+/// A value may begin with a dash, as a negative number does, so that it is refused as a value and
+/// not as an option that is not known. Where any text is a value an option would be taken for one,
+/// as a file's name; there it may not.
 fn with_negative_values(command: clap::Command) -> clap::Command {
     let takes_any_text = |arg: &Arg| {
         let parsed = arg.get_value_parser().type_id();
@@ -127,7 +130,8 @@ fn with_negative_values(command: clap::Command) -> clap::Command {
     command.mut_args(allow).mut_subcommands(with_negative_values)
 }
 
-/// Help and version go to standard output as clap has them; what is wrong with the command line is one line.
+/// Help and version go to standard output as clap has them; what is wrong with the command line is
+/// one line.
 fn usage(error: &clap::Error) -> ExitCode {
     if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
         error.print().ok();

@@ -11,7 +11,8 @@ use crate::mistake::{Mistake, in_file};
 use crate::output::say;
 use crate::printer::complain;
 
-/// Add the results of several `tidegate load --shard I/N --json`, exactly: counts, and the histograms behind percentiles
+/// Add the results of several `tidegate load --shard I/N --json`, exactly: counts, and the
+/// histograms behind percentiles
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Files with what each printed; of one with several lines the summary counts

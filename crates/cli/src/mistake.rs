@@ -17,7 +17,8 @@ impl Display for Mistake {
 
 impl std::error::Error for Mistake {}
 
-/// Whether an error is one, which its type says: each crate has one for what a user wrote. All others happened while something ran.
+/// Whether an error is one, which its type says: each crate has one for what a user wrote. All
+/// others happened while something ran.
 pub fn is_mistake(error: &Error) -> bool {
     error.is::<Mistake>()
         || error.is::<guard::ConfigError>()

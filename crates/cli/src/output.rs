@@ -1,5 +1,5 @@
-//! Lines on standard output, at once: scripts wait for them, and a reader that went away is no panic. And what several
-//! subcommands print.
+//! Lines on standard output, at once: scripts wait for them, and a reader that went away is no
+//! panic. And what several subcommands print.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -12,7 +12,8 @@ pub fn is_closed(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
-/// Prints a line, or several; what a terminal would obey in them is text, as results files and what is named in them may be anybody's.
+/// Prints a line, or several; what a terminal would obey in them is text, as results files and what
+/// is named in them may be anybody's.
 ///
 /// # Errors
 ///
@@ -23,7 +24,8 @@ pub fn say(line: impl Display) -> Result<()> {
     writeln!(stdout, "{}", lines.join("\n")).and_then(|()| stdout.flush()).context("write to standard output")
 }
 
-/// Without control characters, which a terminal would obey: whoever names a process or a control group has a say in what we print.
+/// Without control characters, which a terminal would obey: whoever names a process or a control
+/// group has a say in what we print.
 pub fn printable(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() })
@@ -55,8 +57,8 @@ pub fn or_dash(value: Option<impl Display>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// What was counted at a listener, as JSON: each count by its name, null where this kernel lacks the hook; histograms as pairs of
-/// a bucket's smallest value and its count.
+/// What was counted at a listener, as JSON: each count by its name, null where this kernel lacks
+/// the hook; histograms as pairs of a bucket's smallest value and its count.
 pub fn counters(counters: &watch::Counters) -> Value {
     let counts = watch::Counter::ALL.map(|counter| (counter.name().to_owned(), counters.get(counter).into()));
     let mut object = Value::Object(counts.into_iter().collect());

@@ -10,8 +10,9 @@ use crate::output::say;
 
 /// Say how many ports are left towards whom, how fast they go, and what would help
 ///
-/// A connection that this host closes first keeps its port for 60 s, towards that destination (TIME_WAIT). A proxy or a load
-/// generator can run out of them: connect(2) says EADDRNOTAVAIL then. Nothing is changed, and no privilege is needed.
+/// A connection that this host closes first keeps its port for 60 s, towards that destination
+/// (TIME_WAIT). A proxy or a load generator can run out of them: connect(2) says EADDRNOTAVAIL
+/// then. Nothing is changed, and no privilege is needed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Of another network namespace: a name of `ip netns`, a process id or a path
@@ -22,7 +23,8 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 
-    /// Print JSON lines: "ports", then a "client" for each destination, a "server" for each listener, and "advice"
+    /// Print JSON lines: "ports", then a "client" for each destination, a "server" for each
+    /// listener, and "advice"
     #[arg(long)]
     json: bool,
 }

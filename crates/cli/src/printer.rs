@@ -15,7 +15,8 @@ const ROOM: usize = 1024;
 /// How long the last lines may take.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Prints from a thread of its own: a terminal that is held or a log that is stuck costs lines, and not what the program does.
+/// Prints from a thread of its own: a terminal that is held or a log that is stuck costs lines, and
+/// not what the program does.
 #[derive(Debug)]
 pub struct Printer {
     lines: Option<SyncSender<Line>>,
@@ -108,7 +109,8 @@ fn write(mut to: impl Write, line: &str) -> io::Result<()> {
     writeln!(to, "{line}").and_then(|()| to.flush())
 }
 
-/// A line on standard error, and one line only, whatever is in a name. Where that cannot be written, there is nobody to tell.
+/// A line on standard error, and one line only, whatever is in a name. Where that cannot be
+/// written, there is nobody to tell.
 pub fn complain(line: impl Display) {
     let line = with_short_numbers(&printable(&format!("tidegate: {line}")));
     let _ = write(io::stderr().lock(), &line);

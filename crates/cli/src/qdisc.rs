@@ -10,10 +10,12 @@ use crate::output::say;
 
 /// Make REDFavor, SRPT or LAS the queue discipline of an interface
 ///
-/// redfavor: packets that open connections go first, and push out others. srpt: the response with the fewest bytes left goes first. las: the one that has
-/// sent the fewest. Under both the largest is pushed out.
+/// redfavor: packets that open connections go first, and push out others. srpt: the response with
+/// the fewest bytes left goes first. las: the one that has sent the fewest. Under both the largest
+/// is pushed out.
 ///
-/// It is the root qdisc, in the kernel (BPF, Linux 6.16 and newer), and stays until it is removed or the interface goes. Needs root.
+/// It is the root qdisc, in the kernel (BPF, Linux 6.16 and newer), and stays until it is removed
+/// or the interface goes. Needs root.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     #[command(subcommand)]

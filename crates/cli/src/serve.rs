@@ -18,7 +18,8 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:8080", value_parser = socket_addr)]
     listen: SocketAddr,
 
-    /// The listen(2) argument; the kernel queues one connection more and caps it at net.core.somaxconn
+    /// The listen(2) argument; the kernel queues one connection more and caps it at
+    /// net.core.somaxconn
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     backlog: u32,
 
@@ -26,7 +27,8 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "0s", value_parser = cpu_time)]
     cpu_time: Duration,
 
-    /// Another --cpu-time from so long after the start on, as 10s:1ms: a server that becomes slower, or faster
+    /// Another --cpu-time from so long after the start on, as 10s:1ms: a server that becomes
+    /// slower, or faster
     #[arg(long, value_name = "AFTER:D", value_parser = later)]
     cpu_time_later: Option<(Duration, Duration)>,
 

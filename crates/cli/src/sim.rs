@@ -19,18 +19,23 @@ use crate::printer::complain;
 use crate::run_file::{ensure_folder, read_run};
 use crate::signals;
 
-/// Run an experiment in virtual time: the lab's files and results, on a machine that a profile describes
+/// Run an experiment in virtual time: the lab's files and results, on a machine that a profile
+/// describes
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Experiment files, as experiments/demo.toml; all are checked before the first is run
     #[arg(required = true)]
     files: Vec<PathBuf>,
 
-    /// The machine, for experiments that have one and do not name it: a TOML file, or xeon-2005, itanium-2005, round-numbers
+    /// The machine, for experiments that have one and do not name it: a TOML file, or xeon-2005,
+    /// itanium-2005, round-numbers
     #[arg(long, value_name = "NAME|FILE")]
     profile: Option<PathBuf>,
 
-    /// Let every crowd come at the rate at which it was meant to come in that run of the same experiment, as measured by tidegate lab run, in place of multiples of what the simulated server can do, and at the speed that the machine had then, where both runs say how fast theirs was; tidegate compare holds both against each other
+    /// Let every crowd come at the rate at which it was meant to come in that run of the same
+    /// experiment, as measured by tidegate lab run, in place of multiples of what the simulated
+    /// server can do, and at the speed that the machine had then, where both runs say how fast
+    /// theirs was; tidegate compare holds both against each other
     #[arg(long, value_name = "RESULTS", conflicts_with = "quick")]
     rates_of: Option<PathBuf>,
 
@@ -42,7 +47,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
 
-    /// Keep the frames of the server's link of each cell as a pcap file below this folder; times are virtual, from the start of the warm-up
+    /// Keep the frames of the server's link of each cell as a pcap file below this folder; times
+    /// are virtual, from the start of the warm-up
     #[arg(long, value_name = "DIR")]
     trace: Option<PathBuf>,
 
@@ -185,7 +191,8 @@ fn ensure_own_captures(plans: &[Plan]) -> Result<()> {
     .into())
 }
 
-/// A page in the place of what is read, or of the first of many files where the page's own name was forgotten.
+/// A page in the place of what is read, or of the first of many files where the page's own name was
+/// forgotten.
 fn ensure_nothing_is_lost<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
     let is_same = |file: &PathBuf| {
         book.canonicalize().is_ok_and(|book| file.canonicalize().is_ok_and(|file| file == book))

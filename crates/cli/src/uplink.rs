@@ -28,8 +28,9 @@ const CUTOFF_TURN: Duration = Duration::from_secs(10);
 
 /// Send the shortest response first on a narrow uplink: small ones no longer wait behind large ones
 ///
-/// Packets wait here and not in the modem or switch behind, so name a rate a little below that of the narrowest link. Runs until
-/// Ctrl-C or SIGTERM, and leaves the interface as it was. Needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+/// Packets wait here and not in the modem or switch behind, so name a rate a little below that of
+/// the narrowest link. Runs until Ctrl-C or SIGTERM, and leaves the interface as it was. Needs
+/// root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Interface by which responses leave
@@ -40,22 +41,26 @@ pub struct Args {
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     rate: Option<String>,
 
-    /// Which response goes first: srpt, the one with the fewest bytes left; las, the one that has got the fewest; fair, none
+    /// Which response goes first: srpt, the one with the fewest bytes left; las, the one that has
+    /// got the fewest; fair, none
     #[arg(long, value_name = "ORDER", default_value = "srpt", value_parser = PossibleValuesParser::new(Order::NAMED.map(|(name, _)| name)))]
     order: String,
 
-    /// Know sizes by this source alone (default: the best there is for each response). What it does not know goes by what was sent
+    /// Know sizes by this source alone (default: the best there is for each response). What it does
+    /// not know goes by what was sent
     ///
-    /// told: the program says them, by a socket option (docs/sockopt.md). content-length: of HTTP/1 in clear. sendfile: the kernel.
-    /// buffered: by the send buffer. attained: by what was sent
+    /// told: the program says them, by a socket option (docs/sockopt.md). content-length: of HTTP/1
+    /// in clear. sendfile: the kernel. buffered: by the send buffer. attained: by what was sent
     #[arg(long, value_name = "SOURCE", value_parser = PossibleValuesParser::new(Source::BEST_FIRST.map(Source::name)))]
     source: Option<String>,
 
-    /// Only responses that leave from this local address and port; repeatable. `0.0.0.0` and `[::]` stand for every address. Other packets go first
+    /// Only responses that leave from this local address and port; repeatable. `0.0.0.0` and `[::]`
+    /// stand for every address. Other packets go first
     #[arg(long = "listen", value_name = "ADDR:PORT")]
     endpoints: Vec<SocketAddr>,
 
-    /// Bytes left at which a response changes its band, as 1000,2000,5000,50000 (default: under srpt they follow the sizes seen)
+    /// Bytes left at which a response changes its band, as 1000,2000,5000,50000 (default: under
+    /// srpt they follow the sizes seen)
     #[arg(long, value_name = "BYTES,...", value_delimiter = ',')]
     cutoffs: Option<Vec<u64>>,
 

@@ -9,7 +9,8 @@ use nix::sys::signal::Signal;
 use results::{BottleneckSummary, Cell, Record};
 use tempfile::TempDir;
 
-/// Three hosts on each side, with 20 users and three bulk flows, so that there are drops within seconds.
+/// Three hosts on each side, with 20 users and three bulk flows, so that there are drops within
+/// seconds.
 const DUMBBELL: &str = r#"
     name = "small"
     title = "Do replies come through the bottleneck?"

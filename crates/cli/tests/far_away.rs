@@ -170,7 +170,8 @@ fn root_crowd_comes_through_a_link_and_nothing_is_left() {
     }
 }
 
-/// Begins a run with windows of a minute, and ends it or its link by a signal in the middle of a cell.
+/// Begins a run with windows of a minute, and ends it or its link by a signal in the middle of a
+/// cell.
 fn root_run_that_ends_early(folder: &Path, end: impl FnOnce(&Child, Pid)) -> Output {
     let long = EXPERIMENT.replace("duration = \"2s\"", "duration = \"60s\"");
     std::fs::write(folder.join("far.toml"), long).expect("write");

@@ -18,7 +18,8 @@ const LISTENER_AT: i32 = 900;
 /// Six looks of the guard.
 const WINDOW: Duration = Duration::from_millis(300);
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Calls with which the agent asks the kernel; memory that its own allocator asks for is not among them.
+/// Calls with which the agent asks the kernel; memory that its own allocator asks for is not among
+/// them.
 const CALLS: [(&str, i64); 14] = [
     ("bpf", libc::SYS_bpf),
     ("openat", libc::SYS_openat),

@@ -1,4 +1,5 @@
-//! The tools together, as processes: an experiment from file to page, and a guard that is killed under load.
+//! The tools together, as processes: an experiment from file to page, and a guard that is killed
+//! under load.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
@@ -20,7 +21,8 @@ use serde_json::Value;
 const KILLS: usize = 20;
 const KILLS_VARIABLE: &str = "TIDEGATE_KILLS";
 
-/// A server that takes 2 ms for a request, so that a few hundred attempts are a crowd on any machine.
+/// A server that takes 2 ms for a request, so that a few hundred attempts are a crowd on any
+/// machine.
 const EXPERIMENT: &str = r#"
     name = "small"
     title = "Does every part do its part?"
@@ -67,7 +69,8 @@ const EXPERIMENT: &str = r#"
     holds = { at_most = 0.0 }
 "#;
 
-/// What stands in for the guard: rules that let a SYN a minute in, and a guard that only counts before clients that reset.
+/// What stands in for the guard: rules that let a SYN a minute in, and a guard that only counts
+/// before clients that reset.
 const OTHER_POLICIES: &str = r#"
     [[policy]]
     name = "rules"
@@ -419,7 +422,8 @@ fn root_lab_that_was_killed_is_cleaned_up_by_the_next() {
     let Some(scratch) = Scratch::create() else { return };
     let file = scratch.with(&[("duration = \"200ms\"", "duration = \"60s\"")]);
     let mut child = scratch.lab(&file).stdout(Stdio::null()).spawn().expect("start");
-    // In the middle of a crowd. An `ip` that is making a namespace would outlive the lab, and the next one's sweep.
+    // In the middle of a crowd. An `ip` that is making a namespace would outlive the lab, and the
+    // next one's sweep.
     child_of(&mut child, "load");
     child.kill().expect("kill -9");
     child.wait().expect("wait");
@@ -455,7 +459,8 @@ struct Json {
 }
 
 impl Json {
-    /// What it says is read all the time: a pipe holds some two hundred samples, and then whoever writes them waits.
+    /// What it says is read all the time: a pipe holds some two hundred samples, and then whoever
+    /// writes them waits.
     fn start(command: &mut Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("start");
         let said = BufReader::new(child.stdout.take().expect("piped")).lines();
@@ -495,8 +500,9 @@ fn serve(listener: &TcpListener, stop: &AtomicBool) {
     }
 }
 
-/// As servers that get their listener from systemd: it stays while they come and go. (A server that binds anew may lose a
-/// connection with every few hundred restarts, with or without a guard: docs/kernel.md.)
+/// As servers that get their listener from systemd: it stays while they come and go. (A server that
+/// binds anew may lose a connection with every few hundred restarts, with or without a guard:
+/// docs/kernel.md.)
 fn restart_servers(listener: &TcpListener, is_over: &AtomicBool) -> u32 {
     let mut restarts = 0;
     while !is_over.load(Ordering::Relaxed) {
@@ -575,7 +581,8 @@ fn is_guarded(testbed: &Testbed) -> bool {
     testbed.server.enter(count).expect("enter").expect("ask the kernel") > 0
 }
 
-/// A crowd that comes to a full accept queue behind a guard at tcx; how it is received is the argument.
+/// A crowd that comes to a full accept queue behind a guard at tcx; how it is received is the
+/// argument.
 fn crowd_at_a_full_queue(xdp: &str, receive: Receive, attach: &str) -> Option<Value> {
     if let Err(reason) = netns::root_or_reason() {
         eprintln!("{reason}");

@@ -275,7 +275,8 @@ fn get(right: &Namespace, bytes: usize) -> Duration {
     start.elapsed()
 }
 
-/// Mean time of short responses beside eight long ones on 10 Mbit/s, and what the link says of its queue.
+/// Mean time of short responses beside eight long ones on 10 Mbit/s, and what the link says of its
+/// queue.
 fn short_beside_long(aqm: &str) -> Option<(Duration, Value)> {
     const SHORT: u32 = 10;
     let world = World::create()?;

@@ -330,7 +330,8 @@ fn root_packet_socket_does_where_af_xdp_is_not_to_be_had() {
     assert_eq!(output.status.code(), Some(1), "what was asked for is not there: {}", stderr(&output));
 }
 
-/// Over AF_XDP each worker has a queue, of which this interface has one; packet sockets need none. The threads' own tests are in crates/load.
+/// Over AF_XDP each worker has a queue, of which this interface has one; packet sockets need none.
+/// The threads' own tests are in crates/load.
 #[test]
 fn root_several_workers_are_one_crowd_in_every_output() {
     let Some(world) = World::create() else { return };
@@ -354,7 +355,8 @@ fn root_several_workers_are_one_crowd_in_every_output() {
     }
 }
 
-/// Who closes first keeps TIME_WAIT, here or at the server's kernel; and replies in chunks end without a close.
+/// Who closes first keeps TIME_WAIT, here or at the server's kernel; and replies in chunks end
+/// without a close.
 #[test]
 fn root_time_wait_is_where_the_crowd_says() {
     let Some(world) = World::create() else { return };

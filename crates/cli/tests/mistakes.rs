@@ -114,7 +114,8 @@ fn what_is_wrong_is_found_in_the_kind_of_file_that_it_is() {
     let folder = tempfile::tempdir().expect("a folder");
     let experiments = concat!(env!("CARGO_MANIFEST_DIR"), "/../../experiments");
     for (file, from, to, why) in [
-        // TOML itself has no number so large, which is no reason to take it for another kind of experiment.
+        // TOML itself has no number so large, which is no reason to take it for another kind of
+        // experiment.
         (
             "syn-protection/kernels.toml",
             "hosts = ",

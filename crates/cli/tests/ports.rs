@@ -57,7 +57,8 @@ const KILLS: u64 = 20;
 const KILLS_VARIABLE: &str = "TIDEGATE_KILLS";
 const RESPONSE: usize = 3000;
 
-/// kill -9 and SIGTERM at any moment under load: no connection hangs, no end of file is lost, and nothing stays.
+/// kill -9 and SIGTERM at any moment under load: no connection hangs, no end of file is lost, and
+/// nothing stays.
 #[test]
 fn root_close_that_is_killed_under_load_loses_no_end_of_file() {
     let Some(world) = World::create() else { return };

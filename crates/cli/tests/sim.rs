@@ -322,7 +322,8 @@ fn compare(args: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8_lossy(&said).into_owned())
 }
 
-/// One on a machine, the other on a slower one: at the same rates, and not at the same multiples of what each can do.
+/// One on a machine, the other on a slower one: at the same rates, and not at the same multiples of
+/// what each can do.
 #[test]
 fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
     let [measured, predicted] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
@@ -368,7 +369,8 @@ fn crowds_of_a_prediction_come_as_those_came_that_it_is_held_against() {
     assert!(status == Some(1) && said.contains("too far apart"), "{said}");
 }
 
-/// What a run that measured them would say of the machine's speed: a CPU that took so long for a small datagram.
+/// What a run that measured them would say of the machine's speed: a CPU that took so long for a
+/// small datagram.
 fn with_speeds(lines: &str, round_trip_us: f64) -> String {
     let told = |line: &str| {
         let mut record: serde_json::Value = serde_json::from_str(line).expect("a record");

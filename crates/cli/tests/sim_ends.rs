@@ -1,4 +1,5 @@
-//! How a run of `tidegate sim` ends before its time: refused, interrupted, out of room. And what it shows and keeps meanwhile.
+//! How a run of `tidegate sim` ends before its time: refused, interrupted, out of room. And what it
+//! shows and keeps meanwhile.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -139,7 +140,8 @@ fn book_on_a_full_device_says_so_and_the_device_stays() {
     assert!(fs::metadata("/dev/full").expect("a device").file_type().is_char_device());
 }
 
-/// Sends a run a signal at the first line that has a word, and gives what it said from there on, and its end.
+/// Sends a run a signal at the first line that has a word, and gives what it said from there on,
+/// and its end.
 fn interrupted(mut command: Command, at: &str, by: Signal) -> (String, String, Option<i32>) {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it runs");
     let mut lines = BufReader::new(child.stdout.take().expect("piped"));

@@ -1,4 +1,5 @@
-//! hold: where programs wait for the end of their connections, FINs are held in vain, and so no more for a while.
+//! hold: where programs wait for the end of their connections, FINs are held in vain, and so no
+//! more for a while.
 
 use std::time::{Duration, Instant};
 

@@ -15,7 +15,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// The words of a loopback are meant if they are said, and not if a large network happens to have them in it.
+    /// The words of a loopback are meant if they are said, and not if a large network happens to
+    /// have them in it.
     fn covers_loopback_by_chance(&self) -> bool {
         let loopbacks = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
         loopbacks.iter().any(|address| self.network.contains(address)) && !self.network.addr().is_loopback()

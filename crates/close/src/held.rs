@@ -12,7 +12,8 @@ use nix::errno::Errno;
 use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber, Timestamps};
 
-/// Linux sends a lone FIN again some 0.2 s and a round trip after it (`tcp_schedule_loss_probe()`). A server that is gone by then never does.
+/// Linux sends a lone FIN again some 0.2 s and a round trip after it (`tcp_schedule_loss_probe()`).
+/// A server that is gone by then never does.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// One of them: `struct held_fin`.
@@ -44,7 +45,8 @@ impl HeldFins {
         Ok(Self { ring: ring.build()?, all })
     }
 
-    /// Lets in those that are held for too long at `now`, or all. The program knows which are held no more.
+    /// Lets in those that are held for too long at `now`, or all. The program knows which are held
+    /// no more.
     pub(crate) fn let_in(&self, program: BorrowedFd<'_>, now: Option<Nanos>) -> io::Result<()> {
         self.ring.consume().map_err(io::Error::other)?;
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

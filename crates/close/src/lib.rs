@@ -1,11 +1,14 @@
-//! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the client's interfaces.
+//! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the
+//! client's interfaces.
 //!
-//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it off again, and lets in
-//! what is held. If the process is killed, the programs go, too; a FIN that was held just then comes again from the server.
+//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it
+//! off again, and lets in what is held. If the process is killed, the programs go, too; a FIN that
+//! was held just then comes again from the server.
 //!
 //! [`Way`] says what there is to choose from, and `docs/closing.md` who should use what.
 //!
-//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF,
+//! CAP_PERFMON and CAP_NET_ADMIN.
 
 mod backoff;
 mod destination;
@@ -52,7 +55,8 @@ impl Closing {
     ///
     /// # Errors
     ///
-    /// One line: what makes no sense, no such interface, a kernel without tcx and clsact, missing privileges.
+    /// One line: what makes no sense, no such interface, a kernel without tcx and clsact, missing
+    /// privileges.
     pub fn start(setup: &Setup) -> Result<Self> {
         setup.check()?;
         let interfaces = interfaces(setup)?;
@@ -77,8 +81,8 @@ impl Closing {
         })
     }
 
-    /// To be called about once a second: goes on, and forgets what is over. Gives the destinations, by their place, where FINs were
-    /// held in vain and are not held for the next minute.
+    /// To be called about once a second: goes on, and forgets what is over. Gives the destinations,
+    /// by their place, where FINs were held in vain and are not held for the next minute.
     ///
     /// # Errors
     ///
@@ -121,7 +125,8 @@ impl Closing {
         self.program.counts()
     }
 
-    /// How long a program takes for a frame of a connection that has no socket here, in so many runs; for a bench.
+    /// How long a program takes for a frame of a connection that has no socket here, in so many
+    /// runs; for a bench.
     ///
     /// # Errors
     ///

@@ -51,7 +51,8 @@ pub struct Counts {
     pub resets: u64,
     /// SYNs that were dropped, because their ports are in quarantine.
     pub quarantined: u64,
-    /// Closes that were left alone because they are signed (MD5, AO), or are of a connection of several (MPTCP).
+    /// Closes that were left alone because they are signed (MD5, AO), or are of a connection of
+    /// several (MPTCP).
     pub signed_or_joined: u64,
     /// Closes that were left alone because a map was full.
     pub full: u64,

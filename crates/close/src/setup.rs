@@ -7,8 +7,9 @@ use crate::{Destination, Error, Result};
 
 /// That the program's maps hold.
 const MOST_DESTINATIONS: usize = 64;
-/// Of connections with timestamps: by these no old segment passes for a new one (PAWS, RFC 7323 5), as soon as the clock behind
-/// them has moved. Linux itself waits as long (`net.ipv4.tcp_tw_reuse_delay`).
+/// Of connections with timestamps: by these no old segment passes for a new one (PAWS, RFC 7323 5),
+/// as soon as the clock behind them has moved. Linux itself waits as long
+/// (`net.ipv4.tcp_tw_reuse_delay`).
 pub const QUARANTINE: Duration = Duration::from_secs(1);
 /// Of connections without: as long as Linux's TIME_WAIT.
 pub(crate) const LONG_QUARANTINE: Duration = Duration::from_secs(60);
@@ -46,7 +47,8 @@ pub struct Setup {
     pub destinations: Vec<Destination>,
     /// How.
     pub way: Way,
-    /// For how long ports are kept from use after a swap, at least; where there are no timestamps, for 60 s at least.
+    /// For how long ports are kept from use after a swap, at least; where there are no timestamps,
+    /// for 60 s at least.
     pub quarantine: Duration,
     /// Whose.
     pub sockets: Sockets,

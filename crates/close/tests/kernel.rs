@@ -9,9 +9,11 @@ use close::{Counts, Setup, Way};
 
 use crate::world::{RESPONSE, SERVERS, World, connect_unless_quarantined, settled, start};
 
-/// TIME_WAIT at the server and at the client after so many connections, in quarantine, and what was counted.
+/// TIME_WAIT at the server and at the client after so many connections, in quarantine, and what was
+/// counted.
 fn closes(world: &World, way: Way, count: usize) -> ((usize, usize), usize, Counts) {
-    // However often the kernel comes back to a port in quarantine, which takes 0.2 s each time, none is over at the end.
+    // However often the kernel comes back to a port in quarantine, which takes 0.2 s each time,
+    // none is over at the end.
     let quarantine = Duration::from_secs(240);
     let mut closing = start(world, &Setup { quarantine, ..world.setup(way) });
     let mut renewed = Instant::now();
@@ -33,7 +35,8 @@ fn closes(world: &World, way: Way, count: usize) -> ((usize, usize), usize, Coun
     (left, closing.quarantined().expect("read"), closing.counts().expect("read")[0])
 }
 
-/// IPv4 and IPv6, with and without timestamps, whether a RST may end TIME_WAIT at the server or not.
+/// IPv4 and IPv6, with and without timestamps, whether a RST may end TIME_WAIT at the server or
+/// not.
 fn check_all(count: usize) {
     for is_ipv6 in [false, true] {
         for timestamps in ["1", "0"] {
@@ -43,7 +46,8 @@ fn check_all(count: usize) {
                 world.server.set_sysctl("net.ipv4.tcp_rfc1337", rfc1337).expect("sysctl");
                 // A machine of little memory has fewer.
                 world.client.set_sysctl("net.ipv4.tcp_max_tw_buckets", "20000").expect("sysctl");
-                // Of connections that the server keeps for 60 s fewer, on a slow machine: the kernel comes back to ports in quarantine.
+                // Of connections that the server keeps for 60 s fewer, on a slow machine: the
+                // kernel comes back to ports in quarantine.
                 let count = if (way, rfc1337) == (Way::Swap, "1") { count / 4 } else { count };
                 let (left, quarantined, counts) = closes(&world, way, count);
                 let wanted = match (way, rfc1337) {
@@ -177,8 +181,8 @@ fn root_port_in_quarantine_is_not_used_before_its_time() {
     assert!(closing.counts().expect("read")[0].quarantined > 0);
 }
 
-/// The server's host is gone while its FIN is held, and will never send it again: it comes in from here after a second, or
-/// when the command ends.
+/// The server's host is gone while its FIN is held, and will never send it again: it comes in from
+/// here after a second, or when the command ends.
 #[test]
 fn root_fin_that_is_held_comes_in_although_its_server_is_gone() {
     for is_ipv6 in [false, true] {
@@ -217,7 +221,8 @@ fn root_fin_that_is_held_comes_in_although_its_server_is_gone() {
     }
 }
 
-/// Clients who wait for the end get it when the server sends its FIN again. After ten of them none is held there.
+/// Clients who wait for the end get it when the server sends its FIN again. After ten of them none
+/// is held there.
 #[test]
 fn root_destination_whose_clients_wait_for_the_end_is_left_alone() {
     let Some(world) = World::create(false) else { return };
@@ -342,8 +347,8 @@ fn root_fin_that_is_lost_comes_again() {
     }
 }
 
-/// Every fourth RST is lost. After a swap the server keeps TIME_WAIT, as if we were not there; under hold it sends its FIN
-/// again, and the next RST frees it.
+/// Every fourth RST is lost. After a swap the server keeps TIME_WAIT, as if we were not there;
+/// under hold it sends its FIN again, and the next RST frees it.
 #[test]
 fn root_server_whose_rst_is_lost_keeps_time_wait_or_asks_again() {
     const COUNT: usize = 40;
@@ -357,7 +362,8 @@ fn root_server_whose_rst_is_lost_keeps_time_wait_or_asks_again() {
             refused => return eprintln!("skipped: no nft here: {refused:?}"),
         }
         let (left, _, counts) = closes(&world, way, COUNT);
-        // On a slow machine the server may repeat a FIN before the client closes: that close is as ever.
+        // On a slow machine the server may repeat a FIN before the client closes: that close is as
+        // ever.
         let given_up = counts.given_up as usize;
         assert!(given_up < COUNT / 4, "{way:?}: {counts:?}");
         assert_eq!(left, (wanted.0 + given_up, wanted.1), "{way:?}: {counts:?}");

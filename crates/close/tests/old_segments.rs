@@ -91,7 +91,8 @@ fn whole(frame: &[u8]) -> Option<Vec<u8>> {
     Some(whole)
 }
 
-/// Data of the old connection with the numbers of the new one, of which these are the segments: only its timestamps are old.
+/// Data of the old connection with the numbers of the new one, of which these are the segments:
+/// only its timestamps are old.
 fn fitted(old: &[Vec<Vec<u8>>; 2], new: &[Vec<Vec<u8>>; 2]) -> [Vec<Vec<u8>>; 2] {
     [0, 1].map(|to_client| {
         let (_, syn_ack) = wire::parse(&new[1][0]).expect("the server's SYN/ACK");

@@ -1,5 +1,5 @@
-//! An nginx with 200 ports before a backend that closes first: what it answers under each way. Long, and a table:
-//! `cargo nextest run -p close --run-ignored only --no-capture proxy`.
+//! An nginx with 200 ports before a backend that closes first: what it answers under each way.
+//! Long, and a table: `cargo nextest run -p close --run-ignored only --no-capture proxy`.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

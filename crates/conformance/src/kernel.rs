@@ -17,13 +17,14 @@ use wire::Ethernet;
 use crate::proc_net;
 
 const PORT: u16 = 8080;
-/// A tail loss probe would send the last segment again so soon that it could be taken for a mistake.
+/// A tail loss probe would send the last segment again so soon that it could be taken for a
+/// mistake.
 const NO_PROBES: (&str, &str) = ("net.ipv4.tcp_early_retrans", "0");
 /// For what the kernel does at once.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server in a namespace, a listening socket there with the guard before it, and a raw socket at the other end of the wire.
-/// Everything goes with it.
+/// A server in a namespace, a listening socket there with the guard before it, and a raw socket at
+/// the other end of the wire. Everything goes with it.
 #[derive(Debug)]
 pub struct Kernel {
     guard: Guard,
@@ -159,8 +160,9 @@ impl System for Kernel {
         self.next_frame(Duration::from_nanos(until.since(self.now()).0))
     }
 
-    /// By a question that the kernel answers behind everything that came before it. Twice: what XDP_TX sends leaves when a
-    /// batch of frames ends, behind what the kernel answers to others of the batch.
+    /// By a question that the kernel answers behind everything that came before it. Twice: what
+    /// XDP_TX sends leaves when a batch of frames ends, behind what the kernel answers to others of
+    /// the batch.
     fn settle(&mut self) -> Result<()> {
         self.ask_who_has()?;
         self.ask_who_has()

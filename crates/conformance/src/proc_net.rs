@@ -7,8 +7,8 @@ use procfs::net::{TcpNetEntries, TcpState};
 use procfs::{FromReadSI, current_system_info};
 use script::State;
 
-/// State of the server's end of a connection, in the calling thread's network namespace. A request socket is listed, too
-/// (`tcp4_seq_show()`, `get_openreq4()`).
+/// State of the server's end of a connection, in the calling thread's network namespace. A request
+/// socket is listed, too (`tcp4_seq_show()`, `get_openreq4()`).
 pub fn state(server: SocketAddr, client: SocketAddr) -> Result<State> {
     let table = if server.is_ipv4() { "tcp" } else { "tcp6" };
     let path = format!("/proc/thread-self/net/{table}");

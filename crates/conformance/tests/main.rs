@@ -1,5 +1,6 @@
 //! Every packet script as tests of its own, before the running kernel and before the simulated one:
-//! `cargo nextest run --workspace -E 'test(kernel::root_syn/)'` runs the kernel's part of the SYN stage.
+//! `cargo nextest run --workspace -E 'test(kernel::root_syn/)'` runs the kernel's part of the SYN
+//! stage.
 
 mod kernel;
 mod mistakes;

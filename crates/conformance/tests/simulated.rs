@@ -1,4 +1,5 @@
-//! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the simulated one.
+//! The packet scripts of `tests/conformance/`, which the running kernel passes, played to the
+//! simulated one.
 
 use libtest_mimic::{Failed, Trial};
 use script::{Family, Script};

@@ -1,6 +1,8 @@
-//! The packet scripts of `tests/conformance/`, built in, so that no program needs a file beside it; and the simulated kernel as a system that plays them.
+//! The packet scripts of `tests/conformance/`, built in, so that no program needs a file beside it;
+//! and the simulated kernel as a system that plays them.
 //!
-//! What it is not: no judge, which [`script::run`] is for every system alike. The running kernel is another system (crates/conformance).
+//! What it is not: no judge, which [`script::run`] is for every system alike. The running kernel is
+//! another system (crates/conformance).
 
 mod fields;
 mod simulated;
@@ -46,11 +48,13 @@ pub fn plain_name(script: &Script) -> &str {
     script.file.trim_end_matches(SUFFIX)
 }
 
-/// Plays a script to the simulated kernel, in virtual time, and gives the segments as [`script::run`] does.
+/// Plays a script to the simulated kernel, in virtual time, and gives the segments as
+/// [`script::run`] does.
 ///
 /// # Errors
 ///
-/// The first line that does not hold, with what came until then; or a setting that the simulated kernel has not.
+/// The first line that does not hold, with what came until then; or a setting that the simulated
+/// kernel has not.
 pub fn simulate(script: &Script, family: Family) -> Result<Vec<String>> {
     let mut kernel = Simulated::start(&script.setup, family)
         .with_context(|| format!("{}: set the simulated kernel up", script.file))?;

@@ -15,7 +15,8 @@ use crate::reply::Reply;
 pub struct Attempt {
     /// When it should have started.
     pub intended_start: Nanos,
-    /// When the request that is under way should have been sent: of the first, with the attempt. Response time counts from here.
+    /// When the request that is under way should have been sent: of the first, with the attempt.
+    /// Response time counts from here.
     pub asked_at: Nanos,
     /// When its user began, before reloads.
     pub user_start: Nanos,
@@ -77,7 +78,8 @@ impl Attempt {
         if self.served > 1 { 0 } else { self.connection.syns_sent() }
     }
 
-    /// How many bytes the request under way asks for; of a page that only the server knows, those that came.
+    /// How many bytes the request under way asks for; of a page that only the server knows, those
+    /// that came.
     pub fn asked_bytes(&self, asks: &Asks) -> u64 {
         asks.bytes(self.asker(), self.request).unwrap_or(self.reply.body())
     }
@@ -130,7 +132,8 @@ pub struct Abort {
 /// How an attempt ended. Each ends in exactly one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cause {
-    /// A complete reply, to each of its requests, whatever the status: [`results::Statuses`] tells those apart.
+    /// A complete reply, to each of its requests, whatever the status: [`results::Statuses`] tells
+    /// those apart.
     Ok,
     /// A RST answered the SYN.
     Refused,

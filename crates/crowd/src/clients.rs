@@ -19,11 +19,12 @@ pub struct Endpoint {
     pub port: u16,
 }
 
-/// The addresses of a network that the crowd comes from: all but the first and last, where there are more than two. Of their endpoints
-/// those of one worker, or all.
+/// The addresses of a network that the crowd comes from: all but the first and last, where there
+/// are more than two. Of their endpoints those of one worker, or all.
 ///
-/// Endpoints have numbers: every address once, then every address with the next port. Of so many workers each has those whose number
-/// leaves its own as the remainder, so that everybody can tell whose a segment is.
+/// Endpoints have numbers: every address once, then every address with the next port. Of so many
+/// workers each has those whose number leaves its own as the remainder, so that everybody can tell
+/// whose a segment is.
 #[derive(Debug, Clone, Copy)]
 pub struct Clients {
     first: IpAddr,
@@ -42,7 +43,8 @@ impl Clients {
         Self { first: offset(network.network(), skipped as u32), count, worker: 0, workers: 1 }
     }
 
-    /// The same clients with the endpoints of one worker of so many, from 0. There are thousands of each address, and so some for everybody.
+    /// The same clients with the endpoints of one worker of so many, from 0. There are thousands of
+    /// each address, and so some for everybody.
     pub fn of_worker(self, worker: u32, workers: u32) -> Self {
         debug_assert!(worker < workers && u64::from(workers) <= PORTS, "{worker} of {workers}");
         Self { worker, workers, ..self }
@@ -53,8 +55,9 @@ impl Clients {
         self.count
     }
 
-    /// Endpoint of the `n`-th attempt of the worker, in the order of their numbers. A tuple comes back after addresses x 28,232 attempts of
-    /// all workers together; the few whose numbers are left over when each has as many are nobody's, so that after a wrap remainders are the same.
+    /// Endpoint of the `n`-th attempt of the worker, in the order of their numbers. A tuple comes
+    /// back after addresses x 28,232 attempts of all workers together; the few whose numbers are
+    /// left over when each has as many are nobody's, so that after a wrap remainders are the same.
     pub fn endpoint(&self, n: u64) -> Endpoint {
         let (count, workers) = (u64::from(self.count), u64::from(self.workers));
         let of_each = count * PORTS / workers;
@@ -67,7 +70,8 @@ impl Clients {
         Endpoint { client, port: FIRST_PORT as u16 + place }
     }
 
-    /// The same of the `n`-th attempt of one group of so many, from 0: those of a group have numbers that leave its own as the remainder.
+    /// The same of the `n`-th attempt of one group of so many, from 0: those of a group have
+    /// numbers that leave its own as the remainder.
     pub fn endpoint_of_group(&self, n: u64, group: u8, groups: u8) -> Endpoint {
         let of_each = u64::from(self.count) * PORTS / u64::from(self.workers) / u64::from(groups);
         self.endpoint(n % of_each * u64::from(groups) + u64::from(group))
@@ -78,12 +82,14 @@ impl Clients {
         (self.number(endpoint) % u64::from(groups)) as u8
     }
 
-    /// Which of the workers has an endpoint, from 0. One with a port that no client uses is somebody's, too.
+    /// Which of the workers has an endpoint, from 0. One with a port that no client uses is
+    /// somebody's, too.
     pub fn owner(&self, endpoint: Endpoint) -> u32 {
         (self.number_of_all(endpoint) % u64::from(self.workers)) as u32
     }
 
-    /// Number of one of the worker's endpoints among them, in the order in which [`Clients::endpoint`] gives them.
+    /// Number of one of the worker's endpoints among them, in the order in which
+    /// [`Clients::endpoint`] gives them.
     pub(crate) fn number(&self, endpoint: Endpoint) -> u64 {
         self.number_of_all(endpoint) / u64::from(self.workers)
     }

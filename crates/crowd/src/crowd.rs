@@ -1,4 +1,5 @@
-//! The crowd: every attempt from its start to its cause. Told the time and handed segments, without I/O.
+//! The crowd: every attempt from its start to its cause. Told the time and handed segments, without
+//! I/O.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -26,15 +27,17 @@ mod visits;
 /// What every attempt does.
 #[derive(Debug, Clone)]
 pub struct Manners {
-    /// How long the application waits for a complete reply, from when the request should have been sent.
+    /// How long the application waits for a complete reply, from when the request should have been
+    /// sent.
     pub timeout: Nanos,
     /// Users who stop waiting earlier, and reload.
     pub abort: Option<Abort>,
-    /// Requests that a connection carries at most, of one user after the other: 1 is a connection for each. A user takes a connection that is idle and below
-    /// that, the one idle for longest, and opens another if there is none (`[SH06]` section 2.4). A reload always opens another.
+    /// Requests that a connection carries at most, of one user after the other: 1 is a connection
+    /// for each. A user takes a connection that is idle and below that, the one idle for longest,
+    /// and opens another if there is none (`[SH06]` section 2.4). A reload always opens another.
     pub reuse: u8,
-    /// Groups of clients, at different distances from the server: users are of one after the other, and connections are reused within a group. 1 if all are
-    /// alike.
+    /// Groups of clients, at different distances from the server: users are of one after the other,
+    /// and connections are reused within a group. 1 if all are alike.
     pub groups: u8,
     /// Users who go on to other pages; without, each asks once.
     pub sessions: Option<Sessions>,
@@ -48,14 +51,15 @@ pub struct Manners {
     pub stacks: Stacks,
     /// What the clients' timestamps show at time zero, milliseconds.
     pub clock: u32,
-    /// Seed of the initial sequence numbers, of who has which system, and of what users of sessions do.
+    /// Seed of the initial sequence numbers, of who has which system, and of what users of sessions
+    /// do.
     pub seed: u64,
     /// Number of the first endpoint: runs that follow each other should not begin at the same.
     pub first_endpoint: u64,
 }
 
-/// A part of a crowd that several generators send together: of so many parts this one, from 0. The users of all parts are those of the
-/// whole crowd, each with his own time, system and questions.
+/// A part of a crowd that several generators send together: of so many parts this one, from 0. The
+/// users of all parts are those of the whole crowd, each with his own time, system and questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     index: u32,
@@ -74,8 +78,8 @@ impl Shard {
         (index < count && count <= Self::MOST).then_some(Self { index, count })
     }
 
-    /// What of this part one worker of so many sends, from 0: together they have its users, however many they are, so that other
-    /// parts may have other numbers of workers.
+    /// What of this part one worker of so many sends, from 0: together they have its users, however
+    /// many they are, so that other parts may have other numbers of workers.
     pub fn of_worker(self, worker: u32, workers: u32) -> Self {
         debug_assert!(worker < workers, "{worker} of {workers}");
         Self { index: self.index + self.count * worker, count: self.count * workers }
@@ -215,14 +219,16 @@ impl Crowd {
         self
     }
 
-    /// Each request says that the connection ends with its reply, and the client waits for the end before it closes.
+    /// Each request says that the connection ends with its reply, and the client waits for the end
+    /// before it closes.
     pub fn let_server_close_first(mut self) -> Self {
         self.asks.close_after_each();
         self.server_closes_first = true;
         self
     }
 
-    /// After its last reply a client sends CLIENT_CLOSE, which has no reply, and closes (`[FTY97]`).
+    /// After its last reply a client sends CLIENT_CLOSE, which has no reply, and closes
+    /// (`[FTY97]`).
     pub fn say_client_close(mut self) -> Self {
         self.says_close = true;
         self
@@ -551,7 +557,8 @@ impl Crowd {
         None
     }
 
-    /// The server has closed an idle connection, or sends what nobody asked for: it is closed here, too.
+    /// The server has closed an idle connection, or sends what nobody asked for: it is closed here,
+    /// too.
     fn close_idle(&mut self, id: u32, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         let attempt = self.table.get_mut(id);
         attempt.is_idle = false;
@@ -695,7 +702,8 @@ impl Crowd {
         self.next_start().is_none() && self.open == 0
     }
 
-    /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not sent.
+    /// Stops: what is open is unfinished; what should have started `grace` ago and has not was not
+    /// sent.
     pub fn stop(&mut self, now: Nanos, grace: Nanos) {
         for attempt in self.table.iter().filter(|attempt| !attempt.ended) {
             self.tally.ended(Cause::Unfinished, attempt.intended_start, attempt.syns(), now);
@@ -713,7 +721,8 @@ impl Crowd {
         }
     }
 
-    /// Settles the cause of an attempt, once, and closes its connection; what it was for is had, or not.
+    /// Settles the cause of an attempt, once, and closes its connection; what it was for is had, or
+    /// not.
     fn end(&mut self, id: u32, cause: Cause, now: Nanos, send: &mut impl FnMut(&Segment<'_>)) {
         let attempt = self.table.get_mut(id);
         let (session, asked) = (attempt.session, (attempt.user, attempt.object));
@@ -794,7 +803,8 @@ impl Crowd {
 }
 
 fn record(attempt: &Attempt, clients: &Clients, cause: Cause, now: Nanos) -> Ended {
-    // Between two requests the last is answered already, and the last of all is when the attempt is ok.
+    // Between two requests the last is answered already, and the last of all is when the attempt is
+    // ok.
     let is_answered = attempt.is_between || cause == Cause::Ok;
     Ended {
         user: attempt.user,
@@ -816,17 +826,20 @@ fn timed_out(attempt: &Attempt) -> Cause {
     if attempt.connection.has_connected() { Cause::TimedOutResponse } else { Cause::TimedOutConnect }
 }
 
-/// How far behind the last connection of a four-tuple in TIME-WAIT the next begins (`tcp_twsk_unique()`, Linux 6.18 `net/ipv4/tcp_ipv4.c`).
+/// How far behind the last connection of a four-tuple in TIME-WAIT the next begins
+/// (`tcp_twsk_unique()`, Linux 6.18 `net/ipv4/tcp_ipv4.c`).
 const BEYOND_THE_LAST: u32 = 65_535 + 2;
 
-/// Initial sequence number of a four-tuple at a moment: it rises by one each 64 ns, also from one run to the next (RFC 6528; `secure_tcp_seq()`, Linux 6.18
-/// `net/core/secure_seq.c`). `clock` is that of timestamps at time zero, milliseconds.
+/// Initial sequence number of a four-tuple at a moment: it rises by one each 64 ns, also from one
+/// run to the next (RFC 6528; `secure_tcp_seq()`, Linux 6.18 `net/core/secure_seq.c`). `clock` is
+/// that of timestamps at time zero, milliseconds.
 fn first_number(seed: u64, endpoint: u64, clock: u32, now: Nanos) -> u32 {
     let since = (u64::from(clock) * 1_000_000 + now.0) >> 6;
     ((mix(!seed, endpoint) >> 32) as u32).wrapping_add(since as u32)
 }
 
-/// Spread over the whole space, so that a forged segment cannot guess what follows from it (splitmix64's finalizer).
+/// Spread over the whole space, so that a forged segment cannot guess what follows from it
+/// (splitmix64's finalizer).
 fn mix(seed: u64, n: u64) -> u64 {
     let mut mixed = seed.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,7 +1,9 @@
-//! The crowd: users, their clients' TCP, and what became of each attempt. Told the time and handed segments, without I/O: `tidegate load` runs it over an
-//! interface, and the simulator in virtual time.
+//! The crowd: users, their clients' TCP, and what became of each attempt. Told the time and handed
+//! segments, without I/O: `tidegate load` runs it over an interface, and the simulator in virtual
+//! time.
 //!
-//! [`Crowd`] starts attempts when they are meant to start, whatever the server does, and follows each to its one [`Cause`].
+//! [`Crowd`] starts attempts when they are meant to start, whatever the server does, and follows
+//! each to its one [`Cause`].
 //!
 //! What it is not: no TLS, no HTTP/2, no pipelining, one server.
 

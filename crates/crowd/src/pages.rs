@@ -1,8 +1,10 @@
-//! Values by number, where those that are asked for together have numbers close to each other: what clients that come one after the other have.
+//! Values by number, where those that are asked for together have numbers close to each other: what
+//! clients that come one after the other have.
 //!
-//! A hash of each number would scatter them, so that every look-up among a million misses the cache. Here 256 neighbours share a page, and only its number is
-//! hashed: the table of pages is small, and of a page that was just used the next place is in the cache, too. Where each number is far from all others a page is
-//! used for each.
+//! A hash of each number would scatter them, so that every look-up among a million misses the
+//! cache. Here 256 neighbours share a page, and only its number is hashed: the table of pages is
+//! small, and of a page that was just used the next place is in the cache, too. Where each number
+//! is far from all others a page is used for each.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -10,7 +12,8 @@ use hashbrown::HashMap;
 /// Of a number, those that say which place of its page it has.
 const BITS: u32 = 8;
 const PLACES: usize = 1 << BITS;
-/// Fewest empty pages that are kept for others: a crowd that goes on from page to page allocates none.
+/// Fewest empty pages that are kept for others: a crowd that goes on from page to page allocates
+/// none.
 const KEPT: usize = 64;
 
 /// Values by number.

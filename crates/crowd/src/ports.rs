@@ -9,13 +9,15 @@ use crate::clients::PORTS;
 pub struct Ports {
     /// How many, from the first of Linux's range on.
     pub count: u16,
-    /// TIME-WAIT of connections that are closed here first, and of those by [`tcp::Close::Swap`], seconds; 0 is none.
+    /// TIME-WAIT of connections that are closed here first, and of those by [`tcp::Close::Swap`],
+    /// seconds; 0 is none.
     pub time_wait_s: u8,
-    /// A port in TIME-WAIT is used again after so long, if the connection had timestamps (`tcp_tw_reuse`, `tcp_twsk_unique()`, Linux 6.18
-    /// `net/ipv4/tcp_ipv4.c`).
+    /// A port in TIME-WAIT is used again after so long, if the connection had timestamps
+    /// (`tcp_tw_reuse`, `tcp_twsk_unique()`, Linux 6.18 `net/ipv4/tcp_ipv4.c`).
     pub reuse_after: Option<Nanos>,
-    /// Each address is that of many hosts behind a NAT, which gives a port to another as soon as it is free. Sequence numbers and
-    /// timestamps of the next connection have nothing to do with those of the last.
+    /// Each address is that of many hosts behind a NAT, which gives a port to another as soon as it
+    /// is free. Sequence numbers and timestamps of the next connection have nothing to do with
+    /// those of the last.
     pub is_nat: bool,
 }
 

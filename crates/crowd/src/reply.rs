@@ -1,8 +1,10 @@
 //! An HTTP/1 reply, read to its end as it comes in.
 
-/// Response header fields that are looked at; more than any real server sends, and a bound for httparse.
+/// Response header fields that are looked at; more than any real server sends, and a bound for
+/// httparse.
 const MAX_HEADERS: usize = 64;
-/// A reply whose head, or the line before a chunk, does not end within this many bytes is malformed.
+/// A reply whose head, or the line before a chunk, does not end within this many bytes is
+/// malformed.
 const MAX_HEAD: usize = 64 * 1024;
 
 /// How far a reply has come.
@@ -22,7 +24,8 @@ pub struct Reply {
     expected: Expected,
     /// Bytes of the body so far.
     body: u64,
-    /// What arrived but could not be understood yet: a head or chunk line that is cut. Mostly empty.
+    /// What arrived but could not be understood yet: a head or chunk line that is cut. Mostly
+    /// empty.
     pending: Box<[u8]>,
     status: u16,
     interim: u8,

@@ -10,7 +10,8 @@ use tcp::{LINUX, STACKS, Stack};
 /// How far a sum of shares may be from 1, so that three thirds of 0.333 are a whole.
 const TOLERANCE: f64 = 0.005;
 
-/// Shares of client stacks. Parses from `linux` or `linux:0.6,windows-10:0.4`, deserializes from a table of shares; Linux alone by default.
+/// Shares of client stacks. Parses from `linux` or `linux:0.6,windows-10:0.4`, deserializes from a
+/// table of shares; Linux alone by default.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "BTreeMap<String, f64>")]
 pub struct Stacks {

@@ -28,7 +28,8 @@ impl Entry {
 }
 
 impl Table {
-    /// Memory for one attempt, bytes: its slot, and its place in the index where its neighbours live, too (alone it holds a page of a KiB there).
+    /// Memory for one attempt, bytes: its slot, and its place in the index where its neighbours
+    /// live, too (alone it holds a page of a KiB there).
     pub const BYTES_PER_ATTEMPT: usize = size_of::<Attempt>() + Pages::<Entry>::BYTES_PER_VALUE;
 
     /// An empty table of these clients that holds `attempts` without growing.

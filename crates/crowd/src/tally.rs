@@ -15,11 +15,13 @@ use crate::attempt::Cause;
 const LATE: Nanos = Nanos::from_millis(1);
 /// Longest time between turns of a generator: more would make attempts late by what is called late.
 pub const MAX_COALESCE: Duration = Duration::from_micros(500);
-/// More late starts than this share, and the generator is the limit. On a shared machine, kernel threads take a CPU for
-/// 2 to 5 ms several times a second, which makes 2 to 3% of the starts late however much time the generator has left.
+/// More late starts than this share, and the generator is the limit. On a shared machine, kernel
+/// threads take a CPU for 2 to 5 ms several times a second, which makes 2 to 3% of the starts late
+/// however much time the generator has left.
 const MAX_LATE_SHARE: f64 = 0.05;
 
-/// Attempts that sent more SYNs are counted as if they had sent so many. Within a minute Linux sends ten.
+/// Attempts that sent more SYNs are counted as if they had sent so many. Within a minute Linux
+/// sends ten.
 const MOST_SYNS: usize = 16;
 
 /// The measured part of a run: `[start, end)`.
@@ -54,8 +56,8 @@ pub struct Tally {
     reloads: u64,
     syns: u64,
     starts: u64,
-    /// Attempts that ended in the window, and of them the replies, by SYNs sent; the first place is for one, the last for
-    /// that many or more.
+    /// Attempts that ended in the window, and of them the replies, by SYNs sent; the first place is
+    /// for one, the last for that many or more.
     ended_by_syns: [u64; MOST_SYNS],
     answered_by_syns: [u64; MOST_SYNS],
     late: u64,
@@ -201,8 +203,8 @@ impl Tally {
         self.window.contains(moment).then(|| moment.since(self.window.start).0 / 1_000_000_000)
     }
 
-    /// A reply of so many bytes without its head is complete, to a request that should have been sent then; if it is the first on its connection, of a user
-    /// who began then.
+    /// A reply of so many bytes without its head is complete, to a request that should have been
+    /// sent then; if it is the first on its connection, of a user who began then.
     pub fn replied(&mut self, bytes: u64, asked_at: Nanos, user_start: Option<Nanos>, now: Nanos) {
         let waited_us = now.since(asked_at).as_micros();
         self.totals.replies += 1;
@@ -287,7 +289,8 @@ impl Tally {
         }
     }
 
-    /// The status of a reply that is complete, to an attempt that should have started then; once with each [`Tally::replied`].
+    /// The status of a reply that is complete, to an attempt that should have started then; once
+    /// with each [`Tally::replied`].
     pub fn status(&mut self, statuses: Statuses, intended_start: Nanos) {
         self.totals.statuses += statuses;
         if self.window.contains(intended_start) {
@@ -308,7 +311,8 @@ impl Tally {
         self.answered_by_syns[place] += u64::from(cause == Cause::Ok);
     }
 
-    /// The run as a whole, when it stopped at `stopped`. A run that was stopped early has a shorter window.
+    /// The run as a whole, when it stopped at `stopped`. A run that was stopped early has a shorter
+    /// window.
     pub fn summary(&self, stopped: Nanos, mut generator: GeneratorHealth) -> CrowdSummary {
         let window_s = self.window.end.min(stopped).since(self.window.start).as_secs_f64();
         let per_s = |count: u64| {

@@ -1,10 +1,13 @@
-//! A timing wheel: one deadline per connection, each set, moved and removed in constant time, without allocation.
+//! A timing wheel: one deadline per connection, each set, moved and removed in constant time,
+//! without allocation.
 
 use units::Nanos;
 
-/// How often deadlines are to be looked at. Retransmission timers count in hundreds of milliseconds, delayed ACKs in tens.
+/// How often deadlines are to be looked at. Retransmission timers count in hundreds of
+/// milliseconds, delayed ACKs in tens.
 pub const TICK: Nanos = Nanos::from_millis(1);
-/// Ticks in a turn of the wheel. A deadline further away waits at the far end and is put back when that comes round.
+/// Ticks in a turn of the wheel. A deadline further away waits at the far end and is put back when
+/// that comes round.
 const SLOTS: u64 = 4096;
 const NONE: u32 = u32::MAX;
 
@@ -37,8 +40,9 @@ impl Wheel {
         Self { current: 0, heads: vec![NONE; SLOTS as usize], links: Vec::with_capacity(ids) }
     }
 
-    /// Sets or moves the deadline of `id`. It comes up at the first tick at or after `at`, or at the end of this turn
-    /// if that is earlier: the caller looks whether it is due and sets it again.
+    /// Sets or moves the deadline of `id`. It comes up at the first tick at or after `at`, or at
+    /// the end of this turn if that is earlier: the caller looks whether it is due and sets it
+    /// again.
     pub fn set(&mut self, id: u32, at: Nanos) {
         let index = id as usize;
         if self.links.len() <= index {

@@ -24,7 +24,8 @@ pub(crate) fn on_own_veth() -> [Answer; 3] {
     answers.unwrap_or_else(|why| hooks.map(|_| Answer::Unknown(why.clone())))
 }
 
-/// Whether the kernel has what `tidegate uplink` builds on an interface, tried on a loopback of our own.
+/// Whether the kernel has what `tidegate uplink` builds on an interface, tried on a loopback of our
+/// own.
 pub(crate) fn uplink_tree() -> Answer {
     /// As crates/uplink builds them, each by an act of its own.
     const ACTS: [&str; 3] = [
@@ -59,8 +60,9 @@ fn try_hook(hook: Hook, ifindex: u32) -> io::Result<()> {
     SoleLink::attach(program.as_fd(), ifindex, hook).map(drop).map_err(|error| error.error)
 }
 
-/// Whether the drivers of the host's interfaces have native XDP, as they say themselves: to attach a program would stop some
-/// of them for a moment. `can_say` is whether the kernel knows what a driver says. Without loopbacks.
+/// Whether the drivers of the host's interfaces have native XDP, as they say themselves: to attach
+/// a program would stop some of them for a moment. `can_say` is whether the kernel knows what a
+/// driver says. Without loopbacks.
 pub(crate) fn native_on_host(can_say: bool) -> Vec<(String, Answer)> {
     let Ok(interfaces) = if_nameindex() else { return Vec::new() };
     let named = interfaces.iter().map(|one| (one.name().to_string_lossy().into_owned(), one.index()));

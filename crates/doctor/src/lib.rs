@@ -1,7 +1,8 @@
 //! Says what this kernel can do for Tidegate, by trying it, never by its version.
 //!
-//! It changes nothing that lasts: hooks are tried on a veth pair in a namespace of its own, interfaces of the host are only
-//! asked about, and programs are loaded and let go. What it may not try it reports as not known, with the reason.
+//! It changes nothing that lasts: hooks are tried on a veth pair in a namespace of its own,
+//! interfaces of the host are only asked about, and programs are loaded and let go. What it may not
+//! try it reports as not known, with the reason.
 //!
 //! ```no_run
 //! let diagnosis = doctor::examine();
@@ -26,7 +27,8 @@ pub use sysctl::Sysctl;
 pub use text::text;
 pub use verdict::{orders, verdict};
 
-/// What was found out about the kernel, from the caller's network namespace and with its privileges.
+/// What was found out about the kernel, from the caller's network namespace and with its
+/// privileges.
 #[derive(Debug, Clone, Serialize)]
 pub struct Diagnosis {
     /// As `uname -r` has it.

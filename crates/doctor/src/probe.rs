@@ -161,7 +161,8 @@ fn cgroup2() -> Answer {
     }
 }
 
-/// Loading shows that the kernel has the hook; that it is ever called takes `bpf` among the active modules, too.
+/// Loading shows that the kernel has the hook; that it is ever called takes `bpf` among the active
+/// modules, too.
 fn lsm() -> Answer {
     match tiny::lsm() {
         Answer::Yes => {}

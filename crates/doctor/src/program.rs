@@ -27,8 +27,8 @@ pub struct Program {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verification {
-    /// Accepted after so many instructions, on all paths together; a measure of how far the program is from the limit (a
-    /// million) and of what loading it costs. 0 on kernels before 5.16.
+    /// Accepted after so many instructions, on all paths together; a measure of how far the program
+    /// is from the limit (a million) and of what loading it costs. 0 on kernels before 5.16.
     VerifiedInstructions(u32),
     /// Refused, and why.
     Refused(String),
@@ -52,8 +52,9 @@ fn of_object(source: &'static str, object: &[u8]) -> Vec<Program> {
     names.into_iter().map(verify).collect()
 }
 
-/// Alone, so that one that this kernel refuses does not hide the others. Constants are what they are in the source. Programs of one `struct Qdisc_ops`
-/// come all together, as libbpf has it: refused is then each for what is wrong with any.
+/// Alone, so that one that this kernel refuses does not hide the others. Constants are what they
+/// are in the source. Programs of one `struct Qdisc_ops` come all together, as libbpf has it:
+/// refused is then each for what is wrong with any.
 fn verify(object: &[u8], name: &str) -> Verification {
     if let Err(why) = privilege::to_load() {
         return Verification::Unknown(why);

@@ -15,7 +15,8 @@ pub struct Sysctl {
     pub effect: &'static str,
 }
 
-/// Sources: `Documentation/networking/ip-sysctl.rst`, `tcp_conn_request()`, `tcp_timewait_state_process()`.
+/// Sources: `Documentation/networking/ip-sysctl.rst`, `tcp_conn_request()`,
+/// `tcp_timewait_state_process()`.
 const ALL: [(&str, &str); 5] = [
     (
         "net.ipv4.tcp_syncookies",

@@ -54,8 +54,8 @@ pub(crate) fn sockets() -> Answer {
     answer(load(libbpf_sys::BPF_PROG_TYPE_SOCK_OPS, libbpf_sys::BPF_CGROUP_SOCK_OPS, None))
 }
 
-/// Whether the kernel attaches a program to the start of a function. The function is one that the kernel has for such
-/// tests, and nobody calls it.
+/// Whether the kernel attaches a program to the start of a function. The function is one that the
+/// kernel has for such tests, and nobody calls it.
 pub(crate) fn fentry() -> Answer {
     let function = Some(c"bpf_fentry_test1");
     answer(load(libbpf_sys::BPF_PROG_TYPE_TRACING, libbpf_sys::BPF_TRACE_FENTRY, function).and_then(attach))
@@ -80,7 +80,8 @@ pub(crate) fn reason(error: io::Error) -> String {
     }
 }
 
-/// Loads `return 0`, for a kernel function if one is named. 1 where 0 would not do: setsockopt(2) is refused at 0.
+/// Loads `return 0`, for a kernel function if one is named. 1 where 0 would not do: setsockopt(2)
+/// is refused at 0.
 fn load(kind: bpf_prog_type, attach: bpf_attach_type, function: Option<&CStr>) -> io::Result<OwnedFd> {
     let value = u64::from(kind == libbpf_sys::BPF_PROG_TYPE_CGROUP_SOCKOPT);
     let instructions = [
@@ -97,7 +98,8 @@ fn load(kind: bpf_prog_type, attach: bpf_attach_type, function: Option<&CStr>) -
         let id = unsafe { libbpf_sys::libbpf_find_vmlinux_btf_id(function.as_ptr(), attach) };
         options.attach_btf_id = result(id)?.cast_unsigned();
     }
-    // SAFETY: name and license are C strings, the instructions are as many as said, the options say their own size.
+    // SAFETY: name and license are C strings, the instructions are as many as said, the options say
+    // their own size.
     let fd = unsafe {
         libbpf_sys::bpf_prog_load(
             kind,

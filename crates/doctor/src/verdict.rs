@@ -33,7 +33,8 @@ pub fn orders(diagnosis: &Diagnosis) -> String {
     format!("{}; {}.", say("tidegate uplink", name::UPLINK), say("tidegate qdisc", name::QDISC))
 }
 
-/// Whether the guard works here, on the first line, and what of it does not or could not be tried, one line each.
+/// Whether the guard works here, on the first line, and what of it does not or could not be tried,
+/// one line each.
 pub fn verdict(diagnosis: &Diagnosis) -> String {
     let is_lacking = |name: &str| diagnosis.privileges.iter().any(|one| one.name == name && !one.is_held);
     let lacking: Vec<&str> =

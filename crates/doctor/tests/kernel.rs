@@ -1,4 +1,5 @@
-//! Doctor's answers held against this kernel: what it says is there works, and nothing stays behind.
+//! Doctor's answers held against this kernel: what it says is there works, and nothing stays
+//! behind.
 
 use std::collections::BTreeSet;
 use std::os::fd::AsFd;

@@ -20,7 +20,8 @@ const LONGEST_WORK: Duration = Duration::from_secs(60);
 const INITIAL_RTO: std::ops::RangeInclusive<Duration> = Duration::from_millis(200)..=Duration::from_secs(60);
 /// Segments over Ethernet, with frames of up to 9,000 bytes; the least is Linux's.
 const MSS: std::ops::RangeInclusive<u16> = 88..=8960;
-/// Most times more that a point may be measured; where the machine disturbs even more, it is no machine to measure on.
+/// Most times more that a point may be measured; where the machine disturbs even more, it is no
+/// machine to measure on.
 const MOST_AGAIN: u32 = 10;
 
 impl Experiment {
@@ -237,8 +238,9 @@ impl Experiment {
         self.rate_of_uplink(server).ok().flatten().unwrap_or(searched)
     }
 
-    /// Attempts that the largest cell may have waiting at once, and how many cells there are: of what comes beyond what a server can do all that came within a
-    /// client's patience. None where every policy answers whom it refuses.
+    /// Attempts that the largest cell may have waiting at once, and how many cells there are: of
+    /// what comes beyond what a server can do all that came within a client's patience. None where
+    /// every policy answers whom it refuses.
     pub(crate) fn most_waiting(&self) -> (f64, usize) {
         let answers = |guard: &String| {
             guard.parse::<verdict::Policy>().is_ok_and(|guard| guard.syn_when_full == verdict::Verdict::Reset)

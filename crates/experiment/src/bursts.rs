@@ -12,7 +12,8 @@ use crate::time::{LONGEST, duration};
 /// Shortest burst or gap: some turns of the generator.
 pub(crate) const SHORTEST: Duration = Duration::from_millis(10);
 
-/// How long each burst is and each gap, in which one attempt starts every second. Shown as `tidegate load --bursts` takes it.
+/// How long each burst is and each gap, in which one attempt starts every second. Shown as
+/// `tidegate load --bursts` takes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bursts {
@@ -58,7 +59,8 @@ impl Bursts {
         self.on + self.off
     }
 
-    /// Attempts per second over burst and gap of a crowd with such a rate: that of both, or of a burst alone.
+    /// Attempts per second over burst and gap of a crowd with such a rate: that of both, or of a
+    /// burst alone.
     pub(crate) fn mean_rate(self, rate: f64) -> f64 {
         match (self.loads, traffic::Bursts::new(self.on.into(), self.off.into())) {
             (LoadsOf::Burst, Some(bursts)) => bursts.mean_rate(rate),
@@ -87,7 +89,8 @@ impl Bursts {
         Ok(())
     }
 
-    /// Whether a window holds a whole number of bursts and gaps, so that its mean is theirs wherever in a burst it begins.
+    /// Whether a window holds a whole number of bursts and gaps, so that its mean is theirs
+    /// wherever in a burst it begins.
     ///
     /// # Errors
     ///
@@ -110,7 +113,8 @@ impl Bursts {
         ))
     }
 
-    /// The same proportions in a cycle of `longest` at most, and the window of whole cycles that is nearest to that from below.
+    /// The same proportions in a cycle of `longest` at most, and the window of whole cycles that is
+    /// nearest to that from below.
     pub(crate) fn quick(self, longest: Duration) -> (Self, Duration) {
         if self.cycle() <= longest {
             return (self, self.whole_cycles(longest));

@@ -1,10 +1,12 @@
 //! Claims of the papers, held against measured cells.
 //!
-//! A [`Claim`] is a `[[claim]]` of an experiment file: what to compute from the cells, the paper's number, and the bounds
-//! within which it holds. It is checked against the experiment before anything runs, and answered when all has been measured.
-//! Nothing here measures, reads a file or knows the time.
+//! A [`Claim`] is a `[[claim]]` of an experiment file: what to compute from the cells, the paper's
+//! number, and the bounds within which it holds. It is checked against the experiment before
+//! anything runs, and answered when all has been measured. Nothing here measures, reads a file or
+//! knows the time.
 //!
-//! What it is not: no language. One measure of one policy, or its ratio to another's, over one or several loads.
+//! What it is not: no language. One measure of one policy, or its ratio to another's, over one or
+//! several loads.
 
 mod estimate;
 mod measure;
@@ -30,7 +32,8 @@ pub(crate) struct Claim {
     /// Of which policy, or queue discipline.
     #[serde(alias = "aqm")]
     pub policy: String,
-    /// Divided by the same of this policy; without it, and without `against_loads`, the measure itself.
+    /// Divided by the same of this policy; without it, and without `against_loads`, the measure
+    /// itself.
     pub against: Option<String>,
     /// Of one group of clients, from 0, where `[path]` has several; with `user_mean` only.
     pub group: Option<usize>,
@@ -162,7 +165,8 @@ impl Claim {
         }
     }
 
-    /// What the cells of one server say. Where some of those are missing that it rests on, since the run ended early, a number of the others decides nothing.
+    /// What the cells of one server say. Where some of those are missing that it rests on, since
+    /// the run ended early, a number of the others decides nothing.
     pub(crate) fn answer(
         &self,
         experiment: &str,
@@ -205,7 +209,8 @@ impl Claim {
         }
     }
 
-    /// What the file says of an answer that is not *holds*: why. It is of a simulated run; a real machine may have other reasons.
+    /// What the file says of an answer that is not *holds*: why. It is of a simulated run; a real
+    /// machine may have other reasons.
     pub(crate) fn why_not(&self, answer: Answer) -> Option<String> {
         self.why.clone().filter(|_| matches!(answer, Answer::Fails | Answer::Undecided))
     }

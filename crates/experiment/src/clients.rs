@@ -36,7 +36,8 @@ pub struct CrowdSpec {
     pub bursts: Option<Bursts>,
     /// The bandwidth that they ask for over time, the first period with the warm-up.
     pub demand: Option<Demand>,
-    /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time what the profile says.
+    /// Their systems, as `{ linux = 0.6, windows-10 = 0.4 }`; Linux if left out, or in virtual time
+    /// what the profile says.
     pub stacks: Option<Stacks>,
     /// What they ask for: a workload's name or table; the server's page if left out.
     #[serde(default)]
@@ -50,15 +51,18 @@ pub struct CrowdSpec {
     /// Who closes first.
     #[serde(default)]
     pub first: First,
-    /// Users who come back as soon as they are answered, in place of a rate: loads are multiples of how many.
+    /// Users who come back as soon as they are answered, in place of a rate: loads are multiples of
+    /// how many.
     #[serde(rename = "loop")]
     pub closed_loop: Option<LoopText>,
-    /// Ports of each address, which come back; without, each connection has a four-tuple of its own, and clients have no TIME_WAIT.
+    /// Ports of each address, which come back; without, each connection has a four-tuple of its
+    /// own, and clients have no TIME_WAIT.
     pub ports: Option<u16>,
     /// How long a port is in TIME_WAIT at the client.
     #[serde(default = "time_wait", deserialize_with = "duration")]
     pub time_wait: Duration,
-    /// From then on it is used again all the same, where the connection had timestamps: `net.ipv4.tcp_tw_reuse`, whose time is 1 s.
+    /// From then on it is used again all the same, where the connection had timestamps:
+    /// `net.ipv4.tcp_tw_reuse`, whose time is 1 s.
     #[serde(default, deserialize_with = "some_duration")]
     pub tw_reuse_after: Option<Duration>,
     /// The address is a NAT's, which knows no TIME_WAIT.

@@ -14,11 +14,11 @@ const MOST_LOAD: f64 = 100.0;
 
 /// How much bandwidth the crowd asks for over time, as a multiple of what the uplink has.
 ///
-/// A load is bytes of files asked for per second over bytes that the uplink sends per second. Heads of
-/// replies, headers of packets and packets without data are not counted: they come on top.
+/// A load is bytes of files asked for per second over bytes that the uplink sends per second. Heads
+/// of replies, headers of packets and packets without data are not counted: they come on top.
 ///
-/// Source: `[SH06]` sections 2.2 and 2.3, table 1. Differs: the paper scaled the times of its trace until
-/// the bandwidth in use was as wanted, which has the headers in it.
+/// Source: `[SH06]` sections 2.2 and 2.3, table 1. Differs: the paper scaled the times of its trace
+/// until the bandwidth in use was as wanted, which has the headers in it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "toml::Value")]
 pub struct Demand {

@@ -1,6 +1,7 @@
 //! An experiment with a bottleneck: a file with `topology = "dumbbell"`.
 //!
-//! Scenarios take the place of servers, and queue disciplines that of policies: cells, claims and pages are those of a grid.
+//! Scenarios take the place of servers, and queue disciplines that of policies: cells, claims and
+//! pages are those of a grid.
 
 pub(crate) mod jobs;
 mod times;
@@ -24,7 +25,8 @@ use crate::outcome::Writer;
 use crate::time::{LONGEST, duration, some_duration};
 use crate::workload::WorkloadText;
 
-/// Whole milliseconds in a route (ip-route(8)), and no timer is longer (`TCP_RTO_MAX`, Linux 6.18 `include/net/tcp.h`).
+/// Whole milliseconds in a route (ip-route(8)), and no timer is longer (`TCP_RTO_MAX`, Linux 6.18
+/// `include/net/tcp.h`).
 const LEAST_RTOS: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(120);
 
 /// A dumbbell, as its TOML file says it.
@@ -73,14 +75,16 @@ enum Topology {
 pub(crate) struct Network {
     /// Servers on the left, and as many clients on the right.
     pub hosts: u32,
-    /// The bottleneck, each way, in the words of `crates/path`, without a queue: `rate 10mbit delay 1ms`.
+    /// The bottleneck, each way, in the words of `crates/path`, without a queue: `rate 10mbit delay
+    /// 1ms`.
     pub link: path::Config,
     /// What the queue for the way back holds, packets; it is drop-tail.
     #[serde(default = "back_limit")]
     pub back_limit: u32,
     /// Of each host's link, Mbit/s.
     pub access_mbit: u32,
-    /// Base round trips of the first server and of the last; those of the others lie evenly between them.
+    /// Base round trips of the first server and of the last; those of the others lie evenly between
+    /// them.
     #[serde(deserialize_with = "durations")]
     pub round_trips: [Duration; 2],
 }

@@ -34,7 +34,8 @@ pub enum ExperimentError {
 }
 
 impl ExperimentError {
-    /// Whether there is no such file, or it is none or says something wrong, rather than being out of reach.
+    /// Whether there is no such file, or it is none or says something wrong, rather than being out
+    /// of reach.
     pub fn is_mistake(&self) -> bool {
         match self {
             Self::Read { source, .. } => source.is_mistake(),

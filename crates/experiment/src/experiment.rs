@@ -39,7 +39,8 @@ pub struct Experiment {
     /// How the two ends are joined.
     #[serde(default)]
     pub testbed: Layout,
-    /// The machine in virtual time, whatever the command line says: the name of a profile that comes along. The lab's is the one that it runs on.
+    /// The machine in virtual time, whatever the command line says: the name of a profile that
+    /// comes along. The lab's is the one that it runs on.
     pub profile: Option<String>,
     /// What the clients do.
     pub crowd: CrowdSpec,
@@ -87,7 +88,8 @@ pub struct Grid {
     /// How often the whole grid is measured.
     #[serde(default = "one")]
     pub repetitions: u32,
-    /// How many times more a point is measured at most, when the machine disturbed it; in the lab only.
+    /// How many times more a point is measured at most, when the machine disturbed it; in the lab
+    /// only.
     #[serde(default)]
     pub again: u32,
 }
@@ -164,8 +166,10 @@ impl Experiment {
         (!keys.is_empty()).then(|| format!("of the uplink this kernel has its own {}", keys.join(", ")))
     }
 
-    /// Attempts per second whose files are as many bytes as a server's uplink sends: what a load of 1 is of a
-    /// demand. Of an `[uplink]` these are bytes on its link, with heads and headers, because that is the load that `[SH06]` section 2.3 measured. `None` where there is no demand.
+    /// Attempts per second whose files are as many bytes as a server's uplink sends: what a load of
+    /// 1 is of a demand. Of an `[uplink]` these are bytes on its link, with heads and headers,
+    /// because that is the load that `[SH06]` section 2.3 measured. `None` where there is no
+    /// demand.
     ///
     /// # Errors
     ///
@@ -231,8 +235,9 @@ impl Experiment {
         server.duration.unwrap_or(self.grid.duration)
     }
 
-    /// Makes warm-up and window a second at most, and each point is measured once: to see that all works. Bursts that are longer are
-    /// made as short, so that there is one of them in the window, and a gap.
+    /// Makes warm-up and window a second at most, and each point is measured once: to see that all
+    /// works. Bursts that are longer are made as short, so that there is one of them in the window,
+    /// and a gap.
     pub(crate) fn quicken(&mut self) {
         self.is_quick = true;
         (self.grid.repetitions, self.grid.again) = (1, 0);
@@ -327,7 +332,8 @@ impl Experiment {
         self.servers.iter().filter_map(said).collect()
     }
 
-    /// Says of each claim what has been measured by now of these servers; and why it does not hold, where the run is whole and the file's reasons are of its machine.
+    /// Says of each claim what has been measured by now of these servers; and why it does not hold,
+    /// where the run is whole and the file's reasons are of its machine.
     ///
     /// # Errors
     ///
@@ -357,7 +363,9 @@ pub fn bytes_on_the_link(bytes: f64) -> f64 {
 
 /// Headers of a segment of 1448 bytes, for each of them: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: f64 = 66.0 / 1448.0;
-/// What a response is besides on the link, bytes: SYN/ACK, the head of the reply as nginx and Apache write it, the headers of its last segment (half a segment more, on the mean), FIN and its acknowledgment.
+/// What a response is besides on the link, bytes: SYN/ACK, the head of the reply as nginx and
+/// Apache write it, the headers of its last segment (half a segment more, on the mean), FIN and its
+/// acknowledgment.
 const ON_THE_LINK: f64 = 74.0 + 240.0 + 33.0 + 66.0 + 66.0;
 
 impl Grid {

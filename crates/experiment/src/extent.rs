@@ -2,16 +2,20 @@
 
 use std::time::Duration;
 
-/// Cells that a file may ask for, and seconds that they may take, so that a slip of the pen does not run for a year.
+/// Cells that a file may ask for, and seconds that they may take, so that a slip of the pen does
+/// not run for a year.
 const MOST_CELLS: u128 = 100_000;
 const MOST_S: f64 = 30.0 * 86_400.0;
 
-/// What an attempt at a server takes to simulate, seconds, between what was measured on fast cores, 0.8 to 1.9 us, and on one that others used, 5 to 7 (`tidegate bench sim.events_per_second`).
+/// What an attempt at a server takes to simulate, seconds, between what was measured on fast cores,
+/// 0.8 to 1.9 us, and on one that others used, 5 to 7 (`tidegate bench sim.events_per_second`).
 pub(crate) const ATTEMPT_S: f64 = 3e-6;
-/// What a full packet over a dumbbell's bottleneck takes, on a slow core: a fast one has done 1 us (`tidegate bench sim.bulk100_seconds`).
+/// What a full packet over a dumbbell's bottleneck takes, on a slow core: a fast one has done 1 us
+/// (`tidegate bench sim.bulk100_seconds`).
 pub(crate) const PACKET_S: f64 = 2e-6;
 
-/// Memory of a simulated attempt that nobody has answered, bytes: 10 million take 2.1 GiB (`tidegate bench sim.clients_10m_gib`).
+/// Memory of a simulated attempt that nobody has answered, bytes: 10 million take 2.1 GiB
+/// (`tidegate bench sim.clients_10m_gib`).
 pub(crate) const ATTEMPT_BYTES: f64 = 225.0;
 /// Says how much memory is to be had: proc(5), `MemAvailable`, in KiB.
 const MEMORY: &str = "/proc/meminfo";
@@ -24,7 +28,8 @@ pub(crate) fn likely_rate(cpu_time: Duration) -> f64 {
     1.0 / (cpu_time.as_secs_f64() + OWN_WORK_S)
 }
 
-/// Refuses a grid of more cells than that, or of more `seconds` where it takes the least, by `time`, what it would take in words, and `fewer`, what makes it smaller.
+/// Refuses a grid of more cells than that, or of more `seconds` where it takes the least, by
+/// `time`, what it would take in words, and `fewer`, what makes it smaller.
 pub(crate) fn check(cells: u128, seconds: f64, time: &str, fewer: &str) -> Result<(), String> {
     let (most, lower) = if cells > MOST_CELLS {
         (format!("{MOST_CELLS} cells are"), "grid.repetitions")
@@ -36,7 +41,8 @@ pub(crate) fn check(cells: u128, seconds: f64, time: &str, fewer: &str) -> Resul
     Err(format!("{cells} cells would take {time}; {most} the most: lower {lower}, or {fewer}"))
 }
 
-/// Refuses cells that take far more memory together than there is, with so many `attempts` waiting in each: how many a server can do is known to a factor of two.
+/// Refuses cells that take far more memory together than there is, with so many `attempts` waiting
+/// in each: how many a server can do is known to a factor of two.
 pub(crate) fn check_memory(attempts: f64, cells_at_once: usize, available: f64) -> Result<(), String> {
     let wanted = attempts * ATTEMPT_BYTES * cells_at_once as f64;
     if wanted <= 2.0 * available {

@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use results::{Environment, Header};
 
-/// Of this program: the crates' version and, where the build was told `TIDEGATE_COMMIT` as `./dev build` does, the commit.
+/// Of this program: the crates' version and, where the build was told `TIDEGATE_COMMIT` as `./dev
+/// build` does, the commit.
 pub fn version() -> &'static str {
     static VERSION: LazyLock<String> = LazyLock::new(|| {
         let version = env!("CARGO_PKG_VERSION");

@@ -1,8 +1,10 @@
-//! Connections that are opened before the crowd comes, and held beside it: what an experiment file says of them.
+//! Connections that are opened before the crowd comes, and held beside it: what an experiment file
+//! says of them.
 
 use serde::Deserialize;
 
-/// Most connections of a policy: with the crowd's beside them a server stays within its descriptors.
+/// Most connections of a policy: with the crowd's beside them a server stays within its
+/// descriptors.
 const MOST: u32 = 11_000;
 
 /// How many connections are held, by what they do.

@@ -13,15 +13,16 @@ use crate::time::duration;
 pub struct Layout {
     /// Where the server's end does its receive processing.
     pub receive: Receive,
-    /// How long the crowd's frames are gathered before the server's end gets them, as a NIC moderates its interrupts
-    /// (`ethtool -C rx-usecs`); 0 hands each over at once.
+    /// How long the crowd's frames are gathered before the server's end gets them, as a NIC
+    /// moderates its interrupts (`ethtool -C rx-usecs`); 0 hands each over at once.
     #[serde(deserialize_with = "duration")]
     pub coalesce: Duration,
     /// CPU of the server and of its receive processing.
     pub server_cpu: usize,
     /// CPU of the crowd.
     pub crowd_cpu: usize,
-    /// How long a crowd waits at most for CPUs that are idle and near each other. Then it comes, and is marked.
+    /// How long a crowd waits at most for CPUs that are idle and near each other. Then it comes,
+    /// and is marked.
     #[serde(deserialize_with = "duration")]
     pub patience: Duration,
 }
@@ -46,7 +47,8 @@ pub enum Receive {
     Softirq,
     /// In NAPI, ahead of every process, as in a NIC's driver: where native XDP is.
     Napi,
-    /// The same, and frames come in pages, without a socket buffer, as a NIC's driver has them: what native XDP costs there.
+    /// The same, and frames come in pages, without a socket buffer, as a NIC's driver has them:
+    /// what native XDP costs there.
     Driver,
     /// In a kernel thread of ordinary priority, beside the process.
     ThreadedNapi,

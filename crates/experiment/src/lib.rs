@@ -1,10 +1,13 @@
-//! Experiment files, the claims in them, and what comes of a run: what the lab and virtual runs share.
+//! Experiment files, the claims in them, and what comes of a run: what the lab and virtual runs
+//! share.
 //!
-//! A [`Plan`] is what a TOML file asks for. Most are a grid ([`Experiment`]): servers, policies, offered loads as multiples of the server's saturation rate.
-//! Some are packet scripts with the claims that they show ([`Traces`]), some are flows over a bottleneck ([`Dumbbell`]). A [`Writer`] has the records of a run, and its page at the
-//! end.
+//! A [`Plan`] is what a TOML file asks for. Most are a grid ([`Experiment`]): servers, policies,
+//! offered loads as multiples of the server's saturation rate. Some are packet scripts with the
+//! claims that they show ([`Traces`]), some are flows over a bottleneck ([`Dumbbell`]). A
+//! [`Writer`] has the records of a run, and its page at the end.
 //!
-//! What it is not: nothing is measured here. It links no socket, no BPF and no namespace, so that virtual runs do not either.
+//! What it is not: nothing is measured here. It links no socket, no BPF and no namespace, so that
+//! virtual runs do not either.
 
 mod bounds;
 mod bursts;
@@ -61,12 +64,15 @@ use std::time::Duration;
 
 /// Time between samples of the server's counters.
 pub const SAMPLE_EVERY: Duration = Duration::from_millis(250);
-/// Among these counters, how often the server's CPU turned to received packets, as `/proc/softirqs` calls it.
+/// Among these counters, how often the server's CPU turned to received packets, as `/proc/softirqs`
+/// calls it.
 pub const TURNS: &str = "softirqs.NET_RX";
 
-/// SYNs that the kernel dropped, beside the counters of the guard: the simulated kernel alone can tell.
+/// SYNs that the kernel dropped, beside the counters of the guard: the simulated kernel alone can
+/// tell.
 pub const KERNEL_DROPPED: &str = "syns.kernel_dropped";
-/// Most connections in TIME_WAIT at the server in the window, as `/proc/net/sockstat` calls them; and most ends of connections, which the simulated kernel alone counts.
+/// Most connections in TIME_WAIT at the server in the window, as `/proc/net/sockstat` calls them;
+/// and most ends of connections, which the simulated kernel alone counts.
 pub const TIME_WAITS: &str = "sockstat.TCP.tw";
 /// See [`TIME_WAITS`].
 pub const ENDS: &str = "sockstat.TCP.all";

@@ -1,4 +1,5 @@
-//! Each server before crowds of many bursts and gaps: where one policy begins to answer more than another.
+//! Each server before crowds of many bursts and gaps: where one policy begins to answer more than
+//! another.
 
 use std::time::Duration;
 
@@ -12,7 +13,8 @@ use crate::time::LONGEST;
 /// Most servers that a map makes: more cells than anybody looks at.
 const MOST: usize = 400;
 
-/// Lengths of bursts and gaps: every server of the file stands for one before each pair of them. Loads are of the burst alone, so that along a row and a column only lengths change.
+/// Lengths of bursts and gaps: every server of the file stands for one before each pair of them.
+/// Loads are of the burst alone, so that along a row and a column only lengths change.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Map {
@@ -76,7 +78,8 @@ impl Map {
         Ok(all)
     }
 
-    /// So many times shorter are its bursts, gaps and windows in a quick run: all of them alike, or there would be no map.
+    /// So many times shorter are its bursts, gaps and windows in a quick run: all of them alike, or
+    /// there would be no map.
     pub(crate) fn quicker(&self) -> u32 {
         let shortest = self.on.iter().chain(&self.off).min().expect("lengths were checked");
         u32::try_from(shortest.as_nanos() / SHORTEST.as_nanos()).expect("an hour in 10 ms").max(1)

@@ -32,7 +32,8 @@ pub struct Stopped;
 const LINES: &str = "results.jsonl";
 const LINES_SO_FAR: &str = "results.jsonl.part";
 
-/// The results folder of a run: each record is written as soon as all before it are. Files get their names when the run ends, so that none of them is a part.
+/// The results folder of a run: each record is written as soon as all before it are. Files get
+/// their names when the run ends, so that none of them is a part.
 #[derive(Debug)]
 pub struct Writer {
     folder: PathBuf,
@@ -45,7 +46,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Begins the results of a run that is to have so many cells, or runs of packet scripts, in a folder of its own below `results`.
+    /// Begins the results of a run that is to have so many cells, or runs of packet scripts, in a
+    /// folder of its own below `results`.
     ///
     /// # Errors
     ///
@@ -93,7 +95,8 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// A full disk, mostly. What was written before stays under the name that it has until the run ends, and nothing else can be added.
+    /// A full disk, mostly. What was written before stays under the name that it has until the run
+    /// ends, and nothing else can be added.
     pub fn write(&mut self, record: Record) -> Result<()> {
         let mut line = serde_json::to_vec(&record).context("write a result as JSON")?;
         line.push(b'\n');
@@ -111,11 +114,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Ends a run, of which `measured` became: says by `answer` what it shows of the claims, and writes the page of what is complete.
+    /// Ends a run, of which `measured` became: says by `answer` what it shows of the claims, and
+    /// writes the page of what is complete.
     ///
     /// # Errors
     ///
-    /// What went wrong with the run, unless it is that the user [stopped](Stopped) it; and when something cannot be written.
+    /// What went wrong with the run, unless it is that the user [stopped](Stopped) it; and when
+    /// something cannot be written.
     pub fn conclude(
         mut self,
         measured: Result<()>,

@@ -30,7 +30,8 @@ struct Keys {
 }
 
 impl Plan {
-    /// Reads and checks an experiment file, and makes its run short where that is wanted, to see that all works. Scripts take as long as their lines say.
+    /// Reads and checks an experiment file, and makes its run short where that is wanted, to see
+    /// that all works. Scripts take as long as their lines say.
     ///
     /// # Errors
     ///

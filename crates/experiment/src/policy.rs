@@ -25,8 +25,8 @@ const SHARES: RangeInclusive<f64> = 0.001..=1000.0;
 pub struct Policy {
     /// Name in tables.
     pub name: String,
-    /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the server's rate,
-    /// `{saturation*0.8}` for that share of it.
+    /// Policy of `tidegate guard`; none for a server without a guard. `{saturation}` stands for the
+    /// server's rate, `{saturation*0.8}` for that share of it.
     pub guard: Option<String>,
     /// Where the guard's programs go, as `tidegate guard --attach` has it.
     pub attach: Option<String>,
@@ -36,15 +36,16 @@ pub struct Policy {
     /// Sysctls of the server's namespace, name to value.
     #[serde(default)]
     pub sysctls: BTreeMap<String, String>,
-    /// Rules of the server's namespace, as `nft -f` takes them; `{saturation}` as above. Left out, with a word, where nft is
-    /// not installed.
+    /// Rules of the server's namespace, as `nft -f` takes them; `{saturation}` as above. Left out,
+    /// with a word, where nft is not installed.
     pub nft: Option<String>,
     /// What the clients do otherwise.
     #[serde(default)]
     pub crowd: Change,
     /// What is different of the server's uplink, where the file has one.
     pub uplink: Option<UplinkText>,
-    /// Entries of nobody in the list of a kernel that has one, before all others (`[FTY97]` table 1); simulated only.
+    /// Entries of nobody in the list of a kernel that has one, before all others (`[FTY97]` table
+    /// 1); simulated only.
     #[serde(default)]
     pub extra_time_waits: u32,
 }
@@ -69,15 +70,16 @@ pub struct Change {
     /// From when on it is used again all the same.
     #[serde(default, deserialize_with = "some_duration")]
     pub(crate) tw_reuse_after: Option<Duration>,
-    /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf` for as many as one core
-    /// sends beside the crowd.
+    /// A flood of SYNs from addresses that nobody has comes beside them: so many per second, `inf`
+    /// for as many as one core sends beside the crowd.
     pub flood_per_s: Option<f64>,
     /// Connections are opened before the crowd comes, and held to its end.
     pub hold: Option<Hold>,
 }
 
 impl Policy {
-    /// The kernel as it is: what the others are held against, and what saturation is searched under.
+    /// The kernel as it is: what the others are held against, and what saturation is searched
+    /// under.
     pub fn stock() -> Self {
         Self {
             name: "stock".to_owned(),
@@ -140,7 +142,8 @@ impl Policy {
         hook.parse::<script::Hook>().map(drop).map_err(|why| format!("policy {:?}: attach: {why}", self.name))
     }
 
-    /// The policy with the server's saturation rate, requests/s, where it is meant. What is no rate stays as it is.
+    /// The policy with the server's saturation rate, requests/s, where it is meant. What is no rate
+    /// stays as it is.
     pub fn for_saturation(&self, rate_per_s: f64) -> Self {
         let filled = |text: &String| fill(text, rate_per_s).unwrap_or_else(|_| text.clone());
         Self { guard: self.guard.as_ref().map(filled), nft: self.nft.as_ref().map(filled), ..self.clone() }

@@ -1,4 +1,5 @@
-//! Crowds whose ports come back, and in a closed loop: what an experiment file says of who keeps TIME_WAIT.
+//! Crowds whose ports come back, and in a closed loop: what an experiment file says of who keeps
+//! TIME_WAIT.
 
 use std::time::Duration;
 

@@ -1,7 +1,9 @@
-//! The rate at which a server saturates: the highest that stock Linux still answers, to clients who do not ask twice.
+//! The rate at which a server saturates: the highest that stock Linux still answers, to clients who
+//! do not ask twice.
 //!
-//! Those who do make one stall of the machine a matter of many seconds: what was dropped in it comes again on top of what comes anyway, and is
-//! dropped again. The rate at which that happens is the machine's calm, and not what the server can do.
+//! Those who do make one stall of the machine a matter of many seconds: what was dropped in it
+//! comes again on top of what comes anyway, and is dropped again. The rate at which that happens is
+//! the machine's calm, and not what the server can do.
 
 use std::time::Duration;
 
@@ -18,7 +20,8 @@ use crate::time::{MOST_RATE, duration, some_duration};
 const ONE_SYN: Duration = Duration::from_millis(900);
 /// Rises before the search gives up.
 const MAX_RISES: usize = 40;
-/// Falls, likewise, from a first rate that was too high: such a server, or machine, is another one than the file was written for.
+/// Falls, likewise, from a first rate that was too high: such a server, or machine, is another one
+/// than the file was written for.
 const MAX_FALLS: usize = 6;
 /// Between two probes of a search.
 const MAX_FACTOR: f64 = 100.0;
@@ -29,7 +32,8 @@ const MAX_STEPS_UP: i32 = 10;
 /// Down to a third of it: a machine may be twice as slow as it was a moment ago.
 const MAX_STEPS_DOWN: i32 = 28;
 
-/// How the saturation rate is searched: rising until the server no longer answers all, then between the last two.
+/// How the saturation rate is searched: rising until the server no longer answers all, then between
+/// the last two.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Search {
@@ -84,7 +88,8 @@ enum Length {
     Long,
 }
 
-/// A crowd that is sent to see whether a server answers all of it: of users who ask once, from beside it, under the kernel as it is.
+/// A crowd that is sent to see whether a server answers all of it: of users who ask once, from
+/// beside it, under the kernel as it is.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Probe {
     /// Attempts per second.
@@ -111,11 +116,13 @@ pub struct Probed {
 }
 
 impl Experiment {
-    /// Finds the rate at which a server saturates. A probe counts as unanswered when it was so `tries` times.
+    /// Finds the rate at which a server saturates. A probe counts as unanswered when it was so
+    /// `tries` times.
     ///
     /// # Errors
     ///
-    /// When no rate is low enough or too high, or what short probes found cannot be held; and what `send` says.
+    /// When no rate is low enough or too high, or what short probes found cannot be held; and what
+    /// `send` says.
     pub fn find_saturation(
         &self,
         server: &ServerSpec,
@@ -137,7 +144,8 @@ impl Experiment {
                     probed.marks.into_iter().map(|mark| format!("a probe at {offered:.0}/s: {mark}")),
                 );
             }
-            // More than was offered are late replies to what came before the window, and no rate that the server holds.
+            // More than was offered are late replies to what came before the window, and no rate
+            // that the server holds.
             Ok(is_answered.then_some(goodput.min(offered)))
         };
         let rate_per_s = search(self.saturation, &server.name, tries, probe)?;
@@ -154,8 +162,9 @@ impl Experiment {
         Ok(self.saturation_of(server, &found))
     }
 
-    /// What was found for a server that is the same but for its crowd. Where loads are of a bandwidth, the rate that
-    /// asks for all of it; of a closed loop, how many users: nobody searches for those.
+    /// What was found for a server that is the same but for its crowd. Where loads are of a
+    /// bandwidth, the rate that asks for all of it; of a closed loop, how many users: nobody
+    /// searches for those.
     pub fn known_saturation(&self, server: &ServerSpec, found: &[Saturation]) -> Option<Saturation> {
         let of_uplink = self.rate_of_uplink(server).expect("checked when the file was read");
         // Of a closed loop a load of 1 is so many users.
@@ -198,17 +207,20 @@ impl Experiment {
     }
 }
 
-/// Offers rising rates in short probes until the server no longer answers all, or falling ones until it does, narrows the last interval down, and then
-/// offers the rate found in long probes: less and less until one is answered, or, if the first was, more and more until one is not,
-/// and halves the interval again. The result is the goodput of the highest that was answered. `probe` gives the goodput of a crowd if it was answered.
+/// Offers rising rates in short probes until the server no longer answers all, or falling ones
+/// until it does, narrows the last interval down, and then offers the rate found in long probes:
+/// less and less until one is answered, or, if the first was, more and more until one is not, and
+/// halves the interval again. The result is the goodput of the highest that was answered. `probe`
+/// gives the goodput of a crowd if it was answered.
 ///
-/// A rate counts as unanswered when it was so in all tries of a short probe: one stall of the machine must not end the search. The
-/// best of several short probes is more than the server sustains, and two in the same bad moment find less, which is why long
-/// ones have the last word.
+/// A rate counts as unanswered when it was so in all tries of a short probe: one stall of the
+/// machine must not end the search. The best of several short probes is more than the server
+/// sustains, and two in the same bad moment find less, which is why long ones have the last word.
 ///
 /// # Errors
 ///
-/// When the first rate and those some times below it are not answered, no rate is too high, or what short probes found cannot be held.
+/// When the first rate and those some times below it are not answered, no rate is too high, or what
+/// short probes found cannot be held.
 fn search(
     search: Search,
     server: &str,

@@ -29,7 +29,8 @@ pub struct ServerSpec {
     pub cpu_time: Duration,
     /// Processes of a pool; 150 unless given.
     pub processes: Option<NonZeroU32>,
-    /// A process closes its connection after so many requests, before the client does, and waits for the client's FIN.
+    /// A process closes its connection after so many requests, before the client does, and waits
+    /// for the client's FIN.
     pub closes_after: Option<NonZeroU32>,
     /// First timeout of TCP at both ends, before any round trip was measured.
     #[serde(default, deserialize_with = "some_duration")]
@@ -51,7 +52,8 @@ pub struct ServerSpec {
 }
 
 impl ServerSpec {
-    /// Whether both are the same program with the same settings that is asked for the same, whatever they are called, whoever comes, and from how far.
+    /// Whether both are the same program with the same settings that is asked for the same,
+    /// whatever they are called, whoever comes, and from how far.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         let program = |server: &Self| Self {
             name: String::new(),
@@ -121,13 +123,13 @@ impl ServerKind {
 pub enum ServerKind {
     /// `tidegate serve`.
     BuiltIn,
-    /// The distribution's nginx with its own configuration, but one worker and the backlog. Left out, with a word,
-    /// where it is not installed.
+    /// The distribution's nginx with its own configuration, but one worker and the backlog. Left
+    /// out, with a word, where it is not installed.
     Nginx,
-    /// The distribution's Apache with its own configuration, but as a pool of processes (150, or `processes`), and the backlog. Left out in the same
-    /// way.
+    /// The distribution's Apache with its own configuration, but as a pool of processes (150, or
+    /// `processes`), and the backlog. Left out in the same way.
     Apache,
-    /// A server in the kernel, as TUX of `[Shu05]` section 3.1.1, which takes one connection at a time (*Accept-1*). The lab has none: `tidegate serve`
-    /// stands for it, with a word.
+    /// A server in the kernel, as TUX of `[Shu05]` section 3.1.1, which takes one connection at a
+    /// time (*Accept-1*). The lab has none: `tidegate serve` stands for it, with a word.
     InKernel,
 }

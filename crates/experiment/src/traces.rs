@@ -81,7 +81,8 @@ impl Traces {
     ///
     /// # Errors
     ///
-    /// When a run cannot be made, or the results cannot be written. A script that fails is a result.
+    /// When a run cannot be made, or the results cannot be written. A script that fails is a
+    /// result.
     pub fn play(
         &self,
         ground: &str,
@@ -125,7 +126,8 @@ pub struct ScriptRun {
     pub family: Family,
     /// Where the guard's programs are.
     pub hook: String,
-    /// Plays it: gives the segments, or why it cannot run here; fails with a [`Failure`] where a line does not hold.
+    /// Plays it: gives the segments, or why it cannot run here; fails with a [`Failure`] where a
+    /// line does not hold.
     pub play: Box<dyn FnOnce() -> Result<Result<Vec<String>, String>>>,
 }
 
@@ -181,7 +183,8 @@ enum Reached {
     Unplayed,
 }
 
-/// A claim holds when the lines above it do; it fails when one between it and the claim before does not.
+/// A claim holds when the lines above it do; it fails when one between it and the claim before does
+/// not.
 fn shown(script: &Script, claim: usize, reached: Reached) -> Shown {
     let before = if claim == 0 { 0 } else { script.claims[claim - 1].line };
     match reached {

@@ -1,4 +1,5 @@
-//! The server's uplink: what an experiment file says of the link that its responses leave by, and of the order on it.
+//! The server's uplink: what an experiment file says of the link that its responses leave by, and
+//! of the order on it.
 //!
 //! `[uplink]` is for all policies; a policy changes single keys, as `uplink = { order = "srpt" }`.
 

@@ -7,8 +7,9 @@ use units::Nanos;
 
 use crate::servers::ServerSpec;
 
-/// The table `[path]`. Every server of the file stands for one behind each pair of a delay and a loss. All is of each direction, in the words of
-/// `tidegate link`; what is not said is as in a wire without delay, rate and loss.
+/// The table `[path]`. Every server of the file stands for one behind each pair of a delay and a
+/// loss. All is of each direction, in the words of `tidegate link`; what is not said is as in a
+/// wire without delay, rate and loss.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Ways {
@@ -32,9 +33,11 @@ pub(crate) struct Ways {
     to_server: Option<String>,
     /// And back.
     to_clients: Option<String>,
-    /// Groups of clients, each in words: what is different from the keys above in both directions. Users are of one after the other.
+    /// Groups of clients, each in words: what is different from the keys above in both directions.
+    /// Users are of one after the other.
     groups: Option<Vec<String>>,
-    /// Every server stands besides for one before clients who are all as those of a group, for each group.
+    /// Every server stands besides for one before clients who are all as those of a group, for each
+    /// group.
     groups_alone: bool,
 }
 
@@ -125,7 +128,8 @@ impl Ways {
         [&self.delay, &self.loss].into_iter().flatten().any(|texts| texts.0.len() > 1)
     }
 
-    /// One server for each way, in the order of delays, then losses. Where there are several, their names say which.
+    /// One server for each way, in the order of delays, then losses. Where there are several, their
+    /// names say which.
     ///
     /// # Errors
     ///
@@ -221,7 +225,8 @@ impl Way {
         }
     }
 
-    /// The shortest time from a client's SYN to its reply: two round trips, of the group that is farthest away. Nothing where packets may go ahead without delay.
+    /// The shortest time from a client's SYN to its reply: two round trips, of the group that is
+    /// farthest away. Nothing where packets may go ahead without delay.
     pub(crate) fn shortest_reply(&self) -> Nanos {
         let one = |config: &path::Config| {
             let is_sure = config.reorder == 0.0;

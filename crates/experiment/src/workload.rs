@@ -36,7 +36,8 @@ impl TryFrom<toml::Value> for WorkloadText {
     }
 }
 
-/// Reads the name of a workload, its table in one line as `{ kind = "specweb99", directories = 5 }`, or a TOML file with the table `[workload]`.
+/// Reads the name of a workload, its table in one line as `{ kind = "specweb99", directories = 5
+/// }`, or a TOML file with the table `[workload]`.
 ///
 /// # Errors
 ///

@@ -1,6 +1,8 @@
-//! Files that a user names: read within bounds, written whole or not at all, and their places tried before there is anything to write. What is wrong in a TOML file, in one line.
+//! Files that a user names: read within bounds, written whole or not at all, and their places tried
+//! before there is anything to write. What is wrong in a TOML file, in one line.
 //!
-//! What it is not: no reader of logs, which may be as long as they like (`crates/load`), and none of what the kernel shows below `/proc`.
+//! What it is not: no reader of logs, which may be as long as they like (`crates/load`), and none
+//! of what the kernel shows below `/proc`.
 
 mod read;
 mod toml_error;

@@ -5,10 +5,11 @@ use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Of a file that somebody wrote by hand, bytes: two hundred times the longest experiment that comes along, and ten times a guard's configuration of 64 listeners with
-/// 1,024 sources.
+/// Of a file that somebody wrote by hand, bytes: two hundred times the longest experiment that
+/// comes along, and ten times a guard's configuration of 64 listeners with 1,024 sources.
 pub const MOST_BYTES: u64 = 1 << 20;
-/// Of a line that a tool wrote, bytes: a cell of an hour, the longest there is, has 14,400 samples of some hundred bytes, which take a tenth of it.
+/// Of a line that a tool wrote, bytes: a cell of an hour, the longest there is, has 14,400 samples
+/// of some hundred bytes, which take a tenth of it.
 pub const MOST_OF_LINE: u64 = 64 << 20;
 
 /// Why a file gives no text; whoever reads it says which file.
@@ -47,7 +48,8 @@ impl ReadError {
     }
 }
 
-/// Whether what the system says of a file is that it is not what it should be, rather than out of reach.
+/// Whether what the system says of a file is that it is not what it should be, rather than out of
+/// reach.
 pub fn is_mistake(kind: ErrorKind) -> bool {
     use ErrorKind::*;
     matches!(kind, NotFound | NotADirectory | IsADirectory | InvalidData | InvalidInput | UnexpectedEof)
@@ -95,7 +97,8 @@ fn bounded(file: File) -> Result<String, ReadError> {
     String::from_utf8(bytes).map_err(|_| ReadError::NotText)
 }
 
-/// The lines of a file, each of [`MOST_OF_LINE`] at most, without their ends. There may be any number of them.
+/// The lines of a file, each of [`MOST_OF_LINE`] at most, without their ends. There may be any
+/// number of them.
 ///
 /// # Errors
 ///

@@ -1,6 +1,7 @@
 //! What is wrong in a TOML file.
 
-/// What is wrong, and where: toml draws the line and a caret below it, on several lines; ours is one.
+/// What is wrong, and where: toml draws the line and a caret below it, on several lines; ours is
+/// one.
 pub fn say_toml_error(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));

@@ -4,7 +4,8 @@ use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
 use std::{fs, process};
 
-/// Writes a file under another name first: a full disk leaves no part of it under its own. What is there and is no file, as a device or a link (`/dev/stdout`), is written to, and stays.
+/// Writes a file under another name first: a full disk leaves no part of it under its own. What is
+/// there and is no file, as a device or a link (`/dev/stdout`), is written to, and stays.
 ///
 /// # Errors
 ///
@@ -23,7 +24,8 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> Result<()> {
     written
 }
 
-/// Whether [`write_whole`] could make such a file now: in its folder one can be made. Of a device nobody knows before.
+/// Whether [`write_whole`] could make such a file now: in its folder one can be made. Of a device
+/// nobody knows before.
 ///
 /// # Errors
 ///

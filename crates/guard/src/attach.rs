@@ -14,8 +14,8 @@ use crate::program::{self, Programs};
 /// What the operator asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// The cheapest hook that works without conditions: tcx on veth and loopback, native XDP on NICs, generic XDP on
-    /// kernels without tcx.
+    /// The cheapest hook that works without conditions: tcx on veth and loopback, native XDP on
+    /// NICs, generic XDP on kernels without tcx.
     #[default]
     Auto,
     /// tcx ingress.
@@ -49,9 +49,10 @@ impl Attach {
 
     /// Those to try at this one, best first.
     ///
-    /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a loopback there is no native
-    /// XDP: tcx for both. On a NIC native XDP is the cheapest. Kernels before 6.6 have no tcx; there generic XDP is
-    /// the way and not a clsact filter, because a filter would outlive `kill -9` of the guard.
+    /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a
+    /// loopback there is no native XDP: tcx for both. On a NIC native XDP is the cheapest. Kernels
+    /// before 6.6 have no tcx; there generic XDP is the way and not a clsact filter, because a
+    /// filter would outlive `kill -9` of the guard.
     fn candidates(self, interface: &Interface) -> &'static [Hook] {
         match self {
             Self::Auto if interface.is_veth() || interface.is_loopback => {
@@ -98,7 +99,8 @@ impl Attached {
         self.link.hook()
     }
 
-    /// Whether its interface is known to be gone, or in another network namespace than the calling thread's.
+    /// Whether its interface is known to be gone, or in another network namespace than the calling
+    /// thread's.
     pub fn is_detached(&self) -> bool {
         matches!(self.link.is_at(self.index), Ok(false))
     }
@@ -111,7 +113,8 @@ impl Attached {
         }
     }
 
-    /// Whether another process holds this link, too: the guard whose place was taken, or that has taken it.
+    /// Whether another process holds this link, too: the guard whose place was taken, or that has
+    /// taken it.
     pub fn is_held_by(&self, pid: u32) -> bool {
         let held = bpf::link_ids_of_process(pid).unwrap_or_default();
         self.link.id().is_ok_and(|id| held.contains(&id))
@@ -123,7 +126,8 @@ impl Attached {
         self.beside.as_ref().map_or(Ok(()), |link| link.update(programs.for_beside()))
     }
 
-    /// What is left of the lease of the guard whose programs these are now; `None` if that cannot be known, for want of CAP_SYS_ADMIN.
+    /// What is left of the lease of the guard whose programs these are now; `None` if that cannot
+    /// be known, for want of CAP_SYS_ADMIN.
     pub fn lease_left(&self) -> Option<Duration> {
         let maps = self.link.map_ids().ok()?;
         let (_, lease) = maps.into_iter().find(|(name, _)| name == "lease")?;
@@ -188,7 +192,8 @@ impl Plan<'_> {
         Ok(attached)
     }
 
-    /// The other guard's links that we have no use for lead to our programs, too, until it notices and ends, and they with it.
+    /// The other guard's links that we have no use for lead to our programs, too, until it notices
+    /// and ends, and they with it.
     fn retire(&self, taken: &mut Taken) -> Result<()> {
         let is_taken = |held: &&HeldLink| taken.0.iter().any(|before| before.link_id() == held.id());
         let others: Vec<&HeldLink> =
@@ -220,7 +225,8 @@ impl Plan<'_> {
                 Err(error) => last_error = Some(error),
             }
         }
-        // The last candidate asks least of driver and kernel, so its error says what is really wrong.
+        // The last candidate asks least of driver and kernel, so its error says what is really
+        // wrong.
         let error = last_error.expect("there is at least one candidate");
         Err(explain(interface, &error))
     }
@@ -297,7 +303,8 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
     anyhow!("attach {hook} to {name}: {why}")
 }
 
-/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep those they answer.
+/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep
+/// those they answer.
 pub fn others_first(interfaces: &[Interface]) -> Vec<String> {
     let is_taken =
         |interface: &&Interface| bpf::count_tcx_ingress(interface.index).is_ok_and(|count| count > 0);

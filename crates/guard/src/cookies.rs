@@ -56,13 +56,15 @@ fn own(syncookies: u32, is_taken: bool, nearest: &str) -> Option<String> {
 
 /// The same for the kernel's.
 fn kernels(syncookies: u32) -> Option<&'static str> {
-    // tcp_synq_no_recent_overflow(): it takes a cookie back only if it has itself sent one within two minutes.
+    // tcp_synq_no_recent_overflow(): it takes a cookie back only if it has itself sent one within
+    // two minutes.
     (syncookies != 2).then_some(
         "the kernel takes these cookies back only while it sends cookies itself; sysctl -w net.ipv4.tcp_syncookies=2, or use no-syn-drop",
     )
 }
 
-/// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer), by its BTF.
+/// Whether this kernel makes a connection of a cookie that it does not know (Linux 6.9 and newer),
+/// by its BTF.
 pub fn takes_own_cookies() -> bool {
     let kernel = Btf::from_path(KERNEL_BTF);
     kernel.is_ok_and(|kernel| kernel.type_by_name::<Func<'_>>(ASSIGN).is_some())

@@ -65,8 +65,9 @@ pub fn own_addresses() -> Result<BTreeSet<IpAddr>> {
     Ok(addresses.collect())
 }
 
-/// Whether the kernel takes what is sent to this address for itself, in the calling thread's namespace, or will when the interface that has it is up. `None` if it cannot be known, as when the host has no file
-/// descriptor left.
+/// Whether the kernel takes what is sent to this address for itself, in the calling thread's
+/// namespace, or will when the interface that has it is up. `None` if it cannot be known, as when
+/// the host has no file descriptor left.
 pub fn is_local(address: IpAddr) -> Option<bool> {
     if address.is_loopback() {
         return Some(true);
@@ -127,8 +128,9 @@ fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
     Ok(all)
 }
 
-/// Every interface that is up and has an address: where the host's IP begins. Ports of a bridge or bond have none, so nothing is
-/// counted twice there; a VLAN device is left out where its lower device is in, because frames pass that first.
+/// Every interface that is up and has an address: where the host's IP begins. Ports of a bridge or
+/// bond have none, so nothing is counted twice there; a VLAN device is left out where its lower
+/// device is in, because frames pass that first.
 pub fn with_address() -> Result<Vec<Interface>> {
     let all = seen_interfaces()?;
     let is_chosen = |seen: &Seen| seen.is_up && seen.is_ethernet && seen.has_address;
@@ -154,7 +156,8 @@ impl Interface {
     }
 }
 
-/// `struct ethtool_drvinfo` of include/uapi/linux/ethtool.h, as far as we read it; the kernel fills 196 bytes.
+/// `struct ethtool_drvinfo` of include/uapi/linux/ethtool.h, as far as we read it; the kernel fills
+/// 196 bytes.
 #[repr(C)]
 struct DriverInfo {
     cmd: u32,
@@ -174,7 +177,8 @@ fn driver(name: &str) -> Option<String> {
     }
     request.ifr_ifru.ifru_data = (&raw mut info).cast();
     let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None).ok()?;
-    // SAFETY: the kernel reads and writes one ifreq and the `info` that it points to; both outlive the call.
+    // SAFETY: the kernel reads and writes one ifreq and the `info` that it points to; both outlive
+    // the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
     let text = info.driver.split(|byte| *byte == 0).next().filter(|_| result == 0)?;
     Some(String::from_utf8_lossy(text).into_owned())

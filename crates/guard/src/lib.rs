@@ -1,9 +1,12 @@
-//! Guards listeners: finds them, loads `kernel/admit.bpf.c`, sets their policies, attaches to interfaces, reads counters.
+//! Guards listeners: finds them, loads `kernel/admit.bpf.c`, sets their policies, attaches to
+//! interfaces, reads counters.
 //!
-//! It does not pin anything and keeps no thread: the programs live as long as the [`Guard`] (or its process) does, and
-//! a [`Sample`] is taken when asked for. It does not start, stop or configure the server.
+//! It does not pin anything and keeps no thread: the programs live as long as the [`Guard`] (or its
+//! process) does, and a [`Sample`] is taken when asked for. It does not start, stop or configure
+//! the server.
 //!
-//! Everything here acts in the network namespace of the calling thread, so start and sample in the same one.
+//! Everything here acts in the network namespace of the calling thread, so start and sample in the
+//! same one.
 //!
 //! ```no_run
 //! use guard::{Config, Guard, Listener, Policy};
@@ -83,19 +86,23 @@ pub struct Config {
     pub interfaces: Vec<String>,
     /// Where on the interfaces.
     pub attach: Attach,
-    /// How long the decisions stand after [`Guard::renew`]; after that everything is left to the kernel, until the next. `None` is
-    /// for as long as the guard lives.
+    /// How long the decisions stand after [`Guard::renew`]; after that everything is left to the
+    /// kernel, until the next. `None` is for as long as the guard lives.
     pub lease: Option<Duration>,
-    /// Whether every listener must be there at the start. Others are guarded from the moment on at which they listen.
+    /// Whether every listener must be there at the start. Others are guarded from the moment on at
+    /// which they listen.
     pub must_listen: bool,
-    /// RST that answer SYNs, per second and of all listeners together; those above are dropped in silence. `None` is no limit.
+    /// RST that answer SYNs, per second and of all listeners together; those above are dropped in
+    /// silence. `None` is no limit.
     pub refusals_per_s: Option<NonZeroU32>,
     /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
     pub sockopt: bool,
-    /// A guard in the same network namespace, by its process id, whose programs are replaced by ours, so that no segment passes
-    /// without one; its cookies are taken back, and what servers asked of it stands. It finds out, see [`Guard::is_taken_over`].
+    /// A guard in the same network namespace, by its process id, whose programs are replaced by
+    /// ours, so that no segment passes without one; its cookies are taken back, and what servers
+    /// asked of it stands. It finds out, see [`Guard::is_taken_over`].
     pub take_over: Option<u32>,
-    /// A folder for what is learnt of servers, from which the next guard reads it; `None` keeps nothing.
+    /// A folder for what is learnt of servers, from which the next guard reads it; `None` keeps
+    /// nothing.
     pub state: Option<PathBuf>,
 }
 
@@ -119,11 +126,13 @@ impl Default for Config {
 /// A listener and its policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// Destination of the SYNs to decide on. `0.0.0.0` and `[::]` stand for every address of the host.
+    /// Destination of the SYNs to decide on. `0.0.0.0` and `[::]` stand for every address of the
+    /// host.
     pub listen: SocketAddr,
     /// What to do with them.
     pub policy: Policy,
-    /// Sources that get the last places of its accept queue, as many as the policy's `reserved_slots`.
+    /// Sources that get the last places of its accept queue, as many as the policy's
+    /// `reserved_slots`.
     pub reserved: Vec<IpNet>,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
@@ -143,7 +152,8 @@ pub struct Guard {
     slots: Slots,
     programs: Programs,
     attached: Vec<Attached>,
-    /// Whether the programs are at interfaces, or would be if any were there: not where all was only observed at the start.
+    /// Whether the programs are at interfaces, or would be if any were there: not where all was
+    /// only observed at the start.
     is_attached: bool,
     /// Where the kernel makes request sockets, for reserv.
     requests: Option<OwnedFd>,
@@ -188,7 +198,8 @@ pub enum Succession {
 }
 
 impl Succession {
-    /// By what is left of the other's lease, which is as long as ours. One that has ended since its last renewal looks alive until it has run out.
+    /// By what is left of the other's lease, which is as long as ours. One that has ended since its
+    /// last renewal looks alive until it has run out.
     fn by(left: Option<Duration>, lease: Duration) -> Self {
         match left {
             Some(Duration::ZERO) => Self::Back,
@@ -225,7 +236,8 @@ pub struct ListenerSample {
     pub stats: ListenerStats,
     /// Who waits for its server; `None` where no policy of the guard asks.
     pub service: Option<ServerSample>,
-    /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of the whole `SO_REUSEPORT` group.
+    /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of
+    /// the whole `SO_REUSEPORT` group.
     pub observed: Option<Observed>,
 }
 
@@ -234,8 +246,9 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// One line each that says what to do: nothing listens there, two listeners overlap, no such interface, no privileges, no
-    /// BTF in this kernel, a driver without native XDP, an MTU too large for it.
+    /// One line each that says what to do: nothing listens there, two listeners overlap, no such
+    /// interface, no privileges, no BTF in this kernel, a driver without native XDP, an MTU too
+    /// large for it.
     pub fn start(config: &Config) -> Result<Self> {
         let Prepared { slots, servers, programs, interfaces, take_over, mut notes } = Prepared::new(config)?;
         if take_over.is_empty() {
@@ -249,7 +262,8 @@ impl Guard {
         let sockets = follow_sockets(&programs, &slots)?;
         let observer = start_observer(&slots)?;
         notes.extend(observer.iter().flat_map(Observer::warnings));
-        // At last, because a guard that is taken over ends: from here on nothing may fail. The lease is young then, too.
+        // At last, because a guard that is taken over ends: from here on nothing may fail. The
+        // lease is young then, too.
         if let Some(lease) = config.lease {
             programs.lease(lease)?;
         }
@@ -295,23 +309,27 @@ impl Guard {
         Ok(guard)
     }
 
-    /// Whether [`Guard::start`] would work as far as can be known without attaching anything; gives what it would warn of, but for programs that
-    /// are at the interfaces already. The programs are loaded and let go.
+    /// Whether [`Guard::start`] would work as far as can be known without attaching anything; gives
+    /// what it would warn of, but for programs that are at the interfaces already. The programs are
+    /// loaded and let go.
     ///
     /// # Errors
     ///
-    /// Those of the start, but for what only a hook itself refuses: a driver, an MTU, a kernel that forbids to observe.
+    /// Those of the start, but for what only a hook itself refuses: a driver, an MTU, a kernel that
+    /// forbids to observe.
     pub fn check(config: &Config) -> Result<Vec<String>> {
         Prepared::new(config).map(|prepared| prepared.notes)
     }
 
-    /// Guards the listeners of this configuration from now on, and no others, within its budget of refusals; the counters of
-    /// those that stay go on. Gives what the operator should know, one line each. Call it in the namespace where the guard was started.
+    /// Guards the listeners of this configuration from now on, and no others, within its budget of
+    /// refusals; the counters of those that stay go on. Gives what the operator should know, one
+    /// line each. Call it in the namespace where the guard was started.
     ///
     /// # Errors
     ///
-    /// Interfaces, hook or socket option differ from those of the start, two listeners overlap, there are too many, or a policy
-    /// has stages for which nothing is attached; then all stays as it was.
+    /// Interfaces, hook or socket option differ from those of the start, two listeners overlap,
+    /// there are too many, or a policy has stages for which nothing is attached; then all stays as
+    /// it was.
     pub fn reload(&mut self, config: &Config) -> Result<Vec<String>> {
         self.check_attachments(config)?;
         let listeners = &config.listeners[..];
@@ -354,7 +372,8 @@ impl Guard {
         }
         let servers = servers::keep(&self.slots, &self.servers, &slots);
         if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
-            // What was there is what the kernel has had room for. Listeners that were in force go on counting.
+            // What was there is what the kernel has had room for. Listeners that were in force go
+            // on counting.
             apply(&self.programs, &self.slots, &self.slots, &self.servers)
                 .and_then(|()| self.programs.set_budget(self.config.refusals_per_s))
                 .context("restore the policies after a failed reload")?;
@@ -390,7 +409,8 @@ impl Guard {
         }
     }
 
-    /// With reserv, looks again where the kernel makes request sockets. Gives why it cannot: reserv is nearly exact then.
+    /// With reserv, looks again where the kernel makes request sockets. Gives why it cannot: reserv
+    /// is nearly exact then.
     fn attach_requests(&mut self) -> Option<String> {
         let is_reserv = |listener: &Listener| matches!(listener.policy.full, Full::Reserved { .. });
         if self.requests.is_some() || !self.slots.iter().flatten().any(is_reserv) {
@@ -432,13 +452,14 @@ impl Guard {
         })
     }
 
-    /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent is alive, several times
-    /// in each lease.
+    /// Lets the decisions stand for another lease. Call it from the loop that shows that the agent
+    /// is alive, several times in each lease.
     pub fn renew(&self) -> Result<()> {
         self.config.lease.map_or(Ok(()), |lease| self.programs.lease(lease))
     }
 
-    /// Finds out how the servers do whose sockets are followed, and sets their limits by it. Call it each [`LOOK_EVERY`].
+    /// Finds out how the servers do whose sockets are followed, and sets their limits by it. Call
+    /// it each [`LOOK_EVERY`].
     ///
     /// # Errors
     ///
@@ -511,8 +532,9 @@ impl Guard {
         }
     }
 
-    /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling thread's network namespace
-    /// and as if it came in by its loopback. See [`bpf::test_run`]; the runs count in the statistics.
+    /// How long the program of a hook takes for a frame: the mean of `repeat` runs, in the calling
+    /// thread's network namespace and as if it came in by its loopback. See [`bpf::test_run`]; the
+    /// runs count in the statistics.
     ///
     /// # Panics
     ///
@@ -521,13 +543,15 @@ impl Guard {
         bpf::test_run(self.programs.for_hook(hook), frame, repeat).context("run the program on a frame")
     }
 
-    /// Whether another guard has put its programs in the place of this one's; then there is nothing left to do but to end.
+    /// Whether another guard has put its programs in the place of this one's; then there is nothing
+    /// left to do but to end.
     pub fn is_taken_over(&self) -> bool {
         self.attached.iter().any(|attached| attached.is_taken_over(&self.programs))
     }
 
-    /// What to do once [`Guard::is_taken_over`] has been true for longer than a lease: if the other guard has let its own run out since, puts our
-    /// programs back. Ask again until it is known, in the namespace where the guard was started.
+    /// What to do once [`Guard::is_taken_over`] has been true for longer than a lease: if the other
+    /// guard has let its own run out since, puts our programs back. Ask again until it is known, in
+    /// the namespace where the guard was started.
     ///
     /// # Errors
     ///
@@ -558,8 +582,9 @@ impl Guard {
         &self.warnings
     }
 
-    /// Reads the listeners' queues and all counters, and sees to it that a wildcard stands for the addresses that the
-    /// host has now. Call it in the namespace where the guard was started, every second or so.
+    /// Reads the listeners' queues and all counters, and sees to it that a wildcard stands for the
+    /// addresses that the host has now. Call it in the namespace where the guard was started, every
+    /// second or so.
     ///
     /// # Errors
     ///

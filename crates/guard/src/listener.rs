@@ -18,7 +18,8 @@ pub fn require(listen: SocketAddr) -> Result<()> {
     Err(missing(listen))
 }
 
-/// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to one of its addresses.
+/// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to
+/// one of its addresses.
 pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
     let all = watch::own_listeners()?.into_iter().map(|own| canonical(own.address));
     let is_of_its_family = |own: &SocketAddr| own.is_ipv4() == listen.is_ipv4();
@@ -61,8 +62,8 @@ pub fn unseen(listen: SocketAddr) -> Error {
     )
 }
 
-/// What the operator may not have meant: listeners at which nothing listens yet, and sockets at the same port that none of them covers.
-/// Empty where procfs cannot be read.
+/// What the operator may not have meant: listeners at which nothing listens yet, and sockets at the
+/// same port that none of them covers. Empty where procfs cannot be read.
 pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
     let Ok(mut all) = watch::own_listeners() else { return Vec::new() };
     all.sort_by_key(|own| own.address);
@@ -92,8 +93,9 @@ pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
     later.chain(bare).collect()
 }
 
-/// Whether guarding `listen` is all that can be meant for a socket bound to `bound`: of a wildcard, a single address may have been
-/// chosen, but not the one family and the other forgotten. `[::]` stands for no socket of IPv4.
+/// Whether guarding `listen` is all that can be meant for a socket bound to `bound`: of a wildcard,
+/// a single address may have been chosen, but not the one family and the other forgotten. `[::]`
+/// stands for no socket of IPv4.
 fn covers(listen: SocketAddr, bound: SocketAddr) -> bool {
     let bound = canonical(bound);
     let is_same_family = listen.is_ipv4() == bound.is_ipv4();
@@ -101,7 +103,8 @@ fn covers(listen: SocketAddr, bound: SocketAddr) -> bool {
         || (may_serve(bound, listen) && (is_same_family || !listen.ip().is_unspecified()))
 }
 
-/// Another network namespace in which a socket is bound to that very address; the first, if there are several.
+/// Another network namespace in which a socket is bound to that very address; the first, if there
+/// are several.
 fn elsewhere(listen: SocketAddr) -> Option<String> {
     let host = watch::Host::look().ok()?;
     let listeners = host.survey(None).listeners;

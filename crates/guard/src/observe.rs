@@ -8,13 +8,14 @@ use anyhow::{Context, Result};
 use verdict::ListenerLoad;
 use watch::{Counters, Hook, Watch, Watched};
 
-/// What was counted at an observed listener, or at all of its `SO_REUSEPORT` group. Of a wildcard it is everything that came to
-/// the socket, whatever address was called.
+/// What was counted at an observed listener, or at all of its `SO_REUSEPORT` group. Of a wildcard
+/// it is everything that came to the socket, whatever address was called.
 #[derive(Debug, Clone)]
 pub struct Observed {
     /// Since the guard observes it; over restarts of the server, too.
     pub counters: Counters,
-    /// SYNs and ends of handshakes that the kernel dropped, since the sockets that are there now listen, for whatever cause.
+    /// SYNs and ends of handshakes that the kernel dropped, since the sockets that are there now
+    /// listen, for whatever cause.
     pub drops: u64,
 }
 
@@ -73,8 +74,8 @@ impl Observation {
     }
 }
 
-/// Where the socket is bound that the kernel gives a SYN to `listen`: the address itself goes before its wildcard, and that
-/// before the one that also serves IPv4.
+/// Where the socket is bound that the kernel gives a SYN to `listen`: the address itself goes
+/// before its wildcard, and that before the one that also serves IPv4.
 fn bound_for<'a>(
     listen: SocketAddr,
     listeners: impl Iterator<Item = &'a watch::Listener>,

@@ -1,4 +1,5 @@
-//! All that can be refused before a packet is touched: listeners looked up, programs and rules loaded, nothing attached.
+//! All that can be refused before a packet is touched: listeners looked up, programs and rules
+//! loaded, nothing attached.
 
 use std::fs;
 use std::io::ErrorKind;

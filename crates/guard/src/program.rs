@@ -55,7 +55,8 @@ const BUDGET_BURSTS_PER_S: u32 = 10;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
 
-/// What a guard that takes over keeps of the one before, so that no handshake and no server notices.
+/// What a guard that takes over keeps of the one before, so that no handshake and no server
+/// notices.
 #[derive(Debug, Default)]
 pub struct Inherited {
     cookie_keys: Option<OwnedFd>,
@@ -63,7 +64,8 @@ pub struct Inherited {
 }
 
 impl Inherited {
-    /// From the maps of the other guard's programs; one that lacks them, or has others of that name, leaves nothing.
+    /// From the maps of the other guard's programs; one that lacks them, or has others of that
+    /// name, leaves nothing.
     pub fn from(maps: Vec<(String, OwnedFd)>) -> Self {
         let mut inherited = Self::default();
         for (name, fd) in maps {
@@ -80,7 +82,8 @@ impl Inherited {
 /// Keys of the map `listeners`, and the index that each leads to.
 pub type Keys = BTreeMap<Vec<u8>, [u8; 4]>;
 
-/// Loaded programs. The skeleton is closed at once; what stays are descriptors, so there is no lifetime to carry.
+/// Loaded programs. The skeleton is closed at once; what stays are descriptors, so there is no
+/// lifetime to carry.
 #[derive(Debug)]
 pub struct Programs {
     /// The one for each hook that may be tried.
@@ -112,8 +115,8 @@ pub struct Programs {
 }
 
 impl Programs {
-    /// Loads the programs for these hooks into the kernel, with what goes beside them; attaches none. What cookies were made with and
-    /// which servers have asked is `inherited`.
+    /// Loads the programs for these hooks into the kernel, with what goes beside them; attaches
+    /// none. What cookies were made with and which servers have asked is `inherited`.
     pub fn load(hooks: &[Hook], inherited: &Inherited) -> Result<Self> {
         ensure!(
             Path::new("/sys/kernel").exists(),
@@ -126,11 +129,13 @@ impl Programs {
         require_capabilities()?;
         // libbpf writes pages to stderr when a program is refused; our error is one line.
         libbpf_rs::set_print(None);
-        // A tiny program tells sooner than ours whether BPF LSM is to be had: a refusal costs all that was loaded before it.
+        // A tiny program tells sooner than ours whether BPF LSM is to be had: a refusal costs all
+        // that was loaded before it.
         let has_lsm = ProgramType::Lsm.is_supported().unwrap_or(true);
         let load_with = |inherited: &Inherited| {
             let loaded = Self::load_with(has_lsm, hooks, inherited);
-            // This hook may be forbidden all the same; what is wrong with the rest, the second attempt says.
+            // This hook may be forbidden all the same; what is wrong with the rest, the second
+            // attempt says.
             if has_lsm { loaded.or_else(|_| Self::load_with(false, hooks, inherited)) } else { loaded }
         };
         // Another version may have other maps.
@@ -226,13 +231,14 @@ impl Programs {
         entry.expect("a program is loaded for each hook that may be tried").1.as_fd()
     }
 
-    /// The program for the LSM hook where the kernel makes a request socket, if this kernel has the hook.
+    /// The program for the LSM hook where the kernel makes a request socket, if this kernel has the
+    /// hook.
     pub fn for_requests(&self) -> Option<BorrowedFd<'_>> {
         self.admit_request.as_ref().map(AsFd::as_fd)
     }
 
-    /// The program that follows sockets, to see which wait for their server. A guard that never asks is spared its verification,
-    /// which takes as long as that of all others at a hook.
+    /// The program that follows sockets, to see which wait for their server. A guard that never
+    /// asks is spared its verification, which takes as long as that of all others at a hook.
     pub fn for_sockets(&self) -> Result<(BorrowedFd<'_>, cgroup::Hook)> {
         if self.follow_socket.get().is_none() {
             let program = self.load_follower().map_err(load_error)?;
@@ -352,7 +358,8 @@ impl Programs {
         Ok(keys)
     }
 
-    /// Forgets the wildcards of ports at which addresses of their own come or go: a SYN to one of these meets its own rule or the kernel.
+    /// Forgets the wildcards of ports at which addresses of their own come or go: a SYN to one of
+    /// these meets its own rule or the kernel.
     pub fn forget_wildcards_beside_changes(&self, wanted: &Keys) -> Result<()> {
         let known = self.known_keys()?;
         let own = |keys: &Keys| -> BTreeMap<Vec<u8>, [u8; 4]> {
@@ -373,7 +380,8 @@ impl Programs {
         self.forget_keys(known.into_keys().filter(is_beside))
     }
 
-    /// Forgets the keys that are not among `wanted`, or lead elsewhere there: their SYNs are the kernel's.
+    /// Forgets the keys that are not among `wanted`, or lead elsewhere there: their SYNs are the
+    /// kernel's.
     pub fn forget_other_keys(&self, wanted: &Keys) -> Result<()> {
         let others = self.known_keys()?.into_iter().filter(|(key, index)| wanted.get(key) != Some(index));
         self.forget_keys(others.map(|(key, _)| key))
@@ -389,8 +397,9 @@ impl Programs {
         self.forget_keys(keys.filter(|key| known.contains_key(key)))
     }
 
-    /// Forgets `0.0.0.0` where it stood for a dual-stack `[::]` and another socket listens there now, which nobody named. While none
-    /// listens it stays: a server that restarts finds itself guarded.
+    /// Forgets `0.0.0.0` where it stood for a dual-stack `[::]` and another socket listens there
+    /// now, which nobody named. While none listens it stays: a server that restarts finds itself
+    /// guarded.
     pub fn forget_others_listeners(&self, wanted: &Keys) -> Result<()> {
         let mut others = Vec::new();
         for key in self.known_keys()?.into_keys().filter(|key| !wanted.contains_key(key)) {
@@ -438,7 +447,8 @@ impl Programs {
         Ok(known)
     }
 
-    /// Forgets what the listener with this index has counted, and the server with this index; connections that still wait for that are nobody's.
+    /// Forgets what the listener with this index has counted, and the server with this index;
+    /// connections that still wait for that are nobody's.
     pub fn clear(&self, index: u32) -> Result<()> {
         let cpus = libbpf_rs::num_possible_cpus().context("count the CPUs")?;
         let zero = vec![vec![0; size_of::<ListenerStats>()]; cpus];
@@ -479,7 +489,8 @@ impl Programs {
             .context("renew the lease")
     }
 
-    /// Makes `addresses` what a wildcard stands for; those that are no longer among them are forgotten.
+    /// Makes `addresses` what a wildcard stands for; those that are no longer among them are
+    /// forgotten.
     pub fn set_own_addresses(&self, addresses: &BTreeSet<IpAddr>) -> Result<()> {
         let keys: BTreeSet<[u8; 16]> = addresses.iter().map(|&address| mapped(address)).collect();
         let known: BTreeSet<Vec<u8>> = self.own_addresses.keys().collect();
@@ -531,7 +542,8 @@ impl Programs {
     }
 }
 
-/// How much of its lease a guard has left whose map `lease` has this id, none if it has run out; `Duration::MAX` without an end.
+/// How much of its lease a guard has left whose map `lease` has this id, none if it has run out;
+/// `Duration::MAX` without an end.
 pub fn lease_left(map_id: u32) -> Result<Duration> {
     let map = MapHandle::from_map_id(map_id)?;
     let until = map.lookup(&INDEX.to_ne_bytes(), MapFlags::ANY)?.context("an array map has every index")?;

@@ -11,7 +11,8 @@ use crate::program::{Keys, MAX_OWN_ADDRESSES, Programs};
 use crate::slots::{canonical, indexed, observed};
 use crate::{Listener, ListenerStats, interface, listener};
 
-/// Says what a wildcard stands for, if one is guarded; false if that is more than there is room for.
+/// Says what a wildcard stands for, if one is guarded; false if that is more than there is room
+/// for.
 pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Result<bool> {
     if !slots.iter().flatten().any(|listener| listener.listen.ip().is_unspecified()) {
         return Ok(true);
@@ -25,7 +26,8 @@ pub fn set_own_addresses(programs: &Programs, slots: &[Option<Listener>]) -> Res
     Ok(is_complete)
 }
 
-/// Addresses of listeners that are not this host's, so that what is sent there is on its way to another host.
+/// Addresses of listeners that are not this host's, so that what is sent there is on its way to
+/// another host.
 pub type Away = BTreeSet<SocketAddr>;
 
 /// Those of these listeners; where nothing can be known it is as before.
@@ -43,7 +45,8 @@ pub fn say_away(listen: &SocketAddr) -> String {
     format!("{listen} is no address of this host; guarded from when it is")
 }
 
-/// The queues of the socket that a SYN to `listen` meets; of a wildcard, if no socket is bound to all addresses, of one that is bound to one.
+/// The queues of the socket that a SYN to `listen` meets; of a wildcard, if no socket is bound to
+/// all addresses, of one that is bound to one.
 pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLoad>> {
     if let Some(load) = programs.ask(listen)? {
         return Ok(Some(load));
@@ -60,7 +63,8 @@ pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLo
     Ok(None)
 }
 
-/// The keys of those that are not away. One that is only observed has a key where the wildcard of another would stand for it.
+/// The keys of those that are not away. One that is only observed has a key where the wildcard of
+/// another would stand for it.
 pub fn keys(programs: &Programs, slots: &[Option<Listener>], away: &Away) -> Result<Keys> {
     let mut here = indexed(slots);
     let wildcards: BTreeSet<u16> = here
@@ -90,8 +94,9 @@ pub fn check_places(programs: &Programs, listeners: &[Listener]) -> Result<()> {
     Ok(())
 }
 
-/// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and comes after: a SYN meets
-/// its own listener's rule or the kernel. `services` is which server each slot belongs to.
+/// Puts slots into force. What leads to a rule goes before the rule becomes another listener's, and
+/// comes after: a SYN meets its own listener's rule or the kernel. `services` is which server each
+/// slot belongs to.
 pub fn apply(
     programs: &Programs,
     before: &[Option<Listener>],

@@ -1,4 +1,5 @@
-//! Which listeners are one server's: what waits at one of them is in the way of what waits at another, so one limit is for all.
+//! Which listeners are one server's: what waits at one of them is in the way of what waits at
+//! another, so one limit is for all.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +12,8 @@ use crate::{Listener, follows_sockets};
 /// The process that starts all others.
 const INIT: i32 = 1;
 
-/// For each slot the index of its server: the first of the slots whose sockets are held by a process that holds this one's, too. Where
-/// nothing listens yet, each is its own.
+/// For each slot the index of its server: the first of the slots whose sockets are held by a
+/// process that holds this one's, too. Where nothing listens yet, each is its own.
 pub fn of(slots: &[Option<Listener>]) -> Result<Vec<u32>> {
     let is_followed = |slot: &Option<Listener>| slot.as_ref().is_some_and(follows_sockets);
     // To look at every process's descriptors takes a while, and one listener shares with nobody.
@@ -38,7 +39,8 @@ pub fn of(slots: &[Option<Listener>]) -> Result<Vec<u32>> {
     Ok(group(&inodes.iter().map(pids_of).collect::<Vec<_>>()))
 }
 
-/// After a reload, until that is found out: those of listeners that were there stay, and new ones have their own.
+/// After a reload, until that is found out: those of listeners that were there stay, and new ones
+/// have their own.
 pub fn keep(before: &[Option<Listener>], servers: &[u32], slots: &[Option<Listener>]) -> Vec<u32> {
     let listens = |slot: Option<&Option<Listener>>| slot.and_then(|slot| Some(slot.as_ref()?.listen));
     let server = |index: usize| match listens(before.get(index)) {

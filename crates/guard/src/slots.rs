@@ -25,7 +25,8 @@ pub fn assign(before: &[Option<Listener>], listeners: &[Listener]) -> Result<Slo
         }
     }
     for listener in new {
-        // An index that nobody has now, if there is one: SYNs may still be led to those of listeners that go.
+        // An index that nobody has now, if there is one: SYNs may still be led to those of
+        // listeners that go.
         let is_free = |&index: &usize| slots[index].is_none();
         let was_free = |&index: &usize| before.get(index).is_none_or(Option::is_none);
         let free = (0..MAX_LISTENERS).filter(is_free);
@@ -111,7 +112,8 @@ fn check_reserved(listener: &Listener) -> Result<(), ConfigError> {
     }
 }
 
-/// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets of a server are.
+/// Whether a SYN could be for both. `[::]` beside an IPv4 address is for IPv6 only, as two sockets
+/// of a server are.
 fn overlap(one: SocketAddr, other: SocketAddr) -> bool {
     one.is_ipv4() == other.is_ipv4() && (may_serve(one, other) || may_serve(other, one))
 }

@@ -1,4 +1,5 @@
-//! What changes around a running guard: interfaces come and go, and a crowd may come where no program is.
+//! What changes around a running guard: interfaces come and go, and a crowd may come where no
+//! program is.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -95,9 +96,10 @@ impl Surroundings {
 }
 
 impl Guard {
-    /// Keeps to the interfaces that were chosen at the start: those that were named, when they are back, or without names all that are up and
-    /// have an address now. Gives what has changed and what the operator should know, one line each; call it with each sample, in the
-    /// namespace where the guard was started.
+    /// Keeps to the interfaces that were chosen at the start: those that were named, when they are
+    /// back, or without names all that are up and have an address now. Gives what has changed and
+    /// what the operator should know, one line each; call it with each sample, in the namespace
+    /// where the guard was started.
     pub fn follow(&mut self, sample: &Sample) -> Vec<String> {
         let mut notes = match (self.is_attached, self.follows_all()) {
             (false, _) => Vec::new(),
@@ -117,8 +119,8 @@ impl Guard {
         notes
     }
 
-    /// Listeners may become one server's, or another's, when that restarts. Who holds them is read beside: with many processes it takes longer than
-    /// a lease.
+    /// Listeners may become one server's, or another's, when that restarts. Who holds them is read
+    /// beside: with many processes it takes longer than a lease.
     fn follow_servers(&mut self) -> Result<()> {
         if self.servers_at.is_some_and(|at| at.elapsed() < SERVERS_EVERY) {
             return Ok(());

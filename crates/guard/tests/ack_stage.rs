@@ -14,7 +14,8 @@ const LISTEN6: &str = "[fd09::2]:8080";
 const COOKIES_ALWAYS: (&str, &str) = ("net.ipv4.tcp_syncookies", "2");
 const ABORT_ON_OVERFLOW: (&str, &str) = ("net.ipv4.tcp_abort_on_overflow", "1");
 
-/// What came back to the end of a handshake that met a full accept queue, and what the server's kernel counted.
+/// What came back to the end of a handshake that met a full accept queue, and what the server's
+/// kernel counted.
 struct Seen {
     reset: Option<Vec<u8>>,
     embryonic: u64,
@@ -61,7 +62,8 @@ fn overflow(
     })
 }
 
-/// Without Ethernet, and without what differs from handshake to handshake: the server's sequence number, and all sums.
+/// Without Ethernet, and without what differs from handshake to handshake: the server's sequence
+/// number, and all sums.
 fn comparable(frame: &[u8], is_ipv6: bool) -> Vec<u8> {
     let mut packet = frame[14..].to_vec();
     let tcp = if is_ipv6 { 40 } else { 20 };
@@ -134,7 +136,8 @@ fn root_handshake_that_finds_room_ends_as_ever() {
     assert_eq!((sample.stats.acks_full, sample.stats.acks_reset), (0, 0));
 }
 
-/// The last SYN saw a queue that was half full: that is trusted for some of the segments that come then, and no more of them than find a place.
+/// The last SYN saw a queue that was half full: that is trusted for some of the segments that come
+/// then, and no more of them than find a place.
 #[test]
 fn root_handshakes_that_end_together_take_each_place_once() {
     for (listen, attach) in [(LISTEN4, Attach::Tcx), (LISTEN6, Attach::Tcx), (LISTEN4, Attach::Xdp)] {
@@ -165,7 +168,8 @@ fn root_handshakes_that_end_together_take_each_place_once() {
     }
 }
 
-/// A word of a SYN is trusted for some ms only, which a busy machine may take to answer it: so handshakes come until one has ended unseen.
+/// A word of a SYN is trusted for some ms only, which a busy machine may take to answer it: so
+/// handshakes come until one has ended unseen.
 #[test]
 fn root_segments_are_not_looked_up_while_the_last_syn_saw_room() {
     for (listen, attach) in [(LISTEN4, Attach::Tcx), (LISTEN6, Attach::Tcx), (LISTEN4, Attach::Xdp)] {
@@ -181,7 +185,8 @@ fn root_segments_are_not_looked_up_while_the_last_syn_saw_room() {
         loop {
             assert!(started.elapsed() < Duration::from_secs(20), "{listen} {attach:?}: all were looked up");
             let before = guarded.sample().path.had_room;
-            // A queue that overflows has segments looked at for two seconds, and one this short never has enough room.
+            // A queue that overflows has segments looked at for two seconds, and one this short
+            // never has enough room.
             set_backlog(BACKLOG as i32);
             let streams = world.fill(&guarded);
             assert_eq!(guarded.sample().path.had_room, before, "{listen} {attach:?}");

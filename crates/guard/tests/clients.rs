@@ -1,5 +1,5 @@
-//! A real kernel's client at the other end: it believes a RST only if every checksum is right, and its own SYN comes
-//! with a checksum that is not finished yet.
+//! A real kernel's client at the other end: it believes a RST only if every checksum is right, and
+//! its own SYN comes with a checksum that is not finished yet.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -66,8 +66,8 @@ fn connect_with(address: SocketAddr, option: (i32, i32), value: &[u8]) -> std::i
     Ok(TcpStream::from(fd))
 }
 
-/// With offload the TCP header stands where the sender put it; without, the stack of the server finishes the sum: a
-/// wrong place or start value shows in the latter.
+/// With offload the TCP header stands where the sender put it; without, the stack of the server
+/// finishes the sum: a wrong place or start value shows in the latter.
 fn client_with_extras_is_refused(listen: &str, attach: Attach, option: (i32, i32), value: &[u8]) {
     let Some(world) = World::create_for(attach) else {
         return;

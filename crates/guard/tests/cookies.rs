@@ -1,4 +1,5 @@
-//! SYNs that a full queue does not stop: answered with a cookie, and made a connection once there is room.
+//! SYNs that a full queue does not stop: answered with a cookie, and made a connection once there
+//! is room.
 
 use std::io::{ErrorKind, Read};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +23,8 @@ fn kernel_cookies() -> Policy {
     "no-syn-drop:kernel".parse().expect("policy")
 }
 
-/// What the kernel says of a connection: options, its shift and the client's, and what it may send at once.
+/// What the kernel says of a connection: options, its shift and the client's, and what it may send
+/// at once.
 fn info(stream: &TcpStream) -> libc::tcp_info {
     // SAFETY: plain numbers, for which all zero is a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -123,7 +125,8 @@ impl Met<'_> {
         server
     }
 
-    /// Accepts those who waited before but for one, which is gone already, and gives the next with its first five bytes.
+    /// Accepts those who waited before but for one, which is gone already, and gives the next with
+    /// its first five bytes.
     fn after_those_before(&self) -> (TcpStream, [u8; 5]) {
         for _ in 1..self.streams.len() {
             self.listener.accept().expect("it was there before");

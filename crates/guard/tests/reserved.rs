@@ -1,4 +1,5 @@
-//! Places of the accept queue that the crowd does not get, and a budget of refusals, on a real kernel.
+//! Places of the accept queue that the crowd does not get, and a budget of refusals, on a real
+//! kernel.
 
 use std::num::NonZeroU32;
 

@@ -1,5 +1,6 @@
-//! The RST byte for byte: each SYN is answered first by the guard, then, without guard and listener, by the kernel, which
-//! answers for a closed port. Both answers are captured here, so there is no golden file to grow old.
+//! The RST byte for byte: each SYN is answered first by the guard, then, without guard and
+//! listener, by the kernel, which answers for a closed port. Both answers are captured here, so
+//! there is no golden file to grow old.
 
 use crate::common::frame::{CLIENT_MAC, ECE_CWR, Segment};
 use crate::common::tap::Tap;
@@ -71,7 +72,8 @@ fn ipv6_variants() -> Vec<Segment> {
         }),
         plain.with("64 bytes of destination options", |syn| {
             syn.first_extension = 60;
-            // An unknown option that is to be skipped; Linux refuses padding of more than seven bytes.
+            // An unknown option that is to be skipped; Linux refuses padding of more than seven
+            // bytes.
             syn.extra = vec![6, 7, 0x3e, 60];
             syn.extra.resize(64, 0);
         }),
@@ -93,7 +95,8 @@ struct Answers {
     kernels: Vec<u8>,
 }
 
-/// Sends all SYNs twice in a world of their own, with these sysctls at the server. Nothing where kernel tests cannot run.
+/// Sends all SYNs twice in a world of their own, with these sysctls at the server. Nothing where
+/// kernel tests cannot run.
 fn answers(
     sysctls: &[(&str, &str)],
     listen: &str,
@@ -172,7 +175,8 @@ fn root_ipv6_reset_reflects_the_flow_label_where_the_kernel_does() {
     }
 }
 
-/// The kernel's label is a hash with a secret; ours has another secret. All other bytes are the same.
+/// The kernel's label is a hash with a secret; ours has another secret. All other bytes are the
+/// same.
 #[test]
 fn root_ipv6_reset_has_a_flow_label_of_its_own_where_the_kernels_has() {
     for (automatic, ranges) in [("1", "0"), ("1", "1"), ("2", "0"), ("3", "1")] {
@@ -203,7 +207,8 @@ fn without_label(mut frame: Vec<u8>) -> Vec<u8> {
     frame
 }
 
-/// This kernel need not know VLANs: its untagged answer with the SYN's tags put in is what a tagged one must be.
+/// This kernel need not know VLANs: its untagged answer with the SYN's tags put in is what a tagged
+/// one must be.
 fn assert_same_with_tags(listen: &str, attach: Attach, syns: &[Segment], tags: &[(u16, u16)]) {
     let with_tags: Vec<Segment> = syns.iter().map(|syn| tagged(syn, tags)).collect();
     for answers in answers(&[NO_LABELS], listen, attach, &with_tags, |syn| tagged(syn, &[])) {

@@ -173,7 +173,8 @@ fn root_retransmitted_syn_of_a_handshake_is_left_to_the_kernel() {
     assert_eq!((sample.stats.seen, sample.path.known), (1, 1));
 }
 
-/// Makes a connection of a ghost's that the server closes first; the ghost closes, too, or only acknowledges. Gives the SYN that reuses its four-tuple.
+/// Makes a connection of a ghost's that the server closes first; the ghost closes, too, or only
+/// acknowledges. Gives the SYN that reuses its four-tuple.
 fn closed_by_the_server(
     world: &World,
     tap: &Tap,
@@ -192,7 +193,8 @@ fn closed_by_the_server(
     });
     tap.send(&answer.to_bytes());
     let start = Instant::now();
-    // Remote port and state. FIN-WAIT-2 without a process is kept as TIME_WAIT is, and has a state of its own.
+    // Remote port and state. FIN-WAIT-2 without a process is kept as TIME_WAIT is, and has a state
+    // of its own.
     let remote = format!(":{:04X} {} ", handshake.syn.source_port, if closes { "06" } else { "05" });
     let is_there = || {
         let read = ["tcp", "tcp6"].map(|file| {
@@ -296,7 +298,8 @@ fn root_reserv_promises_each_place_of_the_accept_queue_once() {
             tap.send(&syn.to_bytes());
             syn
         };
-        // One place is taken, the other two of three are promised to handshakes that stay half open.
+        // One place is taken, the other two of three are promised to handshakes that stay half
+        // open.
         let stream = world.connect(LISTEN4).expect("there is room");
         attempt(1001);
         attempt(1002);

@@ -1,4 +1,5 @@
-//! The count of who waits for a server is what a walk over its sockets finds, after every ending of many connections.
+//! The count of who waits for a server is what a walk over its sockets finds, after every ending of
+//! many connections.
 //!
 //! `TIDEGATE_ENDINGS=1000000` for as many; the guard goes and comes a hundred times then.
 
@@ -90,7 +91,8 @@ struct Run<'a> {
     guard: Option<Guard>,
     /// Of this guard.
     truth: Truth,
-    /// Connections that wait: client, which may be none of a kernel's, server, and whether this guard has seen them come.
+    /// Connections that wait: client, which may be none of a kernel's, server, and whether this
+    /// guard has seen them come.
     kept: VecDeque<(Option<TcpStream>, TcpStream, bool)>,
 }
 
@@ -275,7 +277,8 @@ fn end_many(world: &World, endings: u64) {
     run.check();
 }
 
-/// More than all `WAIT_WAYS` of kernel/follow.bpf.h have places for, so that what is known of some stands in the storage of their sockets. Their clients are no sockets, of which a process may
+/// More than all `WAIT_WAYS` of kernel/follow.bpf.h have places for, so that what is known of some
+/// stands in the storage of their sockets. Their clients are no sockets, of which a process may
 /// have too few.
 #[test]
 fn root_more_wait_than_have_a_place_and_each_is_counted() {

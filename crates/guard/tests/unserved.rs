@@ -320,7 +320,8 @@ fn root_burst_that_may_take_no_time_is_refused_at_once() {
     }
 }
 
-/// The kernel cannot say how long a handshake by cookie took, and a flood in which nothing is known of the honest ones is one in which too many or too few are let in.
+/// The kernel cannot say how long a handshake by cookie took, and a flood in which nothing is known
+/// of the honest ones is one in which too many or too few are let in.
 #[test]
 fn root_handshake_by_cookie_is_timed() {
     let Some(world) = World::create() else { return };
@@ -334,7 +335,8 @@ fn root_handshake_by_cookie_is_timed() {
         Segment::syn("one of some", GHOST4, SERVER4, PORT)
             .with("of its own port", |segment| segment.source_port = 20_000 + number)
     };
-    // One at a time, until what is full is the SYN queue, and long after the handshakes before are not expected any more.
+    // One at a time, until what is full is the SYN queue, and long after the handshakes before are
+    // not expected any more.
     let last = (0..).map(|number| {
         let began = Instant::now();
         let handshake = Handshake::begin_with(&tap, syn(number));
@@ -372,7 +374,8 @@ fn root_router_that_says_a_packet_is_too_large_answers_nobody() {
     );
 }
 
-/// "Fragmentation needed" (RFC 1191) for what the server may have sent: from anybody who knows its sequence number, as the client does.
+/// "Fragmentation needed" (RFC 1191) for what the server may have sent: from anybody who knows its
+/// sequence number, as the client does.
 fn too_large(handshake: &Handshake) -> Vec<u8> {
     const HEADERS: usize = 14 + 20;
     let mut sent = handshake.end(&[]);

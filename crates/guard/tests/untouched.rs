@@ -1,5 +1,6 @@
-//! What the guard must leave alone. Every test shows by a counter that the program saw the frame and why it let it go.
-//! The accept queue is full in all of them, so that a SYN that was taken by mistake would be reset.
+//! What the guard must leave alone. Every test shows by a counter that the program saw the frame
+//! and why it let it go. The accept queue is full in all of them, so that a SYN that was taken by
+//! mistake would be reset.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -252,7 +253,8 @@ fn root_truncated_frames_are_untouched() {
     ] {
         with_full_listener(listen, |_, guarded, tap| {
             let whole = syn.to_bytes();
-            // A packet socket does not send less than an Ethernet header, and an empty packet reaches no program.
+            // A packet socket does not send less than an Ethernet header, and an empty packet
+            // reaches no program.
             for length in 15..whole.len() {
                 for flags in [SYN, ACK] {
                     let name = format!("{} cut to {length}, flags {flags:#x}", syn.name);
@@ -265,7 +267,8 @@ fn root_truncated_frames_are_untouched() {
             let third_tag = syn.clone().with("three tags", |syn| {
                 syn.tags = vec![(0x88a8, 1), (0x8100, 2), (0x8100, 3)];
             });
-            // At tcx the kernel has taken the first tag out, so the third is the program's second there.
+            // At tcx the kernel has taken the first tag out, so the third is the program's second
+            // there.
             let before = guarded.sample();
             tap.send(&third_tag.to_bytes());
             guarded.wait_more("three tags", &before, |sample| sample.path.frames);
@@ -326,8 +329,9 @@ fn root_garbage_is_seen_and_untouched() {
     });
 }
 
-/// Random bytes, behind a start that is right for longer and longer, so that every part of the parser is reached. Never a SYN
-/// to the guarded port: the destination port is random but for that one.
+/// Random bytes, behind a start that is right for longer and longer, so that every part of the
+/// parser is reached. Never a SYN to the guarded port: the destination port is random but for that
+/// one.
 fn garbage(random: &mut impl Rng) -> Vec<u8> {
     let pattern = match random.random_range(0..3) {
         0 => Segment::syn("", GHOST4, SERVER4, PORT + 1).to_bytes(),
@@ -346,7 +350,8 @@ fn garbage(random: &mut impl Rng) -> Vec<u8> {
     let mut frame: Vec<u8> = (0..length).map(|_| random.random()).collect();
     let kept = kept.min(length);
     frame[..kept].copy_from_slice(&pattern[..kept]);
-    // Random bytes contain the guarded port about as often as any other; keep it out wherever it may be read.
+    // Random bytes contain the guarded port about as often as any other; keep it out wherever it
+    // may be read.
     for at in 13..frame.len() {
         if frame[at - 1] == 0x1f && frame[at] == 0x90 {
             frame[at] = 0x91;

@@ -1,4 +1,5 @@
-//! Shortest response first: `kernel/bands.h` and `kernel/http.h`, in the order in which `kernel/uplink.bpf.c` and `srpt.bpf.c` call them.
+//! Shortest response first: `kernel/bands.h` and `kernel/http.h`, in the order in which
+//! `kernel/uplink.bpf.c` and `srpt.bpf.c` call them.
 
 use crate::raw::{HTTP_HEADER_BYTES, HTTP_STATUS_BYTES, MAX_CUTOFFS};
 use crate::{Cutoffs, HttpHeader, Outgoing, Response, SizeSource, functions};
@@ -45,9 +46,9 @@ impl Response {
         functions::tell_size(self, source, seq, bytes);
     }
 
-    /// The band of a segment, and how many bytes were left before it was sent. `payload`: its first bytes, if its
-    /// connection speaks plain HTTP/1. `by_buffer`: where no source knows, by the send buffer, and not by what was
-    /// sent already.
+    /// The band of a segment, and how many bytes were left before it was sent. `payload`: its first
+    /// bytes, if its connection speaks plain HTTP/1. `by_buffer`: where no source knows, by the
+    /// send buffer, and not by what was sent already.
     pub fn place(
         &mut self,
         cutoffs: &Cutoffs,

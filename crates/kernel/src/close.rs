@@ -22,7 +22,8 @@ mod tests {
         CloseSegment { seq, ack, payload, flags }
     }
 
-    /// All that came up to 1000 is there, and read up to `copied_seq`; all up to 500 was acknowledged.
+    /// All that came up to 1000 is there, and read up to `copied_seq`; all up to 500 was
+    /// acknowledged.
     fn socket(state: u32, copied_seq: u32) -> CloseSocket {
         CloseSocket { state, rcv_nxt: 1000, copied_seq, snd_una: 500 }
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rows of kernel/counters.h as Rust: build.rs runs the preprocessor, counters.rs includes the output. */
+/*
+ * The rows of kernel/counters.h as Rust: build.rs runs the preprocessor, counters.rs includes the
+ * output.
+ */
 #include "../../../kernel/counters.h"
 
 #define KERNEL false

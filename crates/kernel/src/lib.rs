@@ -1,8 +1,8 @@
 //! The structs and decisions of `kernel/*.h` on the host: the very code that the BPF programs run.
 //! Here Rust meets C, and nowhere else.
 //!
-//! bindgen makes the types, with the comments of the headers. Nothing here sees a packet, a map or a
-//! clock, or knows a policy by its name: see crates/verdict, crates/pacer and crates/aqm.
+//! bindgen makes the types, with the comments of the headers. Nothing here sees a packet, a map or
+//! a clock, or knows a policy by its name: see crates/verdict, crates/pacer and crates/aqm.
 //!
 //! C divides by numbers that a header wants above 0: whoever calls sees to that.
 

@@ -34,7 +34,8 @@ pub fn bytes_of<T: Unpadded>(value: &T) -> &[u8] {
 /// When there are more or fewer bytes than the type has.
 pub fn from_bytes<T: Plain>(bytes: &[u8]) -> T {
     assert_eq!(bytes.len(), size_of::<T>(), "as many bytes as the type has");
-    // SAFETY: the length was checked, the read needs no alignment, and any bit pattern is a `Plain`.
+    // SAFETY: the length was checked, the read needs no alignment, and any bit pattern is a
+    // `Plain`.
     unsafe { bytes.as_ptr().cast::<T>().read_unaligned() }
 }
 

@@ -1,8 +1,9 @@
-//! The distribution's Apache with its own configuration, but processes in place of threads, all of them there from the start, our backlog,
-//! and files of its own.
+//! The distribution's Apache with its own configuration, but processes in place of threads, all of
+//! them there from the start, our backlog, and files of its own.
 //!
-//! What it is for: a server that takes a connection for each of its processes and no more, so that all others wait in the
-//! accept queue. What it is not: Apache as Debian starts it, which is `mpm_event`.
+//! What it is for: a server that takes a connection for each of its processes and no more, so that
+//! all others wait in the accept queue. What it is not: Apache as Debian starts it, which is
+//! `mpm_event`.
 
 use std::fs;
 use std::num::NonZeroU32;
@@ -21,7 +22,8 @@ const MAIN: &str = "/etc/apache2/apache2.conf";
 const SITE: &str = "/etc/apache2/sites-available/000-default.conf";
 const MODULES: &str = "/etc/apache2/mods-enabled";
 const PREFORK: &str = "/etc/apache2/mods-available/mpm_prefork.load";
-/// The page that the package brings. The one in `/var/www/html` is the machine's, and may be anything.
+/// The page that the package brings. The one in `/var/www/html` is the machine's, and may be
+/// anything.
 const PAGES: &str = "/usr/share/apache2/default-site";
 
 /// Whether it is installed with the configuration that we start from; if not, why not.
@@ -68,8 +70,8 @@ fn enabled() -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The main file with the process pool in place of the enabled one, with our listener and our site. It listens on IPv4 only, as
-/// nginx' default site does beside IPv6.
+/// The main file with the process pool in place of the enabled one, with our listener and our site.
+/// It listens on IPv4 only, as nginx' default site does beside IPv6.
 fn main_conf(text: &str, enabled: &[PathBuf], site: &Path, server: &ServerSpec) -> Result<String> {
     let include = |suffix: &str| -> String {
         let is_other = |path: &&PathBuf| {

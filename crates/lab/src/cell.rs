@@ -35,10 +35,12 @@ const SAME_SPEED: f64 = 1.15;
 const MOST_STEAL: f64 = 0.02;
 /// Held connections are there when this share of them is open at the end.
 const HELD: f64 = 0.9;
-/// Of a look at the machine, a tenth of its window: three of the gauge's looks, and as many as say more.
+/// Of a look at the machine, a tenth of its window: three of the gauge's looks, and as many as say
+/// more.
 const SHORTEST_MOMENT: Duration = Duration::from_millis(300);
 const LONGEST_MOMENT: Duration = Duration::from_secs(2);
-/// A crowd waits for CPUs that are near each other no longer than so many times what it takes itself.
+/// A crowd waits for CPUs that are near each other no longer than so many times what it takes
+/// itself.
 const WAITS: u32 = 3;
 
 /// What every cell of a run shares.
@@ -55,7 +57,8 @@ pub struct Lab<'a> {
 }
 
 impl Lab<'_> {
-    /// Finds the rate at which a server saturates, requests/s; each probe is told, offered and answered.
+    /// Finds the rate at which a server saturates, requests/s; each probe is told, offered and
+    /// answered.
     ///
     /// # Errors
     ///
@@ -64,7 +67,8 @@ impl Lab<'_> {
         Ok(saturation::find(self, server, on_probe)?.rate_per_s)
     }
 
-    /// Sends a crowd of so many attempts a second, and again up to `again` times where the CPUs were far from each other.
+    /// Sends a crowd of so many attempts a second, and again up to `again` times where the CPUs
+    /// were far from each other.
     ///
     /// # Errors
     ///
@@ -98,17 +102,20 @@ pub struct Measured {
     pub(crate) guard: Option<BTreeMap<String, u64>>,
     /// How fast that grew in the window, per second.
     pub guard_per_s: BTreeMap<String, f64>,
-    /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its start.
+    /// Otherwise the guard said nothing in the warm-up, and that is how fast it grew since its
+    /// start.
     pub(crate) is_rate_of_window: bool,
     /// Who waited, by what the guard said.
     pub(crate) guard_samples: Vec<GuardSample>,
     /// What became of the connections that were held beside the crowd, by kind.
     pub(crate) held: BTreeMap<String, Held>,
-    /// What went between clients and server, where they are far from each other, and why that should be read with care.
+    /// What went between clients and server, where they are far from each other, and why that
+    /// should be read with care.
     pub(crate) path: Option<(PathSummary, Vec<String>)>,
     /// What the server's CPU took for a small datagram in the window: the mean of some looks.
     pub round_trip: Duration,
-    /// A cache line's round trip between the server's CPU and the crowd's, before or after, whichever was longer.
+    /// A cache line's round trip between the server's CPU and the crowd's, before or after,
+    /// whichever was longer.
     pub(crate) cores_ns: Option<f64>,
     /// Why that should be read with care.
     pub far: Option<String>,
@@ -144,8 +151,9 @@ impl Measured {
     }
 }
 
-/// Measures one point of the grid, and says whether the machine disturbed it: had other work, or its CPUs far from each other. The cell's marks say so. A cell at another speed than
-/// just before is marked as well, and not disturbed: it may have been that moment which was not as usual.
+/// Measures one point of the grid, and says whether the machine disturbed it: had other work, or
+/// its CPUs far from each other. The cell's marks say so. A cell at another speed than just before
+/// is marked as well, and not disturbed: it may have been that moment which was not as usual.
 pub(crate) fn measure(
     lab: Lab<'_>,
     server: &ServerSpec,
@@ -223,14 +231,16 @@ pub(crate) fn measure(
 /// What the machine can do just before the cells of a load.
 #[derive(Debug)]
 pub(crate) struct Look {
-    /// Over that when the saturation rate was found; none where loads are of a bandwidth, whatever the machine can do.
+    /// Over that when the saturation rate was found; none where loads are of a bandwidth, whatever
+    /// the machine can do.
     speed: Option<f64>,
     /// Why it should be read with care.
     marks: Vec<String>,
 }
 
-/// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a moment. Idle, the server's CPU would not have the
-/// crowd's beside it, which may be the other hardware thread of its core. One that is disturbed is repeated once.
+/// Looks at the machine's speed: by a crowd of the saturation rate against the stock server, for a
+/// moment. Idle, the server's CPU would not have the crowd's beside it, which may be the other
+/// hardware thread of its core. One that is disturbed is repeated once.
 pub(crate) fn look(lab: Lab<'_>, server: &ServerSpec, saturation: &Saturation) -> Result<Look> {
     if !lab.experiment.is_searched(server) {
         return Ok(Look { speed: None, marks: Vec::new() });
@@ -360,7 +370,8 @@ pub(crate) fn prepare(namespace: &Namespace, policy: &Policy) -> Result<()> {
     Ok(())
 }
 
-/// Samples the kernel's counters until a moment of the crowd, as long as the link runs, if there is one.
+/// Samples the kernel's counters until a moment of the crowd, as long as the link runs, if there is
+/// one.
 fn watch_until(
     until: Duration,
     start: Instant,
@@ -435,7 +446,8 @@ fn let_go(kind: &str, held: &Held) -> Option<String> {
     })
 }
 
-/// A guard that did not run for a second leaves SYNs, and the ends of handshakes and connections, to the kernel.
+/// A guard that did not run for a second leaves SYNs, and the ends of handshakes and connections,
+/// to the kernel.
 fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
     let left = guard?.get(counter::unleased).copied().filter(|&left| left > 0)?;
     Some(format!(
@@ -443,8 +455,9 @@ fn unguarded(guard: Option<&BTreeMap<String, u64>>) -> Option<String> {
     ))
 }
 
-/// A machine that was disturbed while the saturation rate was searched makes every load of the grid too low. Only stock can
-/// tell, under which the rate was found: another policy may well answer more.
+/// A machine that was disturbed while the saturation rate was searched makes every load of the grid
+/// too low. Only stock can tell, under which the rate was found: another policy may well answer
+/// more.
 fn underestimated(crowd: &CrowdSummary, saturation: f64) -> Option<String> {
     let share = crowd.goodput_per_s / saturation;
     (share > 1.05)

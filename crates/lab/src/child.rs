@@ -121,7 +121,8 @@ impl Running {
         Ok(())
     }
 
-    /// The lines of such an event that were printed by now and not read yet, and when each was; the others are forgotten.
+    /// The lines of such an event that were printed by now and not read yet, and when each was; the
+    /// others are forgotten.
     pub(crate) fn said(&self, event: &str) -> Vec<(Instant, Value)> {
         let lines = self.lines.try_iter();
         let values = lines.filter_map(|(at, line)| Some((at, serde_json::from_str::<Value>(&line).ok()?)));

@@ -23,7 +23,8 @@ pub(crate) struct Send {
     pub rate: f64,
     /// In bursts, if not evenly.
     pub bursts: Option<Bursts>,
-    /// As the experiment's demand and reuse of connections are, where it has such; else evenly, on a connection each.
+    /// As the experiment's demand and reuse of connections are, where it has such; else evenly, on
+    /// a connection each.
     pub is_cell: bool,
     /// Before the measured window.
     pub warmup: Duration,

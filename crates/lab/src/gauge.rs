@@ -1,5 +1,5 @@
-//! How fast the server's CPU does a kernel's work: a neighbour on the other hardware thread of a core takes up to half of the
-//! speed, and leaves no trace in `/proc/stat`.
+//! How fast the server's CPU does a kernel's work: a neighbour on the other hardware thread of a
+//! core takes up to half of the speed, and leaves no trace in `/proc/stat`.
 
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ impl Gauge {
         Self { stop, looks: std::thread::spawn(move || mean(cpu, &is_over)) }
     }
 
-    /// Time in which the CPU sent and received a small datagram within itself: the mean of all looks since the start.
+    /// Time in which the CPU sent and received a small datagram within itself: the mean of all
+    /// looks since the start.
     pub(crate) fn finish(self) -> Result<Duration> {
         self.stop.store(true, Ordering::Relaxed);
         self.looks.join().unwrap_or_else(|_| Err(anyhow!("the look at the CPU panicked")))

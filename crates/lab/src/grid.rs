@@ -20,7 +20,8 @@ use crate::{nft, saturation, server, uplink};
 ///
 /// # Errors
 ///
-/// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
+/// When the machine cannot run it, or something fails on the way; what was measured by then stays
+/// in the results folder.
 pub(crate) fn run(
     experiment: &Experiment,
     program: &Path,
@@ -52,7 +53,8 @@ pub(crate) fn run(
     writer.conclude(measured, stop, |writer| experiment.answer(&servers, writer, false))
 }
 
-/// Sets what every policy sets, once, so that a wrong name or value is known before anything is measured.
+/// Sets what every policy sets, once, so that a wrong name or value is known before anything is
+/// measured.
 fn try_policies(policies: &[&Policy]) -> Result<()> {
     for policy in policies.iter().filter(|policy| policy.nft.is_some() || !policy.sysctls.is_empty()) {
         let namespace = Namespace::create("try")?;
@@ -89,7 +91,8 @@ fn available(experiment: &Experiment) -> (Vec<&ServerSpec>, Vec<String>) {
     (servers, notes)
 }
 
-/// A word about a server whose clients have several requests on a connection: the lab compares replies with attempts.
+/// A word about a server whose clients have several requests on a connection: the lab compares
+/// replies with attempts.
 fn several_requests(experiment: &Experiment, server: &ServerSpec) -> Option<String> {
     let is_one = experiment.crowd_of(server, &Policy::stock()).workload.workload().is_one_request();
     (!is_one)
@@ -163,7 +166,8 @@ fn measure_all(
             for &load in &grid.loads {
                 let at = |policy: &str| format!("{} under {policy} at {load} times saturation", server.name);
                 let look = cell::look(lab, server, &saturation).with_context(|| at("stock"))?;
-                // Policies alternate, so that a drift of the machine meets them all; their clients send the same.
+                // Policies alternate, so that a drift of the machine meets them all; their clients
+                // send the same.
                 for policy in policies {
                     let measure = || cell::measure(lab, server, policy, load, &saturation, &look, repetition);
                     let set_aside = |cell| {

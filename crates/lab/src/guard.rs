@@ -35,8 +35,8 @@ pub(crate) fn start(policy: &Policy, testbed: &Testbed, program: &Path) -> Resul
     Ok(Some(running))
 }
 
-/// What it has counted by its last word, and who waited at each since the crowd's start; `None` if it has said nothing since it was
-/// asked before.
+/// What it has counted by its last word, and who waited at each since the crowd's start; `None` if
+/// it has said nothing since it was asked before.
 pub(crate) fn ask(running: &Running, start: Instant) -> (Option<Reading>, Vec<GuardSample>) {
     let lines = running.said("sample");
     let since = lines.iter().filter_map(|(at, line)| Some(waiting(at.checked_duration_since(start)?, line)));

@@ -1,7 +1,9 @@
-//! Connections that are opened before the crowd comes, and held beside it: by clients who are slow, or mean harm.
+//! Connections that are opened before the crowd comes, and held beside it: by clients who are slow,
+//! or mean harm.
 //!
-//! They are ordinary sockets of the crowd's namespace, whose TCP is Linux's, and not the generator's. What it is not: no client that comes
-//! back after the server has closed its connection in good order; one that was reset does.
+//! They are ordinary sockets of the crowd's namespace, whose TCP is Linux's, and not the
+//! generator's. What it is not: no client that comes back after the server has closed its
+//! connection in good order; one that was reset does.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
@@ -32,7 +34,8 @@ const OTHER_DESCRIPTORS: u64 = 1_000;
 
 /// Connections opened per second: 11,000 take three seconds.
 const OPEN_PER_S: f64 = 4_000.0;
-/// Of those that were refused, per second: a client each 2 ms, which no guard can take for the crowd.
+/// Of those that were refused, per second: a client each 2 ms, which no guard can take for the
+/// crowd.
 const AGAIN_PER_S: f64 = 500.0;
 /// Most handshakes at once, half of the usual backlog.
 const MOST_OPENING: usize = 64;
@@ -50,8 +53,8 @@ const MAX_EVENTS: usize = 256;
 
 /// Receive buffer of a slow reader, bytes; the kernel doubles it.
 const SMALL: usize = 4096;
-/// Requests that it sends and whose replies it never reads. The replies of the built-in server to 100 still fit the kernel's send buffer: it would be
-/// done with them.
+/// Requests that it sends and whose replies it never reads. The replies of the built-in server to
+/// 100 still fit the kernel's send buffer: it would be done with them.
 const PIPELINED: usize = 400;
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: tidegate\r\n\r\n";
 /// The rest is a byte a second.
@@ -95,7 +98,8 @@ impl Kind {
     }
 }
 
-/// Gives this process, and what it starts from now on, the descriptors for so many held connections, and says how many that are.
+/// Gives this process, and what it starts from now on, the descriptors for so many held
+/// connections, and says how many that are.
 ///
 /// # Errors
 ///
@@ -126,7 +130,8 @@ pub(crate) struct Holders {
 type Counts = BTreeMap<String, Held>;
 
 impl Holders {
-    /// Opens the connections, on the crowd's CPU; they are open when this returns, or refused again and again.
+    /// Opens the connections, on the crowd's CPU; they are open when this returns, or refused again
+    /// and again.
     ///
     /// # Errors
     ///
@@ -183,7 +188,8 @@ impl Drop for Holders {
     }
 }
 
-/// Opens the connections and holds them until it is told to stop; `ready` hears when the crowd may come.
+/// Opens the connections and holds them until it is told to stop; `ready` hears when the crowd may
+/// come.
 fn hold_all(
     hold: Hold,
     to: SocketAddr,
@@ -272,7 +278,8 @@ impl Grip {
         })
     }
 
-    /// Hears what became of connections, gives up handshakes that take too long, opens some, and sends some bytes.
+    /// Hears what became of connections, gives up handshakes that take too long, opens some, and
+    /// sends some bytes.
     fn turn(&mut self) -> Result<()> {
         let mut events = [EpollEvent::empty(); MAX_EVENTS];
         std::thread::sleep(TURN);

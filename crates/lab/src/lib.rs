@@ -1,11 +1,13 @@
 //! `tidegate lab`: experiments on real kernels, in network namespaces.
 //!
-//! [`run`] finds the rate at which each server saturates, then measures each point of the grid in fresh namespaces, and
-//! writes JSON lines as it goes and a page at the end. The lab starts the same programs that a user would: `tidegate serve`,
-//! `tidegate guard`, `tidegate load`. Packet scripts are played to the running kernel, and a dumbbell is hosts in namespaces around a `tidegate link`.
+//! [`run`] finds the rate at which each server saturates, then measures each point of the grid in
+//! fresh namespaces, and writes JSON lines as it goes and a page at the end. The lab starts the
+//! same programs that a user would: `tidegate serve`, `tidegate guard`, `tidegate load`. Packet
+//! scripts are played to the running kernel, and a dumbbell is hosts in namespaces around a
+//! `tidegate link`.
 //!
-//! What it is not: no remote machines, no statistics beyond what the crowd
-//! and the kernel counted. Files, claims and results are in crates/experiment, and virtual time in crates/virtual-lab.
+//! What it is not: no remote machines, no statistics beyond what the crowd and the kernel counted.
+//! Files, claims and results are in crates/experiment, and virtual time in crates/virtual-lab.
 
 mod apache;
 mod cell;
@@ -48,12 +50,14 @@ pub use self::{
     testbed::{CROWD_INTERFACE, CROWD_POLL, SERVER_INTERFACE, Testbed},
 };
 
-/// Runs an experiment, with its results in a folder of its own below `results`. When `stop` is set it ends within a moment, with what was complete by then. `program` is
-/// `tidegate` itself, which is started as server, guard and crowd.
+/// Runs an experiment, with its results in a folder of its own below `results`. When `stop` is set
+/// it ends within a moment, with what was complete by then. `program` is `tidegate` itself, which
+/// is started as server, guard and crowd.
 ///
 /// # Errors
 ///
-/// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
+/// When the machine cannot run it, or something fails on the way; what was measured by then stays
+/// in the results folder.
 pub fn run(
     plan: &Plan,
     program: &Path,

@@ -1,4 +1,5 @@
-//! The namespace between two others, with `tidegate link` in it: a bottleneck, or the way to clients that are far away.
+//! The namespace between two others, with `tidegate link` in it: a bottleneck, or the way to
+//! clients that are far away.
 
 use std::path::Path;
 use std::time::Duration;
@@ -30,7 +31,8 @@ pub(crate) struct Middle {
 }
 
 impl Middle {
-    /// Makes it between two others, with these interfaces in them. Nothing goes through before a link runs.
+    /// Makes it between two others, with these interfaces in them. Nothing goes through before a
+    /// link runs.
     pub(crate) fn join(
         (left, left_name): (&Namespace, &str),
         (right, right_name): (&Namespace, &str),
@@ -61,7 +63,8 @@ pub(crate) struct RunningLink {
 }
 
 impl RunningLink {
-    /// Waits until it has ended, by its `--duration` or because it was told to, and gives what it saw: from its first interface to its second, and back.
+    /// Waits until it has ended, by its `--duration` or because it was told to, and gives what it
+    /// saw: from its first interface to its second, and back.
     ///
     /// # Errors
     ///

@@ -1,8 +1,10 @@
 //! How near two CPUs are to each other, which on a virtual machine is a matter of the moment.
 //!
-//! A hypervisor moves virtual CPUs about. Where both are on one chip a cache line goes from one to the other and back in 60 to 110 ns, where they are on two in 400
-//! (an EPYC of today, for seconds to minutes at a time), and all that is handed from core to core takes that much longer, while what stays on one core does not. What is
-//! measured in one state is no measure of the other, and a ratio of what is and what is not handed over says more of the hypervisor than of either.
+//! A hypervisor moves virtual CPUs about. Where both are on one chip a cache line goes from one to
+//! the other and back in 60 to 110 ns, where they are on two in 400 (an EPYC of today, for seconds
+//! to minutes at a time), and all that is handed from core to core takes that much longer, while
+//! what stays on one core does not. What is measured in one state is no measure of the other, and a
+//! ratio of what is and what is not handed over says more of the hypervisor than of either.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -59,7 +61,8 @@ impl Nearness {
         Self { cpus, seen: Mutex::new(Seen { least_ns: f64::INFINITY, was_in_vain: false }) }
     }
 
-    /// Waits until they are about as near as they have ever been, and gives a cache line's round trip then, ns.
+    /// Waits until they are about as near as they have ever been, and gives a cache line's round
+    /// trip then, ns.
     ///
     /// It waits for `patience` at most, and for a second at most where the last wait was in vain.
     ///

@@ -1,4 +1,5 @@
-//! The distribution's nginx with its own configuration, but one worker, our backlog, and files of its own.
+//! The distribution's nginx with its own configuration, but one worker, our backlog, and files of
+//! its own.
 
 use std::fs;
 use std::path::Path;
@@ -26,8 +27,8 @@ pub(crate) fn version() -> Option<String> {
     text.strip_prefix("nginx version: ").map(str::to_owned)
 }
 
-/// Connections of a worker that must hold many beside a crowd's. Debian's 768 are fewer, and of idle ones nginx closes some when a
-/// sixteenth of all is left.
+/// Connections of a worker that must hold many beside a crowd's. Debian's 768 are fewer, and of
+/// idle ones nginx closes some when a sixteenth of all is left.
 pub(crate) const ROOMY: u32 = 16_384;
 
 /// Writes the configuration and adds the arguments that use it.
@@ -43,7 +44,8 @@ pub(crate) fn configure(command: &mut Command, backlog: u32, given: Given<'_>) -
     Ok(())
 }
 
-/// The main file with one worker, with its pid and logs in `scratch`, and with [`ROOMY`] connections where there is room for them.
+/// The main file with one worker, with its pid and logs in `scratch`, and with [`ROOMY`]
+/// connections where there is room for them.
 fn main_conf(text: &str, scratch: &Path, site: &Path, room: Option<u64>) -> Result<String> {
     let scratch = scratch.display();
     let replaced: Vec<String> = text
@@ -71,8 +73,9 @@ fn main_conf(text: &str, scratch: &Path, site: &Path, room: Option<u64>) -> Resu
     Ok(text)
 }
 
-/// The default site with the backlog on its IPv4 listener, and with nginx' own page: where Apache is installed, there is its page of
-/// 10 kB, too, and goes first. `pages`: with the files of this folder.
+/// The default site with the backlog on its IPv4 listener, and with nginx' own page: where Apache
+/// is installed, there is its page of 10 kB, too, and goes first. `pages`: with the files of this
+/// folder.
 fn site_conf(text: &str, backlog: u32, pages: Option<&Path>) -> Result<String> {
     const ROOT: &str = "root /var/www/html;";
     const LISTEN: &str = "listen 80 default_server;";

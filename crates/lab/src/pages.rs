@@ -1,4 +1,5 @@
-//! Files for a server that has them from a disk: of each size that a crowd will ask for. They have a length and no content, so that a disk has room for all.
+//! Files for a server that has them from a disk: of each size that a crowd will ask for. They have
+//! a length and no content, so that a disk has room for all.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;

@@ -14,12 +14,16 @@ use crate::testbed::{CROWD_INTERFACE, FLOODED_INTERFACE, SERVER_INTERFACE, Testb
 /// How often the server's program went to sleep; of several processes the first.
 pub const SLEEPS: &str = "server.voluntary_ctxt_switches";
 
-/// How often the thread that receives at the crowd's end went to sleep, which it does after each look for replies. Where the server's end receives as a driver does, a relay does the looking, and this is not of it.
+/// How often the thread that receives at the crowd's end went to sleep, which it does after each
+/// look for replies. Where the server's end receives as a driver does, a relay does the looking,
+/// and this is not of it.
 pub const LOOKS: &str = "crowd_end.voluntary_ctxt_switches";
 
-/// How long the programs of all guards of the machine ran that frames and SYNs pass, ns, and not those that follow sockets: only while the kernel counts that (`kernel.bpf_stats_enabled`).
+/// How long the programs of all guards of the machine ran that frames and SYNs pass, ns, and not
+/// those that follow sockets: only while the kernel counts that (`kernel.bpf_stats_enabled`).
 pub const GUARD_RUN_NS: &str = "guard.run_time_ns";
-/// Beside those at interfaces, what is asked of each SYN that would be answered (kernel/admit.bpf.c).
+/// Beside those at interfaces, what is asked of each SYN that would be answered
+/// (kernel/admit.bpf.c).
 const REQUEST_PROGRAM: &str = "admit_request";
 
 /// A CPU is quiet when it was idle for this share of a moment.
@@ -31,7 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Counters at one moment.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
-    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), the crowd's end looked for some ([`LOOKS`]), and the guard's programs ran ([`GUARD_RUN_NS`]).
+    /// `TcpExt.*`, `Tcp.*`, `Ip.*` of the server's namespace, each CPU's full backlog as
+    /// `softnet.dropped.cpuN`, how often the server's turned to received packets ([`TURNS`]), the
+    /// crowd's end looked for some ([`LOOKS`]), and the guard's programs ran ([`GUARD_RUN_NS`]).
     pub kernel: BTreeMap<String, u64>,
     at: Instant,
     server_cpu: CpuTimes,
@@ -50,9 +56,11 @@ pub struct Difference {
     pub kernel: BTreeMap<String, u64>,
     /// Where the server's CPU spent the time.
     pub server_cpu: CpuShares,
-    /// Share of the time that the server's CPU was neither idle nor taken by the hypervisor. That it was idle is told exactly, and what it did otherwise by ticks, which do not come to a CPU
-    /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more than the parts. What the hypervisor took is told exactly, too, but not from what: of an
-    /// idle CPU it is how late it was woken, and idle already. So it is taken off in proportion.
+    /// Share of the time that the server's CPU was neither idle nor taken by the hypervisor. That
+    /// it was idle is told exactly, and what it did otherwise by ticks, which do not come to a CPU
+    /// that was idle but for a softirq (`kernel/time/tick-sched.c`, v6.18): at low load it is more
+    /// than the parts. What the hypervisor took is told exactly, too, but not from what: of an idle
+    /// CPU it is how late it was woken, and idle already. So it is taken off in proportion.
     pub server_busy: f64,
     /// Where the crowd's CPU spent it.
     pub crowd_cpu: CpuShares,
@@ -120,10 +128,11 @@ pub(crate) fn grown(now: &BTreeMap<String, u64>, before: &BTreeMap<String, u64>)
     now.iter().filter_map(growth).collect()
 }
 
-/// Waits until both CPUs have been idle for a moment, or patience ends; gives the busier one's busy share then.
+/// Waits until both CPUs have been idle for a moment, or patience ends; gives the busier one's busy
+/// share then.
 ///
-/// The kernel takes down a namespace after it was deleted, with all the sockets that an overload left.
-/// That is work of the cell before, and must not be done in the next one's time.
+/// The kernel takes down a namespace after it was deleted, with all the sockets that an overload
+/// left. That is work of the cell before, and must not be done in the next one's time.
 pub(crate) fn settle(layout: &Layout, patience: Duration) -> Result<f64> {
     let deadline = Instant::now() + PATIENCE.min(patience);
     loop {

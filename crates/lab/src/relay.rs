@@ -1,5 +1,5 @@
-//! An XDP program (`kernel/relay.bpf.c`) that hands every frame of an interface to another. Between two veth pairs it makes of socket buffers what a NIC's
-//! driver has: frames in pages.
+//! An XDP program (`kernel/relay.bpf.c`) that hands every frame of an interface to another. Between
+//! two veth pairs it makes of socket buffers what a NIC's driver has: frames in pages.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -20,7 +20,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// What the interface with index `from` receives is sent by the one with index `to`, both of the caller's namespace.
+    /// What the interface with index `from` receives is sent by the one with index `to`, both of
+    /// the caller's namespace.
     ///
     /// # Errors
     ///

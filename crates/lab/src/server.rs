@@ -65,7 +65,8 @@ pub(crate) fn start(
 }
 
 impl Testbed {
-    /// Starts `tidegate serve` on a CPU, until what this gives is dropped; it listens when this returns.
+    /// Starts `tidegate serve` on a CPU, until what this gives is dropped; it listens when this
+    /// returns.
     ///
     /// # Errors
     ///

@@ -28,19 +28,21 @@ const FLOODED_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 5);
 const FLOOD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 6);
 /// Where its SYNs pretend to come from (RFC 2544 appendix C.2.2).
 const FLOOD_SOURCES: &str = "198.18.0.0/15";
-/// The server's end of the way in of held connections, and theirs: the crowd's generator takes every frame that comes to its interface.
+/// The server's end of the way in of held connections, and theirs: the crowd's generator takes
+/// every frame that comes to its interface.
 const HELD_INTERFACE: &str = "tgs2";
 /// In the crowd's namespace.
 pub(crate) const HOLDER_INTERFACE: &str = "tgh0";
 /// The two ends of their pair.
 const HELD_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 9);
 const HOLDER_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 76, 0, 10);
-/// How often the crowd's end looks for replies: its ring of 256 frames is full after 1 ms at 256,000 frames/s, and after half of that before the server of `bench load`. To set a timer and be woken costs a virtual CPU some 40 us, so that
-/// every 50 us would take half of the generator's.
+/// How often the crowd's end looks for replies: its ring of 256 frames is full after 1 ms at
+/// 256,000 frames/s, and after half of that before the server of `bench load`. To set a timer and
+/// be woken costs a virtual CPU some 40 us, so that every 50 us would take half of the generator's.
 pub const CROWD_POLL: Duration = Duration::from_micros(150);
 
-/// A testbed; it is gone when this is dropped. Fresh for every cell, because sockets that an earlier crowd left behind
-/// answer a new SYN with a challenge ACK.
+/// A testbed; it is gone when this is dropped. Fresh for every cell, because sockets that an
+/// earlier crowd left behind answer a new SYN with a challenge ACK.
 #[derive(Debug)]
 pub struct Testbed {
     /// The server's namespace.
@@ -49,7 +51,8 @@ pub struct Testbed {
     pub crowd: Namespace,
     /// Where the server's clients come in.
     pub(crate) server_interfaces: Vec<&'static str>,
-    /// Between the two, where they are far from each other: nothing goes through before a link runs in it.
+    /// Between the two, where they are far from each other: nothing goes through before a link runs
+    /// in it.
     pub(crate) middle: Option<Middle>,
     /// Between the two, where the server's end receives as a driver does: the crowd's first.
     relays: Vec<Relay>,
@@ -58,8 +61,8 @@ pub struct Testbed {
 }
 
 impl Testbed {
-    /// Makes the namespaces, joins them and puts receive processing where the layout says. `clients` is routed to the
-    /// crowd.
+    /// Makes the namespaces, joins them and puts receive processing where the layout says.
+    /// `clients` is routed to the crowd.
     pub fn create(layout: &Layout, clients: Ipv4Net) -> Result<Self> {
         let mut testbed = Self::apart()?;
         let pair = testbed.pair(layout, SERVER_INTERFACE, CROWD_INTERFACE)?;
@@ -73,7 +76,8 @@ impl Testbed {
         let mut testbed = Self::apart()?;
         let middle = Middle::join((&testbed.server, SERVER_INTERFACE), (&testbed.crowd, CROWD_INTERFACE))?;
         let [a, b] = middle.ends.clone();
-        // What the server sends is received in the link's time, as without a link it is in the crowd's.
+        // What the server sends is received in the link's time, as without a link it is in the
+        // crowd's.
         receive_in_thread(&middle.namespace, LINK_LEFT, link_cpu(layout), Priority::RealTime)?;
         receive_by_timer(&middle.namespace, LINK_LEFT, CROWD_POLL)?;
         testbed.middle = Some(middle);
@@ -82,7 +86,8 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth does by itself.
+    /// Makes the namespaces and joins them. Each end receives on the CPU of whoever sent, as veth
+    /// does by itself.
     pub fn join(clients: Ipv4Net) -> Result<Self> {
         let testbed = Self::apart()?;
         let pair = VethPair::create(&testbed.server, SERVER_INTERFACE, &testbed.crowd, CROWD_INTERFACE)?;
@@ -90,7 +95,9 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// The same with a CPU for each end, which looks for frames so far apart as long as there are any. Where an end is full the other's sockets hold back; what an XDP program sends there is lost.
+    /// The same with a CPU for each end, which looks for frames so far apart as long as there are
+    /// any. Where an end is full the other's sockets hold back; what an XDP program sends there is
+    /// lost.
     pub fn join_apart(clients: Ipv4Net, server: (usize, Duration), crowd: (usize, Duration)) -> Result<Self> {
         let testbed = Self::join(clients)?;
         let ends = [(&testbed.server, SERVER_INTERFACE, server), (&testbed.crowd, CROWD_INTERFACE, crowd)];
@@ -132,23 +139,27 @@ impl Testbed {
         Ok(self.server.ip(&["route", "add", &clients.to_string(), "via", &Layout::ROUTER.to_string()])?)
     }
 
-    /// Sets the congestion control of what the server sends to these clients, which may be one that a namespace's sysctl does not take.
+    /// Sets the congestion control of what the server sends to these clients, which may be one that
+    /// a namespace's sysctl does not take.
     pub(crate) fn set_congestion_control(&self, clients: Ipv4Net, name: &str) -> Result<()> {
         let (clients, router) = (clients.to_string(), Layout::ROUTER.to_string());
         Ok(self.server.ip(&["route", "replace", &clients, "via", &router, "congctl", name])?)
     }
 
-    /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the place of replies.
+    /// Adds a pair for a flood of spoofed SYNs: what is sent in answer to them must not take the
+    /// place of replies.
     pub(crate) fn join_flood(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (FLOODED_INTERFACE, FLOODED_ADDRESS), (FLOOD_INTERFACE, FLOOD_ADDRESS))?;
         Ok(self.server.ip(&["route", "add", FLOOD_SOURCES, "via", &FLOOD_ADDRESS.to_string()])?)
     }
 
-    /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to `tgh0`.
+    /// Adds a pair for connections that are held beside the crowd, from sockets that are bound to
+    /// `tgh0`.
     pub(crate) fn join_holders(&mut self, layout: &Layout) -> Result<()> {
         self.join_beside(layout, (HELD_INTERFACE, HELD_ADDRESS), (HOLDER_INTERFACE, HOLDER_ADDRESS))?;
         if layout.receive == Receive::Driver {
-            // Of a checksum that is still to be made an XDP redirect says nothing (docs/kernel.md), and both ends are Linux here, which looks at it.
+            // Of a checksum that is still to be made an XDP redirect says nothing (docs/kernel.md),
+            // and both ends are Linux here, which looks at it.
             set_offload(&self.server, HELD_INTERFACE, Offload::TransmitChecksum, false)?;
             set_offload(&self.crowd, HOLDER_INTERFACE, Offload::TransmitChecksum, false)?;
         }
@@ -215,16 +226,17 @@ impl Testbed {
         Ok(())
     }
 
-    /// Puts receive processing on the CPUs of the layout. Without this, veth does it on the sender's CPU, and a server
-    /// would never feel its own packets.
+    /// Puts receive processing on the CPUs of the layout. Without this, veth does it on the
+    /// sender's CPU, and a server would never feel its own packets.
     fn place(&mut self, layout: &Layout) -> Result<()> {
         self.crowd_threads = self.place_crowd(layout, CROWD_INTERFACE)?;
         wait_for_room(&self.server, SERVER_INTERFACE)?;
         self.place_server(layout, SERVER_INTERFACE)
     }
 
-    /// In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy generator's time
-    /// slice to end, and the 256 frames that a veth holds are full before that. Gives its threads.
+    /// In a thread that runs ahead of the generator: at ordinary priority it would wait for a busy
+    /// generator's time slice to end, and the 256 frames that a veth holds are full before that.
+    /// Gives its threads.
     fn place_crowd(&self, layout: &Layout, interface: &str) -> Result<Vec<Pid>> {
         let threads = receive_in_thread(&self.crowd, interface, layout.crowd_cpu, Priority::RealTime)?;
         // A relay looks for replies by a timer of its own.
@@ -245,8 +257,9 @@ impl Testbed {
     }
 }
 
-/// A namespace between the two that hands frames on by XDP redirect, on the crowd's CPU: what leaves it is a page with a frame in it, and no socket
-/// buffer. Its timers are those of a NIC: when the server's end gets frames, and when the crowd's does.
+/// A namespace between the two that hands frames on by XDP redirect, on the crowd's CPU: what
+/// leaves it is a page with a frame in it, and no socket buffer. Its timers are those of a NIC:
+/// when the server's end gets frames, and when the crowd's does.
 #[derive(Debug)]
 struct Relay {
     middle: Middle,
@@ -294,7 +307,8 @@ fn cpu_mask(cpu: usize) -> String {
     format!("{:x}{}", 1u32 << (cpu % 32), ",00000000".repeat(cpu / 32))
 }
 
-/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native XDP. Gives the threads.
+/// Threaded NAPI (`Documentation/networking/napi.rst`); on veth, NAPI comes with GRO or with native
+/// XDP. Gives the threads.
 fn receive_in_thread(
     namespace: &Namespace,
     interface: &str,
@@ -324,8 +338,9 @@ fn receive_in_thread(
     Ok(threads)
 }
 
-/// Makes NAPI look for frames at a fixed interval while there are any, as a NIC's interrupt moderation does. Without it
-/// every single reply wakes the receive thread, and the waking is work of the server's CPU.
+/// Makes NAPI look for frames at a fixed interval while there are any, as a NIC's interrupt
+/// moderation does. Without it every single reply wakes the receive thread, and the waking is work
+/// of the server's CPU.
 fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) -> Result<()> {
     let file = |name: &str| format!("class/net/{interface}/{name}");
     namespace.write_sysfs(&file("gro_flush_timeout"), &interval.as_nanos().to_string())?;
@@ -333,8 +348,9 @@ fn receive_by_timer(namespace: &Namespace, interface: &str, interval: Duration) 
     Ok(namespace.write_sysfs(&file("napi_defer_hard_irqs"), "100")?)
 }
 
-/// Makes frames wait in a queue while the peer's ring of 256 is full, where they would be dropped without: a veth with a qdisc holds back since
-/// Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`), and AF_XDP is told to ask again. A NIC has a qdisc, too.
+/// Makes frames wait in a queue while the peer's ring of 256 is full, where they would be dropped
+/// without: a veth with a qdisc holds back since Linux 6.16 (`veth_xmit`, `NETDEV_TX_BUSY`), and
+/// AF_XDP is told to ask again. A NIC has a qdisc, too.
 fn wait_for_room(namespace: &Namespace, interface: &str) -> Result<()> {
     Ok(namespace.tc(&["qdisc", "replace", "dev", interface, "root", "pfifo", "limit", "100000"])?)
 }

@@ -13,7 +13,9 @@ pub(crate) struct Undisturbed<T> {
     pub failed: Option<anyhow::Error>,
 }
 
-/// Measures until the machine did not disturb it, and at most so many times more. What is set aside is chosen by what the machine did, and never by what came of it; it is so only once there is another.
+/// Measures until the machine did not disturb it, and at most so many times more. What is set aside
+/// is chosen by what the machine did, and never by what came of it; it is so only once there is
+/// another.
 pub(crate) fn undisturbed<T>(
     again: u32,
     mut measure: impl FnMut() -> Result<(T, bool)>,
@@ -42,7 +44,8 @@ mod tests {
 
     use super::*;
 
-    /// A machine that disturbs as is said, and then cannot be measured on: what counts, what was set aside, and whether an error is told.
+    /// A machine that disturbs as is said, and then cannot be measured on: what counts, what was
+    /// set aside, and whether an error is told.
     fn run(again: u32, disturbed: &[bool]) -> (usize, Vec<usize>, bool) {
         let (mut times, mut aside) = (0, Vec::new());
         let measure = || {

@@ -1,4 +1,5 @@
-//! A server's uplink on this kernel: `tidegate uplink`, or a queue discipline of the kernel below a TBF of the same rate.
+//! A server's uplink on this kernel: `tidegate uplink`, or a queue discipline of the kernel below a
+//! TBF of the same rate.
 
 use std::path::Path;
 use std::time::Duration;
@@ -41,7 +42,8 @@ pub(crate) fn missing(uplink: &Uplink) -> Result<Option<String>> {
     Ok(tried.is_err().then(|| format!("this kernel, or its tc, has no {}", words[0])))
 }
 
-/// Puts an uplink before a server's clients. What this gives orders its packets until it is dropped, where a program does.
+/// Puts an uplink before a server's clients. What this gives orders its packets until it is
+/// dropped, where a program does.
 pub(crate) fn start(
     uplink: &Uplink,
     testbed: &Testbed,

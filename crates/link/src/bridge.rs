@@ -17,17 +17,21 @@ use crate::service::Services;
 use crate::way::Way;
 use crate::{Config, ConfigError};
 
-/// Frames taken from an interface, and sent to one, in one turn: a turn takes well below 100 microseconds.
+/// Frames taken from an interface, and sent to one, in one turn: a turn takes well below 100
+/// microseconds.
 const BATCH: u32 = 32;
-/// To receive into, over all queues of an interface: at 300,000 frames a second, what comes while the thread is off its CPU for 100 ms.
+/// To receive into, over all queues of an interface: at 300,000 frames a second, what comes while
+/// the thread is off its CPU for 100 ms.
 const RX_FRAMES: u32 = 32_768;
 /// To send from. They come back within the kick that sends them.
 const TX_FRAMES: u32 = 4096;
-/// Below this, waiting costs more than looking again: the kernel may wake us 50 microseconds late (`PR_SET_TIMERSLACK`).
+/// Below this, waiting costs more than looking again: the kernel may wake us 50 microseconds late
+/// (`PR_SET_TIMERSLACK`).
 const MIN_WAIT: Nanos = Nanos::from_micros(60);
 /// Longest wait, so that a stop is noticed.
 const MAX_WAIT: Nanos = Nanos::from_millis(20);
-/// How often it is looked whether the interfaces are still there: what went away says nothing to who only receives.
+/// How often it is looked whether the interfaces are still there: what went away says nothing to
+/// who only receives.
 const CHECK_EVERY: Nanos = Nanos::from_millis(200);
 const SECOND: Nanos = Nanos::from_secs(1);
 const ETHERNET_HEADER: u32 = 14;
@@ -75,8 +79,9 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// One interface given twice, or both ends of a veth pair; one that is not there, down or not Ethernet; a path or a CPU that cannot be; no privileges;
-    /// another program on an interface. Nothing is left behind then.
+    /// One interface given twice, or both ends of a veth pair; one that is not there, down or not
+    /// Ethernet; a path or a CPU that cannot be; no privileges; another program on an interface.
+    /// Nothing is left behind then.
     pub fn open(config: &Config) -> Result<Self> {
         let [first, second] = &config.interfaces;
         config.check()?;
@@ -121,7 +126,8 @@ impl Link {
         self.ports.each_ref().map(|port| (port.name(), port.instead()))
     }
 
-    /// Moves frames until the time is over or `stop` is set; calls `on_second` after each second. [`Link::summary`] says what was seen, also after an error.
+    /// Moves frames until the time is over or `stop` is set; calls `on_second` after each second.
+    /// [`Link::summary`] says what was seen, also after an error.
     ///
     /// # Errors
     ///

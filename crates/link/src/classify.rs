@@ -14,9 +14,11 @@ const TCP: u8 = 6;
 const UDP: u8 = 17;
 const DCCP: u8 = 33;
 const SCTP: u8 = 132;
-/// IPv6 extension headers of one form: hop-by-hop options, routing, destination options (RFC 8200 section 4).
+/// IPv6 extension headers of one form: hop-by-hop options, routing, destination options (RFC 8200
+/// section 4).
 const EXTENSIONS: [u8; 3] = [0, 43, 60];
-/// As `kernel/kind.bpf.h`: RFC 8200 section 4.1 lists six headers that may come before the transport.
+/// As `kernel/kind.bpf.h`: RFC 8200 section 4.1 lists six headers that may come before the
+/// transport.
 const MAX_EXTENSIONS: usize = 6;
 /// Class selectors (RFC 2474): the upper three bits of the traffic class, and as many bands.
 const LAST_BAND: u8 = 7;
@@ -96,9 +98,11 @@ impl Packet for Frame {
 
 /// Flow, kind, band and addresses of a frame.
 ///
-/// A flow has one pair of addresses, one protocol and one pair of ports; what is not IP, one pair of Ethernet addresses. A fragment has no
-/// ports. Which packets open a connection is asked as the qdisc asks it (`kernel/kind.bpf.h`): behind IPv6 extension headers, too, and of IPv4's first fragment, but
-/// of none of IPv6. The band is 7 less the class selector: what is marked with precedence goes first.
+/// A flow has one pair of addresses, one protocol and one pair of ports; what is not IP, one pair
+/// of Ethernet addresses. A fragment has no ports. Which packets open a connection is asked as the
+/// qdisc asks it (`kernel/kind.bpf.h`): behind IPv6 extension headers, too, and of IPv4's first
+/// fragment, but of none of IPv6. The band is 7 less the class selector: what is marked with
+/// precedence goes first.
 pub(crate) fn classify<'a>(frame: &'a [u8], key: &FixedState) -> Class<'a> {
     let Some(headers) = headers(frame) else {
         let addresses = frame.get(..12).unwrap_or(frame);
@@ -215,7 +219,8 @@ fn headers(frame: &[u8]) -> Option<Headers<'_>> {
     }
 }
 
-/// Protocol and bytes of the first header that is none of [`EXTENSIONS`]; nothing of one that is cut off.
+/// Protocol and bytes of the first header that is none of [`EXTENSIONS`]; nothing of one that is
+/// cut off.
 fn behind_extensions(mut next_header: u8, mut rest: &[u8]) -> (u8, &[u8]) {
     for _ in 0..MAX_EXTENSIONS {
         if !EXTENSIONS.contains(&next_header) {

@@ -1,4 +1,5 @@
-//! One direction: frames that come in at one interface, and leave at the other when it is their time.
+//! One direction: frames that come in at one interface, and leave at the other when it is their
+//! time.
 
 use aqm::Packet;
 use foldhash::fast::FixedState;
@@ -47,7 +48,8 @@ struct WarmedUp {
 /// Frames that a direction failed to take or to send. What it was told to drop is not among them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Failures {
-    /// Longer than the other interface's MTU allows. A sender's kernel made them: it leaves it to its device to split them.
+    /// Longer than the other interface's MTU allows. A sender's kernel made them: it leaves it to
+    /// its device to split them.
     pub too_long: u64,
     /// All buffers were in use.
     pub no_buffer: u64,
@@ -173,7 +175,8 @@ impl Direction {
         self.way.next()
     }
 
-    /// What happened since the warm-up, without what the ports know: names, modes and frames lost before they were received.
+    /// What happened since the warm-up, without what the ports know: names, modes and frames lost
+    /// before they were received.
     pub(crate) fn summary(&self, now: Nanos) -> LinkDirection {
         let before = self.warmed_up.as_deref();
         let since = |count: fn(&WarmedUp) -> u64, now: u64| now - before.map_or(0, count);

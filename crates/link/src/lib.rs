@@ -30,7 +30,8 @@ pub use direction::{Direction, Failures};
 pub use port::Mode;
 pub use way::Opening;
 
-/// Buffers for frames, over both directions, unless told: at 100 Mb/s and 1500 bytes, what is under way for 8 s.
+/// Buffers for frames, over both directions, unless told: at 100 Mb/s and 1500 bytes, what is under
+/// way for 8 s.
 pub const DEFAULT_BUFFERS: u32 = 65_536;
 /// Most buffers: 8 GiB with an MTU of 1500.
 pub const MAX_BUFFERS: u32 = 1 << 22;
@@ -38,7 +39,8 @@ pub const MAX_BUFFERS: u32 = 1 << 22;
 /// Most hosts with links of their own.
 pub const MAX_ACCESS: usize = 2000;
 
-/// A host's own link to the bottleneck: a path each way, before the bottleneck for what it sends, and behind it for what it gets.
+/// A host's own link to the bottleneck: a path each way, before the bottleneck for what it sends,
+/// and behind it for what it gets.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Access {
     /// Its address, at either interface.
@@ -54,7 +56,8 @@ pub struct Config {
     pub interfaces: [String; 2],
     /// From the first to the second, and back.
     pub paths: [path::Config; 2],
-    /// Hosts that have links of their own; of all others the frames come to the bottleneck at once. [`MAX_ACCESS`] at most.
+    /// Hosts that have links of their own; of all others the frames come to the bottleneck at once.
+    /// [`MAX_ACCESS`] at most.
     pub access: Vec<Access>,
     /// How frames are received.
     pub mode: Mode,

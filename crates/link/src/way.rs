@@ -1,4 +1,5 @@
-//! The way of a direction: from hosts' own links, where they have some, through the bottleneck, to hosts' own links.
+//! The way of a direction: from hosts' own links, where they have some, through the bottleneck, to
+//! hosts' own links.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -196,7 +197,8 @@ impl Links {
         self.due = path.next().map_or(self.due, |next| self.due.min(next));
     }
 
-    /// What has come out by now, the first first. What comes out later is later: all of these are taken.
+    /// What has come out by now, the first first. What comes out later is later: all of these are
+    /// taken.
     fn take<'a>(
         &'a mut self,
         now: Nanos,

@@ -23,7 +23,8 @@ use crate::next_hop;
 use crate::worker::{Place, TX_FRAMES, Worker};
 use crate::workers;
 
-/// Buffers to receive into, over all queues: at 200,000 frames a second, what arrives while the reader is off its CPU for 300 ms.
+/// Buffers to receive into, over all queues: at 200,000 frames a second, what arrives while the
+/// reader is off its CPU for 300 ms.
 pub const DEFAULT_RX_FRAMES: u32 = 65_536;
 /// Most workers: each has a queue of the interface.
 pub const MAX_WORKERS: usize = xsk::MAX_QUEUES as usize;
@@ -67,7 +68,8 @@ pub struct Config {
     pub shard: Shard,
     /// How connections are closed.
     pub close: Close,
-    /// The server closes first, because each request says so; else the client, when its reply is complete.
+    /// The server closes first, because each request says so; else the client, when its reply is
+    /// complete.
     pub server_closes_first: bool,
     /// The client says so before it closes: CLIENT_CLOSE of `[FTY97]`.
     pub says_client_close: bool,
@@ -83,12 +85,14 @@ pub struct Config {
     pub interface: String,
     /// How frames are received.
     pub mode: Mode,
-    /// Threads that send and receive, each with a part of the crowd and, by AF_XDP, with a queue of the interface of its own: 1 to
-    /// [`MAX_WORKERS`]. One is the thread that calls.
+    /// Threads that send and receive, each with a part of the crowd and, by AF_XDP, with a queue of
+    /// the interface of its own: 1 to [`MAX_WORKERS`]. One is the thread that calls.
     pub workers: usize,
-    /// The CPUs that they run on, in their order; where there are none the kernel chooses. A single worker's thread stays there.
+    /// The CPUs that they run on, in their order; where there are none the kernel chooses. A single
+    /// worker's thread stays there.
     pub cpus: Vec<usize>,
-    /// Time between turns of the generator, which receives and sends in bursts this far apart; 0 is as soon as possible.
+    /// Time between turns of the generator, which receives and sends in bursts this far apart; 0 is
+    /// as soon as possible.
     pub coalesce: Duration,
     /// Seed of arrivals and sequence numbers.
     pub seed: u64,
@@ -138,8 +142,8 @@ impl<F: FnMut(&Progress<'_>)> Observer for F {
 ///
 /// # Errors
 ///
-/// Before anything is sent: a bad configuration, no privileges, an interface or a server that is not there. Later: an
-/// interface that went away.
+/// Before anything is sent: a bad configuration, no privileges, an interface or a server that is
+/// not there. Later: an interface that went away.
 pub fn run(config: &Config, stop: &AtomicBool, observer: &mut impl Observer) -> Result<CrowdSummary> {
     let summary = workers::run(open(config)?, stop, observer)?;
     // Workers send parts of this part.

@@ -21,15 +21,18 @@ const BATCH: u32 = 16;
 /// What comes back is dropped in the driver, for want of buffers to receive it into.
 const RX_FRAMES: u32 = 64;
 const TX_FRAMES: u32 = 1024;
-/// How long the crowd's turns are apart at least: without a pause between them there would be no flood.
+/// How long the crowd's turns are apart at least: without a pause between them there would be no
+/// flood.
 pub const TURN: Duration = Duration::from_micros(50);
-/// Where SYNs come from: addresses for benchmarks that no network routes (RFC 2544 appendix C.2.2, RFC 5180 section 8).
+/// Where SYNs come from: addresses for benchmarks that no network routes (RFC 2544 appendix C.2.2,
+/// RFC 5180 section 8).
 const SOURCES: [&str; 2] = ["198.18.0.0/15", "2001:2::/48"];
 
 /// What to send beside the crowd, to the same server.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Interface to the server, another than the crowd's. A veth: a flood leaves for no other machine.
+    /// Interface to the server, another than the crowd's. A veth: a flood leaves for no other
+    /// machine.
     pub interface: String,
     /// SYNs per second; infinity is as many as there is time for.
     pub rate: f64,
@@ -132,7 +135,8 @@ struct DueSyns {
 }
 
 impl DueSyns {
-    /// So many are to be sent now, up to [`BATCH`]. What was due more than a millisecond ago is not made up for.
+    /// So many are to be sent now, up to [`BATCH`]. What was due more than a millisecond ago is not
+    /// made up for.
     fn take(&mut self, now: Nanos) -> u32 {
         if self.rate.is_infinite() {
             return BATCH;

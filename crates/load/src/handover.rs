@@ -1,6 +1,8 @@
-//! Frames that came to another worker's queue than their connection's: rings of bytes, one for each ordered pair of workers.
+//! Frames that came to another worker's queue than their connection's: rings of bytes, one for each
+//! ordered pair of workers.
 //!
-//! The network card spreads replies over its queues as it likes, so of n workers each hands over up to (n - 1)/n of what it receives.
+//! The network card spreads replies over its queues as it likes, so of n workers each hands over up
+//! to (n - 1)/n of what it receives.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use rtrb::{Consumer, Producer, RingBuffer};
 
-/// Bytes of all rings together: one between two workers holds 10,000 full frames, or more short ones than there are buffers to receive
-/// into. Pages that no frame was in take no memory.
+/// Bytes of all rings together: one between two workers holds 10,000 full frames, or more short
+/// ones than there are buffers to receive into. Pages that no frame was in take no memory.
 const ALL_RINGS: usize = 64 << 20;
 /// Bytes of a ring at least: 40 full frames, or hundreds of short ones.
 const LEAST_RING: usize = 64 << 10;
@@ -38,7 +40,8 @@ pub struct Handover {
     lost: u64,
 }
 
-/// Wakes a worker that waits. One that works looks at its rings anyway, so that nobody makes a system call for it.
+/// Wakes a worker that waits. One that works looks at its rings anyway, so that nobody makes a
+/// system call for it.
 struct Bell {
     event: EventFd,
     is_waiting: AtomicBool,
@@ -97,7 +100,8 @@ impl Handover {
 
     /// Wakes those who were given something and wait.
     pub fn ring(&mut self) {
-        // With the one in `wait`: either the other sees the frame before it waits, or we see that it waits.
+        // With the one in `wait`: either the other sees the frame before it waits, or we see that
+        // it waits.
         fence(Ordering::SeqCst);
         for (bell, is_given) in self.bells.iter().zip(&mut self.is_given) {
             if std::mem::take(is_given) {
@@ -106,7 +110,8 @@ impl Handover {
         }
     }
 
-    /// Calls `each` with up to `max` frames that others handed over, in the order of each, and gives how many there were.
+    /// Calls `each` with up to `max` frames that others handed over, in the order of each, and
+    /// gives how many there were.
     pub fn take(&mut self, max: u32, mut each: impl FnMut(&[u8])) -> u32 {
         let workers = self.from.len();
         let mut count = 0;
@@ -120,7 +125,8 @@ impl Handover {
         count
     }
 
-    /// Calls `wait` with what becomes readable when somebody hands a frame over, unless there is one already.
+    /// Calls `wait` with what becomes readable when somebody hands a frame over, unless there is
+    /// one already.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! Where a frame to the server goes first: its Ethernet addresses, as the kernel's own tables have them.
+//! Where a frame to the server goes first: its Ethernet addresses, as the kernel's own tables have
+//! them.
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::thread::sleep;

@@ -14,7 +14,8 @@ const YEAR: f64 = 366.0 * 86_400.0;
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// Of the lines of a log, as many may be none as real logs have; more, and it is another format.
 const MOST_BAD_SHARE: f64 = 0.05;
-/// Bytes of a line: eight times what servers take of a request's head. A longer one is none, and is not kept in memory.
+/// Bytes of a line: eight times what servers take of a request's head. A longer one is none, and is
+/// not kept in memory.
 const MOST_OF_LINE: u64 = 64 << 10;
 /// Bytes of a line that are read on for its end, before it is given up.
 const MOST_SKIPPED: u64 = 64 << 20;
@@ -28,7 +29,8 @@ pub struct Log {
     pub skipped: u64,
 }
 
-/// Reads a log of the Common Log Format or of the World Cup of 1998, plain or gzip, whose times go by `speed` times as fast.
+/// Reads a log of the Common Log Format or of the World Cup of 1998, plain or gzip, whose times go
+/// by `speed` times as fast.
 ///
 /// # Errors
 ///

@@ -17,8 +17,8 @@ use crate::flood::{self, Flood};
 use crate::handover::Handover;
 use crate::workers::Run;
 
-/// Frames taken from the queues, and from other workers, deadlines handled and attempts started in one turn, each: small enough that a turn
-/// takes well below a millisecond.
+/// Frames taken from the queues, and from other workers, deadlines handled and attempts started in
+/// one turn, each: small enough that a turn takes well below a millisecond.
 const BATCH: u32 = 64;
 /// So many kinds of events there are.
 const KINDS: u32 = 4;
@@ -26,7 +26,8 @@ const KINDS: u32 = 4;
 const FRAMES_PER_EVENT: u32 = 4;
 /// Buffers to send from. They come back within the kick that sends them.
 pub const TX_FRAMES: u32 = 4096;
-/// Live connections for which memory is set aside at most; more make the tables grow during the run.
+/// Live connections for which memory is set aside at most; more make the tables grow during the
+/// run.
 const MAX_RESERVED: f64 = 2_000_000.0;
 /// Below this, waiting costs more than looking again.
 const MIN_WAIT: Nanos = Nanos::from_micros(60);
@@ -73,7 +74,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// One that has not begun, of as many as the configuration has. Its memory is for `highest_rate` attempts per second of the whole crowd.
+    /// One that has not begun, of as many as the configuration has. Its memory is for
+    /// `highest_rate` attempts per second of the whole crowd.
     pub fn new(config: &Config, highest_rate: f64, place: Place) -> Self {
         let window =
             Window { start: config.warmup.into(), end: Nanos::from(config.warmup) + config.duration.into() };
@@ -162,14 +164,15 @@ impl Worker {
         }
     }
 
-    /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to do.
+    /// Receives, handles deadlines, starts attempts, sends. Gives false when there was nothing to
+    /// do.
     fn turn(&mut self, clock: &Clock) -> Result<bool> {
         let Self { crowd, clients, server, place, .. } = self;
         let Place { ethernet, port, handover, .. } = place;
         let (mut rx, mut tx) = port.split();
         let (clients, server, ethernet) = (*clients, *server, *ethernet);
-        // No more than there are buffers for: what the kernel has not taken yet makes starts late, which is counted,
-        // and not frames lost.
+        // No more than there are buffers for: what the kernel has not taken yet makes starts late,
+        // which is counted, and not frames lost.
         const { assert!(TX_FRAMES >= KINDS * BATCH * FRAMES_PER_EVENT) };
         let batch = BATCH.min(tx.transmit_room() / (KINDS * FRAMES_PER_EVENT));
         let (mut queued, mut unsent) = (0u64, 0u64);
@@ -221,7 +224,8 @@ impl Worker {
             return Ok(()); // which has no time to lose
         }
         let next = self.crowd.next_start().unwrap_or(Nanos::MAX).min(next_progress);
-        // The wheel ticks every millisecond, so deadlines are looked at that often while there are connections.
+        // The wheel ticks every millisecond, so deadlines are looked at that often while there are
+        // connections.
         let tick = if self.crowd.live() > 0 { Nanos::from_millis(1) } else { MAX_WAIT };
         let timeout = next.since(now).min(tick);
         if timeout >= MIN_WAIT {
@@ -235,7 +239,8 @@ impl Worker {
         Ok(())
     }
 
-    /// All attempts have their cause, or the time for that is up. Starts that are a little late are still made.
+    /// All attempts have their cause, or the time for that is up. Starts that are a little late are
+    /// still made.
     fn is_done(&self, now: Nanos) -> bool {
         let time_is_up =
             now >= self.end && (self.crowd.next_start().is_none() || now >= self.end + LATEST_START);
@@ -273,15 +278,17 @@ impl Worker {
     }
 }
 
-/// A segment from the server to one of our clients, and whose it is. A packet socket gives us what is neither, too.
+/// A segment from the server to one of our clients, and whose it is. A packet socket gives us what
+/// is neither, too.
 fn read(frame: &[u8], clients: Clients, server: SocketAddr) -> Option<(Endpoint, Segment<'_>)> {
     let (tuple, segment) = wire::parse(frame).ok()?;
     let client = clients.index(tuple.dst.ip()).filter(|_| tuple.src == server)?;
     Some((Endpoint { client, port: tuple.dst.port() }, segment))
 }
 
-/// Differs from run to run, so that no SYN meets a socket that the run before left behind: that one would answer with a
-/// challenge ACK. And goes on from run to run, so that no timestamp is older than one that the server has seen.
+/// Differs from run to run, so that no SYN meets a socket that the run before left behind: that one
+/// would answer with a challenge ACK. And goes on from run to run, so that no timestamp is older
+/// than one that the server has seen.
 fn micros_since_epoch() -> u64 {
     let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     since_epoch.as_micros() as u64

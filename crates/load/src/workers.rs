@@ -49,7 +49,8 @@ impl<'a> Run<'a> {
         self.busy.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// When the run was over, if it is: the same for every worker, so that all have the same window.
+    /// When the run was over, if it is: the same for every worker, so that all have the same
+    /// window.
     pub fn stopped(&self, now: Nanos) -> Option<Nanos> {
         if self.stop.load(Ordering::Relaxed) || self.busy.load(Ordering::Relaxed) == 0 {
             self.end(now);
@@ -241,7 +242,8 @@ impl Said {
         }
     }
 
-    /// The next second, once every worker has said how far it is: one that is off its CPU may be seconds behind.
+    /// The next second, once every worker has said how far it is: one that is off its CPU may be
+    /// seconds behind.
     fn next(&mut self) -> Option<Piece> {
         if self.waiting.iter().any(VecDeque::is_empty) {
             return None;

@@ -1,5 +1,6 @@
-//! The stack that says it is Linux, against the Linux that runs here: both are clients of the same scripted server, and what they put on the wire is
-//! held side by side, byte for byte but for ports, checksums and clocks.
+//! The stack that says it is Linux, against the Linux that runs here: both are clients of the same
+//! scripted server, and what they put on the wire is held side by side, byte for byte but for
+//! ports, checksums and clocks.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -15,9 +16,11 @@ const REQUEST: usize = 100;
 const SERVER_ISS: SeqNumber = SeqNumber(7000);
 const SERVER_CLOCK: u32 = 900_000;
 const PORT: u16 = 80;
-/// The kernel is looked at until it was silent for so long; longer than any timer of a scenario but those of its end.
+/// The kernel is looked at until it was silent for so long; longer than any timer of a scenario but
+/// those of its end.
 const SILENCE: Duration = Duration::from_millis(2500);
-/// A machine that does something else makes a run late, and never early: one that was on time is as good as many.
+/// A machine that does something else makes a run late, and never early: one that was on time is as
+/// good as many.
 const RUNS: usize = 4;
 
 /// How the client's application behaves.
@@ -31,7 +34,8 @@ enum Ends {
     HalfClose,
 }
 
-/// One segment of a reply: when, since the request was heard; from which byte to which; whether a FIN follows.
+/// One segment of a reply: when, since the request was heard; from which byte to which; whether a
+/// FIN follows.
 type Piece = (u64, u32, u32, bool);
 
 /// What the server does with one client.
@@ -237,7 +241,8 @@ impl Record {
     }
 }
 
-/// Flags, relative numbers, options without our clock; the window of the first three segments, since the kernel's buffer grows later.
+/// Flags, relative numbers, options without our clock; the window of the first three segments,
+/// since the kernel's buffer grows later.
 fn describe(segment: &Segment<'_>, options: &[u8], iss: SeqNumber, index: usize) -> String {
     let seq = segment.seq - iss;
     let ack = if segment.flags.has(Flags::ACK) { segment.ack - SERVER_ISS } else { 0 };
@@ -404,7 +409,8 @@ fn listen(scenario: &Scenario, tap: &Tap, ethernet: &Ethernet, address: SocketAd
     record.lines
 }
 
-/// Timers of the kernel fire up to an eighth late, and at ticks of 4 ms; whatever else is late is this machine.
+/// Timers of the kernel fire up to an eighth late, and at ticks of 4 ms; whatever else is late is
+/// this machine.
 fn is_on_time(ours: Nanos, kernels: Nanos) -> bool {
     let (ours, kernels) = (ours.as_millis_f64(), kernels.as_millis_f64());
     ours - 6.0 <= kernels && kernels <= ours * 1.15 + 25.0

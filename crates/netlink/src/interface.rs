@@ -24,14 +24,17 @@ pub struct Interface {
     pub is_ethernet: bool,
     /// Its link-layer address, if that has the length of Ethernet's.
     pub address: Option<[u8; 6]>,
-    /// As what it was made: `veth`, `vlan`; `None` for a network card, and others that were there from the start.
+    /// As what it was made: `veth`, `vlan`; `None` for a network card, and others that were there
+    /// from the start.
     pub kind: Option<String>,
-    /// Index of the interface below it, or at its other end; `None` where there is none, or it is in another namespace.
+    /// Index of the interface below it, or at its other end; `None` where there is none, or it is
+    /// in another namespace.
     pub lower: Option<u32>,
 }
 
 impl Interface {
-    /// The interface of this name, which may be an alternative one, or a label of an address; `None` if there is none.
+    /// The interface of this name, which may be an alternative one, or a label of an address;
+    /// `None` if there is none.
     ///
     /// # Errors
     ///
@@ -89,7 +92,8 @@ mod tests {
 
     #[test]
     fn vlan_has_its_kind_and_the_interface_below_unless_that_is_elsewhere() {
-        // An attribute of `IFLA_LINKINFO`: its length, `IFLA_INFO_KIND`, a text with a zero, up to a multiple of four bytes.
+        // An attribute of `IFLA_LINKINFO`: its length, `IFLA_INFO_KIND`, a text with a zero, up to
+        // a multiple of four bytes.
         let info = [&9_u16.to_ne_bytes()[..], &1_u16.to_ne_bytes(), b"vlan\0\0\0\0"].concat();
         let here = [(Ifla::Link, 7_u32.to_ne_bytes().to_vec()), (Ifla::Linkinfo, info)];
         let elsewhere = (Ifla::LinkNetnsid, 0_u32.to_ne_bytes().to_vec());

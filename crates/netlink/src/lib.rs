@@ -1,9 +1,10 @@
 //! What the kernel says of the calling thread's network namespace: of an interface, a route, a
 //! neighbour or a traffic class (rtnetlink(7)), and of its TCP sockets (sock_diag(7)).
 //!
-//! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a pinned program. Interfaces, routes and queue
-//! disciplines are made by iproute2 (`netns`, `qdisc`, `uplink`), whose commands can be repeated by hand.
-//! Of an answer only what is named here is decoded, so that nothing depends on what a newer kernel adds.
+//! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a
+//! pinned program. Interfaces, routes and queue disciplines are made by iproute2 (`netns`, `qdisc`,
+//! `uplink`), whose commands can be repeated by hand. Of an answer only what is named here is
+//! decoded, so that nothing depends on what a newer kernel adds.
 
 mod ask;
 mod interface;
@@ -34,7 +35,8 @@ pub struct Route {
     pub interface: Option<u32>,
 }
 
-/// Where the kernel sends a packet to `address`, by the interface with the index `through` or by any: as `ip route get`.
+/// Where the kernel sends a packet to `address`, by the interface with the index `through` or by
+/// any: as `ip route get`.
 ///
 /// # Errors
 ///
@@ -61,7 +63,8 @@ pub fn route(address: IpAddr, through: Option<u32>) -> Result<Route, Error> {
     })
 }
 
-/// Ethernet address that the kernel knows for `address` on the link of the interface with this index, as long as it is good.
+/// Ethernet address that the kernel knows for `address` on the link of the interface with this
+/// index, as long as it is good.
 ///
 /// # Errors
 ///

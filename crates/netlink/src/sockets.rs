@@ -1,4 +1,5 @@
-//! The TCP sockets of a network namespace (sock_diag(7)): also those that no process has, as in TIME_WAIT.
+//! The TCP sockets of a network namespace (sock_diag(7)): also those that no process has, as in
+//! TIME_WAIT.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -15,7 +16,8 @@ use crate::ask::Error;
 
 /// `include/uapi/linux/sock_diag.h`; libc has none of them.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
-/// `include/uapi/linux/inet_diag.h`: what is asked for, and where in the answer the socket's fields are, bytes.
+/// `include/uapi/linux/inet_diag.h`: what is asked for, and where in the answer the socket's fields
+/// are, bytes.
 const QUESTION_BYTES: usize = 56;
 const LOCAL_PORT: usize = 4;
 const REMOTE_PORT: usize = 6;
@@ -25,7 +27,8 @@ const EXPIRES: usize = 52;
 /// All that have a place in the kernel's tables. Bits of `include/net/tcp_states.h`.
 const STATES: u32 = 0xfff;
 
-/// A TCP socket, as it is at this moment. What an IPv6 socket has with an IPv4 address is said as IPv4.
+/// A TCP socket, as it is at this moment. What an IPv6 socket has with an IPv4 address is said as
+/// IPv4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpSocket {
     /// Its state.
@@ -49,8 +52,8 @@ pub enum TcpState {
     Other,
 }
 
-/// Hands over all TCP sockets of the calling thread's network namespace, in no order. What opens or closes meanwhile may be
-/// missing. Anybody may ask.
+/// Hands over all TCP sockets of the calling thread's network namespace, in no order. What opens or
+/// closes meanwhile may be missing. Anybody may ask.
 ///
 /// # Errors
 ///

@@ -1,4 +1,5 @@
-//! Traffic control (rtnetlink(7), tc(8)): a BPF program as a filter of a queue discipline, and what its classes count.
+//! Traffic control (rtnetlink(7), tc(8)): a BPF program as a filter of a queue discipline, and what
+//! its classes count.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -33,12 +34,14 @@ pub struct Class {
     pub drops: u32,
 }
 
-/// Makes a program the only filter of the queue discipline with the handle `parent`, of the interface with this index. It is asked for
-/// each packet, and gives the packet's class, or 0 for the default one (`direct-action` is off). It goes with the queue discipline.
+/// Makes a program the only filter of the queue discipline with the handle `parent`, of the
+/// interface with this index. It is asked for each packet, and gives the packet's class, or 0 for
+/// the default one (`direct-action` is off). It goes with the queue discipline.
 ///
 /// # Errors
 ///
-/// ENOENT where the kernel has no `cls_bpf`, EINVAL for a handle that is not there, EPERM without CAP_NET_ADMIN.
+/// ENOENT where the kernel has no `cls_bpf`, EINVAL for a handle that is not there, EPERM without
+/// CAP_NET_ADMIN.
 pub fn add_bpf_filter(interface: u32, parent: u32, program: BorrowedFd<'_>, name: &str) -> Result<(), Error> {
     let file = program.as_raw_fd().to_ne_bytes();
     let name = [name.as_bytes(), &[0]].concat();
@@ -70,7 +73,8 @@ pub fn add_bpf_filter(interface: u32, parent: u32, program: BorrowedFd<'_>, name
     Ok(())
 }
 
-/// What the classes of the queue discipline with the handle `parent` count; none where there is no such discipline.
+/// What the classes of the queue discipline with the handle `parent` count; none where there is no
+/// such discipline.
 ///
 /// # Errors
 ///
@@ -121,7 +125,8 @@ fn word(bytes: &[u8], index: usize) -> u32 {
     word.map_or(0, |word| u32::from_ne_bytes(*word))
 }
 
-/// An attribute within an attribute: its length, its kind, and what it has, up to a multiple of four bytes.
+/// An attribute within an attribute: its length, its kind, and what it has, up to a multiple of
+/// four bytes.
 fn nested(kind: u16, payload: &[u8]) -> Vec<u8> {
     let length = 4 + payload.len();
     let mut bytes = [(length as u16).to_ne_bytes(), kind.to_ne_bytes()].concat();

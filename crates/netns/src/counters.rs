@@ -43,7 +43,8 @@ fn parse_cpu(stat: &str, cpu: usize) -> Option<CpuTimes> {
     Some(CpuTimes { user: user + nice, system, softirq: irq + softirq, idle: idle + iowait, steal })
 }
 
-/// Frames dropped because a CPU's receive backlog was full (`net.core.netdev_max_backlog`), per CPU, since boot.
+/// Frames dropped because a CPU's receive backlog was full (`net.core.netdev_max_backlog`), per
+/// CPU, since boot.
 ///
 /// Source: `/proc/net/softnet_stat`, second column; CPUs are numbered by the thirteenth.
 pub fn softnet_dropped() -> Result<BTreeMap<usize, u64>> {
@@ -58,7 +59,8 @@ fn parse_softnet(row: usize, line: &str) -> Option<(usize, u64)> {
     Some((cpu, number(1)?))
 }
 
-/// How often a CPU has turned to received packets since boot, be it for one or for many: `NET_RX` of `/proc/softirqs`.
+/// How often a CPU has turned to received packets since boot, be it for one or for many: `NET_RX`
+/// of `/proc/softirqs`.
 pub fn receive_softirqs(cpu: usize) -> Result<u64> {
     let text = fs::read_to_string("/proc/softirqs").act("read /proc/softirqs")?;
     parse_softirqs(&text, "NET_RX", cpu)
@@ -73,7 +75,8 @@ fn parse_softirqs(text: &str, kind: &str, cpu: usize) -> Option<u64> {
     counts.split_whitespace().nth(column)?.parse().ok()
 }
 
-/// How often a process's main thread has gone to sleep by itself: `voluntary_ctxt_switches` of proc_pid_status(5).
+/// How often a process's main thread has gone to sleep by itself: `voluntary_ctxt_switches` of
+/// proc_pid_status(5).
 pub fn sleeps(process: u32) -> Result<u64> {
     let file = format!("/proc/{process}/status");
     let text = fs::read_to_string(&file).act_with(|| format!("read {file}"))?;
@@ -83,7 +86,8 @@ pub fn sleeps(process: u32) -> Result<u64> {
         .ok_or_else(|| Error::Missing(format!("find voluntary_ctxt_switches in {file}")))
 }
 
-/// Every counter of `/proc/net/netstat` and `/proc/net/snmp` in the namespace, as `TcpExt.ListenOverflows`.
+/// Every counter of `/proc/net/netstat` and `/proc/net/snmp` in the namespace, as
+/// `TcpExt.ListenOverflows`.
 pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>> {
     let texts = namespace.enter(|| -> std::io::Result<[String; 2]> {
         Ok([
@@ -99,7 +103,8 @@ pub fn namespace_counters(namespace: &Namespace) -> Result<BTreeMap<String, u64>
 
 /// Connections of the namespace in TIME_WAIT, over IPv4 and IPv6.
 ///
-/// Source: `/proc/net/sockstat`, whose `tw` is of the namespace (`sockstat_seq_show()`, Linux 6.18 `net/ipv4/proc.c`).
+/// Source: `/proc/net/sockstat`, whose `tw` is of the namespace (`sockstat_seq_show()`, Linux 6.18
+/// `net/ipv4/proc.c`).
 pub fn time_waits(namespace: &Namespace) -> Result<u64> {
     const FILE: &str = "/proc/thread-self/net/sockstat";
     let text = namespace.enter(|| fs::read_to_string(FILE))?.act("read /proc/net/sockstat")?;
@@ -119,8 +124,8 @@ pub struct LinkCounters {
     pub received: u64,
     /// That left.
     pub transmitted: u64,
-    /// That it failed to send. On veth these are the frames that the peer's receive path had no room for: its CPU's
-    /// backlog, or its ring.
+    /// That it failed to send. On veth these are the frames that the peer's receive path had no
+    /// room for: its CPU's backlog, or its ring.
     pub transmit_dropped: u64,
 }
 
@@ -133,7 +138,8 @@ impl LinkCounters {
 
 /// Counters of an interface of the namespace.
 ///
-/// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx` refuses.
+/// Source: `/proc/net/dev`; `drivers/net/veth.c`, `veth_xmit` (v6.18) counts what `netif_rx`
+/// refuses.
 pub fn link_counters(namespace: &Namespace, interface: &str) -> Result<LinkCounters> {
     let text =
         namespace.enter(|| fs::read_to_string("/proc/thread-self/net/dev"))?.act("read /proc/net/dev")?;
@@ -141,7 +147,8 @@ pub fn link_counters(namespace: &Namespace, interface: &str) -> Result<LinkCount
         .ok_or_else(|| Error::Missing(format!("find {interface} in /proc/net/dev")))
 }
 
-/// Eight columns of receive counters, bytes and packets first, then as many of transmit counters: bytes, packets, errs, drop.
+/// Eight columns of receive counters, bytes and packets first, then as many of transmit counters:
+/// bytes, packets, errs, drop.
 fn parse_link_counters(text: &str, interface: &str) -> Option<LinkCounters> {
     let values = text.lines().find_map(|line| {
         let (name, values) = line.split_once(':')?;
@@ -152,10 +159,11 @@ fn parse_link_counters(text: &str, interface: &str) -> Option<LinkCounters> {
     Some(LinkCounters { received: column(1)?, transmitted: column(9)?, transmit_dropped: column(11)? })
 }
 
-/// Accept queue of the listener on an IPv4 port of the namespace, connections; `None` when nothing listens there.
+/// Accept queue of the listener on an IPv4 port of the namespace, connections; `None` when nothing
+/// listens there.
 ///
-/// Source: `/proc/net/tcp`, whose `rx_queue` is `sk_ack_backlog` for a listener (`get_tcp4_sock`, v6.18). Listeners
-/// come first, so that the many connections behind them need not be read.
+/// Source: `/proc/net/tcp`, whose `rx_queue` is `sk_ack_backlog` for a listener (`get_tcp4_sock`,
+/// v6.18). Listeners come first, so that the many connections behind them need not be read.
 pub fn accept_queue(namespace: &Namespace, port: u16) -> Result<Option<u64>> {
     let mut text = vec![0; 4096];
     let read = namespace.enter(|| -> std::io::Result<usize> {

@@ -1,4 +1,5 @@
-//! The few ethtool(8) switches that an experiment needs, by ioctl, so that ethtool need not be installed.
+//! The few ethtool(8) switches that an experiment needs, by ioctl, so that ethtool need not be
+//! installed.
 
 use std::os::fd::AsRawFd;
 
@@ -7,11 +8,13 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 use crate::error::Act;
 use crate::{Namespace, Result};
 
-/// An offload that can be switched. Values are the `ETHTOOL_S*` commands of `include/uapi/linux/ethtool.h`.
+/// An offload that can be switched. Values are the `ETHTOOL_S*` commands of
+/// `include/uapi/linux/ethtool.h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Offload {
-    /// The sender leaves checksums unfinished; without, a packet socket sees what would be on a wire.
+    /// The sender leaves checksums unfinished; without, a packet socket sees what would be on a
+    /// wire.
     TransmitChecksum = 0x0000_0017,
     /// TSO: the stack hands over segments larger than the MTU.
     TcpSegmentation = 0x0000_001f,
@@ -38,8 +41,8 @@ pub fn set_offload(namespace: &Namespace, interface: &str, offload: Offload, on:
             }
             request.ifr_ifru.ifru_data = (&raw mut value).cast();
             let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None)?;
-            // SAFETY: `request` and the `value` that it points to outlive the call, and SIOCETHTOOL reads an ethtool_value
-            // for these commands.
+            // SAFETY: `request` and the `value` that it points to outlive the call, and SIOCETHTOOL
+            // reads an ethtool_value for these commands.
             let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) };
             nix::errno::Errno::result(result)?;
             Ok(())

@@ -4,8 +4,8 @@ use crate::{Namespace, Result, VethEnd, VethPair, mac_text};
 
 /// A client and a server, joined by `c0` and `s0`, with static addresses and neighbours.
 ///
-/// The ghosts' addresses are behind the client's interface and no kernel's: what the server sends there, nobody answers but
-/// who listens on `c0` with a [`crate::Tap`].
+/// The ghosts' addresses are behind the client's interface and no kernel's: what the server sends
+/// there, nobody answers but who listens on `c0` with a [`crate::Tap`].
 #[derive(Debug)]
 pub struct Lan {
     /// The client's kernel.

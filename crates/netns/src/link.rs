@@ -17,7 +17,8 @@ pub struct VethEnd {
     pub mac: [u8; 6],
 }
 
-/// A veth pair with static Ethernet addresses and no ARP traffic of its own. It disappears with either namespace.
+/// A veth pair with static Ethernet addresses and no ARP traffic of its own. It disappears with
+/// either namespace.
 #[derive(Debug)]
 pub struct VethPair {
     /// The end in the first namespace.
@@ -29,13 +30,14 @@ pub struct VethPair {
 impl VethPair {
     /// Joins `a` and `b` by a pair with the given interface names, both up, without addresses.
     ///
-    /// Segmentation offload is switched off on both ends, so that frames on the pair are what a wire would carry: at
-    /// most one MTU each. This is a deviation to report.
+    /// Segmentation offload is switched off on both ends, so that frames on the pair are what a
+    /// wire would carry: at most one MTU each. This is a deviation to report.
     pub fn create(a: &Namespace, a_name: &str, b: &Namespace, b_name: &str) -> Result<Self> {
         Self::create_with(a, a_name, b, b_name, &[])
     }
 
-    /// The same with so many queues to send with, and to receive with, at each end. What a socket sends goes to one by its hash.
+    /// The same with so many queues to send with, and to receive with, at each end. What a socket
+    /// sends goes to one by its hash.
     pub fn create_with_queues(
         a: &Namespace,
         a_name: &str,
@@ -54,7 +56,8 @@ impl VethPair {
         let b_link = ["type", "veth", "peer", "name", b_name, "address", &b_address];
         a.ip(&[&a_link, each, &b_link, each, &["netns", b.name()]].concat())?;
         for (namespace, name) in [(a, a_name), (b, b_name)] {
-            // No router solicitations, no duplicate address detection: every frame on the pair is the experiment's.
+            // No router solicitations, no duplicate address detection: every frame on the pair is
+            // the experiment's.
             namespace.set_sysctl(&format!("net.ipv6.conf.{name}.accept_dad"), "0").ok();
             namespace.set_sysctl(&format!("net.ipv6.conf.{name}.addr_gen_mode"), "1").ok();
             set_offload(namespace, name, Offload::TcpSegmentation, false)?;

@@ -19,7 +19,8 @@ const RUN_DIR: &str = "/run/netns";
 
 /// A network namespace that is deleted on drop.
 ///
-/// The name is `tg-<role>-<pid>-<n>`: the process id says whose it is, so that [`sweep`] never takes a live run's.
+/// The name is `tg-<role>-<pid>-<n>`: the process id says whose it is, so that [`sweep`] never
+/// takes a live run's.
 #[derive(Debug)]
 pub struct Namespace {
     name: String,
@@ -75,9 +76,10 @@ impl Namespace {
 
     /// Runs `act` on a thread of its own inside the namespace and gives what it gives.
     ///
-    /// The thread ends with the call, so that no namespace leaks into the caller's. Sockets and files opened by `act`
-    /// keep belonging to the namespace. `/proc/thread-self/net`, not `/proc/net`, is the namespace's there; sysfs
-    /// is not (it belongs to the mount), see [`Namespace::write_sysfs`].
+    /// The thread ends with the call, so that no namespace leaks into the caller's. Sockets and
+    /// files opened by `act` keep belonging to the namespace. `/proc/thread-self/net`, not
+    /// `/proc/net`, is the namespace's there; sysfs is not (it belongs to the mount), see
+    /// [`Namespace::write_sysfs`].
     ///
     /// # Panics
     ///
@@ -86,12 +88,13 @@ impl Namespace {
         enter(&self.open()?, act)
     }
 
-    /// A command that will run in the namespace, and that the kernel asks to end (SIGTERM) when the caller's thread does: SIGKILL
-    /// would leave the children of such as nginx behind.
+    /// A command that will run in the namespace, and that the kernel asks to end (SIGTERM) when the
+    /// caller's thread does: SIGKILL would leave the children of such as nginx behind.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Result<Command> {
         let file = self.open()?;
         let mut command = Command::new(program);
-        // SAFETY: setns and prctl are async-signal-safe system calls; nothing allocates between fork and exec.
+        // SAFETY: setns and prctl are async-signal-safe system calls; nothing allocates between
+        // fork and exec.
         unsafe {
             command.pre_exec(move || {
                 setns(&file, CloneFlags::CLONE_NEWNET)?;
@@ -119,7 +122,8 @@ impl Namespace {
 
     /// Writes a file of the namespace's own sysfs, such as `class/net/eth0/queues/rx-0/rps_cpus`.
     pub fn write_sysfs(&self, path: &str, value: &str) -> Result<()> {
-        // `ip netns exec` mounts the namespace's sysfs in a mount namespace of its own, which ends with the command.
+        // `ip netns exec` mounts the namespace's sysfs in a mount namespace of its own, which ends
+        // with the command.
         run(Command::new("ip")
             .args(["netns", "exec", &self.name, "sh", "-c", "printf %s \"$1\" > \"/sys/$2\"", "sh"])
             .args([value, path]))
@@ -164,8 +168,8 @@ fn path_of(name: &str) -> PathBuf {
     }
 }
 
-/// Waits until no other run has its turn, and holds them off until the file is dropped: for what a run can tell to be its own only by
-/// when it appears.
+/// Waits until no other run has its turn, and holds them off until the file is dropped: for what a
+/// run can tell to be its own only by when it appears.
 ///
 /// # Errors
 ///
@@ -177,7 +181,8 @@ pub fn turn() -> Result<File> {
     Ok(folder)
 }
 
-/// Whether what [`open`] takes leads to another network namespace than the calling thread's, or nowhere any more.
+/// Whether what [`open`] takes leads to another network namespace than the calling thread's, or
+/// nowhere any more.
 pub fn is_elsewhere(name: &str) -> bool {
     let inode = |path: &Path| fs::metadata(path).map(|file| (file.dev(), file.ino()));
     match (inode(&path_of(name)), inode(Path::new("/proc/thread-self/ns/net"))) {
@@ -188,7 +193,8 @@ pub fn is_elsewhere(name: &str) -> bool {
     }
 }
 
-/// What [`Namespace::enter`] does, for any network namespace: `file` is its file under `/proc/PID/ns` or `/run/netns`.
+/// What [`Namespace::enter`] does, for any network namespace: `file` is its file under
+/// `/proc/PID/ns` or `/run/netns`.
 ///
 /// # Panics
 ///
@@ -203,7 +209,8 @@ pub fn enter<T: Send>(file: &File, act: impl FnOnce() -> T + Send) -> Result<T> 
     })
 }
 
-/// Removes the namespaces of runs whose process is gone, with the processes in them, and gives their names.
+/// Removes the namespaces of runs whose process is gone, with the processes in them, and gives
+/// their names.
 pub fn sweep() -> Result<Vec<String>> {
     let Ok(entries) = fs::read_dir(RUN_DIR) else {
         return Ok(Vec::new());

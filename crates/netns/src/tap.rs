@@ -40,7 +40,8 @@ impl Tap {
     }
 
     fn bind(ifindex: u32) -> io::Result<Self> {
-        // SAFETY: plain system calls with valid arguments; the descriptor is owned from its creation on.
+        // SAFETY: plain system calls with valid arguments; the descriptor is owned from its
+        // creation on.
         unsafe {
             let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
             let raw = Errno::result(libc::socket(libc::AF_PACKET, kind, i32::from(ETH_P_ALL.to_be())))?;
@@ -66,7 +67,8 @@ impl Tap {
         Ok(())
     }
 
-    /// So many bytes may wait to leave, with what the kernel charges for each frame; before it is 200 kB, and whoever sends more waits.
+    /// So many bytes may wait to leave, with what the kernel charges for each frame; before it is
+    /// 200 kB, and whoever sends more waits.
     ///
     /// # Errors
     ///
@@ -178,7 +180,8 @@ impl Beside {
     /// `message` must be as recvmsg(2) left it.
     unsafe fn read(message: &libc::msghdr) -> Self {
         let mut beside = Self::default();
-        // SAFETY: the caller's promise; the macros stay within the control buffer, and the data have the types of their kinds.
+        // SAFETY: the caller's promise; the macros stay within the control buffer, and the data
+        // have the types of their kinds.
         unsafe {
             let mut next = libc::CMSG_FIRSTHDR(message);
             while let Some(header) = next.as_ref() {

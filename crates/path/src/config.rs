@@ -8,32 +8,38 @@ use crate::{GilbertElliott, Loss};
 
 /// Longest delay, and with it twice of it for jitter: beyond, a unit was mistaken.
 const LONGEST_DELAY: Nanos = Nanos::from_secs(3600);
-/// Overhead that a link can have, bytes: from the Ethernet header that is not counted, to cells and tunnels.
+/// Overhead that a link can have, bytes: from the Ethernet header that is not counted, to cells and
+/// tunnels.
 const OVERHEAD: std::ops::RangeInclusive<i32> = -100..=1000;
 
 /// One direction of a bottleneck.
 ///
-/// Written as words, `rate 10mbit delay 20ms jitter 2ms loss 1% aqm redfavor:limit=180`; what is not said is as in the default, a wire without delay. A file
-/// has the same text.
+/// Written as words, `rate 10mbit delay 20ms jitter 2ms loss 1% aqm redfavor:limit=180`; what is
+/// not said is as in the default, a wire without delay. A file has the same text.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Config {
     /// Of the transmitter; `None` sends at once, so that nothing ever waits.
     pub rate: Option<Rate>,
-    /// That the transmitter sends besides each packet: 24 for the preamble, FCS and gap of Ethernet, -14 where the rate is that of IP packets. At least one byte
-    /// is sent.
+    /// That the transmitter sends besides each packet: 24 for the preamble, FCS and gap of
+    /// Ethernet, -14 where the rate is that of IP packets. At least one byte is sent.
     pub overhead_bytes: i32,
     /// From the end of a transmission to the arrival.
     pub delay: Nanos,
-    /// The delay is uniform from `delay - jitter` to `delay + jitter`, of each packet for itself, so that one may overtake another; as in netem. At most `delay`.
+    /// The delay is uniform from `delay - jitter` to `delay + jitter`, of each packet for itself,
+    /// so that one may overtake another; as in netem. At most `delay`.
     pub jitter: Nanos,
-    /// A packet that would overtake another by jitter arrives together with it, as behind another queue. Jitter makes delays longer on the average then.
+    /// A packet that would overtake another by jitter arrives together with it, as behind another
+    /// queue. Jitter makes delays longer on the average then.
     pub keeps_order: bool,
-    /// On the wire, after the transmission: what is lost has taken its time. (In netem loss comes before the rate.)
+    /// On the wire, after the transmission: what is lost has taken its time. (In netem loss comes
+    /// before the rate.)
     pub loss: Loss,
-    /// Probability that a packet arrives without delay, ahead of those before it, as in netem. 0 to 1; needs a delay.
+    /// Probability that a packet arrives without delay, ahead of those before it, as in netem. 0 to
+    /// 1; needs a delay.
     pub reorder: f64,
-    /// What waits for the transmitter. RED's own rate, in `red`, `choke` and `redfavor`, becomes that of the path where it has one.
+    /// What waits for the transmitter. RED's own rate, in `red`, `choke` and `redfavor`, becomes
+    /// that of the path where it has one.
     pub queue: aqm::Config,
 }
 

@@ -7,8 +7,8 @@ use units::Nanos;
 
 use crate::Arrival;
 
-/// Packets on the wire. Those that arrive in the order in which they were sent are in a list, which costs nothing to keep sorted; only the others, of jitter
-/// and reordering, need a heap.
+/// Packets on the wire. Those that arrive in the order in which they were sent are in a list, which
+/// costs nothing to keep sorted; only the others, of jitter and reordering, need a heap.
 #[derive(Debug)]
 pub(crate) struct InFlight<P> {
     in_order: VecDeque<Flying<P>>,

@@ -1,11 +1,14 @@
-//! One direction of a bottleneck: a queue discipline before a transmitter of some rate, then a wire with delay, jitter, loss and reordering.
+//! One direction of a bottleneck: a queue discipline before a transmitter of some rate, then a wire
+//! with delay, jitter, loss and reordering.
 //!
-//! A [`Path`] is told the time and handed packets; it says when the next thing is due, and gives what arrives at the other end. The simulator and
-//! `tidegate link` run it. What it was handed at which moments decides everything: the same packets, times and seed have the same fate,
-//! however late or often it is asked meanwhile.
+//! A [`Path`] is told the time and handed packets; it says when the next thing is due, and gives
+//! what arrives at the other end. The simulator and `tidegate link` run it. What it was handed at
+//! which moments decides everything: the same packets, times and seed have the same fate, however
+//! late or often it is asked meanwhile.
 //!
-//! What this is not: no clock, no socket, no thread; no routing and no second direction; no duplication and no corruption of packets; no allocation
-//! for each packet once as many as ever were waiting or under way.
+//! What this is not: no clock, no socket, no thread; no routing and no second direction; no
+//! duplication and no corruption of packets; no allocation for each packet once as many as ever
+//! were waiting or under way.
 //!
 //! ```
 //! use aqm::Packet;
@@ -57,16 +60,18 @@ const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
 /// One direction of a bottleneck.
 ///
-/// A packet that arrives is enqueued; when the transmitter is free it takes the next one from the queue, is busy with it for its length (with
-/// [`Config::overhead_bytes`]) at the rate, and then the packet is lost, or arrives after the delay. Moments must not step back from call to call. A packet
-/// comes out exactly once: from [`Path::take`], or through `dropped`.
+/// A packet that arrives is enqueued; when the transmitter is free it takes the next one from the
+/// queue, is busy with it for its length (with [`Config::overhead_bytes`]) at the rate, and then
+/// the packet is lost, or arrives after the delay. Moments must not step back from call to call. A
+/// packet comes out exactly once: from [`Path::take`], or through `dropped`.
 #[derive(Debug)]
 pub struct Path<P> {
     config: Config,
     queue: Queue<Waiting<P>>,
     /// When the transmitter is free, or has been since.
     free_at: Nanos,
-    /// Of the last transmission, what is less than a nanosecond: in bits/s, as a numerator over the rate. Without it a rate would be exceeded by rounding.
+    /// Of the last transmission, what is less than a nanosecond: in bits/s, as a numerator over the
+    /// rate. Without it a rate would be exceeded by rounding.
     remainder: u128,
     loss: LossProcess,
     jitter: RandomNumbers,
@@ -76,7 +81,8 @@ pub struct Path<P> {
     last_at: Nanos,
     counters: Counters,
     sojourns_us: Histogram<u64>,
-    /// The queue's length times how long it was that, packets times nanoseconds; up to `measured_at`.
+    /// The queue's length times how long it was that, packets times nanoseconds; up to
+    /// `measured_at`.
     queue_area: u128,
     measured_at: Nanos,
 }
@@ -91,7 +97,8 @@ pub struct Arrival<P> {
 }
 
 impl<P: Packet> Path<P> {
-    /// An empty path. Random numbers of queue, loss, jitter and reordering are each of their own: with jitter or without, the same packets are lost.
+    /// An empty path. Random numbers of queue, loss, jitter and reordering are each of their own:
+    /// with jitter or without, the same packets are lost.
     ///
     /// # Errors
     ///
@@ -135,15 +142,18 @@ impl<P: Packet> Path<P> {
         self.transmit_until(now, dropped);
     }
 
-    /// When [`Path::take`] may have something to do next. `None` when nothing waits and nothing is under way.
+    /// When [`Path::take`] may have something to do next. `None` when nothing waits and nothing is
+    /// under way.
     ///
-    /// Who asks later loses nothing: packets are dequeued, dropped and arrive as of their own moments.
+    /// Who asks later loses nothing: packets are dequeued, dropped and arrive as of their own
+    /// moments.
     pub fn next(&self) -> Option<Nanos> {
         let free_at = (!self.queue.is_empty()).then_some(self.free_at);
         [free_at, self.in_flight.first_at()].into_iter().flatten().min()
     }
 
-    /// The packet that arrived first of those that have arrived by now. To be asked until there is none.
+    /// The packet that arrived first of those that have arrived by now. To be asked until there is
+    /// none.
     pub fn take(&mut self, now: Nanos, dropped: &mut impl FnMut(P, DropCause)) -> Option<Arrival<P>> {
         self.transmit_until(now, dropped);
         let arrival = self.in_flight.take(now)?;
@@ -176,12 +186,14 @@ impl<P: Packet> Path<P> {
         &self.counters
     }
 
-    /// Time in the queue of each packet that was sent since the start, microseconds, to within 1%; longer than a minute counts as a minute.
+    /// Time in the queue of each packet that was sent since the start, microseconds, to within 1%;
+    /// longer than a minute counts as a minute.
     pub fn sojourns_us(&self) -> &Histogram<u64> {
         &self.sojourns_us
     }
 
-    /// The queue's length in packets, integrated over time in nanoseconds, from the start until `now`. What was sent until then must have been taken.
+    /// The queue's length in packets, integrated over time in nanoseconds, from the start until
+    /// `now`. What was sent until then must have been taken.
     pub fn queue_area(&self, now: Nanos) -> u128 {
         self.queue_area + u128::from(self.queue.qlen_pkts()) * u128::from(now.since(self.measured_at).0)
     }

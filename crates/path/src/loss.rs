@@ -16,12 +16,15 @@ pub enum Loss {
     GilbertElliott(GilbertElliott),
 }
 
-/// Loss in bursts: a wire that is good or bad, and changes by chance after each packet. Probabilities are 0 to 1.
+/// Loss in bursts: a wire that is good or bad, and changes by chance after each packet.
+/// Probabilities are 0 to 1.
 ///
-/// It begins as good. With the defaults a burst of losses is 1 / `to_good` packets long on the average, and `to_bad` / (`to_bad` + `to_good`) of all packets are lost.
+/// It begins as good. With the defaults a burst of losses is 1 / `to_good` packets long on the
+/// average, and `to_bad` / (`to_bad` + `to_good`) of all packets are lost.
 ///
-/// Source: E. N. Gilbert, *Capacity of a Burst-Noise Channel*, BSTJ 39, 1960; E. O. Elliott, *Estimates of Error Rates for Codes on Burst-Noise Channels*, BSTJ
-/// 42, 1963. netem's `gemodel p r 1-h 1-k` has the same four, in this order.
+/// Source: E. N. Gilbert, *Capacity of a Burst-Noise Channel*, BSTJ 39, 1960; E. O. Elliott,
+/// *Estimates of Error Rates for Codes on Burst-Noise Channels*, BSTJ 42, 1963. netem's `gemodel p
+/// r 1-h 1-k` has the same four, in this order.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GilbertElliott {
     /// That a good wire becomes bad (`p`).

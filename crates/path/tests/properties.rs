@@ -1,5 +1,5 @@
-//! What holds for every path, whatever comes: packets are conserved, the rate is kept, delays are exact, order is kept where nothing disturbs it, and who asks
-//! late loses nothing.
+//! What holds for every path, whatever comes: packets are conserved, the rate is kept, delays are
+//! exact, order is kept where nothing disturbs it, and who asks late loses nothing.
 
 use std::collections::HashSet;
 
@@ -41,14 +41,16 @@ fn load() -> impl Strategy<Value = Load> {
         .prop_map(|packets| packets.into_iter().map(|(gap, bytes)| (Nanos(gap), bytes)).collect())
 }
 
-/// What became of each packet: when it was due at the far end, or why it never was, in the order of the events' own lists.
+/// What became of each packet: when it was due at the far end, or why it never was, in the order of
+/// the events' own lists.
 #[derive(Debug, Default, PartialEq)]
 struct Fates {
     arrivals: Vec<(Nanos, Sample)>,
     drops: Vec<(Sample, DropCause)>,
 }
 
-/// Hands over the load, and asks for what arrived only before every `asked_every`th packet, and at the end.
+/// Hands over the load, and asks for what arrived only before every `asked_every`th packet, and at
+/// the end.
 fn run(config: &Config, load: &Load, asked_every: usize) -> (Path<Sample>, Fates) {
     let mut path = Path::new(config, 11).expect("it was parsed");
     let Fates { mut arrivals, mut drops } = Fates::default();
@@ -279,7 +281,8 @@ fn other_seeds_lose_other_packets() {
 
 #[test]
 fn red_goes_idle_at_the_rate_of_the_path() {
-    // After an idle second the average of a fast link has fallen to nothing, that of 100 kbit/s (12 packets of 1000 bytes) has hardly fallen.
+    // After an idle second the average of a fast link has fallen to nothing, that of 100 kbit/s (12
+    // packets of 1000 bytes) has hardly fallen.
     let drops_after_idle = |rate: &str| {
         let aqm = "aqm red:limit=1000,min=5,max=500,max_p=1,w=0.05,gentle=false,rate=10mbit";
         let mut path = Path::new(&config(&format!("rate {rate} {aqm}")), 1).expect("it was parsed");

@@ -22,7 +22,8 @@ impl Clock {
         self.start.elapsed().into()
     }
 
-    /// Gives the time once it is `moment` or later; on the CPU meanwhile, because moments are microseconds away.
+    /// Gives the time once it is `moment` or later; on the CPU meanwhile, because moments are
+    /// microseconds away.
     pub fn spin_until(&self, moment: Nanos) -> Nanos {
         loop {
             let now = self.now();

@@ -1,7 +1,8 @@
-//! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket. And the clock of who moves them.
+//! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket.
+//! And the clock of who moves them.
 //!
-//! [`Port::open`] gives the crowd's generator the frames of the crowd, and a bridge every frame, as [`xsk::Steer`] says. What it is not: a parser of frames;
-//! it joins and splits none.
+//! [`Port::open`] gives the crowd's generator the frames of the crowd, and a bridge every frame, as
+//! [`xsk::Steer`] says. What it is not: a parser of frames; it joins and splits none.
 
 mod clock;
 mod error;
@@ -29,7 +30,8 @@ pub enum Mode {
     Native,
     /// By AF_XDP after the kernel has made a socket buffer; see [`xsk::Mode::Generic`].
     Generic,
-    /// By a packet socket (packet(7)), which every kernel since 4.20 has as it is wanted here: a system call for each frame. The kernel sees the frames as well.
+    /// By a packet socket (packet(7)), which every kernel since 4.20 has as it is wanted here: a
+    /// system call for each frame. The kernel sees the frames as well.
     Packet,
 }
 
@@ -49,7 +51,8 @@ enum PortOf {
 struct Queues {
     /// The first is the one that sends.
     sockets: Vec<xsk::Socket>,
-    /// Which is looked at first: each in turn, so that a busy queue does not keep the others waiting.
+    /// Which is looked at first: each in turn, so that a busy queue does not keep the others
+    /// waiting.
     next: usize,
     /// Of the counts of the interface as a whole, this is who has them.
     has_program: bool,
@@ -72,13 +75,14 @@ enum TxOf<'a> {
 }
 
 impl Port {
-    /// Opens one for each of so many workers as the mode says, whatever `rings` says of that: by AF_XDP each has some of the queues,
-    /// and frames for others among what it receives; by packet sockets each has all frames.
+    /// Opens one for each of so many workers as the mode says, whatever `rings` says of that: by
+    /// AF_XDP each has some of the queues, and frames for others among what it receives; by packet
+    /// sockets each has all frames.
     ///
     /// # Errors
     ///
-    /// Those of [`xsk::Interface`]; more workers than queues; of a packet socket, no CAP_NET_RAW, and before it why there is no AF_XDP where
-    /// that was tried.
+    /// Those of [`xsk::Interface`]; more workers than queues; of a packet socket, no CAP_NET_RAW,
+    /// and before it why there is no AF_XDP where that was tried.
     pub fn open(mode: Mode, rings: &xsk::Config, workers: u32) -> Result<Vec<Self>> {
         let by = |mode| Self::xdp(&xsk::Config { mode, ..rings.clone() }, workers);
         match mode {
@@ -134,7 +138,8 @@ impl Port {
         }
     }
 
-    /// Waits until a frame arrives, `timeout` passes or a signal comes; by AF_XDP also until the other descriptor is readable.
+    /// Waits until a frame arrives, `timeout` passes or a signal comes; by AF_XDP also until the
+    /// other descriptor is readable.
     pub fn wait(&mut self, other: Option<BorrowedFd<'_>>, timeout: Duration) -> io::Result<()> {
         match &mut self.0 {
             PortOf::Xdp(Queues { sockets, .. }) => {
@@ -153,7 +158,8 @@ impl Port {
         sockets.iter().map(AsFd::as_fd).chain(packet)
     }
 
-    /// Whether a frame for another worker comes to that one, too: then nobody needs to hand it over.
+    /// Whether a frame for another worker comes to that one, too: then nobody needs to hand it
+    /// over.
     pub fn has_all_frames(&self) -> bool {
         matches!(self.0, PortOf::Packet { .. })
     }

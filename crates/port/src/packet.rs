@@ -1,4 +1,5 @@
-//! A packet socket (packet(7)) that sends and receives whole Ethernet frames, one with each system call.
+//! A packet socket (packet(7)) that sends and receives whole Ethernet frames, one with each system
+//! call.
 
 use std::cell::Cell;
 use std::io;
@@ -44,7 +45,8 @@ pub(crate) struct Tx {
 }
 
 impl Socket {
-    /// On the interface with this index of the caller's namespace, for TCP from the server to these clients, or for every frame.
+    /// On the interface with this index of the caller's namespace, for TCP from the server to these
+    /// clients, or for every frame.
     ///
     /// # Errors
     ///
@@ -105,7 +107,8 @@ impl Rx {
 }
 
 impl Tx {
-    /// Sends one frame, which `fill` writes and whose length it gives. False when the kernel has no room for it.
+    /// Sends one frame, which `fill` writes and whose length it gives. False when the kernel has no
+    /// room for it.
     pub fn transmit(&mut self, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         let len = fill(&mut self.buffer);
         match send(self.fd.as_raw_fd(), &self.buffer[..len], MsgFlags::MSG_DONTWAIT) {
@@ -124,7 +127,8 @@ impl Tx {
     }
 }
 
-/// An interface that takes frames to every address, as long as this lives: the kernel counts who wants that, and forgets us however we end.
+/// An interface that takes frames to every address, as long as this lives: the kernel counts who
+/// wants that, and forgets us however we end.
 pub struct Promiscuous {
     _fd: OwnedFd,
 }
@@ -154,7 +158,8 @@ impl Promiscuous {
 
 fn socket() -> io::Result<OwnedFd> {
     let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
-    // SAFETY: a plain system call; the descriptor is owned from its creation on. With protocol 0 nothing is received before it is bound.
+    // SAFETY: a plain system call; the descriptor is owned from its creation on. With protocol 0
+    // nothing is received before it is bound.
     unsafe { Ok(OwnedFd::from_raw_fd(Errno::result(libc::socket(libc::AF_PACKET, kind, 0))?)) }
 }
 
@@ -171,7 +176,8 @@ fn bind(fd: &OwnedFd, ifindex: u32, protocol: u16) -> io::Result<()> {
     Ok(())
 }
 
-/// A classic BPF program (`Documentation/networking/filter.rst`) that takes TCP from the server's port to the clients' network.
+/// A classic BPF program (`Documentation/networking/filter.rst`) that takes TCP from the server's
+/// port to the clients' network.
 fn filter(server: SocketAddr, clients: IpNet) -> Vec<libc::sock_filter> {
     let mut wanted: Vec<Wanted> = Vec::new();
     match (server.ip(), clients) {
@@ -261,7 +267,8 @@ fn set(fd: &OwnedFd, level: i32, option: i32, value: i32) -> io::Result<()> {
 fn take_drops(fd: &OwnedFd) -> io::Result<u32> {
     let mut counts = libc::tpacket_stats { tp_packets: 0, tp_drops: 0 };
     let mut size = size_of_val(&counts) as u32;
-    // SAFETY: the kernel writes no more than `size` bytes of the structure, which outlives the call.
+    // SAFETY: the kernel writes no more than `size` bytes of the structure, which outlives the
+    // call.
     let result = unsafe {
         libc::getsockopt(
             fd.as_raw_fd(),

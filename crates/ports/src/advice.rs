@@ -9,7 +9,8 @@ use crate::{Pair, Reuse, Settings, Survey};
 
 /// Below this share of the ports a destination is in need.
 const FEW: f64 = 0.2;
-/// From this share of `tcp_max_tw_buckets` on the kernel is about to forget closed connections at once.
+/// From this share of `tcp_max_tw_buckets` on the kernel is about to forget closed connections at
+/// once.
 const NEARLY_FULL: f64 = 0.9;
 /// All that Linux lets an unprivileged program use.
 const WIDEST: u32 = 65_535 - 1_023;
@@ -36,7 +37,8 @@ pub enum Advice {
         /// After how long, s.
         after_s: f64,
     },
-    /// Look whether the other end has timestamps: without them its ports are taken for a minute all the same.
+    /// Look whether the other end has timestamps: without them its ports are taken for a minute all
+    /// the same.
     OtherEnd {
         /// Which.
         to: SocketAddr,

@@ -16,7 +16,8 @@ const MOST_TIME_WAITS: &str = "net/ipv4/tcp_max_tw_buckets";
 /// `tcp_tw_reuse_delay`, where the kernel is older than that (Linux 6.14).
 const USUAL_REUSE_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether a connection may begin with the four numbers of one in TIME_WAIT: `net.ipv4.tcp_tw_reuse`.
+/// Whether a connection may begin with the four numbers of one in TIME_WAIT:
+/// `net.ipv4.tcp_tw_reuse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
     /// Never: 0.
@@ -82,7 +83,8 @@ impl Settings {
         })
     }
 
-    /// Ports that connect(2) can choose, towards each destination and from each of the host's addresses.
+    /// Ports that connect(2) can choose, towards each destination and from each of the host's
+    /// addresses.
     pub fn size(&self) -> u32 {
         let reserved = self.reserved.range(self.range.clone()).count() as u32;
         u32::from(self.range.end().saturating_sub(*self.range.start())) + 1 - reserved

@@ -14,7 +14,8 @@ const TIME_WAIT: Duration = Duration::from_secs(60);
 /// Rates are of what was closed, or was forgotten, in so long.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// Connections from one address of this host to one address and port, by ports that connect(2) chooses from.
+/// Connections from one address of this host to one address and port, by ports that connect(2)
+/// chooses from.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
     /// Own address.
@@ -144,8 +145,8 @@ fn listener_of(local: SocketAddr, listeners: &BTreeSet<SocketAddr>) -> Option<So
     candidates.into_iter().find(|candidate| listeners.contains(candidate))
 }
 
-/// For how long the ports of a closed connection are taken: `tcp_twsk_unique()` of net/ipv4/tcp_ipv4.c, v6.18. Whether the
-/// connection had timestamps only the kernel knows.
+/// For how long the ports of a closed connection are taken: `tcp_twsk_unique()` of
+/// net/ipv4/tcp_ipv4.c, v6.18. Whether the connection had timestamps only the kernel knows.
 fn taken_for(from: IpAddr, to: IpAddr, settings: &Settings) -> Duration {
     let is_reused = match settings.reuse {
         Reuse::Never => false,

@@ -10,8 +10,9 @@ use crate::{Event, Result, Setup, Status};
 
 /// A queue discipline that there is a program for.
 ///
-/// The program has maps of these names, with one value each: `configs`, its parameters, and `queues`, its state and what it counts; and for a replay `trace`, and
-/// `random_numbers` if it draws some. Its `struct Qdisc_ops` has the discipline's name.
+/// The program has maps of these names, with one value each: `configs`, its parameters, and
+/// `queues`, its state and what it counts; and for a replay `trace`, and `random_numbers` if it
+/// draws some. Its `struct Qdisc_ops` has the discipline's name.
 pub(crate) trait Discipline: Sync {
     /// By which tc shows it.
     fn name(&self) -> &'static str;

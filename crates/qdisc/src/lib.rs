@@ -1,14 +1,17 @@
-//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor, `kernel/redfavor.bpf.c`, or SRPT and LAS,
-//! `kernel/srpt.bpf.c`.
+//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor,
+//! `kernel/redfavor.bpf.c`, or SRPT and LAS, `kernel/srpt.bpf.c`.
 //!
-//! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us, until [`del`] or the interface goes. What it counts is
-//! found again in maps that are pinned in the BPF file system, for each interface of each network namespace ([`show`], [`all`]). So are the links
-//! of what tells SRPT how much is left.
+//! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us,
+//! until [`del`] or the interface goes. What it counts is found again in maps that are pinned in
+//! the BPF file system, for each interface of each network namespace ([`show`], [`all`]). So are
+//! the links of what tells SRPT how much is left.
 //!
-//! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the root of an interface, or below mq.
-//! So a rate is its own ([`Setup::rate`]), and delay must come from another interface. No ECN: such a program may not write to packets.
+//! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the
+//! root of an interface, or below mq. So a rate is its own ([`Setup::rate`]), and delay must come
+//! from another interface. No ECN: such a program may not write to packets.
 //!
-//! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON, CAP_NET_ADMIN and a BPF file system that may be written.
+//! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON,
+//! CAP_NET_ADMIN and a BPF file system that may be written.
 
 mod device;
 mod discipline;
@@ -36,11 +39,14 @@ use pins::Pins;
 /// A qdisc that is wanted.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// What it decides by. In the kernel a large buffer that the interface will cut (GSO) is one packet of all its bytes.
+    /// What it decides by. In the kernel a large buffer that the interface will cut (GSO) is one
+    /// packet of all its bytes.
     pub config: Config,
-    /// Send no faster than that, so that the queue is here, and not in what comes after. `None`: as fast as the interface takes it.
+    /// Send no faster than that, so that the queue is here, and not in what comes after. `None`: as
+    /// fast as the interface takes it.
     pub rate: Option<Rate>,
-    /// Replace a root qdisc that somebody else made. One that the kernel made by itself is always replaced.
+    /// Replace a root qdisc that somebody else made. One that the kernel made by itself is always
+    /// replaced.
     pub is_replacing: bool,
     /// For tests: it keeps all it decides, and its random numbers are a generator's.
     pub replay: Option<Replay>,
@@ -69,7 +75,8 @@ pub fn support() -> Result<()> {
 ///
 /// # Errors
 ///
-/// One line: no such interface, a qdisc that is there already, a kernel without BPF qdiscs, missing privileges. The interface has then what it had.
+/// One line: no such interface, a qdisc that is there already, a kernel without BPF qdiscs, missing
+/// privileges. The interface has then what it had.
 pub fn add(interface: &str, setup: &Setup) -> Result<Status> {
     let device = Device::find(interface)?;
     let discipline = that_takes(&setup.config).ok_or_else(|| {
@@ -132,7 +139,8 @@ pub fn all() -> Result<Vec<Status>> {
 
 /// Removes the qdisc; the kernel puts its default there. Gives what it had done until then.
 ///
-/// What it replaced is not made again, as nobody can tell all that belonged to it (classes, filters): [`Status::replaced`] is what tc said of it.
+/// What it replaced is not made again, as nobody can tell all that belonged to it (classes,
+/// filters): [`Status::replaced`] is what tc said of it.
 ///
 /// # Errors
 ///
@@ -162,7 +170,8 @@ fn none(interface: &str) -> Error {
     ))
 }
 
-/// For tests: what the qdisc with [`Setup::replay`] decided so far, in order, and how many events there were, kept or not.
+/// For tests: what the qdisc with [`Setup::replay`] decided so far, in order, and how many events
+/// there were, kept or not.
 ///
 /// # Errors
 ///

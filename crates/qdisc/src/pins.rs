@@ -1,7 +1,8 @@
-//! Where the maps of our qdiscs are found again: `/sys/fs/bpf/tidegate/qdisc-NAMESPACE-INTERFACE/`, by their numbers; `qdisc` is
-//! [`Discipline::pins`].
+//! Where the maps of our qdiscs are found again: `/sys/fs/bpf/tidegate/qdisc-NAMESPACE-INTERFACE/`,
+//! by their numbers; `qdisc` is [`Discipline::pins`].
 //!
-//! A qdisc may go without us, with its interface or by tc. Its maps then say so, and are swept away the next time one is made.
+//! A qdisc may go without us, with its interface or by tc. Its maps then say so, and are swept away
+//! the next time one is made.
 
 use std::fs::{self, File};
 use std::os::fd::{AsFd as _, OwnedFd};

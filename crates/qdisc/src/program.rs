@@ -92,7 +92,8 @@ pub(crate) fn load<'o, O: OpenSkel<'o>>(
     open.load().map_err(load_error)
 }
 
-/// Makes programs the root qdisc of the interface. The kernel keeps them as long as the qdisc is there, and the links as long as they are pinned.
+/// Makes programs the root qdisc of the interface. The kernel keeps them as long as the qdisc is
+/// there, and the links as long as they are pinned.
 pub(crate) fn start(
     object: &mut Object,
     discipline: &'static dyn Discipline,
@@ -110,7 +111,8 @@ pub(crate) fn start(
     }
     let keep = |name| MapHandle::try_from(&map(object, name)).act("keep a map");
     let mut maps = Maps { discipline, config: keep("configs")?, queue: keep("queues")?, trace: keep(TRACE)? };
-    // The kernel knows the name only as long as this link is there: nobody can make a second qdisc with our maps later.
+    // The kernel knows the name only as long as this link is there: nobody can make a second qdisc
+    // with our maps later.
     let mut operations = object.maps_mut().find(|map| map.name() == name).expect("every discipline has it");
     let link = operations.attach_struct_ops().map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Error::Refused(format!("the kernel has another queue discipline with the name {name}, which tidegate did not make; unregister that first")),

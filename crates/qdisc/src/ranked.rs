@@ -76,7 +76,8 @@ impl Discipline for Ranked {
         }
         let mut objects = [MaybeUninit::uninit(), MaybeUninit::uninit()];
         let [object, other] = &mut objects;
-        // Where no program may be at a function of the kernel, all others are loaded without this one.
+        // Where no program may be at a function of the kernel, all others are loaded without this
+        // one.
         let (mut loaded, has_sendfile) = match self.load(object, &config, making, true) {
             Ok(loaded) => (loaded, true),
             Err(_) => (self.load(other, &config, making, false)?, false),
@@ -152,7 +153,8 @@ impl Ranked {
         program::load(self, open, making)
     }
 
-    /// Attaches what tells sizes. Gives the links with the names that they are pinned by, and the sources that are at work.
+    /// Attaches what tells sizes. Gives the links with the names that they are pinned by, and the
+    /// sources that are at work.
     fn attach(
         &self,
         loaded: &SrptSkel<'_>,

@@ -4,7 +4,8 @@ use aqm::DropCounts;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
-/// What a qdisc does, since it was made: arrived = sent + dropped + unallocated + thrown away + waiting.
+/// What a qdisc does, since it was made: arrived = sent + dropped + unallocated + thrown away +
+/// waiting.
 ///
 /// The kernel goes on while it is read, so the sum may be off by a packet that is under way.
 #[derive(Debug, Clone, Serialize)]
@@ -82,8 +83,8 @@ pub struct Order {
     pub sources: Vec<&'static str>,
     /// Those that the discipline would use and this host does not have.
     pub missing: Vec<&'static str>,
-    /// Packets that came, by how their place was known: a source, `no-data` of what carries no data of a connection of this host, or `untold` of
-    /// what `tell` has not seen.
+    /// Packets that came, by how their place was known: a source, `no-data` of what carries no data
+    /// of a connection of this host, or `untold` of what `tell` has not seen.
     #[serde(serialize_with = "by_name")]
     pub placed_by: Vec<(&'static str, u64)>,
 }

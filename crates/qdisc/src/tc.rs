@@ -55,7 +55,8 @@ fn find_root(listed: &str, lines: &str) -> serde_json::Result<Option<Root>> {
     }))
 }
 
-/// The queue discipline below a class, as tc writes that; `None` if there is none that somebody made.
+/// The queue discipline below a class, as tc writes that; `None` if there is none that somebody
+/// made.
 ///
 /// # Errors
 ///

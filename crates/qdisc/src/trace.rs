@@ -8,11 +8,13 @@ use units::Nanos;
 pub struct Replay {
     /// Of [`aqm::RandomNumbers`]: arrival n is decided with its number n.
     pub seed: u64,
-    /// That are kept, and random numbers that there are; what comes later is decided with 0, and not kept.
+    /// That are kept, and random numbers that there are; what comes later is decided with 0, and
+    /// not kept.
     pub events: u32,
 }
 
-/// What happened, in this order. Packets have numbers by their arrival, from 0; times are the kernel's monotonic clock.
+/// What happened, in this order. Packets have numbers by their arrival, from 0; times are the
+/// kernel's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// A packet came.

@@ -1,4 +1,5 @@
-//! The qdisc in the running kernel: it carries traffic, loses nothing untold, and comes and goes cleanly.
+//! The qdisc in the running kernel: it carries traffic, loses nothing untold, and comes and goes
+//! cleanly.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

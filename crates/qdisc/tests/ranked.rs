@@ -1,4 +1,5 @@
-//! SRPT and LAS: the qdisc in the kernel against `crates/aqm` on the host, and what it knows of responses.
+//! SRPT and LAS: the qdisc in the kernel against `crates/aqm` on the host, and what it knows of
+//! responses.
 
 use std::collections::HashMap;
 use std::fs;
@@ -68,7 +69,8 @@ fn placed_by(status: &Status, source: &str) -> u64 {
     order(status).placed_by.iter().find(|(name, _)| *name == source).expect("every source is there").1
 }
 
-/// Tells the host's queue what the kernel's was told, and demands the same of it. Gives the most flows that had packets at once.
+/// Tells the host's queue what the kernel's was told, and demands the same of it. Gives the most
+/// flows that had packets at once.
 fn replay(config: &Config, events: &[Event]) -> usize {
     let mut queue = Queue::new(config, 1).expect("it was parsed");
     let mut flows: HashMap<u64, u32> = HashMap::new();
@@ -112,8 +114,8 @@ fn replay(config: &Config, events: &[Event]) -> usize {
     most
 }
 
-/// Bursts of frames of so many flows, with pauses in which the queue gets shorter, or empty for some time. A flow's rank is mostly that of before, less
-/// what was sent.
+/// Bursts of frames of so many flows, with pauses in which the queue gets shorter, or empty for
+/// some time. A flow's rank is mostly that of before, less what was sent.
 fn send_all(lan: &Lan, frames: u32, flows: u32, seed: u64) {
     let sender = Placed::open(lan);
     let mut random = RandomNumbers::new(seed);
@@ -311,7 +313,8 @@ fn http(body: usize) -> Vec<u8> {
     response
 }
 
-/// Ranks of the packets with more than an acknowledgment's bytes, by flow, in the order in which flows began.
+/// Ranks of the packets with more than an acknowledgment's bytes, by flow, in the order in which
+/// flows began.
 fn ranks(events: &[Event]) -> Vec<Vec<u64>> {
     let mut flows: Vec<(u64, Vec<u64>)> = Vec::new();
     for event in events {
@@ -458,7 +461,8 @@ fn nothing_is_left() {
 #[test]
 fn root_ranked_qdisc_that_goes_leaves_no_program_link_or_map() {
     let Some(lan) = lan() else { return };
-    // Earlier tests left theirs to the next command, and the kernel removes their namespaces in its own time.
+    // Earlier tests left theirs to the next command, and the kernel removes their namespaces in its
+    // own time.
     let start = Instant::now();
     while !programs().is_empty() {
         lan.client.enter(|| qdisc::del("c0")).expect("enter").expect_err("there is none");
@@ -471,7 +475,8 @@ fn root_ranked_qdisc_that_goes_leaves_no_program_link_or_map() {
     lan.client.enter(|| qdisc::del("c0")).expect("enter").expect("del");
     nothing_is_left();
 
-    // Somebody else removes it: what tells sizes is at work no more, and gone with the next command.
+    // Somebody else removes it: what tells sizes is at work no more, and gone with the next
+    // command.
     add(&lan, &setup("las")).expect("add");
     lan.client.tc(&["qdisc", "del", "dev", "c0", "root"]).expect("tc");
     assert!(lan.client.enter(|| qdisc::show("c0")).expect("enter").is_err());

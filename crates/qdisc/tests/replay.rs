@@ -1,4 +1,5 @@
-//! The qdisc in the kernel against `crates/aqm` on the host: the same packets at the same times with the same random numbers.
+//! The qdisc in the kernel against `crates/aqm` on the host: the same packets at the same times
+//! with the same random numbers.
 
 use std::time::Duration;
 
@@ -55,7 +56,8 @@ fn send_all(lan: &Lan, syn_percent: u32) {
     }
 }
 
-/// Tells the host's queue what the kernel's was told, and demands the same of it; gives the average at the end.
+/// Tells the host's queue what the kernel's was told, and demands the same of it; gives the average
+/// at the end.
 fn replay(config: &RedFavorConfig, events: &[Event]) -> f64 {
     let mut queue = RedFavor::new(config, SEED).expect("it was parsed");
     let mut last = Nanos::ZERO;
@@ -118,7 +120,8 @@ fn root_replay_without_a_guard_decides_the_same() {
 
 #[test]
 fn root_replay_that_spares_one_packet_decides_the_same() {
-    // The average is still above its minimum when a burst has left, and the next one finds the queue empty.
+    // The average is still above its minimum when a burst has left, and the next one finds the
+    // queue empty.
     let reasons = [DropReason::Early, DropReason::PushedOut];
     let text = "redfavor:limit=60,min=2,max=20,max_p=0.5,w=0.01,spare_one,rate=10Mbit,guard=off";
     kernel_and_host_decide_the_same(text, 20, &reasons);

@@ -11,7 +11,8 @@ use crate::run::Point;
 /// A heading and what stands under it for one cell.
 type Column<T> = (&'static str, fn(&T) -> String);
 
-/// The cohort and its causes; from the third on they sum to the first. The last column is of replies.
+/// The cohort and its causes; from the third on they sum to the first. The last column is of
+/// replies.
 const CAUSES: [Column<CrowdSummary>; 13] = [
     ("attempts", |crowd| whole(crowd.offered)),
     ("sent", |crowd| whole(crowd.sent)),

@@ -11,7 +11,8 @@ use crate::run::Run;
 use crate::server::folded;
 use crate::traces::traces_section;
 
-/// One self-contained HTML page with a chapter for each run, in their order, and a list of contents; as [`crate::page()`] otherwise.
+/// One self-contained HTML page with a chapter for each run, in their order, and a list of
+/// contents; as [`crate::page()`] otherwise.
 pub fn book(title: &str, runs: &[Run]) -> String {
     let html = html! {
         (DOCTYPE)

@@ -1,4 +1,5 @@
-//! Where, over lengths of bursts and gaps, one policy does better than another: a heat map, and the crossover in it.
+//! Where, over lengths of bursts and gaps, one policy does better than another: a heat map, and the
+//! crossover in it.
 
 use maud::{Markup, html};
 use results::BurstLengths;
@@ -38,7 +39,8 @@ pub(crate) enum Crossover {
     Always,
     /// Not even at the longest.
     Never,
-    /// From there on, seconds; between two that were measured as a straight line over the logarithm of the burst has it.
+    /// From there on, seconds; between two that were measured as a straight line over the logarithm
+    /// of the burst has it.
     From(f64),
     /// Something is missing.
     Unknown,
@@ -136,7 +138,8 @@ impl Compared<'_> {
         if is_marked { text + "*" } else { text }
     }
 
-    /// Of a column: from which burst on, and at all longer ones, the policy does as well as the other.
+    /// Of a column: from which burst on, and at all longer ones, the policy does as well as the
+    /// other.
     pub fn crossover(&self, column: usize) -> Crossover {
         let ratios = (0..self.map.on.len()).map(|row| self.ratio(row, column)).collect::<Option<Vec<f64>>>();
         let Some(ratios) = ratios else { return Crossover::Unknown };

@@ -9,7 +9,8 @@ use crate::terminal::{headed, wrap};
 
 const HEADINGS: [&str; 5] = ["claim", "paper", "holds if", "here", "answer"];
 
-/// The claims as text for the terminal, at most 112 columns wide, those of an experiment together; empty when there are none.
+/// The claims as text for the terminal, at most 112 columns wide, those of an experiment together;
+/// empty when there are none.
 pub fn claims_table(claims: &[ClaimAnswer]) -> String {
     let groups = claims.chunk_by(|a, b| (&a.experiment, &a.server) == (&b.experiment, &b.server));
     let tables: Vec<String> = groups.map(group_table).collect();
@@ -61,7 +62,8 @@ pub(crate) fn compared_claims([one, other]: [&Run; 2]) -> String {
     text
 }
 
-/// How many claims of which server only the first run answers, in words: `3 of flooded, 1 of paper`; `None` if the other answers all.
+/// How many claims of which server only the first run answers, in words: `3 of flooded, 1 of
+/// paper`; `None` if the other answers all.
 pub(crate) fn claims_of_one(one: &Run, other: &Run) -> Option<String> {
     let alone = one.claims.iter().filter(|claim| !other.claims.iter().any(|other| is_same(claim, other)));
     let mut counts: Vec<(&str, usize)> = Vec::new();

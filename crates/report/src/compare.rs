@@ -18,7 +18,8 @@ pub use page::comparison_page;
 pub struct Compared<'a> {
     /// Before which server; of a dumbbell, in which scenario.
     pub server: &'a str,
-    /// Offered load as a multiple of the saturation rate; of a dumbbell, by what the number of bulk flows is multiplied.
+    /// Offered load as a multiple of the saturation rate; of a dumbbell, by what the number of bulk
+    /// flows is multiplied.
     pub load: f64,
     /// The policy, or the queue discipline.
     pub policy: &'a str,
@@ -51,7 +52,9 @@ impl Compared<'_> {
         has_link(&self.points[0])
     }
 
-    /// What is further apart than this, in words: times of objects by their [distance](Compared::distance), goodput and mean response before a server by the share of A's by which B's differ.
+    /// What is further apart than this, in words: times of objects by their
+    /// [distance](Compared::distance), goodput and mean response before a server by the share of
+    /// A's by which B's differ.
     pub fn too_far(&self, most: f64) -> Option<String> {
         if self.is_link() { self.too_distant(most) } else { self.too_different(most) }
     }
@@ -70,7 +73,8 @@ pub struct Unshared {
     pub points: Vec<String>,
     /// Claims that one answers and the other does not.
     pub claims: Vec<String>,
-    /// That both are of one name and not of one file, which may be a matter of a word or of the server.
+    /// That both are of one name and not of one file, which may be a matter of a word or of the
+    /// server.
     pub file: Option<String>,
 }
 
@@ -269,7 +273,8 @@ mod tests {
         assert!(text.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{text}");
     }
 
-    /// The demo beside itself, with all rates of the second run by this factor and all times by that.
+    /// The demo beside itself, with all rates of the second run by this factor and all times by
+    /// that.
     fn scaled(goodput: f64, times: f64) -> Run {
         let mut run = testing::demo();
         for cell in &mut run.cells {

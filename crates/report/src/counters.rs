@@ -11,7 +11,8 @@ use crate::results_table::by_load;
 use crate::run::Point;
 use crate::spread::Spread;
 
-/// Kernel counters that explain overload, in the order of a connection's life, and what each counts.
+/// Kernel counters that explain overload, in the order of a connection's life, and what each
+/// counts.
 ///
 /// Source: Linux `include/uapi/linux/snmp.h` and its users in `net/ipv4/`.
 const EXPLAINED: [(&str, &str); 16] = [
@@ -54,7 +55,8 @@ pub(crate) fn kernel_tables(points: &[Point], policies: &Policies) -> Markup {
     }
 }
 
-/// What the guards counted, zeros included: a counter that stayed at 0 says that nothing of its kind came.
+/// What the guards counted, zeros included: a counter that stayed at 0 says that nothing of its
+/// kind came.
 pub(crate) fn guard_table(points: &[Point], policies: &Policies) -> Markup {
     let guarded: Vec<Point> = points.iter().filter(|point| point.is_guarded()).cloned().collect();
     counter_table(&all(&guarded, |cell| cell.guard.as_ref()), &guarded, policies, |cell| cell.guard.as_ref())

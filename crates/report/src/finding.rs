@@ -8,7 +8,8 @@ use crate::metric::{GOODPUT, MEAN, Metric, OFFERED};
 use crate::run::{Point, Run, STOCK};
 use crate::traces;
 
-/// The load at which the finding looks, in multiples of the saturation rate: the overload of the papers' flash crowds.
+/// The load at which the finding looks, in multiples of the saturation rate: the overload of the
+/// papers' flash crowds.
 const LOAD: f64 = 1.5;
 
 /// Results closer than this share of stock's are called the same.
@@ -16,9 +17,10 @@ const SAME_WITHIN: f64 = 0.05;
 
 /// One sentence that says what the run shows.
 ///
-/// It is fixed before the run which cells it speaks of: the first server of the file that has cells, stock against the first
-/// guarded policy of the file (if that is beside a flood, the first policy beside one without a guard against it), at the load
-/// nearest to 1.5 times saturation where both were measured. It says when one of them is missing or marked.
+/// It is fixed before the run which cells it speaks of: the first server of the file that has
+/// cells, stock against the first guarded policy of the file (if that is beside a flood, the first
+/// policy beside one without a guard against it), at the load nearest to 1.5 times saturation where
+/// both were measured. It says when one of them is missing or marked.
 ///
 /// Of a run that ended early a second one says how much is missing.
 pub fn finding(run: &Run) -> String {
@@ -228,7 +230,8 @@ fn answered(point: &Point) -> String {
     }
 }
 
-/// `answered 23,100/s after 22.1 ms`, with a word that says which way it went where the numbers could be misread.
+/// `answered 23,100/s after 22.1 ms`, with a word that says which way it went where the numbers
+/// could be misread.
 fn answered_in_comparison(stock: &Point, guarded: &Point) -> String {
     let (Some(mean), goodput) = (mean_ms(guarded), median(&GOODPUT, guarded)) else {
         return "answered none".to_owned();

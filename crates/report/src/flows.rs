@@ -1,4 +1,5 @@
-//! What becomes of users as the number of bulk flows beside them grows: where one queue discipline makes another unnecessary, and where it does not.
+//! What becomes of users as the number of bulk flows beside them grows: where one queue discipline
+//! makes another unnecessary, and where it does not.
 
 use maud::{Markup, html};
 use results::BottleneckSummary;

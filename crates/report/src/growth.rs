@@ -46,8 +46,8 @@ pub(crate) fn has_samples(points: &[Point]) -> bool {
     points.iter().flat_map(|point| &point.cells).any(|cell| !cell.samples.is_empty())
 }
 
-/// Sparklines of every cell: the accept queue, ListenOverflows, and who waits for the server as far as a guard said. All of one kind
-/// share their axes.
+/// Sparklines of every cell: the accept queue, ListenOverflows, and who waits for the server as far
+/// as a guard said. All of one kind share their axes.
 pub(crate) fn growth(points: &[Point], policies: &Policies) -> Markup {
     let cells = || points.iter().flat_map(|point| point.cells.iter().map(move |cell| (point, *cell)));
     let lines: Vec<(&Line, f64)> =
@@ -77,7 +77,8 @@ fn top<'a>(line: &Line, cells: impl Iterator<Item = &'a Cell>) -> f64 {
     cells.flat_map(of_cell).map(|(_, value)| value).fold(0.0, f64::max)
 }
 
-/// One sparkline; the words below it say its largest value. None of the guard's where it said nothing.
+/// One sparkline; the words below it say its largest value. None of the guard's where it said
+/// nothing.
 fn spark(cell: &Cell, line: &Line, end_ms: f64, top: f64) -> Markup {
     let values = (line.values)(cell);
     let bound = line.bound.map(|(name, bound)| (name, bound(cell)));

@@ -150,7 +150,8 @@ fn row(point: &Point, policies: &Policies) -> Markup {
     }
 }
 
-/// Longest time that the plot of the distribution shows, seconds: beyond the second SYN of the papers' systems.
+/// Longest time that the plot of the distribution shows, seconds: beyond the second SYN of the
+/// papers' systems.
 const SHOWN_S: f64 = 8.0;
 /// Between the points that are drawn, milliseconds.
 const EVERY_MS: f64 = 100.0;

@@ -5,7 +5,8 @@ use results::Cell;
 use crate::format;
 use crate::run::Point;
 
-/// Every reason to read the cell with care: the lab's own marks, and what its numbers say that no mark said.
+/// Every reason to read the cell with care: the lab's own marks, and what its numbers say that no
+/// mark said.
 pub(crate) fn marks(cell: &Cell) -> Vec<String> {
     let mut marks = cell.marks.clone();
     for reason in &cell.crowd.generator.reasons {

@@ -14,7 +14,8 @@ pub(crate) struct Metric {
     pub definition: &'static str,
     /// How it is shown.
     pub format: fn(f64) -> String,
-    /// The value, given the server's saturation rate per second; `None` where there was nothing to measure.
+    /// The value, given the server's saturation rate per second; `None` where there was nothing to
+    /// measure.
     value: fn(&Cell, Option<f64>) -> Option<f64>,
 }
 
@@ -282,7 +283,8 @@ pub(crate) static SENT_AGAIN: Metric = Metric {
 pub(crate) static OF_SIZES: [&Metric; 8] =
     [&FIRST_BYTE, &TO_1_KB, &TO_2_KB, &TO_5_KB, &TO_50_KB, &ABOVE_50_KB, &LARGEST, &SENT_AGAIN];
 
-/// The columns of the page's table, in order: those of sizes, of a flood, of held connections and of what was set aside only where there were some.
+/// The columns of the page's table, in order: those of sizes, of a flood, of held connections and
+/// of what was set aside only where there were some.
 pub(crate) fn columns<'a>(cells: impl Iterator<Item = &'a Cell> + Clone) -> Vec<&'static Metric> {
     let any = |has: fn(&Cell) -> bool| cells.clone().any(has);
     let flood: &[&Metric] = if any(|cell| cell.flood.is_some()) { &[&FLOOD, &FLOOD_ANSWERS] } else { &[] };

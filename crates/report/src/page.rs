@@ -53,7 +53,8 @@ const TERMS: [(&str, &str); 10] = [
     ("–", "Nothing was measured: for example a response time where nothing was answered."),
 ];
 
-/// One self-contained HTML page: light and dark, for screens and paper, without a script and without the network.
+/// One self-contained HTML page: light and dark, for screens and paper, without a script and
+/// without the network.
 pub fn page(run: &Run) -> String {
     let policies = Policies(run.policies());
     let servers = run.servers();

@@ -1,7 +1,8 @@
 //! Line plots as SVG, one picture for light and dark.
 //!
-//! Plotters writes colours as attributes. Ours are names, not colours: `#010101` is ink, `#0102NN` series NN; `style.css`
-//! gives each its colour in either theme. Pixels are whole numbers there, so a plot is drawn at twice its size.
+//! Plotters writes colours as attributes. Ours are names, not colours: `#010101` is ink, `#0102NN`
+//! series NN; `style.css` gives each its colour in either theme. Pixels are whole numbers there, so
+//! a plot is drawn at twice its size.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -340,7 +341,8 @@ impl Label {
     }
 }
 
-/// Moves labels, sorted from the top, so that none overlaps another and as many as can stay within the plot.
+/// Moves labels, sorted from the top, so that none overlaps another and as many as can stay within
+/// the plot.
 fn spread_out(labels: &mut [Label], top: i32, bottom: i32) {
     let mut least = top;
     for label in labels.iter_mut() {

@@ -73,7 +73,8 @@ fn row(
     }
 }
 
-/// ` #2` for a row that shows the second repetition by itself; a first one shown so bears no number.
+/// ` #2` for a row that shows the second repetition by itself; a first one shown so bears no
+/// number.
 fn alone(point: &Point) -> Markup {
     let number = point.cells[0].repetition + 1;
     html! {

@@ -60,7 +60,8 @@ impl Run {
         Ok(Self { header, saturations, cells, traces, claims })
     }
 
-    /// How much of the run there is, where it is not all: so many cells, or runs of packet scripts, of so many.
+    /// How much of the run there is, where it is not all: so many cells, or runs of packet scripts,
+    /// of so many.
     pub fn part(&self) -> Option<(u64, u64)> {
         let there = (self.cells.len() + self.traces.len()) as u64;
         let planned = self.header.planned?;
@@ -73,7 +74,8 @@ impl Run {
         distinct(saturated.chain(self.cells.iter().map(|cell| cell.server.as_str())))
     }
 
-    /// Names of the policies: stock first, then in the order of the file. A policy's place here is its colour in every plot.
+    /// Names of the policies: stock first, then in the order of the file. A policy's place here is
+    /// its colour in every plot.
     pub(crate) fn policies(&self) -> Vec<&str> {
         let mut policies = distinct(self.cells.iter().map(|cell| cell.policy.as_str()));
         policies.sort_by_key(|policy| *policy != STOCK);

@@ -20,7 +20,8 @@ use crate::spread::Spread;
 const OFFERED_AXIS: &str = "offered load, requests/s";
 const USERS_AXIS: &str = "users in a closed loop";
 
-/// The section of a server: saturation, plots, results and what lies behind them; or of a scenario, where a bottleneck is in its place.
+/// The section of a server: saturation, plots, results and what lies behind them; or of a scenario,
+/// where a bottleneck is in its place.
 ///
 /// `number` makes its anchors unique on the page.
 pub(crate) fn section(run: &Run, server: &str, policies: &Policies, number: usize) -> Markup {

@@ -21,7 +21,8 @@ const HEADINGS: [&str; 13] = [
     "failed", "SYNs", "marks",
 ];
 
-/// The results as text for the terminal: one table per server, at most 112 columns wide, its marks below it.
+/// The results as text for the terminal: one table per server, at most 112 columns wide, its marks
+/// below it.
 pub fn table(run: &Run) -> String {
     if let Some(map) = BurstMap::of(run) {
         return maps_text(&map);

@@ -27,7 +27,8 @@ pub(crate) fn headed<T: Into<Cell>>(headings: impl IntoIterator<Item = T>, numbe
     grid
 }
 
-/// Breaks text between words into lines of at most [`WIDTH`] characters; a longer word is broken inside.
+/// Breaks text between words into lines of at most [`WIDTH`] characters; a longer word is broken
+/// inside.
 pub(crate) fn wrap(text: &str, indent: &str) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_inclusive(' ') {

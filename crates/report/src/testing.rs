@@ -1,4 +1,5 @@
-//! Invented runs for tests. Their numbers are shaped like the prototype's in DESIGN.md, not measured.
+//! Invented runs for tests. Their numbers are shaped like the prototype's in DESIGN.md, not
+//! measured.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ const RATE: f64 = 23_000.0;
 /// A name that breaks out of HTML wherever it is not escaped.
 pub(crate) const HOSTILE: &str = "\"'><b onload=alert(1)>&amp;";
 
-/// Results of one cell: policy, load, goodput per second, mean in ms, SYNs per attempt, share refused.
+/// Results of one cell: policy, load, goodput per second, mean in ms, SYNs per attempt, share
+/// refused.
 type Measured = (&'static str, f64, f64, f64, f64, f64);
 
 const BUILT_IN: [Measured; 12] = [
@@ -313,7 +315,8 @@ fn saturation(server: &str) -> Saturation {
     }
 }
 
-/// Stock and rst-syn before bursts and gaps of these lengths, seconds; rst-syn has so many times stock's goodput in each row and column.
+/// Stock and rst-syn before bursts and gaps of these lengths, seconds; rst-syn has so many times
+/// stock's goodput in each row and column.
 pub(crate) fn mapped(on: &[f64], off: &[f64], ratio: impl Fn(usize, usize) -> f64) -> Run {
     let (mut cells, mut saturations) = (Vec::new(), Vec::new());
     for (row, &on_s) in on.iter().enumerate() {

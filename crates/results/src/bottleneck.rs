@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The bottleneck of a dumbbell in the measured window, in the direction in which servers send, and the flows that cross it.
+/// The bottleneck of a dumbbell in the measured window, in the direction in which servers send, and
+/// the flows that cross it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BottleneckSummary {
     /// Share of the time that something was sent.
@@ -24,7 +25,8 @@ pub struct BottleneckSummary {
     pub opening: u64,
     /// Of these, those that were dropped.
     pub opening_drops: u64,
-    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many. `None` of a real link, which does not follow flows.
+    /// Drops of objects' packets: their number in the flow, 0 for SYN and SYN/ACK, and how many.
+    /// `None` of a real link, which does not follow flows.
     #[serde(default)]
     pub drops_by_number: Option<Vec<(u32, u64)>>,
     /// SYNs of a flood that came to the queue.
@@ -53,7 +55,8 @@ impl BottleneckSummary {
         (self.packets > 0).then(|| self.drops as f64 / self.packets as f64)
     }
 
-    /// Share of the objects that took from so long to so long, milliseconds; `None` when there were none.
+    /// Share of the objects that took from so long to so long, milliseconds; `None` when there were
+    /// none.
     pub fn share_between(&self, from_ms: f64, to_ms: f64) -> Option<f64> {
         (self.objects_done > 0).then(|| self.share_by(to_ms) - self.share_by(from_ms))
     }
@@ -71,7 +74,8 @@ impl BottleneckSummary {
         before.1
     }
 
-    /// Mean time of objects from so many packets on up to fewer than so many, milliseconds; `None` when there were none.
+    /// Mean time of objects from so many packets on up to fewer than so many, milliseconds; `None`
+    /// when there were none.
     pub fn mean_between(&self, from_pkts: u32, to_pkts: u32) -> Option<f64> {
         let of = self.mean_by_pkts.iter().filter(|(pkts, ..)| (from_pkts..to_pkts).contains(pkts));
         let (count, sum) = of.fold((0, 0.0), |(count, sum), (_, objects, mean)| {

@@ -113,8 +113,9 @@ impl BySize {
         self.classes.iter().filter(|class| class.replies > 0).count() > 1
     }
 
-    /// Mean response time of the largest share of the complete replies, from the first try, milliseconds.
-    /// Of the bin that the share ends in a part counts, as if all of it had the bin's mean.
+    /// Mean response time of the largest share of the complete replies, from the first try,
+    /// milliseconds. Of the bin that the share ends in a part counts, as if all of it had the bin's
+    /// mean.
     pub fn mean_of_largest_ms(&self, share: f64) -> Option<f64> {
         let largest = self.largest(share, |bin| bin.replies);
         let (mut replies, mut user_us) = (0.0, 0.0);
@@ -125,8 +126,8 @@ impl BySize {
         (replies > 0.0).then(|| user_us / 1e3 / replies)
     }
 
-    /// Mean response time of the largest requests that were answered: those of the last bin with a reply,
-    /// whose sizes are within a sixteenth of each other.
+    /// Mean response time of the largest requests that were answered: those of the last bin with a
+    /// reply, whose sizes are within a sixteenth of each other.
     pub fn mean_of_very_largest_ms(&self) -> Option<f64> {
         self.bins.iter().rev().find_map(SizeCount::mean_ms)
     }
@@ -146,7 +147,8 @@ impl BySize {
         (all > 0.0).then(|| incomplete / all)
     }
 
-    /// The bins of the largest share of what is counted, each with the part of it that belongs to them.
+    /// The bins of the largest share of what is counted, each with the part of it that belongs to
+    /// them.
     fn largest(
         &self,
         share: f64,

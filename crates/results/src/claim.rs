@@ -28,7 +28,8 @@ pub struct ClaimAnswer {
     pub ours: Option<Estimate>,
     /// Whether it holds.
     pub answer: Answer,
-    /// Why the answer should be read with care, or why there is none; empty when there is no reason.
+    /// Why the answer should be read with care, or why there is none; empty when there is no
+    /// reason.
     #[serde(default)]
     pub marks: Vec<String>,
     /// Why the claim does not hold, where somebody has looked into it.

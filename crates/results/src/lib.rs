@@ -1,12 +1,14 @@
 //! The formats that the tools write and the report reads, and nothing else: no I/O, no clock.
 //!
-//! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its `record` key; the first is
-//! the [`Header`], then a [`Saturation`] per server and a [`Cell`] per point of the grid, in the order in which they
-//! were measured, with those that were measured again as `set_aside` before it, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate
-//! link --json` writes a [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
+//! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its
+//! `record` key; the first is the [`Header`], then a [`Saturation`] per server and a [`Cell`] per
+//! point of the grid, in the order in which they were measured, with those that were measured again
+//! as `set_aside` before it, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`]
+//! per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate link --json` writes a
+//! [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
 //!
-//! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are plain.
-//! What each number means is defined in `docs/measurement.md`.
+//! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are
+//! plain. What each number means is defined in `docs/measurement.md`.
 
 mod bottleneck;
 mod by_size;
@@ -43,7 +45,8 @@ pub enum Record {
     Saturation(Saturation),
     /// One point of the grid.
     Cell(Box<Cell>),
-    /// One point of the grid that was measured again, as the machine disturbed it; its marks say how. No number of the run is of it.
+    /// One point of the grid that was measured again, as the machine disturbed it; its marks say
+    /// how. No number of the run is of it.
     SetAside(Box<Cell>),
     /// One run of a packet script.
     Trace(Box<Trace>),
@@ -66,10 +69,12 @@ pub struct Header {
     pub environment: Environment,
     /// Where the run departs from a plain Linux server on a NIC, one sentence each.
     pub deviations: Vec<String>,
-    /// Cells that the run was to measure, or runs of packet scripts; one that ended early has fewer. Older files do not say.
+    /// Cells that the run was to measure, or runs of packet scripts; one that ended early has
+    /// fewer. Older files do not say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub planned: Option<u64>,
-    /// Made short, to see that all works: each point was measured once, for a second. Older files do not say.
+    /// Made short, to see that all works: each point was measured once, for a second. Older files
+    /// do not say.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_quick: bool,
 }
@@ -96,10 +101,11 @@ pub struct Environment {
 pub struct Saturation {
     /// Name of the server, as in the experiment file.
     pub server: String,
-    /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as long as a cell is measured, to
-    /// clients who give up before they would send their SYN again.
+    /// Goodput, replies/s, of the highest rate of which stock Linux answered at least 95% for as
+    /// long as a cell is measured, to clients who give up before they would send their SYN again.
     pub rate_per_s: f64,
-    /// What the server's CPU took meanwhile to send and receive a small datagram within itself, microseconds.
+    /// What the server's CPU took meanwhile to send and receive a small datagram within itself,
+    /// microseconds.
     #[serde(default)]
     pub round_trip_us: f64,
     /// Every probe: offered, goodput, both per second.
@@ -110,7 +116,8 @@ pub struct Saturation {
     /// In which bursts its crowd comes, if not evenly; the search is without them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bursts: Option<BurstLengths>,
-    /// Its crowd comes in a closed loop, and a load of 1 is so many users; there is no rate then, and `rate_per_s` is the same number.
+    /// Its crowd comes in a closed loop, and a load of 1 is so many users; there is no rate then,
+    /// and `rate_per_s` is the same number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub users: Option<u32>,
 }
@@ -144,7 +151,10 @@ pub struct Cell {
     pub repetition: u32,
     /// What the crowd saw.
     pub crowd: CrowdSummary,
-    /// Kernel counters of the server's namespace, as differences over the measured window; also how often its CPU turned to received frames (`softirqs.NET_RX`) and its program slept (`server.voluntary_ctxt_switches`), and the crowd's end looked for replies (`crowd_end.voluntary_ctxt_switches`; a simulated one has neither of the last two).
+    /// Kernel counters of the server's namespace, as differences over the measured window; also how
+    /// often its CPU turned to received frames (`softirqs.NET_RX`) and its program slept
+    /// (`server.voluntary_ctxt_switches`), and the crowd's end looked for replies
+    /// (`crowd_end.voluntary_ctxt_switches`; a simulated one has neither of the last two).
     pub kernel: BTreeMap<String, u64>,
     /// The same counters as they grew, a few times a second.
     pub samples: Vec<Sample>,
@@ -154,7 +164,8 @@ pub struct Cell {
     pub crowd_cpu: CpuShares,
     /// What the guard counted from its start to its end, warm-up included, when there was one.
     pub guard: Option<BTreeMap<String, u64>>,
-    /// How fast those counters grew between the guard's last words before the window's two ends, per second.
+    /// How fast those counters grew between the guard's last words before the window's two ends,
+    /// per second.
     #[serde(default)]
     pub guard_per_s: BTreeMap<String, f64>,
     /// What the guard said while the crowd came, about once a second.
@@ -163,17 +174,22 @@ pub struct Cell {
     /// The flood beside the crowd, when there was one.
     #[serde(default)]
     pub flood: Option<Flood>,
-    /// Connections that were held beside the crowd, by kind: `idle`, `half_requests`, `slow_readers`.
+    /// Connections that were held beside the crowd, by kind: `idle`, `half_requests`,
+    /// `slow_readers`.
     #[serde(default)]
     pub held: BTreeMap<String, Held>,
-    /// Speed of the server's CPU in the window, by small datagrams within it, over that when the saturation rate was found, or, in virtual time, when the profile was measured. A
-    /// neighbour on the same core may take up to half of it.
+    /// Speed of the server's CPU in the window, by small datagrams within it, over that when the
+    /// saturation rate was found, or, in virtual time, when the profile was measured. A neighbour
+    /// on the same core may take up to half of it.
     #[serde(default)]
     pub machine_speed: Option<f64>,
-    /// The same just before the cells of this load: their offered rate is the load times the saturation rate times this.
+    /// The same just before the cells of this load: their offered rate is the load times the
+    /// saturation rate times this.
     #[serde(default)]
     pub speed_before: Option<f64>,
-    /// Time in which a cache line went from the server's CPU to the crowd's and back, before or after the window, whichever was longer, ns. On a virtual machine the two may be on one chip or on two.
+    /// Time in which a cache line went from the server's CPU to the crowd's and back, before or
+    /// after the window, whichever was longer, ns. On a virtual machine the two may be on one chip
+    /// or on two.
     #[serde(default)]
     pub core_round_trip_ns: Option<f64>,
     /// Times that it was measured before and set aside, as the machine disturbed it.
@@ -197,13 +213,15 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A rate per second as it were at the speed at which the saturation rate was found, by the speed just before, as the offered rate is.
+    /// A rate per second as it were at the speed at which the saturation rate was found, by the
+    /// speed just before, as the offered rate is.
     pub fn at_search_speed(&self, rate_per_s: f64) -> f64 {
         rate_per_s / self.speed_before.unwrap_or(1.0)
     }
 
-    /// Complete replies per second as they were at that speed. A server that keeps up answers what is offered, whatever its speed, and so by
-    /// [`Cell::at_search_speed`]; one that does not answers what it can, and so by the speed of the window itself.
+    /// Complete replies per second as they were at that speed. A server that keeps up answers what
+    /// is offered, whatever its speed, and so by [`Cell::at_search_speed`]; one that does not
+    /// answers what it can, and so by the speed of the window itself.
     pub fn goodput_at_search_speed(&self) -> f64 {
         let CrowdSummary { goodput_per_s, offered_per_s, .. } = self.crowd;
         match self.machine_speed {
@@ -213,7 +231,8 @@ impl Cell {
     }
 }
 
-/// Share of what is offered that a server answers which keeps up, as in the search for its saturation rate.
+/// Share of what is offered that a server answers which keeps up, as in the search for its
+/// saturation rate.
 pub const KEEPS_UP: f64 = 0.95;
 
 /// What went over the wire while a packet script was played.
@@ -223,9 +242,11 @@ pub struct Trace {
     pub script: String,
     /// Address family, `ipv4` or `ipv6`.
     pub family: String,
-    /// Where the guard's programs were, as the script says it; [`Trace::SIMULATED`] on the simulated kernel.
+    /// Where the guard's programs were, as the script says it; [`Trace::SIMULATED`] on the
+    /// simulated kernel.
     pub hook: String,
-    /// Every segment: seconds since the start, the client's label, `>` from it or `<` to it, and the segment as tcpdump has it.
+    /// Every segment: seconds since the start, the client's label, `>` from it or `<` to it, and
+    /// the segment as tcpdump has it.
     pub transcript: Vec<String>,
     /// How it ended.
     pub outcome: TraceOutcome,
@@ -263,8 +284,8 @@ pub struct Flood {
     pub answers_per_s: f64,
 }
 
-/// Connections of one kind that were opened before the crowd, and held to its end. As their client knows them: one that the server has closed
-/// behind data that is never read is still open.
+/// Connections of one kind that were opened before the crowd, and held to its end. As their client
+/// knows them: one that the server has closed behind data that is never read is still open.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Held {
     /// How many there should have been.
@@ -292,8 +313,8 @@ pub struct Sample {
     pub accept_qlen: Option<u64>,
 }
 
-/// Who waited at one moment of a cell, as the guard said. What it did not say is `None`: nothing listens, or its policy does not follow
-/// connections into the server.
+/// Who waited at one moment of a cell, as the guard said. What it did not say is `None`: nothing
+/// listens, or its policy does not follow connections into the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardSample {
     /// Since the crowd's start, milliseconds.
@@ -331,8 +352,9 @@ pub struct CpuShares {
 
 /// What a crowd saw. Printed by `tidegate load --json`.
 ///
-/// The *cohort* is every attempt whose intended start lies in the measured window; each of them ends in exactly one
-/// cause, so that the causes sum to `offered`. Rates and response times are of *events* in the window.
+/// The *cohort* is every attempt whose intended start lies in the measured window; each of them
+/// ends in exactly one cause, so that the causes sum to `offered`. Rates and response times are of
+/// *events* in the window.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CrowdSummary {
     /// Length of the measured window, seconds.
@@ -369,13 +391,14 @@ pub struct CrowdSummary {
     pub not_sent: u64,
     /// Cohort: still open when the run stopped.
     pub unfinished: u64,
-    /// Cohort: complete replies by the class of their status. Those of an attempt with several requests count
-    /// whatever becomes of it. All 0 where an older version did not count them.
+    /// Cohort: complete replies by the class of their status. Those of an attempt with several
+    /// requests count whatever becomes of it. All 0 where an older version did not count them.
     #[serde(default)]
     pub statuses: Statuses,
     /// SYNs sent in the window divided by attempts started in it.
     pub syns_per_attempt: f64,
-    /// Attempts that ended in the window by the SYNs that they sent: the first number is of those that sent one.
+    /// Attempts that ended in the window by the SYNs that they sent: the first number is of those
+    /// that sent one.
     #[serde(default)]
     pub ended_by_syns: Vec<u64>,
     /// The same of complete replies only.
@@ -384,17 +407,21 @@ pub struct CrowdSummary {
     /// Attempts that users began in the window by reloading; they are part of `offered`.
     #[serde(default)]
     pub reloads: u64,
-    /// Users who began in the window and got no reply in the end: the last of their attempts was aborted or timed out.
+    /// Users who began in the window and got no reply in the end: the last of their attempts was
+    /// aborted or timed out.
     #[serde(default)]
     pub gave_up: u64,
-    /// How long users waited for a complete reply, the first on its connection, from their first attempt.
+    /// How long users waited for a complete reply, the first on its connection, from their first
+    /// attempt.
     #[serde(default)]
     pub user_ms: LatencySummary,
-    /// Response time of complete replies, from when the request should have been sent: of the first request of a connection, from the intended start.
+    /// Response time of complete replies, from when the request should have been sent: of the first
+    /// request of a connection, from the intended start.
     pub response_ms: LatencySummary,
     /// How long a refused client waited for its RST, from the intended start.
     pub refusal_ms: LatencySummary,
-    /// Time to the first byte of a reply, from when its request should have been sent; also of replies that ended early.
+    /// Time to the first byte of a reply, from when its request should have been sent; also of
+    /// replies that ended early.
     #[serde(default)]
     pub first_byte_ms: LatencySummary,
     /// Bytes of replies, heads included, that came to an application in the window, per second.
@@ -457,15 +484,19 @@ pub struct GeneratorHealth {
     pub frames_sent: u64,
     /// Frames received.
     pub frames_received: u64,
-    /// Of these, those that came to another worker's queue than their connection's, and were handed over.
+    /// Of these, those that came to another worker's queue than their connection's, and were handed
+    /// over.
     #[serde(default)]
     pub frames_handed_over: u64,
-    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1, which it is, too, while it waits for a turn that is due soon; of several workers the largest.
+    /// Share of the wall time that the generator's thread was on a CPU, 0 to 1, which it is, too,
+    /// while it waits for a turn that is due soon; of several workers the largest.
     pub cpu_share: f64,
-    /// Turns in which it sent frames: none leaves between them. 0 where an older version did not say, or a crowd was simulated.
+    /// Turns in which it sent frames: none leaves between them. 0 where an older version did not
+    /// say, or a crowd was simulated.
     #[serde(default)]
     pub turns: u64,
-    /// Share of the wall time in which it had something to do, 0 to 1; of several workers the largest. 0 as above.
+    /// Share of the wall time in which it had something to do, 0 to 1; of several workers the
+    /// largest. 0 as above.
     #[serde(default)]
     pub busy_share: f64,
     /// Most connections alive at once.
@@ -480,7 +511,8 @@ pub struct GeneratorHealth {
 }
 
 impl GeneratorHealth {
-    /// In the place of a receive mode: the crowd was simulated, on machines that cost nothing and are never late.
+    /// In the place of a receive mode: the crowd was simulated, on machines that cost nothing and
+    /// are never late.
     pub const SIMULATED: &str = "virtual";
 
     /// Whether the crowd was simulated.

@@ -15,14 +15,16 @@ pub struct LinkSummary {
     pub elapsed_s: f64,
     /// CPU time of its thread over that, 0 to 1.
     pub cpu_share: f64,
-    /// What ended it before its time: an interface that went away. What was counted by then is here.
+    /// What ended it before its time: an interface that went away. What was counted by then is
+    /// here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_by: Option<String>,
     /// From the first interface to the second, and back.
     pub directions: Vec<LinkDirection>,
 }
 
-/// One direction of a bottleneck. Packets that arrived, or were inside before, were delivered or dropped, or are still inside.
+/// One direction of a bottleneck. Packets that arrived, or were inside before, were delivered or
+/// dropped, or are still inside.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct LinkDirection {
     /// Interface whose frames it takes.
@@ -40,7 +42,8 @@ pub struct LinkDirection {
     pub arrived: PacketCount,
     /// Left it in time.
     pub delivered: PacketCount,
-    /// Dropped by the queue discipline or lost by the wire, as told, by cause; causes without a drop are left out.
+    /// Dropped by the queue discipline or lost by the wire, as told, by cause; causes without a
+    /// drop are left out.
     pub drops: BTreeMap<String, u64>,
     /// Went ahead of those before them, as told.
     pub reordered: u64,
@@ -87,10 +90,13 @@ pub struct PathSummary {
     pub to_server: String,
     /// And the way back.
     pub to_clients: String,
-    /// What became of packets in the measured window, `to_server.` or `to_clients.` before: `arrived` at the near end, `delivered` at the far end, `dropped` by the
-    /// queue, `lost` by the wire, `reordered`; `opening` of those that arrived are SYNs or SYN/ACKs, of which `opening_dropped` were dropped or lost.
+    /// What became of packets in the measured window, `to_server.` or `to_clients.` before:
+    /// `arrived` at the near end, `delivered` at the far end, `dropped` by the queue, `lost` by the
+    /// wire, `reordered`; `opening` of those that arrived are SYNs or SYN/ACKs, of which
+    /// `opening_dropped` were dropped or lost.
     pub counters: BTreeMap<String, u64>,
-    /// How much later than meant one in a hundred left, or later, of the worse direction; 0 in virtual time.
+    /// How much later than meant one in a hundred left, or later, of the worse direction; 0 in
+    /// virtual time.
     pub late_p99_ms: f64,
 }
 

@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{BySize, CrowdSummary, GeneratorHealth, GroupCount, LatencySummary, Seconds, Statuses};
 
-/// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where there is none.
+/// Histograms of microseconds in HdrHistogram's compressed encoding (V2), as base64; empty where
+/// there is none.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Histograms {
     /// Behind [`CrowdSummary::response_ms`].
@@ -43,8 +44,9 @@ impl Histograms {
         }
     }
 
-    /// The complementary distribution of users' times: each time that there was, milliseconds, and the share that
-    /// took longer, falling to 0. Times have three digits. Empty where there is none, or no histogram that can be read.
+    /// The complementary distribution of users' times: each time that there was, milliseconds, and
+    /// the share that took longer, falling to 0. Times have three digits. Empty where there is
+    /// none, or no histogram that can be read.
     pub fn user_times_above(&self) -> Vec<(f64, f64)> {
         let Some(histogram) = decode(&self.user_us) else { return Vec::new() };
         let all = histogram.len() as f64;
@@ -73,7 +75,8 @@ pub enum MergeError {
 }
 
 impl MergeError {
-    /// What is wrong, in one line, with each summary by the name that its place among them has, from 0.
+    /// What is wrong, in one line, with each summary by the name that its place among them has,
+    /// from 0.
     pub fn said_of(&self, name: impl Fn(usize) -> String) -> String {
         match self {
             Self::Nothing => "there is nothing to add".to_owned(),
@@ -107,8 +110,8 @@ impl fmt::Display for MergeError {
 
 impl std::error::Error for MergeError {}
 
-/// Adds the summaries of generators that sent parts of one crowd in one window. Counts and histograms are exact; the generator was
-/// the limit if one of them was.
+/// Adds the summaries of generators that sent parts of one crowd in one window. Counts and
+/// histograms are exact; the generator was the limit if one of them was.
 ///
 /// # Errors
 ///
@@ -198,7 +201,8 @@ pub fn merge(parts: &[CrowdSummary]) -> Result<CrowdSummary, MergeError> {
     })
 }
 
-/// Of the parts `i/n` of a crowd those that are not there, each as it would be named. None where there are no parts.
+/// Of the parts `i/n` of a crowd those that are not there, each as it would be named. None where
+/// there are no parts.
 pub fn missing_parts(shards: &[String]) -> Vec<String> {
     let read = |shard: &String| {
         let (index, count) = shard.split_once('/')?;

@@ -38,7 +38,8 @@ impl Seconds {
         add(&mut self.first_byte_us, &other.first_byte_us);
     }
 
-    /// Mean response time of those who asked in each second, milliseconds; none where nobody was answered.
+    /// Mean response time of those who asked in each second, milliseconds; none where nobody was
+    /// answered.
     pub fn means_ms(&self) -> Vec<Option<f64>> {
         means(&self.replies, &self.user_us)
     }
@@ -53,7 +54,8 @@ impl Seconds {
         self.means_ms().into_iter().flatten().max_by(f64::total_cmp)
     }
 
-    /// The one-second mean below which this share of the seconds is, milliseconds: of those that have one.
+    /// The one-second mean below which this share of the seconds is, milliseconds: of those that
+    /// have one.
     pub fn mean_at_ms(&self, share: f64) -> Option<f64> {
         let mut means: Vec<f64> = self.means_ms().into_iter().flatten().collect();
         means.sort_by(f64::total_cmp);

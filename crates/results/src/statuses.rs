@@ -20,7 +20,8 @@ pub struct Statuses {
     /// The client's errors, such as 404.
     #[serde(rename = "4xx")]
     pub client_error: u64,
-    /// The server's errors, such as 503; also any code beyond 599, or below 100, which RFC 9110 has read so.
+    /// The server's errors, such as 503; also any code beyond 599, or below 100, which RFC 9110 has
+    /// read so.
     #[serde(rename = "5xx")]
     pub server_error: u64,
 }
@@ -38,7 +39,8 @@ impl Statuses {
         one
     }
 
-    /// Complete replies: all classes but the interim one. `None` when there are more than 2^64, which no run has.
+    /// Complete replies: all classes but the interim one. `None` when there are more than 2^64,
+    /// which no run has.
     pub fn replies(&self) -> Option<u64> {
         self.successful.checked_add(self.non_2xx()?)
     }

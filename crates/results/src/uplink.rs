@@ -33,7 +33,8 @@ pub struct UplinkSummary {
 pub struct UplinkSeries {
     /// Seconds of the warm-up, which come first.
     pub warmup_s: u32,
-    /// Connections that the server's program has, or whose end is awaited; without those in the accept queue.
+    /// Connections that the server's program has, or whose end is awaited; without those in the
+    /// accept queue.
     pub connections: Vec<u32>,
     /// SYN queue.
     pub syn_qlen: Vec<u32>,
@@ -58,7 +59,8 @@ impl UplinkSeries {
         self.connections.get((second.max(1) - 1) as usize).copied()
     }
 
-    /// In which second since the crowd's start the first SYN was dropped, from 1; `None` if none was.
+    /// In which second since the crowd's start the first SYN was dropped, from 1; `None` if none
+    /// was.
     pub fn first_syn_drop(&self) -> Option<u32> {
         self.syns_dropped.iter().position(|dropped| *dropped > 0).map(|place| place as u32 + 1)
     }

@@ -31,8 +31,8 @@ pub struct ParseError {
 ///
 /// # Errors
 ///
-/// The first line that cannot be understood; a script without a policy; or one whose policy is never seen to act, so that it
-/// would pass without a guard.
+/// The first line that cannot be understood; a script without a policy; or one whose policy is
+/// never seen to act, so that it would pass without a guard.
 pub fn parse(file: &str, text: &str) -> Result<Script, ParseError> {
     let at = |line: usize| move |what: String| ParseError { file: file.to_owned(), line, what };
     let mut settings = Settings::default();

@@ -1,10 +1,12 @@
-//! A segment as a script writes it, near to what tcpdump prints: `P. 1:81(80) ack 1 win 5840 <mss 1460>`.
+//! A segment as a script writes it, near to what tcpdump prints: `P. 1:81(80) ack 1 win 5840 <mss
+//! 1460>`.
 
 use std::fmt;
 
 use wire::{Flags, Options, Segment};
 
-/// A segment with numbers relative to the initial ones of its connection. What is not said is not looked at.
+/// A segment with numbers relative to the initial ones of its connection. What is not said is not
+/// looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pattern {
     /// All of them.
@@ -27,7 +29,8 @@ impl Pattern {
         Self { flags, seq, len: 0, ack: None, window: None, options: None }
     }
 
-    /// What a received segment says, relative to the initial sequence numbers of its sender and its receiver.
+    /// What a received segment says, relative to the initial sequence numbers of its sender and its
+    /// receiver.
     pub fn describe(segment: &Segment<'_>, sender_isn: u32, receiver_isn: u32) -> Self {
         let ack = segment.ack.0.wrapping_sub(receiver_isn);
         Self {
@@ -148,7 +151,8 @@ fn flags(word: &str) -> Result<Flags, String> {
     })
 }
 
-/// `SEQ:END(BYTES)`, three numbers of which two would do: who writes and who reads a script need not add up.
+/// `SEQ:END(BYTES)`, three numbers of which two would do: who writes and who reads a script need
+/// not add up.
 fn range(word: &str) -> Result<(u32, u32), String> {
     let shape = || format!("{word:?} is no SEQ:END(BYTES); write it as 1:81(80)");
     let (seq, rest) = word.split_once(':').ok_or_else(shape)?;

@@ -13,7 +13,8 @@ use crate::{Action, Ends, Pattern, Read, Script, State, Step, System};
 const PATIENCE: Nanos = Nanos::from_secs(10);
 /// Kernel timers tick: what must come after a second may come after four fifths of it.
 const EARLY: f64 = 0.8;
-/// The same segment again, at least so much later, is a timer's work (TCP_RTO_MIN is 200 ms). Two at once are none.
+/// The same segment again, at least so much later, is a timer's work (TCP_RTO_MIN is 200 ms). Two
+/// at once are none.
 const RESEND_AFTER: Nanos = Nanos::from_millis(150);
 /// Source ports of clients; below the ephemeral ones of kernels.
 const FIRST_PORT: u16 = 20_000;
@@ -76,10 +77,11 @@ macro_rules! ensure {
 
 /// Plays a script; every segment that comes to a client must be one that a line expects, in order.
 ///
-/// `+SECONDS` before a line that acts is how long it waits first, and before an expected segment how much later than the
-/// client's last one it must come, at least, less a fifth. What a server's timers send again needs no line, so that a slow
-/// machine may take its time: the same segment at least 150 ms later is passed over where another is expected. Only in a
-/// silence with a time it is a breach.
+/// `+SECONDS` before a line that acts is how long it waits first, and before an expected segment
+/// how much later than the client's last one it must come, at least, less a fifth. What a server's
+/// timers send again needs no line, so that a slow machine may take its time: the same segment at
+/// least 150 ms later is passed over where another is expected. Only in a silence with a time it is
+/// a breach.
 ///
 /// Gives every segment that was sent or expected, with the time since the start.
 ///
@@ -571,7 +573,8 @@ fn lookup(counters: &BTreeMap<String, u64>, name: &str) -> Result<u64> {
     })
 }
 
-/// What is written to every connection: letters by their place in it, 1 being the first. Segments without data have none.
+/// What is written to every connection: letters by their place in it, 1 being the first. Segments
+/// without data have none.
 fn stream(seq: u32, len: u32) -> Vec<u8> {
     (0..len).map(|index| b'a' + (seq.wrapping_add(index) % 26) as u8).collect()
 }

@@ -71,7 +71,8 @@ pub enum Action {
     Silence(String, Nanos),
     /// `a: connect`: the three segments of a handshake.
     Connect(String),
-    /// `a: search dropped`: SYNs from one port after another, until the counter moves; that one's host is `a`.
+    /// `a: search dropped`: SYNs from one port after another, until the counter moves; that one's
+    /// host is `a`.
     Search(String, String),
     /// `fill`: hosts without a name connect until the accept queue is full.
     Fill,
@@ -124,7 +125,8 @@ pub enum Hook {
     XdpGeneric,
 }
 
-/// State of the server's end of a connection, by the kernel's names (include/net/tcp_states.h, without `TCP_`).
+/// State of the server's end of a connection, by the kernel's names (include/net/tcp_states.h,
+/// without `TCP_`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// A request socket.

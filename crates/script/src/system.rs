@@ -10,7 +10,8 @@ use wire::Ethernet;
 
 use crate::State;
 
-/// A guarded server and the wire to it. Errors are what the system cannot do, never what a script expects in vain.
+/// A guarded server and the wire to it. Errors are what the system cannot do, never what a script
+/// expects in vain.
 ///
 /// Of the server's sockets each is named by its client's address.
 pub trait System {
@@ -23,9 +24,11 @@ pub trait System {
     fn now(&self) -> Nanos;
     /// Puts a client's frame on the wire.
     fn send(&mut self, frame: &[u8]) -> Result<(), Self::Error>;
-    /// The next frame that came to the clients, or `None` when none has come by `until`. Time passes meanwhile.
+    /// The next frame that came to the clients, or `None` when none has come by `until`. Time
+    /// passes meanwhile.
     fn receive(&mut self, until: Nanos) -> Result<Option<Arrival>, Self::Error>;
-    /// Has everything that was sent do its work: answers that it causes at once can be received, counters have counted it.
+    /// Has everything that was sent do its work: answers that it causes at once can be received,
+    /// counters have counted it.
     fn settle(&mut self) -> Result<(), Self::Error>;
     /// accept(2): the client of the next connection, or `None` when none waits.
     fn accept(&mut self) -> Result<Option<SocketAddr>, Self::Error>;
@@ -41,7 +44,8 @@ pub trait System {
     fn state(&mut self, peer: SocketAddr) -> Result<State, Self::Error>;
     /// The listener's queues.
     fn load(&mut self) -> Result<ListenerLoad, Self::Error>;
-    /// Counters by name, those of the guard plain and those of the kernel with a dot, as `TcpExt.ListenOverflows`.
+    /// Counters by name, those of the guard plain and those of the kernel with a dot, as
+    /// `TcpExt.ListenOverflows`.
     fn counters(&mut self) -> Result<BTreeMap<String, u64>, Self::Error>;
 }
 

@@ -18,12 +18,13 @@ const MAX_LINGER: usize = 64 * 1024;
 
 /// An accepted connection.
 ///
-/// Replies are sent as they are made, so at most one is unfinished; while it is, nothing is read, and a client that
-/// sends requests without reading replies is stopped by TCP's own window.
+/// Replies are sent as they are made, so at most one is unfinished; while it is, nothing is read,
+/// and a client that sends requests without reading replies is stopped by TCP's own window.
 pub(crate) struct Connection {
     socket: OwnedFd,
-    /// Read, not yet served: the start of a request, or requests behind an unfinished reply. At most a head that is
-    /// not complete and one [`Scratch`]. Empty, without memory, whenever the client waits or thinks.
+    /// Read, not yet served: the start of a request, or requests behind an unfinished reply. At
+    /// most a head that is not complete and one [`Scratch`]. Empty, without memory, whenever the
+    /// client waits or thinks.
     input: Vec<u8>,
     /// Bytes of a request body that are still to be thrown away.
     body_left: u64,
@@ -85,8 +86,9 @@ enum Phase {
     LastReply,
     /// A request was refused: send why, then linger.
     Refusing,
-    /// Our side is shut; input is thrown away until the client closes. Closing at once would send a RST for the bytes
-    /// that we did not read, and a RST makes the client's stack discard our reply.
+    /// Our side is shut; input is thrown away until the client closes. Closing at once would send a
+    /// RST for the bytes that we did not read, and a RST makes the client's stack discard our
+    /// reply.
     Lingering { left: usize },
 }
 
@@ -97,13 +99,14 @@ impl Connection {
 
     /// Does what can be done without waiting: sends, reads at most once, serves.
     ///
-    /// One read for each call keeps a client that pipelines without end from holding the thread. What is left in
-    /// the socket makes it ready again, because it is watched level-triggered.
+    /// One read for each call keeps a client that pipelines without end from holding the thread.
+    /// What is left in the socket makes it ready again, because it is watched level-triggered.
     pub(crate) fn advance(&mut self, desk: &mut Desk, scratch: &mut Scratch) -> Next {
         match self.try_advance(desk, scratch) {
             Ok(next) => next,
             Err(_) => {
-                // A reset by a client that has its reply is how crowds close; only an unserved request is a loss.
+                // A reset by a client that has its reply is how crowds close; only an unserved
+                // request is a loss.
                 desk.totals.lost += u64::from(self.is_busy());
                 Next::Close
             }
@@ -118,7 +121,8 @@ impl Connection {
             if self.phase != Phase::Open {
                 return self.finish();
             }
-            // Requests that came behind the reply. If they leave nothing unfinished, reading waits for the next call.
+            // Requests that came behind the reply. If they leave nothing unfinished, reading waits
+            // for the next call.
             let input = std::mem::take(&mut self.input);
             return self.serve(&input, desk);
         }

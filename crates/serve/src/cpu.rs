@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
-/// A look at the clock that took so many times as long as the shortest was interrupted, and so was one of so long, whatever the shortest took.
+/// A look at the clock that took so many times as long as the shortest was interrupted, and so was
+/// one of so long, whatever the shortest took.
 const INTERRUPTED: u32 = 8;
 const LONGEST_LOOK: Duration = Duration::from_micros(1);
 
 /// Keeps the calling thread busy until it has had `amount` of CPU time for itself.
 ///
-/// Not a calibrated loop, as a change of the CPU's frequency is not to stretch the work; and not the thread's own clock, which counts as the thread's what softirq
-/// interrupts it for on kernels built without `CONFIG_IRQ_TIME_ACCOUNTING`, so that the work would be the shorter the more the kernel has to do. From one look at the wall clock to the next,
-/// some 30 ns, a thread that was not interrupted is not away for long: what took longer is none of its time.
+/// Not a calibrated loop, as a change of the CPU's frequency is not to stretch the work; and not
+/// the thread's own clock, which counts as the thread's what softirq interrupts it for on kernels
+/// built without `CONFIG_IRQ_TIME_ACCOUNTING`, so that the work would be the shorter the more the
+/// kernel has to do. From one look at the wall clock to the next, some 30 ns, a thread that was not
+/// interrupted is not away for long: what took longer is none of its time.
 pub(crate) fn burn(amount: Duration) {
     let (mut work, mut next) = (Work::of(amount), looks());
     while !work.left.is_zero() {
@@ -18,7 +21,8 @@ pub(crate) fn burn(amount: Duration) {
     }
 }
 
-/// Share of its CPU that a thread which works for such a wall-clock time does not have for itself, 0 to 1. Keeps the calling thread busy for so long.
+/// Share of its CPU that a thread which works for such a wall-clock time does not have for itself,
+/// 0 to 1. Keeps the calling thread busy for so long.
 pub fn taken(window: Duration) -> f64 {
     share_taken(window, looks())
 }

@@ -1,12 +1,16 @@
 //! The lab's own HTTP server: one thread, epoll, one prepared reply.
 //!
-//! It stands in for the user-space server of `[Shu05]` section 3.1.1: when the listener is ready it accepts until nothing
-//! is left (*Accept-INF*), and only then serves what it accepted. So the accept queue is short whenever the server
-//! runs, and a crowd that the server cannot serve waits in the kernel or, if admitted, inside the server.
+//! It stands in for the user-space server of `[Shu05]` section 3.1.1: when the listener is ready it
+//! accepts until nothing is left (*Accept-INF*), and only then serves what it accepted. So the
+//! accept queue is short whenever the server runs, and a crowd that the server cannot serve waits
+//! in the kernel or, if admitted, inside the server.
 //!
-//! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, but for those of a workload, which name the reply's length
-//! (`/bytes/12345`, `/file_set/dir00000/class2_5`); request bodies are read and thrown away. After the request CLIENT_CLOSE of `[FTY97]` it says nothing, and waits for the client's end. An idle connection lives until its client closes it. What an idle connection costs here is one
-//! descriptor and under a hundred bytes; a request that is still arriving costs at most 16 KiB more.
+//! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, but
+//! for those of a workload, which name the reply's length (`/bytes/12345`,
+//! `/file_set/dir00000/class2_5`); request bodies are read and thrown away. After the request
+//! CLIENT_CLOSE of `[FTY97]` it says nothing, and waits for the client's end. An idle connection
+//! lives until its client closes it. What an idle connection costs here is one descriptor and under
+//! a hundred bytes; a request that is still arriving costs at most 16 KiB more.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering};
@@ -45,13 +49,15 @@ pub use sys::raise_descriptor_limit;
 pub struct Config {
     /// Address to listen on; port 0 lets the kernel choose.
     pub listen: SocketAddr,
-    /// The listen(2) argument. Linux caps it at `net.core.somaxconn` and queues one connection more than that.
+    /// The listen(2) argument. Linux caps it at `net.core.somaxconn` and queues one connection more
+    /// than that.
     pub backlog: u32,
     /// How much of the accept queue is taken at a time.
     pub accept: Accept,
     /// CPU time that each request burns before it is answered.
     pub cpu_time: Duration,
-    /// So long after the start the requests begin to burn that in its place: a server that becomes slower, or faster.
+    /// So long after the start the requests begin to burn that in its place: a server that becomes
+    /// slower, or faster.
     pub later: Option<(Duration, Duration)>,
     /// Length of the reply's body, bytes.
     pub reply_bytes: usize,
@@ -62,14 +68,16 @@ pub struct Config {
 /// How much of the accept queue is taken each time that the listener is ready.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accept {
-    /// All of it, before anything is served: *Accept-INF* of `[Shu05]` section 3.1.1, its user-space server.
+    /// All of it, before anything is served: *Accept-INF* of `[Shu05]` section 3.1.1, its
+    /// user-space server.
     Inf,
     /// One connection, which is served before the next is taken: *Accept-1*, its in-kernel server.
     One,
 }
 
 impl Default for Config {
-    /// Port 8080 of the loopback, backlog 128, Accept-INF, no CPU time, a reply that fits one segment on Ethernet.
+    /// Port 8080 of the loopback, backlog 128, Accept-INF, no CPU time, a reply that fits one
+    /// segment on Ethernet.
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),

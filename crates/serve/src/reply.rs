@@ -1,4 +1,5 @@
-//! The replies, made once at start: serving one is a single send of prepared bytes. But for those whose length the client's path names.
+//! The replies, made once at start: serving one is a single send of prepared bytes. But for those
+//! whose length the client's path names.
 
 use std::borrow::Cow;
 
@@ -47,7 +48,8 @@ impl OfLength {
     }
 }
 
-/// How long a reply is, head and all, to a request that names a body of so many bytes and closes the connection.
+/// How long a reply is, head and all, to a request that names a body of so many bytes and closes
+/// the connection.
 pub fn reply_bytes(body: u64) -> u64 {
     OfLength { bytes: body, closes: true }.head().len() as u64 + body
 }
@@ -82,7 +84,8 @@ impl Replies {
         Self { prepared, lines: self::body(PIECE + LINE.len()).into() }
     }
 
-    /// Of a reply of some length, what comes after its first `sent` bytes: some of it, but all if it is short.
+    /// Of a reply of some length, what comes after its first `sent` bytes: some of it, but all if
+    /// it is short.
     pub(crate) fn piece(&self, reply: OfLength, sent: u64) -> Cow<'_, [u8]> {
         let head = reply.head();
         let head_len = head.len() as u64;

@@ -37,8 +37,8 @@ pub(crate) struct Request {
 
 /// Reads the request at the start of `bytes`.
 ///
-/// HTTP/1.1 keeps the connection unless `Connection: close` is among the fields; HTTP/1.0 always closes, which
-/// differs from servers that honour `Connection: keep-alive` there.
+/// HTTP/1.1 keeps the connection unless `Connection: close` is among the fields; HTTP/1.0 always
+/// closes, which differs from servers that honour `Connection: keep-alive` there.
 pub(crate) fn parse(bytes: &[u8]) -> Parsed {
     let mut fields = [httparse::EMPTY_HEADER; MAX_FIELDS];
     let mut request = httparse::Request::new(&mut fields);

@@ -17,8 +17,8 @@ use crate::reply::Replies;
 use crate::request::MAX_HEAD;
 use crate::{Accept, Config, sys};
 
-/// How long a wait lasts at most: how late the stop flag is seen, and how soon accepting is tried again after the
-/// system ran out of descriptors.
+/// How long a wait lasts at most: how late the stop flag is seen, and how soon accepting is tried
+/// again after the system ran out of descriptors.
 const TICK_MS: u8 = 100;
 /// Events taken from the kernel at a time.
 const MAX_EVENTS: usize = 512;
@@ -30,7 +30,8 @@ pub struct Server {
     backlog: u32,
     accept: Accept,
     epoll: Epoll,
-    /// Indexed by descriptor: the kernel always gives the lowest free one, so this is a slab without a free list.
+    /// Indexed by descriptor: the kernel always gives the lowest free one, so this is a slab
+    /// without a free list.
     connections: Vec<Option<Waiting>>,
     /// Accepted, not yet served. Kept for its memory only.
     fresh: Vec<Connection>,
@@ -123,7 +124,8 @@ impl Server {
         let listener = socket(family, SockType::Stream, flags, None).map_err(failed("open a socket"))?;
         // Connections of an earlier run in TIME_WAIT do not keep the port.
         setsockopt(&listener, sockopt::ReuseAddr, &true).map_err(failed("set SO_REUSEADDR"))?;
-        // Accepted sockets inherit it: a second pipelined reply must not wait for the first one's ACK.
+        // Accepted sockets inherit it: a second pipelined reply must not wait for the first one's
+        // ACK.
         setsockopt(&listener, sockopt::TcpNoDelay, &true).map_err(failed("set TCP_NODELAY"))?;
         bind(listener.as_raw_fd(), &SockaddrStorage::from(address)).map_err(failed("bind"))?;
         sys::listen(&listener, config.backlog).map_err(failed("listen"))?;
@@ -164,7 +166,8 @@ impl Server {
         self.backlog
     }
 
-    /// Serves until `stop` is set, which is seen within a tenth of a second, or at once after a signal.
+    /// Serves until `stop` is set, which is seen within a tenth of a second, or at once after a
+    /// signal.
     pub fn run(&mut self, stop: &AtomicBool) -> Result<Totals, RunError> {
         let mut events = vec![EpollEvent::empty(); MAX_EVENTS];
         while !stop.load(Ordering::Relaxed) {
@@ -173,8 +176,8 @@ impl Server {
                 Err(Errno::EINTR) => continue,
                 Err(errno) => return Err(RunError::new("wait for events", errno)),
             };
-            // A descriptor occurs once in a batch and only its own event closes it, so no event is stale, although
-            // an accept in the same batch may reuse the descriptor.
+            // A descriptor occurs once in a batch and only its own event closes it, so no event is
+            // stale, although an accept in the same batch may reuse the descriptor.
             for event in &events[..ready] {
                 if event.data() == token(&self.listener) {
                     self.accept()?;
@@ -217,8 +220,9 @@ impl Server {
         Ok(())
     }
 
-    /// First turn of a connection. Its request has mostly arrived with the handshake or right behind it, and a
-    /// client that closes after the reply is then served without a single call to epoll.
+    /// First turn of a connection. Its request has mostly arrived with the handshake or right
+    /// behind it, and a client that closes after the reply is then served without a single call to
+    /// epoll.
     fn start(&mut self, mut connection: Connection) {
         let until = connection.advance(&mut self.desk, &mut self.scratch);
         if until == Next::Close {
@@ -255,8 +259,9 @@ impl Server {
         self.note_room();
     }
 
-    /// Stops watching the listener. It stays readable while connections wait, so watching it would have us fail
-    /// again at once, for ever; they wait in the accept queue instead, where their number can be seen.
+    /// Stops watching the listener. It stays readable while connections wait, so watching it would
+    /// have us fail again at once, for ever; they wait in the accept queue instead, where their
+    /// number can be seen.
     fn pause(&mut self) -> Result<(), RunError> {
         self.watch_listener(EpollFlags::empty())?;
         self.paused = Some(Pause { since: Instant::now(), has_room: false });
@@ -269,8 +274,8 @@ impl Server {
         }
     }
 
-    /// Watches the listener again after a connection of ours has closed; or after a tick, as the descriptors may be
-    /// held by others.
+    /// Watches the listener again after a connection of ours has closed; or after a tick, as the
+    /// descriptors may be held by others.
     fn try_resume(&mut self) -> Result<(), RunError> {
         let tick = Duration::from_millis(TICK_MS.into());
         let is_over = |pause: &Pause| pause.has_room || pause.since.elapsed() >= tick;
@@ -297,9 +302,9 @@ impl Totals {
 }
 
 impl Next {
-    /// Level-triggered, so that a wake-up cannot be missed and a short read needs no second one to see `EAGAIN`.
-    /// Edge-triggered would save the change of interest around an unfinished reply, which one-packet replies never
-    /// leave.
+    /// Level-triggered, so that a wake-up cannot be missed and a short read needs no second one to
+    /// see `EAGAIN`. Edge-triggered would save the change of interest around an unfinished reply,
+    /// which one-packet replies never leave.
     fn interest(self) -> EpollFlags {
         match self {
             Next::Read => EpollFlags::EPOLLIN,
@@ -323,7 +328,8 @@ fn slot(token: u64) -> usize {
     usize::try_from(token).expect("descriptors fit")
 }
 
-/// Errors that accept(2) passes on from the connection that it would have returned; the next one may be fine.
+/// Errors that accept(2) passes on from the connection that it would have returned; the next one
+/// may be fine.
 fn is_of_one_connection(errno: Errno) -> bool {
     matches!(
         errno,

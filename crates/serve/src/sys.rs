@@ -6,14 +6,16 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// listen(2). nix refuses a backlog above its compiled-in `SOMAXCONN`; the kernel's own limit is a sysctl.
+/// listen(2). nix refuses a backlog above its compiled-in `SOMAXCONN`; the kernel's own limit is a
+/// sysctl.
 pub(crate) fn listen(socket: &OwnedFd, backlog: u32) -> nix::Result<()> {
     let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
     // SAFETY: the descriptor is open, as we borrow its owner; listen takes no pointers.
     Errno::result(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
 }
 
-/// The backlog in force, connections. For a listener, `tcpi_sacked` of TCP_INFO is `sk_max_ack_backlog`.
+/// The backlog in force, connections. For a listener, `tcpi_sacked` of TCP_INFO is
+/// `sk_max_ack_backlog`.
 pub(crate) fn backlog(listener: &OwnedFd) -> nix::Result<u32> {
     // SAFETY: tcp_info is plain numbers, for which zeros are a value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
@@ -31,7 +33,8 @@ pub(crate) fn backlog(listener: &OwnedFd) -> nix::Result<u32> {
     Errno::result(result).map(|_| info.tcpi_sacked)
 }
 
-/// accept4(2), non-blocking and close-on-exec in the same call, without asking for the peer's address.
+/// accept4(2), non-blocking and close-on-exec in the same call, without asking for the peer's
+/// address.
 pub(crate) fn accept(listener: &OwnedFd) -> nix::Result<OwnedFd> {
     let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: null pointers are how accept4 is told that the address is not wanted.

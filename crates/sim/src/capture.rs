@@ -12,7 +12,8 @@ const CROWD: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// Frames in the order of time, up to a number of them.
 ///
-/// Those that come to the server are there when they arrive, also if the receive ring loses them; its own when they leave.
+/// Those that come to the server are there when they arrive, also if the receive ring loses them;
+/// its own when they leave.
 #[derive(Debug)]
 pub struct Capture {
     server: SocketAddr,

@@ -1,8 +1,12 @@
-//! Whose turn it is on the server's one CPU: softirq before programs, and both in turns once the softirq has had it for too long.
+//! Whose turn it is on the server's one CPU: softirq before programs, and both in turns once the
+//! softirq has had it for too long.
 //!
-//! Sources: Linux `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which is scheduled like a program; from 4.9 to 6.4 nothing else ran softirq while
-//! it waited, and both had turns; since 6.5, commit d15121be7485, each program that leaves a lock runs what there is, and softirq goes first again) and
-//! `net/core/dev.c`; receive livelock is Mogul and Ramakrishnan, 1997. What it is not: no interrupts of its own, one CPU, and of caches only that a program takes them from softirq.
+//! Sources: Linux `kernel/softirq.c` (`handle_softirqs()`: two milliseconds, then ksoftirqd, which
+//! is scheduled like a program; from 4.9 to 6.4 nothing else ran softirq while it waited, and both
+//! had turns; since 6.5, commit d15121be7485, each program that leaves a lock runs what there is,
+//! and softirq goes first again) and `net/core/dev.c`; receive livelock is Mogul and
+//! Ramakrishnan, 1997. What it is not: no interrupts of its own, one CPU, and of caches only that a
+//! program takes them from softirq.
 
 use units::Nanos;
 
@@ -76,7 +80,8 @@ impl Cpu {
         }
     }
 
-    /// A frame has come. Whether the CPU is to look what is next: it was idle, or leaves the program for it.
+    /// A frame has come. Whether the CPU is to look what is next: it was idle, or leaves the
+    /// program for it.
     pub(crate) fn on_frame(&mut self, now: Nanos) -> bool {
         match self.doing {
             Doing::Nothing => true,
@@ -139,7 +144,8 @@ impl Cpu {
         }
     }
 
-    /// Does a frame's work, and turns to it if it did something else before; `None` for a timer's. Gives when it is done.
+    /// Does a frame's work, and turns to it if it did something else before; `None` for a timer's.
+    /// Gives when it is done.
     pub(crate) fn begin_frame(&mut self, path: Option<WorkPath>, cost: Nanos, now: Nanos) -> Nanos {
         let mut cost = cost;
         if !std::mem::replace(&mut self.is_at_frames, true) {
@@ -239,7 +245,8 @@ mod tests {
         assert_eq!(kinds.map(|path| frame(&mut cpu, path)), [81, 310, 10, 10]);
     }
 
-    /// Frames without end, of 100 ns each, and a program that always has something to do: who had the CPU, in the end.
+    /// Frames without end, of 100 ns each, and a program that always has something to do: who had
+    /// the CPU, in the end.
     fn share_of_program(turns: Option<(Nanos, Nanos)>) -> f64 {
         let mut cpu = Cpu::new(turns, TurnToFrames::default());
         let mut now = Nanos(0);

@@ -6,10 +6,10 @@
 //!   ...                                                                              ...
 //! ```
 //!
-//! Flows are connections of `crates/tcp`, the handshake and congestion control included: bulk flows that never end, and objects that users in sessions ask the
-//! servers on the left for. Each way of the bottleneck is a path of `crates/path`, with a queue discipline of `crates/aqm`; a host's own link has a rate, a delay and
-//! a queue without a limit.
-//! Everything follows from the seed.
+//! Flows are connections of `crates/tcp`, the handshake and congestion control included: bulk flows
+//! that never end, and objects that users in sessions ask the servers on the left for. Each way of
+//! the bottleneck is a path of `crates/path`, with a queue discipline of `crates/aqm`; a host's own
+//! link has a rate, a delay and a queue without a limit. Everything follows from the seed.
 //!
 //! What it is not: no listen queues and no CPU (a [`crate::World`] has both), no ECN.
 
@@ -37,13 +37,15 @@ pub use users::{Asks, Population, User, Users};
 /// What is simulated. Hosts are numbered from the left ones on.
 #[derive(Debug, Clone)]
 pub struct Dumbbell {
-    /// The bottleneck for what goes to the right, which is what servers send: rate, delay, queue discipline.
+    /// The bottleneck for what goes to the right, which is what servers send: rate, delay, queue
+    /// discipline.
     pub to_right: path::Config,
     /// The bottleneck for what goes to the left.
     pub to_left: path::Config,
     /// Of the hosts' links, bits/s.
     pub access_rate_bps: u64,
-    /// Delay of each link on the left, each way: the base round trip of two hosts is twice the sum of their links' and the bottleneck's.
+    /// Delay of each link on the left, each way: the base round trip of two hosts is twice the sum
+    /// of their links' and the bottleneck's.
     pub left: Vec<Nanos>,
     /// The same on the right.
     pub right: Vec<Nanos>,
@@ -55,7 +57,8 @@ pub struct Dumbbell {
     pub bulk: Vec<Bulk>,
     /// Users on the right, of servers on the left.
     pub users: Option<Users>,
-    /// SYNs from forged addresses that come to the left router, a flow each, per second; of exponential gaps.
+    /// SYNs from forged addresses that come to the left router, a flow each, per second; of
+    /// exponential gaps.
     pub flood_per_s: f64,
     /// What happens before is not counted.
     pub warm_up: Nanos,
@@ -63,7 +66,8 @@ pub struct Dumbbell {
     pub seed: u64,
 }
 
-/// A flow that never ends. Its sender opens it, and opens another connection [`REOPEN_AFTER`] its system has given one up.
+/// A flow that never ends. Its sender opens it, and opens another connection [`REOPEN_AFTER`] its
+/// system has given one up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bulk {
     /// The host that sends.
@@ -74,7 +78,8 @@ pub struct Bulk {
     pub starts: Nanos,
 }
 
-/// How long the sender of a bulk flow waits, once its connection was given up, before it opens another.
+/// How long the sender of a bulk flow waits, once its connection was given up, before it opens
+/// another.
 pub const REOPEN_AFTER: Nanos = Nanos::from_secs(1);
 
 /// One way of the bottleneck.
@@ -104,7 +109,8 @@ pub struct Outcome {
     pub to_left: LinkCounts,
     /// Bytes that each bulk flow's receiver got in order.
     pub bulk_bytes: Vec<u64>,
-    /// Connections of bulk flows that their senders' systems gave up, from the start of the run on; each was followed by another.
+    /// Connections of bulk flows that their senders' systems gave up, from the start of the run on;
+    /// each was followed by another.
     pub bulk_given_up: u64,
     /// Bytes that all receivers on the right got in order.
     pub bytes_to_right: u64,

@@ -35,7 +35,8 @@ impl Request {
 const OF_FILES: &str = "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\nServer: Simulated/1.0.0 (Virtual time)\r\n\
                         Last-Modified: Thu, 01 Jan 1970 00:00:00 GMT\r\nETag: \"64-000000000000000\"\r\nAccept-Ranges: bytes\r\n";
 
-/// Puts a reply with so many bytes of body in place of what `to` has. `is_file`: with the head of a server of files.
+/// Puts a reply with so many bytes of body in place of what `to` has. `is_file`: with the head of a
+/// server of files.
 pub(crate) fn write_reply(to: &mut Vec<u8>, bytes: u64, is_file: bool) {
     let fields = if is_file { OF_FILES } else { "" };
     to.clear();

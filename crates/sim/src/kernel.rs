@@ -1,7 +1,9 @@
-//! The server's kernel: one listener, its two queues, what became of its clients, and the guard before them. Told the time, handed segments and
-//! system calls; it costs nothing here (`cpu.rs` says what its work costs).
+//! The server's kernel: one listener, its two queues, what became of its clients, and the guard
+//! before them. Told the time, handed segments and system calls; it costs nothing here (`cpu.rs`
+//! says what its work costs).
 //!
-//! The rules are those of [`Generation`], each with its source. What it is not: no routing, no memory limits, no urgent data, one listener.
+//! The rules are those of [`Generation`], each with its source. What it is not: no routing, no
+//! memory limits, no urgent data, one listener.
 
 mod cookies;
 mod counters;
@@ -57,8 +59,8 @@ impl Peer {
         self.0 as u16
     }
 
-    /// Its number in [`Pages`]: of 64 addresses that follow each other four ports are together, since attempts go from address to address, and from port to port
-    /// where there are few.
+    /// Its number in [`Pages`]: of 64 addresses that follow each other four ports are together,
+    /// since attempts go from address to address, and from port to port where there are few.
     fn number(self) -> u64 {
         let (address, port) = (u64::from(self.address()), u64::from(self.port()));
         (address >> 6) << 22 | (port >> 2) << 8 | (port & 0x3) << 6 | address & 0x3f
@@ -91,7 +93,8 @@ pub enum Timer {
 pub trait Outside {
     /// A segment leaves for a client.
     fn send(&mut self, to: Peer, segment: &Segment<'_>);
-    /// The same where responses are long ([`Config::sending`]), with what a queue discipline may know of it.
+    /// The same where responses are long ([`Config::sending`]), with what a queue discipline may
+    /// know of it.
     fn send_marked(&mut self, to: Peer, segment: &Segment<'_>, _: Mark) {
         self.send(to, segment);
     }
@@ -161,7 +164,8 @@ impl Work {
         Self::Stray,
     ];
 
-    /// Of a segment that may end a handshake, as far as one can see who has looked up no socket, and goes on to the kernel.
+    /// Of a segment that may end a handshake, as far as one can see who has looked up no socket,
+    /// and goes on to the kernel.
     pub(crate) fn is_acknowledgment(self) -> bool {
         matches!(self, Self::Established | Self::EndDropped | Self::Data | Self::Fin | Self::Ack)
     }
@@ -195,14 +199,17 @@ pub(crate) enum WorkPath {
 /// Whose rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Generation {
-    /// Linux 2.2, that of `[SH06]`: as 2.4, but a SYN is answered as long as the SYN queue has room, which is as long as
-    /// `net.ipv4.tcp_max_syn_backlog` says, however full the accept queue is (2.2.16 `net/ipv4/tcp_ipv4.c`, `tcp_v4_conn_request()`).
+    /// Linux 2.2, that of `[SH06]`: as 2.4, but a SYN is answered as long as the SYN queue has
+    /// room, which is as long as `net.ipv4.tcp_max_syn_backlog` says, however full the accept queue
+    /// is (2.2.16 `net/ipv4/tcp_ipv4.c`, `tcp_v4_conn_request()`).
     #[serde(rename = "2.2")]
     Linux22,
-    /// Linux 2.4, that of the other papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20 `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
+    /// Linux 2.4, that of the other papers: `tcp_v4_conn_request()`, `tcp_synack_timer()` (2.4.20
+    /// `net/ipv4/tcp_ipv4.c`, `tcp_timer.c`).
     #[serde(rename = "2.4")]
     Linux24,
-    /// Since 4.10: `tcp_conn_request()`, `reqsk_timer_handler()` (6.18 `net/ipv4/tcp_input.c`, `inet_connection_sock.c`).
+    /// Since 4.10: `tcp_conn_request()`, `reqsk_timer_handler()` (6.18 `net/ipv4/tcp_input.c`,
+    /// `inet_connection_sock.c`).
     #[serde(rename = "4.10")]
     Linux410,
 }
@@ -228,13 +235,15 @@ pub struct Config {
     pub rfc1337: bool,
     /// Ends of connections are in a list, which is searched from its head on (`[FTY97]`).
     pub searches_list: bool,
-    /// Of such a list, entries of nobody that are before all others: the extra TIME_WAITs of `[FTY97]` table 1.
+    /// Of such a list, entries of nobody that are before all others: the extra TIME_WAITs of
+    /// `[FTY97]` table 1.
     pub dummies: u32,
     /// How many ends of connections there is memory for; no bound, unless it says one.
     pub most_ends: Option<u32>,
     /// The TCP of its connections.
     pub stack: &'static Stack,
-    /// How they send long responses; without, each has the initial window for ever, and a send buffer of twenty segments.
+    /// How they send long responses; without, each has the initial window for ever, and a send
+    /// buffer of twenty segments.
     pub sending: Option<Sending>,
     /// First wait for the end of a handshake, if it is not the generation's: `TCP_TIMEOUT_INIT`.
     pub initial_rto: Option<Nanos>,
@@ -276,7 +285,8 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Of one that is not simulated its name, and which are; of a value that the kernel does not take both.
+    /// Of one that is not simulated its name, and which are; of a value that the kernel does not
+    /// take both.
     pub fn set_sysctl(&mut self, name: &str, value: &str) -> Result<(), String> {
         let number = value.trim().parse::<u32>().ok().filter(|number| i32::try_from(*number).is_ok());
         let refused = || format!("sysctl {name} = {value}");
@@ -351,7 +361,8 @@ impl Kernel {
         }
     }
 
-    /// From now on its agent looks at the server several times a second, if the policy asks who waits for it.
+    /// From now on its agent looks at the server several times a second, if the policy asks who
+    /// waits for it.
     pub fn start(&mut self, now: Nanos, out: &mut impl Outside) {
         if self.followed.is_some() {
             self.agent_looks(now, out);
@@ -374,12 +385,14 @@ impl Kernel {
         }
     }
 
-    /// Connections that have a socket and do not wait for accept(2): those that a program has, and those whose end is awaited.
+    /// Connections that have a socket and do not wait for accept(2): those that a program has, and
+    /// those whose end is awaited.
     pub fn connections(&self) -> u32 {
         (self.sockets.len() - self.accept_queue.len()) as u32
     }
 
-    /// Ends of connections that take memory: handshakes, connections, TIME_WAITs, and of these the last.
+    /// Ends of connections that take memory: handshakes, connections, TIME_WAITs, and of these the
+    /// last.
     pub fn kept(&self) -> (u32, u32) {
         (self.ends.all() as u32, self.time_waits.len() as u32 + self.config.dummies)
     }
@@ -464,7 +477,8 @@ impl Kernel {
         self.receive_syn(from, segment, None, now, out)
     }
 
-    /// A SYN that may begin a connection; what it is behind is let go of when the guard leaves it to the kernel.
+    /// A SYN that may begin a connection; what it is behind is let go of when the guard leaves it
+    /// to the kernel.
     fn receive_syn(
         &mut self,
         from: Peer,
@@ -510,7 +524,8 @@ impl Kernel {
         }
     }
 
-    /// Whether somebody still waits for a timer. A kernel takes those out that are not waited for any more; here they stay, and cost nothing.
+    /// Whether somebody still waits for a timer. A kernel takes those out that are not waited for
+    /// any more; here they stay, and cost nothing.
     pub fn is_due(&self, timer: Timer, now: Nanos) -> bool {
         match timer {
             Timer::Request(id) => self.requests.get(id).is_some_and(|request| request.is_due(now)),
@@ -614,7 +629,8 @@ mod tests {
 
     #[test]
     fn queue_of_2_4_that_is_half_full_sends_old_handshakes_fewer_syn_acks() {
-        // Of one that is not answered; the limit is 64, and whoever goes leaves the queue less than half full.
+        // Of one that is not answered; the limit is 64, and whoever goes leaves the queue less than
+        // half full.
         let [all, fewer] = [1 + 5, 1 + 2];
         for (handshakes, expected) in [(31, 31 * all), (32, 31 * all + fewer)] {
             let generation = Generation::Linux24;

@@ -1,8 +1,9 @@
 //! A server, its clients and the network between them in virtual time.
 //!
-//! [`EventQueue`] orders what is to happen, and [`Kernel`] is the server's: the decisions of `kernel/verdict.h` and the rules of Linux. The packet scripts that the
-//! running kernel passes are played to it (`crates/corpus`). A [`World`] is a crowd before such a server, on a wire without a rate, or far away; [`dumbbell`] has a bottleneck
-//! between many hosts, and no server's kernel.
+//! [`EventQueue`] orders what is to happen, and [`Kernel`] is the server's: the decisions of
+//! `kernel/verdict.h` and the rules of Linux. The packet scripts that the running kernel passes are
+//! played to it (`crates/corpus`). A [`World`] is a crowd before such a server, on a wire without a
+//! rate, or far away; [`dumbbell`] has a bottleneck between many hosts, and no server's kernel.
 
 mod capture;
 mod cpu;

@@ -1,11 +1,15 @@
-//! A pool of processes as the server's program: each has one connection from accept(2) to close(2), as Apache's `mpm_prefork` has it.
+//! A pool of processes as the server's program: each has one connection from accept(2) to close(2),
+//! as Apache's `mpm_prefork` has it.
 //!
-//! A process sleeps while its client is silent, or does not take what was written, so that half requests and slow readers keep a process each, and all
-//! others wait in the accept queue. Who was woken first is first on the CPU, and keeps it until it sleeps.
+//! A process sleeps while its client is silent, or does not take what was written, so that half
+//! requests and slow readers keep a process each, and all others wait in the accept queue. Who was
+//! woken first is first on the CPU, and keeps it until it sleeps.
 //!
-//! Where the server closes first ([`crate::Closes`]) a process waits for the client's FIN before it takes another connection.
+//! Where the server closes first ([`crate::Closes`]) a process waits for the client's FIN before it
+//! takes another connection.
 //!
-//! What it is not: no time slices, no other timeouts of the server's (Apache's `Timeout` is 300 s on Debian, its `KeepAliveTimeout` 5 s), no processes that come and go.
+//! What it is not: no time slices, no other timeouts of the server's (Apache's `Timeout` is 300 s
+//! on Debian, its `KeepAliveTimeout` 5 s), no processes that come and go.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -51,7 +55,8 @@ struct Held {
     partial: Vec<u8>,
     /// Its process waits for news of it; otherwise that looks for itself before it sleeps.
     sleeps: bool,
-    /// Until there is room for what was written; the connection ends then, if the request said so, or the server does.
+    /// Until there is room for what was written; the connection ends then, if the request said so,
+    /// or the server does.
     writes: bool,
     closes: bool,
     /// It has closed its way, and waits for the client's end.
@@ -97,7 +102,8 @@ impl Pool {
         }
     }
 
-    /// The kernel has something for it. Of those in accept(2) one is woken (`prepare_to_wait_exclusive()` in `inet_csk_wait_for_connect()`, 6.18
+    /// The kernel has something for it. Of those in accept(2) one is woken
+    /// (`prepare_to_wait_exclusive()` in `inet_csk_wait_for_connect()`, 6.18
     /// `net/ipv4/inet_connection_sock.c`).
     pub(crate) fn hear(&mut self, news: News) {
         match news {
@@ -182,7 +188,8 @@ impl Pool {
         (Step::Answer { to: id, bytes, closes: request.closes }, cost)
     }
 
-    /// A process that has closed its way was woken: what the client still sends is read and forgotten.
+    /// A process that has closed its way was woken: what the client still sends is read and
+    /// forgotten.
     fn linger(&mut self, id: SocketId, kernel: &mut Kernel) -> (Step, Nanos) {
         self.scratch.clear();
         match kernel.read(id, usize::MAX, &mut self.scratch) {
@@ -259,7 +266,8 @@ mod tests {
     const NOW: Nanos = Nanos::from_secs(1);
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\n\r\n";
 
-    /// Clients by their numbers, the kernel before them and the pool behind it; nothing takes any time.
+    /// Clients by their numbers, the kernel before them and the pool behind it; nothing takes any
+    /// time.
     struct Testbed {
         kernel: Kernel,
         pool: Pool,

@@ -25,14 +25,18 @@ pub struct Profile {
     pub name: String,
     /// Where its numbers are from, and which published numbers were used to fit it.
     pub about: String,
-    /// What its CPU took for a small datagram sent and received within itself while the costs were measured, us: how fast it was. The lab looks at the same in every cell.
+    /// What its CPU took for a small datagram sent and received within itself while the costs were
+    /// measured, us: how fast it was. The lab looks at the same in every cell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_trip_us: Option<f64>,
-    /// Share of its CPU that a program which works without a pause does not have for itself though nobody else runs: ticks, the hypervisor, and of what the lab measured its own watch. What was measured as a cost has it in it; what a program works as long as it is told
-    /// to takes so much longer ([`Profile::working`]).
+    /// Share of its CPU that a program which works without a pause does not have for itself though
+    /// nobody else runs: ticks, the hypervisor, and of what the lab measured its own watch. What
+    /// was measured as a cost has it in it; what a program works as long as it is told to takes so
+    /// much longer ([`Profile::working`]).
     #[serde(default)]
     pub taken: f64,
-    /// How many times as fast as that the CPU is now; files do not say. What a program works as long as it is told to takes as long at any speed.
+    /// How many times as fast as that the CPU is now; files do not say. What a program works as
+    /// long as it is told to takes as long at any speed.
     #[serde(skip, default = "as_measured")]
     pub speed: f64,
     /// Work in softirq.
@@ -65,13 +69,16 @@ pub struct System {
     pub syn_backlog: u32,
     /// Its `net.ipv4.tcp_syncookies`, in the same way.
     pub syncookies: u8,
-    /// Connections that an event-driven program may have open (`RLIMIT_NOFILE`); no bound, unless it says one.
+    /// Connections that an event-driven program may have open (`RLIMIT_NOFILE`); no bound, unless
+    /// it says one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub descriptors: Option<u32>,
-    /// Ends of connections that its kernel has memory for (`[FTY97]`); no bound, unless it says one.
+    /// Ends of connections that its kernel has memory for (`[FTY97]`); no bound, unless it says
+    /// one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub most_ends: Option<u32>,
-    /// The clients' system by the names of `tidegate load --stacks`, where an experiment names none.
+    /// The clients' system by the names of `tidegate load --stacks`, where an experiment names
+    /// none.
     pub clients: Option<String>,
 }
 
@@ -114,8 +121,9 @@ impl System {
 pub struct Softirq {
     /// A SYN that the kernel answers by SYN/ACK.
     pub syn_answered: f64,
-    /// A SYN that the guard answers by SYN/ACK with a cookie, which finds the caches as one does that it refuses. Where the profile does not say, it costs what one
-    /// costs that the kernel answers.
+    /// A SYN that the guard answers by SYN/ACK with a cookie, which finds the caches as one does
+    /// that it refuses. Where the profile does not say, it costs what one costs that the kernel
+    /// answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub syn_cookie: Option<f64>,
     /// A SYN that the kernel drops.
@@ -138,32 +146,41 @@ pub struct Softirq {
     pub ack: f64,
     /// A RST.
     pub reset: f64,
-    /// A segment of no connection, which is answered by RST, as is the end of a handshake by cookie that the guard resets. `lab calibrate` has the guard's look in it, which is too much without a guard.
+    /// A segment of no connection, which is answered by RST, as is the end of a handshake by cookie
+    /// that the guard resets. `lab calibrate` has the guard's look in it, which is too much without
+    /// a guard.
     pub stray: f64,
     /// A SYN/ACK, FIN or data that a timer sends again.
     pub sent_again: f64,
-    /// The guard's look into a SYN that the kernel answers, and what it is with the rest of that connection. What it does with one that it refuses or answers itself is part of what that costs.
+    /// The guard's look into a SYN that the kernel answers, and what it is with the rest of that
+    /// connection. What it does with one that it refuses or answers itself is part of what that
+    /// costs.
     #[serde(default)]
     pub guard_syn: f64,
     /// Its look into a SYN that the kernel drops.
     #[serde(default)]
     pub guard_dropped: f64,
-    /// More for a segment with ACK, while a queue may be full; of the end of a handshake that is reset it is part of what that costs.
+    /// More for a segment with ACK, while a queue may be full; of the end of a handshake that is
+    /// reset it is part of what that costs.
     #[serde(default)]
     pub guard_ack: f64,
-    /// To turn to frames at all, once for all that come before the CPU has none: the interrupt. Where the profile does not say, it is part of what each segment costs.
+    /// To turn to frames at all, once for all that come before the CPU has none: the interrupt.
+    /// Where the profile does not say, it is part of what each segment costs.
     #[serde(default)]
     pub wake: f64,
-    /// More for the first segment of a connection after the program ran, which has the caches by then.
+    /// More for the first segment of a connection after the program ran, which has the caches by
+    /// then.
     #[serde(default)]
     pub cold_connection: f64,
     /// The same for the first segment that is refused or dropped.
     #[serde(default)]
     pub cold_refusal: f64,
-    /// Each end of a connection that is looked at on the way to a segment's own (`[FTY97]`); 0 is a kernel that finds them by a hash.
+    /// Each end of a connection that is looked at on the way to a segment's own (`[FTY97]`); 0 is a
+    /// kernel that finds them by a hash.
     #[serde(default)]
     pub examined: f64,
-    /// Each KiB of data that a segment lets leave. Where the profile does not say, it is part of what the program pays for a KiB.
+    /// Each KiB of data that a segment lets leave. Where the profile does not say, it is part of
+    /// what the program pays for a KiB.
     #[serde(default)]
     pub kib: f64,
 }
@@ -178,9 +195,11 @@ impl Softirq {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ProgramCosts {
-    /// To learn what is ready, once for all that is; in a process pool, to switch to a process that was woken.
+    /// To learn what is ready, once for all that is; in a process pool, to switch to a process that
+    /// was woken.
     pub poll: f64,
-    /// To go to sleep and be woken, for a program that finds nothing ready. Where the profile does not say, it is part of `poll`, which then costs as much where it does not sleep; not of a
+    /// To go to sleep and be woken, for a program that finds nothing ready. Where the profile does
+    /// not say, it is part of `poll`, which then costs as much where it does not sleep; not of a
     /// process pool.
     #[serde(default)]
     pub woken: f64,
@@ -219,10 +238,12 @@ impl ProgramCosts {
 pub struct Receive {
     /// Frames that the receive ring holds; more are lost.
     pub ring: u32,
-    /// Least time between two interrupts for frames, microseconds: the moderation of a NIC. Frames that come meanwhile wait for the next, if the CPU is not at others.
+    /// Least time between two interrupts for frames, microseconds: the moderation of a NIC. Frames
+    /// that come meanwhile wait for the next, if the CPU is not at others.
     #[serde(default)]
     pub moderation: f64,
-    /// Longest time in softirq, microseconds, before programs get a turn (`MAX_SOFTIRQ_TIME`, ksoftirqd); 0 is for ever, as long as frames come.
+    /// Longest time in softirq, microseconds, before programs get a turn (`MAX_SOFTIRQ_TIME`,
+    /// ksoftirqd); 0 is for ever, as long as frames come.
     pub longest: f64,
     /// How long such a turn is, and then that of the softirq, microseconds.
     pub turn: f64,
@@ -234,11 +255,16 @@ pub struct Receive {
 pub struct CrowdEnd {
     /// Of the wire, each way, microseconds: a switch and two NICs.
     pub delay: f64,
-    /// Least time between two turns of a generator, microseconds: in each it takes what has come, answers it, and only then begins what was due meanwhile, all at one moment.
-    /// With 0 whoever begins does so at a time of his own, and whoever was answered at that of the look that found it.
+    /// Least time between two turns of a generator, microseconds: in each it takes what has come,
+    /// answers it, and only then begins what was due meanwhile, all at one moment. With 0 whoever
+    /// begins does so at a time of his own, and whoever was answered at that of the look that found
+    /// it.
     pub turns: f64,
-    /// Time between two looks of the crowd's end for what has come, microseconds, as a NIC moderates its interrupts. They are at multiples of it, whatever comes: in the lab the next is so long after one
-    /// that found something is done, and a reply that comes after a long pause (a hundred looks in vain) is found at once, for which a calm crowd waits too long here. With 0 what comes is there at once.
+    /// Time between two looks of the crowd's end for what has come, microseconds, as a NIC
+    /// moderates its interrupts. They are at multiples of it, whatever comes: in the lab the next
+    /// is so long after one that found something is done, and a reply that comes after a long pause
+    /// (a hundred looks in vain) is found at once, for which a calm crowd waits too long here. With
+    /// 0 what comes is there at once.
     pub poll: f64,
 }
 
@@ -303,7 +329,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// An unknown or missing key, a cost below zero or above a second, a ring that holds nothing, clients of no known system.
+    /// An unknown or missing key, a cost below zero or above a second, a ring that holds nothing,
+    /// clients of no known system.
     pub fn parse(text: &str) -> Result<Self, ProfileError> {
         let profile: Self = toml::from_str(text).map_err(|error| ProfileError::Toml(Box::new(error)))?;
         profile.check().map_err(ProfileError::Invalid)?;
@@ -401,7 +428,8 @@ impl Profile {
         softirq.into_iter().map(|(name, cost)| (name.to_owned(), cost)).chain(of_servers).collect()
     }
 
-    /// How fast the machine was, over this, when its CPU took so long for a small datagram; `None` where either is not known.
+    /// How fast the machine was, over this, when its CPU took so long for a small datagram; `None`
+    /// where either is not known.
     pub fn speed_at(&self, round_trip_us: f64) -> Option<f64> {
         let speed = self.round_trip_us? / round_trip_us;
         (speed > 0.0 && speed.is_normal()).then_some(speed)
@@ -486,7 +514,8 @@ impl Profile {
         }
     }
 
-    /// Longest time in softirq, and the turns after it; `None` where programs never get one as long as frames come.
+    /// Longest time in softirq, and the turns after it; `None` where programs never get one as long
+    /// as frames come.
     pub(crate) fn turns(&self) -> Option<(Nanos, Nanos)> {
         (self.receive.longest > 0.0).then(|| (micros(self.receive.longest), micros(self.receive.turn)))
     }

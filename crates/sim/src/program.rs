@@ -1,4 +1,5 @@
-//! The server's program, of either kind: one that waits for all of its connections at once, or a pool of processes.
+//! The server's program, of either kind: one that waits for all of its connections at once, or a
+//! pool of processes.
 
 use units::Nanos;
 

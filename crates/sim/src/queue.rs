@@ -1,9 +1,11 @@
 //! What is yet to happen, in the order of time.
 //!
-//! A radix queue with 64 places on each level. An event lies on the level of the highest six bits in which its time differs from now, so that it is moved
-//! down when its place's turn comes, and no more often than there are levels below it: the cost of an event depends on how far ahead it lies and not on how many
-//! wait. What moves is read from one end of a row to the other, which memory is fast at; a binary heap of ten million jumps through all of it (`tests/queue.rs`
-//! has both, and a calendar queue, side by side).
+//! A radix queue with 64 places on each level. An event lies on the level of the highest six bits
+//! in which its time differs from now, so that it is moved down when its place's turn comes, and no
+//! more often than there are levels below it: the cost of an event depends on how far ahead it lies
+//! and not on how many wait. What moves is read from one end of a row to the other, which memory is
+//! fast at; a binary heap of ten million jumps through all of it (`tests/queue.rs` has both, and a
+//! calendar queue, side by side).
 
 use std::mem::take;
 
@@ -14,7 +16,8 @@ const BITS: u32 = 6;
 const PLACES: usize = 1 << BITS;
 /// Enough for every time that there is.
 const LEVELS: usize = u64::BITS.div_ceil(BITS) as usize;
-/// A row that has held more gives its memory back when it is empty: few are as long as the longest was.
+/// A row that has held more gives its memory back when it is empty: few are as long as the longest
+/// was.
 const KEPT: usize = 4096;
 
 /// Events by time; those of one moment in the order in which they were pushed.
@@ -90,7 +93,8 @@ impl<E: Copy> EventQueue<E> {
         Some(next)
     }
 
-    /// The same, and it stays where it is. Time goes on to it: nothing earlier can be pushed any more.
+    /// The same, and it stays where it is. Time goes on to it: nothing earlier can be pushed any
+    /// more.
     pub fn peek_until(&mut self, until: Nanos) -> Option<(Nanos, E)> {
         loop {
             if let Some(&(at, event)) = self.due.get(self.next) {
@@ -103,7 +107,8 @@ impl<E: Copy> EventQueue<E> {
         }
     }
 
-    /// Makes the earliest events those that are due; `None` where they are later than `until`, or none.
+    /// Makes the earliest events those that are due; `None` where they are later than `until`, or
+    /// none.
     fn bring_next(&mut self, until: Nanos) -> Option<()> {
         self.due.clear();
         self.next = 0;

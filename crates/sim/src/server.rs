@@ -1,7 +1,10 @@
-//! The server's program: event-driven, one thread, as `tidegate serve` and the servers of `[Shu05]` section 3.1.1.
+//! The server's program: event-driven, one thread, as `tidegate serve` and the servers of `[Shu05]`
+//! section 3.1.1.
 //!
-//! A step is what it does between two looks at the CPU's clock: what it costs is known when it begins, and its system calls are made when it ends. It answers
-//! requests for a page, and for what a workload names (`traffic::Object`). What it is not: no HTTP errors, no request bodies. [`Pool`] is the other kind of program.
+//! A step is what it does between two looks at the CPU's clock: what it costs is known when it
+//! begins, and its system calls are made when it ends. It answers requests for a page, and for what
+//! a workload names (`traffic::Object`). What it is not: no HTTP errors, no request bodies.
+//! [`Pool`] is the other kind of program.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -23,7 +26,8 @@ pub enum Accept {
     Inf,
     /// One connection, which is served before the next is taken: *Accept-1*.
     One,
-    /// One connection by each of so many processes, which is served to its end before the next is taken: a process pool.
+    /// One connection by each of so many processes, which is served to its end before the next is
+    /// taken: a process pool.
     Each(NonZeroU32),
 }
 
@@ -36,20 +40,21 @@ pub struct Serving {
     pub cpu_time: Nanos,
     /// Length of a page, bytes.
     pub reply_bytes: u64,
-    /// Connections that it may have open (`RLIMIT_NOFILE`), if that is bounded. With as many it no longer accepts until one is closed, as `tidegate serve`. A process of
-    /// a pool has one.
+    /// Connections that it may have open (`RLIMIT_NOFILE`), if that is bounded. With as many it no
+    /// longer accepts until one is closed, as `tidegate serve`. A process of a pool has one.
     pub descriptors: Option<u32>,
     /// When a process of a pool closes by itself; an event-driven program never does.
     pub closes: Option<Closes>,
 }
 
-/// A process closes its connection before the client does, and waits for the client's end of it: Apache's lingering close, in which the
-/// connection is in FIN-WAIT.
+/// A process closes its connection before the client does, and waits for the client's end of it:
+/// Apache's lingering close, in which the connection is in FIN-WAIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Closes {
     /// After so many requests (`MaxKeepAliveRequests`; 1 is `KeepAlive Off`).
     pub after: NonZeroU32,
-    /// How long a process waits for the client's FIN at most: 2 s as Apache 1.3 has it (`lingering_close()` in `http_main.c`). Then the kernel waits for it alone.
+    /// How long a process waits for the client's FIN at most: 2 s as Apache 1.3 has it
+    /// (`lingering_close()` in `http_main.c`). Then the kernel waits for it alone.
     pub lingers: Nanos,
 }
 
@@ -79,9 +84,9 @@ enum Ready {
 
 /// The program.
 ///
-/// What is ready is told of in the order in which it came to be (`ep_send_events()`, `fs/eventpoll.c`, 6.18).
-/// What one look has no room for is told of first in the next. The listener is watched by level, and goes to the end
-/// whenever it was told of.
+/// What is ready is told of in the order in which it came to be (`ep_send_events()`,
+/// `fs/eventpoll.c`, 6.18). What one look has no room for is told of first in the next. The
+/// listener is watched by level, and goes to the end whenever it was told of.
 #[derive(Debug)]
 pub(crate) struct EventLoop {
     service: Serving,
@@ -171,7 +176,8 @@ impl EventLoop {
         self.accepts || !self.waiting.is_empty() || self.may_accept()
     }
 
-    /// Somebody waits, and there is room. The listener may be among what is ready without: then nothing is told of it.
+    /// Somebody waits, and there is room. The listener may be among what is ready without: then
+    /// nothing is told of it.
     fn may_accept(&self) -> bool {
         self.is_acceptable && !self.is_full
     }
@@ -268,12 +274,14 @@ impl EventLoop {
             Step::Read => {}
             Step::Accept => {
                 let accepted = if self.has_room() { kernel.accept() } else { None };
-                // What waits then can be seen again when there is room: the listener is looked at by level.
+                // What waits then can be seen again when there is room: the listener is looked at
+                // by level.
                 self.is_full = !self.has_room();
                 self.is_acceptable = accepted.is_some() || self.is_full;
                 if let Some((id, _)) = accepted {
                     self.open += 1;
-                    // The request may be there already; what comes before it is served is found then.
+                    // The request may be there already; what comes before it is served is found
+                    // then.
                     self.waiting.insert(id, ());
                     self.fresh.push_back(id);
                 }

@@ -2,7 +2,8 @@
 
 use units::Nanos;
 
-/// The moment of which somebody was told. An earlier one may come in between; then the later comes to nothing.
+/// The moment of which somebody was told. An earlier one may come in between; then the later comes
+/// to nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Woken(Nanos);
 

@@ -250,7 +250,8 @@ impl World {
         Ok(())
     }
 
-    /// Gives the server an uplink of some rate, before the wire. To be said before anything happens.
+    /// Gives the server an uplink of some rate, before the wire. To be said before anything
+    /// happens.
     ///
     /// # Errors
     ///

@@ -83,7 +83,8 @@ fn delay_is_seen_in_the_times_to_the_nanosecond() {
     assert_eq!(far.response_us - near.response_us, 200_000 * far.ok, "two round trips for each");
 }
 
-/// With the windows that its client and the server agreed on, a reply takes no more than one round trip.
+/// With the windows that its client and the server agreed on, a reply takes no more than one round
+/// trip.
 #[test]
 fn connection_by_syn_cookie_has_the_options_that_were_answered() {
     let two = || Config { syncookies: 2, ..Config::default() };
@@ -108,7 +109,8 @@ fn lost_syns_are_sent_again_and_everybody_is_answered() {
     let (far, _, paths) = run(world(2000.0, Some(("loss 10%", "loss 10%")), 1));
     assert_eq!((near.syns, none), (near.offered, None), "one each");
     assert_eq!((near.ok, far.ok), (near.offered, far.offered), "{far:?}");
-    // One in ten is lost, and of the answers as many, which Linux sends again by itself a moment before the client does.
+    // One in ten is lost, and of the answers as many, which Linux sends again by itself a moment
+    // before the client does.
     let again = far.syns as f64 / far.offered as f64 - 1.0;
     assert!((0.10..0.30).contains(&again), "{again}");
     let [to_server, to_clients] = paths.expect("paths");

@@ -1,4 +1,5 @@
-//! Flows over a bottleneck: a hundred bulk flows beside what ns-3 measures in the same setting, and users who look at pages.
+//! Flows over a bottleneck: a hundred bulk flows beside what ns-3 measures in the same setting, and
+//! users who look at pages.
 
 use aqm::{Config, DropReason};
 use sim::dumbbell::{Bulk, Dumbbell, DumbbellRun, Outcome, Users};
@@ -48,7 +49,8 @@ fn assert_near(what: &str, ours: f64, reference: f64, part: f64) {
     assert!((ours / reference - 1.0).abs() <= part, "{what}: {ours}, where the reference has {reference}");
 }
 
-/// ns-3, five seeds: 92.05 +- 0.28 packets, 0.0887 +- 0.0003, 9.489 +- 0.004 Mbit/s. Its RED waits after a drop unless told otherwise.
+/// ns-3, five seeds: 92.05 +- 0.28 packets, 0.0887 +- 0.0003, 9.489 +- 0.004 Mbit/s. Its RED waits
+/// after a drop unless told otherwise.
 #[test]
 fn red_under_a_hundred_flows_is_in_line_with_ns_3() {
     let ours = hundred("red:wait", Algorithm::Classic);
@@ -114,7 +116,8 @@ fn redfavor_drops_few_packets_that_open_connections_where_red_drops_many() {
     let favor = runs("redfavor:limit=100,min=5,max=15,guard=off");
     let dropped = |runs: &[Outcome]| runs.iter().map(|run| run.to_right.opening_dropped).sum::<u64>();
     let (of_red, of_favor) = (dropped(&red), dropped(&favor));
-    // Those that it drops found nothing to push out, while RED's average was still above its minimum. A quarter of RED's, 23 to 32% by seed.
+    // Those that it drops found nothing to push out, while RED's average was still above its
+    // minimum. A quarter of RED's, 23 to 32% by seed.
     assert!(of_red > 1000 && of_favor < of_red / 3, "{of_red} and {of_favor}");
     for run in &favor {
         assert!(run.to_right.drops[DropReason::PushedOut] > 100, "{:?}", run.to_right.drops);
@@ -141,7 +144,8 @@ fn objects_come_over_a_wire_that_loses() {
         outcome.to_right.drops
     );
     assert!(done > 2000 && outcome.failed == 0, "{done} of {}", outcome.asked);
-    // Those that are missing were asked for in the last moments, but for a few with several losses in a row.
+    // Those that are missing were asked for in the last moments, but for a few with several losses
+    // in a row.
     assert!(outcome.asked - done < outcome.asked / 30, "{done} of {}", outcome.asked);
 }
 
@@ -156,8 +160,9 @@ fn flood_takes_a_drop_tail_queue_and_not_the_guarded_one() {
     assert!(guarded > 0.5 && tail < 0.5 * guarded, "{tail} and {guarded}");
 }
 
-/// A fifth of the packets is lost. Of windows-xp's senders, which have no timestamps, some had a timeout of minutes: each loss doubled it, and no round trip was measured
-/// while one was recovered from. Others had given up after three SYNs.
+/// A fifth of the packets is lost. Of windows-xp's senders, which have no timestamps, some had a
+/// timeout of minutes: each loss doubled it, and no round trip was measured while one was recovered
+/// from. Others had given up after three SYNs.
 #[test]
 fn no_bulk_flow_of_a_system_without_timestamps_stands_still_under_heavy_loss() {
     let xp = *Stack::by_name("windows-xp").expect("a stack");

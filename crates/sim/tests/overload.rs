@@ -1,4 +1,5 @@
-//! A crowd before a simulated server: what happens below saturation and beyond, and that it happens again.
+//! A crowd before a simulated server: what happens below saturation and beyond, and that it happens
+//! again.
 
 use crowd::{Asks, Clients, Crowd, Manners, Shard, Stacks, Window};
 use results::{CrowdSummary, GeneratorHealth};
@@ -88,7 +89,8 @@ fn work_takes_longer_where_the_cpu_is_taken_from_it() {
     assert!((1.9..2.0).contains(&share), "twice the 2 ms, and steps that are as they were measured: {share}");
 }
 
-/// A crowd whose frames come one by one, and together, by something that gathers them for so many microseconds. All are answered; how much later those are that were gathered, ms.
+/// A crowd whose frames come one by one, and together, by something that gathers them for so many
+/// microseconds. All are answered; how much later those are that were gathered, ms.
 fn gather(by: impl Fn(&mut Profile, f64)) -> ([ServerCounts; 2], f64) {
     let [(one_by_one, busy), (gathered, calm)] = [0.0, 500.0].map(|micros| {
         let mut setup = setup("default");
@@ -114,7 +116,8 @@ fn moderated_interrupts_gather_frames_and_cost_a_little_time() {
 fn crowd_in_turns_gathers_frames_and_keeps_its_clients_waiting_at_its_own_end() {
     let ([busy, calm], later) = gather(|profile, micros| profile.crowd.turns = micros);
     assert!(calm.turns * 2 < busy.turns, "{calm:?}, {busy:?}");
-    // Who begins waits for half a turn, and the SYN/ACK and the reply for most of one each, as they come soon after it.
+    // Who begins waits for half a turn, and the SYN/ACK and the reply for most of one each, as they
+    // come soon after it.
     assert!((0.75..1.5).contains(&later), "{later} ms later");
 }
 
@@ -164,7 +167,8 @@ fn program_pays_for_being_woken_where_it_sleeps_and_not_beyond_saturation() {
         server.program.0 as f64 / server.answered as f64
     };
     let [calm, busy] = [2_000.0, 30_000.0].map(|rate| with_woken(10.0, rate) - with_woken(0.0, rate));
-    // A client that comes alone wakes it up to three times: the connection, the request and the FIN.
+    // A client that comes alone wakes it up to three times: the connection, the request and the
+    // FIN.
     assert!((10_000.0..30_000.0).contains(&calm), "{calm} ns more for each request");
     assert!(busy < 500.0, "{busy} ns more");
 }
@@ -186,7 +190,8 @@ fn overload_costs_a_stock_server_its_goodput_and_clients_seconds() {
     assert!(told.refusal_ms.p50 < 2.0, "{:?}", told.refusal_ms);
 }
 
-/// What was accepted is served before the next look tells of those that have closed meanwhile, so that the same work is felt the less, the more of it is theirs.
+/// What was accepted is served before the next look tells of those that have closed meanwhile, so
+/// that the same work is felt the less, the more of it is theirs.
 #[test]
 fn connections_are_served_when_they_are_accepted_and_not_behind_those_that_have_closed() {
     let median_ms = |request: f64, close: f64| {
@@ -211,7 +216,8 @@ fn cookie_of_the_guard_costs_what_the_profile_says_of_it() {
     assert!(cheap > as_the_kernels + 1_000.0, "{cheap}/s, {as_the_kernels}/s");
 }
 
-/// Accept-INF takes connections as long as there are any. Where more come than it can take beside what softirq does for them it serves none, unless it runs out of descriptors.
+/// Accept-INF takes connections as long as there are any. Where more come than it can take beside
+/// what softirq does for them it serves none, unless it runs out of descriptors.
 #[test]
 fn server_that_only_accepts_is_saved_by_its_limit_of_descriptors() {
     let limited = |descriptors| {
@@ -226,8 +232,9 @@ fn server_that_only_accepts_is_saved_by_its_limit_of_descriptors() {
     assert!(bounded.refused > free.refused, "its queue is full while it serves: {server:?}");
 }
 
-/// A SYN is decided a round trip before its connection asks for anything: what is let in meanwhile is to be as much as the server answers, neither more nor less, or
-/// it has too many and nobody in turns.
+/// A SYN is decided a round trip before its connection asks for anything: what is let in meanwhile
+/// is to be as much as the server answers, neither more nor less, or it has too many and nobody in
+/// turns.
 #[test]
 fn clients_that_are_far_away_keep_a_server_busy_and_do_not_queue() {
     for (delay, round_trip_ms) in [("delay 25ms", 50.0), ("delay 100ms", 200.0)] {
@@ -250,7 +257,8 @@ fn clients_that_are_far_away_keep_a_server_busy_and_do_not_queue() {
     }
 }
 
-/// More handshakes are under way than the accept queue holds, and a server that keeps up takes each as it comes.
+/// More handshakes are under way than the accept queue holds, and a server that keeps up takes each
+/// as it comes.
 #[test]
 fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_by_then() {
     for (delay, rate) in [("delay 10ms", 18_000.0), ("delay 30ms", 14_000.0), ("delay 100ms", 6_000.0)] {
@@ -279,7 +287,9 @@ fn clients_that_are_far_away_are_not_held_back_by_places_that_others_have_left_b
     }
 }
 
-/// Of such a crowd (the server can answer some 22,500/s beside the SYNs of twice its load, and 18,700 beside those of four times) more are under way than the SYN queue holds, so that nearly all handshakes end by a cookie of the kernel's, and those who were let in at once come at once.
+/// Of such a crowd (the server can answer some 22,500/s beside the SYNs of twice its load, and
+/// 18,700 beside those of four times) more are under way than the SYN queue holds, so that nearly
+/// all handshakes end by a cookie of the kernel's, and those who were let in at once come at once.
 #[test]
 fn crowd_that_is_far_away_is_let_in_as_it_can_be_answered() {
     for (times, backlog, least) in [(2.0, 128, 21_000.0), (4.0, 128, 17_000.0), (2.0, 4096, 21_000.0)] {
@@ -375,8 +385,8 @@ fn who_would_begin_in_the_crowds_next_turn_has_not_come() {
     }
 }
 
-/// Bursts of so many seconds with gaps of so many, whose mean is a rate: what is answered, as a share of what is asked,
-/// and the mean, ms.
+/// Bursts of so many seconds with gaps of so many, whose mean is a rate: what is answered, as a
+/// share of what is asked, and the mean, ms.
 fn in_bursts(policy: &str, on: u64, off: u64, mean: f64) -> (f64, f64) {
     let bursts = Bursts::new(Nanos::from_secs(on), Nanos::from_secs(off)).expect("bursts");
     let end = WARMUP + Nanos::from_secs(4 * (on + off));
@@ -406,7 +416,8 @@ fn burst_of_ten_seconds_is_a_crowd() {
     assert!(ours.0 > 1.2 * stock.0 && ours.0 > 0.97 * refused.0, "{ours:?}, {refused:?}, {stock:?}");
 }
 
-/// A crowd of twice what the server can do, for twelve seconds after six of quiet, as it is from one second of it to another.
+/// A crowd of twice what the server can do, for twelve seconds after six of quiet, as it is from
+/// one second of it to another.
 fn crowd_after_quiet(from: u64, to: u64) -> CrowdSummary {
     let bursts = Bursts::new(Nanos::from_secs(12), Nanos::from_secs(6)).expect("bursts");
     let schedule = Schedule::in_bursts(Arrivals::Poisson, 50_000.0 * 12.0 / 18.0, bursts, 1);

@@ -1,4 +1,5 @@
-//! A pool of processes: how many it serves at once, how fast, and what silent clients and slow readers cost it.
+//! A pool of processes: how many it serves at once, how fast, and what silent clients and slow
+//! readers cost it.
 
 use std::num::NonZeroU32;
 
@@ -62,7 +63,8 @@ fn run(setup: Setup, rate: f64) -> (CrowdSummary, ServerCounts) {
 #[test]
 fn cpu_bound_pool_answers_one_in_what_a_connection_costs() {
     let profile = machine("round-numbers");
-    // SYN, end of the handshake, request, the reply's ACK, FIN, the ACK of its own; then accept, request, the switch that sees the FIN, close.
+    // SYN, end of the handshake, request, the reply's ACK, FIN, the ACK of its own; then accept,
+    // request, the switch that sees the FIN, close.
     let softirq = 7.0 + 5.0 + 4.0 + 1.5 + 3.0 + 1.5;
     let program = 6.0 + 100.0 + 2.0 + 4.0;
     let peak = 1e6 / (softirq + program);
@@ -75,7 +77,8 @@ fn cpu_bound_pool_answers_one_in_what_a_connection_costs() {
 
 #[test]
 fn waiting_for_clients_bounds_a_pool_by_its_processes() {
-    // With 50 ms each way a process has its connection for the request's round trip, and for that in which the client closes.
+    // With 50 ms each way a process has its connection for the request's round trip, and for that
+    // in which the client closes.
     let mut profile = machine("round-numbers");
     profile.crowd.delay = 50_000.0;
     for count in [1, 10, 40] {

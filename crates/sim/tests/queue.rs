@@ -1,5 +1,6 @@
-//! The event queue against a binary heap, which is right for sure; and how fast both are, a calendar queue and a timing wheel: `cargo nextest run --release -p sim queue:: --run-ignored only --no-capture
-//! --nocapture`.
+//! The event queue against a binary heap, which is right for sure; and how fast both are, a
+//! calendar queue and a timing wheel: `cargo nextest run --release -p sim queue:: --run-ignored
+//! only --no-capture --nocapture`.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -45,7 +46,8 @@ impl Queue for Heap {
     }
 }
 
-/// Brown's calendar queue (CACM 31(10), 1988): days of one width, as many as events, both chosen anew when the number of events has doubled.
+/// Brown's calendar queue (CACM 31(10), 1988): days of one width, as many as events, both chosen
+/// anew when the number of events has doubled.
 struct Calendar {
     days: Vec<VecDeque<(u64, u64)>>,
     width: u64,
@@ -109,7 +111,8 @@ impl Queue for Calendar {
     }
 }
 
-/// A hashed timing wheel with unsorted places (Varghese and Lauck, SOSP 1987, scheme 6): its hand goes from tick to tick, and looks at all that lies in a place, of this turn or a later one.
+/// A hashed timing wheel with unsorted places (Varghese and Lauck, SOSP 1987, scheme 6): its hand
+/// goes from tick to tick, and looks at all that lies in a place, of this turn or a later one.
 struct Wheel {
     places: Vec<Vec<(u64, u64, u64)>>,
     /// Of the tick at the hand, in order, the last first.
@@ -163,7 +166,8 @@ impl Queue for Wheel {
     }
 }
 
-/// Gaps of a simulated server: microseconds on the wire and on the CPU, seconds until somebody gives up, and many at once.
+/// Gaps of a simulated server: microseconds on the wire and on the CPU, seconds until somebody
+/// gives up, and many at once.
 fn gap(random: &mut Pcg64Mcg) -> u64 {
     match random.random_range(0..10) {
         0 => 0,
@@ -174,7 +178,8 @@ fn gap(random: &mut Pcg64Mcg) -> u64 {
     }
 }
 
-/// Fills a queue with so many events, then takes out one and puts in another, so many times. Gives a sum that depends on every event and its order.
+/// Fills a queue with so many events, then takes out one and puts in another, so many times. Gives
+/// a sum that depends on every event and its order.
 fn hold(
     queue: &mut impl Queue,
     pending: usize,

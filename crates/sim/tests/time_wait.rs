@@ -19,7 +19,8 @@ struct Way {
     ports: Ports,
 }
 
-/// One user who asks ten times a second for 40 s, from one address with ten ports. Gives what he saw, what the server counted, and its TIME_WAITs at the end.
+/// One user who asks ten times a second for 40 s, from one address with ten ports. Gives what he
+/// saw, what the server counted, and its TIME_WAITs at the end.
 fn run(way: Way, stacks: &str, change: impl FnOnce(&mut Setup)) -> (CrowdSummary, ServerCounts, u32) {
     let manners = Manners {
         timeout: Nanos::from_secs(10),
@@ -114,8 +115,8 @@ fn abortive_close_leaves_nothing_anywhere() {
     assert_eq!((crowd.ok, time_waits), (crowd.offered, 0));
 }
 
-/// Half of the hosts have an older clock than the last one had. The server's TIME_WAIT answers by an ACK, and the host by a
-/// RST. Its SYN goes again after a second.
+/// Half of the hosts have an older clock than the last one had. The server's TIME_WAIT answers by
+/// an ACK, and the host by a RST. Its SYN goes again after a second.
 #[test]
 fn hosts_behind_a_nat_wait_for_the_servers_time_wait() {
     let ports = Ports { is_nat: true, ..PORTS };

@@ -1,4 +1,5 @@
-//! A server with a narrow uplink: long responses, processes that wait for their clients' end, and the order in which the link sends.
+//! A server with a narrow uplink: long responses, processes that wait for their clients' end, and
+//! the order in which the link sends.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -119,7 +120,8 @@ fn world(server: &Server, schedule: Schedule, workload: Workload, end: Nanos, se
     world
 }
 
-/// Clients who come together and ask for so many bytes each: when each was through, in their order, and what the uplink counted.
+/// Clients who come together and ask for so many bytes each: when each was through, in their order,
+/// and what the uplink counted.
 fn together(server: &Server, sizes: &[u32]) -> (Vec<f64>, UplinkCounts) {
     let entries = sizes.iter().map(|&bytes| Entry { second: 0, bytes }).collect();
     let replay = Arc::new(Replay::new(entries, 1e3).expect("some"));
@@ -156,7 +158,8 @@ fn response_alone_takes_what_the_link_takes_for_it() {
     assert!((240..250).contains(&head), "all bytes once: {counts:?}");
 }
 
-/// The place where the queue is: a connection that is not on a LAN has a few segments below TCP, so that one queue serves all in turn.
+/// The place where the queue is: a connection that is not on a LAN has a few segments below TCP, so
+/// that one queue serves all in turn.
 #[test]
 fn one_queue_is_processor_sharing_where_small_queues_bound_each_connection() {
     const KB: u32 = 1000;
@@ -234,7 +237,8 @@ fn network_that_loses_delays_and_reorders_changes_no_byte() {
     }
 }
 
-/// The client's FIN comes with its acknowledgment of the last byte; before that a process has nobody else.
+/// The client's FIN comes with its acknowledgment of the last byte; before that a process has
+/// nobody else.
 #[test]
 fn process_serves_nobody_else_until_its_client_has_ended() {
     let far = Server { processes: 1, paths: Some("delay 100ms"), ..fair() };
@@ -263,7 +267,8 @@ fn overload_fills_the_link_and_leaves_nothing_behind() {
         let sent = (after.sent_bytes - before.sent_bytes) as f64 / 15.0;
         assert!(sent <= BYTES_PER_S * 1.001 && sent > 0.98 * BYTES_PER_S, "{sent} bytes/s");
         assert!(world.connections() > 30, "{} connections", world.connections());
-        // Nobody else comes: in the end all are through, and every process is there for those who come then.
+        // Nobody else comes: in the end all are through, and every process is there for those who
+        // come then.
         assert!(world.run_until(PATIENCE), "all are through");
         let [ok, all] = [true, false].map(|only| {
             let tally = world.crowd().tally().summary(PATIENCE, results::GeneratorHealth::default());
@@ -274,7 +279,8 @@ fn overload_fills_the_link_and_leaves_nothing_behind() {
     }
 }
 
-/// `[SH06]` section 6.1: a device queue of 100 packets overflows under FAIR and loses SYN/ACKs; bands keep those out of it.
+/// `[SH06]` section 6.1: a device queue of 100 packets overflows under FAIR and loses SYN/ACKs;
+/// bands keep those out of it.
 #[test]
 fn full_queue_loses_syn_acks_where_they_wait_among_the_data() {
     let dropped = |device| {

@@ -1,4 +1,5 @@
-//! The server's side of a handshake: what its kernel keeps of a SYN, the SYN/ACK, and the connection that the client's ACK makes of them.
+//! The server's side of a handshake: what its kernel keeps of a SYN, the SYN/ACK, and the
+//! connection that the client's ACK makes of them.
 
 use units::Nanos;
 use wire::{Flags, Options, Segment, SeqNumber, Timestamps};
@@ -7,7 +8,8 @@ use crate::Stack;
 use crate::connection::{Close, Connection, State, clock_ms};
 use crate::stream::Stream;
 
-/// A handshake that a client began: a request socket without its place in a queue (`struct tcp_request_sock`, Linux 6.18 `include/linux/tcp.h`).
+/// A handshake that a client began: a request socket without its place in a queue (`struct
+/// tcp_request_sock`, Linux 6.18 `include/linux/tcp.h`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Handshake {
     /// The client's initial sequence number.
@@ -30,7 +32,8 @@ impl Handshake {
         Self { irs: syn.seq, iss, offered: syn.options, sent_at: now, sent_again: 0, timeouts: 0 }
     }
 
-    /// The SYN/ACK: what the SYN offered and this stack has. `clock` is what timestamps show at time zero, milliseconds.
+    /// The SYN/ACK: what the SYN offered and this stack has. `clock` is what timestamps show at
+    /// time zero, milliseconds.
     pub fn syn_ack(&self, stack: &Stack, clock: u32, now: Nanos) -> Segment<'static> {
         let ours = stack.syn_options(clock.wrapping_add(clock_ms(now)));
         let options = Options {
@@ -63,7 +66,8 @@ impl Handshake {
         self.repeat();
     }
 
-    /// How long it waits for an answer now: `first`, doubled each time that its timer came up, and no more than `longest` (`tcp_reqsk_timeout()`).
+    /// How long it waits for an answer now: `first`, doubled each time that its timer came up, and
+    /// no more than `longest` (`tcp_reqsk_timeout()`).
     pub fn timeout(&self, first: Nanos, longest: Nanos) -> Nanos {
         Nanos(first.0 << self.timeouts.min(10)).min(longest)
     }
@@ -123,8 +127,8 @@ impl Connection {
         self.end();
     }
 
-    /// close(2) of a connection on which not all of `stream` is acknowledged: the FIN follows it. Data that is not sent yet when this is called is sent as the
-    /// peer's window lets it.
+    /// close(2) of a connection on which not all of `stream` is acknowledged: the FIN follows it.
+    /// Data that is not sent yet when this is called is sent as the peer's window lets it.
     pub fn close_after(
         &mut self,
         stack: &Stack,

@@ -8,12 +8,15 @@ use crate::cubic::Cubic;
 /// By which rule a sender finds out what the path carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Algorithm {
-    /// RFC 5681, counted in bytes (RFC 3465): a segment more each round trip, half of it after a loss. `net.ipv4.tcp_congestion_control=reno`.
+    /// RFC 5681, counted in bytes (RFC 3465): a segment more each round trip, half of it after a
+    /// loss. `net.ipv4.tcp_congestion_control=reno`.
     NewReno,
-    /// RFC 5681 and RFC 6675 as ns-3 has them: each ACK adds a segment at most in slow start, and later MSS²/cwnd (RFC 5681, (3)); a loss leaves half of
-    /// what is in flight (`TcpNewReno::GetSsThresh()`, ns-3.44, where the RFC has all that is not acknowledged), at once, and
-    /// what is lost is told by duplicates and the timer alone, with none of what Linux concludes from what was sent again (RACK). Slower than [`Algorithm::NewReno`] by half
-    /// before a receiver that delays its ACKs, and with a timeout for each segment that is lost twice.
+    /// RFC 5681 and RFC 6675 as ns-3 has them: each ACK adds a segment at most in slow start, and
+    /// later MSS²/cwnd (RFC 5681, (3)); a loss leaves half of what is in flight
+    /// (`TcpNewReno::GetSsThresh()`, ns-3.44, where the RFC has all that is not acknowledged), at
+    /// once, and what is lost is told by duplicates and the timer alone, with none of what Linux
+    /// concludes from what was sent again (RACK). Slower than [`Algorithm::NewReno`] by half before
+    /// a receiver that delays its ACKs, and with a timeout for each segment that is lost twice.
     Classic,
     /// RFC 9438, without HyStart. What Linux does unless told otherwise.
     Cubic,
@@ -24,7 +27,8 @@ const MOST: u32 = 65_535 << 14;
 /// Segments that are left after any loss (RFC 5681 section 3.1).
 const LEAST_SEGMENTS: u32 = 2;
 
-/// The congestion window. In bytes, where Linux counts segments: they are the same for a sender of full ones.
+/// The congestion window. In bytes, where Linux counts segments: they are the same for a sender of
+/// full ones.
 #[derive(Debug)]
 pub(crate) struct Window {
     /// `cwnd`; 0 before the first segment.
@@ -32,11 +36,13 @@ pub(crate) struct Window {
     /// `ssthresh`.
     pub(crate) threshold: u32,
     rule: Rule,
-    /// Of the reduction that is under way: the window before, and what has arrived and was sent since (`prior_cwnd`, `prr_delivered`, `prr_out`).
+    /// Of the reduction that is under way: the window before, and what has arrived and was sent
+    /// since (`prior_cwnd`, `prr_delivered`, `prr_out`).
     before: u32,
     arrived: u32,
     sent: u32,
-    /// The window was what limited, within the last window; and what was out at most (`is_cwnd_limited`, `max_packets_out`).
+    /// The window was what limited, within the last window; and what was out at most
+    /// (`is_cwnd_limited`, `max_packets_out`).
     is_limit: bool,
     most_out: u32,
     /// Where that window ends (`cwnd_usage_seq`).
@@ -73,7 +79,8 @@ impl Window {
         }
     }
 
-    /// Notes what is out, and whether more would be if the window were larger (`tcp_cwnd_validate()`, Linux 6.18 `net/ipv4/tcp_output.c`).
+    /// Notes what is out, and whether more would be if the window were larger
+    /// (`tcp_cwnd_validate()`, Linux 6.18 `net/ipv4/tcp_output.c`).
     pub(crate) fn note_use(&mut self, una: SeqNumber, max: SeqNumber, is_limit: bool) {
         let out = max - una;
         if self.used_until <= una || is_limit || (!self.is_limit && out > self.most_out) {
@@ -83,7 +90,8 @@ impl Window {
         }
     }
 
-    /// Bytes have arrived, and nothing was lost. A window that is not used does not grow (RFC 7661; `tcp_is_cwnd_limited()`).
+    /// Bytes have arrived, and nothing was lost. A window that is not used does not grow (RFC 7661;
+    /// `tcp_is_cwnd_limited()`).
     pub(crate) fn grow(&mut self, arrived: u32, mss: u32, round_trip: Nanos, now: Nanos) {
         let is_slow_start = self.size < self.threshold;
         if !(self.is_limit || is_slow_start && self.size < self.most_out.saturating_mul(2)) {
@@ -91,7 +99,8 @@ impl Window {
         }
         let mut arrived = if self.is_classic() { arrived.min(mss) } else { arrived };
         if is_slow_start {
-            // All that arrived, also where one ACK is for two segments: as Linux, where RFC 5681 section 3.1 has a segment for each ACK.
+            // All that arrived, also where one ACK is for two segments: as Linux, where RFC 5681
+            // section 3.1 has a segment for each ACK.
             let step = arrived.min(self.threshold - self.size);
             self.size += step;
             arrived -= step;
@@ -118,16 +127,19 @@ impl Window {
         matches!(self.rule, Rule::Classic)
     }
 
-    /// A loss that acknowledgments have told of, with so many bytes still in flight: the window shrinks to the threshold while they come in.
+    /// A loss that acknowledgments have told of, with so many bytes still in flight: the window
+    /// shrinks to the threshold while they come in.
     pub(crate) fn begin_reduction(&mut self, in_flight: u32, mss: u32) {
         self.before = self.size.max(1);
         (self.arrived, self.sent) = (0, 0);
         self.lower_threshold(in_flight, mss);
     }
 
-    /// Proportional rate reduction (RFC 6937, RFC 9937; `tcp_cwnd_reduction()`, Linux 6.18 `net/ipv4/tcp_input.c`): as many segments may be sent as keep the
-    /// rate of those that arrive, times what the window shrinks by, rounded up; and where more is missing than that, as in slow start if `goes_well`. [`Algorithm::Classic`]
-    /// shrinks at once (RFC 6675 section 5, (4.2)).
+    /// Proportional rate reduction (RFC 6937, RFC 9937; `tcp_cwnd_reduction()`, Linux 6.18
+    /// `net/ipv4/tcp_input.c`): as many segments may be sent as keep the rate of those that arrive,
+    /// times what the window shrinks by, rounded up; and where more is missing than that, as in
+    /// slow start if `goes_well`. [`Algorithm::Classic`] shrinks at once (RFC 6675 section 5,
+    /// (4.2)).
     pub(crate) fn reduce(&mut self, arrived: u32, in_flight: u32, goes_well: bool, mss: u32) {
         if arrived == 0 {
             return;
@@ -159,7 +171,8 @@ impl Window {
         self.size = self.threshold;
     }
 
-    /// A timeout, with so many bytes in flight: slow start from one segment. `is_new`: it is no consequence of a loss that has counted already.
+    /// A timeout, with so many bytes in flight: slow start from one segment. `is_new`: it is no
+    /// consequence of a loss that has counted already.
     pub(crate) fn collapse(&mut self, is_new: bool, in_flight: u32, mss: u32) {
         if is_new {
             self.lower_threshold(in_flight, mss);
@@ -170,7 +183,8 @@ impl Window {
         self.size = mss;
     }
 
-    /// Linux's rules take a part of the window and not of what is out (`tcp_reno_ssthresh()`, `cubictcp_recalc_ssthresh()`): it grows only if it is used.
+    /// Linux's rules take a part of the window and not of what is out (`tcp_reno_ssthresh()`,
+    /// `cubictcp_recalc_ssthresh()`): it grows only if it is used.
     fn lower_threshold(&mut self, in_flight: u32, mss: u32) {
         let left = match &mut self.rule {
             Rule::NewReno { arrived } => {
@@ -183,8 +197,10 @@ impl Window {
         self.threshold = left.max(LEAST_SEGMENTS * mss);
     }
 
-    /// Nothing was sent for longer than a timeout: nobody knows what the path carries now (RFC 5681 section 4.1, RFC 2861; `tcp_cwnd_restart()`,
-    /// Linux 6.18, with `net.ipv4.tcp_slow_start_after_idle` 1). Half of the window for each timeout, but for the initial one.
+    /// Nothing was sent for longer than a timeout: nobody knows what the path carries now (RFC 5681
+    /// section 4.1, RFC 2861; `tcp_cwnd_restart()`, Linux 6.18, with
+    /// `net.ipv4.tcp_slow_start_after_idle` 1). Half of the window for each timeout, but for the
+    /// initial one.
     pub(crate) fn restart(&mut self, idle: Nanos, timeout: Nanos, initial: u32) {
         if let Rule::Cubic(cubic) = &mut self.rule {
             cubic.skip(idle);
@@ -246,7 +262,8 @@ mod tests {
     #[test]
     fn window_that_is_not_used_does_not_grow() {
         let mut window = window(Algorithm::NewReno, 10 * MSS);
-        // In slow start a little beyond half of it is enough: it may be full in the next round trip.
+        // In slow start a little beyond half of it is enough: it may be full in the next round
+        // trip.
         window.note_use(START + 10 * MSS, START + 15 * MSS, false);
         window.grow(MSS, MSS, Nanos::ZERO, Nanos::ZERO);
         assert_eq!(window.size, 10 * MSS);
@@ -270,7 +287,8 @@ mod tests {
         }
     }
 
-    /// Twenty segments were sent and the first is lost, with so many in flight: the acknowledgments, of twelve, at which one more is sent.
+    /// Twenty segments were sent and the first is lost, with so many in flight: the
+    /// acknowledgments, of twelve, at which one more is sent.
     fn sent_at(algorithm: Algorithm, in_flight: u32) -> Vec<u32> {
         let mut window = window(algorithm, 20 * MSS);
         window.begin_reduction(in_flight * MSS, MSS);
@@ -293,7 +311,8 @@ mod tests {
         assert_eq!(sent_at(Algorithm::NewReno, 17), [1, 3, 5, 7, 9, 11]);
     }
 
-    /// RFC 6675 section 5, (4.2) and (4.3): it is sent again at once, and nothing more until half of the 16 that are in flight has arrived.
+    /// RFC 6675 section 5, (4.2) and (4.3): it is sent again at once, and nothing more until half
+    /// of the 16 that are in flight has arrived.
     #[test]
     fn classic_window_shrinks_at_once() {
         assert_eq!(sent_at(Algorithm::Classic, 16), [1, 11, 12]);

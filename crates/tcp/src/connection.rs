@@ -30,7 +30,8 @@ pub enum State {
     LastAck,
     /// The same, and its acknowledgment is answered by a RST ([`Close::Swap`]): `[FTY97]`.
     LastAckSwap,
-    /// Over, and its addresses and ports are kept from use for a while. Only where [`Connection::keep_time_wait`] was said.
+    /// Over, and its addresses and ports are kept from use for a while. Only where
+    /// [`Connection::keep_time_wait`] was said.
     TimeWait,
     /// Over.
     Closed,
@@ -60,19 +61,20 @@ pub enum Close {
     Fin,
     /// An abortive close (`SO_LINGER` with 0): a RST, and nothing stays behind at either end.
     Reset,
-    /// As [`Close::Fin`]; but if the peer closed first, its last ACK is answered by a RST, so that TIME-WAIT is here and not there: LAST_ACK_SWAP
-    /// of `[FTY97]`.
+    /// As [`Close::Fin`]; but if the peer closed first, its last ACK is answered by a RST, so that
+    /// TIME-WAIT is here and not there: LAST_ACK_SWAP of `[FTY97]`.
     Swap,
 }
 
 /// A client's end of one connection.
 ///
-/// The caller keeps the bytes to send and passes the same `stream` to every call that may send them, until it begins another by
-/// [`Connection::next_stream`].
+/// The caller keeps the bytes to send and passes the same `stream` to every call that may send
+/// them, until it begins another by [`Connection::next_stream`].
 #[derive(Debug)]
 pub struct Connection {
     pub(crate) state: State,
-    /// The application has closed: what still arrives is answered as Linux answers for a socket without an owner.
+    /// The application has closed: what still arrives is answered as Linux answers for a socket
+    /// without an owner.
     pub(crate) orphaned: bool,
     /// The application will send no more, but reads on: a FIN follows the stream.
     pub(crate) half_closed: bool,
@@ -102,7 +104,8 @@ pub struct Connection {
     pub(crate) timeouts: u8,
     /// The tail was probed since then.
     pub(crate) has_probed: bool,
-    /// The handshake was lost more than once: a controlled sender begins with a window of one segment.
+    /// The handshake was lost more than once: a controlled sender begins with a window of one
+    /// segment.
     pub(crate) begins_small: bool,
     /// The peer's maximum segment size, bytes.
     pub(crate) peer_mss: u16,
@@ -122,7 +125,8 @@ pub struct Connection {
     /// When data last arrived, milliseconds; wraps.
     pub(crate) heard_at_ms: u32,
     pub(crate) round_trip: RoundTrip,
-    /// When to retransmit, or to probe a closed window; [`Nanos::MAX`] when nothing is out and nothing waits.
+    /// When to retransmit, or to probe a closed window; [`Nanos::MAX`] when nothing is out and
+    /// nothing waits.
     pub(crate) retransmit_at: Nanos,
     /// When the delayed ACK is due; [`Nanos::MAX`] when there is none.
     pub(crate) ack_at: Nanos,
@@ -133,8 +137,9 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Opens a connection: sends the first SYN, with `iss` as initial sequence number. `clock` is what timestamps show at time zero, milliseconds: the later
-    /// of two connections from one address should have the later clock.
+    /// Opens a connection: sends the first SYN, with `iss` as initial sequence number. `clock` is
+    /// what timestamps show at time zero, milliseconds: the later of two connections from one
+    /// address should have the later clock.
     pub fn connect(
         stack: &Stack,
         iss: SeqNumber,
@@ -195,7 +200,8 @@ impl Connection {
         u32::from(self.syns_sent)
     }
 
-    /// From now on it has TIME-WAIT where TCP does, for so many seconds; without, it is closed at once, which does for whoever never uses a four-tuple twice.
+    /// From now on it has TIME-WAIT where TCP does, for so many seconds; without, it is closed at
+    /// once, which does for whoever never uses a four-tuple twice.
     pub fn keep_time_wait(&mut self, seconds: u8) {
         self.time_wait_s = seconds;
     }
@@ -222,8 +228,9 @@ impl Connection {
         self.retransmit_at.min(self.ack_at).min(loss_at)
     }
 
-    /// Sends what of `stream` is unsent and fits the peer's window and the initial congestion window; of a controlled sender what its congestion window lets,
-    /// and what was lost ([`Connection::control`]).
+    /// Sends what of `stream` is unsent and fits the peer's window and the initial congestion
+    /// window; of a controlled sender what its congestion window lets, and what was lost
+    /// ([`Connection::control`]).
     pub fn transmit(
         &mut self,
         stack: &Stack,
@@ -260,7 +267,8 @@ impl Connection {
         }
     }
 
-    /// Data leave: what answers within the time that an ACK waits carries the ACK; so will the next (`tcp_event_data_sent()`).
+    /// Data leave: what answers within the time that an ACK waits carries the ACK; so will the next
+    /// (`tcp_event_data_sent()`).
     pub(crate) fn note_answer(&mut self, stack: &Stack, now: Nanos) {
         let since_heard = clock_ms(now).wrapping_sub(self.heard_at_ms);
         self.is_interactive |=
@@ -277,8 +285,8 @@ impl Connection {
         self.offset(self.snd_una)
     }
 
-    /// The stream is over, and another begins with the next call that has one. Gives false, and does nothing, as long as the peer has
-    /// not acknowledged all that was sent.
+    /// The stream is over, and another begins with the next call that has one. Gives false, and
+    /// does nothing, as long as the peer has not acknowledged all that was sent.
     pub fn next_stream(&mut self) -> bool {
         let is_settled = self.snd_una == self.snd_max && !self.half_closed;
         if is_settled {
@@ -290,7 +298,8 @@ impl Connection {
         is_settled
     }
 
-    /// shutdown(2) of our way: a FIN follows `stream`, now or when the peer has taken all of it. What arrives is still delivered.
+    /// shutdown(2) of our way: a FIN follows `stream`, now or when the peer has taken all of it.
+    /// What arrives is still delivered.
     pub fn half_close(
         &mut self,
         stack: &Stack,
@@ -307,7 +316,8 @@ impl Connection {
         self.orphaned = true;
         self.early = None;
         match (self.state, how) {
-            // Nothing has been promised to a peer that never answered: close(2) on a connecting socket sends nothing.
+            // Nothing has been promised to a peer that never answered: close(2) on a connecting
+            // socket sends nothing.
             (State::SynSent, _) => self.end(),
             (State::Closed | State::TimeWait, _) => {}
             (_, Close::Reset) => {
@@ -438,7 +448,8 @@ impl Connection {
         stack.window_scale.filter(|_| self.peer_scale.is_some()).unwrap_or(0)
     }
 
-    /// What we can still take in, bytes: rounded up to what a scaled window can say, as Linux does (`__tcp_select_window()`).
+    /// What we can still take in, bytes: rounded up to what a scaled window can say, as Linux does
+    /// (`__tcp_select_window()`).
     pub(crate) fn receive_window(&self, stack: &Stack) -> u32 {
         let scale = self.scale(stack);
         let buffer = stack.receive_buffer.unwrap_or(u32::from(stack.window));

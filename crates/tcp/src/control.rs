@@ -13,8 +13,8 @@ use crate::{Algorithm, Connection, Estimator, Stack};
 pub struct Control {
     /// The rule of its congestion window.
     pub algorithm: Algorithm,
-    /// A short segment waits while another is out, in case more is written (RFC 896, RFC 9293 section 3.7.4, as Linux has it: `tcp_minshall_check()`). False
-    /// is `TCP_NODELAY`.
+    /// A short segment waits while another is out, in case more is written (RFC 896, RFC 9293
+    /// section 3.7.4, as Linux has it: `tcp_minshall_check()`). False is `TCP_NODELAY`.
     pub waits_for_more: bool,
 }
 
@@ -33,30 +33,38 @@ pub struct PathState {
     pub peer_window: u32,
     /// Smoothed round-trip time; zero before the first.
     pub round_trip: Nanos,
-    /// The shortest that it ever was; [`Nanos::MAX`] before the first (`tcp_min_rtt()`, which forgets after five minutes).
+    /// The shortest that it ever was; [`Nanos::MAX`] before the first (`tcp_min_rtt()`, which
+    /// forgets after five minutes).
     pub least_round_trip: Nanos,
-    /// What the retransmission timeout adds to that, before the stack's least and slop: four times the variation (RFC 6298 section 2).
+    /// What the retransmission timeout adds to that, before the stack's least and slop: four times
+    /// the variation (RFC 6298 section 2).
     pub margin: Nanos,
     /// What became of its segments so far.
     pub counts: Counts,
 }
 
-/// Room that a segment leaves for headers, bytes, and the least that is left for data beside it (`tcp_bound_to_half_wnd()`, Linux 6.18 `net/ipv4/tcp_output.c`).
+/// Room that a segment leaves for headers, bytes, and the least that is left for data beside it
+/// (`tcp_bound_to_half_wnd()`, Linux 6.18 `net/ipv4/tcp_output.c`).
 const LEAST_SEGMENT: u32 = 48;
 /// A peer whose window was never larger has a tiny one (`TCP_MSS_DEFAULT`).
 const TINY_WINDOW: u32 = 536;
 
 impl Connection {
-    /// Gives this end congestion control and loss recovery: its congestion window grows and shrinks, what the peer's acknowledgments tell to be lost is sent
-    /// again, and a stream may be longer than 4 GiB. Without it a sender has the initial window for ever, and goes back to the first byte that is not
-    /// acknowledged when its timer goes off, which is all that a request needs.
+    /// Gives this end congestion control and loss recovery: its congestion window grows and
+    /// shrinks, what the peer's acknowledgments tell to be lost is sent again, and a stream may be
+    /// longer than 4 GiB. Without it a sender has the initial window for ever, and goes back to the
+    /// first byte that is not acknowledged when its timer goes off, which is all that a request
+    /// needs.
     ///
-    /// Call it before there is anything to send. From then on [`Connection::transmit`] is to be called after each [`Connection::on_segment`], also after the
-    /// application has closed: it sends what was lost, too.
+    /// Call it before there is anything to send. From then on [`Connection::transmit`] is to be
+    /// called after each [`Connection::on_segment`], also after the application has closed: it
+    /// sends what was lost, too.
     ///
-    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, RFC 8985, and RFC 9438 for [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that
-    /// reorders is never believed to; no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps
-    /// the order both send the same segments: `tests/running_kernel.rs`.
+    /// Sources: RFC 5681, RFC 6298, RFC 6582, RFC 6675, RFC 6937, RFC 8985, and RFC 9438 for
+    /// [`Algorithm::Cubic`]; Linux 6.18 where it chooses. Differs from Linux: a path that reorders
+    /// is never believed to; no F-RTO (RFC 5682); no undoing of a reduction that was needless (RFC
+    /// 3522, RFC 4015); no HyStart, no pacing, no ECN. On a path that keeps the order both send the
+    /// same segments: `tests/running_kernel.rs`.
     ///
     /// # Panics
     ///
@@ -83,15 +91,18 @@ impl Connection {
         })
     }
 
-    /// So many segments may leave from now on until this is said again; a controlled sender has no bound unless one is said. Linux bounds what of a flow waits below TCP
-    /// (`tcp_small_queue_check()`, since 3.6): the caller counts that, since it knows what has left the host. What a timeout sends is not bounded.
+    /// So many segments may leave from now on until this is said again; a controlled sender has no
+    /// bound unless one is said. Linux bounds what of a flow waits below TCP
+    /// (`tcp_small_queue_check()`, since 3.6): the caller counts that, since it knows what has left
+    /// the host. What a timeout sends is not bounded.
     pub fn allow(&mut self, segments: u32) {
         if let Some(sender) = &mut self.sender {
             sender.allowed = segments;
         }
     }
 
-    /// Whether the last [`Connection::transmit`] ended because of [`Connection::allow`]: there may be more to send when more is allowed.
+    /// Whether the last [`Connection::transmit`] ended because of [`Connection::allow`]: there may
+    /// be more to send when more is allowed.
     pub fn is_held(&self) -> bool {
         self.sender.as_deref().is_some_and(|sender| sender.is_held)
     }
@@ -101,7 +112,8 @@ impl Connection {
         self.sender.as_deref().map_or(self.data_mss(), |sender| self.segment_size(sender))
     }
 
-    /// Where in the stream a sequence number is; of an uncontrolled sender's, whose stream is shorter than 4 GiB.
+    /// Where in the stream a sequence number is; of an uncontrolled sender's, whose stream is
+    /// shorter than 4 GiB.
     pub(crate) fn offset(&self, seq: SeqNumber) -> u64 {
         match &self.sender {
             Some(sender) => sender.acknowledged + u64::from(seq - self.snd_una),
@@ -113,7 +125,8 @@ impl Connection {
         Out { una: self.snd_una, max: self.snd_max, mss: self.segment_size(sender), has_sack: self.has_sack }
     }
 
-    /// Data of a full segment, bytes: less than the largest where half of the peer's window is less (`tcp_bound_to_half_wnd()`), so that two are out.
+    /// Data of a full segment, bytes: less than the largest where half of the peer's window is less
+    /// (`tcp_bound_to_half_wnd()`), so that two are out.
     fn segment_size(&self, sender: &Sender) -> u32 {
         let most = sender.most_offered;
         let half = if most > TINY_WINDOW { most / 2 } else { most };
@@ -165,8 +178,9 @@ impl Connection {
         }
     }
 
-    /// Sends a segment so that the peer tells what of the tail is missing: a new one if it takes it, whatever the congestion window is, or else the last one again
-    /// (`tcp_send_loss_probe()`, Linux 6.18 `net/ipv4/tcp_output.c`).
+    /// Sends a segment so that the peer tells what of the tail is missing: a new one if it takes
+    /// it, whatever the congestion window is, or else the last one again (`tcp_send_loss_probe()`,
+    /// Linux 6.18 `net/ipv4/tcp_output.c`).
     pub(crate) fn probe(
         &mut self,
         stack: &Stack,
@@ -216,7 +230,8 @@ impl Connection {
         sender.window.size = sender.window.size.max(mss);
     }
 
-    /// Sends one segment, if there is one and the window has room for it: `NextSeg()` (RFC 6675 section 4).
+    /// Sends one segment, if there is one and the window has room for it: `NextSeg()` (RFC 6675
+    /// section 4).
     fn send_next(
         &mut self,
         stack: &Stack,
@@ -244,7 +259,8 @@ impl Connection {
         }
     }
 
-    /// Sends what was never sent, as the peer's window lets: full segments, or the last one, or whatever it takes when nothing is out.
+    /// Sends what was never sent, as the peer's window lets: full segments, or the last one, or
+    /// whatever it takes when nothing is out.
     fn send_new(
         &mut self,
         stack: &Stack,
@@ -297,7 +313,8 @@ impl Connection {
             if len < most {
                 sender.short_end = end;
             }
-            // While a loss is recovered from, too: else a flow that is never without one would keep a timeout that was doubled (RFC 6298 section 5, after 5.7).
+            // While a loss is recovered from, too: else a flow that is never without one would keep
+            // a timeout that was doubled (RFC 6298 section 5, after 5.7).
             if !times_each && !self.round_trip.is_timing() && self.timeouts == 0 && !self.has_probed {
                 self.round_trip.start(now);
                 sender.timed_end = end;
@@ -306,14 +323,16 @@ impl Connection {
         Turn::Sent(len)
     }
 
-    /// Nagle's rule: a short segment at the end of what was written waits while another short one is out.
+    /// Nagle's rule: a short segment at the end of what was written waits while another short one
+    /// is out.
     fn waits(&self, len: u32, left: u64) -> bool {
         let sender = self.sender.as_deref().filter(|sender| sender.waits_for_more && !self.half_closed);
         sender.is_some_and(|sender| u64::from(len) == left && self.snd_una < sender.short_end)
     }
 
-    /// Sends the first segment of a range again, if it fits the window and what the peer takes now (`tcp_retransmit_skb()`: of a peer that takes less than it
-    /// said only the first segment is asked again).
+    /// Sends the first segment of a range again, if it fits the window and what the peer takes now
+    /// (`tcp_retransmit_skb()`: of a peer that takes less than it said only the first segment is
+    /// asked again).
     fn send_range(
         &mut self,
         stack: &Stack,

@@ -1,6 +1,7 @@
 //! CUBIC (RFC 9438): a window that grows by the time since the last loss, and not by round trips.
 //!
-//! What it is not: no HyStart, so that the first slow start ends with a loss; no undoing of a reduction that turns out needless (section 4.9).
+//! What it is not: no HyStart, so that the first slow start ends with a loss; no undoing of a
+//! reduction that turns out needless (section 4.9).
 
 use units::Nanos;
 
@@ -16,11 +17,13 @@ const STEEPEST: f64 = 1.5;
 /// The curve of a connection. Windows are in segments, times in seconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cubic {
-    /// `W_max`: the window at the last loss, or less where it had been larger before; 0 after a timeout.
+    /// `W_max`: the window at the last loss, or less where it had been larger before; 0 after a
+    /// timeout.
     at_loss: f64,
     /// `cwnd_prior`: the window at the last loss.
     prior: f64,
-    /// When this stage of congestion avoidance began; [`Nanos::MAX`] before its first acknowledgment.
+    /// When this stage of congestion avoidance began; [`Nanos::MAX`] before its first
+    /// acknowledgment.
     began_at: Nanos,
     /// Where the curve is flat: its height, and the time since the beginning, `K`.
     plateau: f64,
@@ -44,7 +47,8 @@ impl Cubic {
         }
     }
 
-    /// By how many bytes a window of `window` bytes grows when `acked` of it have arrived (section 4.2).
+    /// By how many bytes a window of `window` bytes grows when `acked` of it have arrived (section
+    /// 4.2).
     pub(crate) fn increase(
         &mut self,
         window: u32,
@@ -78,7 +82,8 @@ impl Cubic {
         STEEPNESS * (since - self.plateau_after).powi(3) + self.plateau
     }
 
-    /// A stage begins, below the window of the last loss, or where there was none with the flat part of the curve (sections 4.8, 4.10).
+    /// A stage begins, below the window of the last loss, or where there was none with the flat
+    /// part of the curve (sections 4.8, 4.10).
     fn begin(&mut self, window: f64, now: Nanos) {
         self.began_at = now;
         self.reno = window;
@@ -87,7 +92,8 @@ impl Cubic {
         self.plateau_after = ((self.plateau - window) / STEEPNESS).cbrt();
     }
 
-    /// A loss. Gives the window that is left, bytes (sections 4.6 and 4.7: who had to give way before its last window leaves more to others).
+    /// A loss. Gives the window that is left, bytes (sections 4.6 and 4.7: who had to give way
+    /// before its last window leaves more to others).
     pub(crate) fn reduce(&mut self, window: u32, mss: u32) -> u32 {
         let segments = f64::from(window) / f64::from(mss);
         self.at_loss = if segments < self.at_loss { segments * (1.0 + LEFT) / 2.0 } else { segments };
@@ -96,7 +102,8 @@ impl Cubic {
         (f64::from(window) * LEFT) as u32
     }
 
-    /// After a timeout nothing is known of the path any more (section 4.8; `bictcp_state()`, Linux 6.18 `net/ipv4/tcp_cubic.c`).
+    /// After a timeout nothing is known of the path any more (section 4.8; `bictcp_state()`, Linux
+    /// 6.18 `net/ipv4/tcp_cubic.c`).
     pub(crate) fn forget(&mut self) {
         self.at_loss = 0.0;
         self.began_at = Nanos::MAX;
@@ -116,7 +123,8 @@ mod tests {
 
     const MSS: u32 = 1000;
 
-    /// The window after each round trip of `round_trip`, in segments, from the stage's begin on; all of it is acknowledged segment by segment.
+    /// The window after each round trip of `round_trip`, in segments, from the stage's begin on;
+    /// all of it is acknowledged segment by segment.
     fn grow(cubic: &mut Cubic, window: u32, round_trip: Nanos, until: Nanos) -> Vec<(f64, f64)> {
         let (mut now, mut window, mut seen) = (Nanos::ZERO, window, Vec::new());
         while now <= until {
@@ -136,11 +144,13 @@ mod tests {
         let mut cubic = Cubic::new();
         let left = cubic.reduce(1_000_000, MSS);
         assert_eq!(left, 700_000);
-        // K = cbrt(W_max * (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4), and W(t) = 0.4 * (t - K)^3 + 1000.
+        // K = cbrt(W_max * (1 - beta) / C) = cbrt(1000 * 0.3 / 0.4), and W(t) = 0.4 * (t -
+        // K)^3 + 1000.
         let k = 750_f64.cbrt();
         for (at, window) in grow(&mut cubic, left, Nanos::from_millis(100), Nanos::from_secs(15)) {
             let formula = 0.4 * (at - k).powi(3) + 1000.0;
-            // The target is a round trip ahead and is come near to within one, so that the window is less than a round trip behind.
+            // The target is a round trip ahead and is come near to within one, so that the window
+            // is less than a round trip behind.
             let behind = 0.4 * (at - 0.1 - k).powi(3) + 1000.0;
             assert!(window <= formula + 2.0 && window >= behind - 2.0, "{at} s: {window}, not {formula}");
         }
@@ -152,7 +162,8 @@ mod tests {
         let left = cubic.reduce(20_000, MSS);
         assert_eq!(left, 14_000);
         let seen = grow(&mut cubic, left, Nanos::from_millis(10), Nanos::from_millis(100));
-        // alpha = 3 * 0.3 / 1.7 = 0.53 segments a round trip until the window of the loss is reached.
+        // alpha = 3 * 0.3 / 1.7 = 0.53 segments a round trip until the window of the loss is
+        // reached.
         for (trips, (_, window)) in (1..).zip(seen) {
             let formula = 14.0 + 0.529 * f64::from(trips);
             assert!((window - formula).abs() < 0.6, "after {trips} round trips {window}, not {formula}");

@@ -2,13 +2,15 @@
 
 use wire::{SackBlocks, SeqNumber};
 
-/// Separate pieces that are kept at most, so that a peer that sends single bytes with holes between them costs no more than others: more than full segments
-/// with holes between them make in a window that is not scaled.
+/// Separate pieces that are kept at most, so that a peer that sends single bytes with holes between
+/// them costs no more than others: more than full segments with holes between them make in a window
+/// that is not scaled.
 const MOST_PIECES: usize = 64;
 /// In a larger window one for so many bytes.
 const BYTES_PER_PIECE: u32 = 1024;
 
-/// Data beyond what is expected next, and where the stream ends, if that is known. All of it lies within the receive window.
+/// Data beyond what is expected next, and where the stream ends, if that is known. All of it lies
+/// within the receive window.
 #[derive(Debug, Default)]
 pub(crate) struct Early {
     /// By sequence number, with holes between them.
@@ -39,7 +41,8 @@ impl Piece {
 }
 
 impl Early {
-    /// Keeps what of `data` is not there yet, within a window of `window` bytes. What came first stays, as in Linux.
+    /// Keeps what of `data` is not there yet, within a window of `window` bytes. What came first
+    /// stays, as in Linux.
     pub(crate) fn insert(&mut self, seq: SeqNumber, data: &[u8], window: u32) {
         self.newest = seq;
         if data.is_empty() {
@@ -111,7 +114,8 @@ impl Early {
         self.pieces.is_empty() && self.fin.is_none()
     }
 
-    /// What a selective acknowledgement says of it (RFC 2018 section 4): the block of the newest piece first.
+    /// What a selective acknowledgement says of it (RFC 2018 section 4): the block of the newest
+    /// piece first.
     pub(crate) fn blocks(&self, most: usize) -> SackBlocks {
         let newest = (0..self.runs()).find(|at| {
             let (from, to) = self.run(*at);

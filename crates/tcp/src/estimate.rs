@@ -3,25 +3,30 @@
 use units::Nanos;
 use wire::SeqNumber;
 
-/// Smoothed round trip and variation as `tcp_rtt_estimator()` has them (Linux 6.18 `net/ipv4/tcp_input.c`).
+/// Smoothed round trip and variation as `tcp_rtt_estimator()` has them (Linux 6.18
+/// `net/ipv4/tcp_input.c`).
 ///
-/// With a sample for each acknowledgment RFC 6298's variation would forget within a few of them what a whole round trip showed. So this keeps the largest
-/// deviation of each round trip, and lets the variation sink once a round trip at most.
+/// With a sample for each acknowledgment RFC 6298's variation would forget within a few of them
+/// what a whole round trip showed. So this keeps the largest deviation of each round trip, and lets
+/// the variation sink once a round trip at most.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Estimate {
     /// Eighths of a microsecond (`srtt_us`); 0 before the first sample.
     smoothed: u32,
-    /// Smoothed deviation, quarters of a microsecond (`mdev_us`), and the largest of this round trip (`mdev_max_us`).
+    /// Smoothed deviation, quarters of a microsecond (`mdev_us`), and the largest of this round
+    /// trip (`mdev_max_us`).
     deviation: u32,
     most: u32,
-    /// What the timeout adds to the round trip: four times the variation, microseconds (`rttvar_us`).
+    /// What the timeout adds to the round trip: four times the variation, microseconds
+    /// (`rttvar_us`).
     margin: u32,
     /// The round trip ends when this is acknowledged (`rtt_seq`).
     ends: SeqNumber,
 }
 
 impl Estimate {
-    /// The handshake has taken so long, if that is known; the stream begins at `start`. `floor`: see [`Estimate::take`].
+    /// The handshake has taken so long, if that is known; the stream begins at `start`. `floor`:
+    /// see [`Estimate::take`].
     pub(crate) fn begin(handshake: Option<Nanos>, floor: Nanos, start: SeqNumber) -> Self {
         let mut estimate = Self { smoothed: 0, deviation: 0, most: 0, margin: 0, ends: start };
         if let Some(took) = handshake {
@@ -30,8 +35,9 @@ impl Estimate {
         estimate
     }
 
-    /// Takes in a sample, when `una` is the first byte that is not acknowledged and `next` the first that was not sent. `floor` is the least margin that a new round trip
-    /// begins with (`tcp_rto_min_us()`).
+    /// Takes in a sample, when `una` is the first byte that is not acknowledged and `next` the
+    /// first that was not sent. `floor` is the least margin that a new round trip begins with
+    /// (`tcp_rto_min_us()`).
     pub(crate) fn take(&mut self, took: Nanos, floor: Nanos, (una, next): (SeqNumber, SeqNumber)) {
         let sample = micros(took).max(1);
         let floor = micros(floor);
@@ -117,7 +123,8 @@ mod tests {
             estimate.take(ms(100), Nanos::ZERO, (una, una + 999));
             margins.push(estimate.margin().as_micros());
         }
-        // The first round trip had its own beginning as its largest. From then on it is what is left of the deviation: 3 quarters of a microsecond, of which a quarter is 0.
+        // The first round trip had its own beginning as its largest. From then on it is what is
+        // left of the deviation: 3 quarters of a microsecond, of which a quarter is 0.
         assert_eq!(margins, [200_000, 150_001, 112_502, 84_378]);
     }
 

@@ -1,16 +1,19 @@
-//! What was sent and is not acknowledged: when, and what became of it. RACK (RFC 8985) and RFC 6675 find in it what is lost.
+//! What was sent and is not acknowledged: when, and what became of it. RACK (RFC 8985) and RFC 6675
+//! find in it what is lost.
 //!
-//! As the kernel keeps it for each segment (`struct tcp_skb_cb`, Linux 6.18 `include/net/tcp.h`), this keeps it for each run of bytes that have had the same fate.
+//! As the kernel keeps it for each segment (`struct tcp_skb_cb`, Linux 6.18 `include/net/tcp.h`),
+//! this keeps it for each run of bytes that have had the same fate.
 
 use std::collections::VecDeque;
 
 use units::Nanos;
 use wire::SeqNumber;
 
-/// Duplicate acknowledgments, or pieces above a hole, that make the hole a loss (RFC 6675 section 2, `DupThresh`). Linux raises it where a path
-/// reorders; this does not.
+/// Duplicate acknowledgments, or pieces above a hole, that make the hole a loss (RFC 6675 section
+/// 2, `DupThresh`). Linux raises it where a path reorders; this does not.
 pub(crate) const DUPLICATES: u32 = 3;
-/// Runs that are kept at most: what a peer says beyond them is as if it had not been heard, so that none makes us remember without end.
+/// Runs that are kept at most: what a peer says beyond them is as if it had not been heard, so that
+/// none makes us remember without end.
 const MOST_RUNS: usize = 1 << 16;
 
 /// Bytes from `snd_una` to `snd_max`.
@@ -19,7 +22,8 @@ pub(crate) struct Flight {
     /// Ascending, without gaps, from `start` on.
     runs: VecDeque<Run>,
     start: SeqNumber,
-    /// Bytes of the runs that have arrived, of those that are lost, and of those that are out again.
+    /// Bytes of the runs that have arrived, of those that are lost, and of those that are out
+    /// again.
     arrived: u32,
     lost: u32,
     resent: u32,
@@ -29,7 +33,8 @@ pub(crate) struct Flight {
     newest: Sending,
     /// Of what is sent now.
     turn: u32,
-    /// How long what arrived last has taken (`rack.rtt_us`), and the shortest time ever; [`Nanos::MAX`] before the first.
+    /// How long what arrived last has taken (`rack.rtt_us`), and the shortest time ever;
+    /// [`Nanos::MAX`] before the first.
     took: Nanos,
     least: Nanos,
     timing: Timing,
@@ -38,17 +43,20 @@ pub(crate) struct Flight {
 /// What an acknowledgment says about round trips.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Timing {
-    /// When the first byte was sent that is acknowledged now, was never sent again, and was not known to have arrived (`first_ackt`).
+    /// When the first byte was sent that is acknowledged now, was never sent again, and was not
+    /// known to have arrived (`first_ackt`).
     first_acknowledged: Option<Nanos>,
     /// Something that is acknowledged now was sent again, ever (`FLAG_RETRANS_DATA_ACKED`).
     is_ambiguous: bool,
-    /// The first byte, and when it was sent, that is selectively acknowledged now and was never sent again (`first_sackt`).
+    /// The first byte, and when it was sent, that is selectively acknowledged now and was never
+    /// sent again (`first_sackt`).
     first_arrived: Option<(SeqNumber, Nanos)>,
 }
 
 impl Timing {
-    /// When that was sent whose round trip is over now; `None` where nobody can say (Karn). What is acknowledged goes before what is selectively
-    /// (`tcp_ack_update_rtt()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    /// When that was sent whose round trip is over now; `None` where nobody can say (Karn). What is
+    /// acknowledged goes before what is selectively (`tcp_ack_update_rtt()`, Linux 6.18
+    /// `net/ipv4/tcp_input.c`).
     pub(crate) fn sent_at(&self) -> Option<Nanos> {
         let acknowledged = self.first_acknowledged.filter(|_| !self.is_ambiguous);
         acknowledged.or(self.first_arrived.map(|(_, at)| at))
@@ -73,7 +81,8 @@ struct Run {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Sending {
     at: Nanos,
-    /// Tells what was sent again from what was sent before and after it at the same time: in virtual time an instant is long.
+    /// Tells what was sent again from what was sent before and after it at the same time: in
+    /// virtual time an instant is long.
     turn: u32,
     end: SeqNumber,
 }
@@ -105,7 +114,8 @@ impl Run {
 }
 
 impl Flight {
-    /// Nothing was sent; the stream begins at `start`, and so long took the handshake, if that is known.
+    /// Nothing was sent; the stream begins at `start`, and so long took the handshake, if that is
+    /// known.
     pub(crate) fn new(start: SeqNumber, handshake: Option<Nanos>) -> Self {
         Self {
             runs: VecDeque::new(),
@@ -153,7 +163,8 @@ impl Flight {
         self.turn = self.turn.wrapping_add(2);
     }
 
-    /// Everything below `una` is acknowledged. Gives the bytes of that which were known to have arrived.
+    /// Everything below `una` is acknowledged. Gives the bytes of that which were known to have
+    /// arrived.
     pub(crate) fn acknowledge(&mut self, una: SeqNumber, now: Nanos) -> u32 {
         let mut known = 0;
         while let Some(&run) = self.runs.front().filter(|_| self.start < una) {
@@ -221,7 +232,8 @@ impl Flight {
         std::mem::take(&mut self.timing)
     }
 
-    /// Bytes have arrived: what that says of the others (`tcp_rack_advance()`, Linux 6.18 `net/ipv4/tcp_recovery.c`).
+    /// Bytes have arrived: what that says of the others (`tcp_rack_advance()`, Linux 6.18
+    /// `net/ipv4/tcp_recovery.c`).
     fn take(&mut self, run: Run, bytes: u32, now: Nanos) {
         if run.is_lost {
             self.lost -= bytes;
@@ -242,8 +254,9 @@ impl Flight {
         }
     }
 
-    /// Finds out what is lost: what was sent before something that has arrived, and has not come `wait` after it should have (RFC 8985 section 6.2, step 5;
-    /// `tcp_rack_detect_loss()`). Gives when the last of those that were overtaken will be, if they do not come.
+    /// Finds out what is lost: what was sent before something that has arrived, and has not come
+    /// `wait` after it should have (RFC 8985 section 6.2, step 5; `tcp_rack_detect_loss()`). Gives
+    /// when the last of those that were overtaken will be, if they do not come.
     pub(crate) fn find_overtaken(&mut self, wait: Nanos, now: Nanos) -> Option<Nanos> {
         let (mut start, mut last) = (self.start, None);
         for run in &mut self.runs {
@@ -296,8 +309,9 @@ impl Flight {
         self.lose_below(end);
     }
 
-    /// The timer went off: what is missing is lost, whether it was sent again or not, but for what was sent a moment ago where times are looked at
-    /// (`tcp_timeout_mark_lost()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    /// The timer went off: what is missing is lost, whether it was sent again or not, but for what
+    /// was sent a moment ago where times are looked at (`tcp_timeout_mark_lost()`, Linux 6.18
+    /// `net/ipv4/tcp_input.c`).
     pub(crate) fn lose_all(&mut self, looks_at_times: bool, now: Nanos) {
         if self.has_first_arrived() {
             // The peer has thrown away what it had (RFC 2018 section 8).
@@ -324,7 +338,8 @@ impl Flight {
         }
     }
 
-    /// Bytes that are on their way, as far as one can know (RFC 6675 section 4, `SetPipe()`; `tcp_packets_in_flight()`).
+    /// Bytes that are on their way, as far as one can know (RFC 6675 section 4, `SetPipe()`;
+    /// `tcp_packets_in_flight()`).
     pub(crate) fn in_flight(&self) -> u32 {
         self.end() - self.start - self.arrived - self.lost + self.resent
     }
@@ -349,12 +364,14 @@ impl Flight {
         self.losses
     }
 
-    /// The shortest time that anything has taken; [`Nanos::MAX`] before it is known (`tcp_min_rtt()`, which forgets after five minutes).
+    /// The shortest time that anything has taken; [`Nanos::MAX`] before it is known
+    /// (`tcp_min_rtt()`, which forgets after five minutes).
     pub(crate) fn least(&self) -> Nanos {
         self.least
     }
 
-    /// Whether the peer says that it has what comes next, and does not acknowledge it: it has thrown something away.
+    /// Whether the peer says that it has what comes next, and does not acknowledge it: it has
+    /// thrown something away.
     pub(crate) fn has_first_arrived(&self) -> bool {
         self.runs.front().is_some_and(|run| run.is_arrived)
     }
@@ -372,15 +389,17 @@ impl Flight {
         self.first(Run::waits).filter(|_| self.lost > 0)
     }
 
-    /// The first range below something that has arrived that is missing, and was neither found to be lost nor sent again.
+    /// The first range below something that has arrived that is missing, and was neither found to
+    /// be lost nor sent again.
     pub(crate) fn next_doubtful(&self) -> Option<Range> {
         let last = self.runs.iter().rposition(|run| run.is_arrived)?;
         let end = self.end_of(last);
         self.first(|run| !run.is_arrived && !run.is_lost && !run.is_resent).filter(|range| range.0 < end)
     }
 
-    /// Up to where what is missing counts as lost: below as many pieces, or more bytes than as many segments less one, as [`DUPLICATES`] says
-    /// (RFC 6675 section 4, `IsLost()`, which holds for all that is below where it holds).
+    /// Up to where what is missing counts as lost: below as many pieces, or more bytes than as many
+    /// segments less one, as [`DUPLICATES`] says (RFC 6675 section 4, `IsLost()`, which holds for
+    /// all that is below where it holds).
     pub(crate) fn lost_below(&self, mss: u32) -> Option<SeqNumber> {
         let (mut pieces, mut bytes) = (0, 0);
         for at in (0..self.runs.len()).rev().filter(|at| self.runs[*at].is_arrived) {

@@ -1,5 +1,5 @@
-//! What an arriving segment does, question by question: is it acceptable, what does it acknowledge, what does it
-//! bring, what is the next state (RFC 9293 section 3.10.7).
+//! What an arriving segment does, question by question: is it acceptable, what does it acknowledge,
+//! what does it bring, what is the next state (RFC 9293 section 3.10.7).
 
 use units::Nanos;
 use wire::{Flags, Options, Segment, SeqNumber};
@@ -83,7 +83,8 @@ impl Connection {
             return self.on_refusal(stack, now, send);
         }
         if segment.flags.has(Flags::ACK) && !acks_syn {
-            // An old connection's challenge ACK: the peer forgets it on our RST, and takes the next SYN.
+            // An old connection's challenge ACK: the peer forgets it on our RST, and takes the next
+            // SYN.
             send(&reset_for(segment).expect("the segment has an ACK and no RST"));
             return Change::None;
         }
@@ -148,7 +149,8 @@ impl Connection {
         }
         let fitting = self.fit(stack, segment).filter(|_| !is_from_the_past);
         let Some(fitting) = fitting.filter(|_| !segment.flags.has(Flags::SYN)) else {
-            // Old, beyond the window, or a SYN: say what we expect (RFC 9293 3.10.7.4 first check; RFC 5961 section 4).
+            // Old, beyond the window, or a SYN: say what we expect (RFC 9293 3.10.7.4 first check;
+            // RFC 5961 section 4).
             let twice = self.came_twice(segment);
             if twice.is_some() {
                 self.be_quick(stack);
@@ -167,8 +169,10 @@ impl Connection {
         self.take_data(stack, segment, &fitting, acknowledged, now, send)
     }
 
-    /// What comes again is acknowledged again, and TIME-WAIT begins anew with a FIN; a RST at the next number ends it (`tcp_timewait_state_process()`, Linux 6.18
-    /// `net/ipv4/tcp_minisocks.c`, with `tcp_rfc1337` 0). Differs: there it begins anew with every segment that has an ACK and is not older by its timestamp.
+    /// What comes again is acknowledged again, and TIME-WAIT begins anew with a FIN; a RST at the
+    /// next number ends it (`tcp_timewait_state_process()`, Linux 6.18 `net/ipv4/tcp_minisocks.c`,
+    /// with `tcp_rfc1337` 0). Differs: there it begins anew with every segment that has an ACK and
+    /// is not older by its timestamp.
     fn on_segment_in_time_wait(
         &mut self,
         stack: &Stack,
@@ -229,7 +233,8 @@ impl Connection {
         self.is_interactive = false;
     }
 
-    /// A RST at exactly the next sequence number ends the connection; elsewhere it may be forged (RFC 5961 section 3).
+    /// A RST at exactly the next sequence number ends the connection; elsewhere it may be forged
+    /// (RFC 5961 section 3).
     fn on_reset(
         &mut self,
         stack: &Stack,
@@ -247,8 +252,9 @@ impl Connection {
         Change::None
     }
 
-    /// Something new is acknowledged: by the segment that was timed, or by what the peer echoes of our clock (RFC 7323 section 4.1), which is right for what was sent
-    /// twice, too. A sender that times each segment has measured in [`Connection::control_ack`].
+    /// Something new is acknowledged: by the segment that was timed, or by what the peer echoes of
+    /// our clock (RFC 7323 section 4.1), which is right for what was sent twice, too. A sender that
+    /// times each segment has measured in [`Connection::control_ack`].
     fn sample_round_trip(&mut self, stack: &Stack, segment: &Segment<'_>, now: Nanos) {
         if self.times_each_segment(stack) {
             return;
@@ -262,8 +268,9 @@ impl Connection {
         }
     }
 
-    /// Time since our clock showed what the peer echoes of it: a tick at least, as it may have come just then (`tcp_rtt_tsopt_us()`, Linux 6.18
-    /// `net/ipv4/tcp_input.c`). `None` without timestamps, and for an echo that is none.
+    /// Time since our clock showed what the peer echoes of it: a tick at least, as it may have come
+    /// just then (`tcp_rtt_tsopt_us()`, Linux 6.18 `net/ipv4/tcp_input.c`). `None` without
+    /// timestamps, and for an echo that is none.
     pub(crate) fn echoed(&self, segment: &Segment<'_>, now: Nanos) -> Option<Nanos> {
         let timestamps = segment.options.timestamps.filter(|_| self.has_timestamps)?;
         let millis = self.clock(now).wrapping_sub(timestamps.echo);
@@ -333,7 +340,8 @@ impl Connection {
         }
         let Fitting { seq, data, has_fin } = *fitting;
         if self.orphaned && !data.is_empty() {
-            // Nobody will read it: Linux resets rather than lose data silently (tcp_rcv_state_process, RFC 2525 2.17).
+            // Nobody will read it: Linux resets rather than lose data silently
+            // (tcp_rcv_state_process, RFC 2525 2.17).
             send(&reset_for(segment).expect("the segment has an ACK and no RST"));
             self.end();
             return Heard::only(Change::Closed);
@@ -405,8 +413,9 @@ impl Connection {
         }
     }
 
-    /// At once for every second segment, where there is or was a hole, for the first ones if the stack does so, and for a FIN that nobody will
-    /// answer with one; else within the delayed-ACK time (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2).
+    /// At once for every second segment, where there is or was a hole, for the first ones if the
+    /// stack does so, and for a FIN that nobody will answer with one; else within the delayed-ACK
+    /// time (RFC 9293 section 3.8.6.3, RFC 5681 section 4.2).
     fn acknowledge(
         &mut self,
         stack: &Stack,
@@ -443,7 +452,8 @@ const LEAST_MSS: u16 = 48;
 /// An echo of more is none of our clock, which began just then, or was forged.
 const MOST_ECHO_MS: u32 = 600_000;
 
-/// The RST that answers a segment of no connection, or `None` for a RST (RFC 9293 section 3.10.7.1).
+/// The RST that answers a segment of no connection, or `None` for a RST (RFC 9293 section
+/// 3.10.7.1).
 pub fn reset_for(segment: &Segment<'_>) -> Option<Segment<'static>> {
     if segment.flags.has(Flags::RST) {
         return None;

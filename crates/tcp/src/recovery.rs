@@ -1,8 +1,9 @@
 //! The sender of a large stream: what is out, what of it is lost, and what is sent next.
 //!
-//! With the peer's selective acknowledgements RACK (RFC 8985), as Linux, or RFC 6675 for [`crate::Algorithm::Classic`]; without them RFC 6582. Without them each
-//! duplicate acknowledgment stands for a segment that has left the path, as in Linux (`tcp_add_reno_sack()`, 6.18 `net/ipv4/tcp_input.c`). Limited transmit (RFC 3042)
-//! follows from that.
+//! With the peer's selective acknowledgements RACK (RFC 8985), as Linux, or RFC 6675 for
+//! [`crate::Algorithm::Classic`]; without them RFC 6582. Without them each duplicate acknowledgment
+//! stands for a segment that has left the path, as in Linux (`tcp_add_reno_sack()`, 6.18
+//! `net/ipv4/tcp_input.c`). Limited transmit (RFC 3042) follows from that.
 
 use units::Nanos;
 use wire::{SackBlocks, SeqNumber};
@@ -20,19 +21,24 @@ pub(crate) struct Sender {
     phase: Phase,
     /// Waits with a short segment while another is out (RFC 896).
     pub(crate) waits_for_more: bool,
-    /// Timeouts since a round trip was last measured: what the timeout is doubled by (RFC 6298 section 5.5, Karn).
+    /// Timeouts since a round trip was last measured: what the timeout is doubled by (RFC 6298
+    /// section 5.5, Karn).
     pub(crate) backoff: u8,
-    /// Without selective acknowledgements: segments that have arrived beyond the first that is missing. With them: acknowledgments that told of more.
+    /// Without selective acknowledgements: segments that have arrived beyond the first that is
+    /// missing. With them: acknowledgments that told of more.
     duplicates: u32,
     /// `snd_una` as an offset into the stream, which may be longer than sequence numbers say.
     pub(crate) acknowledged: u64,
     /// `RecoveryPoint`: what was out when a loss was noticed.
     recover: SeqNumber,
-    /// Where the last segment ends that was sent again to probe for a lost tail, and is not known to have been needless (`tlp_high_seq`).
+    /// Where the last segment ends that was sent again to probe for a lost tail, and is not known
+    /// to have been needless (`tlp_high_seq`).
     probed_end: Option<SeqNumber>,
-    /// When what was overtaken counts as lost, if it is not here by then; [`Nanos::MAX`] if nothing was (`ICSK_TIME_REO_TIMEOUT`).
+    /// When what was overtaken counts as lost, if it is not here by then; [`Nanos::MAX`] if nothing
+    /// was (`ICSK_TIME_REO_TIMEOUT`).
     pub(crate) loss_at: Nanos,
-    /// Where the last short segment ended (Minshall's variant of Nagle's rule, `tcp_minshall_check()`).
+    /// Where the last short segment ended (Minshall's variant of Nagle's rule,
+    /// `tcp_minshall_check()`).
     pub(crate) short_end: SeqNumber,
     /// Where the segment ends whose round trip is being measured.
     pub(crate) timed_end: SeqNumber,
@@ -45,7 +51,8 @@ pub(crate) struct Sender {
     /// How long the handshake took, if that is known, and where the stream began.
     handshake: Option<Nanos>,
     start: SeqNumber,
-    /// Segments that may still go down to the host's queues, and whether that has stopped the sender.
+    /// Segments that may still go down to the host's queues, and whether that has stopped the
+    /// sender.
     pub(crate) allowed: u32,
     pub(crate) is_held: bool,
     pub(crate) counts: Counts,
@@ -94,7 +101,8 @@ pub(crate) struct Told<'a> {
     pub(crate) round_trip: Nanos,
     /// Time since the moment that its timestamp echoes, if it acknowledges something new.
     pub(crate) echoed: Option<Nanos>,
-    /// Each acknowledgment is a sample of the round trip, with this least margin of the timeout ([`crate::Estimator::Linux`]).
+    /// Each acknowledgment is a sample of the round trip, with this least margin of the timeout
+    /// ([`crate::Estimator::Linux`]).
     pub(crate) measures: Option<Nanos>,
 }
 
@@ -102,7 +110,8 @@ pub(crate) struct Told<'a> {
 pub(crate) const LEAST_WAIT: Nanos = Nanos::from_millis(2);
 
 impl Sender {
-    /// Nothing was sent yet; the stream begins at `start`, and so long took the handshake, if that is known.
+    /// Nothing was sent yet; the stream begins at `start`, and so long took the handshake, if that
+    /// is known.
     pub(crate) fn new(control: Control, start: SeqNumber, handshake: Option<Nanos>) -> Self {
         let Control { algorithm, waits_for_more } = control;
         Self {
@@ -163,7 +172,8 @@ impl Sender {
         }
     }
 
-    /// Measures the round trip, if this is to, and gives the smoothed one: what was sent again and then acknowledged tells nothing but by the timestamp that comes back
+    /// Measures the round trip, if this is to, and gives the smoothed one: what was sent again and
+    /// then acknowledged tells nothing but by the timestamp that comes back
     /// (`tcp_ack_update_rtt()`, Linux 6.18 `net/ipv4/tcp_input.c`).
     fn measure(&mut self, out: Out, told: Told<'_>, now: Nanos) -> Nanos {
         let timing = self.flight.take_timing();
@@ -180,8 +190,9 @@ impl Sender {
         estimate.smoothed()
     }
 
-    /// Gives the bytes that have arrived, as the peer's blocks tell (RFC 6675 section 5, `Update()`). A block below the acknowledgment number says what
-    /// came twice (RFC 2883), which is not made use of.
+    /// Gives the bytes that have arrived, as the peer's blocks tell (RFC 6675 section 5,
+    /// `Update()`). A block below the acknowledgment number says what came twice (RFC 2883), which
+    /// is not made use of.
     fn take_blocks(&mut self, out: Out, told: Told<'_>, now: Nanos) -> u32 {
         let mut new = 0;
         for &(from, to) in told.blocks.as_slice() {
@@ -198,8 +209,9 @@ impl Sender {
         (told.acked - known.min(told.acked)).saturating_add(new)
     }
 
-    /// Gives the bytes that have arrived, as duplicate acknowledgments tell: of what is acknowledged at last one segment was missing, and the others had been
-    /// counted (`tcp_remove_reno_sacks()`).
+    /// Gives the bytes that have arrived, as duplicate acknowledgments tell: of what is
+    /// acknowledged at last one segment was missing, and the others had been counted
+    /// (`tcp_remove_reno_sacks()`).
     fn count(&mut self, out: Out, told: Told<'_>, now: Nanos) -> u32 {
         if told.acked > 0 {
             self.flight.acknowledge(out.una, now);
@@ -212,7 +224,8 @@ impl Sender {
                 if self.phase == Phase::Recovery { self.duplicates.saturating_sub(segments - 1) } else { 0 };
             return arrived;
         }
-        // All but one can have arrived (tcp_limit_reno_sacked()). After a timeout they are of what was sent before it.
+        // All but one can have arrived (tcp_limit_reno_sacked()). After a timeout they are of what
+        // was sent before it.
         let most = (out.max - out.una).div_ceil(out.mss).saturating_sub(1);
         if !told.is_duplicate || self.duplicates >= most || self.phase == Phase::Loss {
             return 0;
@@ -221,8 +234,9 @@ impl Sender {
         out.mss
     }
 
-    /// What was sent again as a probe has arrived. If it came twice nothing was lost; if more is acknowledged since, and nobody says so, it was, which costs
-    /// the window what a loss does (RFC 8985 section 7.4.2; `tcp_process_tlp_ack()`, Linux 6.18 `net/ipv4/tcp_input.c`).
+    /// What was sent again as a probe has arrived. If it came twice nothing was lost; if more is
+    /// acknowledged since, and nobody says so, it was, which costs the window what a loss does (RFC
+    /// 8985 section 7.4.2; `tcp_process_tlp_ack()`, Linux 6.18 `net/ipv4/tcp_input.c`).
     fn judge_probe(&mut self, out: Out, told: Told<'_>) {
         let Some(end) = self.probed_end.filter(|end| *end <= out.una) else {
             return;
@@ -265,8 +279,10 @@ impl Sender {
         }
     }
 
-    /// RACK (RFC 8985 section 6.2): what was overtaken is lost at once if a loss is recovered from or three segments have overtaken it, or after a quarter of the
-    /// shortest round trip (`tcp_rack_reo_wnd()`, Linux 6.18 `net/ipv4/tcp_recovery.c`, where nothing was ever reordered).
+    /// RACK (RFC 8985 section 6.2): what was overtaken is lost at once if a loss is recovered from
+    /// or three segments have overtaken it, or after a quarter of the shortest round trip
+    /// (`tcp_rack_reo_wnd()`, Linux 6.18 `net/ipv4/tcp_recovery.c`, where nothing was ever
+    /// reordered).
     fn find_overtaken(&mut self, out: Out, now: Nanos) {
         let is_certain = self.phase != Phase::Open || self.flight.arrived().div_ceil(out.mss) >= DUPLICATES;
         let least = self.flight.least();
@@ -284,8 +300,9 @@ impl Sender {
         }
     }
 
-    /// RACK: something is lost. RFC 6675 section 5, (2) and (3); without selective acknowledgements RFC 6582 section 3.2, which wants more than what was out at the
-    /// last loss to be acknowledged, as the duplicates may be of what was sent twice.
+    /// RACK: something is lost. RFC 6675 section 5, (2) and (3); without selective acknowledgements
+    /// RFC 6582 section 3.2, which wants more than what was out at the last loss to be
+    /// acknowledged, as the duplicates may be of what was sent twice.
     fn is_loss(&self, out: Out) -> bool {
         let is_told_often = self.duplicates >= DUPLICATES;
         if !out.has_sack {
@@ -313,8 +330,9 @@ impl Sender {
         self.duplicates = 0;
     }
 
-    /// The retransmission timer went off: what is out and was not selectively acknowledged is lost, and sent again in slow start (RFC 6675 section 5.1;
-    /// `tcp_enter_loss()`). `is_first`: since something new was acknowledged. Differs: no F-RTO (RFC 5682).
+    /// The retransmission timer went off: what is out and was not selectively acknowledged is lost,
+    /// and sent again in slow start (RFC 6675 section 5.1; `tcp_enter_loss()`). `is_first`: since
+    /// something new was acknowledged. Differs: no F-RTO (RFC 5682).
     pub(crate) fn on_timeout(&mut self, out: Out, is_first: bool, now: Nanos) {
         let is_new = match self.phase {
             Phase::Open => true,
@@ -354,7 +372,8 @@ impl Sender {
         self.flight.first_missing()
     }
 
-    /// What may be sent again when nothing new can be sent: what is missing below something that has arrived (`NextSeg()` (3)).
+    /// What may be sent again when nothing new can be sent: what is missing below something that
+    /// has arrived (`NextSeg()` (3)).
     pub(crate) fn next_doubtful(&self) -> Option<Range> {
         self.flight.next_doubtful().filter(|_| self.phase == Phase::Recovery)
     }
@@ -469,7 +488,8 @@ mod tests {
         }
     }
 
-    /// Ten segments, of which the first, the third and the fifth are lost: by hand after RFC 6675 sections 4 and 5.
+    /// Ten segments, of which the first, the third and the fifth are lost: by hand after RFC 6675
+    /// sections 4 and 5.
     #[test]
     fn with_selective_acknowledgements_what_is_lost_goes_first_then_new_data_then_what_is_in_doubt() {
         let mut game = Game::of(Algorithm::Classic, 10, true);
@@ -515,7 +535,8 @@ mod tests {
         assert_eq!(game.next(false), Some((6, "lost")));
     }
 
-    /// RFC 8985 section 6.2, step 4: a quarter of the shortest round trip, and what the kernel's timer takes.
+    /// RFC 8985 section 6.2, step 4: a quarter of the shortest round trip, and what the kernel's
+    /// timer takes.
     #[test]
     fn what_one_segment_has_overtaken_is_lost_when_it_does_not_come_for_a_while() {
         let mut game = Game::new(3, true);

@@ -16,8 +16,9 @@ pub struct Stack {
     pub mss: u16,
     /// Receive buffer, bytes: the window that the SYN offers.
     pub window: u16,
-    /// Receive buffer of an open connection, bytes, where it is another; no more than a scaled window can say. None of [`STACKS`] has one: what they send must
-    /// not depend on how much a crowd could take. A receiver of large streams wants the product of bandwidth and delay.
+    /// Receive buffer of an open connection, bytes, where it is another; no more than a scaled
+    /// window can say. None of [`STACKS`] has one: what they send must not depend on how much a
+    /// crowd could take. A receiver of large streams wants the product of bandwidth and delay.
     pub receive_buffer: Option<u32>,
     /// Left shift of later windows, when the peer has one, too (RFC 7323 section 2).
     pub window_scale: Option<u8>,
@@ -29,7 +30,8 @@ pub struct Stack {
     pub layout: &'static [Place],
     /// How long each SYN waits for an answer; after the last the attempt fails.
     pub syn_timeouts: &'static [Nanos],
-    /// How often a RST that answers a SYN is answered by another SYN (\[Shu05\] section 4.1.5, *win-syn-retry*).
+    /// How often a RST that answers a SYN is answered by another SYN (\[Shu05\] section 4.1.5,
+    /// *win-syn-retry*).
     pub reset_retries: u8,
     /// How long after such a RST.
     pub reset_pause: Nanos,
@@ -41,16 +43,19 @@ pub struct Stack {
     pub rto: Rto,
     /// Retransmissions of data or FIN before the connection fails.
     pub data_retries: u8,
-    /// The first retransmission is a probe for a lost tail, after which the timeout is not doubled, where there are selective acknowledgements; of a controlled
-    /// sender with more than a segment out it comes after two round trips (RFC 8985 section 7).
+    /// The first retransmission is a probe for a lost tail, after which the timeout is not doubled,
+    /// where there are selective acknowledgements; of a controlled sender with more than a segment
+    /// out it comes after two round trips (RFC 8985 section 7).
     pub tail_loss_probe: bool,
     /// How long the ACK of a single segment may wait for company.
     pub delayed_ack: Nanos,
-    /// So many of the first segments are acknowledged at once, unless the connection has begun to answer them with data.
+    /// So many of the first segments are acknowledged at once, unless the connection has begun to
+    /// answer them with data.
     pub quick_acks: u8,
 }
 
-/// A retransmission timeout, from the smoothed round trip and four times its variation (RFC 6298 section 2).
+/// A retransmission timeout, from the smoothed round trip and four times its variation (RFC 6298
+/// section 2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rto {
     /// Which round trips it is from, and how they are averaged.
@@ -68,12 +73,15 @@ pub struct Rto {
 /// How round trips are measured and averaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Estimator {
-    /// RFC 6298 section 2: one segment is timed at a time, and with timestamps each acknowledgment of something new is a sample besides (RFC 7323 section 4).
-    /// Each sample has the same weight, as FreeBSD has it (`tcp_xmit_timer()`, `sys/netinet/tcp_input.c`).
+    /// RFC 6298 section 2: one segment is timed at a time, and with timestamps each acknowledgment
+    /// of something new is a sample besides (RFC 7323 section 4). Each sample has the same weight,
+    /// as FreeBSD has it (`tcp_xmit_timer()`, `sys/netinet/tcp_input.c`).
     Rfc,
-    /// Each acknowledgment is a sample, by when its segments were sent, or by the timestamp that it echoes where those were sent again (`tcp_ack_update_rtt()`). The
-    /// variation follows the largest deviation of each round trip (`tcp_rtt_estimator()`, both Linux 6.18 `net/ipv4/tcp_input.c`). Of a sender without
-    /// [`crate::Connection::control`], and of [`crate::Algorithm::Classic`], it is as [`Estimator::Rfc`].
+    /// Each acknowledgment is a sample, by when its segments were sent, or by the timestamp that it
+    /// echoes where those were sent again (`tcp_ack_update_rtt()`). The variation follows the
+    /// largest deviation of each round trip (`tcp_rtt_estimator()`, both Linux 6.18
+    /// `net/ipv4/tcp_input.c`). Of a sender without [`crate::Connection::control`], and of
+    /// [`crate::Algorithm::Classic`], it is as [`Estimator::Rfc`].
     Linux,
 }
 
@@ -87,7 +95,8 @@ const fn millis<const N: usize>(millis: [u64; N]) -> [Nanos; N] {
     times
 }
 
-/// Linux puts the floor under the variation term, not under the sum (`__tcp_set_rto`, `tcp_rtt_estimator`, v6.18).
+/// Linux puts the floor under the variation term, not under the sum (`__tcp_set_rto`,
+/// `tcp_rtt_estimator`, v6.18).
 const LINUX_RTO: Rto = Rto {
     estimator: Estimator::Linux,
     least_variation: Nanos::from_millis(200),
@@ -105,9 +114,10 @@ const OLD_BSD_LAYOUT: &[Place] =
 /// Linux since 6.5, with its default sysctls.
 ///
 /// SYNs leave at 0, 1, 2, 3, 4, 5, 7, 11, 19, 35 and 67 s; the attempt fails at 131 s. Source:
-/// `Documentation/networking/ip-sysctl.rst` (v6.18: `tcp_syn_retries` 6, `tcp_syn_linear_timeouts` 4,
-/// `tcp_retries2` 15), `include/net/tcp.h` (`TCP_RTO_MIN`, `TCP_DELACK_MIN`), `tcp_incr_quickack()`, `tcp_schedule_loss_probe()`. Differs: the kernel's timer wheel
-/// fires up to 2% late; ours does not. Its receive buffer grows; this one does not.
+/// `Documentation/networking/ip-sysctl.rst` (v6.18: `tcp_syn_retries` 6, `tcp_syn_linear_timeouts`
+/// 4, `tcp_retries2` 15), `include/net/tcp.h` (`TCP_RTO_MIN`, `TCP_DELACK_MIN`),
+/// `tcp_incr_quickack()`, `tcp_schedule_loss_probe()`. Differs: the kernel's timer wheel fires up
+/// to 2% late; ours does not. Its receive buffer grows; this one does not.
 pub const LINUX: Stack = Stack {
     name: "linux",
     about: "Linux since 6.5; checked against the running kernel",
@@ -130,8 +140,9 @@ pub const LINUX: Stack = Stack {
     quick_acks: 16,
 };
 
-/// Linux 3.1 to 6.4: SYNs at 0, 1, 3, 7, 15, 31 and 63 s, failure at 127 s (`tcp_syn_retries` 6, before linear timeouts); `tcp_rmem` up to 6 MB, where today's
-/// has 32 MB, which is what the window scale follows from.
+/// Linux 3.1 to 6.4: SYNs at 0, 1, 3, 7, 15, 31 and 63 s, failure at 127 s (`tcp_syn_retries` 6,
+/// before linear timeouts); `tcp_rmem` up to 6 MB, where today's has 32 MB, which is what the
+/// window scale follows from.
 const LINUX_6_4: Stack = Stack {
     name: "linux-6.4",
     about: "Linux 3.1 to 6.4",
@@ -140,7 +151,8 @@ const LINUX_6_4: Stack = Stack {
     ..LINUX
 };
 
-/// Linux 2.4 and 2.6: `[Shu05]` table 4.3; the window and its scale as in figure 4.5 (`win 5840`) and `wscale 0`.
+/// Linux 2.4 and 2.6: `[Shu05]` table 4.3; the window and its scale as in figure 4.5 (`win 5840`)
+/// and `wscale 0`.
 const LINUX_2_4: Stack = Stack {
     name: "linux-2.4",
     about: "Linux 2.4 and 2.6 [Shu05] table 4.3",
@@ -153,8 +165,10 @@ const LINUX_2_4: Stack = Stack {
     ..LINUX
 };
 
-/// Linux 2.2, that of `[SH06]`: a window of 22 segments, as it is known on the wire (`32120`), `tcp_syn_retries` 10, two segments before the first acknowledgment, and the
-/// least timeout under the whole sum (2.2.16 `net/ipv4/tcp_input.c`, `tcp_bound_rto()`). Differs: a timeout has no quarter more, and timers are not of 10 ms.
+/// Linux 2.2, that of `[SH06]`: a window of 22 segments, as it is known on the wire (`32120`),
+/// `tcp_syn_retries` 10, two segments before the first acknowledgment, and the least timeout under
+/// the whole sum (2.2.16 `net/ipv4/tcp_input.c`, `tcp_bound_rto()`). Differs: a timeout has no
+/// quarter more, and timers are not of 10 ms.
 const LINUX_2_2: Stack = Stack {
     name: "linux-2.2",
     about: "Linux 2.2 [SH06]",
@@ -167,7 +181,8 @@ const LINUX_2_2: Stack = Stack {
     ..LINUX_2_4
 };
 
-/// Windows 9x and NT: `[Shu05]` table 4.3 and section 4.1.5, which has three retries after a RST at NT.
+/// Windows 9x and NT: `[Shu05]` table 4.3 and section 4.1.5, which has three retries after a RST at
+/// NT.
 const WINDOWS_NT: Stack = Stack {
     name: "windows-nt",
     about: "Windows 9x and NT [Shu05] table 4.3; sends its SYN again after a RST, 3 times",
@@ -181,8 +196,9 @@ const WINDOWS_NT: Stack = Stack {
     ..WINDOWS_XP
 };
 
-/// Windows 2000 and XP: `[Shu05]` table 4.3 (`TcpMaxConnectRetransmissions` 2, `TcpInitialRTT` 3 s: failure at 21 s) and section 4.1.5 (2 retries
-/// after a RST), `TcpMaxDataRetransmissions` 5, ACKs delayed by up to 200 ms.
+/// Windows 2000 and XP: `[Shu05]` table 4.3 (`TcpMaxConnectRetransmissions` 2, `TcpInitialRTT` 3 s:
+/// failure at 21 s) and section 4.1.5 (2 retries after a RST), `TcpMaxDataRetransmissions` 5, ACKs
+/// delayed by up to 200 ms.
 const WINDOWS_XP: Stack = Stack {
     name: "windows-xp",
     about: "Windows 2000 and XP [Shu05] table 4.3; sends its SYN again after a RST, twice",
@@ -211,8 +227,9 @@ const WINDOWS_XP: Stack = Stack {
     quick_acks: 0,
 };
 
-/// Windows 10 and 11: `Get-NetTCPSetting` of the Internet template (initial timeout 1 s, four retransmissions of a SYN, at least 300 ms). Not measured:
-/// after a RST it is said to send up to three SYNs half a second apart.
+/// Windows 10 and 11: `Get-NetTCPSetting` of the Internet template (initial timeout 1 s, four
+/// retransmissions of a SYN, at least 300 ms). Not measured: after a RST it is said to send up to
+/// three SYNs half a second apart.
 const WINDOWS_10: Stack = Stack {
     name: "windows-10",
     about: "Windows 10 and 11; sends its SYN again half a second after a RST, 3 times (not measured here)",
@@ -228,7 +245,8 @@ const WINDOWS_10: Stack = Stack {
     ..WINDOWS_XP
 };
 
-/// The clients of `[Shu05]` section 4.1.6, *win-emu*: Linux 2.4, patched to send its SYN again at once after a RST, three times.
+/// The clients of `[Shu05]` section 4.1.6, *win-emu*: Linux 2.4, patched to send its SYN again at
+/// once after a RST, three times.
 const WIN_EMU: Stack = Stack {
     name: "win-emu",
     about: "Linux 2.4 that sends its SYN again at once after a RST, 3 times [Shu05] section 4.1.6",
@@ -236,8 +254,9 @@ const WIN_EMU: Stack = Stack {
     ..LINUX_2_4
 };
 
-/// FreeBSD of today: `tcp_syn_backoff[]` (1, 1, 1, 1, 1, 2, 4, 8, 16, 32 ...) times a second, and 200 ms more for each but the first
-/// (`tcp_rexmit_slop` in `TCPT_RANGESET`), 75 s in all (`TCPTV_KEEP_INIT`); `sys/netinet/tcp_timer.c` and `.h`.
+/// FreeBSD of today: `tcp_syn_backoff[]` (1, 1, 1, 1, 1, 2, 4, 8, 16, 32 ...) times a second, and
+/// 200 ms more for each but the first (`tcp_rexmit_slop` in `TCPT_RANGESET`), 75 s in all
+/// (`TCPTV_KEEP_INIT`); `sys/netinet/tcp_timer.c` and `.h`.
 const FREEBSD: Stack = Stack {
     name: "freebsd",
     about: "FreeBSD of today (from its source)",
@@ -280,7 +299,8 @@ const FREEBSD_5: Stack = Stack {
     ..FREEBSD
 };
 
-/// macOS of today: as FreeBSD's back-off, without its slop; 75 s in all; `bsd/netinet/tcp_timer.c`, `TCPTV_RTOBASE`, `tcp_delack`.
+/// macOS of today: as FreeBSD's back-off, without its slop; 75 s in all; `bsd/netinet/tcp_timer.c`,
+/// `TCPTV_RTOBASE`, `tcp_delack`.
 const MACOS: Stack = Stack {
     name: "macos",
     about: "macOS of today (from its source)",
@@ -354,7 +374,8 @@ impl Stack {
         data_bytes(self.mss, self.timestamps)
     }
 
-    /// A window that is whole segments stays so: as many, or as fill the field (`tcp_select_initial_window()`).
+    /// A window that is whole segments stays so: as many, or as fill the field
+    /// (`tcp_select_initial_window()`).
     const fn with_mss_of_ipv6(&self) -> Self {
         let mss = self.mss - LONGER_HEADER;
         let segments = if self.window / self.mss == u16::MAX / self.mss {
@@ -371,7 +392,8 @@ impl Stack {
         STACKS.into_iter().find(|stack| stack.name == name)
     }
 
-    /// How long to wait for an answer to a SYN when so many have waited in vain; `None` when the attempt has failed.
+    /// How long to wait for an answer to a SYN when so many have waited in vain; `None` when the
+    /// attempt has failed.
     pub fn syn_timeout(&self, waited: u8) -> Option<Nanos> {
         self.syn_timeouts.get(usize::from(waited)).copied()
     }

@@ -1,11 +1,13 @@
 //! What a connection sends: bytes that the caller keeps.
 
-/// Bytes to send. A connection asks for those that a segment carries, and again for those that were lost.
+/// Bytes to send. A connection asks for those that a segment carries, and again for those that were
+/// lost.
 pub trait Stream {
     /// Bytes in all. More may be added while the stream is sent.
     fn length(&self) -> u64;
 
-    /// So many bytes from `offset` on. All of them are within the stream, and they are no more than a segment carries: 65,535.
+    /// So many bytes from `offset` on. All of them are within the stream, and they are no more than
+    /// a segment carries: 65,535.
     fn bytes(&self, offset: u64, len: usize) -> &[u8];
 }
 
@@ -39,7 +41,8 @@ impl Stream for Vec<u8> {
     }
 }
 
-/// So many zeros, of which none is kept: what a simulated transfer carries. With `u64::MAX` it does not end in any run.
+/// So many zeros, of which none is kept: what a simulated transfer carries. With `u64::MAX` it does
+/// not end in any run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Zeros(pub u64);
 

@@ -85,7 +85,8 @@ impl RoundTrip {
         self.variation_us = quarter(estimate.margin());
     }
 
-    /// The timeout before back-off. After a SYN that was sent twice and of which nobody knows when it was answered it is the old 3 s (RFC 6298 section 5.7).
+    /// The timeout before back-off. After a SYN that was sent twice and of which nobody knows when
+    /// it was answered it is the old 3 s (RFC 6298 section 5.7).
     pub(crate) fn timeout(&self, stack: &Stack, syns_sent: u8) -> Nanos {
         let Rto { least_variation, slop, least, most, .. } = stack.rto;
         if self.smoothed_us == 0 {
@@ -96,7 +97,8 @@ impl RoundTrip {
 }
 
 impl Connection {
-    /// Does what is due at `now`: a delayed ACK, a retransmission, a probe of a closed window, or the end.
+    /// Does what is due at `now`: a delayed ACK, a retransmission, a probe of a closed window, or
+    /// the end.
     ///
     /// Call it when [`Connection::deadline`] has passed; calling it early does nothing.
     pub fn on_deadline(
@@ -107,7 +109,8 @@ impl Connection {
         send: &mut impl FnMut(&Segment<'_>),
     ) -> Change {
         if self.ack_at <= now {
-            // An answer that did not come in time: the next segment is not waited with (tcp_delack_timer_handler()).
+            // An answer that did not come in time: the next segment is not waited with
+            // (tcp_delack_timer_handler()).
             self.is_interactive = false;
             self.send_ack(stack, now, send);
         }
@@ -149,8 +152,8 @@ impl Connection {
         self.retransmit_at = moment;
     }
 
-    /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN. A controlled sender keeps its place, and knows what to send
-    /// after that.
+    /// Goes back to the first unacknowledged byte and sends one segment from there, or the FIN. A
+    /// controlled sender keeps its place, and knows what to send after that.
     fn data_timed_out(
         &mut self,
         stack: &Stack,
@@ -193,14 +196,17 @@ impl Connection {
         Change::None
     }
 
-    /// Whether a timeout may be a probe for a lost tail first: nothing is known to be missing, and none was sent for this tail (RFC 8985 section 7.2).
+    /// Whether a timeout may be a probe for a lost tail first: nothing is known to be missing, and
+    /// none was sent for this tail (RFC 8985 section 7.2).
     fn may_probe(&self, stack: &Stack) -> bool {
         let is_well = self.sender.as_deref().map_or(self.is_single(), Sender::is_well);
         stack.tail_loss_probe && self.has_sack && self.timeouts == 0 && !self.has_probed && is_well
     }
 
-    /// Something was sent, or acknowledged: where more than a segment is out its tail is probed for after two round trips, or when the timer would go off if that is
-    /// sooner (`tcp_schedule_loss_probe()`, Linux 6.18 `net/ipv4/tcp_output.c`). Of one segment the peer may delay the acknowledgment: its probe is the first timeout.
+    /// Something was sent, or acknowledged: where more than a segment is out its tail is probed for
+    /// after two round trips, or when the timer would go off if that is sooner
+    /// (`tcp_schedule_loss_probe()`, Linux 6.18 `net/ipv4/tcp_output.c`). Of one segment the peer
+    /// may delay the acknowledgment: its probe is the first timeout.
     pub(crate) fn arm_probe(&mut self, stack: &Stack, rto_since: Nanos, now: Nanos) {
         let smoothed = self.round_trip.smoothed();
         if self.sender.is_none() || smoothed == Nanos::ZERO || self.is_single() || !self.may_probe(stack) {
@@ -215,8 +221,9 @@ impl Connection {
         matches!(self.state, State::FinWait1 | State::Closing | State::LastAck | State::LastAckSwap)
     }
 
-    /// Data waits, nothing is out, and the peer takes nothing: asks again after a while (RFC 9293 section 3.8.6.1). A SYN
-    /// proxy has no other way to learn that it should try its server once more.
+    /// Data waits, nothing is out, and the peer takes nothing: asks again after a while (RFC 9293
+    /// section 3.8.6.1). A SYN proxy has no other way to learn that it should try its server once
+    /// more.
     pub(crate) fn wait_for_window(&mut self, stack: &Stack, now: Nanos) {
         if self.peer_window == 0 && self.is_idle() && self.retransmit_at == Nanos::MAX {
             self.arm(stack, now);

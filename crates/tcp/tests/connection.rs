@@ -77,7 +77,8 @@ impl Script {
         script
     }
 
-    /// Numbers are relative to the initial sequence numbers. Gives the change and the bytes delivered.
+    /// Numbers are relative to the initial sequence numbers. Gives the change and the bytes
+    /// delivered.
     fn hear(&mut self, flags: Flags, seq: u32, ack: u32, payload: &[u8]) -> (Change, usize) {
         let Heard { data, then, change } = self.hear_all(flags, seq, ack, payload);
         (change, data.len() + then.len())
@@ -524,7 +525,8 @@ fn unanswered_syn_gives_up_after_131_seconds() {
 /// How long arbitrary segments are sent, seconds: a moment, unless it says otherwise.
 const FUZZ: &str = "TIDEGATE_FUZZ_SECONDS";
 
-/// Whatever arrives: no panic, a timer while something is unfinished, and nothing after the end. With `TIDEGATE_FUZZ_SECONDS` for so long.
+/// Whatever arrives: no panic, a timer while something is unfinished, and nothing after the end.
+/// With `TIDEGATE_FUZZ_SECONDS` for so long.
 #[test]
 fn arbitrary_segments_never_panic_and_never_leave_a_connection_stuck() {
     let seconds: u64 = std::env::var(FUZZ).map_or(0, |text| text.parse().expect("whole seconds"));

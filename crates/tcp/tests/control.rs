@@ -88,7 +88,8 @@ impl Script {
         self.now += Nanos::from_millis(millis);
     }
 
-    /// Runs the clock so far and gives when something was sent, in milliseconds since the handshake.
+    /// Runs the clock so far and gives when something was sent, in milliseconds since the
+    /// handshake.
     fn run(&mut self, millis: u64) -> Vec<u64> {
         let until = self.now + Nanos::from_millis(millis);
         let mut sent_at = Vec::new();
@@ -150,7 +151,8 @@ fn first_two_duplicates_let_new_segments_out_and_the_third_sends_the_lost_one_ag
     // Two are on their way, and the one that was sent again: the window of two is full.
     script.hear(0, &[(1000, 5000)]);
     script.sends(&[]);
-    // The window is half of what it was, and grows by a segment for the two that have arrived since.
+    // The window is half of what it was, and grows by a segment for the two that have arrived
+    // since.
     script.hear(6000, &[]);
     assert_eq!(script.window(), 3);
     script.sends(&["6000+1000", "7000+1000", "8000+1000"]);
@@ -168,7 +170,8 @@ fn sending_does_not_put_the_timer_off_and_an_acknowledgment_does() {
     script.wait(100);
     script.write(1000);
     script.sends(&["P 5000+1000"]);
-    // The round trip is 106 ms by now (100 and 150), its variation 50: 306 ms after the acknowledgment, and then doubled.
+    // The round trip is 106 ms by now (100 and 150), its variation 50: 306 ms after the
+    // acknowledgment, and then doubled.
     let sent_at = script.run(2100);
     script.sends(&["1000+1000", "1000+1000", "1000+1000"]);
     assert_eq!(sent_at, [456, 1068, 2293]);
@@ -250,7 +253,8 @@ fn single_segment_is_probed_for_once_without_a_doubling() {
     assert_eq!(script.connection.path_state().map(|path| path.counts.timeouts), Some(2));
 }
 
-/// RFC 8985 section 7: after two round trips, with the last segment, from which it follows that the one before is lost.
+/// RFC 8985 section 7: after two round trips, with the last segment, from which it follows that the
+/// one before is lost.
 #[test]
 fn lost_tail_is_probed_for_after_two_round_trips_and_costs_no_timeout() {
     let mut script = Script::with(Stack { tail_loss_probe: true, ..STACK }, 4000, true);
@@ -274,7 +278,8 @@ fn probe_is_a_new_segment_if_there_is_one() {
     script.sends(&["P 4000+1000", "0+1000"]);
 }
 
-/// RFC 8985 section 7.4.2: a loss that only the probe has repaired halves the window, unless the peer says that the probe came twice.
+/// RFC 8985 section 7.4.2: a loss that only the probe has repaired halves the window, unless the
+/// peer says that the probe came twice.
 #[test]
 fn probe_that_repaired_a_loss_costs_what_the_loss_would_have() {
     for (twice, left) in [(&[][..], 4), (&[(3000, 4000)][..], 8)] {
@@ -424,7 +429,8 @@ fn uncontrolled_connection_pays_a_pointer() {
 /// How long arbitrary segments are sent, seconds: a moment, unless it says otherwise.
 const FUZZ: &str = "TIDEGATE_FUZZ_SECONDS";
 
-/// Whatever is acknowledged, selectively or not: no panic, no more out than the windows let, a timer while anything is out, and an end.
+/// Whatever is acknowledged, selectively or not: no panic, no more out than the windows let, a
+/// timer while anything is out, and an end.
 #[test]
 fn arbitrary_acknowledgments_never_panic_and_never_leave_a_sender_stuck() {
     let seconds: u64 = std::env::var(FUZZ).map_or(0, |text| text.parse().expect("whole seconds"));

@@ -1,5 +1,5 @@
-//! A client and a simple server on a network that loses, doubles and reorders segments: what one end sends the other gets, once and in order, and every
-//! connection comes to its end.
+//! A client and a simple server on a network that loses, doubles and reorders segments: what one
+//! end sends the other gets, once and in order, and every connection comes to its end.
 
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -70,7 +70,8 @@ impl Wire {
     }
 }
 
-/// Answers one request with a reply, and closes then. Goes back to what is not acknowledged when nothing is heard.
+/// Answers one request with a reply, and closes then. Goes back to what is not acknowledged when
+/// nothing is heard.
 struct Server {
     is_open: bool,
     client_next: SeqNumber,

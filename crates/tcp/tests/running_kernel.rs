@@ -1,8 +1,9 @@
-//! The controlled sender against the kernel that runs here: both send a stream to the same receiver, which loses the same segments, and what they put on the
-//! wire is held side by side, segment by segment.
+//! The controlled sender against the kernel that runs here: both send a stream to the same
+//! receiver, which loses the same segments, and what they put on the wire is held side by side,
+//! segment by segment.
 //!
-//! The kernel is without what this crate has not, and can be without: F-RTO, and segments that the device would cut. The path keeps the
-//! order.
+//! The kernel is without what this crate has not, and can be without: F-RTO, and segments that the
+//! device would cut. The path keeps the order.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -23,7 +24,8 @@ use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber};
 const PORT: u16 = 80;
 /// How late the receiver hears: the round trip.
 const DELAY: Nanos = Nanos::from_millis(20);
-/// A machine that does something else delivers acknowledgments late: one run that agrees is as good as many.
+/// A machine that does something else delivers acknowledgments late: one run that agrees is as good
+/// as many.
 const RUNS: usize = 4;
 /// Of losses at random.
 const CASES: usize = 20;
@@ -39,11 +41,13 @@ struct Case {
     len: u64,
     /// Data segments that the receiver does not hear, counted from 0 as they come.
     lost: Vec<usize>,
-    /// How long the path takes for each segment, one after the other: what waits for that makes round trips longer.
+    /// How long the path takes for each segment, one after the other: what waits for that makes
+    /// round trips longer.
     service: Nanos,
 }
 
-/// What a sender says of its round trips in the end, milliseconds: the smoothed one, and the timeout.
+/// What a sender says of its round trips in the end, milliseconds: the smoothed one, and the
+/// timeout.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct RoundTrip {
     smoothed_ms: f64,
@@ -60,7 +64,8 @@ struct Owned {
     payload: Vec<u8>,
 }
 
-/// What takes in a stream, and what it saw on the wire: where in the stream each data segment began, and its length.
+/// What takes in a stream, and what it saw on the wire: where in the stream each data segment
+/// began, and its length.
 struct Receiver<'a> {
     case: &'a Case,
     stack: Stack,
@@ -316,7 +321,8 @@ fn root_several_losses_of_a_window_are_recovered_from_as_the_kernel_does() {
     check(&reno(true, &[60, 62, 64, 65, 66, 80]));
 }
 
-/// Whatever is overtaken while one loss is recovered from is lost at once, and which turn it is to send is as the kernel counts.
+/// Whatever is overtaken while one loss is recovered from is lost at once, and which turn it is to
+/// send is as the kernel counts.
 #[test]
 fn root_second_loss_while_recovering_is_found_when_the_kernel_finds_it() {
     for lost in [&[40, 50][..], &[40, 55, 56], &[40, 58]] {
@@ -366,7 +372,8 @@ fn root_loss_just_before_the_end_is_sent_again_as_the_kernels() {
     check(&reno(true, &[LEN as usize / 1448 - 1]));
 }
 
-/// Any one to six of the first 150 segments are lost. Where they part, a segment most often comes a turn earlier or later: in virtual time a burst is an instant.
+/// Any one to six of the first 150 segments are lost. Where they part, a segment most often comes a
+/// turn earlier or later: in virtual time a burst is an instant.
 #[test]
 fn root_random_losses_are_recovered_from_as_the_kernel_does_but_for_a_turn() {
     if !is_root() {
@@ -390,7 +397,8 @@ fn root_cubic_recovers_as_the_kernels() {
     check(&Case { algorithm: Algorithm::Cubic, ..reno(true, &[20]) });
 }
 
-/// A queue grows before the receiver, from nothing to over a hundred segments. A sender that times one segment a round trip is late to see it.
+/// A queue grows before the receiver, from nothing to over a hundred segments. A sender that times
+/// one segment a round trip is late to see it.
 #[test]
 fn root_round_trips_that_grow_are_averaged_as_the_kernel_does() {
     if !is_root() {

@@ -1,6 +1,7 @@
 //! What each stack puts on the wire, as scripts that can be read: `tests/scripts/STACK.pkt`.
 //!
-//! A line is something that happens, `+SECONDS` after the line before (at the same moment, without):
+//! A line is something that happens, `+SECONDS` after the line before (at the same moment,
+//! without):
 //!
 //! ```text
 //! connect                                   the application connects; everything begins anew
@@ -11,7 +12,8 @@
 //! +30 silence                               nothing was sent by then
 //! ```
 //!
-//! Segments are written as tcpdump prints them, numbers from each end's SYN. A segment that no line has, or that comes at another time, fails.
+//! Segments are written as tcpdump prints them, numbers from each end's SYN. A segment that no line
+//! has, or that comes at another time, fails.
 
 use std::collections::VecDeque;
 use std::path::Path;

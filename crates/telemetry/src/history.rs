@@ -15,7 +15,8 @@ impl History {
     /// How long a reading is kept.
     pub const SPAN: Duration = Duration::from_secs(60);
 
-    /// Takes one that is later than all others, and lets go of those before the minute that it ends.
+    /// Takes one that is later than all others, and lets go of those before the minute that it
+    /// ends.
     pub fn push(&mut self, reading: Reading) {
         let begin = reading.elapsed.saturating_sub(Self::SPAN);
         while self.readings.front().is_some_and(|first| first.elapsed < begin) {

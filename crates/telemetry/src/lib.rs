@@ -1,6 +1,7 @@
 //! Counters by name, how fast they grow, and the last minute of them. Pure: the caller says when.
 //!
-//! `kernel/counters.h` says which counters there are and what each means. This crate prints nothing.
+//! `kernel/counters.h` says which counters there are and what each means. This crate prints
+//! nothing.
 //!
 //! ```
 //! use std::time::Duration;
@@ -45,7 +46,8 @@ impl Reading {
         self
     }
 
-    /// How fast each counter has grown since an earlier reading, per second. A new one began at zero.
+    /// How fast each counter has grown since an earlier reading, per second. A new one began at
+    /// zero.
     pub fn per_s(&self, earlier: &Self) -> BTreeMap<String, f64> {
         let grown = |(name, count): (&String, &u64)| {
             let before = earlier.counts.get(name).copied().unwrap_or(0);

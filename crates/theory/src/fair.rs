@@ -23,10 +23,11 @@ pub struct Fair {
 
 /// Processor sharing of a link of so many bytes per second.
 ///
-/// A request that shares the link with `N` others is served at `1 / (N + 1)` of its rate, and `N` is what
-/// came and is not served yet. Of a steady load that gives `x / (1 - load)` for a size of `x` seconds, which
-/// is exact for every distribution; of an overload it gives the growth of the fluid limit. In between the
-/// expected number stands for the number. Against simulations of W1 the mean is 7% high.
+/// A request that shares the link with `N` others is served at `1 / (N + 1)` of its rate, and `N`
+/// is what came and is not served yet. Of a steady load that gives `x / (1 - load)` for a size of
+/// `x` seconds, which is exact for every distribution; of an overload it gives the growth of the
+/// fluid limit. In between the expected number stands for the number. Against simulations of W1 the
+/// mean is 7% high.
 pub fn fair(sizes: &BoundedPareto, bytes_per_s: f64, load: &Alternating) -> Fair {
     let classes = sizes.classes(CLASSES);
     let per_s_of_load = bytes_per_s / sizes.mean();
@@ -142,8 +143,8 @@ mod tests {
         }
     }
 
-    /// What is there at the end of an overload is what came in it, less what was served: the rest of its work, in sizes
-    /// that are larger than usual.
+    /// What is there at the end of an overload is what came in it, less what was served: the rest
+    /// of its work, in sizes that are larger than usual.
     #[test]
     fn connections_grow_while_the_load_is_high_and_fall_after() {
         let load = Alternating::new(25.0, 25.0, 0.2, 1.2).expect("W1");

@@ -1,8 +1,8 @@
 //! What queueing theory says of responses on a link, to be drawn beside what was measured.
 //!
-//! The model is `[SH06]` section 6.3: an M/GI/1 queue whose load alternates between a low and a high
-//! one, with sizes of a Bounded Pareto distribution. FAIR is processor sharing (PS), SRPT is exact and
-//! preemptive. [`fair`] and [`srpt`] give the mean response by size.
+//! The model is `[SH06]` section 6.3: an M/GI/1 queue whose load alternates between a low and a
+//! high one, with sizes of a Bounded Pareto distribution. FAIR is processor sharing (PS), SRPT is
+//! exact and preemptive. [`fair`] and [`srpt`] give the mean response by size.
 //!
 //! What it is not: the derivation of the paper, which is in a report that the paper cites
 //! (CMU-CS-01-134). The approximations here are our own. They are exact where the load is
@@ -21,8 +21,8 @@ pub use fair::{Fair, fair};
 pub use sizes::BoundedPareto;
 pub use srpt::srpt;
 
-/// Load that alternates: low for so long, then high for so long, and so on. A load is bytes asked for
-/// per second over bytes that the link sends per second.
+/// Load that alternates: low for so long, then high for so long, and so on. A load is bytes asked
+/// for per second over bytes that the link sends per second.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Alternating {
     low_s: f64,
@@ -32,8 +32,9 @@ pub struct Alternating {
 }
 
 impl Alternating {
-    /// With these periods and loads. `None` where a period is not above zero, a load is negative or both are zero, or
-    /// the mean is 1 or more: such a queue grows for ever, and there is no mean response.
+    /// With these periods and loads. `None` where a period is not above zero, a load is negative or
+    /// both are zero, or the mean is 1 or more: such a queue grows for ever, and there is no mean
+    /// response.
     pub fn new(low_s: f64, high_s: f64, low: f64, high: f64) -> Option<Self> {
         let is_time = |s: f64| s > 0.0 && s.is_finite();
         let is_load = |load: f64| load >= 0.0 && load.is_finite();
@@ -74,12 +75,14 @@ impl Alternating {
 pub struct Response {
     /// Over all sizes, seconds.
     pub mean_s: f64,
-    /// Sizes, bytes, and the mean response of requests of each, seconds: from the smallest to the largest.
+    /// Sizes, bytes, and the mean response of requests of each, seconds: from the smallest to the
+    /// largest.
     pub by_size: Vec<(f64, f64)>,
 }
 
 impl Response {
-    /// The mean response of a size, seconds; between two sizes by their logarithms, and outside of all as of the nearest.
+    /// The mean response of a size, seconds; between two sizes by their logarithms, and outside of
+    /// all as of the nearest.
     pub fn at(&self, bytes: f64) -> f64 {
         let place = self.by_size.partition_point(|(size, _)| *size < bytes);
         match (place.checked_sub(1).map(|before| self.by_size[before]), self.by_size.get(place).copied()) {

@@ -18,15 +18,15 @@ pub(crate) struct Class {
 }
 
 impl BoundedPareto {
-    /// Between these sizes, bytes, with this shape; 1.1 in `[SH06]` section 6.3. `None` where they are not
-    /// in their order, or the shape is not above zero.
+    /// Between these sizes, bytes, with this shape; 1.1 in `[SH06]` section 6.3. `None` where they
+    /// are not in their order, or the shape is not above zero.
     pub fn new(least: f64, most: f64, shape: f64) -> Option<Self> {
         let is_ordered = 0.0 < least && least < most && most.is_finite();
         (is_ordered && shape > 0.0 && shape.is_finite()).then_some(Self { least, most, shape })
     }
 
-    /// With this mean and largest size, bytes: the smallest follows. `None` where the mean is not between a
-    /// millionth of the largest and 0.999 of it.
+    /// With this mean and largest size, bytes: the smallest follows. `None` where the mean is not
+    /// between a millionth of the largest and 0.999 of it.
     pub fn with_mean(mean: f64, most: f64, shape: f64) -> Option<Self> {
         let of = |least: f64| Self::new(least, most, shape);
         let (mut low, mut high) = (most * 1e-12, most * (1.0 - 1e-9));
@@ -78,7 +78,8 @@ impl BoundedPareto {
         scale * (to.powf(power) - least.powf(power)) / power
     }
 
-    /// Classes whose bounds are evenly apart by their logarithms: together they have all requests and all bytes.
+    /// Classes whose bounds are evenly apart by their logarithms: together they have all requests
+    /// and all bytes.
     pub(crate) fn classes(&self, count: u32) -> Vec<Class> {
         let bound = |n: u32| self.least * (self.most / self.least).powf(f64::from(n) / f64::from(count));
         (0..count)

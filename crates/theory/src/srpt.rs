@@ -18,16 +18,17 @@ const PLACES: usize = 600;
 
 /// Exact, preemptive SRPT on a link of so many bytes per second.
 ///
-/// A request of size `x` waits until the work that goes before it is done, with what comes meanwhile, and is
-/// then served while nothing smaller is there. Of a steady load that is Schrage and Miller's formula
-/// (Operations Research 14, 1966). Where the load alternates, the mean work that goes before follows `dU/dt =
-/// load(x) - U / (U + c(x))`: it has the formula's mean where the load is steady, and grows as a fluid where
-/// it is above 1. The wait for it is the first passage of a Brownian motion with the same drift and variance, so
-/// that some requests are served in an overload that most do not survive. Work of larger requests that fell
-/// below `x` is in `c(x)`, as if the load had always been as it is.
+/// A request of size `x` waits until the work that goes before it is done, with what comes
+/// meanwhile, and is then served while nothing smaller is there. Of a steady load that is Schrage
+/// and Miller's formula (Operations Research 14, 1966). Where the load alternates, the mean work
+/// that goes before follows `dU/dt = load(x) - U / (U + c(x))`: it has the formula's mean where the
+/// load is steady, and grows as a fluid where it is above 1. The wait for it is the first passage
+/// of a Brownian motion with the same drift and variance, so that some requests are served in an
+/// overload that most do not survive. Work of larger requests that fell below `x` is in `c(x)`, as
+/// if the load had always been as it is.
 ///
-/// Against simulations of W1 the mean is 9% high, and that of a size 28% at most, where requests up to that size are
-/// just the whole link.
+/// Against simulations of W1 the mean is 9% high, and that of a size 28% at most, where requests up
+/// to that size are just the whole link.
 pub fn srpt(sizes: &BoundedPareto, bytes_per_s: f64, load: &Alternating) -> Response {
     let classes = sizes.classes(CLASSES);
     let link = Link::new(sizes, bytes_per_s, load);
@@ -62,8 +63,8 @@ impl<'a> Link<'a> {
         load * self.per_s * self.sizes.moment_below(1, size_s * self.bytes_per_s) / self.bytes_per_s
     }
 
-    /// Half of the mean square of what goes before a size, over its mean: the work that is there is that times
-    /// `load / (1 - load)`.
+    /// Half of the mean square of what goes before a size, over its mean: the work that is there is
+    /// that times `load / (1 - load)`.
     fn constant_s(&self, size_s: f64) -> f64 {
         let bytes = size_s * self.bytes_per_s;
         let squares = self.sizes.moment_below(2, bytes) + bytes * bytes * self.sizes.above(bytes);
@@ -114,7 +115,8 @@ impl<'a> Link<'a> {
         cycle
     }
 
-    /// How long a request of a size takes that comes at a moment, when on the mean so much work goes before it.
+    /// How long a request of a size takes that comes at a moment, when on the mean so much work
+    /// goes before it.
     fn response(&self, size_s: f64, before_s: f64, came_s: f64) -> f64 {
         // None goes before it with the probability that the mean has in a steady load.
         let constant = self.constant_s(size_s);
@@ -190,8 +192,8 @@ impl Request<'_> {
     }
 }
 
-/// Work that comes and is done: Brownian motion from `work` with a drift, above 0 where more comes than is
-/// done, and its first passage to zero within `span`.
+/// Work that comes and is done: Brownian motion from `work` with a drift, above 0 where more comes
+/// than is done, and its first passage to zero within `span`.
 struct Passage {
     /// Probability that it comes.
     share: f64,
@@ -240,8 +242,8 @@ fn normal(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// How long the rest of a request takes while a load stays as it is, once nothing goes before it: the integral of one over
-/// what smaller requests leave.
+/// How long the rest of a request takes while a load stays as it is, once nothing goes before it:
+/// the integral of one over what smaller requests leave.
 struct Rest {
     /// Sizes and times, seconds, rising; up to the size below which the load is 1.
     places: Vec<(f64, f64)>,
@@ -362,8 +364,8 @@ mod tests {
         }
     }
 
-    /// `[SH06]` section 6.3: the trend of the paper's figures. FAIR's mean is some times SRPT's, and the largest
-    /// requests take about as long under both.
+    /// `[SH06]` section 6.3: the trend of the paper's figures. FAIR's mean is some times SRPT's,
+    /// and the largest requests take about as long under both.
     #[test]
     fn srpt_is_some_times_as_fast_as_fair_and_spares_the_largest() {
         let load = Alternating::new(25.0, 25.0, 0.2, 1.2).expect("W1");

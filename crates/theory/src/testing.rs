@@ -54,7 +54,8 @@ pub fn simulate(order: Order, sizes: &BoundedPareto, load: &Alternating, cycles:
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let end_s = load.cycle_s() * f64::from(cycles);
     let mut next_s = arrival(&mut random, 0.0, sizes, load);
-    // By what is left, or under PS by what a request that was there from the beginning has been served when it is done.
+    // By what is left, or under PS by what a request that was there from the beginning has been
+    // served when it is done.
     let mut queue: BinaryHeap<Reverse<(Number, usize)>> = BinaryHeap::new();
     let mut requests: Vec<Request> = Vec::new();
     let (mut now_s, mut served) = (0.0, 0.0);

@@ -5,13 +5,15 @@ use units::Nanos;
 /// Between two starts in a gap.
 const GAP_EVERY: Nanos = Nanos::from_secs(1);
 
-/// Bursts with gaps of near inactivity between them: a burst of so long, a gap of so long, and so on from time zero.
+/// Bursts with gaps of near inactivity between them: a burst of so long, a gap of so long, and so
+/// on from time zero.
 ///
-/// In a gap one attempt starts each second, the first as it begins. During a burst the rate is so much higher that the mean over burst and
-/// gap is what was asked for.
+/// In a gap one attempt starts each second, the first as it begins. During a burst the rate is so
+/// much higher that the mean over burst and gap is what was asked for.
 ///
-/// Source: `[Shu05]` section 5.2, figure 5.3, whose generator could not send nothing at all either. Differs: the attempts of the gaps are
-/// part of the mean (there 15,000/s for 10 s and 5 attempts in 5 s are a mean of 10,000/s; here 14,999.5/s).
+/// Source: `[Shu05]` section 5.2, figure 5.3, whose generator could not send nothing at all either.
+/// Differs: the attempts of the gaps are part of the mean (there 15,000/s for 10 s and 5 attempts
+/// in 5 s are a mean of 10,000/s; here 14,999.5/s).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bursts {
     on: Nanos,
@@ -39,13 +41,15 @@ impl Bursts {
         self.off.0.div_ceil(GAP_EVERY.0)
     }
 
-    /// Attempts per second during a burst when there are to be `mean` over burst and gap; none when those of the gaps alone are as many.
+    /// Attempts per second during a burst when there are to be `mean` over burst and gap; none when
+    /// those of the gaps alone are as many.
     pub fn rate_in_burst(self, mean: f64) -> Option<f64> {
         let in_burst = mean * self.cycle().as_secs_f64() - self.starts_in_gap() as f64;
         (in_burst > 0.0).then(|| in_burst / self.on.as_secs_f64())
     }
 
-    /// Attempts per second over burst and gap when there are to be `in_burst` during a burst: the other way round.
+    /// Attempts per second over burst and gap when there are to be `in_burst` during a burst: the
+    /// other way round.
     pub fn mean_rate(self, in_burst: f64) -> f64 {
         (in_burst * self.on.as_secs_f64() + self.starts_in_gap() as f64) / self.cycle().as_secs_f64()
     }

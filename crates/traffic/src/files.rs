@@ -9,10 +9,12 @@ use rand_distr::Zipf;
 
 /// Classes of files, each ten times as large as the one before.
 const CLASSES: [f64; 4] = [0.35, 0.5, 0.14, 0.01];
-/// Files of a class, the nth of n times 102.4 bytes in the smallest one. Their shares are a reading of the benchmark's integer table.
+/// Files of a class, the nth of n times 102.4 bytes in the smallest one. Their shares are a reading
+/// of the benchmark's integer table.
 const FILES: [f64; 9] = [3.93, 5.89, 8.84, 17.67, 35.35, 11.78, 7.07, 5.05, 4.42];
 
-/// One of the files of a directory. Displays as its path below the document root, as the benchmark has it.
+/// One of the files of a directory. Displays as its path below the document root, as the benchmark
+/// has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct File {
     /// Of the directory, from 0.
@@ -49,7 +51,8 @@ impl fmt::Display for File {
     }
 }
 
-/// Requests for static files as SPECweb99 has them: directories by Zipf's law, classes and files by fixed shares.
+/// Requests for static files as SPECweb99 has them: directories by Zipf's law, classes and files by
+/// fixed shares.
 ///
 /// Source: `[Shu05]` section 3.2.2; the mean file has 14,727 bytes.
 #[derive(Debug, Clone)]

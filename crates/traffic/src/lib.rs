@@ -1,7 +1,7 @@
 //! When attempts are meant to start, and what they ask for: seeded, without a clock.
 //!
-//! A schedule is open loop: it does not wait for the server, so that waiting behind a slow server is part of what is
-//! measured.
+//! A schedule is open loop: it does not wait for the server, so that waiting behind a slow server
+//! is part of what is measured.
 
 mod bursts;
 mod files;
@@ -30,7 +30,8 @@ pub use sizes::{BoundedPareto, HeavyTail, ParetoII};
 pub use words::{parse_sessions, parse_shape};
 pub use workload::{Kind, Object, Path, Table, Workload};
 
-/// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still nanoseconds.
+/// Highest rate that a schedule takes, attempts/s: far beyond any machine, and its gaps are still
+/// nanoseconds.
 pub const MAX_RATE: f64 = 1e8;
 
 /// How attempts follow each other.
@@ -48,8 +49,8 @@ pub struct Schedule {
     arrivals: Arrivals,
     /// Mean time between attempts, nanoseconds.
     gap_ns: f64,
-    /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in them only, and of a shape the time
-    /// at a multiple of 1.
+    /// Start of the attempt that comes next, nanoseconds since the start; of bursts, the time in
+    /// them only, and of a shape the time at a multiple of 1.
     next_ns: f64,
     /// The same as a moment of the run: it is asked for more often than it changes.
     start: Nanos,
@@ -69,7 +70,8 @@ struct Gaps {
 }
 
 impl Schedule {
-    /// A schedule of `rate` attempts per second that begins at time zero. The same seed gives the same starts.
+    /// A schedule of `rate` attempts per second that begins at time zero. The same seed gives the
+    /// same starts.
     ///
     /// # Panics
     ///
@@ -81,8 +83,9 @@ impl Schedule {
         Self { arrivals, gap_ns, next_ns: 0.0, start, random, gaps: None, shape: None, replay: None }
     }
 
-    /// A schedule that comes in bursts, the first at time zero, with `rate` attempts per second as the mean over bursts and gaps. Attempts of a burst
-    /// follow each other as `arrivals` says, those of a gap once a second.
+    /// A schedule that comes in bursts, the first at time zero, with `rate` attempts per second as
+    /// the mean over bursts and gaps. Attempts of a burst follow each other as `arrivals` says,
+    /// those of a gap once a second.
     ///
     /// # Panics
     ///
@@ -128,7 +131,8 @@ impl Schedule {
         }
     }
 
-    /// Goes on to the attempt after that. The sum of gaps keeps fractions, so that the rate does not drift.
+    /// Goes on to the attempt after that. The sum of gaps keeps fractions, so that the rate does
+    /// not drift.
     pub fn advance(&mut self) {
         self.go_on();
         self.start = self.find_start();

@@ -19,7 +19,8 @@ pub const WORLD_CUP_RECORD: usize = 20;
 const WORLD_CUP_SECONDS: std::ops::RangeInclusive<u32> = 893_462_400..=901_584_000;
 
 impl Entry {
-    /// Reads a line of the Common Log Format, or of a format that begins so: `host ident user [time] "request" status bytes`.
+    /// Reads a line of the Common Log Format, or of a format that begins so: `host ident user
+    /// [time] "request" status bytes`.
     ///
     /// # Errors
     ///
@@ -30,7 +31,8 @@ impl Entry {
         let second = strtime::parse("%d/%b/%Y:%H:%M:%S %z", time)
             .and_then(|time| time.to_timestamp())
             .map_err(|_| "the time is none, as 01/Jul/1995:00:00:01 -0400")?;
-        // A request may have quotes in it, and more quoted fields may follow: it ends where a status comes.
+        // A request may have quotes in it, and more quoted fields may follow: it ends where a
+        // status comes.
         let mut ends = rest.match_indices('"').skip(1).map(|(at, _)| &rest[at + 1..]).peekable();
         ends.peek().ok_or("there is no request in quotes")?;
         let is_end = |text: &&str| text.split_ascii_whitespace().next().is_some_and(is_status);
@@ -45,8 +47,9 @@ impl Entry {
         Ok(Self { second: seconds(second).ok_or("the time is before 1970, or after 2106")?, bytes })
     }
 
-    /// Reads a record of the World Cup's logs of 1998: big-endian time, client, object and size, four bytes each, then method, status, type and server.
-    /// None if the time is not of those months. Source: the format's description in the Internet Traffic Archive.
+    /// Reads a record of the World Cup's logs of 1998: big-endian time, client, object and size,
+    /// four bytes each, then method, status, type and server. None if the time is not of those
+    /// months. Source: the format's description in the Internet Traffic Archive.
     pub fn of_world_cup(record: &[u8; WORLD_CUP_RECORD]) -> Option<Self> {
         let word =
             |at: usize| u32::from_be_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
@@ -74,8 +77,8 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Of a log, in any order; those of one second are spread evenly over it. Times go by `speed` times as fast. None for an empty log, or a speed that is
-    /// not above zero.
+    /// Of a log, in any order; those of one second are spread evenly over it. Times go by `speed`
+    /// times as fast. None for an empty log, or a speed that is not above zero.
     pub fn new(mut entries: Vec<Entry>, speed: f64) -> Option<Self> {
         if !(speed > 0.0 && speed.is_finite()) {
             return None;

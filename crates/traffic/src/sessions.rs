@@ -5,8 +5,9 @@ use units::Nanos;
 
 use crate::workload::random;
 
-/// Sessions: how many pages a user looks at, of how many objects each is, and the times between them. All are exponential, and
-/// functions of a seed, the number of the user, and that of the page or object; counts are rounded up, so that there is one.
+/// Sessions: how many pages a user looks at, of how many objects each is, and the times between
+/// them. All are exponential, and functions of a seed, the number of the user, and that of the page
+/// or object; counts are rounded up, so that there is one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sessions {
     pages: f64,
@@ -25,8 +26,9 @@ enum Purpose {
 }
 
 impl Sessions {
-    /// With these means: pages of a session, objects of a page, time from the last reply of a page to the next page, time from one object's
-    /// request to the next one's. None where a count is not above zero, or above a million.
+    /// With these means: pages of a session, objects of a page, time from the last reply of a page
+    /// to the next page, time from one object's request to the next one's. None where a count is
+    /// not above zero, or above a million.
     pub fn new(pages: f64, objects: f64, think: Nanos, between_objects: Nanos) -> Option<Self> {
         let is_count = |mean: f64| mean > 0.0 && mean <= MOST;
         (is_count(pages) && is_count(objects)).then_some(Self { pages, objects, think, between_objects })
@@ -53,7 +55,8 @@ impl Sessions {
         span(self.think, &mut of(seed, user, Purpose::Think, page))
     }
 
-    /// Time from the request for the `object`-th object of the session, from 0, to the next one's of the same page.
+    /// Time from the request for the `object`-th object of the session, from 0, to the next one's
+    /// of the same page.
     pub fn between_objects(&self, seed: u64, user: u64, object: u32) -> Nanos {
         span(self.between_objects, &mut of(seed, user, Purpose::BetweenObjects, object))
     }

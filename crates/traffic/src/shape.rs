@@ -2,11 +2,12 @@
 
 use units::Nanos;
 
-/// A rate over time, as a multiple of what it is compared with: pieces in which it stays or goes evenly from one multiple to another. After the last
-/// the first begins again.
+/// A rate over time, as a multiple of what it is compared with: pieces in which it stays or goes
+/// evenly from one multiple to another. After the last the first begins again.
 ///
-/// Source: the workloads W1 to W10 of `[SH06]` section 2.3 and table 1 ([`Shape::of_paper`]); ramps are what real flash crowds are (a growth by half in five
-/// minutes at the World Cup of 1998, not steps within a second).
+/// Source: the workloads W1 to W10 of `[SH06]` section 2.3 and table 1 ([`Shape::of_paper`]); ramps
+/// are what real flash crowds are (a growth by half in five minutes at the World Cup of 1998, not
+/// steps within a second).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     pieces: Vec<Piece>,
@@ -40,7 +41,8 @@ impl Piece {
         if slope.abs() < 1e-12 {
             return area / self.from;
         }
-        // from * t + slope * t^2 / 2 = area, and the root of it that does not lose digits when the slope is small.
+        // from * t + slope * t^2 / 2 = area, and the root of it that does not lose digits when the
+        // slope is small.
         let root = (self.from * self.from + 2.0 * slope * area).max(0.0).sqrt();
         2.0 * area / (self.from + root)
     }
@@ -61,7 +63,8 @@ const PAPER: [(f64, f64, f64, f64); 10] = [
 ];
 
 impl Shape {
-    /// From pieces; none when there is no time or no attempt in them, or a multiple is negative or no number.
+    /// From pieces; none when there is no time or no attempt in them, or a multiple is negative or
+    /// no number.
     pub fn new(pieces: Vec<Piece>) -> Option<Self> {
         let is_rate = |load: f64| load >= 0.0 && load.is_finite();
         let are_pieces =

@@ -1,12 +1,13 @@
-//! How many bytes a reply has: distributions with the statistics of published traces. All of them are generated; no trace is in here.
+//! How many bytes a reply has: distributions with the statistics of published traces. All of them
+//! are generated; no trace is in here.
 
 use rand::{Rng, RngExt};
 use rand_distr::{Distribution, LogNormal};
 
 /// A log-normal body with a Pareto tail: nine in ten are of the body.
 ///
-/// Both `[SH06]` section 2.2 (World Cup 1998: log-normal with a Pareto tail, shape below 1.5) and the logs of 1995 that are still around have it. Below
-/// `least` and above `most` there is nothing.
+/// Both `[SH06]` section 2.2 (World Cup 1998: log-normal with a Pareto tail, shape below 1.5) and
+/// the logs of 1995 that are still around have it. Below `least` and above `most` there is nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct HeavyTail {
     body: LogNormal<f64>,
@@ -23,8 +24,8 @@ const TAIL: f64 = 0.1;
 const Z_OF_P90: f64 = 1.281_551_565_5;
 
 impl HeavyTail {
-    /// With so many bytes as median and ninth decile, a tail of this Pareto shape, and bounds. None where they are not in that order, or the shape is not
-    /// above zero.
+    /// With so many bytes as median and ninth decile, a tail of this Pareto shape, and bounds. None
+    /// where they are not in that order, or the shape is not above zero.
     pub fn new(least: u64, median: u64, p90: u64, most: u64, shape: f64) -> Option<Self> {
         if !(0 < least && least < median && median < p90) {
             return None;
@@ -38,18 +39,18 @@ impl HeavyTail {
 
     /// As the day of the World Cup of 1998 that `[SH06]` section 2.2 took.
     ///
-    /// The paper: mean 5 KB, from 41 B to 2.02 MB, half below 1 KB, nine tenths below 9.3 KB, half of
-    /// all bytes in less than the largest 3%, a Pareto tail of shape below 1.5. Here: mean 5,002 B,
-    /// 50.3% below 1,000 B, half of all bytes in the largest 2.9%, shape 1.23.
+    /// The paper: mean 5 KB, from 41 B to 2.02 MB, half below 1 KB, nine tenths below 9.3 KB, half
+    /// of all bytes in less than the largest 3%, a Pareto tail of shape below 1.5. Here: mean 5,002
+    /// B, 50.3% below 1,000 B, half of all bytes in the largest 2.9%, shape 1.23.
     pub fn world_cup() -> Self {
         Self::new(41, 900, 9_300, 2_020_000, 1.23).expect("numbers in their order")
     }
 
     /// As the hours of NASA's log of 1995 that `[SH06]` took (appendix).
     ///
-    /// The paper: mean 19 KB, from 50 B to 1.93 MB, half of all bytes in the largest 2.5%. Here: mean
-    /// 19.0 KB, half of all bytes in the largest 2.5%. The paper prints no median; 4.2 KB is that of
-    /// the log. No shape of 1 or more has so much in so few at that median, hence 0.91.
+    /// The paper: mean 19 KB, from 50 B to 1.93 MB, half of all bytes in the largest 2.5%. Here:
+    /// mean 19.0 KB, half of all bytes in the largest 2.5%. The paper prints no median; 4.2 KB is
+    /// that of the log. No shape of 1 or more has so much in so few at that median, hence 0.91.
     pub fn nasa() -> Self {
         Self::new(50, 4_200, 28_650, 1_930_000, 0.91).expect("numbers in their order")
     }
@@ -140,7 +141,8 @@ pub struct ParetoII {
 }
 
 impl ParetoII {
-    /// With a mean, as it would be without the bounds, and a shape, which must be above one for that. None where they are not in their order.
+    /// With a mean, as it would be without the bounds, and a shape, which must be above one for
+    /// that. None where they are not in their order.
     pub fn new(least: u64, mean: u64, most: u64, shape: f64) -> Option<Self> {
         let is_ordered = 0 < least && least < mean && mean < most;
         let (least, mean, most) = (least as f64, mean as f64, most as f64);

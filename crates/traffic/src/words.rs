@@ -52,7 +52,8 @@ fn piece(text: &str) -> Result<Piece, String> {
 /// Of the times of a session, on the mean.
 const LONGEST: Duration = Duration::from_secs(86_400);
 
-/// Reads the name of sessions, or their table in one line as `{ pages = 10, objects = 3, think = "5s", between_objects = "100ms" }`.
+/// Reads the name of sessions, or their table in one line as `{ pages = 10, objects = 3, think =
+/// "5s", between_objects = "100ms" }`.
 ///
 /// # Errors
 ///

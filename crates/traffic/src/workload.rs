@@ -21,8 +21,8 @@ const PERSISTENT_MEAN: f64 = 10.0;
 pub struct Table {
     /// What is asked for.
     pub kind: Kind,
-    /// Requests on a connection, one after the other, on the mean: from 1, on a connection each, to 10. A share of the connections has 5 to 15 as in
-    /// SPECweb99, the others one.
+    /// Requests on a connection, one after the other, on the mean: from 1, on a connection each,
+    /// to 10. A share of the connections has 5 to 15 as in SPECweb99, the others one.
     #[serde(default = "one")]
     pub requests_per_connection: f64,
     /// Of `specweb99`: directories of 36 files; 25 unless given.
@@ -86,8 +86,9 @@ pub enum Kind {
     ParetoIi,
 }
 
-/// What clients ask for: a function of a seed, the number of the attempt and that of the request on its connection, and of nothing else, so that the same
-/// crowd asks the same questions whatever the server does.
+/// What clients ask for: a function of a seed, the number of the attempt and that of the request on
+/// its connection, and of nothing else, so that the same crowd asks the same questions whatever the
+/// server does.
 #[derive(Debug, Clone)]
 pub struct Workload {
     objects: Objects,
@@ -117,7 +118,8 @@ pub enum Object {
 }
 
 impl Object {
-    /// The path under which a server has it, to be written; none for [`Object::Page`], which has one already.
+    /// The path under which a server has it, to be written; none for [`Object::Page`], which has
+    /// one already.
     pub fn path(self) -> Option<Path> {
         match self {
             Self::Page => None,
@@ -126,7 +128,8 @@ impl Object {
         }
     }
 
-    /// How long the reply is, bytes without its head; none for [`Object::Page`], which the server knows.
+    /// How long the reply is, bytes without its head; none for [`Object::Page`], which the server
+    /// knows.
     pub fn bytes(self) -> Option<u64> {
         match self {
             Self::Page => None,
@@ -144,7 +147,8 @@ impl Object {
     }
 }
 
-/// Where a server has an object. Displays as the path, without an allocation of its own: a crowd writes one for each request.
+/// Where a server has an object. Displays as the path, without an allocation of its own: a crowd
+/// writes one for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// `/bytes/N`.
@@ -221,7 +225,8 @@ impl Workload {
         1.0 + self.persistent * (PERSISTENT_MEAN - 1.0)
     }
 
-    /// Mean length of a reply, bytes without its head; none where it is the server's page, or a log's.
+    /// Mean length of a reply, bytes without its head; none where it is the server's page, or a
+    /// log's.
     pub fn mean_bytes(&self) -> Option<f64> {
         match &self.objects {
             Objects::Page | Objects::Log(_) => None,

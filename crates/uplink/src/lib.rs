@@ -1,15 +1,20 @@
-//! The shortest response first on the uplink of a server (`[SH06]`), with a stock kernel and no change of the server.
+//! The shortest response first on the uplink of a server (`[SH06]`), with a stock kernel and no
+//! change of the server.
 //!
-//! [`Uplink::start`] puts an HTB tree with a class for each band on an interface, and `kernel/uplink.bpf.c` as its filter. The
-//! tree holds the rate, so that the queue is here and not in what comes after. The filter knows what a response still
-//! has to send (`kernel/bands.h`), and names the class. Dropping the [`Uplink`] removes all of it.
+//! [`Uplink::start`] puts an HTB tree with a class for each band on an interface, and
+//! `kernel/uplink.bpf.c` as its filter. The tree holds the rate, so that the queue is here and not
+//! in what comes after. The filter knows what a response still has to send (`kernel/bands.h`), and
+//! names the class. Dropping the [`Uplink`] removes all of it.
 //!
-//! What stays if the process is killed: a tree whose filter places nothing once its lease is over, so that every packet is in the top band. That is one
-//! FIFO of the rate. The next [`Uplink::start`] replaces it.
+//! What stays if the process is killed: a tree whose filter places nothing once its lease is over,
+//! so that every packet is in the top band. That is one FIFO of the rate. The next
+//! [`Uplink::start`] replaces it.
 //!
-//! What this is not: a guard. It refuses no connection and drops no packet that a plain queue of the rate would not drop.
+//! What this is not: a guard. It refuses no connection and drops no packet that a plain queue of
+//! the rate would not drop.
 //!
-//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF,
+//! CAP_PERFMON and CAP_NET_ADMIN.
 
 mod error;
 mod program;
@@ -65,7 +70,8 @@ impl Uplink {
     ///
     /// # Errors
     ///
-    /// One line: no such interface, a root queue discipline that somebody made, a kernel without HTB or `cls_bpf`, missing privileges.
+    /// One line: no such interface, a root queue discipline that somebody made, a kernel without
+    /// HTB or `cls_bpf`, missing privileges.
     pub fn start(setup: &Setup) -> Result<Self> {
         setup.check()?;
         let interface =
@@ -207,13 +213,15 @@ impl Uplink {
     }
 }
 
-/// One uplink for an interface: the name of a socket that nobody can connect to, which goes with this process.
+/// One uplink for an interface: the name of a socket that nobody can connect to, which goes with
+/// this process.
 fn take_place(interface: &Interface, setup: &Setup) -> Result<UnixListener> {
     let what = if setup.is_dry_run { "dry" } else { "uplink" };
     // Such names are of a network namespace, as interfaces are.
     let name = format!("tidegate-{what}-{}", interface.index);
     let address = SocketAddr::from_abstract_name(name).act("name what holds the interface")?;
-    // A child that has just been forked holds what one that has ended had, until it begins its program.
+    // A child that has just been forked holds what one that has ended had, until it begins its
+    // program.
     let until = Instant::now() + PATIENCE;
     let bound = loop {
         match UnixListener::bind_addr(&address) {

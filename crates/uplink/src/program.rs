@@ -81,7 +81,8 @@ impl Program {
         let cookie = bpf::netns_cookie().act("ask for the network namespace's cookie")?;
         let wants_sendfile = setup.sources().contains(&Source::Sendfile);
         if wants_sendfile {
-            // Where no program may be at a function of the kernel, all others are loaded without this one.
+            // Where no program may be at a function of the kernel, all others are loaded without
+            // this one.
             match Self::load_with(setup, cookie, true) {
                 Err(error) => {
                     let why = format!("no program may be at do_splice_direct: {error}");
@@ -137,7 +138,8 @@ impl Program {
         })
     }
 
-    /// Attaches what tells sizes ahead. Gives what must stay open, and which of the wanted sources is not to be had here, and why.
+    /// Attaches what tells sizes ahead. Gives what must stay open, and which of the wanted sources
+    /// is not to be had here, and why.
     pub(crate) fn attach_sources(&self, setup: &Setup) -> (Vec<OwnedFd>, Vec<(Source, String)>) {
         let (mut links, mut missing) = (Vec::new(), Vec::new());
         let wanted = setup.sources();

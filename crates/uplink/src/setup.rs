@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 
 /// Bands that every uplink has.
 const BANDS: usize = Cutoffs::MOST + 1;
-/// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB (`[SH06]` 3.2), and three for what is larger.
+/// Until enough responses were seen: the paper's 1, 2, 5 and 50 KB (`[SH06]` 3.2), and three for
+/// what is larger.
 pub(crate) const FIRST_CUTOFFS: [u64; Cutoffs::MOST] =
     [1_000, 2_000, 5_000, 20_000, 50_000, 200_000, 1_000_000];
 /// That the program's map holds.
@@ -22,17 +23,21 @@ const MAX_FLOOR: f64 = 0.5;
 pub struct Setup {
     /// Its name.
     pub interface: String,
-    /// The whole tree's rate, bit/s. `None`, only below somebody else's class: as fast as that class may send.
+    /// The whole tree's rate, bit/s. `None`, only below somebody else's class: as fast as that
+    /// class may send.
     pub rate_bps: Option<u64>,
-    /// Class of somebody else's queue discipline below which the tree goes, as tc writes it (`1:10`); `None`: it is the root.
+    /// Class of somebody else's queue discipline below which the tree goes, as tc writes it
+    /// (`1:10`); `None`: it is the root.
     pub parent: Option<String>,
     /// Which response goes first.
     pub order: Order,
     /// How sizes may be known. `None`: by the best source that there is.
     pub insisted: Option<Source>,
-    /// Bytes left at which a response changes its band, ascending, [`Cutoffs::MOST`] at most. `None`: they follow the sizes seen.
+    /// Bytes left at which a response changes its band, ascending, [`Cutoffs::MOST`] at most.
+    /// `None`: they follow the sizes seen.
     pub cutoffs: Option<Vec<u64>>,
-    /// Share of the rate that the lowest band is sure of, and all bands below the top one together, 0 to 0.5. Nothing where no rate is given.
+    /// Share of the rate that the lowest band is sure of, and all bands below the top one together,
+    /// 0 to 0.5. Nothing where no rate is given.
     pub floor: f64,
     /// Only what these local addresses send is placed; none: every TCP connection of this host.
     pub endpoints: Vec<Endpoint>,
@@ -68,7 +73,8 @@ impl Order {
         [("srpt", Self::Srpt), ("las", Self::Las), ("fair", Self::Fair)];
 }
 
-/// Share of the rate that the lowest band is sure of unless it is said. Each percent makes the mean response 5 to 7% longer (docs/uplink.md).
+/// Share of the rate that the lowest band is sure of unless it is said. Each percent makes the mean
+/// response 5 to 7% longer (docs/uplink.md).
 pub const FLOOR: f64 = 0.01;
 /// A process that is stopped or hangs puts nothing in order after this.
 pub const LEASE: Duration = Duration::from_secs(2);
@@ -99,7 +105,8 @@ impl Setup {
         }
     }
 
-    /// Sources that may be used. When none knows a size, what was sent already stands for it, in any case.
+    /// Sources that may be used. When none knows a size, what was sent already stands for it, in
+    /// any case.
     pub(crate) fn sources(&self) -> Vec<Source> {
         match (self.order, self.insisted) {
             (Order::Las, _) => vec![Source::Attained],

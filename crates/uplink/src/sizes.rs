@@ -7,11 +7,13 @@ const PARTS: u32 = 8;
 const BUCKETS: usize = 64 * PARTS as usize;
 /// Fewer responses say too little of the largest.
 const ENOUGH: f64 = 1_000.0;
-/// Share of the responses that is above the last cutoff. `[SH06]` 3.2 has 0.5% to 1% for four cutoffs; most of the bytes are
-/// above those, and share one band. With seven cutoffs the last can be further out.
+/// Share of the responses that is above the last cutoff. `[SH06]` 3.2 has 0.5% to 1% for four
+/// cutoffs; most of the bytes are above those, and share one band. With seven cutoffs the last can
+/// be further out.
 const ABOVE_LAST: f64 = 0.001;
-/// And below the first; `[SH06]` has half. In a simulation of W1 and W4 with the sizes of both its traces these two shares come within
-/// 1.12 to 1.21 of exact SRPT's mean, and those of the paper within 1.19 to 1.51 (experiments/scheduling/RESULTS.md).
+/// And below the first; `[SH06]` has half. In a simulation of W1 and W4 with the sizes of both its
+/// traces these two shares come within 1.12 to 1.21 of exact SRPT's mean, and those of the paper
+/// within 1.19 to 1.51 (experiments/scheduling/RESULTS.md).
 const BELOW_FIRST: f64 = 2.0 / 3.0;
 
 /// How large the responses are that were seen: counts by size, the newer with more weight.
@@ -37,7 +39,8 @@ impl Sizes {
         self.buckets.iter_mut().for_each(|count| *count /= 2.0);
     }
 
-    /// Cutoffs by a rule like that of `[SH06]` 3.2: two thirds of the responses below the first, 0.1% above the last, and between them even steps of the logarithm. Fewer than
+    /// Cutoffs by a rule like that of `[SH06]` 3.2: two thirds of the responses below the first,
+    /// 0.1% above the last, and between them even steps of the logarithm. Fewer than
     /// [`Cutoffs::MOST`] if the sizes lie close together; `None` while too few weigh anything.
     pub fn cutoffs(&self) -> Option<Vec<u64>> {
         if self.buckets.iter().sum::<f64>() < ENOUGH {

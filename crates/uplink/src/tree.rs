@@ -1,10 +1,11 @@
 //! The tree of the bands, by iproute2's `tc`: what it did can be read back and repeated by hand.
 //!
-//! One arrangement is for every kernel. TBF is on top and holds the rate; it cuts large buffers (GSO) into segments, of which no
-//! other one must wait for more than one. Below is HTB with a leaf for each band, which serves a leaf of a lower `prio` number first. A
-//! leaf with tokens of its own rate goes before all that borrow: that is the floor of the lowest band. The class above the
-//! lower bands has tokens, too, before the top band: that is the floor of them together. prio and ets are strict, too, but
-//! have no floor, and are on fewer kernels.
+//! One arrangement is for every kernel. TBF is on top and holds the rate; it cuts large buffers
+//! (GSO) into segments, of which no other one must wait for more than one. Below is HTB with a leaf
+//! for each band, which serves a leaf of a lower `prio` number first. A leaf with tokens of its own
+//! rate goes before all that borrow: that is the floor of the lowest band. The class above the
+//! lower bands has tokens, too, before the top band: that is the floor of them together. prio and
+//! ets are strict, too, but have no floor, and are on fewer kernels.
 
 use std::os::fd::BorrowedFd;
 
@@ -25,7 +26,8 @@ pub(crate) const TOP: u32 = HANDLE | 0x10;
 const NOTHING: u64 = 8;
 /// What is above holds the rate, bit/s.
 const UNBOUNDED: u64 = 100_000_000_000;
-/// Of a leaf, bytes that it sends in a turn among leaves of its band: there are none, and tc wants a number.
+/// Of a leaf, bytes that it sends in a turn among leaves of its band: there are none, and tc wants
+/// a number.
 const QUANTUM: u32 = 1514;
 /// Of TBF's own queue, bytes, for which HTB takes the place at once.
 pub const TBF_LIMIT: u32 = 1_000_000;
@@ -42,7 +44,8 @@ fn place_of(parent: Option<&str>) -> String {
     parent.map_or_else(|| "root".to_owned(), |parent| format!("parent {parent}"))
 }
 
-/// What TBF may send at once, bytes: of a link's time a millisecond, so that no more than that is lost to a late timer, and a segment at least.
+/// What TBF may send at once, bytes: of a link's time a millisecond, so that no more than that is
+/// lost to a late timer, and a segment at least.
 pub fn burst_bytes(rate_bps: u64, mtu: u32) -> u64 {
     /// Ethernet's header, and two VLAN tags.
     const HEADER: u64 = 14 + 8;
@@ -114,7 +117,8 @@ impl Tree {
         ));
         for band in 0..setup.bands() {
             let above = if band == 0 { 1 } else { 2 };
-            // Of the others none may have tokens: a leaf that does overtakes the bands above, and its connection's own earlier segments there.
+            // Of the others none may have tokens: a leaf that does overtakes the bands above, and
+            // its connection's own earlier segments there.
             let rate = if band > 0 && band + 1 == setup.bands() { floor } else { NOTHING };
             let class = class_of(band) & 0xffff;
             commands.push(format!(
@@ -122,7 +126,8 @@ impl Tree {
             ));
             commands.push(format!("qdisc add dev {interface} parent {BANDS}{class:x} pfifo limit {LIMIT}"));
         }
-        // The first command changes something or fails. From then on an error removes what is there.
+        // The first command changes something or fails. From then on an error removes what is
+        // there.
         tc::run(&commands[..1]).act("build the bands")?;
         let tree = Self { interface: interface.clone(), parent: parent.clone() };
         tc::run(&commands[1..]).act("build the bands")?;
@@ -156,7 +161,8 @@ impl Drop for Tree {
     fn drop(&mut self) {
         let Self { interface, parent } = self;
         let place = place_of(parent.as_deref());
-        // Where the interface is gone, so is the tree; and what somebody else put there since is not ours.
+        // Where the interface is gone, so is the tree; and what somebody else put there since is
+        // not ours.
         let is_ours =
             present(interface, parent.as_deref()).is_ok_and(|root| root.is_some_and(|root| is_ours(&root)));
         if is_ours {

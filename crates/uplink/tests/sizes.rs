@@ -139,7 +139,8 @@ fn root_response_of_unknown_size_goes_by_what_it_has_got() {
     });
 }
 
-/// TLS of the program, HTTP/2 and a chunked response: none says a length that the kernel could read.
+/// TLS of the program, HTTP/2 and a chunked response: none says a length that the kernel could
+/// read.
 #[test]
 fn root_response_that_hides_its_length_goes_by_the_send_buffer() {
     let Some(world) = World::create() else { return };
@@ -279,7 +280,8 @@ fn tell_with(socket: &impl AsRawFd, bytes: u64, length: u32) -> std::io::Result<
 /// Has the kernel encrypt what the program writes (`Documentation/networking/tls.rst`).
 fn encrypt(socket: &impl AsRawFd) -> std::io::Result<()> {
     const TLS_TX: libc::c_int = 1;
-    // struct tls12_crypto_info_aes_gcm_128: TLS 1.2, AES-GCM-128, then nonce, key, salt and number, all 0.
+    // struct tls12_crypto_info_aes_gcm_128: TLS 1.2, AES-GCM-128, then nonce, key, salt and number,
+    // all 0.
     let mut keys = [0u8; 40];
     keys[..4].copy_from_slice(&[3, 3, 51, 0]);
     let set = |level, name, value: &[u8]| {

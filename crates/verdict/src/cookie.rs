@@ -45,7 +45,8 @@ impl Times {
         self.stamps[place(cookie)] = kernel::stamp_cookie(cookie, now.0);
     }
 
-    /// How long ago it was sent, in whole microseconds and one at least; `None` if another has come to its place since.
+    /// How long ago it was sent, in whole microseconds and one at least; `None` if another has come
+    /// to its place since.
     pub fn age(&self, cookie: u32, now: Nanos) -> Option<Nanos> {
         let stamp = *self.stamps.get(place(cookie))?;
         let age_us = kernel::cookie_age_us(stamp, cookie, now.0);
@@ -73,7 +74,8 @@ impl Key {
         kernel::make_cookie(&self.word(), &flow.into(), &options, period(now))
     }
 
-    /// What the SYN offered, if the cookie is ours and of this period or the one before: 69 to 137 s old at most.
+    /// What the SYN offered, if the cookie is ours and of this period or the one before: 69 to 137
+    /// s old at most.
     pub fn open(&self, flow: &Flow, cookie: u32, now: Nanos) -> Option<Options> {
         let mut said = CookieOptions::default();
         let is_ours = kernel::open_cookie(&self.word(), &flow.into(), cookie, period(now), &mut said);

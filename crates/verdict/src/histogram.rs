@@ -13,8 +13,8 @@ impl Histogram {
         self.0.iter().sum()
     }
 
-    /// A value that `share` (0 to 1) of all values are below: the end of the bucket where that is reached, so that it errs to
-    /// the large side, by less than a factor of two. `None` of nothing.
+    /// A value that `share` (0 to 1) of all values are below: the end of the bucket where that is
+    /// reached, so that it errs to the large side, by less than a factor of two. `None` of nothing.
     pub fn below(&self, share: f64) -> Option<u64> {
         let wanted = ((self.count() as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

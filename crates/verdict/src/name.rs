@@ -7,7 +7,8 @@ use std::str::FromStr;
 
 use crate::{Full, OnFin, Policy, Trigger, Verdict, WaitsFrom};
 
-/// Fewer promises than places would leave some of the accept queue empty for ever; more than this is no reservation.
+/// Fewer promises than places would leave some of the accept queue empty for ever; more than this
+/// is no reservation.
 const OVERBOOK_PERCENT: RangeInclusive<u32> = 100..=1000;
 /// Shares that leave something of both.
 const REFUSED_PERCENT: RangeInclusive<u32> = 1..=99;
@@ -189,7 +190,8 @@ impl Named {
         if is_abort && matches!(full, Some((_, Full::Reserved { .. }))) {
             return Err(PolicyError::Contradiction("abort", "reserv"));
         }
-        // A handshake by cookie is in no queue, so that reserv could promise it no place; the others take no notice of queues, or answer so themselves.
+        // A handshake by cookie is in no queue, so that reserv could promise it no place; the
+        // others take no notice of queues, or answer so themselves.
         if let (true, Some((name, _))) = (has_cookies, full) {
             return Err(PolicyError::Contradiction(name, "cookies"));
         }

@@ -10,7 +10,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// A SYN for this socket has seen so many places. `has_cookies`: handshakes may end by a cookie of the guard's, for which tc looks at every segment.
+    /// A SYN for this socket has seen so many places. `has_cookies`: handshakes may end by a cookie
+    /// of the guard's, for which tc looks at every segment.
     pub fn note(&mut self, socket: u64, has_cookies: bool, places: u64, now: Nanos) {
         self.word = kernel::next_room(self.word, self.socket == socket, has_cookies, places, now.0);
         self.socket = socket;

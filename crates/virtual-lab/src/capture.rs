@@ -1,6 +1,7 @@
 //! Captures of simulated links, as pcap files (`tidegate sim --trace`).
 //!
-//! Times are virtual: nanoseconds since the start of the warm-up. Source of the format: draft-ietf-opsawg-pcap; the magic number is that for nanoseconds.
+//! Times are virtual: nanoseconds since the start of the warm-up. Source of the format:
+//! draft-ietf-opsawg-pcap; the magic number is that for nanoseconds.
 
 use std::borrow::Cow;
 use std::fs;
@@ -27,7 +28,8 @@ pub struct Captures {
 }
 
 impl Captures {
-    /// Looks whether as many files have room where they go, each as long as it may be, and makes the folder.
+    /// Looks whether as many files have room where they go, each as long as it may be, and makes
+    /// the folder.
     ///
     /// # Errors
     ///
@@ -37,7 +39,8 @@ impl Captures {
         let room = statvfs(there).with_context(|| format!("ask how much room {} has", there.display()))?;
         let free = room.blocks_available() * room.fragment_size();
         let needed = (self.frames as u64).saturating_mul(files as u64).saturating_mul(MOST_OF_FRAME);
-        // What has no room at all, as /proc, is no place for files: the system says it better below.
+        // What has no room at all, as /proc, is no place for files: the system says it better
+        // below.
         ensure!(
             needed <= free || free == 0,
             "captures of {} with up to {} frames each could take {}, and {} has {}; keep fewer frames by --trace-frames",

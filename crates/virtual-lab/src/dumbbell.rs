@@ -14,7 +14,8 @@ use crate::simulated;
 /// Virtual time after which a world may be stopped.
 const STEP: Nanos = Nanos::from_secs(1);
 
-/// Runs it; the results are the same on any number of threads. When it is stopped it ends with what was complete by then.
+/// Runs it; the results are the same on any number of threads. When it is stopped it ends with what
+/// was complete by then.
 ///
 /// # Errors
 ///

@@ -1,7 +1,9 @@
-//! An experiment in virtual time: the same file, the same results, on a machine that a profile describes (`tidegate sim`).
+//! An experiment in virtual time: the same file, the same results, on a machine that a profile
+//! describes (`tidegate sim`).
 //!
-//! Every cell is a world of its own ([`sim::World`]), so that they run on as many threads as there are CPUs and come out the same on any number of them. What
-//! the simulator has not is left out, with a word: rules of nft, floods, held connections, and sysctls that it does not know.
+//! Every cell is a world of its own ([`sim::World`]), so that they run on as many threads as there
+//! are CPUs and come out the same on any number of them. What the simulator has not is left out,
+//! with a word: rules of nft, floods, held connections, and sysctls that it does not know.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +31,8 @@ use crate::jobs::{Options, Steps, in_order};
 use crate::rates::{Moment, Rates, RatesError};
 use crate::simulated;
 
-/// How long a process that has closed its way waits for the client's FIN: `lingering_close()` of Apache 1.3.
+/// How long a process that has closed its way waits for the client's FIN: `lingering_close()` of
+/// Apache 1.3.
 const LINGERS: Nanos = Nanos::from_secs(2);
 /// The page of `tidegate serve`.
 const REPLY_BYTES: u64 = 512;
@@ -223,7 +226,8 @@ struct Place<'a> {
     moment: Option<Moment>,
 }
 
-/// All of the grid, in the order in which they are measured; or those of the run whose rates are to be had.
+/// All of the grid, in the order in which they are measured; or those of the run whose rates are to
+/// be had.
 fn places<'a>(
     experiment: &Experiment,
     rates: Option<Rates<'_>>,
@@ -434,7 +438,8 @@ fn cell(
     }))
 }
 
-/// Says so when the program had the CPU and answered nobody, which a real one could not go on with for ever.
+/// Says so when the program had the CPU and answered nobody, which a real one could not go on with
+/// for ever.
 fn only_accepts(job: &Job<'_>, before: &ServerCounts, after: &ServerCounts) -> Option<String> {
     /// Of the CPU's time. With less than that, others kept it from answering.
     const HAD_THE_CPU: f64 = 0.01;
@@ -462,7 +467,8 @@ fn reading(elapsed: Duration, stats: &GuardStats) -> Reading {
     reading.with(&stats.path, |counter| counter.is_simulated)
 }
 
-/// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was stopped.
+/// Simulates a crowd before a server, from the warm-up to the window's end; `None` when it was
+/// stopped.
 fn simulate(job: &Job<'_>, steps: &Steps<'_>) -> Result<Option<Done>> {
     let mut world = World::new(setup(job)?, crowd(job)?);
     let way = job.server.way.as_deref().filter(|_| !job.is_probe);
@@ -666,8 +672,8 @@ fn uplink(job: &Job<'_>) -> Result<Option<Uplink>> {
     Ok(uplink.filter(|_| !job.is_probe))
 }
 
-/// A stack with the server's largest segment and first timeout, where it has its own. It lives as long as this process, as all stacks do: there is one for each
-/// cell that needs one.
+/// A stack with the server's largest segment and first timeout, where it has its own. It lives as
+/// long as this process, as all stacks do: there is one for each cell that needs one.
 fn adapted(stack: &'static Stack, server: &ServerSpec) -> &'static Stack {
     if server.mss.is_none() && server.initial_rto.is_none() {
         return stack;

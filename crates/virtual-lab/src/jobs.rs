@@ -1,4 +1,5 @@
-//! Worlds that are simulated at once, on as many threads as there are to be, and whoever watches them.
+//! Worlds that are simulated at once, on as many threads as there are to be, and whoever watches
+//! them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,7 +22,8 @@ pub struct Options<'a> {
     pub profile: Option<&'a Profile>,
     /// Threads, one at least.
     pub threads: usize,
-    /// A run of the same experiment whose crowds came at rates that are to be had again, in place of multiples of this machine's own saturation rate.
+    /// A run of the same experiment whose crowds came at rates that are to be had again, in place
+    /// of multiples of this machine's own saturation rate.
     pub rates_of: Option<&'a Run>,
     /// Frames of the server's link are kept.
     pub captures: Option<&'a Captures>,
@@ -33,7 +35,8 @@ pub struct Options<'a> {
 
 /// Somebody who would like to know how far a run has come. Called from all of its threads, often.
 pub trait Watch: Sync {
-    /// What came before is over: from now on so many cells are simulated, of so much virtual time together.
+    /// What came before is over: from now on so many cells are simulated, of so much virtual time
+    /// together.
     fn grid_begins(&self, cells: usize, time: Nanos);
     /// A world is further on, by so much time and so many events.
     fn simulated(&self, time: Nanos, events: u64);
@@ -50,7 +53,8 @@ impl Watch for () {
 pub(crate) struct Steps<'a> {
     /// The user wants no more.
     stop: &'a AtomicBool,
-    /// Another world failed, or nothing can be written any more: what this one would come to is of no use.
+    /// Another world failed, or nothing can be written any more: what this one would come to is of
+    /// no use.
     failed: Option<&'a AtomicBool>,
     watch: &'a dyn Watch,
 }
@@ -65,7 +69,8 @@ impl<'a> Steps<'a> {
         self.stop.load(Ordering::Relaxed) || self.failed.is_some_and(|failed| failed.load(Ordering::Relaxed))
     }
 
-    /// Lets a world run to a moment, and looks after each step whether to go on; `None` if not. `run_until` gives the events of a step.
+    /// Lets a world run to a moment, and looks after each step whether to go on; `None` if not.
+    /// `run_until` gives the events of a step.
     pub(crate) fn run(
         &self,
         (from, to): (Nanos, Nanos),
@@ -86,8 +91,9 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Does all jobs on the options' threads, and hands over what came of them in the order of the jobs, with how many are done. A job that was stopped gives `None`;
-/// those that are complete by then are handed over all the same.
+/// Does all jobs on the options' threads, and hands over what came of them in the order of the
+/// jobs, with how many are done. A job that was stopped gives `None`; those that are complete by
+/// then are handed over all the same.
 ///
 /// # Errors
 ///

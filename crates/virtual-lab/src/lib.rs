@@ -1,7 +1,9 @@
-//! Experiments in virtual time: the lab's files and results, on a machine that a profile describes (`tidegate sim`).
+//! Experiments in virtual time: the lab's files and results, on a machine that a profile describes
+//! (`tidegate sim`).
 //!
-//! [`run`] is of any [`Plan`]: a grid of servers, packet scripts, or a dumbbell. Every cell is a world of its own, so that they run on as many threads as there are CPUs and
-//! come out the same on any number of them.
+//! [`run`] is of any [`Plan`]: a grid of servers, packet scripts, or a dumbbell. Every cell is a
+//! world of its own, so that they run on as many threads as there are CPUs and come out the same on
+//! any number of them.
 //!
 //! What it is not: no kernel is asked for anything. It links no AF_XDP, no BPF and no guard.
 

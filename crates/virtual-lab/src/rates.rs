@@ -1,6 +1,8 @@
-//! The rates at which the crowds of another run came, for one in virtual time that is to have the same.
+//! The rates at which the crowds of another run came, for one in virtual time that is to have the
+//! same.
 //!
-//! A prediction is held against what was measured at the same rate: at the same multiple of each machine's own saturation it would be of another crowd.
+//! A prediction is held against what was measured at the same rate: at the same multiple of each
+//! machine's own saturation it would be of another crowd.
 
 use std::ops::RangeInclusive;
 
@@ -23,7 +25,8 @@ pub(crate) struct Rates<'a> {
 /// The crowd and the machine of a cell.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Moment {
-    /// What a load of 1 was, requests/s: the server's saturation rate at the machine's speed just before.
+    /// What a load of 1 was, requests/s: the server's saturation rate at the machine's speed just
+    /// before.
     pub load_one: f64,
     /// The CPU's speed meanwhile, over that when the profile was measured, where both are known.
     pub speed: Option<f64>,

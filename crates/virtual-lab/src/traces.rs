@@ -8,7 +8,8 @@ use script::{Family, Script};
 use crate::jobs::Options;
 use crate::simulated;
 
-/// Plays every script, with each of its address families; the guard's programs are nowhere in particular.
+/// Plays every script, with each of its address families; the guard's programs are nowhere in
+/// particular.
 ///
 /// # Errors
 ///

@@ -34,7 +34,8 @@ fn experiment(crowd: &str, path: &str, claims: &str) -> String {
     )
 }
 
-/// `[SH06]` section 5.1, B: five groups from 0 to 150 ms. A handshake and a small reply take two round trips.
+/// `[SH06]` section 5.1, B: five groups from 0 to 150 ms. A handshake and a small reply take two
+/// round trips.
 #[test]
 fn groups_of_clients_wait_for_their_own_round_trips() {
     let claim = |group: u32, ms: f64| {
@@ -68,7 +69,8 @@ fn groups_of_clients_wait_for_their_own_round_trips() {
     assert!(path.to_clients.contains("group 4: ") && path.to_clients.contains("75ms"), "{}", path.to_clients);
 }
 
-/// `[SH06]` section 5.1, E: a connection carries five requests, and only the first of them has a handshake.
+/// `[SH06]` section 5.1, E: a connection carries five requests, and only the first of them has a
+/// handshake.
 #[test]
 fn reused_connection_saves_the_handshake_of_those_that_follow() {
     let of = |reuse: u8| {
@@ -85,7 +87,8 @@ fn reused_connection_saves_the_handshake_of_those_that_follow() {
     assert!((75.0..85.0).contains(&saved), "{saved} ms saved");
 }
 
-/// `[SH06]` section 5.1, H: with a loss that makes some replies late, users abort after 300 ms, and try again at most twice.
+/// `[SH06]` section 5.1, H: with a loss that makes some replies late, users abort after 300 ms, and
+/// try again at most twice.
 #[test]
 fn users_who_abort_count_from_their_first_try_and_some_never_complete() {
     let abort = "abort = { after = \"300ms\", reloads = 2 }";

@@ -30,7 +30,8 @@ const EXPERIMENT: &str = r#"
     name = "stock"
 "#;
 
-/// 100 Mbit/s is 12.5 MB/s, which is 2,499.2 files of 5,001.6 B. Nobody searches for a saturation rate.
+/// 100 Mbit/s is 12.5 MB/s, which is 2,499.2 files of 5,001.6 B. Nobody searches for a saturation
+/// rate.
 #[test]
 fn crowd_asks_for_as_much_bandwidth_as_the_file_says() {
     let run = run(EXPERIMENT);

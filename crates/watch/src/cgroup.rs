@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::Result;
 use crate::error::reading;
 
-/// Paths of the version 2 hierarchy, by the number that the kernel gives each group: the inode number of its folder.
+/// Paths of the version 2 hierarchy, by the number that the kernel gives each group: the inode
+/// number of its folder.
 #[derive(Debug, Default)]
 pub struct Cgroups(BTreeMap<u64, String>);
 
@@ -27,7 +28,8 @@ impl Cgroups {
         Ok(cgroups)
     }
 
-    /// Path of a group below the mount, as `/system.slice/nginx.service`; `None` when it is gone or outside.
+    /// Path of a group below the mount, as `/system.slice/nginx.service`; `None` when it is gone or
+    /// outside.
     pub fn path(&self, id: u64) -> Option<&str> {
         self.0.get(&id).map(String::as_str)
     }

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use crate::program::Raw;
 use crate::{Histogram, Hook};
 
-/// One count. Those of drops are the causes of `[Shu05]` section 2.1.1, as today's kernel decides them.
+/// One count. Those of drops are the causes of `[Shu05]` section 2.1.1, as today's kernel decides
+/// them.
 ///
 /// `Syns` = `Answered` + `Cookies` + the drops at the SYN stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,15 +23,18 @@ pub enum Counter {
     SynQFullDropped,
     /// Of `Cookies`: the SYN queue was full.
     SynQFullCookie,
-    /// Of `Syns`, dropped: less than a quarter of `tcp_max_syn_backlog` was left, and cookies are off.
+    /// Of `Syns`, dropped: less than a quarter of `tcp_max_syn_backlog` was left, and cookies are
+    /// off.
     SynQ34Full,
     /// Of `Syns`, dropped for another reason: no memory, no route, a security module.
     SynsDroppedOtherwise,
-    /// Of `Syns`: an earlier one was dropped, or answered with a cookie. As far as the last 32,768 of those are remembered.
+    /// Of `Syns`: an earlier one was dropped, or answered with a cookie. As far as the last 32,768
+    /// of those are remembered.
     SynsRepeated,
     /// Beside `Syns`: repeated in a handshake whose request socket is there.
     SynsOfRequests,
-    /// Segments that would have ended a handshake, dropped: the accept queue was full. One client may send several.
+    /// Segments that would have ended a handshake, dropped: the accept queue was full. One client
+    /// may send several.
     ListenQOverflow,
     /// Of `ListenQOverflow`: without data and FIN, which a client sends once (`[Shu05]` table 4.1).
     ListenQOverflowAcks,
@@ -190,7 +194,8 @@ impl Counters {
         self.has(&[Hook::Enqueue]).then_some(Histogram(self.raw.lengths))
     }
 
-    /// Times in the accept queue until accept(2), us; of those that were accepted, without [`Counter::SojournUnknown`].
+    /// Times in the accept queue until accept(2), us; of those that were accepted, without
+    /// [`Counter::SojournUnknown`].
     pub fn sojourns_us(&self) -> Option<Histogram> {
         self.has(&[Hook::Enqueue, Hook::Accept]).then_some(Histogram(self.raw.sojourns_us))
     }

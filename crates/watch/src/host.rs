@@ -29,8 +29,8 @@ pub struct Listener {
     pub cgroup_id: Option<u64>,
     /// As they are now.
     pub queues: Option<Queues>,
-    /// SYNs and ends of handshakes that the kernel dropped since it listens, for whatever cause; it counts modulo 2^32. Not
-    /// known from procfs.
+    /// SYNs and ends of handshakes that the kernel dropped since it listens, for whatever cause; it
+    /// counts modulo 2^32. Not known from procfs.
     pub drops: Option<u32>,
 }
 
@@ -39,7 +39,8 @@ pub struct Listener {
 pub struct Queues {
     /// Established, waiting for accept(2).
     pub accept_qlen: u32,
-    /// `min(listen backlog, somaxconn)`; the accept queue holds one more, the SYN queue as many. Not known from procfs.
+    /// `min(listen backlog, somaxconn)`; the accept queue holds one more, the SYN queue as many.
+    /// Not known from procfs.
     pub accept_limit: Option<u32>,
     /// Request sockets. Not known from procfs.
     pub syn_qlen: Option<u32>,
@@ -82,8 +83,8 @@ pub struct Survey {
 }
 
 impl Host {
-    /// Finds the namespaces of all processes, and those with a name. One that only a descriptor or another mount holds is
-    /// not found.
+    /// Finds the namespaces of all processes, and those with a name. One that only a descriptor or
+    /// another mount holds is not found.
     pub fn look() -> Result<Self> {
         let mut host = Self { namespaces: BTreeMap::new(), own: 0, hidden: 0 };
         // It can always be read.
@@ -126,7 +127,8 @@ impl Host {
         self.own
     }
 
-    /// Lists the listeners of all namespaces: with `watch` by the kernel's own list, without as far as procfs tells.
+    /// Lists the listeners of all namespaces: with `watch` by the kernel's own list, without as far
+    /// as procfs tells.
     pub fn survey(&self, watch: Option<&Watch>) -> Survey {
         let mut survey = Survey::default();
         for (&inode, namespace) in &self.namespaces {

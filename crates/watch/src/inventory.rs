@@ -56,7 +56,8 @@ impl Inventory {
         Ok(Self::of(survey.listeners.into_iter().map(entry).collect(), survey.gaps))
     }
 
-    /// The same listeners with what was counted, and dropped, since `before`. One that was not there has all since it listens.
+    /// The same listeners with what was counted, and dropped, since `before`. One that was not
+    /// there has all since it listens.
     pub fn since(self, before: &Self) -> Self {
         let earlier: BTreeMap<Option<u64>, &Entry> =
             before.groups.iter().flatten().map(|entry| (entry.listener.cookie, entry)).collect();

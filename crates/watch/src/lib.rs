@@ -1,8 +1,10 @@
-//! Telemetry of listeners: who listens in each network namespace of the host, how full the queues are, and, with the programs of
-//! `kernel/watch.bpf.c`, why clients of a listener wait: the causes of `[Shu05]` section 2.1.1, and the time in its accept queue.
+//! Telemetry of listeners: who listens in each network namespace of the host, how full the queues
+//! are, and, with the programs of `kernel/watch.bpf.c`, why clients of a listener wait: the causes
+//! of `[Shu05]` section 2.1.1, and the time in its accept queue.
 //!
-//! It reads and never decides; nothing runs for data segments; it keeps no thread and pins nothing. What came before it was
-//! started it does not know. A hook that a kernel lacks makes its counters `None`, never 0.
+//! It reads and never decides; nothing runs for data segments; it keeps no thread and pins nothing.
+//! What came before it was started it does not know. A hook that a kernel lacks makes its counters
+//! `None`, never 0.
 //!
 //! ```no_run
 //! use watch::{Counter, Hook, Watch};

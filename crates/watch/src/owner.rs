@@ -23,8 +23,8 @@ pub struct Process {
 pub struct Owners(BTreeMap<u64, Vec<Process>>);
 
 impl Owners {
-    /// Finds the processes that hold a socket with one of these inode numbers. Descriptors of other users' processes need
-    /// CAP_SYS_PTRACE.
+    /// Finds the processes that hold a socket with one of these inode numbers. Descriptors of other
+    /// users' processes need CAP_SYS_PTRACE.
     pub fn find(socket_inodes: impl IntoIterator<Item = u64>) -> Result<Self> {
         let wanted: BTreeSet<u64> = socket_inodes.into_iter().filter(|&inode| inode != 0).collect();
         let mut owners = BTreeMap::<u64, Vec<Process>>::new();

@@ -33,8 +33,8 @@ pub(crate) use skel::types::listener_watch as Raw;
 /// The program that lists; needed always.
 const LISTER: &str = "list_listeners";
 
-/// Loaded and attached programs; dropping it detaches them. The skeleton is closed at once; what stays are descriptors, so
-/// there is no lifetime to carry.
+/// Loaded and attached programs; dropping it detaches them. The skeleton is closed at once; what
+/// stays are descriptors, so there is no lifetime to carry.
 #[derive(Debug)]
 pub struct Watch {
     lister: OwnedFd,
@@ -54,7 +54,8 @@ pub struct Watched {
 }
 
 impl Watch {
-    /// Loads and attaches the programs of those of `wanted` that this kernel has; of none, it can still list the listeners.
+    /// Loads and attaches the programs of those of `wanted` that this kernel has; of none, it can
+    /// still list the listeners.
     ///
     /// # Errors
     ///
@@ -68,7 +69,8 @@ impl Watch {
         if let Ok(watch) = Self::load(&hooks) {
             return Ok(watch.and_missing(missing));
         }
-        // One program that the kernel refuses makes the whole load fail: without any, then with each alone.
+        // One program that the kernel refuses makes the whole load fail: without any, then with
+        // each alone.
         Self::load(&[]).map_err(load_error)?;
         hooks.retain(|&hook| match Self::load(&[hook]) {
             Ok(_) => true,
@@ -125,7 +127,8 @@ impl Watch {
         Ok(listeners)
     }
 
-    /// What was counted at each listener of the host since [`Watch::start`]; those that nothing came to are not there.
+    /// What was counted at each listener of the host since [`Watch::start`]; those that nothing
+    /// came to are not there.
     pub fn counters(&self) -> Result<Vec<Watched>> {
         let mut all = Vec::new();
         for key in self.watched.keys() {
@@ -185,7 +188,8 @@ impl Watch {
     }
 }
 
-/// Hooks whose functions this kernel's BTF has not: another version, or the compiler put them into others.
+/// Hooks whose functions this kernel's BTF has not: another version, or the compiler put them into
+/// others.
 fn not_in_btf(wanted: &[Hook]) -> Result<Vec<Missing>> {
     let Ok(btf) = Btf::from_vmlinux() else {
         return Err(Error::NoBtf);

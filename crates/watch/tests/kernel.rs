@@ -1,4 +1,5 @@
-//! The telemetry against the kernel's own counters: each cause provoked for real, in namespaces of the test.
+//! The telemetry against the kernel's own counters: each cause provoked for real, in namespaces of
+//! the test.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -79,7 +80,8 @@ impl World {
         stream.expect("there is room")
     }
 
-    /// Until it is dropped the client hears nothing, so that its handshakes stay half open at the server.
+    /// Until it is dropped the client hears nothing, so that its handshakes stay half open at the
+    /// server.
     fn deafen(&self) -> bpf::SoleLink {
         const XDP_DROP: i32 = 1;
         let program = bpf::constant_program(bpf::Hook::XdpGeneric, XDP_DROP).expect("load");
@@ -127,7 +129,8 @@ impl World {
     }
 }
 
-/// `None`, with the reason printed, where a hook is missing: all of them where the kernel permits no fentry.
+/// `None`, with the reason printed, where a hook is missing: all of them where the kernel permits
+/// no fentry.
 fn start(wanted: &[Hook]) -> Option<Watch> {
     let watch = Watch::start(wanted).expect("load and attach");
     match watch.missing() {
@@ -228,7 +231,8 @@ fn root_handshake_that_ends_at_a_full_accept_queue_is_listenq_overflow() {
         assert!(get(&counters, Counter::ListenQOverflow) >= 1, "{counters:?}");
         assert_eq!(get(&counters, Counter::EndsDroppedOtherwise), 0);
         drop(client);
-        // It was established for the client: its FIN comes, and comes again, without an end that we could wait for.
+        // It was established for the client: its FIN comes, and comes again, without an end that we
+        // could wait for.
         assert!(world.kernel("ListenOverflows") >= get(&counters, Counter::ListenQOverflow));
         world.wait(&server, Counter::ListenQOverflow, get(&counters, Counter::ListenQOverflow) + 1);
         let counters = world.counters(&server);
@@ -244,7 +248,8 @@ fn root_syn_at_a_full_syn_queue_is_dropped_or_gets_a_cookie() {
             world.sysctl("net.ipv4.tcp_syncookies", cookies);
             let server = world.listen(address, SMALL);
             let _deaf = world.deafen();
-            // Older kernels call a queue full that has reached its limit, newer ones one that is above it.
+            // Older kernels call a queue full that has reached its limit, newer ones one that is
+            // above it.
             let half_open = [world.begin(address), world.begin(address)];
             world.wait(&server, Counter::Syns, 2);
             let late = world.begin(address);

@@ -20,7 +20,8 @@ pub fn frame_len(tuple: &FourTuple, segment: &Segment<'_>) -> usize {
     ETHERNET + ip + tcp_len(segment)
 }
 
-/// Writes a frame and gives its length, with right checksums, the don't-fragment bit, IP identification 0.
+/// Writes a frame and gives its length, with right checksums, the don't-fragment bit, IP
+/// identification 0.
 ///
 /// # Panics
 ///
@@ -136,7 +137,8 @@ fn place_len(place: Place, options: &Options) -> usize {
     if is_there { len } else { 0 }
 }
 
-/// Of a segment that is no SYN: each option begins a word, behind two NOPs, as every system has it (RFC 7323 appendix A).
+/// Of a segment that is no SYN: each option begins a word, behind two NOPs, as every system has it
+/// (RFC 7323 appendix A).
 fn later_options_len(options: &Options) -> usize {
     let handshake: usize =
         [Place::SackPermitted, Place::WindowScale].iter().map(|place| place_len(*place, options)).sum();

@@ -7,11 +7,14 @@ const PROTOCOL_UDP: u8 = 17;
 const VLAN_TAGS: [[u8; 2]; 2] = [[0x81, 0x00], [0x88, 0xa8]];
 const VLAN_TAG: usize = 4;
 
-/// Writes the checksum of a TCP segment or UDP datagram whose sender left it to its device; true if it had.
+/// Writes the checksum of a TCP segment or UDP datagram whose sender left it to its device; true if
+/// it had.
 ///
-/// Linux leaves in its place the sum over the pseudo-header (`CHECKSUM_PARTIAL` in `include/linux/skbuff.h`), which is how this is told. One right checksum in 65,536
-/// looks the same, and is written again as it was. All others stay as they are, be they right or wrong. Frames may have VLAN tags; fragments, extension
-/// headers and all that is shorter than it says are left alone.
+/// Linux leaves in its place the sum over the pseudo-header (`CHECKSUM_PARTIAL` in
+/// `include/linux/skbuff.h`), which is how this is told. One right checksum in 65,536 looks the
+/// same, and is written again as it was. All others stay as they are, be they right or wrong.
+/// Frames may have VLAN tags; fragments, extension headers and all that is shorter than it says are
+/// left alone.
 pub fn finish_checksum(frame: &mut [u8]) -> bool {
     finish(frame).is_some()
 }

@@ -67,7 +67,8 @@ pub struct Options {
     pub timestamps: Option<Timestamps>,
     /// What arrived beyond the acknowledgement number (RFC 2018 section 3).
     pub sack: SackBlocks,
-    /// Where the options of a segment with a maximum segment size stand. What was parsed has [`Options::LAYOUT`], whatever it was.
+    /// Where the options of a segment with a maximum segment size stand. What was parsed has
+    /// [`Options::LAYOUT`], whatever it was.
     pub layout: &'static [Place],
 }
 
@@ -123,7 +124,8 @@ pub struct Timestamps {
     pub echo: u32,
 }
 
-/// Blocks of a selective acknowledgement, the most recent first: from a sequence number up to, and not including, another.
+/// Blocks of a selective acknowledgement, the most recent first: from a sequence number up to, and
+/// not including, another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SackBlocks {
     blocks: [(SeqNumber, SeqNumber); Self::MOST],

@@ -3,10 +3,11 @@
 use std::cmp::Ordering;
 use std::ops::{Add, AddAssign, Sub};
 
-/// A TCP sequence number. `<` is serial arithmetic: `a < b` when `b` is less than 2^31 ahead of `a`.
+/// A TCP sequence number. `<` is serial arithmetic: `a < b` when `b` is less than 2^31 ahead of
+/// `a`.
 ///
-/// The relation is not total: numbers exactly 2^31 apart are each "less" than the other's complement, so that
-/// [`PartialOrd`] is all that it has.
+/// The relation is not total: numbers exactly 2^31 apart are each "less" than the other's
+/// complement, so that [`PartialOrd`] is all that it has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct SeqNumber(pub u32);
 

@@ -128,8 +128,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether AF_XDP is not to be had here, in this kernel or on this interface; and not in use by another, not forbidden, and not wrongly
-    /// asked for.
+    /// Whether AF_XDP is not to be had here, in this kernel or on this interface; and not in use by
+    /// another, not forbidden, and not wrongly asked for.
     pub fn is_lack(&self) -> bool {
         let is_any =
             |error: &io::Error, of: &[i32]| error.raw_os_error().is_some_and(|errno| of.contains(&errno));

@@ -9,14 +9,16 @@ use crate::program::Program;
 use crate::ring::FRAME_SIZE;
 use crate::{Error, Socket, Steer, sys};
 
-/// Longest frame that can be received, bytes with the Ethernet header: the kernel keeps 256 bytes of each buffer
-/// (`XDP_PACKET_HEADROOM`). Longer ones are lost and counted in [`crate::Statistics::rx_dropped`].
+/// Longest frame that can be received, bytes with the Ethernet header: the kernel keeps 256 bytes
+/// of each buffer (`XDP_PACKET_HEADROOM`). Longer ones are lost and counted in
+/// [`crate::Statistics::rx_dropped`].
 pub const MAX_RECEIVED: u32 = FRAME_SIZE - 256;
 /// Most receive queues of an interface: entries of the program's map (`kernel/crowd.bpf.c`).
 pub const MAX_QUEUES: u32 = 64;
 
 const ETHERNET_HEADER: u32 = 14;
-/// Fewest buffers of a queue that shares them with others: a burst of a few milliseconds at a million frames a second.
+/// Fewest buffers of a queue that shares them with others: a burst of a few milliseconds at a
+/// million frames a second.
 const MIN_RX_FRAMES: u32 = 4096;
 
 /// Where the steering program runs.
@@ -26,14 +28,15 @@ pub enum Mode {
     Auto,
     /// In the driver.
     ///
-    /// On veth this switches TSO off on the peer, which is the system under test, and receives through a ring of 256
-    /// frames that drops what does not fit (Linux 6.18 `drivers/net/veth.c`, `VETH_RING_SIZE`).
+    /// On veth this switches TSO off on the peer, which is the system under test, and receives
+    /// through a ring of 256 frames that drops what does not fit (Linux 6.18 `drivers/net/veth.c`,
+    /// `VETH_RING_SIZE`).
     Native,
     /// After the kernel has made a socket buffer: works on every interface.
     ///
-    /// On veth it misses what the peer's namespace sent by a redirect at tc ingress, such as the guard's RSTs: the kernel
-    /// does not run generic XDP on a buffer that tc redirected (`netif_receive_generic_xdp`, v6.18), and these frames
-    /// reach its own stack instead.
+    /// On veth it misses what the peer's namespace sent by a redirect at tc ingress, such as the
+    /// guard's RSTs: the kernel does not run generic XDP on a buffer that tc redirected
+    /// (`netif_receive_generic_xdp`, v6.18), and these frames reach its own stack instead.
     Generic,
 }
 
@@ -46,8 +49,9 @@ pub struct Config {
     pub interface: String,
     /// Where the steering program runs.
     pub mode: Mode,
-    /// Buffers to receive into, a power of two. This is the longest burst that a reader can sleep through; 65,536 take 128 MiB. The queues
-    /// of an interface share them, but for 4,096 that each has at least.
+    /// Buffers to receive into, a power of two. This is the longest burst that a reader can sleep
+    /// through; 65,536 take 128 MiB. The queues of an interface share them, but for 4,096 that each
+    /// has at least.
     pub rx_frames: u32,
     /// Buffers to send from, of each socket that sends: a power of two, or none.
     pub tx_frames: u32,
@@ -64,8 +68,9 @@ pub struct Queues {
     pub transmit: u32,
 }
 
-/// An interface with the program that steers the crowd's frames. Each queue's are dropped until its socket is opened, and counted. When
-/// this and its sockets are dropped, the kernel has the interface back.
+/// An interface with the program that steers the crowd's frames. Each queue's are dropped until its
+/// socket is opened, and counted. When this and its sockets are dropped, the kernel has the
+/// interface back.
 pub struct Interface {
     config: Config,
     program: Arc<Program>,
@@ -98,7 +103,8 @@ impl Interface {
         self.queues
     }
 
-    /// Opens the socket of a queue, from 0, with its share of the buffers to receive into, and buffers to send from if it `sends`.
+    /// Opens the socket of a queue, from 0, with its share of the buffers to receive into, and
+    /// buffers to send from if it `sends`.
     ///
     /// # Errors
     ///

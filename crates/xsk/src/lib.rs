@@ -1,10 +1,11 @@
-//! AF_XDP rings behind a safe API: whole Ethernet frames in and out of the queues of an interface, without the kernel's
-//! stack, and the program that decides which received frames those are. An [`Interface`] has the program and gives a socket for each
-//! queue; [`Socket::open`] is both where there is one queue.
+//! AF_XDP rings behind a safe API: whole Ethernet frames in and out of the queues of an interface,
+//! without the kernel's stack, and the program that decides which received frames those are. An
+//! [`Interface`] has the program and gives a socket for each queue; [`Socket::open`] is both where
+//! there is one queue.
 //!
-//! It is not a general AF_XDP library: one socket for each queue, each with its own memory, frames of at most one buffer ([`FRAME_SIZE`]; to
-//! receive, [`MAX_RECEIVED`]), no shared memory between sockets, no metadata, no multi-buffer frames. It parses no frame and
-//! computes no checksum.
+//! It is not a general AF_XDP library: one socket for each queue, each with its own memory, frames
+//! of at most one buffer ([`FRAME_SIZE`]; to receive, [`MAX_RECEIVED`]), no shared memory between
+//! sockets, no metadata, no multi-buffer frames. It parses no frame and computes no checksum.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -32,8 +33,8 @@
 //! # }
 //! ```
 //!
-//! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls; `rx.rs` and `tx.rs` say
-//! whose a frame is when they touch it.
+//! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls;
+//! `rx.rs` and `tx.rs` say whose a frame is when they touch it.
 
 mod error;
 mod interface;

@@ -32,7 +32,8 @@ pub(crate) struct Counters {
 }
 
 impl Program {
-    /// Loads the program and attaches it at the first of `hooks` that can. It drops the crowd's frames of a queue until [`Program::connect`].
+    /// Loads the program and attaches it at the first of `hooks` that can. It drops the crowd's
+    /// frames of a queue until [`Program::connect`].
     pub(crate) fn attach(steer: Steer, interface: (&str, u32), hooks: &[Hook]) -> Result<Self, Error> {
         let mut storage = MaybeUninit::uninit();
         let mut skeleton = skeleton::CrowdSkelBuilder::default().open(&mut storage).map_err(Error::Load)?;
@@ -84,7 +85,8 @@ fn set_match(rodata: &mut skeleton::types::rodata, steer: &Match) {
     rodata.client_mask = steer.mask;
 }
 
-/// Attaches at the first of `hooks` that can; a hook that is taken, or forbidden, is not passed over.
+/// Attaches at the first of `hooks` that can; a hook that is taken, or forbidden, is not passed
+/// over.
 fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook]) -> Result<SoleLink, Error> {
     let (name, ifindex) = interface;
     let mut hooks = hooks.iter().copied().peekable();
@@ -100,8 +102,8 @@ fn attach_first(program: BorrowedFd<'_>, interface: (&str, u32), hooks: &[Hook])
     }
 }
 
-/// EOPNOTSUPP and EINVAL: the driver has no XDP, or not with its present settings; ERANGE: the MTU is too large for it; ENOMEM:
-/// too few queues left for it (virtio-net).
+/// EOPNOTSUPP and EINVAL: the driver has no XDP, or not with its present settings; ERANGE: the MTU
+/// is too large for it; ENOMEM: too few queues left for it (virtio-net).
 pub(crate) fn is_unsupported(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EINVAL | libc::ERANGE | libc::ENOMEM))
 }

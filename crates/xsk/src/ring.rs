@@ -1,8 +1,9 @@
 //! Memory shared with the kernel: the four rings and the frames' buffers.
 //!
-//! Each ring has one producer and one consumer, each with an index that only it writes and that counts entries since the
-//! ring was made, modulo 2^32. Entries before the producer's index are published by a store with release order and seen by a
-//! load with acquire order; the same holds for the consumer's. The kernel does likewise (`net/xdp/xsk_queue.h`).
+//! Each ring has one producer and one consumer, each with an index that only it writes and that
+//! counts entries since the ring was made, modulo 2^32. Entries before the producer's index are
+//! published by a store with release order and seen by a load with acquire order; the same holds
+//! for the consumer's. The kernel does likewise (`net/xdp/xsk_queue.h`).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,7 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::sys::{Mapping, RingOffset};
 
-/// Bytes of one buffer. The kernel allows 2,048 and 4,096; frames of an Ethernet MTU need the smaller.
+/// Bytes of one buffer. The kernel allows 2,048 and 4,096; frames of an Ethernet MTU need the
+/// smaller.
 pub const FRAME_SIZE: u32 = 2048;
 
 /// `struct xdp_desc`: a frame's bytes, by their offset in the registered memory.
@@ -24,7 +26,8 @@ pub(crate) struct Descriptor {
     pub options: u32,
 }
 
-/// One ring. `T` is what the kernel has in this ring: [`Descriptor`] in the RX and TX rings, an address (`u64`) in the others.
+/// One ring. `T` is what the kernel has in this ring: [`Descriptor`] in the RX and TX rings, an
+/// address (`u64`) in the others.
 struct Ring<T> {
     producer: NonNull<AtomicU32>,
     consumer: NonNull<AtomicU32>,
@@ -33,7 +36,8 @@ struct Ring<T> {
     _mapping: Mapping,
 }
 
-// SAFETY: the pointers go to the mapping that moves along, and the words that the kernel uses too are atomics.
+// SAFETY: the pointers go to the mapping that moves along, and the words that the kernel uses too
+// are atomics.
 unsafe impl<T: Send> Send for Ring<T> {}
 
 impl<T: Copy> Ring<T> {
@@ -41,7 +45,8 @@ impl<T: Copy> Ring<T> {
     ///
     /// # Safety
     ///
-    /// `offset` and `entries` are what the kernel says of this ring, and its entries are of type `T`.
+    /// `offset` and `entries` are what the kernel says of this ring, and its entries are of type
+    /// `T`.
     unsafe fn map(
         fd: BorrowedFd<'_>,
         page_offset: i64,
@@ -65,7 +70,8 @@ impl<T: Copy> Ring<T> {
     }
 
     fn producer(&self) -> &AtomicU32 {
-        // SAFETY: aligned, within the mapping that lives as long as `self`, and both sides access it as an atomic.
+        // SAFETY: aligned, within the mapping that lives as long as `self`, and both sides access
+        // it as an atomic.
         unsafe { self.producer.as_ref() }
     }
 
@@ -106,11 +112,13 @@ impl<T: Copy> Producer<T> {
     ///
     /// # Panics
     ///
-    /// When the ring is full. Ours never are: they have two entries for each of their frames (see `make_rings`).
+    /// When the ring is full. Ours never are: they have two entries for each of their frames (see
+    /// `make_rings`).
     pub(crate) fn push(&mut self, value: T) {
         let used = self.next.wrapping_sub(self.ring.consumer().load(Ordering::Acquire));
         assert!(used <= self.ring.mask, "a ring has room for all its frames");
-        // SAFETY: the entry is free: the kernel has consumed it and looks at it again only once it is published.
+        // SAFETY: the entry is free: the kernel has consumed it and looks at it again only once it
+        // is published.
         unsafe { self.ring.entry(self.next).write(value) };
         self.next = self.next.wrapping_add(1);
     }
@@ -208,8 +216,8 @@ impl Frames {
         if address < self.first || end > self.end {
             return None;
         }
-        // SAFETY: in bounds, initialised by mmap or the kernel, and not written by the kernel, as the caller promises. We
-        // write only through `&mut self`.
+        // SAFETY: in bounds, initialised by mmap or the kernel, and not written by the kernel, as
+        // the caller promises. We write only through `&mut self`.
         Some(unsafe {
             std::slice::from_raw_parts(self.memory.start().as_ptr().add(address as usize), len as usize)
         })
@@ -219,11 +227,12 @@ impl Frames {
     ///
     /// # Safety
     ///
-    /// `address` is one of [`Frames::addresses`]; the kernel has given the frame to us, and it does not get it back while the
-    /// slice lives.
+    /// `address` is one of [`Frames::addresses`]; the kernel has given the frame to us, and it does
+    /// not get it back while the slice lives.
     pub(crate) unsafe fn write(&mut self, address: u64) -> &mut [u8] {
         debug_assert!(address >= self.first && address + u64::from(FRAME_SIZE) <= self.end);
-        // SAFETY: in bounds and not touched by the kernel, as the caller promises; `&mut self` excludes other slices.
+        // SAFETY: in bounds and not touched by the kernel, as the caller promises; `&mut self`
+        // excludes other slices.
         unsafe {
             std::slice::from_raw_parts_mut(
                 self.memory.start().as_ptr().add(address as usize),

@@ -25,18 +25,20 @@ impl Rx {
         self.fill.publish();
     }
 
-    /// Calls `each` with up to `max` received frames, in the order of their arrival, and gives how many there were.
+    /// Calls `each` with up to `max` received frames, in the order of their arrival, and gives how
+    /// many there were.
     ///
-    /// A frame starts with its Ethernet header. Its buffer goes back to the kernel when this returns, so a `max` of a few
-    /// dozen keeps buffers coming during a burst. Does not wait and makes no system call.
+    /// A frame starts with its Ethernet header. Its buffer goes back to the kernel when this
+    /// returns, so a `max` of a few dozen keeps buffers coming during a burst. Does not wait and
+    /// makes no system call.
     pub fn receive(&mut self, max: u32, mut each: impl FnMut(&[u8])) -> u32 {
         let mut count = 0;
         while count < max {
             let Some(descriptor) = self.ring.pop() else {
                 break;
             };
-            // SAFETY: the RX ring gave us the frame; it goes to the fill ring below, after `each`, and is not published before
-            // the loop ends.
+            // SAFETY: the RX ring gave us the frame; it goes to the fill ring below, after `each`,
+            // and is not published before the loop ends.
             if let Some(frame) = unsafe { self.frames.read(descriptor.address, descriptor.len) } {
                 each(frame);
             }
@@ -63,7 +65,8 @@ impl Rx {
     }
 }
 
-/// Waits until a frame arrives at one of them, or another descriptor is readable; until `timeout` passes or a signal comes. See [`Rx::wait`].
+/// Waits until a frame arrives at one of them, or another descriptor is readable; until `timeout`
+/// passes or a signal comes. See [`Rx::wait`].
 ///
 /// # Errors
 ///

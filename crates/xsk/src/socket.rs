@@ -12,13 +12,16 @@ use crate::ring::{Consumer, FRAME_SIZE, Frames, Producer};
 use crate::sys::{self, Mapping, Offsets, UmemRegistration};
 use crate::{Error, Rx, Statistics, Tx};
 
-/// How long a closed socket may keep the queue: the kernel frees its memory after a grace period, in a work queue.
+/// How long a closed socket may keep the queue: the kernel frees its memory after a grace period,
+/// in a work queue.
 const BUSY_PATIENCE: Duration = Duration::from_secs(1);
 
-/// Entries of the rings of a socket that sends nothing: the kernel wants a completion ring of every socket.
+/// Entries of the rings of a socket that sends nothing: the kernel wants a completion ring of every
+/// socket.
 const LEAST_ENTRIES: u32 = 64;
 
-/// An AF_XDP socket on a queue of an interface. Dropping the last of an interface gives it back to the kernel.
+/// An AF_XDP socket on a queue of an interface. Dropping the last of an interface gives it back to
+/// the kernel.
 ///
 /// The halves are fields so that frames can be sent from within the handling of a received one:
 /// `let Socket { rx, tx, .. } = &mut socket;`.
@@ -32,8 +35,8 @@ pub struct Socket {
 }
 
 impl Socket {
-    /// Opens a socket on queue 0 with all buffers, and steers that queue's frames to it: for an interface with one queue. What comes to
-    /// another is dropped.
+    /// Opens a socket on queue 0 with all buffers, and steers that queue's frames to it: for an
+    /// interface with one queue. What comes to another is dropped.
     ///
     /// # Errors
     ///
@@ -42,7 +45,8 @@ impl Socket {
         Interface::attach(config)?.open_with(0, config.rx_frames, config.tx_frames)
     }
 
-    /// A socket that is bound to a queue and has its buffers there. The program, whose mode decides how to bind, does not know it yet.
+    /// A socket that is bound to a queue and has its buffers there. The program, whose mode decides
+    /// how to bind, does not know it yet.
     pub(crate) fn bind(config: &Config, queue: u32, program: Arc<Program>) -> Result<Self, Error> {
         let fd = sys::socket().map_err(Error::Open)?;
         let (rx_frames, tx_frames) = register_memory(fd.as_fd(), config)?;
@@ -110,10 +114,11 @@ fn register_memory(fd: BorrowedFd<'_>, config: &Config) -> Result<(Frames, Frame
 
 /// Makes all four rings, each with an entry for every frame that can be in it.
 ///
-/// Those that we fill have twice that. The kernel hands out a frame before it stores how far it has read the ring that it took it
-/// from: in `xsk_flush()` the RX ring's index is stored before the fill ring's (Linux 6.18 `net/xdp/xsk.c`), and a frame's
-/// completion may come from another CPU before the TX ring's index does. By the stored index a ring without slack would be
-/// full when we give the frame back.
+/// Those that we fill have twice that. The kernel hands out a frame before it stores how far it has
+/// read the ring that it took it from: in `xsk_flush()` the RX ring's index is stored before the
+/// fill ring's (Linux 6.18 `net/xdp/xsk.c`), and a frame's completion may come from another CPU
+/// before the TX ring's index does. By the stored index a ring without slack would be full when we
+/// give the frame back.
 fn make_rings(fd: BorrowedFd<'_>, config: &Config) -> io::Result<Offsets> {
     sys::set_option(fd, libc::XDP_RX_RING, &config.rx_frames)?;
     sys::set_option(fd, libc::XDP_UMEM_FILL_RING, &(2 * config.rx_frames))?;
@@ -127,8 +132,8 @@ fn tx_entries(config: &Config) -> u32 {
 }
 
 fn map_rx(fd: &Arc<OwnedFd>, offsets: &Offsets, config: &Config, frames: Frames) -> io::Result<Rx> {
-    // SAFETY: offsets are the kernel's and sizes those of `make_rings`, for rings whose entries are descriptors and addresses, and each is
-    // mapped once per socket.
+    // SAFETY: offsets are the kernel's and sizes those of `make_rings`, for rings whose entries are
+    // descriptors and addresses, and each is mapped once per socket.
     let (ring, fill) = unsafe {
         (
             Consumer::map(fd.as_fd(), libc::XDP_PGOFF_RX_RING, offsets.rx, config.rx_frames)?,

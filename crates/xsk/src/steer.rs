@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
 use crate::Error;
 
-/// The crowd's frames: TCP from `server` to an address within `clients`. The kernel gets all others.
+/// The crowd's frames: TCP from `server` to an address within `clients`. The kernel gets all
+/// others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steer {
     /// Address and port of the server.
@@ -63,7 +64,8 @@ fn words(address: IpAddr) -> [u32; 4] {
     network_words(bytes)
 }
 
-/// The first `prefix` bits set. Addresses of both families start in word 0, so that one mask serves both.
+/// The first `prefix` bits set. Addresses of both families start in word 0, so that one mask serves
+/// both.
 fn mask(prefix: u8) -> [u32; 4] {
     let bits = u128::MAX.checked_shl(128 - u32::from(prefix)).unwrap_or(0);
     network_words(bits.to_be_bytes())

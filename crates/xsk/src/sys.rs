@@ -1,5 +1,5 @@
-//! The system calls of AF_XDP, each as a safe function. Sources: `Documentation/networking/af_xdp.rst`,
-//! `include/uapi/linux/if_xdp.h`.
+//! The system calls of AF_XDP, each as a safe function. Sources:
+//! `Documentation/networking/af_xdp.rst`, `include/uapi/linux/if_xdp.h`.
 
 use std::ffi::c_int;
 use std::io;
@@ -13,7 +13,8 @@ use crate::interface::MAX_QUEUES;
 const XDP_MAX_TX_SKB_BUDGET: c_int = 9;
 /// `include/uapi/linux/ethtool.h`.
 const ETHTOOL_GCHANNELS: u32 = 0x0000_003c;
-/// Most descriptors that can be waited for together: one for each queue of two interfaces, and one more.
+/// Most descriptors that can be waited for together: one for each queue of two interfaces, and one
+/// more.
 pub const MAX_POLLED: usize = 2 * MAX_QUEUES as usize + 1;
 
 /// Plain values that the kernel may read and write as an AF_XDP socket option.
@@ -118,7 +119,8 @@ pub(crate) fn set_option<T: OptionValue>(fd: BorrowedFd<'_>, option: c_int, valu
 pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, option: c_int) -> io::Result<T> {
     let mut value = T::default();
     let mut len = size_of::<T>() as libc::socklen_t;
-    // SAFETY: `value` is writable for the length given, and OptionValue says that any bytes are valid there.
+    // SAFETY: `value` is writable for the length given, and OptionValue says that any bytes are
+    // valid there.
     let result = unsafe {
         libc::getsockopt(fd.as_raw_fd(), libc::SOL_XDP, option, (&raw mut value).cast(), &raw mut len)
     };
@@ -126,7 +128,8 @@ pub(crate) fn option<T: OptionValue>(fd: BorrowedFd<'_>, option: c_int) -> io::R
     Ok(value)
 }
 
-/// Lets one kick send as many frames as the ring has, where the kernel knows how (6.17); else it stays at 32.
+/// Lets one kick send as many frames as the ring has, where the kernel knows how (6.17); else it
+/// stays at 32.
 pub(crate) fn raise_transmit_budget(fd: BorrowedFd<'_>, frames: u32) {
     let _ = set_option(fd, XDP_MAX_TX_SKB_BUDGET, &frames);
 }
@@ -199,7 +202,8 @@ pub(crate) fn mtu(interface: &str) -> io::Result<u32> {
     Ok(unsafe { request.ifr_ifru.ifru_mtu }.cast_unsigned())
 }
 
-/// How many queues the interface receives with, and sends with, as its driver says; one of each where it does not.
+/// How many queues the interface receives with, and sends with, as its driver says; one of each
+/// where it does not.
 pub(crate) fn queues(interface: &str) -> io::Result<(u32, u32)> {
     let mut channels = Channels { cmd: ETHTOOL_GCHANNELS, ..Channels::default() };
     let mut request = interface_request(interface);
@@ -228,7 +232,8 @@ fn interface_ioctl(command: libc::c_ulong, request: &mut libc::ifreq) -> io::Res
     let fd = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) })?;
     // SAFETY: socket(2) gave a descriptor that nothing else owns.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    // SAFETY: `request`, and what it points to in our uses, outlive the call and have the size that the command expects.
+    // SAFETY: `request`, and what it points to in our uses, outlive the call and have the size that
+    // the command expects.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), command, &raw mut *request) }).map(drop)
 }
 
@@ -256,7 +261,8 @@ impl Mapping {
     }
 
     fn map(len: usize, flags: c_int, fd: c_int, offset: i64) -> io::Result<Self> {
-        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in use.
+        // SAFETY: a new mapping at an address of the kernel's choice touches no memory that is in
+        // use.
         let start = unsafe {
             libc::mmap(std::ptr::null_mut(), len, libc::PROT_READ | libc::PROT_WRITE, flags, fd, offset)
         };

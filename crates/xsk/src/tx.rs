@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::ring::{Consumer, Descriptor, FRAME_SIZE, Frames, Producer};
 use crate::sys;
 
-/// How often a flush asks again when the kernel takes no frame. It takes none while completions or socket memory are short; on
-/// veth both come back within the call.
+/// How often a flush asks again when the kernel takes no frame. It takes none while completions or
+/// socket memory are short; on veth both come back within the call.
 const IDLE_KICKS: u32 = 8;
 
 /// The sending half of a socket.
@@ -16,7 +16,8 @@ pub struct Tx {
     pub(crate) ring: Producer<Descriptor>,
     pub(crate) completion: Consumer<u64>,
     pub(crate) frames: Frames,
-    /// Frames that are ours to write, the one last used on top: its bytes are the likeliest to be in the cache.
+    /// Frames that are ours to write, the one last used on top: its bytes are the likeliest to be
+    /// in the cache.
     pub(crate) free: Vec<u64>,
     pub(crate) fd: Arc<OwnedFd>,
 }
@@ -28,11 +29,11 @@ impl Tx {
         self.free.len() as u32
     }
 
-    /// Queues one frame, which `fill` writes into a buffer of [`FRAME_SIZE`] bytes with old content and whose length it gives.
-    /// False, without calling `fill`, when no buffer is free.
+    /// Queues one frame, which `fill` writes into a buffer of [`FRAME_SIZE`] bytes with old content
+    /// and whose length it gives. False, without calling `fill`, when no buffer is free.
     ///
-    /// A length of zero queues nothing. The frame starts with its Ethernet header; its checksums must be right. It is not
-    /// sent before [`Tx::flush`].
+    /// A length of zero queues nothing. The frame starts with its Ethernet header; its checksums
+    /// must be right. It is not sent before [`Tx::flush`].
     ///
     /// # Panics
     ///
@@ -41,7 +42,8 @@ impl Tx {
         let Some(address) = self.take_free() else {
             return false;
         };
-        // SAFETY: an address on the free list is a frame of ours that the kernel does not have; it gets it below.
+        // SAFETY: an address on the free list is a frame of ours that the kernel does not have; it
+        // gets it below.
         let len = fill(unsafe { self.frames.write(address) });
         assert!(len <= FRAME_SIZE as usize, "a frame of {len} bytes is longer than its buffer");
         if len == 0 {
@@ -54,8 +56,9 @@ impl Tx {
 
     /// Hands the queued frames to the kernel and gives how many it took.
     ///
-    /// In copy mode the frames are sent within this call, and on veth the peer receives them within it too, unless its NAPI has a thread. What the kernel
-    /// does not take for want of memory stays queued for the next call.
+    /// In copy mode the frames are sent within this call, and on veth the peer receives them within
+    /// it too, unless its NAPI has a thread. What the kernel does not take for want of memory stays
+    /// queued for the next call.
     ///
     /// # Errors
     ///
@@ -95,7 +98,8 @@ impl Tx {
     }
 }
 
-/// EAGAIN: the budget of a kick is used up; EBUSY: the device queue is full; ENOBUFS: no memory for a socket buffer.
+/// EAGAIN: the budget of a kick is used up; EBUSY: the device queue is full; ENOBUFS: no memory for
+/// a socket buffer.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS))
 }

@@ -172,7 +172,8 @@ fn root_frames_arrive_byte_for_byte() {
     }
 }
 
-/// Frames leave by the queue of their socket, and veth receives them by the same; generic XDP sees all of them on the first.
+/// Frames leave by the queue of their socket, and veth receives them by the same; generic XDP sees
+/// all of them on the first.
 #[test]
 fn root_frames_of_each_queue_come_to_its_socket() {
     need_root!();
@@ -281,8 +282,8 @@ fn root_rings_that_wrap_many_times_lose_and_reorder_nothing() {
     send_numbered(&Link::create(), 100_000);
 }
 
-/// The kernel fills the RX ring on one CPU while we give buffers back on another: it publishes the buffer before it says that
-/// it took it (`make_rings`).
+/// The kernel fills the RX ring on one CPU while we give buffers back on another: it publishes the
+/// buffer before it says that it took it (`make_rings`).
 #[test]
 fn root_frames_received_on_another_cpu_find_room_in_the_fill_ring() {
     need_root!();
@@ -294,7 +295,8 @@ fn root_frames_received_on_another_cpu_find_room_in_the_fill_ring() {
     send_numbered(&link, 300_000);
 }
 
-/// Sends frames that carry their number from server to crowd, at most 64 on the way, and checks each.
+/// Sends frames that carry their number from server to crowd, at most 64 on the way, and checks
+/// each.
 fn send_numbered(link: &Link, frames: u64) {
     const ON_THE_WAY: u64 = 64;
     let mut crowd = link.crowd_socket(Mode::Generic, 64);

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::Package;
 
-/// Findings: files in `src/` and `tests/` of a package that no target begins with and no `mod` leads to.
+/// Findings: files in `src/` and `tests/` of a package that no target begins with and no `mod`
+/// leads to.
 ///
 /// # Panics
 ///

@@ -1,6 +1,7 @@
 //! What neither cargo nor the compiler says of this workspace, as tests:
 //!
-//! - a crate uses only crates of its layer and below, and the map of ARCHITECTURE.md has every crate and every file of `kernel/`;
+//! - a crate uses only crates of its layer and below, and the map of ARCHITECTURE.md has every
+//!   crate and every file of `kernel/`;
 //! - nothing of the simulator needs a kernel;
 //! - the tests of a crate are one program;
 //! - every Rust file belongs to a crate: a test file that no `mod` names would never run.

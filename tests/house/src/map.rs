@@ -38,7 +38,8 @@ pub struct Map {
 }
 
 impl Map {
-    /// Reads the lines that are indented below `crates/` (layer, crate, what it hides) and below `kernel/` (all names of C files there).
+    /// Reads the lines that are indented below `crates/` (layer, crate, what it hides) and below
+    /// `kernel/` (all names of C files there).
     ///
     /// # Errors
     ///

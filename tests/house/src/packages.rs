@@ -77,7 +77,8 @@ impl From<Listed> for Package {
     }
 }
 
-/// Findings: crates that use one of a layer above theirs, or that the map does not know by their name.
+/// Findings: crates that use one of a layer above theirs, or that the map does not know by their
+/// name.
 pub fn upward(packages: &[Package], map: &Map) -> Vec<String> {
     let mut findings = Vec::new();
     for Package { name, folder, uses, .. } in packages {

@@ -14,7 +14,8 @@ pub struct Built {
     pub tidegate: PathBuf,
 }
 
-/// Builds the tests of these crates, or every one of the workspace if none is named; those that need no kernel are filtered out when they run.
+/// Builds the tests of these crates, or every one of the workspace if none is named; those that
+/// need no kernel are filtered out when they run.
 pub fn build(root: &Path, crates: &[&str]) -> Result<Built> {
     let of_crates = crates.iter().flat_map(|name| ["--package", name]);
     let what: Vec<&str> = if crates.is_empty() {
@@ -49,7 +50,8 @@ pub fn build(root: &Path, crates: &[&str]) -> Result<Built> {
 }
 
 fn test(message: &Value) -> Option<(String, PathBuf)> {
-    // path+file:///home/me/tidegate/crates/guard#0.1.0, or with the name after the # if the folder has another
+    // path+file:///home/me/tidegate/crates/guard#0.1.0, or with the name after the # if the folder
+    // has another
     let id = message["package_id"].as_str()?;
     let folder = id.split('#').next()?.rsplit('/').next()?;
     let name = format!("{folder}-{}", message["target"]["name"].as_str()?);

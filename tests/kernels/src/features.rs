@@ -10,7 +10,8 @@ use script::Series;
 /// A feature that not every kernel has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
-    /// The name of doctor's probe, and the first kernel that has it; `None` if it is none of the kernel's.
+    /// The name of doctor's probe, and the first kernel that has it; `None` if it is none of the
+    /// kernel's.
     pub probe: Option<(String, Series)>,
     /// How the reason begins with which tests are skipped without it, if any are.
     pub skip: Option<String>,

@@ -72,7 +72,8 @@ fn unexpected_skips(
     features: &[Feature],
     series: Series,
 ) -> Vec<String> {
-    // What a kernel of Debian may lack depends on its age; what another may lack, doctor has found out.
+    // What a kernel of Debian may lack depends on its age; what another may lack, doctor has found
+    // out.
     let may_lack = |feature: &Feature| match &feature.probe {
         None => true,
         Some((_, since)) if outcome.is_booted => series < *since,

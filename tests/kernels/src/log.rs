@@ -1,4 +1,5 @@
-//! What a test program said, in the words of Rust's test harness with `--show-output`, or of libtest-mimic.
+//! What a test program said, in the words of Rust's test harness with `--show-output`, or of
+//! libtest-mimic.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -28,13 +28,15 @@ pub struct Outcome {
     pub tests: Vec<(String, Option<i32>, String)>,
     /// Doctor's probes and their answers.
     pub probes: Vec<(String, String)>,
-    /// Our programs, each with its file, and how much of them the verifier looked at, or why it refused.
+    /// Our programs, each with its file, and how much of them the verifier looked at, or why it
+    /// refused.
     pub programs: Vec<(String, Result<u32, String>)>,
     /// How long it took.
     pub took: Duration,
 }
 
-/// Runs in the guest and on the host: OUT TIDEGATE, and on standard input a name and a program in each line.
+/// Runs in the guest and on the host: OUT TIDEGATE, and on standard input a name and a program in
+/// each line.
 const SCRIPT: &str = r#"out=$1
 "$2" doctor --json >"$out/doctor.json" 2>"$out/doctor.log"
 run() { timeout 7200 "$program" "$@" --show-output >>"$tested" 2>&1 </dev/null || status=$?; }

@@ -1,5 +1,6 @@
-//! `./dev kernels`: the kernel tests, and every program loaded, on the running kernel and on Debian's, which are booted in
-//! qemu. Fails if a test does, if one was skipped that this kernel should run, or if a program has grown.
+//! `./dev kernels`: the kernel tests, and every program loaded, on the running kernel and on
+//! Debian's, which are booted in qemu. Fails if a test does, if one was skipped that this kernel
+//! should run, or if a program has grown.
 //!
 //! It does not run the lab's tests, which measure: an emulated processor takes too long for them.
 
@@ -27,8 +28,8 @@ const SUITES: [&str; 4] = ["running", "bookworm", "trixie", "forky"];
 #[derive(Debug, Parser)]
 #[command(name = "./dev kernels")]
 struct Args {
-    /// Debian suites whose newest cloud kernel to boot, or `running` for the kernel that runs (all four, unless one is named); and
-    /// crates whose tests alone are run, as uplink
+    /// Debian suites whose newest cloud kernel to boot, or `running` for the kernel that runs (all
+    /// four, unless one is named); and crates whose tests alone are run, as uplink
     #[arg(value_name = "SUITE|CRATE")]
     what: Vec<String>,
 

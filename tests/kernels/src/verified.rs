@@ -1,4 +1,5 @@
-//! How many instructions the verifier goes through for each program on each kernel: `kernel/verified.tsv`.
+//! How many instructions the verifier goes through for each program on each kernel:
+//! `kernel/verified.tsv`.
 
 use std::collections::BTreeMap;
 use std::fs;

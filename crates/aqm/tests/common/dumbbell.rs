@@ -1,6 +1,8 @@
-//! Bulk flows through one bottleneck: enough of TCP NewReno (RFC 6582) to load a queue as ns-2 and ns-3 do, and unresponsive packets beside it.
+//! Bulk flows through one bottleneck: enough of TCP NewReno (RFC 6582) to load a queue as ns-2 and
+//! ns-3 do, and unresponsive packets beside it.
 //!
-//! Not a TCP for anything else: packets instead of bytes, no handshake, no delayed ACKs, ACKs are never lost, a receiver without a limit.
+//! Not a TCP for anything else: packets instead of bytes, no handshake, no delayed ACKs, ACKs are
+//! never lost, a receiver without a limit.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -80,7 +82,8 @@ pub struct Outcome {
     pub segments: u64,
     /// And were dropped, for whatever.
     pub drops: DropCounts,
-    /// Bytes of bulk flows that reached their receivers for the first time, over what the link could carry.
+    /// Bytes of bulk flows that reached their receivers for the first time, over what the link
+    /// could carry.
     pub goodput: f64,
     /// Bytes of anything that were sent, over what the link could carry.
     pub utilisation: f64,

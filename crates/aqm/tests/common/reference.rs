@@ -1,4 +1,5 @@
-//! RED and REDFavor as the papers have them, in floating point, to hold `kernel/red.h` against. Weight and probability are rounded to 32 bits as there.
+//! RED and REDFavor as the papers have them, in floating point, to hold `kernel/red.h` against.
+//! Weight and probability are rounded to 32 bits as there.
 
 use aqm::{Amount, RandomNumbers, RedConfig};
 use units::Nanos;

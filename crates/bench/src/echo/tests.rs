@@ -134,13 +134,15 @@ fn root_echo_answers_handshake_request_and_close_with_right_checksums() {
         assert_eq!((fin.sequence_number, fin.acknowledgment_number), (after, 120));
         send(&mut crowd, &frame(segment(120).rst(), b""));
 
-        // Nothing comes back that would say that the RST has come, and its softirq may run a moment later.
+        // Nothing comes back that would say that the RST has come, and its softirq may run a moment
+        // later.
         let _has_come = (0..3000).any(|_| counters(&echo)[SILENT] >= 2 || sleep_a_little());
         assert_eq!(counters(&echo), [1, 1, 1, 2, 0]);
     }
 }
 
-/// The TCP header and data of a frame from the server to the client, checksums and addresses verified.
+/// The TCP header and data of a frame from the server to the client, checksums and addresses
+/// verified.
 fn parse(frame: &[u8]) -> (TcpHeader, Vec<u8>) {
     let sliced = SlicedPacket::from_ethernet(frame).expect("parse");
     let Some(etherparse::NetSlice::Ipv4(ip)) = &sliced.net else {

@@ -54,8 +54,8 @@ struct Place {
     hook: &'static str,
 }
 
-/// What was counted since it is guarded. The queues are as of now, in connections; null when nothing
-/// listens.
+/// What was counted since it is guarded. The queues are as of now, in connections; null when
+/// nothing listens.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ListenerCounts {
     #[serde(flatten)]
@@ -77,8 +77,8 @@ pub struct ListenerCounts {
 enum Counts {
     /// Of a guarded listener.
     Guarded {
-        /// Who waits for the server; null unless the policy asks. Listeners whose sockets one process
-        /// holds share it.
+        /// Who waits for the server; null unless the policy asks. Listeners whose sockets one
+        /// process holds share it.
         service: Option<ServerCounts>,
         #[serde(flatten)]
         counters: Groups,
@@ -103,9 +103,11 @@ struct ServerCounts {
     counted: u64,
     /// How many may wait; null for `sojourn`, and while it learns.
     limit: Option<u32>,
-    /// Whether too few answers were seen to know the usual one: the accept queue alone shows a crowd.
+    /// Whether too few answers were seen to know the usual one: the accept queue alone shows a
+    /// crowd.
     learning: bool,
-    /// One connection in so many is followed while few wait; above 1 the numbers here are estimates.
+    /// One connection in so many is followed while few wait; above 1 the numbers here are
+    /// estimates.
     follows_one_in: u16,
     /// Handshakes that ended.
     established: u64,

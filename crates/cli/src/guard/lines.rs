@@ -16,7 +16,8 @@ const HEADER_EVERY: u64 = 20;
 
 /// A word, and the counter that it stands for.
 ///
-/// `None` where it does not count: a cause at a listener that is guarded, a hook that this kernel lacks.
+/// `None` where it does not count: a cause at a listener that is guarded, a hook that this kernel
+/// lacks.
 type Refusal = (&'static str, fn(&ListenerSample) -> Option<u64>);
 
 /// Lines for a person, or JSON.
@@ -167,7 +168,8 @@ fn admitted(sample: &ListenerSample) -> Option<u64> {
     }
 }
 
-/// What the policies may do to SYNs, ends of handshakes and FINs, or the kernel where it is observed: a word, and its counter.
+/// What the policies may do to SYNs, ends of handshakes and FINs, or the kernel where it is
+/// observed: a word, and its counter.
 fn refusals(sample: &Sample) -> Vec<Refusal> {
     let guarded = || sample.listeners.iter().filter(|of| of.observed.is_none());
     let any = |has: fn(&Policy) -> bool| guarded().any(|of| has(&of.listener.policy));
@@ -229,8 +231,8 @@ fn in_server(now: &ListenerSample, before: Option<&ListenerSample>, span: Durati
     )
 }
 
-/// Rates over `span`, which is longer than a second when a busy machine made the line late. One that a reload brought has
-/// counted from zero.
+/// Rates over `span`, which is longer than a second when a busy machine made the line late. One
+/// that a reload brought has counted from zero.
 fn row(
     now: &ListenerSample,
     before: Option<&ListenerSample>,

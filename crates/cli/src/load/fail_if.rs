@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use results::CrowdSummary;
 
-/// A bound that the result of a run must not be beyond, as `p99>50ms`, `refused>1%`, `goodput<20k`, `non-2xx>0`.
+/// A bound that the result of a run must not be beyond, as `p99>50ms`, `refused>1%`, `goodput<20k`,
+/// `non-2xx>0`.
 #[derive(Debug, Clone)]
 pub struct FailIf {
     metric: &'static Metric,
@@ -86,7 +87,8 @@ static METRICS: [Metric; 20] = [
 ];
 
 impl FailIf {
-    /// What is beyond the bound, in one line; none when nothing is. What cannot be measured is beyond every bound.
+    /// What is beyond the bound, in one line; none when nothing is. What cannot be measured is
+    /// beyond every bound.
     pub fn complaint(&self, summary: &CrowdSummary) -> Option<String> {
         let Some(value) = (self.metric.value)(summary) else {
             return Some(format!("{self}: nothing was measured that has a {}", self.metric.name));

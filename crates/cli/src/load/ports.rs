@@ -7,8 +7,8 @@ use load::{Loop, Ports};
 /// How connections end, and what of them stays.
 #[derive(Debug, clap::Args)]
 pub struct Ends {
-    /// Users who ask again as soon as they are answered, in place of --rate: a closed loop. With --ports, user n has address n of
-    /// --clients, and again from the first
+    /// Users who ask again as soon as they are answered, in place of --rate: a closed loop. With
+    /// --ports, user n has address n of --clients, and again from the first
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     #[arg(conflicts_with_all = ["rate", "bursts", "shape", "replay", "sessions", "abort_after"])]
     users: Option<u32>,
@@ -21,7 +21,8 @@ pub struct Ends {
     #[arg(long, value_enum, default_value_t = First::Client)]
     first: First,
 
-    /// Ports of each address, which come back; without, every connection has a four-tuple of its own as long as there are any, and clients have no TIME_WAIT
+    /// Ports of each address, which come back; without, every connection has a four-tuple of its
+    /// own as long as there are any, and clients have no TIME_WAIT
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=i64::from(Ports::MOST)))]
     ports: Option<u16>,
 
@@ -29,11 +30,13 @@ pub struct Ends {
     #[arg(long, value_name = "D", requires = "ports", default_value = "60s", value_parser = parse_time_wait)]
     time_wait: Duration,
 
-    /// A port in TIME_WAIT is used again after so long, if both ends have timestamps; 1s is net.ipv4.tcp_tw_reuse
+    /// A port in TIME_WAIT is used again after so long, if both ends have timestamps; 1s is
+    /// net.ipv4.tcp_tw_reuse
     #[arg(long, value_name = "D", requires = "ports", value_parser = humantime::parse_duration)]
     tw_reuse_after: Option<Duration>,
 
-    /// Each address is a NAT's: it has no TIME_WAIT, and the hosts behind it have clocks of their own
+    /// Each address is a NAT's: it has no TIME_WAIT, and the hosts behind it have clocks of their
+    /// own
     #[arg(long, requires = "ports")]
     nat: bool,
 }

@@ -1,4 +1,5 @@
-//! Files of a run: a line for each attempt, a histogram for each second. Written by a thread of its own, so that a slow disk makes no attempt late.
+//! Files of a run: a line for each attempt, a histogram for each second. Written by a thread of its
+//! own, so that a slow disk makes no attempt late.
 
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind};

@@ -65,7 +65,8 @@ pub struct Counted {
     cutoffs_bytes: Vec<u64>,
     /// The top band first.
     bands: Vec<Band>,
-    /// Packets that were not placed: of no TCP connection of this host, or of one that --listen does not name.
+    /// Packets that were not placed: of no TCP connection of this host, or of one that --listen
+    /// does not name.
     others: Band,
     /// Responses by their size, the smallest first.
     sizes: Vec<SizeClass>,
@@ -84,7 +85,8 @@ pub struct Final {
     comparison: Option<Comparison>,
 }
 
-/// The last responses on a link of that rate that divides itself as finely as it likes and sends nothing else: response times, mean, seconds.
+/// The last responses on a link of that rate that divides itself as finely as it likes and sends
+/// nothing else: response times, mean, seconds.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 struct Comparison {
     /// How many.
@@ -123,8 +125,8 @@ struct Band {
     qlen_bytes: u32,
     /// Packets that were refused because the band was full.
     drops: u32,
-    /// How long a packet waited, mean, seconds: packets that waited at each look, over packets that came (Little's law). A buffer that is
-    /// cut waits as several.
+    /// How long a packet waited, mean, seconds: packets that waited at each look, over packets that
+    /// came (Little's law). A buffer that is cut waits as several.
     sojourn_s: f64,
     /// Of the sum behind that.
     #[serde(skip)]

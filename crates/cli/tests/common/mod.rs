@@ -92,7 +92,8 @@ impl World {
     }
 }
 
-/// Waits until `parent` has a child that is `tidegate WORD`; only a failing test waits for as long as the test runner lets it.
+/// Waits until `parent` has a child that is `tidegate WORD`; only a failing test waits for as long
+/// as the test runner lets it.
 ///
 /// # Panics
 ///

@@ -1,5 +1,6 @@
-//! Nothing is allocated for a packet, a connection or a request. What grows is not counted by them: histograms when a time is longer than all before, tables beyond what they were
-//! made for, and sessions.
+//! Nothing is allocated for a packet, a connection or a request. What grows is not counted by them:
+//! histograms when a time is longer than all before, tables beyond what they were made for, and
+//! sessions.
 
 use traffic::{Arrivals, Workload};
 

@@ -322,7 +322,8 @@ impl Served {
         Self { crowd, asked: Vec::new(), acked: SeqNumber(0) }
     }
 
-    /// Until then, in steps of 10 ms. Requests that come in this step of a turn of 100 ms get no answer.
+    /// Until then, in steps of 10 ms. Requests that come in this step of a turn of 100 ms get no
+    /// answer.
     fn until(&mut self, from_ms: u64, to_ms: u64, is_answered: impl Fn(u64) -> bool) {
         let mut questions = Vec::new();
         for millis in (from_ms..to_ms).step_by(10) {
@@ -376,7 +377,8 @@ fn connection_carries_as_many_users_as_it_may_and_another_is_opened_then() {
 
 #[test]
 fn connection_that_is_busy_is_not_shared() {
-    // Answers come from 500 ms on, to the user who comes then at once, to those before when TCP sends their requests again.
+    // Answers come from 500 ms on, to the user who comes then at once, to those before when TCP
+    // sends their requests again.
     let mut served = Served::by(|manners| manners.reuse = 20);
     served.until(0, 3000, |millis| millis >= 500);
     assert_eq!(served.syns(), 6, "{:?}", served.asked);
@@ -520,7 +522,8 @@ fn established_attempt_that_hears_nothing_times_out_in_its_response() {
     assert_eq!(requests, 6, "at 0, 0.2, 0.6, 1.4, 3.0, 6.2 s after the handshake");
 }
 
-/// `[Shu05]` figure 4.11: the server knows only that nothing more will come, and serves the request in vain.
+/// `[Shu05]` figure 4.11: the server knows only that nothing more will come, and serves the request
+/// in vain.
 #[test]
 fn timed_out_attempt_half_closes_and_resets_the_late_reply() {
     let mut crowd = crowd(Close::Fin);

@@ -2,8 +2,8 @@
 
 use results::Estimate;
 
-/// Student's t for a two-sided interval of 95%, by degrees of freedom from 1. With more than ten repetitions the last one
-/// makes the interval wider than it need be.
+/// Student's t for a two-sided interval of 95%, by degrees of freedom from 1. With more than ten
+/// repetitions the last one makes the interval wider than it need be.
 ///
 /// Source: the distribution's 0.975 quantile, as in any table of it.
 const T: [f64; 9] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262];
@@ -23,8 +23,9 @@ pub(crate) fn of(values: &[f64]) -> Option<Estimate> {
     Some(Estimate { mean, low: mean - half, high: mean + half, count })
 }
 
-/// The same of ratios, by their logarithms: twice and half as much are equally far from as much, and no interval reaches below 0.
-/// With a ratio of 0 there is no logarithm, and it is as for other numbers.
+/// The same of ratios, by their logarithms: twice and half as much are equally far from as much,
+/// and no interval reaches below 0. With a ratio of 0 there is no logarithm, and it is as for other
+/// numbers.
 pub(crate) fn of_ratios(values: &[f64]) -> Option<Estimate> {
     if values.iter().any(|&value| value <= 0.0) {
         return of(values);

@@ -8,7 +8,8 @@ use telemetry::counter;
 
 use crate::{ENDS, KERNEL_DROPPED, TIME_WAITS};
 
-/// One measured quantity of a cell, by its name in the experiment file. Defined in `docs/measurement.md`.
+/// One measured quantity of a cell, by its name in the experiment file. Defined in
+/// `docs/measurement.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Measure {
@@ -32,7 +33,8 @@ pub(crate) enum Measure {
     /// Mean of the largest replies of all, from the first try, ms.
     #[serde(rename = "largest_mean")]
     VeryLargestMean,
-    /// Mean of replies of up to 1,000 B, from the first try, ms; likewise below, by the classes of `[SH06]` section 3.2.
+    /// Mean of replies of up to 1,000 B, from the first try, ms; likewise below, by the classes of
+    /// `[SH06]` section 3.2.
     #[serde(rename = "mean_to_1kb")]
     MeanTo1,
     /// Above that, up to 2,000 B.
@@ -59,7 +61,8 @@ pub(crate) enum Measure {
     IncompleteLargest,
     /// Bytes of replies that came to the clients, bytes/s.
     ByteThroughput,
-    /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors sum to the requests.
+    /// Share of what was offered that got no reply: `[Shu05]` section 3.3, where replies and errors
+    /// sum to the requests.
     ErrorShare,
     /// Share of the complete replies, to attempts of the window, whose status is 2xx.
     #[serde(rename = "status_2xx_share")]
@@ -98,7 +101,8 @@ pub(crate) enum Measure {
     OverflowsPerAttempt,
     /// Most connections in TIME_WAIT at the server.
     TimeWaitPeak,
-    /// Most ends of connections that took memory there: handshakes, connections and TIME_WAITs; simulated only.
+    /// Most ends of connections that took memory there: handshakes, connections and TIME_WAITs;
+    /// simulated only.
     EndsPeak,
     /// Attempts that found no port left, per attempt.
     NoPortShare,
@@ -108,7 +112,8 @@ pub(crate) enum Measure {
     SoftirqShare,
     /// The server program's share of its CPU, its system calls included.
     ProgramShare,
-    /// Most connections of an uplink's server in any second of the window, without those in the accept queue.
+    /// Most connections of an uplink's server in any second of the window, without those in the
+    /// accept queue.
     ConnectionsPeak,
     /// The same at 50 s after the crowd's start.
     #[serde(rename = "connections_50s")]
@@ -116,7 +121,8 @@ pub(crate) enum Measure {
     /// The same at 200 s.
     #[serde(rename = "connections_200s")]
     Connections200s,
-    /// Seconds from the crowd's start until its kernel dropped the first SYN; of the whole run if it dropped none.
+    /// Seconds from the crowd's start until its kernel dropped the first SYN; of the whole run if
+    /// it dropped none.
     SynDropFreeS,
     /// Share of the SYNs sent that its kernel dropped.
     SynDropShare,
@@ -134,8 +140,9 @@ pub(crate) enum Measure {
     Utilisation,
     /// Mean length of its queue, packets.
     QueuePackets,
-    /// Share of the objects that took the initial retransmission timeout, or up to a sixth of it more, less the share that took up to a sixth less: the step that
-    /// a lost SYN makes in the distribution.
+    /// Share of the objects that took the initial retransmission timeout, or up to a sixth of it
+    /// more, less the share that took up to a sixth less: the step that a lost SYN makes in the
+    /// distribution.
     RtoStep,
     /// Mean time of objects of fewer than 10 packets, ms.
     ShortMean,
@@ -437,10 +444,10 @@ fn guard_per_s(cell: &Cell, name: &str) -> Option<f64> {
     cell.guard_per_s.get(name).copied()
 }
 
-/// What the guard refuses, and what the kernel drops of that which reserv lets pass. A guard that refuses nothing leaves
-/// each SYN that finds the queue full to the kernel, which drops it. A simulated kernel says how many it dropped: that of
-/// 2.4 drops for other reasons, too. A guard that refuses some and lets others pass to a full queue (police) is not for
-/// this measure.
+/// What the guard refuses, and what the kernel drops of that which reserv lets pass. A guard that
+/// refuses nothing leaves each SYN that finds the queue full to the kernel, which drops it. A
+/// simulated kernel says how many it dropped: that of 2.4 drops for other reasons, too. A guard
+/// that refuses some and lets others pass to a full queue (police) is not for this measure.
 fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
     let late = guard_per_s(cell, counter::late).unwrap_or(0.0);
     let refused = guard_per_s(cell, counter::dropped)? + guard_per_s(cell, counter::reset)? + late;
@@ -450,7 +457,8 @@ fn syn_drops_per_s(cell: &Cell) -> Option<f64> {
     guard_per_s(cell, KERNEL_DROPPED).or_else(|| guard_per_s(cell, counter::accept_full))
 }
 
-/// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no other handshake.
+/// A client whose ACK is dropped goes on with data, which finds the queue full as well: that is no
+/// other handshake.
 fn ack_drops_per_s(cell: &Cell) -> Option<f64> {
     Some(guard_per_s(cell, counter::acks_full)? - guard_per_s(cell, counter::acks_implied)?)
 }

@@ -123,7 +123,8 @@ impl Job<'_> {
         self.scenario.tcp.as_ref().unwrap_or(&self.dumbbell.tcp)
     }
 
-    /// Those from servers first. When each begins depends on the seed: under a discipline without chance, nothing else of bulk flows does.
+    /// Those from servers first. When each begins depends on the seed: under a discipline without
+    /// chance, nothing else of bulk flows does.
     fn bulk_flows(&self) -> Vec<Bulk> {
         let hosts = self.dumbbell.network.hosts;
         // From one host to the next on its side, and to all of the other side in turn.

@@ -3,7 +3,8 @@ use super::*;
 #[path = "../../../verdict/tests/cases/mod.rs"]
 mod cases;
 
-// SAFETY: words, an explicit field where C pads, and one aligned double word: every byte is a field's.
+// SAFETY: words, an explicit field where C pads, and one aligned double word: every byte is a
+// field's.
 unsafe impl Plain for types::verdict_case {}
 // SAFETY: two double words and four words.
 unsafe impl Plain for types::attempt {}

@@ -31,15 +31,16 @@ pub const SERVER4: &str = Lan::SERVER[0];
 pub const SERVER6: &str = Lan::SERVER[1];
 /// Addresses of the client's kernel.
 pub const CLIENT4: &str = Lan::CLIENT[0];
-/// Addresses behind the client's interface that no kernel owns, so that no one but the test answers.
+/// Addresses behind the client's interface that no kernel owns, so that no one but the test
+/// answers.
 pub const GHOST4: &str = Lan::GHOST[0];
 pub const GHOST6: &str = Lan::GHOST[1];
 /// The same, for what must always get in.
 pub const PROBE4: &str = Lan::PROBE[0];
 pub const PROBE6: &str = Lan::PROBE[1];
 
-/// Client and server, joined by c0 and s0. One for each hook that is tried: a test that runs beside may hold a copy of an
-/// old link for a moment, and an interface has only one XDP program.
+/// Client and server, joined by c0 and s0. One for each hook that is tried: a test that runs beside
+/// may hold a copy of an old link for a moment, and an interface has only one XDP program.
 pub struct World {
     pub client: Namespace,
     pub server: Namespace,
@@ -134,14 +135,17 @@ impl World {
         (attach == Attach::Xdp).then(|| self.client.enter(pass).expect("enter"))
     }
 
-    /// Has the server's stack finish checksums before they reach s0, as on hardware without offload.
+    /// Has the server's stack finish checksums before they reach s0, as on hardware without
+    /// offload.
     pub fn finish_checksums(&self) {
         netns::set_offload(&self.server, "s0", Offload::TransmitChecksum, false).expect("switch off");
     }
 
-    /// Makes the server's end receive what has come in 50 ms at once, as a busy NIC does; at most the first frame is received alone.
+    /// Makes the server's end receive what has come in 50 ms at once, as a busy NIC does; at most
+    /// the first frame is received alone.
     pub fn receive_in_batches(&self) {
-        // veth receives through NAPI what comes from an end that does not segment (veth_skb_is_eligible_for_gro()).
+        // veth receives through NAPI what comes from an end that does not segment
+        // (veth_skb_is_eligible_for_gro()).
         netns::set_offload(&self.client, "c0", Offload::TcpSegmentation, false).expect("switch off");
         netns::set_offload(&self.server, "s0", Offload::GenericReceive, true).expect("switch on");
         for (file, value) in [("gro_flush_timeout", "50000000"), ("napi_defer_hard_irqs", "100")] {
@@ -155,8 +159,8 @@ impl World {
     }
 }
 
-/// Ends a listener at once. Another test may be between fork and exec with a copy of the descriptor, which would keep
-/// it alive if it were only closed.
+/// Ends a listener at once. Another test may be between fork and exec with a copy of the
+/// descriptor, which would keep it alive if it were only closed.
 pub fn close(listener: TcpListener) {
     shutdown(listener.as_raw_fd(), Shutdown::Both).expect("shut down");
 }

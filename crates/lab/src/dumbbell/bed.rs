@@ -1,4 +1,5 @@
-//! Where a real dumbbell is: servers and clients in a namespace each, and the bottleneck between them in a third.
+//! Where a real dumbbell is: servers and clients in a namespace each, and the bottleneck between
+//! them in a third.
 //!
 //! ```text
 //!   tg-servers-*                      tg-link-*                        tg-clients-*
@@ -6,8 +7,9 @@
 //!       tgs0 ----------- veth ----------- tgl0   tgl1 ----------- veth ----------- tgc0
 //! ```
 //!
-//! The hosts of a side are addresses of one namespace: all namespaces are one kernel anyway, and what makes hosts differ, their links to the bottleneck, are paths of
-//! `tidegate link` by address. What hosts of a namespace would share otherwise, what TCP remembers of a peer, is switched off.
+//! The hosts of a side are addresses of one namespace: all namespaces are one kernel anyway, and
+//! what makes hosts differ, their links to the bottleneck, are paths of `tidegate link` by address.
+//! What hosts of a namespace would share otherwise, what TCP remembers of a peer, is switched off.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

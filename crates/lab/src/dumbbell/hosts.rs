@@ -1,7 +1,9 @@
-//! Hosts of one side of a real dumbbell: sockets of the kernel's, which users open for objects, and bulk flows go through.
+//! Hosts of one side of a real dumbbell: sockets of the kernel's, which users open for objects, and
+//! bulk flows go through.
 //!
-//! One thread has all hosts of a side, in their network namespace; which host a socket is of is the address that it is bound to. What users do and when is
-//! that of [`sim::dumbbell::Population`]. Servers of objects are not here: they are `tidegate serve`.
+//! One thread has all hosts of a side, in their network namespace; which host a socket is of is the
+//! address that it is bound to. What users do and when is that of [`sim::dumbbell::Population`].
+//! Servers of objects are not here: they are `tidegate serve`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -91,7 +93,8 @@ pub(crate) struct Seen {
     pub asked: u64,
     /// Of these, those whose connection failed.
     pub failed: u64,
-    /// Connections of bulk flows that broke off; each was followed by another, while there was time.
+    /// Connections of bulk flows that broke off; each was followed by another, while there was
+    /// time.
     pub broken: u64,
     /// The latest that a user's request was made after its moment.
     pub latest: Duration,
@@ -129,7 +132,8 @@ enum Due {
     User(u32),
 }
 
-/// Runs the hosts in the calling thread's namespace until the window's end, or until it is told to stop.
+/// Runs the hosts in the calling thread's namespace until the window's end, or until it is told to
+/// stop.
 ///
 /// # Errors
 ///
@@ -383,11 +387,12 @@ impl Hosts {
     }
 }
 
-/// A request of a length of its own for so many bytes, head and all; and how long the reply will be: a byte less where the head's number does not allow it, and a head
-/// at least.
+/// A request of a length of its own for so many bytes, head and all; and how long the reply will
+/// be: a byte less where the head's number does not allow it, and a head at least.
 fn request(bytes: u64, request_bytes: u64) -> (Vec<u8>, u64) {
     let head = |body: u64| serve::reply_bytes(body) - body;
-    // The head says how long the body is, so that its length depends on that: the first body is a byte too short at most.
+    // The head says how long the body is, so that its length depends on that: the first body is a
+    // byte too short at most.
     let body = bytes.saturating_sub(head(bytes));
     let body = if serve::reply_bytes(body + 1) <= bytes { body + 1 } else { body };
     let path = traffic::Object::Bytes(body).path().map(|path| path.to_string()).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Runs a dumbbell on the running kernel: hosts with its TCP in two namespaces, and `tidegate link` between them, with the hosts' own links in it.
+//! Runs a dumbbell on the running kernel: hosts with its TCP in two namespaces, and `tidegate link`
+//! between them, with the hosts' own links in it.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,11 +39,13 @@ const LATE_REQUEST: Duration = Duration::from_millis(50);
 /// Initial retransmission timeout of the running kernel (`TCP_TIMEOUT_INIT`, Linux 3.1 and newer).
 const INITIAL_RTO: Nanos = Nanos::from_secs(1);
 
-/// Runs it, with its results in a folder of its own. When `stop` is set it ends with what was complete by then.
+/// Runs it, with its results in a folder of its own. When `stop` is set it ends with what was
+/// complete by then.
 ///
 /// # Errors
 ///
-/// When the machine cannot run it, or something fails on the way; what was measured by then stays in the results folder.
+/// When the machine cannot run it, or something fails on the way; what was measured by then stays
+/// in the results folder.
 pub(crate) fn run(
     dumbbell: &Dumbbell,
     program: &Path,
@@ -95,7 +98,8 @@ fn possible(dumbbell: &Dumbbell) -> (Vec<Job<'_>>, Vec<String>) {
     (jobs, notes)
 }
 
-/// Makes hosts of every kind once, so that what this kernel does not have is known before anything is measured; gives what decides how the first send.
+/// Makes hosts of every kind once, so that what this kernel does not have is known before anything
+/// is measured; gives what decides how the first send.
 fn try_hosts(jobs: &[Job<'_>]) -> Result<BTreeMap<String, String>> {
     let mut tried: Vec<&str> = Vec::new();
     let mut sysctls = None;

@@ -1,4 +1,5 @@
-//! Workers on a real veth pair of two queues. The server's kernel spreads replies over them by a hash of its own; in generic XDP all come by the first.
+//! Workers on a real veth pair of two queues. The server's kernel spreads replies over them by a
+//! hash of its own; in generic XDP all come by the first.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -66,8 +67,8 @@ impl World {
     }
 }
 
-/// One connection after the other. (`crates/serve` is no server for a process that forks, as other tests make this one do: epoll knows a
-/// descriptor until all its copies are closed.)
+/// One connection after the other. (`crates/serve` is no server for a process that forks, as other
+/// tests make this one do: epoll knows a descriptor until all its copies are closed.)
 fn serve(listener: &TcpListener, is_over: &AtomicBool) {
     while !is_over.load(Ordering::Relaxed) {
         match listener.accept() {

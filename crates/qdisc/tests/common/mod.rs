@@ -83,7 +83,8 @@ pub fn is_conserved(status: &Status) -> bool {
         && status.arrived.bytes == status.sent.bytes + status.lost_bytes + status.qlen_bytes
 }
 
-/// TCP, of so many bytes with the Ethernet header and with these flags. Its checksums are wrong, so that nobody answers.
+/// TCP, of so many bytes with the Ethernet header and with these flags. Its checksums are wrong, so
+/// that nobody answers.
 pub fn segment(lan: &Lan, bytes: usize, flags: u8) -> Vec<u8> {
     const TCP: u8 = 6;
     let mut frame = vec![0; bytes.max(ETHERNET_BYTES + IPV4_BYTES + 20)];

@@ -13,7 +13,8 @@ const TOLD: u32 = 0x7467_6c00 | 4;
 /// Enough for all that any test has in the queue.
 const WAITING_BYTES: u32 = 32 << 20;
 
-/// A packet socket, and behind `tell` a program that overwrites what that says with what the socket says.
+/// A packet socket, and behind `tell` a program that overwrites what that says with what the socket
+/// says.
 pub struct Placed {
     tap: Tap,
     _link: Link,

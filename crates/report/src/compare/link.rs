@@ -9,8 +9,9 @@ use crate::run::Point;
 use crate::terminal::{headed, wrap};
 
 impl Compared<'_> {
-    /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects which had come by some time differs, at the times that results
-    /// keep. Seeds are taken together. `None` where one of the two has no objects, or no times of them.
+    /// The Kolmogorov-Smirnov distance of the times of objects: the most that the share of objects
+    /// which had come by some time differs, at the times that results keep. Seeds are taken
+    /// together. `None` where one of the two has no objects, or no times of them.
     pub fn distance(&self) -> Option<f64> {
         let [one, other] = self.points.each_ref().map(Times::of);
         let (one, other) = (one?, other?);

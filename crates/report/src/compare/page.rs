@@ -11,7 +11,8 @@ use crate::plot::{Plot, Reading, Scale, Series};
 use crate::run::{Run, distinct};
 use crate::server::{figure, folded, reading};
 
-/// One self-contained HTML page of the servers that two runs have in common, as [`crate::page()`] otherwise; `most` is by which share numbers may differ, if that was asked for.
+/// One self-contained HTML page of the servers that two runs have in common, as [`crate::page()`]
+/// otherwise; `most` is by which share numbers may differ, if that was asked for.
 pub fn comparison_page(runs: [&Run; 2], compared: &[Compared<'_>], most: Option<f64>) -> String {
     let points: Vec<&Compared<'_>> = compared.iter().filter(|point| !point.is_link()).collect();
     let html = html! {

@@ -9,8 +9,9 @@ use crate::terminal::{headed, wrap};
 /// A number that both runs have of a point.
 pub(super) struct Pair {
     metric: &'static Metric,
-    /// Means of the repetitions, each of which comes at a rate of its own, so that the middle one is of no rate in particular. `None` where there was nothing to
-    /// measure, as a response time where nobody was answered.
+    /// Means of the repetitions, each of which comes at a rate of its own, so that the middle one
+    /// is of no rate in particular. `None` where there was nothing to measure, as a response time
+    /// where nobody was answered.
     values: [Option<f64>; 2],
 }
 
@@ -19,7 +20,8 @@ impl Pair {
         Self { metric, values: points.each_ref().map(|point| metric.mean(point)) }
     }
 
-    /// By which share of A's number B's is larger; below 0 where it is smaller. Infinite where only one of them has something, `None` where neither has.
+    /// By which share of A's number B's is larger; below 0 where it is smaller. Infinite where only
+    /// one of them has something, `None` where neither has.
     fn apart(&self) -> Option<f64> {
         match self.values.map(|value| value.filter(|value| *value > 0.0)) {
             [None, None] => None,

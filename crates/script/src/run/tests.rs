@@ -120,7 +120,8 @@ fn fails(answer: Answer, steps: &str) -> String {
     play(answer, steps).expect_err("the script is wrong").to_string()
 }
 
-/// SYN/ACK, and again a second later; a byte of data is answered by one, and other segments by nothing.
+/// SYN/ACK, and again a second later; a byte of data is answered by one, and other segments by
+/// nothing.
 fn server(got: &Pattern) -> Vec<(u64, &'static str)> {
     match (got.flags, got.len) {
         (Flags::SYN, _) => vec![(1, "S. 0:0(0) ack 1"), (1001, "S. 0:0(0) ack 1")],

@@ -6,7 +6,8 @@ use units::Nanos;
 
 use super::packet::Handle;
 
-/// One way of an access link. When a packet arrives follows from when it comes, so that a link costs one event for a packet.
+/// One way of an access link. When a packet arrives follows from when it comes, so that a link
+/// costs one event for a packet.
 #[derive(Debug)]
 pub(super) struct Access {
     rate_bps: u64,
@@ -21,7 +22,8 @@ impl Access {
         Self { rate_bps, delay, free_at: Nanos::ZERO, under_way: VecDeque::new() }
     }
 
-    /// Takes a packet at a moment, now or later; those come in their order. Gives when it arrives if nothing else is under way, so that somebody must look then.
+    /// Takes a packet at a moment, now or later; those come in their order. Gives when it arrives
+    /// if nothing else is under way, so that somebody must look then.
     pub(super) fn send(&mut self, at: Nanos, packet: Handle) -> Option<Nanos> {
         self.free_at = self.free_at.max(at) + transmission(packet.bytes, self.rate_bps);
         let arrives = self.free_at + self.delay;

@@ -7,7 +7,8 @@ use units::Nanos;
 use super::packet::{Arena, Handle};
 use crate::woken::Woken;
 
-/// What went through one way of the bottleneck in the measured window. The packets of a flood are in `bytes` and `queue_pkts`, and else counted by themselves.
+/// What went through one way of the bottleneck in the measured window. The packets of a flood are
+/// in `bytes` and `queue_pkts`, and else counted by themselves.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LinkCounts {
     /// Packets that came to the queue.
@@ -20,7 +21,8 @@ pub struct LinkCounts {
     pub opening: u64,
     /// Of these, those that were dropped.
     pub opening_dropped: u64,
-    /// Drops of the packets of objects, by their number in the flow: 0 is SYN or SYN/ACK, 1 the first with data. The last counts all later ones, too.
+    /// Drops of the packets of objects, by their number in the flow: 0 is SYN or SYN/ACK, 1 the
+    /// first with data. The last counts all later ones, too.
     pub dropped_numbers: Vec<u64>,
     /// SYNs of the flood that came to the queue.
     pub flood: u64,

@@ -156,7 +156,8 @@ impl Flow {
                 send(&handshake.syn_ack(ends.stack, 0, now));
                 self.acceptor = Acceptor::Requested(handshake, now + ends.syn_ack_timeout(&handshake));
             }
-            // A SYN that is sent again is answered again, which puts the timer off (`tcp_check_req()`, Linux 6.18 `net/ipv4/tcp_minisocks.c`).
+            // A SYN that is sent again is answered again, which puts the timer off
+            // (`tcp_check_req()`, Linux 6.18 `net/ipv4/tcp_minisocks.c`).
             Acceptor::Requested(handshake, again_at) if is_syn => {
                 send(&handshake.syn_ack(ends.stack, 0, now));
                 handshake.repeat();
@@ -185,7 +186,8 @@ impl Flow {
             return;
         };
         if connection.state() == State::Closed {
-            // It closed first: TIME-WAIT acknowledges again what is sent again (RFC 9293 section 3.10.7.4).
+            // It closed first: TIME-WAIT acknowledges again what is sent again (RFC 9293 section
+            // 3.10.7.4).
             if !segment.is_empty() && !segment.flags.has(Flags::RST) {
                 let (seq, ack) = (connection.sends_next(), connection.expects());
                 let options = Options::NONE;

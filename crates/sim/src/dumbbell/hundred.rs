@@ -10,8 +10,9 @@ use super::{Bulk, Dumbbell};
 
 const FLOWS: u32 = 100;
 
-/// NewReno with SACK and timestamps in segments of 1000 bytes, which are frames of 1054; windows that do not limit; a minimum timeout of 1 s; each second
-/// segment is acknowledged, and one alone after 200 ms.
+/// NewReno with SACK and timestamps in segments of 1000 bytes, which are frames of 1054; windows
+/// that do not limit; a minimum timeout of 1 s; each second segment is acknowledged, and one alone
+/// after 200 ms.
 const STACK: Stack = Stack {
     name: "hundred",
     about: "the sender and receiver of the bulk reference",
@@ -38,8 +39,8 @@ const PPP_HEADER: i32 = 2;
 const ETHERNET_HEADER: i32 = 14;
 
 impl Dumbbell {
-    /// 100 flows of NewReno with SACK over 10 Mbit/s and 20 ms, access links of 100 Mbit/s, base round trips of 44 to 76 ms, begun within the first 5 s. The
-    /// first 20 s are not counted.
+    /// 100 flows of NewReno with SACK over 10 Mbit/s and 20 ms, access links of 100 Mbit/s, base
+    /// round trips of 44 to 76 ms, begun within the first 5 s. The first 20 s are not counted.
     pub fn hundred(to_right: Config, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let mut start = || Nanos::from_secs_f64(5.0 * random.random::<f64>());

@@ -113,7 +113,8 @@ impl Parcel {
         Segment { seq, ack, flags, window, options, payload }
     }
 
-    /// Which packet of its sender's stream it is: 0 of a SYN, from 1 on of full segments of so many bytes; `None` without data.
+    /// Which packet of its sender's stream it is: 0 of a SYN, from 1 on of full segments of so many
+    /// bytes; `None` without data.
     pub(super) fn number(&self, mss: u32) -> Option<u32> {
         if self.flags.has(Flags::SYN) {
             return Some(0);

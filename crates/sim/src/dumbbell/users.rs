@@ -55,7 +55,8 @@ pub struct Population {
 }
 
 impl Population {
-    /// Nobody has begun yet. `servers` are the hosts on the left, `clients` those on the right, which follow them.
+    /// Nobody has begun yet. `servers` are the hosts on the left, `clients` those on the right,
+    /// which follow them.
     pub fn new(of: Users, (servers, clients): (u32, u32), seed: u64) -> Self {
         let user = |number: u32| User {
             client: servers + (number / servers + number) % clients,
@@ -114,7 +115,8 @@ impl Population {
         Asks { bytes: bytes.max(1), next }
     }
 
-    /// An object is there, or never will be. Gives after which time the user asks for the next page, if this was the last object of one.
+    /// An object is there, or never will be. Gives after which time the user asks for the next
+    /// page, if this was the last object of one.
     pub fn got(&mut self, number: u32) -> Option<Nanos> {
         let user = &mut self.users[number as usize];
         user.waits_for -= 1;

@@ -1,5 +1,6 @@
-//! SYN cookies: the kernel's (`net/ipv4/syncookies.c` of 6.18, also where 2.4 is simulated), which keep one of four segment sizes, and in the timestamp of the SYN/ACK what else the
-//! SYN offered; and the guard's, which are those of `kernel/cookie.h`.
+//! SYN cookies: the kernel's (`net/ipv4/syncookies.c` of 6.18, also where 2.4 is simulated), which
+//! keep one of four segment sizes, and in the timestamp of the SYN/ACK what else the SYN offered;
+//! and the guard's, which are those of `kernel/cookie.h`.
 
 use std::net::{Ipv6Addr, SocketAddrV6};
 
@@ -13,7 +14,8 @@ use super::Peer;
 const MINUTE: u64 = 60_000_000_000;
 /// The segment sizes that a kernel's cookie can say (`msstab`).
 const MSS: [u16; 4] = [536, 1300, 1440, 1460];
-/// Bits of the timestamp that are the cookie's (`TSBITS`): the window scale, all ones where there is none, and selective acknowledgements.
+/// Bits of the timestamp that are the cookie's (`TSBITS`): the window scale, all ones where there
+/// is none, and selective acknowledgements.
 const STAMPED: u32 = (1 << 6) - 1;
 const SCALE: u32 = 0xf;
 const SACK: u32 = 1 << 4;
@@ -76,7 +78,8 @@ impl Cookies {
         SeqNumber(cookie)
     }
 
-    /// Whose cookie a segment acknowledges, if it is one, and what its SYN offered as far as that says.
+    /// Whose cookie a segment acknowledges, if it is one, and what its SYN offered as far as that
+    /// says.
     pub(super) fn open(&self, peer: Peer, segment: &Segment<'_>, now: Nanos) -> Option<(Whose, Options)> {
         let (irs, iss) = (SeqNumber(segment.seq.0.wrapping_sub(1)), SeqNumber(segment.ack.0.wrapping_sub(1)));
         let minute = now.0 / MINUTE;
@@ -98,7 +101,8 @@ impl Cookies {
     }
 }
 
-/// What the kernel answers of a SYN's offer by cookie: without timestamps nothing else can be kept (`tcp_clear_options()`).
+/// What the kernel answers of a SYN's offer by cookie: without timestamps nothing else can be kept
+/// (`tcp_clear_options()`).
 pub(super) fn answered(offered: Options) -> Options {
     match offered.timestamps {
         Some(_) => offered,

@@ -17,7 +17,8 @@ pub struct Counters {
     pub reqq_full_do_cookies: u64,
     /// `TcpExt.TCPReqQFullDrop`: the same, and were dropped.
     pub reqq_full_drop: u64,
-    /// `TcpExt.TCPTimeWaitOverflow`: connections that should have been in TIME_WAIT, and found no bucket.
+    /// `TcpExt.TCPTimeWaitOverflow`: connections that should have been in TIME_WAIT, and found no
+    /// bucket.
     pub time_wait_overflows: u64,
     /// `TcpExt.PAWSTimewait`: segments in TIME_WAIT whose timestamp was older than the last.
     pub paws_rejects: u64,

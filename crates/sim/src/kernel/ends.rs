@@ -1,5 +1,5 @@
-//! What the kernel keeps of each client, and where it finds it. Linux has a hash; SunOS 4.1.3 of `[FTY97]` has a list that it
-//! searches from its head.
+//! What the kernel keeps of each client, and where it finds it. Linux has a hash; SunOS 4.1.3 of
+//! `[FTY97]` has a list that it searches from its head.
 
 use std::collections::HashMap;
 
@@ -56,8 +56,9 @@ impl Ends {
     }
 }
 
-/// A list of transmission control blocks: the newest is first, the listener last. The one that was found last is looked at
-/// before (`in_pcblookup()`, `tcp_last_inpcb` of 4.3BSD, whose TCP SunOS 4.1.3 has).
+/// A list of transmission control blocks: the newest is first, the listener last. The one that was
+/// found last is looked at before (`in_pcblookup()`, `tcp_last_inpcb` of 4.3BSD, whose TCP SunOS
+/// 4.1.3 has).
 ///
 /// A Fenwick tree counts who came after whom.
 #[derive(Debug, Default)]

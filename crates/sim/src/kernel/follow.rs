@@ -1,5 +1,6 @@
-//! Who waits for the server, by `kernel/unserved.h`, and the agent that finds out how many may, by crates/pacer: what `kernel/follow.bpf.h` is told by
-//! the sockets, the sockets of the simulator tell here.
+//! Who waits for the server, by `kernel/unserved.h`, and the agent that finds out how many may, by
+//! crates/pacer: what `kernel/follow.bpf.h` is told by the sockets, the sockets of the simulator
+//! tell here.
 
 use kernel::ListenerStats;
 use pacer::{Demand, LOOK_EVERY, Look, Pacer, SILENT, Service, WAITING, Wait, limit_of};

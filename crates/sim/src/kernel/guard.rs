@@ -18,10 +18,12 @@ pub struct GuardStats {
     pub path: PathStats,
 }
 
-/// For so long after a SYN that may find no place when its handshake ends, segments with ACK are looked at (`ARMED_NS` of `kernel/armed.bpf.h`).
+/// For so long after a SYN that may find no place when its handshake ends, segments with ACK are
+/// looked at (`ARMED_NS` of `kernel/armed.bpf.h`).
 const ARMED: Nanos = Nanos::from_secs(2);
 
-/// What the guard's programs look into, as they do for some time from when it was to be seen that a queue may be full. Differs: a FIN is parsed at any time.
+/// What the guard's programs look into, as they do for some time from when it was to be seen that a
+/// queue may be full. Differs: a FIN is parsed at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     /// There is no guard.
@@ -59,13 +61,15 @@ impl Guard {
         }
     }
 
-    /// Whether its SYN stage takes a queue for full where the kernel does, as the patches of `[Shu05]` sections 4.1.2 and 4.1.5 do, which are at the place where 2.4 drops a SYN. *reserv* and
-    /// *early-syn-drop* (section 5.4) ask before it.
+    /// Whether its SYN stage takes a queue for full where the kernel does, as the patches of
+    /// `[Shu05]` sections 4.1.2 and 4.1.5 do, which are at the place where 2.4 drops a SYN.
+    /// *reserv* and *early-syn-drop* (section 5.4) ask before it.
     pub(super) fn follows_the_kernel(&self) -> bool {
         self.policy.full == Full::AcceptQueue && self.policy.syn_when_full != Verdict::Drop
     }
 
-    /// What it looks into, for this segment: at tc, and not where the accept queue has room for sure.
+    /// What it looks into, for this segment: at tc, and not where the accept queue has room for
+    /// sure.
     pub(super) fn looks(&mut self, work: Work, now: Nanos) -> Looks {
         match self.policy {
             Policy::DEFAULT | Policy::OBSERVE => Looks::Nowhere,
@@ -89,7 +93,8 @@ impl Guard {
         self.stats.path.known += u64::from(segment.flags == Flags::SYN);
     }
 
-    /// A SYN of one that it does not: `decide()` of `kernel/syn_stage.bpf.h`. Differs: refusals have no budget (`kernel/syn_stage.bpf.h`), and no source is reserved.
+    /// A SYN of one that it does not: `decide()` of `kernel/syn_stage.bpf.h`. Differs: refusals
+    /// have no budget (`kernel/syn_stage.bpf.h`), and no source is reserved.
     pub(super) fn on_syn(
         &mut self,
         from: Peer,
@@ -138,7 +143,8 @@ impl Guard {
         }
     }
 
-    /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`. Differs: it is decided about after a long handshake, too, when nothing is looked at any more.
+    /// The end of a handshake: `finish()` of `kernel/later_stages.bpf.h`. Differs: it is decided
+    /// about after a long handshake, too, when nothing is looked at any more.
     pub(super) fn on_end(
         &mut self,
         segment: &Segment<'_>,
@@ -235,7 +241,8 @@ mod tests {
         syn(&mut rst_syn, 129, 0);
         assert_eq!(rst_syn.looks(Work::Ack, at(0)), Looks::IntoSyns, "it has nothing to say of them");
         assert_eq!(guard("default").looks(Work::Ack, at(0)), Looks::Nowhere);
-        // Of 129 places the last SYN has seen 35 that nobody has, and 32 are taken on nobody's word.
+        // Of 129 places the last SYN has seen 35 that nobody has, and 32 are taken on nobody's
+        // word.
         let mut roomy = guard("abort");
         syn(&mut roomy, 128, 0);
         syn(&mut roomy, 94, 1);

@@ -1,6 +1,8 @@
-//! How connections send long responses, and in which band of an uplink each segment waits: `kernel/bands.h`, as the classifier calls it.
+//! How connections send long responses, and in which band of an uplink each segment waits:
+//! `kernel/bands.h`, as the classifier calls it.
 //!
-//! The queue is not this model's ([`crate::Outside::send_marked`]): whoever has it says what has left the host ([`super::Kernel::transmitted`]).
+//! The queue is not this model's ([`crate::Outside::send_marked`]): whoever has it says what has
+//! left the host ([`super::Kernel::transmitted`]).
 
 use std::collections::VecDeque;
 
@@ -15,17 +17,21 @@ pub struct Sending {
     pub control: Control,
     /// Bytes that a socket takes beyond what is acknowledged; a program that writes more waits.
     pub send_buffer: u32,
-    /// Whether the kernel bounds what of one connection is below TCP, as `small_queue()` has it; in Linux before 3.6 the windows alone do. With a
-    /// bound a segment that still waits there is not sent again, either (`skb_still_in_host_queue()`).
+    /// Whether the kernel bounds what of one connection is below TCP, as `small_queue()` has it; in
+    /// Linux before 3.6 the windows alone do. With a bound a segment that still waits there is not
+    /// sent again, either (`skb_still_in_host_queue()`).
     pub has_small_queue: bool,
     /// Of the bands of the uplink.
     pub cutoffs: Cutoffs,
     /// How it is known what is left of a response.
     pub source: SizeSource,
-    /// The program itself sets the band of its socket before each write of so many bytes, by what it has not written yet, as `[SH06]` section 3.2 changes Apache (1.3
-    /// writes 32 KiB at a time). All segments wait there then, also those of bytes that were written before: `source` and what the socket has sent say nothing.
+    /// The program itself sets the band of its socket before each write of so many bytes, by what
+    /// it has not written yet, as `[SH06]` section 3.2 changes Apache (1.3 writes 32 KiB at a
+    /// time). All segments wait there then, also those of bytes that were written before: `source`
+    /// and what the socket has sent say nothing.
     pub writes: Option<u32>,
-    /// A connection may go to a higher band while segments of it wait in a lower one, which its later ones overtake then.
+    /// A connection may go to a higher band while segments of it wait in a lower one, which its
+    /// later ones overtake then.
     pub overtakes: bool,
     /// SYN/ACKs and segments without data wait in the last band, and not in the first.
     pub control_last: bool,
@@ -36,7 +42,8 @@ pub struct Sending {
 pub struct Mark {
     /// 0 is sent first.
     pub band: u8,
-    /// Bytes that the response still has to send, those of the segment among them, where that is known.
+    /// Bytes that the response still has to send, those of the segment among them, where that is
+    /// known.
     pub left: Option<u64>,
     /// Bytes that it has sent before.
     pub attained: u64,
@@ -82,7 +89,8 @@ impl Outgoing {
         self.buffered = bytes.min(sending.send_buffer.into());
     }
 
-    /// The client has acknowledged all below `una`: the send buffer has room for more of what the program writes.
+    /// The client has acknowledged all below `una`: the send buffer has room for more of what the
+    /// program writes.
     pub(super) fn acknowledge(&mut self, sending: &Sending, una: SeqNumber) {
         let acknowledged = if una < self.start { 0 } else { u64::from(una - self.start) };
         let all = u64::from(self.write_seq - self.start);
@@ -159,18 +167,22 @@ impl Outgoing {
 
 /// Largest buffer of several segments, bytes (`GSO_LEGACY_MAX_SIZE`).
 const LARGEST_BUFFER: u64 = 65_536;
-/// Of the rate that a sender is believed to have, it makes buffers of so much time and leaves so much below it (`sk_pacing_shift`).
+/// Of the rate that a sender is believed to have, it makes buffers of so much time and leaves so
+/// much below it (`sk_pacing_shift`).
 const SHIFT: u32 = 10;
-/// How fast buffers shrink as the least round trip grows: by half every 512 us (`net.ipv4.tcp_tso_rtt_log`, since Linux 5.18).
+/// How fast buffers shrink as the least round trip grows: by half every 512 us
+/// (`net.ipv4.tcp_tso_rtt_log`, since Linux 5.18).
 const ROUND_TRIP_LOG: u32 = 9;
 /// Segments of a buffer at least (`net.ipv4.tcp_min_tso_segs`).
 const LEAST_SEGMENTS: u64 = 2;
 
-/// Segments that may be sent down beside `below` that are there. They leave in buffers as large as `tcp_tso_autosize()` makes them, as long as less is
-/// below than two of these, or than a millisecond of the rate (`tcp_small_queue_check()`). The rate is `tcp_update_pacing_rate()`'s. Linux 6.18,
-/// `net/ipv4/tcp_output.c` and `tcp_input.c`.
+/// Segments that may be sent down beside `below` that are there. They leave in buffers as large as
+/// `tcp_tso_autosize()` makes them, as long as less is below than two of these, or than a
+/// millisecond of the rate (`tcp_small_queue_check()`). The rate is `tcp_update_pacing_rate()`'s.
+/// Linux 6.18, `net/ipv4/tcp_output.c` and `tcp_input.c`.
 ///
-/// A buffer holds two segments where round trips are long. On a LAN it holds all that the window has room for, so that nothing is bounded.
+/// A buffer holds two segments where round trips are long. On a LAN it holds all that the window
+/// has room for, so that nothing is bounded.
 fn small_queue(path: &PathState, mss: u32, below: u32) -> u32 {
     let (mss, window) = (u64::from(mss.max(1)), u64::from(path.window.max(path.unacknowledged)));
     let percent = if path.window < path.threshold / 2 { 200 } else { 120 };
@@ -219,7 +231,8 @@ mod tests {
         }
     }
 
-    /// A response of ten segments is written; marks of all of them, each of which has left before the next.
+    /// A response of ten segments is written; marks of all of them, each of which has left before
+    /// the next.
     fn marks_of(source: SizeSource) -> Vec<Mark> {
         let (sending, mut outgoing) = (sending(source), Outgoing::default());
         outgoing.respond(&sending, segment(0, Flags::ACK, &[]).seq, 10 * u64::from(MSS));
@@ -282,7 +295,8 @@ mod tests {
         };
         let far = path(Nanos::from_millis(100), Nanos::from_millis(100));
         assert_eq!([0, 1, 2, 3, 4].map(|below| small_queue(&far, MSS, below)), [4, 4, 2, 2, 0]);
-        // A queue has grown since it was near: its buffers are large, but the window has room for one only.
+        // A queue has grown since it was near: its buffers are large, but the window has room for
+        // one only.
         let near = path(Nanos::from_millis(100), Nanos::from_micros(100));
         assert_eq!((small_queue(&near, MSS, 0), small_queue(&near, MSS, 10)), (130, 130));
         let neither = path(Nanos::from_millis(2), Nanos::from_millis(2));
@@ -309,7 +323,8 @@ mod tests {
                 mark.band
             })
             .collect();
-        // 4,000 bytes are taken: the second write has begun with 7,000 left; the third has with 6,000, and the last one with 9,000.
+        // 4,000 bytes are taken: the second write has begun with 7,000 left; the third has with
+        // 6,000, and the last one with 9,000.
         assert_eq!(bands, [3, 3, 2, 2, 2, 0, 0, 0, 0, 0]);
     }
 

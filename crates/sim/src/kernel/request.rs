@@ -1,4 +1,5 @@
-//! A SYN that the guard let through: the kernel's own answer, and what follows until the handshake has ended.
+//! A SYN that the guard let through: the kernel's own answer, and what follows until the handshake
+//! has ended.
 
 use tcp::Handshake;
 use units::Nanos;
@@ -47,7 +48,8 @@ impl Kernel {
         self.accept_queue.len() > self.config.backlog as usize
     }
 
-    /// Since 3479c7549fb1 (Linux 6.14) one more fits than the limit. Differs: 4.10 to 6.13 take the limit itself for full, as 2.4 does.
+    /// Since 3479c7549fb1 (Linux 6.14) one more fits than the limit. Differs: 4.10 to 6.13 take the
+    /// limit itself for full, as 2.4 does.
     fn is_syn_queue_full(&self) -> bool {
         let length = self.requests.len() as u32;
         match self.config.generation {
@@ -56,7 +58,8 @@ impl Kernel {
         }
     }
 
-    /// A SYN that is answered although the accept queue is full: 2.4 does so while at most one handshake is young, 2.2 always.
+    /// A SYN that is answered although the accept queue is full: 2.4 does so while at most one
+    /// handshake is young, 2.2 always.
     pub(super) fn is_spared(&self) -> bool {
         match self.config.generation {
             Generation::Linux22 => true,
@@ -65,7 +68,8 @@ impl Kernel {
         }
     }
 
-    /// `tcp_conn_request()`; 2.4 asks after the cookie whether the accept queue is full, and answers all the same while at most one handshake is young.
+    /// `tcp_conn_request()`; 2.4 asks after the cookie whether the accept queue is full, and
+    /// answers all the same while at most one handshake is young.
     pub(super) fn request(
         &mut self,
         from: Peer,
@@ -77,7 +81,8 @@ impl Kernel {
         if self.config.most_ends.is_some_and(|most| self.ends.all() >= most as usize) {
             return self.drop_syn();
         }
-        // One that takes the place of a TIME_WAIT is kept whatever the SYN queue looks like (`isn`).
+        // One that takes the place of a TIME_WAIT is kept whatever the SYN queue looks like
+        // (`isn`).
         let is_limited = iss.is_none();
         let mut by_cookie = self.config.syncookies == 2 && is_limited;
         if is_limited && !by_cookie && self.is_syn_queue_full() {
@@ -93,7 +98,8 @@ impl Kernel {
             return self.drop_syn();
         }
         let most = self.config.max_syn_backlog;
-        // The last quarter is kept for hosts that were heard of before, of which there are none here; not in 2.2.
+        // The last quarter is kept for hosts that were heard of before, of which there are none
+        // here; not in 2.2.
         if is_limited
             && self.config.syncookies == 0
             && self.config.generation != Generation::Linux22
@@ -177,8 +183,8 @@ impl Kernel {
         out.send(to, &answer);
     }
 
-    /// `reqsk_timer_handler()`: SYN/ACK again, unless it was sent often enough. When the queue is half full, handshakes that were never answered get
-    /// fewer, the more of them are old.
+    /// `reqsk_timer_handler()`: SYN/ACK again, unless it was sent often enough. When the queue is
+    /// half full, handshakes that were never answered get fewer, the more of them are old.
     pub(super) fn request_timed_out(&mut self, id: RequestId, now: Nanos, out: &mut impl Outside) {
         let most = self.most_retries();
         let Some(request) = self.requests.get_mut(id).filter(|request| request.is_due(now)) else {
@@ -220,8 +226,9 @@ impl Kernel {
         }
     }
 
-    /// `tcp_check_req()`. A SYN that comes again is answered again, which puts the timer off, but not in 2.4. Differs: it is answered as often as it comes, and not once in half a second at most
-    /// (`tcp_oow_rate_limited()`).
+    /// `tcp_check_req()`. A SYN that comes again is answered again, which puts the timer off, but
+    /// not in 2.4. Differs: it is answered as often as it comes, and not once in half a second at
+    /// most (`tcp_oow_rate_limited()`).
     pub(super) fn receive_for_request(
         &mut self,
         id: RequestId,
@@ -272,8 +279,9 @@ impl Kernel {
         }
     }
 
-    /// A RST, or a SYN of another handshake. A RST ends this one at the number that is expected (RFC 5961 section 3.2), and a SYN in the window; otherwise the client is told which number that is, but
-    /// for a RST beyond the window. Differs: 2.4 lets any RST in the window end it.
+    /// A RST, or a SYN of another handshake. A RST ends this one at the number that is expected
+    /// (RFC 5961 section 3.2), and a SYN in the window; otherwise the client is told which number
+    /// that is, but for a RST beyond the window. Differs: 2.4 lets any RST in the window end it.
     fn break_off_request(&mut self, id: RequestId, segment: &Segment<'_>, out: &mut impl Outside) -> Work {
         let Request { peer, handshake, .. } = self.requests[id];
         let ahead = segment.seq - (handshake.irs + 1);
@@ -302,8 +310,8 @@ impl Kernel {
         Work::EndReset
     }
 
-    /// A segment with ACK of a client of whom nothing is known: the end of a handshake by cookie (`cookie_v4_check()`, and
-    /// `end_by_cookie()` of `kernel/later_stages.bpf.h`), or none.
+    /// A segment with ACK of a client of whom nothing is known: the end of a handshake by cookie
+    /// (`cookie_v4_check()`, and `end_by_cookie()` of `kernel/later_stages.bpf.h`), or none.
     pub(super) fn receive_end_by_cookie(
         &mut self,
         from: Peer,

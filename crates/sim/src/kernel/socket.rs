@@ -11,7 +11,8 @@ use wire::{Flags, Segment, SeqNumber};
 use super::time_wait::TimeWait;
 use super::{End, Kernel, News, Outgoing, Outside, Peer, Sending, SocketId, Timer, Work};
 
-/// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18 `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
+/// Data that a send buffer holds, bytes: twice ten segments (`tcp_init_buffer_space()`, 6.18
+/// `net/ipv4/tcp_input.c`). Differs: it does not grow with the window.
 const SEND_BUFFER: u64 = 20 * 1448;
 
 /// A connection, with what was received and not read, and what was written.
@@ -137,7 +138,8 @@ impl Socket {
         self.received.len() - self.read
     }
 
-    /// What was written and is not acknowledged fits the send buffer; or nobody will take it any more.
+    /// What was written and is not acknowledged fits the send buffer; or nobody will take it any
+    /// more.
     fn has_room(&self) -> bool {
         let is_open = matches!(self.connection.state(), State::Established | State::CloseWait);
         !is_open || self.written.len() as u64 <= self.connection.acknowledged() + self.send_buffer
@@ -169,8 +171,8 @@ impl Socket {
     }
 }
 
-/// What TCP may take of what a program has written: while that sleeps for want of room no more than the send buffer holds, in whole segments, because the next
-/// write fills up the last.
+/// What TCP may take of what a program has written: while that sleeps for want of room no more than
+/// the send buffer holds, in whole segments, because the next write fills up the last.
 struct Taken<'a> {
     written: &'a [u8],
     until: u64,
@@ -419,7 +421,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// Whether a program that writes and waits may go on: what the send buffer does not hold was acknowledged. Otherwise it is told when.
+    /// Whether a program that writes and waits may go on: what the send buffer does not hold was
+    /// acknowledged. Otherwise it is told when.
     ///
     /// # Panics
     ///
@@ -451,7 +454,8 @@ impl Kernel {
         self.schedule(id, out);
     }
 
-    /// Whether the client has ended its way, or the connection is destroyed: nobody will be told again.
+    /// Whether the client has ended its way, or the connection is destroyed: nobody will be told
+    /// again.
     ///
     /// # Panics
     ///
@@ -461,7 +465,8 @@ impl Kernel {
         socket.is_over || socket.is_reset
     }
 
-    /// The program waits for the client's end for so long at most: then it is told that something can be read, and finds nothing.
+    /// The program waits for the client's end for so long at most: then it is told that something
+    /// can be read, and finds nothing.
     ///
     /// # Panics
     ///
@@ -471,7 +476,8 @@ impl Kernel {
         out.wake(until, Timer::Linger(id));
     }
 
-    /// A segment of a connection was dropped before it left the host. TCP learns of it as of any that is lost.
+    /// A segment of a connection was dropped before it left the host. TCP learns of it as of any
+    /// that is lost.
     pub fn lost_below(&mut self, to: Peer, seq: SeqNumber) {
         if let Some(End::Socket(id)) = self.ends.get(to)
             && let Some(outgoing) = &mut self.sockets[id].outgoing
@@ -501,7 +507,8 @@ impl Kernel {
         self.schedule(id, out);
     }
 
-    /// close(2): by FIN, or where something was received and not read by RST (RFC 2525 section 2.17).
+    /// close(2): by FIN, or where something was received and not read by RST (RFC 2525 section
+    /// 2.17).
     ///
     /// # Panics
     ///

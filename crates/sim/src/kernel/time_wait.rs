@@ -1,4 +1,5 @@
-//! Connections that are over at the server, which closed first: TIME_WAIT, its buckets, and what still comes for it.
+//! Connections that are over at the server, which closed first: TIME_WAIT, its buckets, and what
+//! still comes for it.
 
 use std::collections::VecDeque;
 
@@ -105,11 +106,13 @@ impl Kernel {
         }
     }
 
-    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`). A RST ends it, unless `tcp_rfc1337` says no. A SYN begins
-    /// anew if its number or its timestamp is beyond the last. What is sent again, or is older by its timestamp, is
-    /// acknowledged again, and its time begins anew with that.
+    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`). A RST ends it, unless
+    /// `tcp_rfc1337` says no. A SYN begins anew if its number or its timestamp is beyond the last.
+    /// What is sent again, or is older by its timestamp, is acknowledged again, and its time begins
+    /// anew with that.
     ///
-    /// Differs: of SYNs that do not begin anew the guard hears nothing, and acknowledgments are not limited to two a second.
+    /// Differs: of SYNs that do not begin anew the guard hears nothing, and acknowledgments are not
+    /// limited to two a second.
     pub(super) fn receive_in_time_wait(
         &mut self,
         from: Peer,

@@ -1,7 +1,9 @@
-//! What happens next in a world: a few things each of which is expected once, and timers without number.
+//! What happens next in a world: a few things each of which is expected once, and timers without
+//! number.
 //!
-//! Nearly all that happens is one of the few, within microseconds: which of them comes first is found by looking at each, and only timers go through a queue that is
-//! made for millions. The order is that of one queue for all: by time, and at one moment as they were put here.
+//! Nearly all that happens is one of the few, within microseconds: which of them comes first is
+//! found by looking at each, and only timers go through a queue that is made for millions. The
+//! order is that of one queue for all: by time, and at one moment as they were put here.
 
 use std::mem::replace;
 
@@ -67,7 +69,8 @@ impl Agenda {
         };
         let before = replace(&mut self.expected[place], turn);
         debug_assert!(before == NEVER || place >= 3, "{event:?} at {at} and at {}", before.0);
-        // The crowd is looked at at either time. What the CPU began before was interrupted, and has no end.
+        // The crowd is looked at at either time. What the CPU began before was interrupted, and has
+        // no end.
         if event == Event::Crowd && before != NEVER {
             self.others.push(before.0, (before.1, event));
         }

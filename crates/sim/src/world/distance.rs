@@ -1,4 +1,5 @@
-//! Clients that are far from the server: a path of `crates/path` each way, behind the wire's own delay.
+//! Clients that are far from the server: a path of `crates/path` each way, behind the wire's own
+//! delay.
 
 use std::hash::BuildHasher;
 
@@ -105,7 +106,8 @@ impl Distance {
         })
     }
 
-    /// A packet of so many bytes sets out. When somebody is to look at this way, if nobody has been told yet.
+    /// A packet of so many bytes sets out. When somebody is to look at this way, if nobody has been
+    /// told yet.
     pub(super) fn set_out(
         &mut self,
         way: Way,
@@ -160,7 +162,8 @@ impl Distance {
         })
     }
 
-    /// Packets that wait or are under way; in debug builds, what came has left, was dropped or is among them.
+    /// Packets that wait or are under way; in debug builds, what came has left, was dropped or is
+    /// among them.
     pub(super) fn len(&self) -> usize {
         let len_of = |path: &Path<Carried>| {
             let len = path.qlen_pkts() as usize + path.in_flight();

@@ -1,7 +1,8 @@
 //! When the CPU hears of frames: at once, or as often as the NIC lets it.
 //!
-//! Linux looks for frames as long as it finds some (NAPI), and asks for an interrupt when there are none. A NIC that moderates its interrupts (`ethtool -C rx-usecs`) gives
-//! one no sooner than so long after the one before, so that frames come together.
+//! Linux looks for frames as long as it finds some (NAPI), and asks for an interrupt when there are
+//! none. A NIC that moderates its interrupts (`ethtool -C rx-usecs`) gives one no sooner than so
+//! long after the one before, so that frames come together.
 
 use units::Nanos;
 
@@ -55,12 +56,14 @@ impl Interrupts {
         self.next = now + self.apart;
     }
 
-    /// A timer does not wait for the NIC. Frames before it in the ring are taken with it, up to one interrupt early, where Linux would leave them.
+    /// A timer does not wait for the NIC. Frames before it in the ring are taken with it, up to one
+    /// interrupt early, where Linux would leave them.
     pub(super) fn on_timer(&mut self) {
         self.is_heard = true;
     }
 
-    /// Whether the CPU sees something to do, with a ring that has something or not; it stops looking when there is nothing.
+    /// Whether the CPU sees something to do, with a ring that has something or not; it stops
+    /// looking when there is nothing.
     pub(super) fn look(&mut self, is_empty: bool) -> bool {
         self.is_heard &= !is_empty;
         self.is_heard

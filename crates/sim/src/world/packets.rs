@@ -8,7 +8,8 @@ use wire::{Flags, Options, Segment, SeqNumber};
 
 use crate::kernel::Mark;
 
-/// A segment under way. It stays in its place in memory from its sender to its receiver; then another takes that place.
+/// A segment under way. It stays in its place in memory from its sender to its receiver; then
+/// another takes that place.
 #[derive(Debug)]
 pub(super) struct Packet {
     pub(super) endpoint: Endpoint,

@@ -1,11 +1,14 @@
-//! The server's uplink: the device's queue discipline, the card's short queue, and a link of some rate.
+//! The server's uplink: the device's queue discipline, the card's short queue, and a link of some
+//! rate.
 //!
 //! ```text
 //!   kernel -- discipline, or a band each --> card --> link --> wire
 //! ```
 //!
-//! What the discipline drops is lost to TCP, as a segment that the network lost (so in Linux 2.2). Differs: today's kernel tells TCP, which
-//! shrinks its window and sends the segment later. A segment comes to the queue when the CPU takes up the work that sends it, some microseconds early.
+//! What the discipline drops is lost to TCP, as a segment that the network lost (so in Linux 2.2).
+//! Differs: today's kernel tells TCP, which shrinks its window and sends the segment later. A
+//! segment comes to the queue when the CPU takes up the work that sends it, some microseconds
+//! early.
 
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -20,7 +23,8 @@ use super::packets::Packet;
 pub struct UplinkConfig {
     /// Of the link.
     pub rate: Rate,
-    /// Bytes that the link sends besides each frame without FCS: 24 for the FCS, the preamble and the gap of Ethernet.
+    /// Bytes that the link sends besides each frame without FCS: 24 for the FCS, the preamble and
+    /// the gap of Ethernet.
     pub overhead_bytes: u32,
     /// What waits for the card.
     pub device: Device,
@@ -35,13 +39,15 @@ pub struct UplinkConfig {
 pub enum Device {
     /// One discipline.
     One(aqm::Config),
-    /// As `tc-prio`: so many bands, each with a discipline like this of its own. A band is served while those before it are empty, but for a floor.
+    /// As `tc-prio`: so many bands, each with a discipline like this of its own. A band is served
+    /// while those before it are empty, but for a floor.
     Prio {
         /// How many.
         bands: u8,
         /// Of each.
         of_each: aqm::Config,
-        /// Of the rate, what the last band is sure of; and so are all but the first together, as below `tidegate uplink`. None where it is 0.
+        /// Of the rate, what the last band is sure of; and so are all but the first together, as
+        /// below `tidegate uplink`. None where it is 0.
         floor: f64,
     },
 }
@@ -149,7 +155,8 @@ impl Uplink {
         })
     }
 
-    /// The kernel sends a packet of so many bytes. Gives when the link is done with one, if it has begun one with this.
+    /// The kernel sends a packet of so many bytes. Gives when the link is done with one, if it has
+    /// begun one with this.
     pub(super) fn put(
         &mut self,
         packet: Box<Packet>,
@@ -196,7 +203,8 @@ impl Uplink {
         self.queues.iter().map(Aqm::qlen_pkts).sum()
     }
 
-    /// Frames that wait anywhere, and the one that is being sent; in debug builds, what came was sent, dropped or is among them.
+    /// Frames that wait anywhere, and the one that is being sent; in debug builds, what came was
+    /// sent, dropped or is among them.
     pub(super) fn len(&self) -> usize {
         debug_assert!(self.dropped.is_empty(), "the kernel is told of drops at once");
         let len = self.qlen_pkts() as usize + self.card.len() + usize::from(self.sending.is_some());
@@ -205,7 +213,8 @@ impl Uplink {
         len
     }
 
-    /// A class of HTB that has tokens of its own goes before all that borrow, the last band before the others.
+    /// A class of HTB that has tokens of its own goes before all that borrow, the last band before
+    /// the others.
     fn next(&mut self, now: Nanos) -> Option<Frame> {
         let last = self.queues.len() - 1;
         let (of_last, of_lower) = match &self.floor {

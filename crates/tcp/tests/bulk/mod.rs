@@ -1,4 +1,5 @@
-//! Large streams between two ends of this crate: they arrive, fill their path, share it, and a loss costs what it should.
+//! Large streams between two ends of this crate: they arrive, fill their path, share it, and a loss
+//! costs what it should.
 
 mod path;
 
@@ -9,7 +10,8 @@ use units::Nanos;
 const BOTH: [Algorithm; 2] = [Algorithm::NewReno, Algorithm::Cubic];
 const NOTHING: Pattern = Pattern(0);
 
-/// Without timestamps, so that a segment's data are 1000 bytes; with a buffer that is never the limit.
+/// Without timestamps, so that a segment's data are 1000 bytes; with a buffer that is never the
+/// limit.
 const BULK: Stack = Stack {
     mss: 1000,
     window: 64_000,
@@ -109,7 +111,8 @@ fn single_loss_leaves_half_of_the_window_or_seven_tenths_and_no_timer_goes_off()
     }
 }
 
-/// RFC 6582 section 1: without selective acknowledgements one segment each round trip, and still no timer.
+/// RFC 6582 section 1: without selective acknowledgements one segment each round trip, and still no
+/// timer.
 #[test]
 fn several_losses_of_one_window_are_one_reduction() {
     for (sack, trips) in [(true, 2), (false, 6)] {
@@ -129,7 +132,8 @@ fn several_losses_of_one_window_are_one_reduction() {
     }
 }
 
-/// RFC 8985 section 6.2: one segment that was sent later is enough, which three duplicates (RFC 6675) would never be.
+/// RFC 8985 section 6.2: one segment that was sent later is enough, which three duplicates
+/// (RFC 6675) would never be.
 #[test]
 fn loss_just_before_the_end_costs_a_round_trip_and_no_timeout() {
     // Of ten segments and a FIN.
@@ -214,7 +218,8 @@ fn each_acknowledgment_is_a_sample_of_the_round_trip_with_timestamps_and_of_linu
     }
 }
 
-/// 100 flows over 10 Mb/s: each has a window of few segments, and many losses only the timer can tell.
+/// 100 flows over 10 Mb/s: each has a window of few segments, and many losses only the timer can
+/// tell.
 #[test]
 fn hundred_flows_keep_a_slow_link_busy() {
     let rto = Rto {
@@ -262,7 +267,8 @@ fn stream_of_more_than_four_gibibytes_arrives() {
     assert!(world.is_over());
 }
 
-/// What a peer takes bounds what is out, however large the congestion window is; that is looked at after each event.
+/// What a peer takes bounds what is out, however large the congestion window is; that is looked at
+/// after each event.
 #[test]
 fn peer_with_a_small_window_is_never_sent_more() {
     for window in [500, 1500, 5000] {

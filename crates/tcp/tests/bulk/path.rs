@@ -1,4 +1,5 @@
-//! Two ends of this crate with a path between them, in virtual time: a bottleneck with a rate, a delay and a queue one way, a delay only the other way.
+//! Two ends of this crate with a path between them, in virtual time: a bottleneck with a rate, a
+//! delay and a queue one way, a delay only the other way.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -93,7 +94,8 @@ impl Bottleneck {
         }
     }
 
-    /// When a segment arrives, or `None` when it does not. `is_back` is the way of the client, which has no bottleneck.
+    /// When a segment arrives, or `None` when it does not. `is_back` is the way of the client,
+    /// which has no bottleneck.
     fn carry(&mut self, segment: &Owned, is_back: bool, may_lose: bool, now: Nanos) -> Option<Nanos> {
         let is_lost = self.random.random_range(0..1000) < self.lost;
         let is_late = self.random.random_range(0..1000) < self.late;

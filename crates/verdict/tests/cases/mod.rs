@@ -93,7 +93,8 @@ const DROP: Policy = Policy { syn_when_full: Verdict::Drop, ..Policy::DEFAULT };
 const OVERBOOKED: Policy = Policy { full: Full::Reserved { overbook_percent: 150 }, ..Policy::RESERV };
 const RESERV_RST_SYN: Policy = Policy { syn_when_full: Verdict::Reset, ..Policy::RESERV };
 
-/// So many connections wait, for so many microseconds, and so many may by what the agent has found; the queues are empty.
+/// So many connections wait, for so many microseconds, and so many may by what the agent has found;
+/// the queues are empty.
 const fn waiting(
     name: &'static str,
     policy: Policy,
