@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Who keeps TIME_WAIT when a server closes first [FTY97], at the client: tc ingress and egress of
- * the interface by which its connections go. close.h decides. A segment of a connection that is not
- * closing costs its headers and one byte of `marks`.
+ * Moves TIME_WAIT from a server that closes first to its client [FTY97]. The programs run at tc
+ * ingress and egress of the client's interface, and close.h decides. A segment that closes nothing
+ * costs a look at its headers and at one byte of `marks`.
  *
- * What is not plain passes as if we were not there: IP options, VLAN tags in the frame, options of
- * TCP that sign or that join connections. So does what finds no room in a map.
+ * A segment with IP options, a VLAN tag, or a TCP option of MD5, AO or MPTCP passes unchanged. So
+ * does one that finds a map full.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -26,25 +26,26 @@ enum {
 	OPTION_AUTHENTICATION = 29,	/* RFC 5925 */
 	OPTION_MULTIPATH = 30,		/* RFC 8684 */
 	MAX_DESTINATIONS = 64,
-	MARKS_LAST = 2,			/* generations */
+	MARKS_LAST = 2,			/* a mark is valid for this many further generations */
 	MAX_CGROUP_DEPTH = 32,
 	NO_WAKEUP = 1,			/* BPF_RB_NO_WAKEUP of include/uapi/linux/bpf.h */
 };
 
 /* ---- Fixed at load. ---- */
 
-const volatile __u32 way = 0;			/* enum close_way */
+const volatile __u32 way = 0;			/* enum close_way; the agent always sets it */
 const volatile __u32 is_dry_run = 1;
-const volatile __u64 quarantine_ns = 0;		/* where both ends have timestamps */
-const volatile __u64 long_quarantine_ns = 0;	/* where they have not */
-const volatile __u64 cgroup = 0;		/* id of the control group whose sockets are meant; 0: any */
-const volatile __u32 must_ask = 0;		/* only sockets that have asked */
-const volatile __u64 netns_cookie = 0;		/* of this namespace; the socket option's hook is the whole host's */
+const volatile __u64 quarantine_ns = 0;		/* if both ends have timestamps */
+const volatile __u64 long_quarantine_ns = 0;	/* if an end has none */
+const volatile __u64 cgroup = 0;		/* id: only sockets of this group; 0: of any */
+const volatile __u32 must_ask = 0;		/* only sockets that set TIDEGATE_CLOSE to 1 */
+/* Cookie of our network namespace: the setsockopt hook sees sockets of the whole host. */
+const volatile __u64 netns_cookie = 0;
 
-/* ---- Which connections are ours, by where they lead. ---- */
+/* ---- Destinations of the connections that we handle. ---- */
 
 struct destination {
-	__u32 bits;				/* of what follows, that count */
+	__u32 bits;				/* prefix length, over the three fields below */
 	__be16 port;
 	__u16 reserved;
 	struct address address;
@@ -55,26 +56,26 @@ struct {
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, MAX_DESTINATIONS);
 	__type(key, struct destination);
-	__type(value, __u32);			/* index of its counts */
+	__type(value, __u32);			/* index into close_counts */
 } destinations SEC(".maps");
 
-/* ---- What is counted, of each destination. ---- */
+/* ---- Counters of each destination. ---- */
 
 struct close_counts {
 	__u64 noted;				/* swap: closes that the server began */
-	__u64 swapped;				/* RSTs that were sent for them */
+	__u64 swapped;				/* last ACKs of a server that a RST answered */
 	__u64 held;				/* hold: FINs that were held */
-	__u64 idle;				/* FINs that came when all was read, and passed */
-	__u64 released;				/* held FINs that came in with the client's own */
-	__u64 given_up;				/* held FINs that the server sent again */
-	__u64 late;				/* held FINs when the client's own left, and something was missing */
-	__u64 resets;				/* later ACKs that left as a RST, because the first one was lost */
-	__u64 quarantined;			/* SYNs that were dropped */
-	__u64 signed_or_joined;			/* closes with MD5, AO or MPTCP */
-	__u64 full;				/* closes that found no room in a map */
-	__u64 failed;				/* that the kernel refused us to send */
-	__u64 overdue;				/* held FINs that the agent let in after a second, or at its end */
-	__u64 backed_off;			/* FINs that were not held, because too many before were held in vain */
+	__u64 idle;				/* hold: FINs passed: the client had read all */
+	__u64 released;				/* held FINs that entered with the client's own */
+	__u64 given_up;				/* held FINs that the server repeated */
+	__u64 late;				/* held FINs that could not enter at the close */
+	__u64 resets;				/* hold: ACKs sent as a RST: the first was lost */
+	__u64 quarantined;			/* SYNs dropped: their ports are in quarantine */
+	__u64 signed_or_joined;			/* closes with MD5, AO, MPTCP or bad options */
+	__u64 full;				/* closes that found a map full */
+	__u64 failed;				/* segments not changed or sent, FINs unverified */
+	__u64 overdue;				/* held FINs that the agent let in by itself */
+	__u64 backed_off;			/* FINs that passed: too many were held in vain */
 };
 
 struct {
@@ -84,9 +85,9 @@ struct {
 	__type(value, struct close_counts);
 } close_counts SEC(".maps");
 
-/* ---- What is kept. ---- */
+/* ---- State of connections. ---- */
 
-/* A connection, seen from the client. */
+/* Four-tuple of a connection, as the client sees it. */
 struct ends {
 	struct address local;
 	struct address remote;
@@ -94,7 +95,7 @@ struct ends {
 	__be16 remote_port;
 };
 
-/* Those whose last FIN has left. The oldest makes room. */
+/* Connections whose last FIN has left. A full map forgets the least recently used. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 262144);
@@ -102,7 +103,7 @@ struct {
 	__type(value, struct last_ack);
 } last_acks SEC(".maps");
 
-/* swap: until when the ends must not be used again, ns of bpf_ktime_get_ns(). The agent sweeps. */
+/* swap: end of a four-tuple's quarantine, ns of bpf_ktime_get_ns(). The agent deletes old ones. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -118,7 +119,7 @@ struct {
 	__type(value, struct hold);
 } holds SEC(".maps");
 
-/* Whether a socket has asked: TIDEGATE_CLOSE. */
+/* Value of TIDEGATE_CLOSE that the socket's program has set. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -126,17 +127,17 @@ struct {
 	__type(value, __u32);
 } asked SEC(".maps");
 
-/* hold: a FIN that is held, told to the agent. */
+/* hold: report to the agent that a FIN is held. */
 struct held_fin {
 	struct ends ends;
 	__u32 seq;				/* of the FIN */
 	__u32 ack;
 	__u32 ifindex;
-	__be32 timestamps[2];			/* value, echo; both 0: it has none */
+	__be32 timestamps[2];			/* value, echo; both 0: the FIN has none */
 	__be16 window;
 	__u8 mac[12];				/* destination, source */
 	__u16 reserved;
-	__u64 at_ns;				/* of bpf_ktime_get_ns() */
+	__u64 at_ns;				/* when it was held, by bpf_ktime_get_ns() */
 };
 
 struct {
@@ -144,12 +145,17 @@ struct {
 	__uint(max_entries, 1 << 22);
 } held_fins SEC(".maps");
 
-/* Written by the agent. */
+/* The agent writes this about once a second. */
 struct control {
-	__u64 lease_until_ns;			/* of bpf_ktime_get_ns(); afterwards all passes: before Linux 6.6 programs outlive it */
-	__u32 generation;			/* a new one every half minute, from 1 to 255 and again; 0: it has not begun */
+	/*
+	 * End of the lease, ns of bpf_ktime_get_ns(). After it the programs hold no FIN and answer
+	 * no last ACK. Before Linux 6.6 they outlive an agent that is killed.
+	 */
+	__u64 lease_until_ns;
+	/* Number of the half minute, from 1 to 255 and again from 1. 0: the agent has not begun. */
+	__u32 generation;
 	__u32 reserved;
-	__u64 backed_off;			/* a bit for each destination where no FIN is to be held */
+	__u64 backed_off;			/* bit per destination: hold no FIN there */
 };
 
 struct {
@@ -159,7 +165,7 @@ struct {
 	__type(value, struct control);
 } controls SEC(".maps");
 
-/* In which generation a connection of that local port was last put into `last_acks`; 0: in none. */
+/* Generation in which `last_acks` last got a connection of this local port; 0: in none. */
 __u8 marks[65536] = {};
 
 static __always_inline __u8 generation(void)
@@ -189,7 +195,7 @@ static __always_inline bool is_backed_off(__u32 destination)
 	return control && control->backed_off >> (destination % MAX_DESTINATIONS) & 1;
 }
 
-/* The verifier of Linux 6.1 does not see that 16 bits stay 16 when they are swapped. */
+/* The mask is for the verifier of Linux 6.1: it does not see that bpf_ntohs() gives 16 bits. */
 static __always_inline __u8 *mark_of(__be16 local_port)
 {
 	__u32 index = bpf_ntohs(local_port);
@@ -203,7 +209,7 @@ static __always_inline void mark(__be16 local_port)
 	*mark_of(local_port) = generation();
 }
 
-/* False is for sure: no connection of that port is in `last_acks`, or for longer than matters. */
+/* False is sure: `last_acks` has no recent connection of this port. True may be wrong. */
 static __always_inline bool is_marked(__be16 local_port)
 {
 	__u8 mark = *mark_of(local_port);
@@ -224,7 +230,7 @@ static __always_inline struct frame frame_of(const struct __sk_buff *skb)
 	return frame;
 }
 
-/* Whether nothing need be done, with as little effort as can be. What is not plain passes, too. */
+/* True if the segment needs no work, or is not plain. It must be cheap: all segments come here. */
 static __always_inline bool passes(const struct __sk_buff *skb, bool is_arriving)
 {
 	struct frame frame = frame_of(skb);
@@ -277,7 +283,7 @@ static __always_inline struct ends ends_of_leaving(const struct segment *segment
 	return ends;
 }
 
-/* Index of the destination that a connection leads to; NULL if it is none of ours. */
+/* Index of the connection's destination; NULL if we do not handle it. */
 static __noinline __u32 *destination_of(const struct ends *ends)
 {
 	struct destination key = { .bits = 8 * (sizeof(key) - sizeof(key.bits)) };
@@ -289,7 +295,7 @@ static __noinline __u32 *destination_of(const struct ends *ends)
 	return bpf_map_lookup_elem(&destinations, &key);
 }
 
-/* Its counts. */
+/* Counters of the connection's destination; NULL if we do not handle it. */
 static __always_inline struct close_counts *counts_of(const struct ends *ends)
 {
 	__u32 *index = destination_of(ends);
@@ -298,8 +304,10 @@ static __always_inline struct close_counts *counts_of(const struct ends *ends)
 }
 
 /*
- * Whether an option signs the segment, or its connection is one of several. `timestamp`: bytes from
- * the TCP header to that option, if there is one. Not static, so that the verifier walks it once.
+ * True if an option signs the segment (MD5, AO), belongs to MPTCP, or is malformed. `timestamp`:
+ * bytes from the TCP header to that option; unchanged if there is none.
+ *
+ * The function is not static, so that the verifier walks it once.
  */
 __noinline int find_options(const struct tcp_bytes *tcp, __u32 size, __u32 *timestamp)
 {
@@ -338,7 +346,7 @@ static __always_inline bool change_flags(struct __sk_buff *skb, const struct seg
 	__u32 offset = __builtin_offsetof(struct tcp_header, offset);
 	__be16 before, after;
 
-	/* The 16-bit word of which flags are the second byte. */
+	/* The checksum goes by 16-bit words: the flags are the second byte of this one. */
 	if (bpf_skb_load_bytes(skb, segment->l4_offset + offset, &before, sizeof(before)))
 		return false;
 	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
@@ -353,10 +361,7 @@ static __always_inline void read_socket(const struct tcp_sock *tcp, struct close
 	socket->snd_una = tcp->snd_una;
 }
 
-/*
- * Whether somebody has looked at the checksum, or nobody need: we believe a FIN before TCP has seen
- * it.
- */
+/* True if the checksum is verified or needs none: we act on a FIN before TCP has checked it. */
 static __always_inline bool is_known_good(struct __sk_buff *skb)
 {
 	__u32 summed = BPF_CORE_READ_BITFIELD_PROBED((struct sk_buff *)skb, ip_summed);
@@ -364,12 +369,9 @@ static __always_inline bool is_known_good(struct __sk_buff *skb)
 	return summed == CHECKSUM_UNNECESSARY || summed == CHECKSUM_PARTIAL;
 }
 
-/* ---- Which sockets are meant. ---- */
+/* ---- Sockets that we handle. ---- */
 
-/*
- * Whether a socket was made in the control group or below it. bpf_sk_ancestor_cgroup_id() is not
- * for tc.
- */
+/* True for a socket made in `cgroup` or below it. tc may not call bpf_sk_ancestor_cgroup_id(). */
 static __noinline int is_in_cgroup(struct tcp_sock *tcp)
 {
 	const struct cgroup_subsys_state *state;
@@ -400,7 +402,7 @@ static __always_inline bool is_meant(struct tcp_sock *tcp)
 	return value && *value;
 }
 
-/* The program asks for a socket, or does no longer: TIDEGATE_CLOSE, an int. */
+/* A program opts one of its sockets in (1) or out (0): TIDEGATE_CLOSE, an int. */
 SEC("cgroup/setsockopt")
 int ask(struct bpf_sockopt *option)
 {
@@ -408,7 +410,7 @@ int ask(struct bpf_sockopt *option)
 
 	if (!is_option(option, TIDEGATE_CLOSE, netns_cookie))
 		return leave_option(option);
-	/* -1 is of another command for other destinations, which has heard it. */
+	/* -1: another tidegate close, for other destinations, has taken the option before. */
 	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*value)) || (void *)(value + 1) > option->optval_end ||
 	    *value > 1)
 		return refuse_option(EINVAL);
@@ -416,13 +418,13 @@ int ask(struct bpf_sockopt *option)
 	if (!stored)
 		return refuse_option(ENOMEM);
 	*stored = *value;
-	option->optlen = -1; /* the kernel need not see it */
+	option->optlen = -1; /* the kernel skips the option */
 	return 1;
 }
 
-/* ---- A segment comes in. ---- */
+/* ---- A segment arrives. ---- */
 
-/* What the agent needs to let a FIN in by itself. Without it none is held. */
+/* Tells the agent what it needs to let the FIN in later. If that fails, the FIN is not held. */
 static __noinline bool tell_agent(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp)
 {
 	struct held_fin held = {};
@@ -443,7 +445,7 @@ static __noinline bool tell_agent(struct __sk_buff *skb, const struct segment *s
 	return !bpf_ringbuf_output(&held_fins, &held, sizeof(held), NO_WAKEUP);
 }
 
-/* hold: a FIN. */
+/* hold: a FIN arrives from the server. */
 static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts,
 				      bool backed_off)
 {
@@ -495,10 +497,7 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 	bpf_sk_release(found);
 }
 
-/*
- * The server's ACK of the client's FIN. It goes on to the kernel as a clone, and becomes the RST
- * itself.
- */
+/* The server acknowledges the client's FIN. A clone goes on, and the ACK itself becomes the RST. */
 static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
@@ -518,7 +517,7 @@ static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct se
 		counts->swapped++;
 		return TC_ACT_UNSPEC;
 	}
-	/* It has a timestamp if both ends agreed on them (RFC 7323 3.2). */
+	/* The ACK has a timestamp if both ends agreed on timestamps (RFC 7323 3.2). */
 	if (is_signed_or_joined(skb, segment, &timestamp))
 		return TC_ACT_UNSPEC;
 	until_ns = bpf_ktime_get_ns() + (timestamp ? quarantine_ns : long_quarantine_ns);
@@ -526,7 +525,7 @@ static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct se
 		counts->full++;
 		return TC_ACT_UNSPEC;
 	}
-	/* The clone comes by here again. */
+	/* The clone meets this program again, and must find the RST counted. */
 	last->resets++;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS)) {
 		counts->failed++;
@@ -561,8 +560,8 @@ int arriving(struct __sk_buff *skb)
 }
 
 /*
- * hold: run by the agent on a FIN that it makes itself, as one that was held. It comes in if it is
- * held still: the server's host may be gone, and would never send it again.
+ * hold: the agent runs this on a copy of a held FIN that it has made. The FIN enters if it is still
+ * held: a server whose host is gone never repeats it.
  */
 SEC("tc")
 int overdue(struct __sk_buff *skb)
@@ -601,7 +600,7 @@ int overdue(struct __sk_buff *skb)
 
 /* ---- A segment leaves. ---- */
 
-/* Whether the ends of a new connection are in quarantine. */
+/* True if a new connection's four-tuple is in quarantine. An entry that is over goes. */
 static __always_inline bool is_quarantined(const struct ends *ends)
 {
 	__u64 *until_ns = bpf_map_lookup_elem(&quarantine, ends);
@@ -614,7 +613,7 @@ static __always_inline bool is_quarantined(const struct ends *ends)
 	return false;
 }
 
-/* What of a segment is different in the one that comes back for it. */
+/* Header fields that change when the client's FIN becomes the server's. */
 struct turned {
 	__u8 mac[12];				/* destination, source */
 	struct address addresses[2];		/* source, destination */
@@ -644,17 +643,18 @@ static __always_inline bool write_turned(struct __sk_buff *skb, const struct seg
 	return !timestamp || !bpf_skb_store_bytes(skb, tcp + timestamp + 2, turned->timestamps, sizeof(turned->timestamps), 0);
 }
 
-/*
- * The client's FIN comes in as the server's, as if both had closed at once. Its checksum is only of
- * the pseudo header, in which the ends may change places; the kernel does not look at the rest
- * (CHECKSUM_PARTIAL).
- */
+/* Outcomes of let_fin_in(). */
 enum let_in {
 	LET_IN,
-	LET_IN_NOT,			/* the segment is as it was */
-	LET_IN_SPOILED,			/* it is not, and must not leave: TCP sends it again */
+	LET_IN_NOT,			/* the segment is unchanged, and may leave */
+	LET_IN_SPOILED,			/* the segment is damaged: drop it, TCP repeats it */
 };
 
+/*
+ * The client's FIN becomes the server's, a clone of it enters, and it becomes the client's again.
+ * The checksum stays true: it covers only the pseudo header, whose addresses may change places
+ * (CHECKSUM_PARTIAL).
+ */
 static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *segment, __u32 timestamp, __u32 ack)
 {
 	struct turned before = {}, after = {};
@@ -686,7 +686,7 @@ static __noinline int let_fin_in(struct __sk_buff *skb, const struct segment *se
 	return is_sent ? LET_IN : LET_IN_NOT;
 }
 
-/* The client's end of the connection of a segment that leaves; NULL without one. */
+/* The client's socket of a leaving segment; NULL if it has no full TCP socket. */
 static __always_inline struct tcp_sock *socket_of(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
@@ -697,7 +697,7 @@ static __always_inline struct tcp_sock *socket_of(struct __sk_buff *skb)
 	return sk && sk->protocol == PROTOCOL_TCP ? bpf_skc_to_tcp_sock(sk) : NULL;
 }
 
-/* From now on segments of it are looked at. */
+/* Stores the connection, and marks its port so that its segments no longer pass unseen. */
 static __always_inline bool keep(const struct ends *ends, const struct last_ack *last, struct close_counts *counts)
 {
 	if (bpf_map_update_elem(&last_acks, ends, last, 0)) {
@@ -708,7 +708,7 @@ static __always_inline bool keep(const struct ends *ends, const struct last_ack 
 	return true;
 }
 
-/* swap: the client's FIN, after the server's. */
+/* swap: the client's FIN leaves. */
 static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
@@ -729,7 +729,7 @@ static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct 
 	counts = counts_of(&ends);
 	if (!counts)
 		return;
-	/* One that is sent again counts once. */
+	/* A repeated FIN counts once. */
 	known = bpf_map_lookup_elem(&last_acks, &ends);
 	is_known = known && known->seq == last.seq;
 	if (is_signed_or_joined(skb, segment, &timestamp))
@@ -738,7 +738,7 @@ static __always_inline void on_last_fin_out(struct __sk_buff *skb, const struct 
 		counts->noted++;
 }
 
-/* hold: the client's FIN, while the server's is held. */
+/* hold: the client's FIN leaves. */
 static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);
@@ -765,6 +765,7 @@ static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct s
 	}
 	if (!keep(&ends, &last, counts))
 		return TC_ACT_UNSPEC;
+	/* It acknowledges no more than the server did, so that our kernel repeats what is lost. */
 	let_in = let_fin_in(skb, segment, timestamp, socket.snd_una);
 	if (let_in == LET_IN) {
 		counts->released++;
@@ -775,7 +776,7 @@ static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct s
 	return let_in == LET_IN_SPOILED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }
 
-/* hold: an ACK of the server's FIN. */
+/* hold: a segment leaves, perhaps the client's ACK of the server's FIN. */
 static __always_inline int on_last_ack_out(struct __sk_buff *skb, const struct segment *segment)
 {
 	struct close_segment numbers = numbers_of(segment);

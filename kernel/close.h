@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Who keeps TIME_WAIT when a server closes first [FTY97]: what its client does with the segments
- * that end a connection. No map, no clock, no kernel pointer.
+ * Decisions that move TIME_WAIT from a server that closes first to its client [FTY97]. The client's
+ * host takes them for the segments that end a connection. No map, no clock, no kernel pointer.
  *
- * swap, the paper's LAST_ACK_SWAP: the client answers the server's last ACK with a RST, and the
- * server forgets the connection. The client's kernel has forgotten it, too, so its addresses and
- * ports are kept from use by us for a while.
+ * swap is the paper's LAST_ACK_SWAP. The client answers the server's last ACK with a RST, and the
+ * server forgets the connection. The client's kernel has forgotten it too, so our programs keep its
+ * addresses and ports from use for a while.
  *
- * hold, ours: the client's kernel sees the server's FIN when its own program closes, and not
- * before. Both ends close at once, then. The client acknowledges the server's FIN to nobody: once
- * its own is acknowledged it is in TIME_WAIT, and a RST frees the server, as in swap.
+ * hold is ours. The client's kernel sees the server's FIN only when the client's program closes: to
+ * it both ends close at once. Our programs drop the client's ACK of that FIN. The server's ACK puts
+ * the client into TIME_WAIT, and a RST frees the server, as in swap.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -23,14 +23,14 @@ enum close_way {
 };
 
 enum close_action {
-	CLOSE_PASS = 0,			/* as if we were not there */
-	CLOSE_HOLD = 1,			/* arriving: without its FIN */
-	CLOSE_GIVE_UP = 2,		/* arriving: the FIN comes again, and passes */
-	CLOSE_NOTE = 3,			/* leaving: the server's last ACK will be answered */
-	CLOSE_RELEASE = 4,		/* leaving: before it, the server's FIN comes in */
-	CLOSE_SWAP = 5,			/* arriving: it passes, and a RST goes back */
-	CLOSE_DROP = 6,			/* leaving: not at all */
-	CLOSE_RESET = 7,		/* leaving: as a RST */
+	CLOSE_PASS = 0,			/* both ways: the segment goes on unchanged */
+	CLOSE_HOLD = 1,			/* arriving: the segment goes on without its FIN */
+	CLOSE_GIVE_UP = 2,		/* arriving: the server repeats its FIN, which goes on */
+	CLOSE_NOTE = 3,			/* leaving: a RST will answer the server's last ACK */
+	CLOSE_RELEASE = 4,		/* leaving: the held FIN enters before the segment leaves */
+	CLOSE_SWAP = 5,			/* arriving: the ACK goes on, and a RST goes back */
+	CLOSE_DROP = 6,			/* leaving: the ACK does not leave */
+	CLOSE_RESET = 7,		/* leaving: the ACK leaves as a RST */
 };
 
 /* States of include/net/tcp_states.h. */
@@ -40,7 +40,7 @@ enum close_state {
 	STATE_LAST_ACK = 9,
 };
 
-/* Numbers of RFC 9293 3.4 in host byte order. */
+/* Sequence numbers (RFC 9293 3.4) are in host byte order. */
 struct close_segment {
 	__u32 seq;
 	__u32 ack;
@@ -48,33 +48,33 @@ struct close_segment {
 	__u32 flags;			/* of the TCP header, RFC 9293 3.1 */
 };
 
-/* The client's end, as its kernel has it at this moment. */
+/* The client's socket at this moment. */
 struct close_socket {
 	__u32 state;
-	__u32 rcv_nxt;			/* behind the last byte that came */
-	__u32 copied_seq;		/* where its program reads on */
-	__u32 snd_una;			/* the first byte that the server has not acknowledged */
+	__u32 rcv_nxt;			/* next sequence number that its kernel expects */
+	__u32 copied_seq;		/* next byte that its program will read */
+	__u32 snd_una;			/* first byte that the server has not acknowledged */
 };
 
 enum hold_stage {
 	HOLD_NONE = 0,
-	HOLD_HELD = 1,			/* the server's FIN was taken off */
-	HOLD_OVER = 2,			/* it was given back, or let pass */
+	HOLD_HELD = 1,			/* the client's kernel has not seen the server's FIN */
+	HOLD_OVER = 2,			/* our programs hold no FIN of this connection any more */
 };
 
-/* What is kept of a connection whose FIN is held; all 0 at first. */
+/* State of a connection under hold; all zero at first. */
 struct hold {
 	__u32 fin;			/* sequence number of the server's FIN */
 	__u32 stage;			/* enum hold_stage */
 };
 
-/* What is kept of a connection from its last FIN on; all 0 before. */
+/* State of a connection once the client's FIN has left; all zero before. */
 struct last_ack {
-	__u32 seq;			/* of what the client would send next: behind its FIN */
-	__u32 ack;			/* of what it waits for next: behind the server's FIN */
-	__u32 resets;			/* sent so far */
+	__u32 seq;			/* the client's next sequence number, after its FIN */
+	__u32 ack;			/* the server's next sequence number, after its FIN */
+	__u32 resets;			/* RSTs sent so far; a dry run counts them as well */
 	__u32 way;			/* enum close_way */
-	__u32 acks;			/* hold: of the server's FIN, that wanted to leave before ours was acknowledged */
+	__u32 acks;			/* hold: ACKs of the server's FIN before the first RST */
 	__u32 reserved;
 };
 
@@ -101,23 +101,23 @@ static inline __u32 fin_of(const struct close_segment *segment)
 	return segment->seq + segment->payload;
 }
 
-/*
- * hold: a FIN comes from the server. It is held only if there is something to read: whoever has
- * read all would wait for the end, as a pool does for a connection that is idle. What is before it
- * may not have reached the socket: segments that came together pass here together. A FIN that comes
- * again means that the client's program waits for it.
- */
+/* hold: a segment arrives, perhaps with the server's FIN. */
 static inline enum close_action on_fin_arriving(const struct close_socket *socket, const struct close_segment *segment,
 						struct hold *hold)
 {
 	if (!is_fin(segment))
 		return CLOSE_PASS;
+	/* The server repeats its FIN: the client has not closed, and may be waiting for it. */
 	if (hold->stage == HOLD_HELD) {
 		hold->stage = HOLD_OVER;
 		return CLOSE_GIVE_UP;
 	}
 	if (hold->stage == HOLD_OVER || socket->state != STATE_ESTABLISHED)
 		return CLOSE_PASS;
+	/*
+	 * The program has read all. A pool must learn at once that its idle connection has ended.
+	 * `rcv_nxt` would mislead: the socket may not have taken data of the same burst yet.
+	 */
 	if (!segment->payload && socket->copied_seq == segment->seq)
 		return CLOSE_PASS;
 	hold->fin = fin_of(segment);
@@ -126,10 +126,8 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 }
 
 /*
- * hold: the client's own FIN leaves. The server's comes in before it if all that the server has
- * sent before that is here. It acknowledges no more than the server has: the client's kernel goes
- * on to send its data and its FIN again, if they are lost. Otherwise the server sends its FIN
- * again, as ever.
+ * hold: the client's FIN leaves. The held FIN enters first if the client has acknowledged all data
+ * before it, and sends none with its own. Otherwise the server repeats its FIN, as without us.
  */
 static inline enum close_action on_held_fin_leaving(const struct close_socket *socket, const struct close_segment *segment,
 						    struct hold *hold, struct last_ack *last)
@@ -146,7 +144,7 @@ static inline enum close_action on_held_fin_leaving(const struct close_socket *s
 	return CLOSE_RELEASE;
 }
 
-/* swap: a FIN leaves after the server's. If it leaves again, so does what was noted. */
+/* swap: the client's FIN leaves after the server's. A repeated FIN notes the same numbers. */
 static inline enum close_action on_last_fin_leaving(const struct close_socket *socket, const struct close_segment *segment,
 						    struct last_ack *last)
 {
@@ -159,8 +157,8 @@ static inline enum close_action on_last_fin_leaving(const struct close_socket *s
 }
 
 /*
- * The server's ACK of the client's FIN. It waits for exactly `last->seq`: in TIME_WAIT (swap), or
- * in CLOSING, because nobody has acknowledged its own FIN (hold).
+ * The server acknowledges the client's FIN. It is in TIME_WAIT (swap), or in CLOSING because nobody
+ * has acknowledged its own FIN (hold). Both states take a RST at exactly `last->seq`.
  */
 static inline enum close_action on_ack_arriving(const struct close_segment *segment, const struct last_ack *last)
 {
@@ -169,19 +167,17 @@ static inline enum close_action on_ack_arriving(const struct close_segment *segm
 	return CLOSE_SWAP;
 }
 
-/*
- * hold: an ACK of the server's FIN leaves. The first is of the FIN that we let in, and would put
- * the server into TIME_WAIT. Once a RST was sent, the server asks because that was lost: another
- * one. In between the server may not have our FIN, and it shall have its ACK.
- */
+/* hold: the client's ACK of the server's FIN leaves. */
 static inline enum close_action on_last_ack_leaving(const struct close_segment *segment, struct last_ack *last)
 {
 	if (last->way != WAY_HOLD || !is_only_ack(segment) || segment->seq != last->seq || segment->ack != last->ack)
 		return CLOSE_PASS;
+	/* The server repeats its FIN, because the RST was lost. */
 	if (last->resets) {
 		last->resets++;
 		return CLOSE_RESET;
 	}
+	/* The first ACK would put the server into TIME_WAIT. Later, our FIN may have been lost. */
 	return last->acks++ ? CLOSE_PASS : CLOSE_DROP;
 }
 

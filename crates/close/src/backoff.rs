@@ -1,30 +1,29 @@
-//! hold: where programs wait for the end of their connections, FINs are held in vain, and so no
-//! more for a while.
+//! hold: no FIN is held for a minute where programs wait for the end of their connections.
 
 use std::time::{Duration, Instant};
 
 use crate::Counts;
 
-/// FINs that were held, before anything is concluded.
+/// FINs that must be held before a destination is judged.
 const ENOUGH: u64 = 10;
-/// How long none is held then; after that it is tried again.
+/// A destination that backs off holds no FIN for this long, and then tries again.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Of one destination.
+/// Back-off of one destination.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct BackOff {
-    /// Held, and held in vain, when it was looked at last.
+    /// FINs held, and FINs held in vain, up to the last judgement.
     before: (u64, u64),
     until: Option<Instant>,
 }
 
 impl BackOff {
-    /// Takes in what was counted until now. Gives whether that is why none is held from now on.
+    /// Judges the counters at `now`. True if the destination begins to back off.
     pub(crate) fn look(&mut self, counts: &Counts, now: Instant) -> bool {
         let (held, in_vain) = (counts.held, counts.given_up + counts.overdue);
         if let Some(until) = self.until {
             if now >= until {
-                // What came in meanwhile was held before.
+                // FINs that came in during the pause were held before it.
                 (self.until, self.before) = (None, (held, in_vain));
             }
             return false;
@@ -38,7 +37,7 @@ impl BackOff {
         backs_off
     }
 
-    /// Whether none is held now.
+    /// True while the destination holds no FIN.
     pub(crate) fn is_on(&self) -> bool {
         self.until.is_some()
     }

@@ -1,4 +1,4 @@
-//! Where connections lead that are ours.
+//! Servers whose connections the programs handle.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -15,8 +15,8 @@ pub struct Destination {
 }
 
 impl Destination {
-    /// The words of a loopback are meant if they are said, and not if a large network happens to
-    /// have them in it.
+    /// True if a large network contains a loopback address by accident. A network that begins with
+    /// one means it.
     fn covers_loopback_by_chance(&self) -> bool {
         let loopbacks = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
         loopbacks.iter().any(|address| self.network.contains(address)) && !self.network.addr().is_loopback()
@@ -33,7 +33,7 @@ impl FromStr for Destination {
         if port == 0 {
             return Err(format!("{text}: nobody listens at port 0; {wanted}"));
         }
-        // An IPv6 address is within a pair of brackets, and nothing else is.
+        // Brackets are a pair around an IPv6 address, and around nothing else.
         let plain = match network.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
             Some((address, length)) if address.contains(':') => format!("{address}{length}"),
             _ if network.contains(':') => {

@@ -1,32 +1,32 @@
-//! Why closing is not watched or go on.
+//! Errors of this crate.
 
-/// Why closing is not watched or go on: one line.
+/// Why the programs do not start or go on, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was asked for makes no sense; it says what would.
+    /// The setup makes no sense. The text says what would.
     #[error("{0}")]
     Mistaken(String),
-    /// Things are not as they must be; it says what to do.
+    /// The host lacks something. The text says what to do.
     #[error("{0}")]
     Refused(String),
-    /// Something that was tried failed.
+    /// An act failed.
     #[error("{act}: {error:#}")]
     Failed {
-        /// What was tried, and on what.
+        /// The act and its object.
         act: String,
-        /// What the system or libbpf said.
+        /// The cause, from the system or libbpf.
         error: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// What this crate's functions give.
+/// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 pub(crate) fn refused(why: impl Into<String>) -> Error {
     Error::Refused(why.into())
 }
 
-/// Says what was tried.
+/// Adds the failed act to an error.
 pub(crate) trait Act<T> {
     fn act(self, act: impl Into<String>) -> Result<T>;
     fn act_with(self, act: impl FnOnce() -> String) -> Result<T>;

@@ -1,4 +1,4 @@
-//! hold: FINs that are held, and come in all the same if nobody asks for them.
+//! hold: lets in a FIN that was held too long, because its server may be gone.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,11 +12,11 @@ use nix::errno::Errno;
 use units::Nanos;
 use wire::{Ethernet, Flags, FourTuple, Options, Segment, SeqNumber, Timestamps};
 
-/// Linux sends a lone FIN again some 0.2 s and a round trip after it (`tcp_schedule_loss_probe()`).
-/// A server that is gone by then never does.
+/// Longest time that a FIN is held. A server that is still there repeats it before: Linux after
+/// some 0.2 s and a round trip (`tcp_schedule_loss_probe()`).
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// One of them: `struct held_fin`.
+/// A held FIN: `struct held_fin`.
 #[derive(Debug)]
 struct HeldFin {
     ifindex: u32,
@@ -26,10 +26,10 @@ struct HeldFin {
     segment: Segment<'static>,
 }
 
-/// All that the program has told of.
+/// All FINs that the program has reported.
 pub(crate) struct HeldFins {
     ring: RingBuffer<'static>,
-    /// The longest first.
+    /// Oldest first.
     all: Arc<Mutex<VecDeque<HeldFin>>>,
 }
 
@@ -45,8 +45,8 @@ impl HeldFins {
         Ok(Self { ring: ring.build()?, all })
     }
 
-    /// Lets in those that are held for too long at `now`, or all. The program knows which are held
-    /// no more.
+    /// Lets in the FINs that are held too long at `now`, or all without `now`. The program drops a
+    /// copy of one that is no longer held.
     pub(crate) fn let_in(&self, program: BorrowedFd<'_>, now: Option<Nanos>) -> io::Result<()> {
         self.ring.consume().map_err(io::Error::other)?;
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);

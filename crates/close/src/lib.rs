@@ -1,14 +1,18 @@
-//! Who keeps TIME_WAIT when a server closes first (`[FTY97]`): its client, by programs at the
+//! Moves TIME_WAIT from a server that closes first to its client (`[FTY97]`), by programs at the
 //! client's interfaces.
 //!
-//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] takes it
-//! off again, and lets in what is held. If the process is killed, the programs go, too; a FIN that
-//! was held just then comes again from the server.
+//! [`Closing::start`] loads `kernel/close.bpf.c` and attaches it. Dropping the [`Closing`] detaches
+//! the programs and lets held FINs in.
 //!
-//! [`Way`] says what there is to choose from, and `docs/closing.md` who should use what.
+//! If the process is killed, the server repeats a held FIN. From Linux 6.6 on the kernel detaches
+//! the programs. Before, they stay, but hold no FIN and answer no last ACK after their lease.
 //!
-//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF,
-//! CAP_PERFMON and CAP_NET_ADMIN.
+//! [`Way`] lists the ways, and `docs/closing.md` says who should use which.
+//!
+//! All of it concerns the calling thread's network namespace. Start, renew and drop a [`Closing`]
+//! in the same one.
+//!
+//! It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 
 mod backoff;
 mod destination;
@@ -33,30 +37,30 @@ use backoff::BackOff;
 use error::{Act, refused};
 use program::Program;
 
-/// A segment is looked for behind a last FIN for two to three of these.
+/// The programs look for a server's last ACK for one to three generations after the client's FIN.
 const GENERATION: Duration = Duration::from_secs(30);
-/// A process that is stopped or hangs changes nothing after this.
+/// A process that is stopped or hangs holds no FIN and answers no last ACK after this.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Programs at the client's interfaces, until this is dropped.
+/// The programs at the client's interfaces, until this is dropped.
 pub struct Closing {
     at: Vec<At>,
-    /// What hears sockets ask.
+    /// Links of the setsockopt programs.
     _asked: Vec<OwnedFd>,
     program: Program,
     interfaces: Vec<(u32, String)>,
     next_generation: Instant,
-    /// Of each destination.
+    /// One for each destination, in their order.
     back_offs: Vec<BackOff>,
 }
 
 impl Closing {
-    /// Begins. If anything fails, nothing is attached.
+    /// Loads the programs and attaches them. If anything fails, none stays attached.
     ///
     /// # Errors
     ///
-    /// One line: what makes no sense, no such interface, a kernel without tcx and clsact, missing
-    /// privileges.
+    /// The setup makes no sense, an interface does not exist, privileges are missing, or the kernel
+    /// has neither tcx nor clsact.
     pub fn start(setup: &Setup) -> Result<Self> {
         setup.check()?;
         let interfaces = interfaces(setup)?;
@@ -81,12 +85,14 @@ impl Closing {
         })
     }
 
-    /// To be called about once a second: goes on, and forgets what is over. Gives the destinations,
-    /// by their place, where FINs were held in vain and are not held for the next minute.
+    /// Renews the lease, ends old quarantines and lets in FINs held too long. Call it every second.
+    ///
+    /// Returns the places of the destinations that begin to back off: for a minute no FIN is held
+    /// there.
     ///
     /// # Errors
     ///
-    /// When a map cannot be read or written.
+    /// A map cannot be read or written.
     pub fn renew(&mut self) -> Result<Vec<usize>> {
         self.program.sweep()?;
         if Instant::now() >= self.next_generation {
@@ -104,11 +110,11 @@ impl Closing {
         Ok(begun)
     }
 
-    /// An error if an interface is gone, and its programs with it.
+    /// Fails if an interface is gone, and its programs with it.
     ///
     /// # Errors
     ///
-    /// One line: which.
+    /// One line that names the interface.
     pub fn check_interfaces(&self) -> Result<()> {
         match self.interfaces.iter().find(|(index, _)| name_of(*index).is_none()) {
             Some((_, name)) => Err(refused(format!("{name} is gone; start again when it is back"))),
@@ -116,21 +122,21 @@ impl Closing {
         }
     }
 
-    /// What was counted of each destination, in their order.
+    /// Counters of each destination, in their order.
     ///
     /// # Errors
     ///
-    /// When the map cannot be read.
+    /// The map cannot be read.
     pub fn counts(&self) -> Result<Vec<Counts>> {
         self.program.counts()
     }
 
-    /// How long a program takes for a frame of a connection that has no socket here, in so many
-    /// runs; for a bench.
+    /// Mean time of a program for `frame` over `runs` runs, for a bench. The frame must have no
+    /// socket here.
     ///
     /// # Errors
     ///
-    /// As `BPF_PROG_TEST_RUN`.
+    /// The kernel refuses `BPF_PROG_TEST_RUN`.
     pub fn time(&self, hook: Hook, frame: &[u8], runs: u32) -> Result<Duration> {
         let program = match hook {
             Hook::TcxEgress => self.program.leaving(),
@@ -139,11 +145,11 @@ impl Closing {
         bpf::test_run(program, frame, runs).act("time a program")
     }
 
-    /// Connections whose addresses and ports are kept from use at this moment; under [`Way::Swap`].
+    /// Connections whose addresses and ports are in quarantine now. Only [`Way::Swap`] has any.
     ///
     /// # Errors
     ///
-    /// When the map cannot be read.
+    /// The map cannot be read.
     pub fn quarantined(&self) -> Result<usize> {
         self.program.quarantined()
     }
@@ -151,13 +157,13 @@ impl Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        // Nothing more is held, and then nothing at all.
+        // The programs go first: they must not hold another FIN after this lets the last one in.
         self.at.clear();
         let _ = self.program.let_in(None);
     }
 }
 
-/// The programs at an interface.
+/// The programs attached to one interface.
 enum At {
     Tcx { _links: [SoleLink; 2] },
     Clsact { _filters: Clsact },
@@ -165,7 +171,7 @@ enum At {
 
 impl At {
     fn attach(program: &Program, interface: &Interface) -> Result<Self> {
-        // First what sees a last FIN leave: nothing is held that nobody would let in.
+        // Egress comes first: it must be there to let in what ingress holds.
         let programs = [(program.leaving(), Hook::TcxEgress), (program.arriving(), Hook::TcxIngress)];
         let leaving = match SoleLink::attach(program.leaving(), interface.index, Hook::TcxEgress) {
             Err(AttachError { error, .. }) if is_unknown(&error) => {
@@ -179,12 +185,12 @@ impl At {
     }
 }
 
-/// Before Linux 6.6 the kernel knows no tcx.
+/// True if the kernel has no tcx, as before Linux 6.6.
 fn is_unknown(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::EINVAL | Errno::EOPNOTSUPP))
 }
 
-/// Those that were named, or by which the destinations are reached.
+/// The interfaces that the setup names, or those by which the destinations are reached.
 fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
     let mut all = Vec::<Interface>::new();
     let mut add = |interface: Interface| {

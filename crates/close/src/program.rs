@@ -30,41 +30,40 @@ mod skel {
     include!(concat!(env!("OUT_DIR"), "/close.skel.rs"));
 }
 
-/// What became of the closes of one destination: `struct close_counts`.
+/// Counters of one destination: `struct close_counts`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Counts {
-    /// swap: closes that the server began, of connections whose client has closed, too.
+    /// swap: closes that the server began and the client has followed.
     pub noted: u64,
-    /// RSTs that freed a server.
+    /// Last ACKs of a server that a RST answered.
     pub swapped: u64,
     /// hold: FINs that were held.
     pub held: u64,
-    /// FINs that came when the client's program had read all, and passed.
+    /// hold: FINs that passed because the client's program had read all.
     pub idle: u64,
-    /// Held FINs that came in with the client's own: its kernel has TIME_WAIT.
+    /// Held FINs that entered with the client's own: the client's kernel keeps TIME_WAIT.
     pub released: u64,
-    /// Held FINs that the server sent again, because the client's program waits for them.
+    /// Held FINs that the server repeated, because the client's program had not closed.
     pub given_up: u64,
-    /// Held FINs when the client's own left and something was missing on either side.
+    /// Held FINs that could not enter when the client closed, because data was under way.
     pub late: u64,
-    /// hold: later ACKs that left as a RST, because the first one was lost.
+    /// hold: later ACKs that left as a RST, because the first RST was lost.
     pub resets: u64,
-    /// SYNs that were dropped, because their ports are in quarantine.
+    /// swap: SYNs that were dropped because their ports are in quarantine.
     pub quarantined: u64,
-    /// Closes that were left alone because they are signed (MD5, AO), or are of a connection of
-    /// several (MPTCP).
+    /// Closes that were left alone because of MD5, AO, MPTCP or malformed options.
     pub signed_or_joined: u64,
     /// Closes that were left alone because a map was full.
     pub full: u64,
-    /// Segments that the kernel refused to send or to change.
+    /// Segments that the kernel did not send or change, and FINs whose checksum was not verified.
     pub failed: u64,
-    /// Held FINs that came in after a second, or when the command ended, without the client's own.
+    /// Held FINs that the command let in, after a second or when it ended.
     pub overdue: u64,
-    /// FINs that were not held, because more than half of those before were held in vain.
+    /// FINs that passed because more than half of those before were held in vain.
     pub backed_off: u64,
 }
 
-/// The programs, loaded, and their maps.
+/// The loaded programs and their maps.
 pub(crate) struct Program {
     arriving: OwnedFd,
     leaving: OwnedFd,
@@ -76,15 +75,15 @@ pub(crate) struct Program {
     held: HeldFins,
     destinations: usize,
     generation: u8,
-    /// A bit for each destination where no FIN is held.
+    /// One bit for each destination: hold no FIN there.
     backed_off: u64,
 }
 
 /// Key of a map with one value.
 const ONLY: [u8; 4] = 0_u32.to_ne_bytes();
-/// 0 stands for none.
+/// Generation 0 means none.
 const FIRST_GENERATION: u8 = 1;
-/// Entries that one call reads.
+/// Map entries that one system call reads.
 const BATCH: u32 = 4096;
 
 impl Program {
@@ -133,7 +132,7 @@ impl Program {
         })
     }
 
-    /// Sockets may ask, until what this gives is dropped.
+    /// Programs may opt sockets in until the returned links are dropped.
     pub(crate) fn let_sockets_ask(&self) -> Result<Vec<OwnedFd>> {
         let programs = [(self.ask.as_fd(), cgroup::Hook::SetSockopt)];
         cgroup::attach("the socket option TIDEGATE_CLOSE", programs)
@@ -148,17 +147,17 @@ impl Program {
         self.leaving.as_fd()
     }
 
-    /// From the next lease on no FIN is held there, a bit for each destination.
+    /// No FIN is held, from the next lease on, at a destination whose bit is set.
     pub(crate) fn back_off(&mut self, destinations: u64) {
         self.backed_off = destinations;
     }
 
-    /// From the next lease on.
+    /// A new generation begins with the next lease.
     pub(crate) fn begin_generation(&mut self) {
         self.generation = self.generation.checked_add(1).unwrap_or(FIRST_GENERATION);
     }
 
-    /// The programs are at work for so long: `struct control`.
+    /// The programs act for `lease` from now on. Writes `struct control`.
     pub(crate) fn lease(&self, lease: Duration) -> Result<()> {
         let until_ns = now_ns()? + lease.as_nanos() as u64;
         let generation = u32::from(self.generation);
@@ -172,7 +171,7 @@ impl Program {
         self.controls.update(&ONLY, &control, MapFlags::ANY).act("tell the programs the time")
     }
 
-    /// Forgets ports whose quarantine is over, and lets in FINs that are held for too long.
+    /// Ends quarantines whose time is over, and lets in FINs held too long.
     pub(crate) fn sweep(&self) -> Result<()> {
         let now_ns = now_ns()?;
         self.let_in(Some(Nanos(now_ns)))?;
@@ -182,13 +181,13 @@ impl Program {
             .map(|(ends, _)| ends)
             .collect();
         for ends in over {
-            // The program may have been there first.
+            // The program may have deleted it first.
             let _ = self.quarantine.delete(&ends);
         }
         Ok(())
     }
 
-    /// Held FINs come in: those that are due now, or all.
+    /// Lets in the held FINs that are due at `now`, or all without `now`.
     pub(crate) fn let_in(&self, now: Option<Nanos>) -> Result<()> {
         self.held.let_in(self.overdue.as_fd(), now).act("let in what is held")
     }
@@ -249,13 +248,13 @@ fn cgroup_id(folder: &Path) -> Result<u64> {
     Ok(metadata.ino())
 }
 
-/// Of bpf_ktime_get_ns().
+/// Time of bpf_ktime_get_ns().
 fn now_ns() -> Result<u64> {
     let now = nix::time::clock_gettime(nix::time::ClockId::CLOCK_MONOTONIC).act("read the clock")?;
     Ok(Duration::from(now).as_nanos() as u64)
 }
 
-/// `struct destination`: an IPv4 address is mapped.
+/// The bytes of `struct destination`. An IPv4 address is mapped into IPv6.
 fn key(address: IpAddr, prefix_len: u8, port: u16) -> [u8; 24] {
     const PORT_BITS: u32 = 32;
     const MAPPED_BITS: u32 = 96;

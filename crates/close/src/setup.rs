@@ -1,60 +1,58 @@
-//! What is wanted.
+//! Settings of the programs, and their limits.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::{Destination, Error, Result};
 
-/// That the program's maps hold.
+/// `MAX_DESTINATIONS` of `kernel/close.bpf.c`.
 const MOST_DESTINATIONS: usize = 64;
-/// Of connections with timestamps: by these no old segment passes for a new one (PAWS, RFC 7323 5),
-/// as soon as the clock behind them has moved. Linux itself waits as long
-/// (`net.ipv4.tcp_tw_reuse_delay`).
+/// Shortest quarantine. The timestamp clock must have moved before PAWS tells old segments from new
+/// ones (RFC 7323 5). Linux waits as long (`net.ipv4.tcp_tw_reuse_delay`).
 pub const QUARANTINE: Duration = Duration::from_secs(1);
-/// Of connections without: as long as Linux's TIME_WAIT.
+/// Shortest quarantine without timestamps: Linux's TIME_WAIT.
 pub(crate) const LONG_QUARANTINE: Duration = Duration::from_secs(60);
 
-/// How the server gets rid of TIME_WAIT.
+/// How TIME_WAIT moves from the server to the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Way {
-    /// The paper's LAST_ACK_SWAP: a RST frees the server, and the ports are kept from use here.
+    /// The paper's LAST_ACK_SWAP: a RST frees the server, and its ports are in quarantine here.
     Swap,
     /// The client's kernel sees both ends close at once, and keeps TIME_WAIT itself.
     Hold,
 }
 
 impl Way {
-    /// All, by name.
+    /// All ways, by name.
     pub const NAMED: [(&'static str, Self); 2] = [("swap", Self::Swap), ("hold", Self::Hold)];
 }
 
-/// Which sockets of this host are meant.
+/// Sockets of this host that the programs handle.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Sockets {
-    /// All.
+    /// All sockets.
     #[default]
     All,
-    /// Those that were made in a control group (version 2) or below it: its folder.
+    /// Sockets made in a control group (version 2) or below it: its folder.
     Of(PathBuf),
-    /// Those whose program has asked: the option TIDEGATE_CLOSE, docs/sockopt.md.
+    /// Sockets whose program set the option TIDEGATE_CLOSE (docs/sockopt.md).
     ThatAsk,
 }
 
-/// What is wanted.
+/// Settings of the programs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
-    /// Of which connections.
+    /// Servers whose connections the programs handle, 1 to 64 networks.
     pub destinations: Vec<Destination>,
-    /// How.
+    /// How TIME_WAIT moves.
     pub way: Way,
-    /// For how long ports are kept from use after a swap, at least; where there are no timestamps,
-    /// for 60 s at least.
+    /// Quarantine of ports after a swap, 1 to 240 s. Without timestamps it is 60 s or more.
     pub quarantine: Duration,
-    /// Whose.
+    /// Sockets that the programs handle.
     pub sockets: Sockets,
-    /// By which they go; none: those by which the destinations are reached now.
+    /// Interfaces of the connections. Empty: those by which the destinations are reached now.
     pub interfaces: Vec<String>,
-    /// Count, and leave every segment alone.
+    /// Count, and change no segment.
     pub is_dry_run: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What would help, in one line each.
+//! Advice for a host that runs out of ports, one line each.
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -7,68 +7,66 @@ use serde::Serialize;
 
 use crate::{Pair, Reuse, Settings, Survey};
 
-/// Below this share of the ports a destination is in need.
+/// A pair is short of ports below this share of them.
 const FEW: f64 = 0.2;
-/// From this share of `tcp_max_tw_buckets` on the kernel is about to forget closed connections at
-/// once.
+/// Above this share of `tcp_max_tw_buckets` the kernel may soon forget closed connections at once.
 const NEARLY_FULL: f64 = 0.9;
-/// All that Linux lets an unprivileged program use.
+/// Ports that an unprivileged program may use.
 const WIDEST: u32 = 65_535 - 1_023;
 
-/// Something that somebody could do.
+/// One thing that the operator of the host can do.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "advice", rename_all = "kebab-case")]
 pub enum Advice {
     /// Open fewer connections: keep them, and use them again.
     KeepAlive {
-        /// Own address.
+        /// Address of this host.
         from: IpAddr,
-        /// Whom they lead to.
+        /// Address and port of the other end.
         to: SocketAddr,
-        /// That this end closes first, 1/s.
+        /// Connections that this host closes first, 1/s.
         closes_per_s: f64,
     },
     /// Switch timestamps on: without them no port in TIME_WAIT is used again.
     Timestamps,
     /// Let connect(2) take a port in TIME_WAIT again: `net.ipv4.tcp_tw_reuse = 1`.
     Reuse {
-        /// That it would give back now, ports.
+        /// Ports that it would free now.
         ports: u32,
-        /// After how long, s.
+        /// Age at which a port is used again, s.
         after_s: f64,
     },
-    /// Look whether the other end has timestamps: without them its ports are taken for a minute all
-    /// the same.
+    /// Check that the other end has timestamps: without them ports stay taken for a minute.
     OtherEnd {
-        /// Which.
+        /// Address and port of the other end.
         to: SocketAddr,
-        /// In TIME_WAIT towards it.
+        /// Connections to it in TIME_WAIT.
         time_wait: u32,
     },
     /// Let connect(2) choose from more ports: `net.ipv4.ip_local_port_range`.
     Range {
-        /// That it chooses from.
+        /// Ports that it chooses from now.
         ports: u32,
-        /// That it could.
+        /// Ports that it could choose from.
         most: u32,
     },
     /// Connect from more addresses: each has all ports.
     Addresses {
-        /// Whom they lead to.
+        /// Address and port of the other end.
         to: SocketAddr,
-        /// For each address, ports.
+        /// Ports of each address.
         ports: u32,
     },
-    /// Keep more of those that closed: `net.ipv4.tcp_max_tw_buckets`.
+    /// Keep more closed connections: `net.ipv4.tcp_max_tw_buckets`.
     Buckets {
-        /// In TIME_WAIT.
+        /// Connections in TIME_WAIT.
         time_wait: u64,
-        /// That the host keeps.
+        /// Limit of connections in TIME_WAIT.
         most: u64,
     },
 }
 
-/// What would help; nothing where nothing is short.
+/// Advice for a survey. Empty if no pair is short of ports and the buckets are not nearly full.
 pub fn advise(survey: &Survey, settings: &Settings) -> Vec<Advice> {
     let size = settings.size();
     let is_short = |pair: &&Pair| pair.runs_out_s.is_some() || f64::from(pair.left) < FEW * f64::from(size);

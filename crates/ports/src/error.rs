@@ -1,6 +1,6 @@
-//! What can go wrong.
+//! Errors of a survey.
 
-/// Why there is no survey: one line.
+/// Why a survey failed, in one line.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The sockets could not be listed.
@@ -9,10 +9,10 @@ pub enum Error {
     /// A setting could not be read.
     #[error("read /proc/sys/{0}: {1}")]
     Unread(&'static str, std::io::Error),
-    /// A setting is none that we know.
+    /// A setting has a value that Linux does not write.
     #[error("/proc/sys/{0} says {1:?}, which is not what Linux writes there")]
     Strange(&'static str, String),
 }
 
-/// What a survey gives.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;

@@ -1,9 +1,10 @@
-//! Which local ports are taken towards whom, how many are left, and when they run out.
+//! Counts the local ports that are taken and left towards each destination, and when they run out.
 //!
-//! A connection is known by four numbers: both addresses and both ports. Towards one address and
-//! port a host can have as many connections as it has ports, for each of its own addresses. Whoever
-//! closes first keeps the four numbers in TIME_WAIT for 60 s (RFC 9293 3.6.1), and that may be most
-//! of them. [`Survey::take`] counts, [`advise`] says what would help.
+//! A connection is known by its four-tuple: both addresses and both ports. So each local address
+//! can have as many connections to one address and port as it has ports. The end that closes first
+//! keeps the four-tuple in TIME_WAIT for 60 s (RFC 9293 3.6.1). TIME_WAIT may have most ports.
+//!
+//! [`Survey::take`] counts, and [`advise`] says what would help.
 
 mod advice;
 mod error;

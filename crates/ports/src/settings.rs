@@ -1,4 +1,4 @@
-//! What the host has set (Documentation/networking/ip-sysctl.rst).
+//! Sysctls of the host (Documentation/networking/ip-sysctl.rst).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,23 +13,22 @@ const REUSE: &str = "net/ipv4/tcp_tw_reuse";
 const REUSE_DELAY: &str = "net/ipv4/tcp_tw_reuse_delay";
 const TIMESTAMPS: &str = "net/ipv4/tcp_timestamps";
 const MOST_TIME_WAITS: &str = "net/ipv4/tcp_max_tw_buckets";
-/// `tcp_tw_reuse_delay`, where the kernel is older than that (Linux 6.14).
+/// Delay of a kernel before Linux 6.14, which has no `tcp_tw_reuse_delay`.
 const USUAL_REUSE_DELAY: Duration = Duration::from_secs(1);
 
-/// Whether a connection may begin with the four numbers of one in TIME_WAIT:
-/// `net.ipv4.tcp_tw_reuse`.
+/// Where a new connection may take a four-tuple in TIME_WAIT: `net.ipv4.tcp_tw_reuse`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reuse {
     /// Never: 0.
     Never,
-    /// Towards anybody: 1.
+    /// Towards every address: 1.
     Everywhere,
     /// Over the loopback only: 2, which is the default.
     Loopback,
 }
 
 impl Reuse {
-    /// As the sysctl has it.
+    /// Value of the sysctl.
     pub fn number(self) -> u8 {
         match self {
             Self::Never => 0,
@@ -44,24 +43,24 @@ impl Reuse {
 pub struct Settings {
     /// Ports that connect(2) chooses from.
     pub range: RangeInclusive<u16>,
-    /// Ports that it does not choose.
+    /// Ports that connect(2) does not choose.
     pub reserved: BTreeSet<u16>,
-    /// Whether a port in TIME_WAIT may be chosen. Both ends must have timestamps for it.
+    /// Where connect(2) may choose a port in TIME_WAIT. Both ends must have timestamps for it.
     pub reuse: Reuse,
-    /// Not before it is so old.
+    /// Time in TIME_WAIT before a port may be chosen.
     pub reuse_delay: Duration,
-    /// Whether connections have timestamps, as far as this end says.
+    /// True if this end offers timestamps.
     pub has_timestamps: bool,
-    /// Sockets in TIME_WAIT that the namespace keeps at most; those beyond are forgotten at once.
+    /// Most sockets in TIME_WAIT. Linux forgets those beyond at once.
     pub most_time_waits: u64,
 }
 
 impl Settings {
-    /// Reads them.
+    /// Reads the sysctls.
     ///
     /// # Errors
     ///
-    /// When /proc/sys is hidden.
+    /// A sysctl cannot be read, or has a value that Linux does not write.
     pub fn read() -> Result<Self> {
         let range = read(RANGE)?;
         let numbers: Vec<u16> = range.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -83,14 +82,13 @@ impl Settings {
         })
     }
 
-    /// Ports that connect(2) can choose, towards each destination and from each of the host's
-    /// addresses.
+    /// Ports that connect(2) can choose, for each local address and destination.
     pub fn size(&self) -> u32 {
         let reserved = self.reserved.range(self.range.clone()).count() as u32;
         u32::from(self.range.end().saturating_sub(*self.range.start())) + 1 - reserved
     }
 
-    /// Whether connect(2) chooses this port, if it is free.
+    /// True if connect(2) chooses this port when it is free.
     pub(crate) fn chooses(&self, port: u16) -> bool {
         self.range.contains(&port) && !self.reserved.contains(&port)
     }
@@ -106,7 +104,7 @@ fn number(path: &'static str) -> Result<u64> {
     text.parse().map_err(|_| Error::Strange(path, text))
 }
 
-/// `8080,9000-9002`.
+/// Ports of a list such as `8080,9000-9002`.
 fn ports(text: &str) -> Option<BTreeSet<u16>> {
     let mut ports = BTreeSet::new();
     for words in text.split(',').filter(|words| !words.is_empty()) {

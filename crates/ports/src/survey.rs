@@ -1,4 +1,4 @@
-//! The sockets, counted by who is at their other end.
+//! Sockets, counted by their other end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -9,52 +9,52 @@ use serde::Serialize;
 
 use crate::{Result, Reuse, Settings};
 
-/// For so long Linux keeps a connection in TIME_WAIT: `TCP_TIMEWAIT_LEN` of `include/net/tcp.h`.
+/// Linux keeps a connection in TIME_WAIT for this long: `TCP_TIMEWAIT_LEN` of `include/net/tcp.h`.
 const TIME_WAIT: Duration = Duration::from_secs(60);
-/// Rates are of what was closed, or was forgotten, in so long.
+/// Window of the rates: closes in the last one, ends of TIME_WAIT in the next.
 const SPAN: Duration = Duration::from_secs(5);
 
-/// Connections from one address of this host to one address and port, by ports that connect(2)
-/// chooses from.
+/// Connections from one local address to one address and port. Only ports that connect(2) chooses
+/// from count.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Pair {
-    /// Own address.
+    /// Address of this host.
     pub from: IpAddr,
-    /// Whom they lead to.
+    /// Address and port of the other end.
     pub to: SocketAddr,
-    /// Not in TIME_WAIT.
+    /// Connections not in TIME_WAIT.
     pub open: u32,
-    /// In TIME_WAIT.
+    /// Connections in TIME_WAIT.
     pub time_wait: u32,
-    /// Ports that connect(2) can still choose, as far as this end says.
+    /// Ports that connect(2) can still choose, as far as this end can tell.
     pub left: u32,
-    /// That this end closed first, in the last 5 s, 1/s.
+    /// Connections that this host closed first, 1/s over the last 5 s.
     pub closes_per_s: f64,
-    /// Until no port is left, if it goes on so, s; null where they do not run out.
+    /// Time until no port is left at this rate, s; null if they do not run out.
     pub runs_out_s: Option<f64>,
 }
 
-/// Connections that one listener took.
+/// Connections that one listener accepted.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Served {
-    /// Where it listens.
+    /// Address and port of the listener.
     pub listen: SocketAddr,
-    /// Not in TIME_WAIT.
+    /// Connections not in TIME_WAIT.
     pub open: u32,
-    /// In TIME_WAIT.
+    /// Connections in TIME_WAIT.
     pub time_wait: u32,
-    /// That this end closed first, in the last 5 s, 1/s.
+    /// Connections that this host closed first, 1/s over the last 5 s.
     pub closes_per_s: f64,
 }
 
 /// All TCP connections of a network namespace.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Survey {
-    /// As a client, fewest ports left first.
+    /// Connections of clients here, fewest ports left first.
     pub pairs: Vec<Pair>,
-    /// As a server, most in TIME_WAIT first.
+    /// Connections of listeners here, most in TIME_WAIT first.
     pub served: Vec<Served>,
-    /// In TIME_WAIT, all.
+    /// All connections in TIME_WAIT.
     pub time_wait: u64,
 }
 
@@ -62,11 +62,11 @@ pub struct Survey {
 struct Count {
     open: u32,
     time_wait: u32,
-    /// That connect(2) cannot choose.
+    /// Ports that connect(2) cannot choose.
     taken: u32,
-    /// Closed in the last [`SPAN`].
+    /// Connections that this host closed first in the last [`SPAN`].
     closed: u32,
-    /// Forgotten in the next.
+    /// Connections whose TIME_WAIT ends in the next [`SPAN`].
     ending: u32,
 }
 
@@ -87,11 +87,11 @@ impl Count {
 }
 
 impl Survey {
-    /// Of the calling thread's network namespace.
+    /// Surveys the calling thread's network namespace.
     ///
     /// # Errors
     ///
-    /// When the sockets cannot be listed.
+    /// The sockets cannot be listed.
     pub fn take(settings: &Settings) -> Result<Self> {
         let mut sockets = Vec::new();
         netlink::each_tcp_socket(|socket| sockets.push(socket))?;
@@ -113,7 +113,7 @@ impl Survey {
                 served.entry(listener).or_default().add(socket);
                 continue;
             }
-            // It takes none of the ports that connect(2) chooses from.
+            // connect(2) does not choose this port, so it takes none away.
             if !settings.chooses(socket.local.port()) {
                 continue;
             }
@@ -138,15 +138,15 @@ fn is_connection(socket: &TcpSocket) -> bool {
     socket.state != TcpState::Listen && socket.remote.port() != 0
 }
 
-/// The listener that took the connection, if one did.
+/// The listener that accepted the connection, if any.
 fn listener_of(local: SocketAddr, listeners: &BTreeSet<SocketAddr>) -> Option<SocketAddr> {
     let any = [IpAddr::from([0; 4]), IpAddr::from([0; 16])];
     let candidates = [local.ip()].into_iter().chain(any).map(|ip| SocketAddr::new(ip, local.port()));
     candidates.into_iter().find(|candidate| listeners.contains(candidate))
 }
 
-/// For how long the ports of a closed connection are taken: `tcp_twsk_unique()` of
-/// net/ipv4/tcp_ipv4.c, v6.18. Whether the connection had timestamps only the kernel knows.
+/// Time for which a closed connection takes its port: `tcp_twsk_unique()` of net/ipv4/tcp_ipv4.c,
+/// v6.18. Only the kernel knows whether the connection had timestamps.
 fn taken_for(from: IpAddr, to: IpAddr, settings: &Settings) -> Duration {
     let is_reused = match settings.reuse {
         Reuse::Never => false,
@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// From this port, in TIME_WAIT since so many seconds.
+    /// A connection from `port`, in TIME_WAIT for `since_s` seconds.
     fn closed(port: u16, to: &str, since_s: u64) -> TcpSocket {
         let expires = TIME_WAIT - Duration::from_secs(since_s);
         let local = SocketAddr::new([10, 0, 0, 1].into(), port);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn ports_run_out_if_more_are_closed_in_a_minute_than_there_are() {
-        // Ten a second for four seconds: 400 a minute would need 600 ports.
+        // Ten a second for five seconds: a minute needs 600 ports, and there are 199.
         let fast: Vec<_> = (0..50).map(|n| closed(1001 + n, "10.0.0.2:80", u64::from(n / 10))).collect();
         let pair = of(&fast, Reuse::Never);
         assert_eq!((pair.closes_per_s, pair.left, pair.runs_out_s), (10.0, 149, Some(14.9)));

@@ -1,5 +1,5 @@
-//! What the kernel keeps of each client, and where it finds it. Linux has a hash; SunOS 4.1.3 of
-//! `[FTY97]` has a list that it searches from its head.
+//! The server's ends of connections, and the cost of finding one. Linux has a hash; SunOS 4.1.3 of
+//! `[FTY97]` searches a list from its head.
 
 use std::collections::HashMap;
 
@@ -7,16 +7,16 @@ use crowd::Pages;
 
 use super::{End, Peer};
 
-/// Its ends of connections.
+/// The server's ends of connections, by client.
 #[derive(Debug, Default)]
 pub(super) struct Ends {
     pages: Pages<End>,
-    /// Where they are in a list, if they are in one.
+    /// Their order, if the kernel searches a list.
     list: Option<Box<List>>,
 }
 
 impl Ends {
-    /// None yet. `dummies`: of a list, entries that are before all others for ever.
+    /// Without ends. `dummies` is the number of list entries that stay before all others.
     pub(super) fn new(in_list: bool, dummies: u32) -> Self {
         let list = in_list.then(|| Box::new(List { dummies, ..List::default() }));
         Self { pages: Pages::default(), list }
@@ -45,28 +45,28 @@ impl Ends {
         self.pages.len()
     }
 
-    /// All that take memory.
+    /// Entries that take memory, dummies included.
     pub(super) fn all(&self) -> usize {
         self.len() + self.list.as_ref().map_or(0, |list| list.dummies as usize)
     }
 
-    /// How many entries were looked at to find a client's end, or that there is none.
+    /// Entries examined to find a client's end, or that it has none; 0 with a hash.
     pub(super) fn look_for(&mut self, peer: Peer) -> u32 {
         self.list.as_mut().map_or(0, |list| list.look_for(peer))
     }
 }
 
-/// A list of transmission control blocks: the newest is first, the listener last. The one that was
-/// found last is looked at before (`in_pcblookup()`, `tcp_last_inpcb` of 4.3BSD, whose TCP SunOS
-/// 4.1.3 has).
+/// A list of transmission control blocks, the newest first and the listener last. A search tries
+/// the block found last before the list: `in_pcblookup()` and `tcp_last_inpcb` of 4.3BSD, whose TCP
+/// SunOS 4.1.3 has.
 ///
-/// A Fenwick tree counts who came after whom.
+/// A Fenwick tree counts the blocks that are newer than another.
 #[derive(Debug, Default)]
 struct List {
     dummies: u32,
-    /// In which order they came.
+    /// Order in which the blocks came, from 1.
     places: HashMap<Peer, usize>,
-    /// Sums over `places`, of those that are there.
+    /// Fenwick tree: counts of the blocks present, by place.
     sums: Vec<u32>,
     next: usize,
     last_found: Option<Peer>,
@@ -84,7 +84,7 @@ impl List {
 
     fn remove(&mut self, peer: Peer) {
         if let Some(place) = self.places.remove(&peer) {
-            self.add(place, u32::MAX); // less one
+            self.add(place, u32::MAX); // minus one
         }
         self.last_found = self.last_found.filter(|last| *last != peer);
     }
@@ -92,7 +92,7 @@ impl List {
     fn look_for(&mut self, peer: Peer) -> u32 {
         let all = self.places.len() as u32;
         let Some(&place) = self.places.get(&peer) else {
-            self.last_found = None; // the listener was
+            self.last_found = None; // the search found the listener
             return self.dummies + all + 1;
         };
         if self.last_found.replace(peer) == Some(peer) {
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(list.look_for(a), 11, "another one of these ends");
     }
 
-    /// Against a list that is one.
+    /// The tree and a plain list agree.
     #[test]
     fn places_are_those_of_a_list() {
         let mut random = Pcg64Mcg::seed_from_u64(7);

@@ -1,5 +1,4 @@
-//! Connections that are over at the server, which closed first: TIME_WAIT, its buckets, and what
-//! still comes for it.
+//! TIME_WAIT at a server that closed first: its buckets, and segments that still arrive.
 
 use std::collections::VecDeque;
 
@@ -13,37 +12,37 @@ use super::{Kernel, Outside, Peer, TimeWaitId, Work, acknowledgment};
 /// `TCP_TIMEWAIT_LEN` (Linux 6.18 `include/net/tcp.h`); twice `TCPTV_MSL` of 4.3BSD is as long.
 const TIME_WAIT: Nanos = Nanos::from_secs(60);
 
-/// So far behind the last number of the old connection.
+/// Distance from the old connection's next sequence number to the new connection's first.
 const BEYOND: u32 = 65_535 + 2;
 
-/// What is kept of a connection.
+/// State of a connection in TIME_WAIT.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TimeWait {
     snd_nxt: SeqNumber,
     rcv_nxt: SeqNumber,
-    /// The client's last timestamp, if there were any.
+    /// The client's last timestamp, if the connection had timestamps.
     timestamp: Option<u32>,
 }
 
 impl TimeWait {
-    /// Of a connection on which both have closed.
+    /// State of a connection that both ends have closed.
     pub(super) fn of(connection: &Connection) -> Self {
         let timestamp = connection.peer_timestamp();
         Self { snd_nxt: connection.sends_next(), rcv_nxt: connection.expects(), timestamp }
     }
 
-    /// By how much a segment's timestamp is newer than the last; negative if it is older.
+    /// Timestamp of a segment minus the last, in ticks of the client's clock; negative if older.
     fn newer_by(&self, segment: &Segment<'_>) -> Option<i32> {
         let (last, now) = (self.timestamp?, segment.options.timestamps?.value);
         Some(now.wrapping_sub(last).cast_signed())
     }
 }
 
-/// All that are there.
+/// All connections in TIME_WAIT.
 #[derive(Debug, Default)]
 pub(super) struct TimeWaits {
     all: SlotMap<TimeWaitId, (Peer, Nanos, TimeWait)>,
-    /// When each is over, in that order; of one that began anew once too early.
+    /// Ends of TIME_WAIT, soonest first. A restarted one keeps its old entry, which is ignored.
     ends: VecDeque<(Nanos, TimeWaitId)>,
 }
 
@@ -65,7 +64,7 @@ impl TimeWaits {
         self.all[id].1 <= now
     }
 
-    /// Where a connection begins that takes its place (`tcp_timewait_state_process()`).
+    /// First sequence number of a connection that takes its place (`tcp_timewait_state_process()`).
     pub(super) fn next_number(&self, id: TimeWaitId) -> SeqNumber {
         self.all[id].2.snd_nxt + BEYOND
     }
@@ -74,7 +73,7 @@ impl TimeWaits {
         self.all.len()
     }
 
-    /// One that is over, if there is one.
+    /// Removes a connection whose time is over, and returns its client.
     fn take_over(&mut self, now: Nanos) -> Option<Peer> {
         while let Some((_, id)) = self.ends.front().copied().filter(|(until, _)| *until <= now) {
             self.ends.pop_front();
@@ -87,12 +86,12 @@ impl TimeWaits {
 }
 
 impl Kernel {
-    /// Whether there is room for another (`tcp_time_wait()`, `inet_twsk_alloc()`, Linux 6.18).
+    /// True if a bucket is free (`tcp_time_wait()`, `inet_twsk_alloc()`, Linux 6.18).
     pub(super) fn has_bucket(&self) -> bool {
         self.time_waits.len() < self.config.max_tw_buckets as usize
     }
 
-    /// Forgets those whose time is over.
+    /// Forgets connections whose time in TIME_WAIT is over.
     pub(crate) fn end_time_waits(&mut self, now: Nanos) {
         while let Some(peer) = self.time_waits.take_over(now) {
             self.ends.remove(peer);
@@ -106,12 +105,12 @@ impl Kernel {
         }
     }
 
-    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`). A RST ends it, unless
-    /// `tcp_rfc1337` says no. A SYN begins anew if its number or its timestamp is beyond the last.
-    /// What is sent again, or is older by its timestamp, is acknowledged again, and its time begins
-    /// anew with that.
+    /// `tcp_timewait_state_process()` (6.18 `net/ipv4/tcp_minisocks.c`). A RST ends TIME_WAIT,
+    /// unless `tcp_rfc1337` is set. A SYN with a later number or timestamp begins a new connection.
+    /// A segment that is repeated, or has an older timestamp, is acknowledged and restarts
+    /// TIME_WAIT.
     ///
-    /// Differs: of SYNs that do not begin anew the guard hears nothing, and acknowledgments are not
+    /// Differs: the guard does not see a SYN that begins nothing, and acknowledgments are not
     /// limited to two a second.
     pub(super) fn receive_in_time_wait(
         &mut self,
