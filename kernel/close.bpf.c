@@ -63,7 +63,7 @@ struct {
 
 struct close_counts {
 	__u64 noted;				/* swap: closes that the server began */
-	__u64 swapped;				/* last ACKs of a server that a RST answered */
+	__u64 answered;				/* last ACKs of a server that a RST answered */
 	__u64 held;				/* hold: FINs that were held */
 	__u64 idle;				/* hold: FINs passed: the client had read all */
 	__u64 released;				/* held FINs that entered with the client's own */
@@ -73,10 +73,14 @@ struct close_counts {
 	__u64 quarantined;			/* SYNs dropped: their ports are in quarantine */
 	__u64 signed_or_joined;			/* closes with MD5, AO, MPTCP or bad options */
 	__u64 full;				/* closes that found a map full */
-	__u64 failed;				/* segments not changed or sent, FINs unverified */
+	__u64 failed;				/* segments that the kernel did not change or send */
 	__u64 overdue;				/* held FINs that the agent let in by itself */
 	__u64 backed_off;			/* FINs that passed: too many were held in vain */
+	__u64 unchecked;			/* FINs that passed: the NIC did not check them */
 };
+
+/* crates/close/src/program.rs reads the fields by their number. */
+_Static_assert(sizeof(struct close_counts) == 15 * sizeof(__u64), "counts");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -140,6 +144,11 @@ struct held_fin {
 	__u64 at_ns;				/* when it was held, by bpf_ktime_get_ns() */
 };
 
+/* crates/close/src/held.rs reads the fields by their offset. */
+_Static_assert(sizeof(struct ends) == 36 && __builtin_offsetof(struct held_fin, ifindex) == 44 &&
+	       __builtin_offsetof(struct held_fin, window) == 56 && __builtin_offsetof(struct held_fin, mac) == 58 &&
+	       __builtin_offsetof(struct held_fin, at_ns) == 72 && sizeof(struct held_fin) == 80, "held_fin");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
@@ -168,31 +177,32 @@ struct {
 /* Generation in which `last_acks` last got a connection of this local port; 0: in none. */
 __u8 marks[65536] = {};
 
-static __always_inline __u8 generation(void)
+static __always_inline const struct control *control(void)
 {
-	struct control *control;
 	__u32 only = 0;
 
-	control = bpf_map_lookup_elem(&controls, &only);
-	return control ? control->generation : 0;
+	return bpf_map_lookup_elem(&controls, &only);
+}
+
+static __always_inline __u8 generation(void)
+{
+	const struct control *now = control();
+
+	return now ? now->generation : 0;
 }
 
 static __always_inline bool is_leased(void)
 {
-	struct control *control;
-	__u32 only = 0;
+	const struct control *now = control();
 
-	control = bpf_map_lookup_elem(&controls, &only);
-	return control && bpf_ktime_get_ns() < control->lease_until_ns;
+	return now && bpf_ktime_get_ns() < now->lease_until_ns;
 }
 
 static __always_inline bool is_backed_off(__u32 destination)
 {
-	struct control *control;
-	__u32 only = 0;
+	const struct control *now = control();
 
-	control = bpf_map_lookup_elem(&controls, &only);
-	return control && control->backed_off >> (destination % MAX_DESTINATIONS) & 1;
+	return now && now->backed_off >> (destination % MAX_DESTINATIONS) & 1;
 }
 
 /* The mask is for the verifier of Linux 6.1: it does not see that bpf_ntohs() gives 16 bits. */
@@ -214,7 +224,8 @@ static __always_inline bool is_marked(__be16 local_port)
 {
 	__u8 mark = *mark_of(local_port);
 
-	return mark && (__u8)(generation() - mark) <= MARKS_LAST;
+	/* From 255 the next generation is 1. */
+	return mark && (generation() + 255u - mark) % 255 <= MARKS_LAST;
 }
 
 /* ---- A segment. ---- */
@@ -358,7 +369,6 @@ static __always_inline void read_socket(const struct tcp_sock *tcp, struct close
 	socket->state = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_state;
 	socket->rcv_nxt = tcp->rcv_nxt;
 	socket->copied_seq = tcp->copied_seq;
-	socket->snd_una = tcp->snd_una;
 }
 
 /* True if the checksum is verified or needs none: we act on a FIN before TCP has checked it. */
@@ -445,16 +455,62 @@ static __noinline bool tell_agent(struct __sk_buff *skb, const struct segment *s
 	return !bpf_ringbuf_output(&held_fins, &held, sizeof(held), NO_WAKEUP);
 }
 
+/* Decides about a FIN, and counts why it passes. */
+static __always_inline enum close_action decide_fin(struct __sk_buff *skb, const struct segment *segment, struct tcp_sock *tcp,
+						    struct hold *hold, struct close_counts *counts, __u32 *timestamp)
+{
+	struct close_segment numbers = numbers_of(segment);
+	struct close_socket socket = {};
+	enum close_action action;
+
+	if (hold->stage == HOLD_OVER)
+		return CLOSE_PASS;
+	if (is_signed_or_joined(skb, segment, timestamp)) {
+		counts->signed_or_joined++;
+		return CLOSE_PASS;
+	}
+	if (!is_known_good(skb)) {
+		counts->unchecked++;
+		return CLOSE_PASS;
+	}
+	read_socket(tcp, &socket);
+	action = on_fin_arriving(&socket, &numbers, hold);
+	if (action == CLOSE_GIVE_UP)
+		counts->given_up++;
+	else if (action == CLOSE_PASS && socket.state == STATE_ESTABLISHED)
+		counts->idle++;
+	return action;
+}
+
+/* Takes the FIN off the segment. False if it stays, with the reason counted. */
+static __always_inline bool hold_fin(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts,
+				     __u32 timestamp, bool backed_off)
+{
+	if (backed_off) {
+		counts->backed_off++;
+		return false;
+	}
+	counts->held++;
+	if (is_dry_run)
+		return false;
+	if (!tell_agent(skb, segment, timestamp)) {
+		counts->full++;
+		return false;
+	}
+	if (!change_flags(skb, segment, 0, TCP_FIN)) {
+		counts->failed++;
+		return false;
+	}
+	return true;
+}
+
 /* hold: a FIN arrives from the server. */
 static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segment *segment, struct close_counts *counts,
 				      bool backed_off)
 {
-	struct close_segment numbers = numbers_of(segment);
-	enum close_action action = CLOSE_PASS;
-	struct close_socket socket = {};
-	struct hold *hold = NULL;
 	struct tcp_sock *tcp;
 	__u32 timestamp = 0;
+	struct hold *hold;
 	void *found;
 
 	found = lookup_socket(skb, segment);
@@ -462,37 +518,12 @@ static __always_inline void on_fin_in(struct __sk_buff *skb, const struct segmen
 		return;
 	tcp = bpf_skc_to_tcp_sock(found);
 	if (tcp && is_meant(tcp)) {
-		read_socket(tcp, &socket);
 		hold = bpf_sk_storage_get(&holds, tcp, 0, BPF_SK_STORAGE_GET_F_CREATE);
 		if (!hold)
 			counts->full++;
-		else if (hold->stage == HOLD_OVER)
-			action = CLOSE_PASS;
-		else if (is_signed_or_joined(skb, segment, &timestamp))
-			counts->signed_or_joined++;
-		else if (!is_known_good(skb))
-			counts->failed++;
-		else
-			action = on_fin_arriving(&socket, &numbers, hold);
-	}
-	if (action == CLOSE_GIVE_UP)
-		counts->given_up++;
-	else if (action == CLOSE_PASS && socket.state == STATE_ESTABLISHED && hold && hold->stage == HOLD_NONE)
-		counts->idle++;
-	if (action == CLOSE_HOLD && backed_off) {
-		hold->stage = HOLD_OVER;
-		counts->backed_off++;
-	} else if (action == CLOSE_HOLD) {
-		counts->held++;
-		if (is_dry_run) {
+		else if (decide_fin(skb, segment, tcp, hold, counts, &timestamp) == CLOSE_HOLD &&
+			 !hold_fin(skb, segment, counts, timestamp, backed_off))
 			hold->stage = HOLD_OVER;
-		} else if (!tell_agent(skb, segment, timestamp)) {
-			hold->stage = HOLD_OVER;
-			counts->full++;
-		} else if (!change_flags(skb, segment, 0, TCP_FIN)) {
-			hold->stage = HOLD_OVER;
-			counts->failed++;
-		}
 	}
 	bpf_sk_release(found);
 }
@@ -507,19 +538,21 @@ static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct se
 	__u32 timestamp = 0;
 	__u64 until_ns;
 
-	if (!last || on_ack_arriving(&numbers, last) != CLOSE_SWAP || !is_leased())
+	if (!last || on_ack_arriving(&numbers, last) != CLOSE_ANSWER || !is_leased())
 		return TC_ACT_UNSPEC;
 	counts = counts_of(&ends);
 	if (!counts)
 		return TC_ACT_UNSPEC;
 	if (is_dry_run) {
 		last->resets++;
-		counts->swapped++;
+		counts->answered++;
 		return TC_ACT_UNSPEC;
 	}
 	/* The ACK has a timestamp if both ends agreed on timestamps (RFC 7323 3.2). */
-	if (is_signed_or_joined(skb, segment, &timestamp))
+	if (is_signed_or_joined(skb, segment, &timestamp)) {
+		counts->signed_or_joined++;
 		return TC_ACT_UNSPEC;
+	}
 	until_ns = bpf_ktime_get_ns() + (timestamp ? quarantine_ns : long_quarantine_ns);
 	if (way == WAY_SWAP && bpf_map_update_elem(&quarantine, &ends, &until_ns, 0)) {
 		counts->full++;
@@ -535,7 +568,7 @@ static __always_inline int on_last_ack_in(struct __sk_buff *skb, const struct se
 		counts->failed++;
 		return TC_ACT_SHOT;
 	}
-	counts->swapped++;
+	counts->answered++;
 	return bpf_redirect(skb->ifindex, 0);
 }
 
@@ -766,7 +799,7 @@ static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct s
 	if (!keep(&ends, &last, counts))
 		return TC_ACT_UNSPEC;
 	/* It acknowledges no more than the server did, so that our kernel repeats what is lost. */
-	let_in = let_fin_in(skb, segment, timestamp, socket.snd_una);
+	let_in = let_fin_in(skb, segment, timestamp, tcp->snd_una);
 	if (let_in == LET_IN) {
 		counts->released++;
 		return TC_ACT_UNSPEC;

@@ -28,7 +28,7 @@ enum close_action {
 	CLOSE_GIVE_UP = 2,		/* arriving: the server repeats its FIN, which goes on */
 	CLOSE_NOTE = 3,			/* leaving: a RST will answer the server's last ACK */
 	CLOSE_RELEASE = 4,		/* leaving: the held FIN enters before the segment leaves */
-	CLOSE_SWAP = 5,			/* arriving: the ACK goes on, and a RST goes back */
+	CLOSE_ANSWER = 5,		/* arriving: the ACK goes on, and a RST goes back */
 	CLOSE_DROP = 6,			/* leaving: the ACK does not leave */
 	CLOSE_RESET = 7,		/* leaving: the ACK leaves as a RST */
 };
@@ -53,7 +53,6 @@ struct close_socket {
 	__u32 state;
 	__u32 rcv_nxt;			/* next sequence number that its kernel expects */
 	__u32 copied_seq;		/* next byte that its program will read */
-	__u32 snd_una;			/* first byte that the server has not acknowledged */
 };
 
 enum hold_stage {
@@ -164,7 +163,7 @@ static inline enum close_action on_ack_arriving(const struct close_segment *segm
 {
 	if (last->resets || !is_only_ack(segment) || segment->ack != last->seq || segment->seq != last->ack)
 		return CLOSE_PASS;
-	return CLOSE_SWAP;
+	return CLOSE_ANSWER;
 }
 
 /* hold: the client's ACK of the server's FIN leaves. */

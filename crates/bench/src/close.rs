@@ -79,7 +79,7 @@ fn repetition(address: SocketAddr, way: Way, stop: &AtomicBool) -> Result<Repeti
     let ours = closing(address.port())?;
     let spent = spent_on_closes(address)?;
     let counts = ours.counts()?[0];
-    let kept = counts.released + counts.swapped;
+    let kept = counts.released + counts.answered;
     ensure!(kept as usize > CLOSES / 2, "of {CLOSES} closes {kept} were ours: {counts:?}");
 
     let client: SocketAddr = format!("{CLIENT}:9").parse().expect("an address");

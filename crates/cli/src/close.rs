@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ::close::{Closing, Counts, Destination, Setup, Sockets, Way};
 use anyhow::{Result, bail};
-use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
+use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueParser};
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -40,8 +40,8 @@ pub struct Args {
     /// hold is for programs that know the end of a response by its length or its chunks and then
     /// close. One that waits for the end of the connection gets it when the server sends it again,
     /// after some 0.2 s. If the server is gone by then, it takes one to two seconds.
-    #[arg(long, value_name = "WAY", default_value = WAY, value_parser = PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)))]
-    way: String,
+    #[arg(long, value_name = "WAY", default_value = WAY, value_parser = way())]
+    way: Way,
 
     /// With swap: how long a port is kept from use towards the same server; 60s at least where an
     /// end has no timestamps
@@ -81,6 +81,12 @@ pub struct Args {
     /// Stop after this time, as in 10s
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     duration: Option<Duration>,
+}
+
+fn way() -> impl TypedValueParser<Value = Way> {
+    let named =
+        |name: String| Way::NAMED.into_iter().find(|(one, _)| *one == name).expect("a name of a way").1;
+    PossibleValuesParser::new(Way::NAMED.map(|(name, _)| name)).map(named)
 }
 
 /// A line of `tidegate close --json`, told apart by its `event` key.
@@ -132,8 +138,7 @@ pub fn run(args: &Args) -> Result<()> {
 }
 
 fn run_here(args: &Args) -> Result<()> {
-    let (name, way) =
-        Way::NAMED.into_iter().find(|(name, _)| *name == args.way).expect("clap checked the name");
+    let (name, way) = (args.way.name(), args.way);
     let setup = Setup {
         destinations: args.destinations.clone(),
         way,
@@ -173,7 +178,6 @@ fn watch(
 ) -> Result<()> {
     let end = args.duration.and_then(|duration| start.checked_add(duration));
     let (mut line_due, mut turn_due) = (start + args.interval, start + TURN);
-    let way = if args.way == "swap" { Way::Swap } else { Way::Hold };
     let mut before = counted(closing, args, start)?;
     loop {
         let now = Instant::now();
@@ -200,7 +204,7 @@ fn watch(
             let present = counted(closing, args, start)?;
             printer.say(match args.json {
                 true => json(&CloseEvent::Sample(present.clone()))?,
-                false => line(&present, Some(&before), way),
+                false => line(&present, Some(&before), args.way),
             });
             before = present;
         }
@@ -233,7 +237,7 @@ fn line(now: &Counted, before: Option<&Counted>, way: Way) -> String {
         Way::Swap => format!(
             "{} closes by servers, {} freed by a RST; {} connects waited, {} ports in quarantine",
             sum(|counts| counts.noted),
-            sum(|counts| counts.swapped),
+            sum(|counts| counts.answered),
             sum(|counts| counts.quarantined),
             now.in_quarantine
         ),
@@ -252,6 +256,7 @@ fn line(now: &Counted, before: Option<&Counted>, way: Way) -> String {
         (sum(|counts| counts.full), "a map was full"),
         (sum(|counts| counts.failed), "the kernel refused"),
         (sum(|counts| counts.backed_off), "backed off"),
+        (sum(|counts| counts.unchecked), "checksum not checked by the interface"),
     ];
     let alone: Vec<String> =
         alone.iter().filter(|(count, _)| *count > 0).map(|(count, why)| format!("{count} ({why})")).collect();

@@ -21,6 +21,8 @@ mod man;
 mod merge;
 mod mistake;
 mod output;
+#[cfg(test)]
+mod pages;
 mod ports;
 mod printer;
 mod qdisc;

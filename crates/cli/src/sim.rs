@@ -43,6 +43,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     book: Option<PathBuf>,
 
+    /// Write how many claims of each run hold as a table in Markdown, too
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
+
     /// Folder in which each run makes its own
     #[arg(long, value_name = "DIR", default_value = "results")]
     results: PathBuf,
@@ -82,9 +86,10 @@ pub fn run(args: Args) -> Result<()> {
     }
     ensure_folder("--results", &args.results)?;
     args.trace.iter().try_for_each(|folder| ensure_folder("--trace", folder))?;
-    if let Some(book) = &args.book {
-        ensure_nothing_is_lost(book, args.files.iter().chain(&args.profile).chain(&args.rates_of))?;
-        files::try_place(book).with_context(|| cannot_write(book))?;
+    for (option, path) in [("--book", &args.book), ("--summary", &args.summary)] {
+        let Some(path) = path else { continue };
+        ensure_nothing_is_lost(option, path, args.files.iter().chain(&args.profile).chain(&args.rates_of))?;
+        files::try_place(path).with_context(|| cannot_write(path))?;
     }
     let profile = args.profile.as_deref().map(read_profile).transpose()?;
     let rates_of = args.rates_of.as_deref().map(read_run).transpose()?;
@@ -122,10 +127,15 @@ pub fn run(args: Args) -> Result<()> {
         let claims: Vec<_> = runs.iter().flat_map(|run| run.claims.clone()).collect();
         say(format_args!("\n{}", report::claims_table(&claims).trim_end()))?;
     }
-    // Of a run that was stopped the book has what was complete.
-    if let Some(path) = args.book.as_ref().filter(|_| end.is_ok() || !runs.is_empty()) {
-        write_book(path, &runs)?;
-        say(format_args!("book     {}", path.display()))?;
+    // After an early end both have the runs that were complete.
+    if end.is_ok() || !runs.is_empty() {
+        if let Some(path) = &args.book {
+            write_whole(path, &report::book("Figures", &runs))?;
+            say(format_args!("book     {}", path.display()))?;
+        }
+        if let Some(path) = &args.summary {
+            write_whole(path, &report::summary(&runs))?;
+        }
     }
     end?;
     ensure!(failed.is_empty(), "failed: {}; their own messages are above", failed.join(", "));
@@ -149,13 +159,13 @@ fn run_one(plan: &Plan, options: &Options<'_>) -> Result<Run> {
     show(outcome?)
 }
 
-/// The whole book or none.
-fn write_book(path: &Path, runs: &[Run]) -> Result<()> {
-    files::write_whole(path, report::book("Figures", runs).as_bytes()).with_context(|| cannot_write(path))
+/// All of it or nothing.
+fn write_whole(path: &Path, text: &str) -> Result<()> {
+    files::write_whole(path, text.as_bytes()).with_context(|| cannot_write(path))
 }
 
-fn cannot_write(book: &Path) -> String {
-    format!("write the book {}", book.display())
+fn cannot_write(path: &Path) -> String {
+    format!("write {}", path.display())
 }
 
 impl Args {
@@ -193,14 +203,18 @@ fn ensure_own_captures(plans: &[Plan]) -> Result<()> {
 
 /// A page in the place of what is read, or of the first of many files where the page's own name was
 /// forgotten.
-fn ensure_nothing_is_lost<'a>(book: &Path, mut read: impl Iterator<Item = &'a PathBuf>) -> Result<()> {
+fn ensure_nothing_is_lost<'a>(
+    option: &str,
+    page: &Path,
+    mut read: impl Iterator<Item = &'a PathBuf>,
+) -> Result<()> {
     let is_same = |file: &PathBuf| {
-        book.canonicalize().is_ok_and(|book| file.canonicalize().is_ok_and(|file| file == book))
+        page.canonicalize().is_ok_and(|page| file.canonicalize().is_ok_and(|file| file == page))
     };
-    let is_input = book.extension().is_some_and(|extension| extension == "toml" || extension == "jsonl");
+    let is_input = page.extension().is_some_and(|extension| extension == "toml" || extension == "jsonl");
     if is_input || read.any(is_same) {
-        let book = book.display();
-        return Err(Mistake(format!("--book {book}: the page would take the place of an experiment, a profile or results; name a file for it, as book.html")).into());
+        let page = page.display();
+        return Err(Mistake(format!("{option} {page}: the page would take the place of an experiment, a profile or results; name a file for it, as book.html")).into());
     }
     Ok(())
 }

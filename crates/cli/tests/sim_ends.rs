@@ -136,7 +136,7 @@ fn book_on_a_full_device_says_so_and_the_device_stays() {
     let output = sim(folder.path(), &file, &["--book", "/dev/full"]).output().expect("it runs");
     let (_, error) = said(&output);
     assert_eq!(output.status.code(), Some(1));
-    assert!(error.contains("write the book /dev/full: No space left on device"), "{error}");
+    assert!(error.contains("write /dev/full: No space left on device"), "{error}");
     assert!(fs::metadata("/dev/full").expect("a device").file_type().is_char_device());
 }
 

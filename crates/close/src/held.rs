@@ -47,7 +47,7 @@ impl HeldFins {
 
     /// Lets in the FINs that are held too long at `now`, or all without `now`. The program drops a
     /// copy of one that is no longer held.
-    pub(crate) fn let_in(&self, program: BorrowedFd<'_>, now: Option<Nanos>) -> io::Result<()> {
+    pub(crate) fn let_in(&mut self, program: BorrowedFd<'_>, now: Option<Nanos>) -> io::Result<()> {
         self.ring.consume().map_err(io::Error::other)?;
         let mut all = self.all.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = |held: &HeldFin| now.is_none_or(|now| held.at + LONGEST.into() <= now);

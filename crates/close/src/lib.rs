@@ -9,8 +9,7 @@
 //!
 //! [`Way`] lists the ways, and `docs/closing.md` says who should use which.
 //!
-//! All of it concerns the calling thread's network namespace. Start, renew and drop a [`Closing`]
-//! in the same one.
+//! A [`Closing`] acts in the network namespace in which it was started.
 //!
 //! It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 
@@ -21,6 +20,7 @@ mod held;
 mod program;
 mod setup;
 
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,9 @@ const LEASE: Duration = Duration::from_secs(5);
 
 /// The programs at the client's interfaces, until this is dropped.
 pub struct Closing {
-    at: Vec<At>,
+    /// Network namespace of the start.
+    home: File,
+    at: Vec<Attachment>,
     /// Links of the setsockopt programs.
     _asked: Vec<OwnedFd>,
     program: Program,
@@ -70,12 +72,15 @@ impl Closing {
             Sockets::ThatAsk => program.let_sockets_ask()?,
             _ => Vec::new(),
         };
-        let at = interfaces.iter().map(|interface| At::attach(&program, interface)).collect::<Result<_>>()?;
+        let home = File::open("/proc/thread-self/ns/net").act("open the network namespace")?;
+        let attach = |interface| Attachment::attach(&program, interface);
+        let at = interfaces.iter().map(attach).collect::<Result<_>>()?;
         let interfaces = interfaces
             .iter()
             .map(|interface| (interface.index, name_of(interface.index).unwrap_or_default()))
             .collect();
         Ok(Self {
+            home,
             at,
             _asked: asked,
             program,
@@ -94,7 +99,8 @@ impl Closing {
     ///
     /// A map cannot be read or written.
     pub fn renew(&mut self) -> Result<Vec<usize>> {
-        self.program.sweep()?;
+        let program = &mut self.program;
+        netns::enter(&self.home, || program.sweep()).act("enter the network namespace")??;
         if Instant::now() >= self.next_generation {
             self.next_generation += GENERATION;
             self.program.begin_generation();
@@ -157,31 +163,39 @@ impl Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
+        let (at, program) = (&mut self.at, &mut self.program);
         // The programs go first: they must not hold another FIN after this lets the last one in.
-        self.at.clear();
-        let _ = self.program.let_in(None);
+        let detach = || {
+            at.clear();
+            program.let_in(None)
+        };
+        let _ = netns::enter(&self.home, detach);
     }
 }
 
 /// The programs attached to one interface.
-enum At {
+enum Attachment {
     Tcx { _links: [SoleLink; 2] },
     Clsact { _filters: Clsact },
 }
 
-impl At {
+impl Attachment {
     fn attach(program: &Program, interface: &Interface) -> Result<Self> {
         // Egress comes first: it must be there to let in what ingress holds.
         let programs = [(program.leaving(), Hook::TcxEgress), (program.arriving(), Hook::TcxIngress)];
+        let act = || {
+            let name = name_of(interface.index).unwrap_or_else(|| "an interface that has gone".to_owned());
+            format!("attach the programs to {name}; run as root and look at tidegate doctor")
+        };
         let leaving = match SoleLink::attach(program.leaving(), interface.index, Hook::TcxEgress) {
             Err(AttachError { error, .. }) if is_unknown(&error) => {
                 let filters = Clsact::attach(interface.index, programs);
-                return Ok(Self::Clsact { _filters: filters.act("attach as filters of clsact")? });
+                return Ok(Self::Clsact { _filters: filters.act_with(act)? });
             }
-            leaving => leaving.act("attach")?,
+            leaving => leaving.act_with(act)?,
         };
         let arriving = SoleLink::attach(program.arriving(), interface.index, Hook::TcxIngress);
-        Ok(Self::Tcx { _links: [leaving, arriving.act("attach")?] })
+        Ok(Self::Tcx { _links: [leaving, arriving.act_with(act)?] })
     }
 }
 
@@ -212,12 +226,14 @@ fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
                 name.ok_or_else(|| refused(format!("no way leads to {address}; name an interface")))?;
             add(Interface::find(&name)
                 .act_with(|| format!("look for {name}"))?
-                .ok_or_else(|| refused(format!("{name} has gone")))?);
+                .ok_or_else(|| refused(format!("{name} has gone; start again when it is back")))?);
         }
     }
     match all.iter().find(|interface| !interface.is_ethernet && !interface.is_loopback) {
-        Some(_) => {
-            Err(refused("an interface carries no Ethernet frames, which is all that the programs read"))
+        Some(other) => {
+            let name = name_of(other.index).unwrap_or_default();
+            let why = "carries no Ethernet frames, which is all that the programs read";
+            Err(refused(format!("{name} {why}; name the interface below it")))
         }
         None => Ok(all),
     }

@@ -36,7 +36,7 @@ pub struct Counts {
     /// swap: closes that the server began and the client has followed.
     pub noted: u64,
     /// Last ACKs of a server that a RST answered.
-    pub swapped: u64,
+    pub answered: u64,
     /// hold: FINs that were held.
     pub held: u64,
     /// hold: FINs that passed because the client's program had read all.
@@ -61,6 +61,8 @@ pub struct Counts {
     pub overdue: u64,
     /// FINs that passed because more than half of those before were held in vain.
     pub backed_off: u64,
+    /// FINs that passed because the interface had not checked their checksum.
+    pub unchecked: u64,
 }
 
 /// The loaded programs and their maps.
@@ -172,7 +174,7 @@ impl Program {
     }
 
     /// Ends quarantines whose time is over, and lets in FINs held too long.
-    pub(crate) fn sweep(&self) -> Result<()> {
+    pub(crate) fn sweep(&mut self) -> Result<()> {
         let now_ns = now_ns()?;
         self.let_in(Some(Nanos(now_ns)))?;
         let over: Vec<Vec<u8>> = self
@@ -188,7 +190,7 @@ impl Program {
     }
 
     /// Lets in the held FINs that are due at `now`, or all without `now`.
-    pub(crate) fn let_in(&self, now: Option<Nanos>) -> Result<()> {
+    pub(crate) fn let_in(&mut self, now: Option<Nanos>) -> Result<()> {
         self.held.let_in(self.overdue.as_fd(), now).act("let in what is held")
     }
 
@@ -217,7 +219,7 @@ impl Program {
         };
         Ok(Counts {
             noted: sum(0),
-            swapped: sum(1),
+            answered: sum(1),
             held: sum(2),
             idle: sum(3),
             released: sum(4),
@@ -230,6 +232,7 @@ impl Program {
             failed: sum(11),
             overdue: sum(12),
             backed_off: sum(13),
+            unchecked: sum(14),
         })
     }
 }

@@ -25,6 +25,14 @@ pub enum Way {
 impl Way {
     /// All ways, by name.
     pub const NAMED: [(&'static str, Self); 2] = [("swap", Self::Swap), ("hold", Self::Hold)];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Swap => "swap",
+            Self::Hold => "hold",
+        }
+    }
 }
 
 /// Sockets of this host that the programs handle.

@@ -158,7 +158,7 @@ fn root_dry_run_changes_nothing() {
         }
         assert_eq!(settled(&world), (20, 0));
         let counts = closing.counts().expect("read")[0];
-        let would = counts.swapped + counts.held;
+        let would = counts.answered + counts.held;
         assert_eq!((would, counts.resets, counts.released), (20, 0, 0), "{way:?}: {counts:?}");
     }
 }
@@ -368,7 +368,7 @@ fn root_server_whose_rst_is_lost_keeps_time_wait_or_asks_again() {
         assert!(given_up < COUNT / 4, "{way:?}: {counts:?}");
         assert_eq!(left, (wanted.0 + given_up, wanted.1), "{way:?}: {counts:?}");
         let again = if way == Way::Hold { COUNT / 4 - given_up } else { 0 };
-        let swapped = counts.swapped as usize + given_up;
+        let swapped = counts.answered as usize + given_up;
         assert!(swapped == COUNT && counts.resets as usize >= again, "{way:?}: {counts:?}");
     }
 }

@@ -51,7 +51,7 @@ fn check(world: &World, closing: &Closing, meant: TcpStream, other: TcpStream, w
     let wanted = if way == Way::Hold { (1, 1) } else { (1, 0) };
     let counts = closing.counts().expect("read")[0];
     assert_eq!(settled(world), wanted, "{counts:?}");
-    assert_eq!(counts.swapped, 1, "{counts:?}");
+    assert_eq!(counts.answered, 1, "{counts:?}");
 }
 
 #[test]

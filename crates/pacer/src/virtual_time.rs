@@ -504,7 +504,7 @@ fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
 }
 
 /// Half of the work is that of one request in a hundred. Just below what the server can do, and
-/// just above, the limit stays too small: docs/admission-measured.md. Beyond it, how many take long
+/// just above, the limit stays too small. Beyond it, how many take long
 /// in four seconds is chance, and so is 2% of what the server can do. So this takes five times as
 /// long, and the server must work nearly all of the time.
 #[test]

@@ -5,7 +5,7 @@ use results::{Answer, ClaimAnswer};
 
 use crate::claims::{claims_section, sum};
 use crate::finding::finding;
-use crate::page::{circumstances, glossary, head, measured, theme_choice};
+use crate::page::{banner, circumstances, glossary, head, kind, measured, theme_choice};
 use crate::policy::Policies;
 use crate::run::Run;
 use crate::server::folded;
@@ -105,9 +105,10 @@ fn first_server(runs: &[Run], chapter: usize) -> usize {
 fn chapter(run: &Run, number: usize, first_server: usize) -> Markup {
     let policies = Policies(run.policies());
     html! {
-        article id=(anchor(number)) {
+        article id=(anchor(number)) class=[kind(run)] {
             p.eyebrow { (run.header.experiment) }
             h1 { (run.header.title) }
+            (banner(run))
             p.finding { (finding(run)) }
             (claims_section(&run.claims))
             (traces_section(&run.traces))

@@ -253,7 +253,10 @@ mod tests {
         assert_eq!(text.matches("a quick run").count(), 1, "{text}");
         let in_one_line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(in_one_line.contains("the profile round-numbers"), "a machine is named: {text}");
-        assert!(text.contains("The run ended early: 3 of its 4 cells are missing (75.0%)."), "{text}");
+        assert!(
+            text.contains("The run ended early and judges nothing: 3 of its 4 cells are missing (75.0%)."),
+            "{text}"
+        );
     }
 
     #[test]

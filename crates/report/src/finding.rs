@@ -22,10 +22,14 @@ const SAME_WITHIN: f64 = 0.05;
 /// policy beside one without a guard against it), at the load nearest to 1.5 times saturation where
 /// both were measured. It says when one of them is missing or marked.
 ///
-/// Of a run that ended early a second one says how much is missing.
+/// A run that is quick or ended early judges nothing, and a sentence before it says so.
 pub fn finding(run: &Run) -> String {
-    let finding = shown(run);
-    missing(run).map_or_else(|| finding.clone(), |missing| format!("{finding} {missing}"))
+    let sentences = [quick(run).map(str::to_owned), missing(run), Some(shown(run))];
+    sentences.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
+fn quick(run: &Run) -> Option<&'static str> {
+    run.header.is_quick.then_some("A quick run judges nothing: it only shows that all works.")
 }
 
 /// How much of a run is missing.
@@ -34,7 +38,9 @@ pub(crate) fn missing(run: &Run) -> Option<String> {
     let [missing, all] = [planned - there, planned].map(|count| format::count(count as f64));
     let what = if run.traces.is_empty() { "cells" } else { "runs of scripts" };
     let share = format::percent((planned - there) as f64 / planned as f64);
-    Some(format!("The run ended early: {missing} of its {all} {what} are missing ({share})."))
+    Some(format!(
+        "The run ended early and judges nothing: {missing} of its {all} {what} are missing ({share})."
+    ))
 }
 
 fn shown(run: &Run) -> String {

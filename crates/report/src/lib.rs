@@ -30,6 +30,7 @@ mod results_table;
 mod run;
 mod server;
 mod spread;
+mod summary;
 mod table;
 mod terminal;
 #[cfg(test)]
@@ -42,4 +43,5 @@ pub use compare::{Compared, Unshared, compare, comparison_page, comparison_table
 pub use finding::finding;
 pub use page::page;
 pub use run::{ReadError, Run};
+pub use summary::summary;
 pub use table::table;

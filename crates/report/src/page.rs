@@ -64,7 +64,7 @@ pub fn page(run: &Run) -> String {
             (head(&run.header.experiment))
             body {
                 (theme_choice())
-                main {
+                main class=[kind(run)] {
                     (opening(run))
                     (claims_section(&run.claims))
                     (traces_section(&run.traces))
@@ -123,7 +123,22 @@ fn opening(run: &Run) -> Markup {
         header {
             p.eyebrow { "Tidegate · " (run.header.experiment) " · " (run.header.started) }
             h1 { (run.header.title) }
+            (banner(run))
             p.finding { (finding(run)) }
+        }
+    }
+}
+
+/// Class of what holds a run's figures; the style sheet writes it at each of them.
+pub(crate) fn kind(run: &Run) -> Option<&'static str> {
+    run.header.environment.is_simulated().then_some("simulated")
+}
+
+/// Says that a run was in virtual time.
+pub(crate) fn banner(run: &Run) -> Markup {
+    html! {
+        @if run.header.environment.is_simulated() {
+            p.banner { "SIMULATED: a model in virtual time, with " (run.header.environment.cpu) ". No kernel ran." }
         }
     }
 }

@@ -21,10 +21,16 @@ const SIZE: (u32, u32) = (1080, 660);
 const TEXT: f64 = 25.0 * 1.24;
 /// Average width of a character of that text, half pixels, generous.
 const CHARACTER: u32 = 14;
-/// Longest label beside a line; longer ones end in an ellipsis.
+/// Characters of a label's line; a longer label has several.
 const LABEL_CHARACTERS: usize = 16;
-/// Distance between two labels, half pixels.
+/// Distance between two lines of labels, half pixels.
 const LABEL_STEP: i32 = 32;
+/// Width of the last line that is drawn, and what each before it is wider, so that none hides
+/// another, half pixels.
+const LINE: u32 = 5;
+const WIDER: u32 = 4;
+/// What a plot says of a series that has nothing to show.
+const NOTHING: &str = "(no answer)";
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const MUTED: RGBColor = RGBColor(1, 1, 2);
@@ -107,11 +113,11 @@ impl Plot<'_> {
         self.draw_mesh(&mut chart)?;
         root.draw(&text(self.y_label, (8, 8), HPos::Left, VPos::Top, MUTED))?;
         self.draw_references(root, &mut chart, axes)?;
-        for series in &self.series {
-            draw_line(&mut chart, series, axes)?;
+        for (below, series) in (0..self.series.len()).rev().zip(&self.series) {
+            draw_line(&mut chart, series, axes, LINE + WIDER * below.min(4) as u32)?;
         }
-        for series in &self.series {
-            draw_markers(&mut chart, series, axes)?;
+        for (below, series) in (0..self.series.len()).rev().zip(&self.series) {
+            draw_markers(&mut chart, series, axes, 11 + 3 * below.min(4) as i32)?;
         }
         self.draw_labels(root, &chart, axes)
     }
@@ -150,7 +156,7 @@ impl Plot<'_> {
     /// Names of the lines at the right, each as near to its line's end as the others let it.
     fn draw_labels(&self, root: &Area, chart: &Chart, axes: &Axes) -> Drawn {
         let mut labels: Vec<Label> =
-            self.series.iter().filter_map(|series| Label::of(series, chart, axes)).collect();
+            self.series.iter().map(|series| Label::of(series, chart, axes)).collect();
         if let Some((name, points)) = &self.reference {
             let end = points.last().map(|end| chart.backend_coord(end));
             labels.extend(end.map(|(_, y)| Label::new(name, None, y)));
@@ -165,8 +171,8 @@ impl Plot<'_> {
     fn label_width(&self) -> u32 {
         let labels = self.series.iter().map(|series| series.label);
         let labels = labels.chain(self.reference.iter().map(|(name, _)| *name));
-        let longest = labels.map(|label| shorten(label).chars().count()).max();
-        56 + longest.unwrap_or(0) as u32 * CHARACTER
+        let lines = labels.flat_map(broken).map(|line| line.chars().count());
+        56 + lines.max().unwrap_or(0).max(NOTHING.len()) as u32 * CHARACTER
     }
 }
 
@@ -272,8 +278,8 @@ fn linear_ticks(end: f64, count: u32) -> Vec<f64> {
     (0..).map(|index| f64::from(index) * step).take_while(|tick| *tick <= end).collect()
 }
 
-fn draw_line(chart: &mut Chart, series: &Series, axes: &Axes) -> Drawn {
-    let style = colour(series.index).stroke_width(5);
+fn draw_line(chart: &mut Chart, series: &Series, axes: &Axes, width: u32) -> Drawn {
+    let style = colour(series.index).stroke_width(width);
     for run in series.points.split(|(_, reading)| visible(reading, axes).is_none()) {
         let path: Vec<_> =
             run.iter().filter_map(|(x, reading)| Some((*x, reading.as_ref()?.spread.median))).collect();
@@ -282,7 +288,7 @@ fn draw_line(chart: &mut Chart, series: &Series, axes: &Axes) -> Drawn {
     Ok(())
 }
 
-fn draw_markers(chart: &mut Chart, series: &Series, axes: &Axes) -> Drawn {
+fn draw_markers(chart: &mut Chart, series: &Series, axes: &Axes, radius: i32) -> Drawn {
     let style = colour(series.index);
     for (x, reading) in &series.points {
         let Some(reading) = visible(reading, axes) else {
@@ -293,7 +299,7 @@ fn draw_markers(chart: &mut Chart, series: &Series, axes: &Axes) -> Drawn {
             chart.draw_series([PathElement::new(bar.to_vec(), style.stroke_width(3))])?;
         }
         let at = (*x, reading.spread.median);
-        let outline = marker(series.index, 11);
+        let outline = marker(series.index, radius);
         let inside = if reading.is_marked { SURFACE } else { style };
         chart.draw_series([EmptyElement::at(at)
             + Polygon::new(outline.clone(), inside.filled())
@@ -310,23 +316,34 @@ fn visible<'r>(reading: &'r Option<Reading>, axes: &Axes) -> Option<&'r Reading>
 
 /// Name of a line and where its end is.
 struct Label {
-    text: String,
+    lines: Vec<String>,
     /// Colour and marker; none for a reference.
     index: Option<usize>,
-    /// Height of its centre, half pixels from the top.
+    /// Height of its first line's centre, half pixels from the top.
     y: i32,
 }
 
 impl Label {
     fn new(text: &str, index: Option<usize>, y: i32) -> Self {
-        Self { text: shorten(text), index, y }
+        Self { lines: broken(text), index, y }
     }
 
-    fn of(series: &Series, chart: &Chart, axes: &Axes) -> Option<Self> {
+    /// At the end of the series; at the foot of the plot if it has nothing to show.
+    fn of(series: &Series, chart: &Chart, axes: &Axes) -> Self {
         let mut shown = series.points.iter().rev();
-        let (x, reading) = shown.find_map(|(x, reading)| Some((*x, visible(reading, axes)?)))?;
+        let Some((x, reading)) = shown.find_map(|(x, reading)| Some((*x, visible(reading, axes)?))) else {
+            let (_, plot) = chart.plotting_area().get_pixel_range();
+            let mut label = Self::new(series.label, Some(series.index), plot.end);
+            label.lines.push(NOTHING.to_owned());
+            return label;
+        };
         let (_, y) = chart.backend_coord(&(x, reading.spread.median));
-        Some(Self::new(series.label, Some(series.index), y))
+        Self::new(series.label, Some(series.index), y)
+    }
+
+    /// Half pixels.
+    fn height(&self) -> i32 {
+        self.lines.len() as i32 * LABEL_STEP
     }
 
     fn draw(&self, root: &Area, right_end: i32) -> Drawn {
@@ -337,7 +354,11 @@ impl Label {
                 &(EmptyElement::at((right_end + 22, self.y)) + Polygon::new(outline, colour(index).filled())),
             )?;
         }
-        root.draw(&text(&self.text, (right_end + 38, self.y), HPos::Left, VPos::Center, colour_of_text))
+        for (number, line) in (0..).zip(&self.lines) {
+            let at = (right_end + 38, self.y + number * LABEL_STEP);
+            root.draw(&text(line, at, HPos::Left, VPos::Center, colour_of_text))?;
+        }
+        Ok(())
     }
 }
 
@@ -347,21 +368,37 @@ fn spread_out(labels: &mut [Label], top: i32, bottom: i32) {
     let mut least = top;
     for label in labels.iter_mut() {
         label.y = label.y.max(least);
-        least = label.y + LABEL_STEP;
+        least = label.y + label.height();
     }
-    let mut most = bottom;
+    let mut most = bottom + LABEL_STEP;
     for label in labels.iter_mut().rev() {
-        label.y = label.y.min(most);
-        most = label.y - LABEL_STEP;
+        label.y = label.y.min(most - label.height());
+        most = label.y;
     }
 }
 
-fn shorten(label: &str) -> String {
-    if label.chars().count() <= LABEL_CHARACTERS {
-        return label.to_owned();
+/// A label's lines: broken behind a space, a hyphen, a colon or a comma and before a plus sign.
+fn broken(label: &str) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut parts = Vec::new();
+    let mut start = 0;
+    for (at, c) in label.char_indices() {
+        let end = if c == '+' { at } else { at + c.len_utf8() };
+        if " -:,+".contains(c) && end > start {
+            parts.push(&label[start..end]);
+            start = end;
+        }
     }
-    let kept: String = label.chars().take(LABEL_CHARACTERS - 1).collect();
-    kept + "…"
+    parts.push(&label[start..]);
+    for part in parts {
+        let line = lines.last_mut().expect("one at least");
+        if !line.is_empty() && line.chars().count() + part.trim_end().chars().count() > LABEL_CHARACTERS {
+            lines.push(part.to_owned());
+        } else {
+            line.push_str(part);
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned()).collect()
 }
 
 /// Colour of a series, by the name that `style.css` knows.
@@ -511,6 +548,41 @@ mod tests {
             assert!((3..=7).contains(&ticks.len()), "{end}: {ticks:?}");
             assert!(ticks.iter().all(|tick| (0.0..=end).contains(tick)), "{end}: {ticks:?}");
         }
+    }
+
+    #[test]
+    fn long_label_is_broken_and_not_cut() {
+        for (label, lines) in [
+            ("stock", vec!["stock"]),
+            ("abort+rst-syn+unserved+burst:10s", vec!["abort+rst-syn", "+unserved", "+burst:10s"]),
+            ("a label of several words", vec!["a label of", "several words"]),
+        ] {
+            assert_eq!(broken(label), lines);
+        }
+    }
+
+    #[test]
+    fn series_without_an_answer_says_so() {
+        let mut plot = plot(Scale::Log, vec![(1.0, reading(2.0)), (2.0, reading(3.0))]);
+        assert!(!plot.svg().expect("values").contains(NOTHING));
+        plot.series.push(Series { label: "abort", index: 1, points: vec![(1.0, None)] });
+        let svg = plot.svg().expect("values");
+        assert!(svg.contains("abort") && svg.contains(NOTHING), "{svg}");
+    }
+
+    #[test]
+    fn series_of_the_same_values_are_both_seen() {
+        let points = vec![(1.0, reading(2.0)), (2.0, reading(3.0))];
+        let mut plot = plot(Scale::Linear, points.clone());
+        plot.series.push(Series { label: "abort", index: 1, points });
+        let svg = plot.svg().expect("values");
+        let widths: Vec<u32> = svg
+            .lines()
+            .filter(|line| line.starts_with("<polyline") && line.contains("#0102"))
+            .filter_map(|line| line.split("stroke-width=\"").nth(1)?.split('"').next()?.parse().ok())
+            .filter(|width| *width >= LINE)
+            .collect();
+        assert_eq!(widths, [LINE + WIDER, LINE], "{svg}");
     }
 
     #[test]

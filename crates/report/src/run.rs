@@ -234,14 +234,39 @@ mod tests {
         run.header.planned = Some(there as u64);
         assert_eq!((run.part(), crate::finding(&run).contains("missing")), (None, false));
         run.header.planned = Some(4 * there as u64);
-        let sentence =
-            format!("The run ended early: {} of its {} cells are missing (75.0%).", 3 * there, 4 * there);
+        let sentence = format!(
+            "The run ended early and judges nothing: {} of its {} cells are missing (75.0%).",
+            3 * there,
+            4 * there
+        );
         let shown = [crate::finding(&run), crate::page(&run), crate::book("Figures", &[run.clone()])];
         for shown in shown {
             assert!(shown.contains(&sentence), "{sentence} is not in {shown}");
         }
         run.cells.clear();
-        assert!(crate::finding(&run).ends_with("cells are missing (100%)."), "{}", crate::finding(&run));
+        assert!(crate::finding(&run).contains("cells are missing (100%)."), "{}", crate::finding(&run));
+    }
+
+    #[test]
+    fn quick_run_says_first_that_it_judges_nothing() {
+        let mut run = testing::demo();
+        assert!(!crate::page(&run).contains("judges nothing"));
+        run.header.is_quick = true;
+        let quick = "A quick run judges nothing";
+        assert!(crate::finding(&run).starts_with(quick));
+        for shown in [crate::page(&run), crate::book("Figures", &[run.clone()])] {
+            assert!(shown.contains(quick), "{shown}");
+        }
+    }
+
+    #[test]
+    fn simulated_run_says_so_above_all_and_at_each_figure() {
+        let mut run = testing::demo();
+        assert!(!crate::page(&run).contains("SIMULATED:"));
+        run.header.environment.kernel = results::Environment::SIMULATED.to_owned();
+        for shown in [crate::page(&run), crate::book("Figures", &[run.clone()])] {
+            assert!(shown.contains("SIMULATED:") && shown.contains("class=\"simulated\""), "{shown}");
+        }
     }
 
     #[test]

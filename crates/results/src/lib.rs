@@ -96,6 +96,16 @@ pub struct Environment {
     pub sysctls: BTreeMap<String, String>,
 }
 
+impl Environment {
+    /// Kernel of a run in virtual time.
+    pub const SIMULATED: &str = "a model of Linux, in virtual time";
+
+    /// Whether the run was in virtual time.
+    pub fn is_simulated(&self) -> bool {
+        self.kernel == Self::SIMULATED
+    }
+}
+
 /// The rate at which a server saturates, and how it was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Saturation {

@@ -11,9 +11,8 @@ const ENOUGH: f64 = 1_000.0;
 /// cutoffs; most of the bytes are above those, and share one band. With seven cutoffs the last can
 /// be further out.
 const ABOVE_LAST: f64 = 0.001;
-/// And below the first; `[SH06]` has half. In a simulation of W1 and W4 with the sizes of both its
-/// traces these two shares come within 1.12 to 1.21 of exact SRPT's mean, and those of the paper
-/// within 1.19 to 1.51 (experiments/scheduling/RESULTS.md).
+/// Share below the first cutoff; `[SH06]` has half. experiments/scheduling/RESULTS.md compares these
+/// two shares with the paper's.
 const BELOW_FIRST: f64 = 2.0 / 3.0;
 
 /// How large the responses are that were seen: counts by size, the newer with more weight.

@@ -42,7 +42,7 @@ pub fn run(plan: &Plan, options: &Options<'_>, on_event: impl FnMut(&Event<'_>))
 /// A machine that is simulated.
 fn simulated(profile: &str) -> Environment {
     Environment {
-        kernel: "a model of Linux, in virtual time".to_owned(),
+        kernel: Environment::SIMULATED.to_owned(),
         cpu: format!("the profile {profile}"),
         cpus: 1,
         memory_mib: 0,

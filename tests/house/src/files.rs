@@ -63,13 +63,18 @@ fn modules(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
+fn rust_files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    files_below(folder).into_iter().filter(|path| path.extension().is_some_and(|of| of == "rs"))
+}
+
+/// All files of a folder and of those below it; none if it is not there.
+pub(crate) fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.extend(files_below(&path));
+        } else {
             files.push(path);
         }
     }

@@ -4,17 +4,21 @@
 //!   crate and every file of `kernel/`;
 //! - nothing of the simulator needs a kernel;
 //! - the tests of a crate are one program;
-//! - every Rust file belongs to a crate: a test file that no `mod` names would never run.
+//! - every Rust file belongs to a crate: a test file that no `mod` names would never run;
+//! - comments and pages are not too wide, links lead somewhere, and README's numbers stand in a
+//!   RESULTS.md.
 //!
 //! Each finding is one line: where, what, and what to do.
 
 mod files;
 mod map;
 mod packages;
+mod pages;
 
 pub use files::unnamed;
 pub use map::{Layer, Map};
 pub use packages::{Package, many_tests, packages, reaching, upward};
+pub use pages::{broken_links, too_wide, unsourced_numbers};
 
 #[cfg(test)]
 mod tests {
@@ -75,5 +79,20 @@ mod tests {
     #[test]
     fn every_rust_file_belongs_to_a_crate() {
         assert_none(&unnamed(&root(), &packages(&root())));
+    }
+
+    #[test]
+    fn comments_and_pages_are_not_too_wide() {
+        assert_none(&too_wide(&root()));
+    }
+
+    #[test]
+    fn links_between_pages_lead_somewhere() {
+        assert_none(&broken_links(&root()));
+    }
+
+    #[test]
+    fn numbers_of_the_readme_stand_in_a_results_page() {
+        assert_none(&unsourced_numbers(&root()));
     }
 }

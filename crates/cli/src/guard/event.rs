@@ -1,4 +1,4 @@
-//! The lines of `tidegate guard --json`. docs/measurement.md says more of what is in them.
+//! The lines of `tidegate guard --json`. docs/guard.md says more of them.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -16,7 +16,7 @@ use load::Ended;
 
 use crate::mistake::Mistake;
 
-/// Columns of the file with a line for each attempt; docs/crowd.md says what they mean.
+/// Columns of the file with a line for each attempt (docs/crowd.md).
 const COLUMNS: [&str; 13] = [
     "user",
     "reloads",

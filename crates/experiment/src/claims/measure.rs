@@ -9,7 +9,7 @@ use telemetry::counter;
 use crate::{ENDS, KERNEL_DROPPED, TIME_WAITS};
 
 /// One measured quantity of a cell, by its name in the experiment file. Defined in
-/// `docs/measurement.md`.
+/// `docs/measurement.md` and `docs/experiments.md`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Measure {
