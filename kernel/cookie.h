@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * SYN cookies of ours: the initial sequence number of a SYN/ACK says what the SYN offered, and
- * proves that we sent it. A pure function of a key, the flow and the time. The BPF programs include
- * this file, and crates/kernel compiles it for the host.
+ * The guard's SYN cookies. A cookie is a SYN/ACK's initial sequence number. It says what the SYN
+ * offered, and proves that this host sent it. All is a pure function of a key, the flow and the
+ * time. The BPF programs include this file, and crates/kernel compiles it for the host.
  *
- * Unlike the kernel's (net/ipv4/syncookies.c) it keeps window scale and SACK without the client's
- * timestamps. That costs proof: a guess is right once in 2^24 instead of once in 2^29.
+ * The kernel's cookies (net/ipv4/syncookies.c) need the client's timestamps for window scale and
+ * SACK. These do not. That costs proof: a guess is right once in 2^24 instead of once in 2^29.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -14,25 +14,23 @@
 #define TIDEGATE_COOKIE_H
 
 enum {
-	COOKIE_PERIOD_SHIFT = 36,	/* a period is 2^36 ns, 69 s; a cookie is good in its own and the next */
+	COOKIE_PERIOD_SHIFT = 36,	/* a period is 2^36 ns, 69 s; a cookie is valid in its own and the next */
 	COOKIE_PERIODS = 2,
-	COOKIE_NO_WSCALE = 15,		/* RFC 7323 2.3: the largest that there is, is 14 */
+	COOKIE_NO_WSCALE = 15,		/* none; the largest shift is 14, RFC 7323 2.3 */
 	COOKIE_PROOF_BITS = 24,
 	COOKIE_PROOF_MASK = (1 << COOKIE_PROOF_BITS) - 1,
 	COOKIE_DOMAIN_PAD = 1,
 	COOKIE_DOMAIN_PROOF = 2,
 	COOKIE_MESSAGE_BYTES = 47,
-	COOKIE_PLACES = 1 << 14,	/* for the times of so many, see cookie_place() */
+	COOKIE_PLACES = 1 << 14,	/* entries for the times of cookies, see cookie_place() */
 };
 
-/* Secret, and random. */
+/* Secret and random. */
 struct cookie_key {
 	__u64 word[2];
 };
 
-/*
- * Whose handshake: addresses and ports in wire order, and the SYN's sequence number in host order.
- */
+/* A handshake: addresses and ports in wire order, the SYN's sequence number in host order. */
 struct cookie_flow {
 	__u32 source[4];
 	__u32 destination[4];
@@ -41,7 +39,7 @@ struct cookie_flow {
 	__u32 client_isn;
 };
 
-/* What the SYN offered, as far as a cookie can say. */
+/* Options of the SYN, as far as a cookie can hold them. */
 struct cookie_options {
 	__u8 mss_index;			/* see cookie_mss(), 0 to 3 */
 	__u8 wscale;			/* the client's shift, 0 to 14, or COOKIE_NO_WSCALE */
@@ -92,7 +90,7 @@ static inline __u64 siphash_end(const struct siphash *before, __u64 last)
 	return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein 2012) of 47 bytes: the flow is the first forty. */
+/* SipHash-2-4 (Aumasson and Bernstein 2012) of 47 bytes. The flow is the first 40. */
 static inline void hash_cookie_flow(const struct cookie_key *key, const struct cookie_flow *flow, struct siphash *state)
 {
 	state->v0 = key->word[0] ^ 0x736f6d6570736575ull;
@@ -106,7 +104,7 @@ static inline void hash_cookie_flow(const struct cookie_key *key, const struct c
 	siphash_add(state, (__u64)flow->client_isn << 32 | (__u32)flow->destination_port << 16 | flow->source_port);
 }
 
-/* The last seven bytes: what is said (8 bits), when (32), what the hash is for (16). */
+/* The last seven bytes: the options (8 bits), the period (32), the purpose of the hash (16). */
 static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u32 period, __u64 domain)
 {
 	return siphash_end(state, (__u64)COOKIE_MESSAGE_BYTES << 56 | domain << 40 | (__u64)period << 8 | said);
@@ -119,8 +117,7 @@ static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u3
  * |  & 1   |      |          |  index  |              |
  * +--------+------+----------+---------+--------------+
  *
- * The upper eight bits are hidden by a hash of the flow, so that the number cannot be foreseen (RFC
- * 6528).
+ * A hash of the flow hides the upper eight bits: the number must not be predictable (RFC 6528).
  */
 static inline __u32 make_cookie(const struct cookie_key *key, const struct cookie_flow *flow,
 				const struct cookie_options *options, __u32 period)
@@ -136,7 +133,10 @@ static inline __u32 make_cookie(const struct cookie_key *key, const struct cooki
 	return (__u32)(said ^ pad) << COOKIE_PROOF_BITS | proof;
 }
 
-/* Whether we sent this cookie in this period or the one before; then what the SYN offered. */
+/*
+ * True when this host sent the cookie in this period or the one before. Then `options` is what the
+ * SYN offered.
+ */
 static inline bool open_cookie(const struct cookie_key *key, const struct cookie_flow *flow, __u32 cookie, __u32 period,
 			      struct cookie_options *options)
 {
@@ -156,27 +156,26 @@ static inline bool open_cookie(const struct cookie_key *key, const struct cookie
 }
 
 /*
- * When it was sent, for which a cookie has no bit to spare: its last bits, which cannot be
- * foreseen, say where that stands. Whoever comes last to a place has it. So it takes no more memory
- * however many are sent, and the round trips of some are not known, of four in ten with half as
- * many under way as there are places: rather those of who is far away, so that it errs to the short
- * side. So does it with a SYN that comes again, which has the same cookie.
+ * The entry for a cookie's time, because the cookie has no bit for it. Its last bits choose the
+ * entry. They are not predictable.
+ *
+ * The last cookie of an entry keeps it, so a flood takes no more memory. Then some round trips are
+ * unknown: four in ten, when half as many are in flight as there are entries. Far clients lose
+ * theirs more often. So the rest errs to the short side. A repeated SYN also errs so: its cookie is
+ * the same.
  */
 static inline __u32 cookie_place(__u32 cookie)
 {
 	return cookie & (COOKIE_PLACES - 1);
 }
 
-/* What stands there: the cookie, and the time in us. */
+/* The contents of an entry: the cookie, and the time in us. */
 static inline __u64 stamp_cookie(__u32 cookie, __u64 now_ns)
 {
 	return (__u64)cookie << 32 | (__u32)(now_ns / 1000);
 }
 
-/*
- * How long ago a cookie was sent, by what stands in its place: us, 1 at least; 0 if that is
- * another's.
- */
+/* Age of a cookie in us, at least 1; 0 if its entry has another cookie. */
 static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 {
 	__u32 age = (__u32)(now_ns / 1000) - (__u32)stamp;
@@ -187,24 +186,24 @@ static inline __u32 cookie_age_us(__u64 stamp, __u32 cookie, __u64 now_ns)
 }
 
 /*
- * What the index stands for, bytes; a client that offers less than the first gets the first, as
- * with the kernel's cookies.
+ * MSS of an index, in bytes. A client that offers less than the first gets the first, as with the
+ * kernel's cookies.
  */
 static inline __u16 cookie_mss(__u8 index, bool is_ipv6)
 {
 	switch (index & 3) {
 	case 0:
-		return is_ipv6 ? 1220 : 536;	/* of the smallest packet that every host takes */
+		return is_ipv6 ? 1220 : 536;	/* the smallest packet that every host takes */
 	case 1:
-		return 1300;			/* behind tunnels */
+		return 1300;			/* through tunnels */
 	case 2:
-		return is_ipv6 ? 1420 : 1440;	/* behind PPPoE, GRE and the like */
+		return is_ipv6 ? 1420 : 1440;	/* through PPPoE, GRE and the like */
 	default:
-		return is_ipv6 ? 1440 : 1460;	/* of an Ethernet packet */
+		return is_ipv6 ? 1440 : 1460;	/* an Ethernet packet */
 	}
 }
 
-/* The largest that is no more than the client offers. */
+/* The index of the largest MSS that does not exceed the client's. */
 static inline __u8 cookie_mss_index(__u16 mss, bool is_ipv6)
 {
 	__u8 index = 3;

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What the guard counts, a row for each counter. Everything else is made from these rows:
+ * The guard's counters, one row for each. All that shows counters is made from these rows:
  *
- * 	stats.h the structs, for BPF and for the host crates/kernel a table in Rust. The JSON, its
- * 	schema, Prometheus, the simulator, the lab and
- *			the packet scripts go by it
+ * - stats.h: the structs, for BPF and for the host
+ * - crates/kernel: a table in Rust, for the JSON, its schema, Prometheus, the simulator,
+ *   the lab and the packet scripts
  *
  * A row is COUNTER(field, name, unit, who, shown, help):
  *
- *	name	in JSON and in results: a group, a dot, and the name in the group
- *	who	counts it: the programs in the KERNEL alone, or BOTH they and the simulator's guard
- *	shown	to Prometheus: SHOWN(family, value of its label), or HIDDEN
+ * - name in JSON and in results: a group, a dot, and the name in the group
+ * - who counts it: KERNEL (the programs alone), or BOTH (also the simulator's guard)
+ * - shown to Prometheus: SHOWN(family, value of its label), or HIDDEN
  *
- * This file has macros only: the preprocessor leaves nothing of it but what they expand to.
+ * This file has macros only: the preprocessor leaves nothing of it but their expansions.
  */
 #ifndef TIDEGATE_COUNTERS_H
 #define TIDEGATE_COUNTERS_H
 
 /*
- * Of one listener. Segments that would end a handshake are looked at only while the accept queue
- * may overflow.
+ * Counters of one listener. The guard examines segments that would end a handshake only while the
+ * accept queue may overflow.
  */
 #define LISTENER_COUNTERS(COUNTER) \
 	COUNTER(seen, "syns.seen", "SYNs", BOTH, HIDDEN, \
@@ -59,7 +59,7 @@
 	COUNTER(fins_reset, "fins.reset", "FINs", BOTH, SHOWN(guard_fins, "reset"), \
 		"destroyed their connection at both ends")
 
-/* Of every frame; all but the first say why it was passed whatever the policy. */
+/* Counters of all frames. All but the first say why a frame passed, whatever the policy. */
 #define PATH_COUNTERS(COUNTER) \
 	COUNTER(frames, "passed.frames", "frames", KERNEL, HIDDEN, \
 		"all that the programs saw") \
@@ -91,8 +91,8 @@
 		"would have been acted on, had the agent been heard of within its lease")
 
 /*
- * What Prometheus sees under one name: FAMILY(name, label, help). The label tells its counters
- * apart; a family of one counter has none, "".
+ * Names in Prometheus: FAMILY(name, label, help). The label tells the counters of a family apart. A
+ * family of one counter has no label, "".
  */
 #define FAMILIES(FAMILY) \
 	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Ethernet, IP and TCP headers as they are on the wire, and the numbers in them. Sources: IEEE
- * 802.3, 802.1Q, RFC 791, RFC 8200, RFC 9293.
+ * Ethernet, IP and TCP headers as they are on the wire, and their constants. Nothing here parses.
+ * Sources: IEEE 802.3, 802.1Q, RFC 791, RFC 8200, RFC 9293.
  *
  * The includer provides the types: vmlinux.h.
  */
 #ifndef TIDEGATE_HEADERS_H
 #define TIDEGATE_HEADERS_H
 
-/* Ethertypes (16 bits) and IP protocols (8 bits) are two number spaces; never compare across. */
+/* Ethertypes (16 bits) and IP protocols (8 bits) are two number spaces. Never compare across. */
 enum ethertype {
 	ETHERTYPE_IPV4 = 0x0800,
 	ETHERTYPE_8021Q = 0x8100,

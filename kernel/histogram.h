@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Counts in buckets that double: a value of 0, of 1, of 2 and 3, of 4 to 7 and so on; the last
- * bucket has no end.
+ * A histogram whose buckets double: 0, 1, 2 to 3, 4 to 7 and so on. The last bucket has no end.
  *
  * The includer provides __u32, __u64 and __always_inline.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How long a response is, by its own header: Content-Length of HTTP/1 in clear (RFC 9112 section
- * 6). It is read byte by byte, because a BPF program cannot search. No map, no clock, no kernel
- * pointer.
+ * The length of a response, from its own header: Content-Length of HTTP/1 in clear text (RFC 9112
+ * section 6). The code reads byte by byte, because a BPF program cannot search. No map, no clock,
+ * no kernel pointer.
  *
- * What is not plain is not known: a chunked response, HTTP/2, TLS, two lengths that differ. A
- * response to HEAD says a length and sends no body; nobody sees that here, so its connection keeps
- * a wrong length until its next response.
+ * The length is unknown for a chunked response, HTTP/2, TLS, and two lengths that differ. A
+ * response to HEAD has a length and no body. This code does not see the request, so that connection
+ * keeps a wrong length until its next response.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -16,30 +16,30 @@
 
 enum {
 	HTTP_STATUS_BYTES = 13,		/* "HTTP/1.1 200 " */
-	HTTP_HEADER_BYTES = 1024,	/* of a header, the most that is read */
+	HTTP_HEADER_BYTES = 1024,	/* longest part of a header that is read */
 	HTTP_NAME_BYTES = 15,		/* "content-length:" */
-	HTTP_DIGITS = 18,		/* of a length, the most: less than 2^60 */
+	HTTP_DIGITS = 18,		/* most digits of a length: it stays below 2^60 */
 };
 
-/* All 0 at first. */
+/* The state of the reader. It starts as all 0. */
 struct http_header {
-	__u64 length;			/* Content-Length */
-	__u32 bytes;			/* of the header with its blank line; 0 while that was not seen */
-	__u32 matched;			/* bytes of the name that this line begins with */
-	__u32 column;			/* bytes of this line */
-	__u32 digits;			/* of the length */
-	__u32 is_over;			/* a blank came behind them */
-	__u32 is_known;			/* there is a length */
-	__u32 is_wrong;			/* it is no number, or too large, or there are two */
+	__u64 length;			/* value of Content-Length */
+	__u32 bytes;			/* header with its blank line; 0 until that line was read */
+	__u32 matched;			/* bytes of the name that match the start of this line */
+	__u32 column;			/* bytes of this line so far */
+	__u32 digits;			/* digits of the length so far */
+	__u32 is_over;			/* a blank came after the digits */
+	__u32 is_known;			/* a length was read */
+	__u32 is_wrong;			/* the length is no number, too large, or given twice */
 	__u32 reserved;
 };
 
-/* In lower case. */
 static const char HTTP_LENGTH_NAME[HTTP_NAME_BYTES + 1] = "content-length:";
 
 /*
- * Whether a response whose header may say how long it is begins with these HTTP_STATUS_BYTES bytes.
- * A response of class 1xx is followed by another one; 204 and 304 have no body, whatever they say.
+ * True when the header of this response may give a length. `status` is its first HTTP_STATUS_BYTES
+ * bytes. A response of class 1xx is followed by another one. Responses 204 and 304 have no body,
+ * whatever their header says.
  */
 static inline bool http_has_length(const __u8 *status)
 {
@@ -53,8 +53,8 @@ static inline bool http_has_length(const __u8 *status)
 }
 
 /*
- * The next byte, the one with this offset from the header's start. True: nothing is to be learnt
- * from what follows.
+ * Reads the next byte, at this offset from the header's start. True: the rest of the header is not
+ * needed.
  */
 static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset)
 {
@@ -75,7 +75,9 @@ static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset
 		return false;
 	if (header->matched == HTTP_NAME_BYTES) {
 		if (byte >= '0' && byte <= '9') {
-			/* A second length, a number after another one, or one that is too large. */
+			/*
+			 * A second length, a number after another one, or one with too many digits.
+			 */
 			header->is_wrong |= header->is_known || header->is_over || header->digits >= HTTP_DIGITS;
 			header->length = header->length * 10 + (byte - '0');
 			header->digits++;
@@ -92,7 +94,10 @@ static inline bool http_read(struct http_header *header, __u8 byte, __u32 offset
 	return header->is_wrong;
 }
 
-/* Bytes of the response, header and body, after so many bytes of it were read; 0: not known. */
+/*
+ * Bytes of the response, header and body; 0: unknown. `read`: bytes of it that were read. They
+ * stand for the header until its blank line was seen.
+ */
 static inline __u64 http_response_bytes(const struct http_header *header, __u32 read)
 {
 	if (!header->is_known || header->is_wrong)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Which packets open a connection, and so which ones REDFavor [RF] protects. No map, no kernel
- * pointer: the qdisc includes this file, and crates/kernel compiles it for the host.
+ * Tells which packets open a connection. REDFavor [RF] protects these. No map, no kernel pointer:
+ * the qdisc includes this file, and crates/kernel compiles it for the host.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -9,18 +9,18 @@
 #ifndef TIDEGATE_PROTECTED_H
 #define TIDEGATE_PROTECTED_H
 
-/* What a packet is for its connection. */
+/* The part of a packet in its connection. */
 enum packet_kind {
-	PACKET_OTHER = 0,			/* opens nothing, or is not known */
+	PACKET_OTHER = 0,			/* opens nothing, or is unknown */
 	PACKET_SYN = 1,				/* TCP (RFC 9293), SYN without ACK */
 	PACKET_SYN_ACK = 2,
-	PACKET_SCTP_INIT = 3,			/* RFC 9260; the first chunk, which is the only one in such a packet */
+	PACKET_SCTP_INIT = 3,			/* RFC 9260; INIT is alone in its packet, so the first chunk tells */
 	PACKET_SCTP_INIT_ACK = 4,
 	PACKET_DCCP_REQUEST = 5,		/* RFC 4340 */
 	PACKET_DCCP_RESPONSE = 6,
 };
 
-/* The next header that packet_kind() looks at, IANA's numbers. */
+/* Protocols that packet_kind() knows, by IANA's numbers. */
 enum {
 	OPENS_TCP = 6,
 	OPENS_DCCP = 33,
@@ -28,7 +28,7 @@ enum {
 };
 
 enum {
-	OPENING_BYTES = 14,			/* of a header that packet_kind() reads: up to the flags of TCP */
+	OPENING_BYTES = 14,			/* bytes of a header that packet_kind() reads: up to TCP's flags */
 
 	TCP_FLAGS_AT = 13,
 	TCP_FLAG_SYN = 0x02,
@@ -38,7 +38,7 @@ enum {
 	DCCP_TYPE_REQUEST = 0,
 	DCCP_TYPE_RESPONSE = 1,
 
-	SCTP_CHUNK_AT = 12,			/* type of the first chunk, behind the common header */
+	SCTP_CHUNK_AT = 12,			/* type of the first chunk, after the common header */
 	SCTP_CHUNK_INIT = 1,
 	SCTP_CHUNK_INIT_ACK = 2,
 };
@@ -71,7 +71,7 @@ static inline enum packet_kind packet_kind(__u8 protocol, const __u8 *header)
 	return PACKET_OTHER;
 }
 
-/* `set` has a bit for each kind, 1 << kind. */
+/* `set` has the bit 1 << kind for each protected kind. */
 static inline bool is_protected(__u32 set, enum packet_kind kind)
 {
 	return kind != PACKET_OTHER && set >> kind & 1;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Random Early Detection [FJ93] in fixed point, and which packets REDFavor [RF] takes, pushes out
- * and sends first. No map, no clock, no kernel pointer, no random numbers of its own: each arrival
- * is handed one. The qdisc includes this file, and crates/kernel compiles it for the host; with the
- * same packets, times and random numbers both decide the same.
+ * Random Early Detection [FJ93] in fixed point, and the decisions of REDFavor [RF]: take, push out,
+ * send first. No map, no clock, no kernel pointer: the caller gives a random number for each
+ * arrival. The qdisc includes this file, and crates/kernel compiles it for the host. With the same
+ * packets, times and random numbers both decide the same.
  *
- * Queues are measured in one unit throughout, packets or bytes. Averages have 32 bits before and 32
- * behind the point, weights and probabilities 32 behind it: a weight of 0.002 is off by one part in
- * 20 million and 2^-9 not at all, and an average stops 2^-33 / weight (60 billionths of a packet)
- * from where it would end.
+ * A queue is measured in one unit, packets or bytes. Averages have 32 bits before the point and 32
+ * behind it. Weights and probabilities have 32 bits behind it. A weight of 0.002 is off by one part
+ * in 20 million; 2^-9 is exact. An average stops 2^-33 / weight from its end, 60 billionths of a
+ * packet.
  *
  * The includer provides __u8 to __u64 and bool: vmlinux.h in BPF, <linux/types.h> and <stdbool.h>
  * on the host.
@@ -17,43 +17,43 @@
 #define TIDEGATE_RED_H
 
 #define RED_ONE (1ull << 32)			/* a weight or probability of 1 */
-#define RED_MOST 0xffffffffull			/* that a count holds */
-#define REDFAVOR_ONE_BYTE (1ull << 16)		/* of credit */
+#define RED_MOST 0xffffffffull			/* largest value of a count */
+#define REDFAVOR_ONE_BYTE (1ull << 16)		/* one byte of credit */
 
 enum {
-	RED_POWER_BITS = 32,			/* of an exponent */
+	RED_POWER_BITS = 32,			/* bits of an exponent */
 };
 
-/* What becomes of a packet that arrives. */
+/* The fate of an arriving packet. */
 enum red_action {
 	RED_TAKE = 0,
 	RED_DROP_EARLY = 1,			/* by chance: unforced in [FJ93] */
-	RED_DROP_FORCED = 2,			/* the average is at the maximum, or with gentle at twice of it */
+	RED_DROP_FORCED = 2,			/* the average is at max, or with is_gentle at twice max */
 };
 
-/* Fixed for a queue. */
+/* Settings of a queue, fixed. */
 struct red_params {
 	__u32 min;				/* threshold: no drop below this average */
 	__u32 max;				/* above min, below 2^31 */
-	__u32 unit;				/* 1: packets are counted; more: bytes are, and this is a mean packet */
-	__u32 is_gentle;			/* [Floyd 2000]: from max to twice max the probability goes on up to 1 */
+	__u32 unit;				/* 1: counts packets; more: counts bytes, and this is a mean packet */
+	__u32 is_gentle;			/* [Floyd 2000]: the probability rises from max to twice max, up to 1 */
 	__u32 waits;				/* ns-2's wait_: no drop within 1/p of the last one */
-	__u32 spares_one;			/* as ns-2 and ns-3: no drop while one waits at most; in bytes, while none does */
-	__u64 max_probability;			/* as the average reaches max; up to RED_ONE */
+	__u32 spares_one;			/* as ns-2 and ns-3: no drop while at most one waits; in bytes, none */
+	__u64 max_probability;			/* at an average of max; up to RED_ONE */
 	__u64 weight;				/* of the queue's length in the average; above 0, up to RED_ONE */
-	__u64 slot_ns;				/* a mean packet's transmission: of an idle queue, one is taken to arrive in each; above 0 */
+	__u64 slot_ns;				/* to send a mean packet; an idle queue gets one in each; above 0 */
 };
 
-/* All 0 at first. */
+/* State of a queue. It starts as all 0. */
 struct red_state {
 	__u64 average;				/* 32 bits behind the point */
 	__u64 idle_since_ns;			/* of an empty queue: the average is right for this time */
-	__u32 since_drop;			/* 1 + what arrived since the last drop, in packets or bytes; 0: the last one was not at stake */
+	__u32 since_drop;			/* 1 + packets or bytes since the last drop; 0: not at stake */
 };
 
 /*
- * value * fraction, to the nearest; fraction up to RED_ONE. In two halves, as there are no 128 bits
- * in BPF.
+ * value * fraction, rounded to the nearest; fraction up to RED_ONE. It uses two halves, because BPF
+ * has no 128 bits.
  */
 static inline __u64 red_multiply(__u64 value, __u64 fraction)
 {
@@ -76,9 +76,9 @@ static inline __u64 red_power(__u64 base, __u32 exponent)
 }
 
 /*
- * An empty queue: as if as many packets had found it so as could have been sent meanwhile. What is
- * less than one packet's time stays for the next arrival: this one may be dropped, too, and then
- * the queue is idle on.
+ * Lets the average fall for an empty queue. It falls as if packets had arrived as fast as they can
+ * be sent. The rest of a packet's time stays for the next arrival. This one may be dropped, and
+ * then the queue stays idle.
  */
 static inline void red_decay(const struct red_params *params, struct red_state *state, __u64 now_ns)
 {
@@ -91,7 +91,10 @@ static inline void red_decay(const struct red_params *params, struct red_state *
 	state->average = red_multiply(state->average, red_power(RED_ONE - params->weight, slots));
 }
 
-/* Before each decision: the queue's length is `qlen`, without the packet that arrives. */
+/*
+ * Updates the average before each decision. `qlen` is the queue's length without the arriving
+ * packet.
+ */
 static inline void red_update(const struct red_params *params, struct red_state *state, __u32 qlen, __u64 now_ns)
 {
 	__u64 length = (__u64)qlen << 32;
@@ -104,7 +107,7 @@ static inline void red_update(const struct red_params *params, struct red_state 
 		state->average -= red_multiply(state->average - length, params->weight);
 }
 
-/* A packet has left, or was dropped, and no other is there. */
+/* The last packet has left, or was dropped. */
 static inline void red_left_empty(struct red_state *state, __u64 now_ns)
 {
 	state->idle_since_ns = now_ns;
@@ -116,22 +119,22 @@ static inline bool red_is_below_min(const struct red_params *params, const struc
 }
 
 /*
- * ns-2's condition for looking at the average at all (queue/red.cc, REDQueue::enque(): v_ave >=
- * th_min && qlen > 1), which ns-3 has, too. Not in
- * [FJ93]: there a packet may be dropped that finds nothing before it, as the average falls slowly when a burst is over.
+ * True when ns-2 would not look at the average (queue/red.cc, REDQueue::enque(): v_ave >= th_min &&
+ * qlen > 1). The same holds for ns-3. Differs: [FJ93] has no such rule. The average falls slowly
+ * after a burst, so there a packet may be dropped that finds an empty queue.
  */
 static inline bool red_spares(const struct red_params *params, __u32 qlen)
 {
 	return params->spares_one && qlen <= 1;
 }
 
-/* Whether the packet that arrives may be dropped by the average. */
+/* True when the average may drop the arriving packet. */
 static inline bool red_is_at_stake(const struct red_params *params, const struct red_state *state, __u32 qlen)
 {
 	return !red_is_below_min(params, state) && !red_spares(params, qlen);
 }
 
-/* p_b of [FJ93], by the average alone. */
+/* p_b of [FJ93], from the average alone. */
 static inline __u64 red_base_probability(const struct red_params *params, __u64 average)
 {
 	__u64 min = (__u64)params->min << 32;
@@ -147,9 +150,9 @@ static inline __u64 red_base_probability(const struct red_params *params, __u64 
 }
 
 /*
- * p_a of [FJ93]: base / (1 - count * base), so that the gaps between drops are uniform and not
- * geometric. In bytes count and size are taken in mean packets, as in ns-2. With `waits` base /
- * (2 - count * base), once count * base is 1.
+ * p_a of [FJ93]: base / (1 - count * base). It makes the gaps between drops uniform, not geometric.
+ * In bytes, count and size are in mean packets, as in ns-2. With `waits` it is base / (2 - count *
+ * base), and 0 until count * base is 1.
  */
 static inline __u64 red_probability(const struct red_params *params, __u64 base, __u32 count, __u32 size)
 {
@@ -171,8 +174,8 @@ static inline __u64 red_probability(const struct red_params *params, __u64 base,
 }
 
 /*
- * -1, 0, 1 ... packets in figure 2 of [FJ93]: the first above min is not counted, and the one after
- * a drop is.
+ * Counts -1, 0, 1 ... packets, as figure 2 of [FJ93]. The first above min does not count; the one
+ * after a drop does.
  */
 static inline void red_count_arrival(struct red_state *state, __u32 size)
 {
@@ -181,7 +184,10 @@ static inline void red_count_arrival(struct red_state *state, __u32 size)
 	state->since_drop = since_drop < RED_MOST ? since_drop : RED_MOST;
 }
 
-/* After red_update(), with the same `qlen`. `random` is uniform over all 32 bits. */
+/*
+ * Decides about an arriving packet, after red_update() with the same `qlen`. `random` is uniform
+ * over all 32 bits.
+ */
 static inline enum red_action red_decide(const struct red_params *params, struct red_state *state, __u32 qlen, __u32 bytes,
 					 __u32 random)
 {
@@ -203,27 +209,27 @@ static inline enum red_action red_decide(const struct red_params *params, struct
 }
 
 /*
- * REDFavor's guard against floods of packets that it would protect; not of [RF]. What protection
- * costs the others, in bytes that overtake them and in bytes that are pushed out, is paid from a
- * credit that grows by a share of all bytes sent. What cannot be paid is not done.
+ * Limits floods of packets that REDFavor would protect; not of [RF]. Protection costs the other
+ * packets bytes: those that overtake them, and those that are pushed out. It pays from a credit
+ * that grows by a share of all bytes sent. Without credit there is no protection.
  */
 struct redfavor_guard {
-	__u32 places;				/* of the queue, for protected ones; in packets or bytes as for RED. 0: no guard */
-	__u32 share;				/* of the bytes sent, in units of 2^-16; up to 2^16 */
-	__u64 burst;				/* that may be saved up, in bytes; below 2^47 */
+	__u32 places;				/* most protected packets in the queue, in RED's unit; 0: no guard */
+	__u32 share;				/* part of the bytes sent that becomes credit, in 2^-16; up to 2^16 */
+	__u64 burst;				/* most credit, in bytes; below 2^47 */
 };
 
-/* Begins with the guard's burst; 16 bits behind the point. */
+/* The credit, with 16 bits behind the point. It begins with the guard's burst. */
 struct redfavor_state {
 	__u64 credit;
 };
 
-/* What becomes of a protected packet. */
+/* The fate of a protected packet. */
 enum redfavor_action {
 	REDFAVOR_TAKE = 0,			/* behind all protected packets, ahead of all others */
-	REDFAVOR_PUSH_OUT = 1,			/* drop the last standard packet, and ask again whether there is room */
+	REDFAVOR_PUSH_OUT = 1,			/* drop the last standard packet, and ask again */
 	REDFAVOR_DROP = 2,			/* only protected packets in the queue */
-	REDFAVOR_DROP_SHARE = 3,		/* protected packets have had their share */
+	REDFAVOR_DROP_SHARE = 3,		/* protected packets have used their share */
 };
 
 static inline void redfavor_begin(const struct redfavor_guard *guard, struct redfavor_state *state)
@@ -253,8 +259,8 @@ static inline void redfavor_earn(const struct redfavor_guard *guard, struct redf
 }
 
 /*
- * Before RED is asked about a protected packet: of these there is so much (`qlen`), and it would
- * add `size`. A flood so does not even move the average.
+ * True when a protected packet may ask RED. `qlen` of them wait, and it adds `size`. So a flood
+ * does not even move the average.
  */
 static inline bool redfavor_has_place(const struct redfavor_guard *guard, __u32 qlen, __u32 size)
 {
@@ -262,9 +268,8 @@ static inline bool redfavor_has_place(const struct redfavor_guard *guard, __u32 
 }
 
 /*
- * Algorithm 1 of [RF] for a protected packet. `needs_room`: the queue is full, or, at the first
- * time of asking, RED would drop it. `last_standard_bytes` is of the last standard packet, 0 for
- * none.
+ * Algorithm 1 of [RF] for a protected packet. `needs_room`: the queue is full. On the first call,
+ * also: RED would drop it. `last_standard_bytes` is the size of the last standard packet, 0: none.
  */
 static inline enum redfavor_action redfavor_make_room(const struct redfavor_guard *guard, struct redfavor_state *state, bool needs_room,
 						      __u32 last_standard_bytes)
@@ -277,8 +282,8 @@ static inline enum redfavor_action redfavor_make_room(const struct redfavor_guar
 }
 
 /*
- * Whether a protected packet goes next. Bytes are of the first of each kind, 0 for none; there is
- * one at least.
+ * True when a protected packet goes next. The sizes are those of the first packet of each kind, 0:
+ * none. At least one is there.
  */
 static inline bool redfavor_sends_protected(const struct redfavor_guard *guard, struct redfavor_state *state, __u32 protected_bytes,
 					   __u32 standard_bytes)

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * How many connections wait for a server, in the accept queue or inside it. follow.bpf.h says when
- * one begins to wait and when it ends. No map, no clock, no kernel pointer: crates/kernel compiles
- * this for the host, and crates/pacer tries it in virtual time.
+ * Counts the connections that wait for a server, in the accept queue or inside it. It does not
+ * decide: unserved.h does. follow.bpf.h says when a wait begins and ends. No map, no clock, no
+ * kernel pointer: crates/kernel compiles this for the host, and crates/pacer tries it in virtual
+ * time.
  *
- * A connection that waits for something else than the server must not hold a place: half a request,
- * or one that waits for an event. Later connections overtake it. So connections are counted by the
- * epoch in which they came, and only the last four epochs count. An epoch ends when the oldest of
- * the four has nobody left or was overtaken. A server that takes requests in their order overtakes
- * nobody, however long its queue. If the server stalls, an epoch ends after epoch_ns, as there may
- * be nothing but such connections.
+ * A connection may wait for something else than the server: the rest of a request, or an event. It
+ * must not hold a place. Later connections overtake it. So connections are counted by the epoch in
+ * which they came, and only the last four epochs count.
+ *
+ * An epoch ends when the oldest of the four is empty or was overtaken. A server that takes requests
+ * in order overtakes nobody, however long its queue. If the server stalls, an epoch ends after
+ * epoch_ns, because all that wait may wait for something else.
  *
  * The includer provides __u32, __u64, __s64, bool, __always_inline and struct bpf_spin_lock.
  */
@@ -20,107 +22,109 @@
 #include "verdict.h"
 
 enum {
-	MAX_TURNS = 5,			/* times that a connection may begin to wait: its handshake, and four pieces of a request */
-	PIECEMEAL = MAX_TURNS + 1,	/* more pieces than these have come */
-	EPOCHS = 4,			/* that count; a power of two */
+	MAX_TURNS = 5,			/* most waits of a connection: its handshake, and four pieces of a request */
+	PIECEMEAL = MAX_TURNS + 1,	/* the request came in more pieces */
+	EPOCHS = 4,			/* epochs that count; a power of two */
 	NS_PER_US = 1000,
 	NS_PER_S = 1000000000,
 	ALL_PPM = 1000000,
 };
 
-/* What the agent finds out about a server while it runs, several times a second. */
+/* Facts about a server that the agent measures several times a second. */
 struct pace {
-	__u64 epoch_ns;			/* longest epoch, whatever happens */
-	__u32 overtaken_at;		/* answers to later ones after which a connection waits for something else than the server; above 0 */
-	__u32 limit;			/* for the policy's trigger, if it names none; connections, 0 is none yet */
-	__u32 completed_ppm;		/* of a million admitted SYNs, those that become connections */
-	__u16 counts_silent;		/* not 0: those wait, too, whose request we did not see: the server speaks first, or acknowledges late */
-	__u16 follow_one_in;		/* so many connections while few wait, see weigh(); up to 255, 0 as 1 */
-	__u32 answers_per_s;		/* that it can give, as far as is known */
-	__u32 gain_per_s;		/* so many more are let in each second for each place that is free */
-	__u64 quick_ns;			/* a sooner answer says that no queue stands; 0: not known yet */
-	__u64 burst_ns;			/* a queue stands for so long before anybody is refused */
-	__u64 calm_ns;			/* so long after the last refusal the kernel decides again */
+	__u64 epoch_ns;			/* longest epoch */
+	__u32 overtaken_at;		/* later answers after which a connection waits for something else; above 0 */
+	__u32 limit;			/* connections that may wait, if the policy names no number; 0: none yet */
+	__u32 completed_ppm;		/* admitted SYNs that become connections, of a million */
+	__u16 counts_silent;		/* not 0: STAGE_SILENT waits: the server speaks first, or acknowledges late */
+	__u16 follow_one_in;		/* while few wait, one in this many is followed, see weigh(); to 255, 0 as 1 */
+	__u32 answers_per_s;		/* rate that it can give, as far as known */
+	__u32 gain_per_s;		/* more admitted per second for each free place */
+	__u64 quick_ns;			/* a sooner answer proves that no queue stands; 0: unknown yet */
+	__u64 burst_ns;			/* time that a queue stands before the first refusal */
+	__u64 calm_ns;			/* time after the last refusal until the kernel decides again */
 };
 
-/* Since when as many wait as may, and no answer was quick; see standing.h. */
+/*
+ * The time since which as many wait as the limit allows, and no answer was quick; see standing.h.
+ */
 struct standing {
-	__u64 since_ns;			/* a window began; 0: fewer wait */
-	__u64 answered;			/* by then */
-	__u64 waiting;			/* by then */
-	__u64 inside;			/* by then, whether they count or not */
-	__u64 windows;			/* before this one */
-	__u64 first;			/* waited when the first began */
+	__u64 since_ns;			/* start of this window; 0: fewer wait */
+	__u64 answered;			/* answers before the window */
+	__u64 waiting;			/* connections that count, at its start */
+	__u64 inside;			/* connections with a request at its start, whether they count or not */
+	__u64 windows;			/* windows before this one */
+	__u64 first;			/* `waiting` at the start of the first window */
 };
 
-/* How long an accept queue has been full; see queue_stands() in standing.h. */
+/* The time that an accept queue has been full; see queue_stands() in standing.h. */
 struct full_queue {
 	__u64 full_ns;
 	__u64 looked_ns;
-	__u64 idle_ns;			/* of the server, by then */
-	__u64 answered;			/* when the first of `syns` came */
-	__u64 syns;			/* that found it full, since full_ns was 0 last */
-	__u64 waiting;			/* when the first of them came */
+	__u64 idle_ns;			/* the server's idle_ns at the last look */
+	__u64 answered;			/* answers before the first of `syns` */
+	__u64 syns;			/* SYNs that found it full since full_ns was 0 */
+	__u64 waiting;			/* connections that waited at the first of `syns` */
 };
 
-/* What a connection waits for. */
+/* The reason why a connection waits. */
 enum stage {
 	STAGE_SILENT,			/* its client has sent nothing yet */
-	STAGE_WAITING,			/* a request is there */
+	STAGE_WAITING,			/* a request has arrived */
 	STAGES,
 };
 
 /*
- * Of one connection, from the handshake's end to the beginning of the response; what is there later
- * is nobody's.
+ * One connection, from the end of its handshake to the first byte of the response. Later the struct
+ * belongs to no connection.
  */
 struct wait {
-	__u64 since_ns;			/* it began to wait last, or its last piece came */
+	__u64 since_ns;			/* its wait began, or its last piece came */
 	__u64 epoch;
-	__u64 received;			/* bytes, by then */
-	__u32 index;			/* of struct service */
-	__u32 generation;		/* of struct service */
+	__u64 received;			/* bytes received by then */
+	__u32 index;			/* index of struct service */
+	__u32 generation;		/* as in struct service */
 	__u16 stage;			/* enum stage */
-	__u8 turns;			/* that it has begun to wait, or PIECEMEAL */
-	__u8 weight;			/* it counts for so many connections */
-	__u32 calls;			/* flags that we have set in the socket, and nobody before */
+	__u8 turns;			/* waits begun, or PIECEMEAL */
+	__u8 weight;			/* number of connections that it stands for */
+	__u32 calls;			/* flags that the guard set in the socket, and nobody before it */
 };
 
 /*
- * Of one server, on all CPUs together: the decision must not add up as many rows as there are CPUs.
- * Sums are since it is guarded: established = answered + ended + in_stage. Under `lock`, but for
- * what says otherwise.
+ * One server, on all CPUs together: a decision must not add up a row for each CPU. Sums begin when
+ * the guard does: established = answered + ended + in_stage. The lock covers all fields but those
+ * marked below.
  */
 struct service {
-	__u64 epoch;			/* the first is EPOCHS */
+	__u64 epoch;			/* begins at EPOCHS */
 	__u64 epoch_ends_ns;
-	__u64 overtaken[EPOCHS];	/* answers to those of later epochs */
-	__u64 overtaken_before;		/* epochs before this one were */
+	__u64 overtaken[EPOCHS];	/* answers to connections of later epochs */
+	__u64 overtaken_before;		/* earlier epochs were overtaken */
 	__u64 established;
 	__u64 answered;
-	__u64 answered_in_turn;		/* of these, before they were overtaken: what the rest is about */
-	__u64 answered_silent;		/* of `answered`, before we saw a byte of a request */
-	__u64 answered_piecemeal;	/* of `answered`, who sent many pieces and took so long over it that they counted no more */
+	__u64 answered_in_turn;		/* of `answered`: not overtaken before; the measures below are of these */
+	__u64 answered_silent;		/* of `answered`: no byte of a request was seen */
+	__u64 answered_piecemeal;	/* of `answered`: in many pieces, so slowly that they counted no more */
 	__u64 ended;			/* closed, reset or timed out without an answer */
-	__u64 idle_ns;			/* in which nobody waited, but for what has gone by since idle_since_ns */
-	__u64 idle_since_ns;		/* 0: somebody waits */
+	__u64 idle_ns;			/* time without a waiting connection, up to idle_since_ns */
+	__u64 idle_since_ns;		/* 0: a connection waits */
 	__u64 busy_since_ns;
-	__u64 answered_ns;		/* when the last one was */
-	__u64 sojourn_ns;		/* of the last ones, smoothed by an eighth */
-	__u64 response_ns;		/* sum, of `answered_in_turn`: from the request, or the handshake's end */
+	__u64 answered_ns;		/* time of the last of these */
+	__u64 sojourn_ns;		/* of the last answers; each counts an eighth */
+	__u64 response_ns;		/* sum over `answered_in_turn`, from the request or the handshake's end */
 	__u64 responses_us[BUCKETS];
-	__u64 overtakes[BUCKETS];	/* of those that were answered: by how many who came later they were overtaken */
-	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where they are known */
-	/* From here to schedule_ns: words that SYNs change without the lock. */
+	__u64 overtakes[BUCKETS];	/* answers, by the number of later connections that came first */
+	__u64 handshakes_us[BUCKETS];	/* of `established`: round trips, where known */
+	/* SYNs change the words from here to schedule_ns without the lock. */
 	struct standing standing;
 	struct full_queue full_queue;
-	__u64 waiting_at_onset;		/* when the queue of the last crowd began to stand */
-	__u64 refused_ns;		/* when the last SYN was refused */
-	__u64 schedule_ns;		/* of tokens, see admission_rate() in unserved.h */
-	__u32 in_stage[STAGES];		/* all, however long they have been there */
-	__u32 recent[STAGES];		/* in the epochs that count */
+	__u64 waiting_at_onset;		/* connections that waited when the last standing queue began */
+	__u64 refused_ns;		/* time of the last refusal */
+	__u64 schedule_ns;		/* of the tokens, see admission_rate() in unserved.h */
+	__u32 in_stage[STAGES];		/* connections, however long they have waited */
+	__u32 recent[STAGES];		/* connections in the epochs that count */
 	__u32 count[STAGES][EPOCHS];
-	__u32 generation;		/* another one for another server: connections of the one before are nobody's */
+	__u32 generation;		/* changes with the server: connections of the last one are forgotten */
 	struct bpf_spin_lock lock;
 };
 
@@ -134,7 +138,7 @@ static __always_inline bool is_idle(const struct service *service, const struct 
 	return !service->recent[STAGE_WAITING] && (!pace->counts_silent || !service->recent[STAGE_SILENT]);
 }
 
-/* Keeps the time in which nobody waits, after whatever has changed. */
+/* Updates the idle time after a change. */
 static __always_inline void settle_idle(struct service *service, const struct pace *pace, __u64 now)
 {
 	bool is = is_idle(service, pace), was = service->idle_since_ns;
@@ -145,7 +149,7 @@ static __always_inline void settle_idle(struct service *service, const struct pa
 		service->idle_since_ns = now;
 		return;
 	}
-	/* Clocks are read before the lock is taken. */
+	/* `now` may be older: a CPU reads its clock before it takes the lock. */
 	if (now > service->idle_since_ns)
 		service->idle_ns += now - service->idle_since_ns;
 	service->idle_since_ns = 0;
@@ -162,7 +166,7 @@ static __always_inline __u32 count_row(const struct service *service, __u32 row)
 	return service->count[STAGE_SILENT][row] + service->count[STAGE_WAITING][row];
 }
 
-/* Those that count. */
+/* Connections that wait and count. */
 static __always_inline __u32 count_recent(const struct service *service, const struct pace *pace)
 {
 	__u32 waiting = *(volatile __u32 *)&service->recent[STAGE_WAITING];
@@ -170,13 +174,16 @@ static __always_inline __u32 count_recent(const struct service *service, const s
 	return pace->counts_silent ? waiting + *(volatile __u32 *)&service->recent[STAGE_SILENT] : waiting;
 }
 
-/* While few wait, one connection in so many is followed, by chance, and counts for all of them. */
+/*
+ * While few wait, one connection in `follow_one_in` is followed, by chance. It stands for all of
+ * them.
+ */
 static __always_inline __u32 followed_one_in(const struct service *service, const struct pace *pace)
 {
 	return pace->follow_one_in && count_recent(service, pace) < pace->limit / 4 ? pace->follow_one_in : 1;
 }
 
-/* For how many connections a new one counts; 0 if it is not followed. Needs no lock. */
+/* Connections that a new one stands for; 0: it is not followed. Needs no lock. */
 static __always_inline __u32 weigh(const struct service *service, const struct pace *pace, __u32 random)
 {
 	__u32 one_in = followed_one_in(service, pace);
@@ -189,7 +196,7 @@ static __always_inline bool is_oldest_overtaken(const struct service *service, _
 	return service->overtaken[row_of(service->epoch + 1)] >= overtaken_at;
 }
 
-/* Nobody is forgotten then. */
+/* Turning the epoch then forgets no connection. */
 static __always_inline bool is_oldest_empty(const struct service *service)
 {
 	return !count_row(service, row_of(service->epoch + 1)) && count_row(service, row_of(service->epoch));
@@ -211,12 +218,11 @@ static __always_inline void turn_epoch(struct service *service, __u64 overtaken_
 }
 
 /*
- * Begins the next epoch if this one is over, and as many as would have begun while nothing
- * happened.
+ * Begins the next epoch if this one is over. Catches up on the epochs that ended without any event.
  */
 static __always_inline void turn_epochs(struct service *service, const struct pace *pace, __u64 now)
 {
-	/* As one answer counts for several, it takes so many times as many. */
+	/* One answer stands for several, so this many times as many are needed. */
 	__u64 due = 0, overtaken_at = (__u64)pace->overtaken_at * followed_one_in(service, pace);
 	__u32 i;
 
@@ -233,7 +239,7 @@ static __always_inline void turn_epochs(struct service *service, const struct pa
 	settle_idle(service, pace, now);
 }
 
-/* All with a request, however long they have been there. */
+/* Connections with a request, however long they have waited. */
 static __always_inline __u32 count_inside(const struct service *service)
 {
 	return *(volatile __u32 *)&service->in_stage[STAGE_WAITING];
@@ -270,7 +276,7 @@ static __always_inline void leave(struct service *service, const struct pace *pa
 	settle_idle(service, pace, now);
 }
 
-/* All of an earlier epoch that still count were overtaken by this one. */
+/* This answer overtakes all of earlier epochs that still count. */
 static __always_inline void overtake(struct service *service, const struct wait *wait)
 {
 	__u32 back;
@@ -280,14 +286,14 @@ static __always_inline void overtake(struct service *service, const struct wait 
 			service->overtaken[row_of(wait->epoch - back)] += wait->weight;
 }
 
-/* Only while all are followed: a sample does not see who overtook whom. */
+/* Counts only while all are followed: a sample does not see each overtaking. */
 static __always_inline void count_overtakes(struct service *service, const struct wait *wait, __u64 overtakes)
 {
 	if (wait->weight == 1)
 		service->overtakes[bucket_of(overtakes)]++;
 }
 
-/* The response has begun of one that has left, after a time of this bucket. */
+/* Counts the first byte of a response. The connection has left; `bucket` is of its wait. */
 static __always_inline void count_answer_of(struct service *service, const struct pace *pace, const struct wait *wait, __u32 bucket, __u64 now)
 {
 	__u64 sojourn = now - wait->since_ns;
@@ -295,10 +301,10 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	service->answered += wait->weight;
 	if (wait->stage == STAGE_SILENT)
 		service->answered_silent += wait->weight;
-	/* One whose request we did not see says nothing of the server's time. */
+	/* Without its request the wait says nothing about the server's time. */
 	if (wait->stage == STAGE_SILENT && !pace->counts_silent)
 		return;
-	/* Nor does one whose client took so long that he counts no more. */
+	/* Neither does the wait of a client so slow that it counts no more. */
 	if (wait->turns >= PIECEMEAL && !is_counted(service, wait)) {
 		service->answered_piecemeal += wait->weight;
 		return;
@@ -307,8 +313,8 @@ static __always_inline void count_answer_of(struct service *service, const struc
 		service->standing.since_ns = 0;
 	if (wait->epoch < service->overtaken_before) {
 		/*
-		 * By how many is not known any more: if it is so of many, it took too few to be
-		 * overtaken.
+		 * The number of overtakings is lost. Twice `overtaken_at` makes the agent raise a
+		 * number that was too low for many.
 		 */
 		count_overtakes(service, wait, 2 * (__u64)pace->overtaken_at);
 		return;
@@ -324,10 +330,7 @@ static __always_inline void count_answer_of(struct service *service, const struc
 	count_overtakes(service, wait, service->overtaken[row_of(wait->epoch)]);
 }
 
-/*
- * The handshake has ended, and took so many us; 0 if that is not known. `weight`: for how many
- * connections this one counts, see weigh().
- */
+/* The handshake has ended. `handshake_us`: its duration, 0: unknown. `weight`: see weigh(). */
 static __always_inline void begin(struct service *service, const struct pace *pace, struct wait *wait, __u32 weight, __u32 handshake_us,
 				 __u64 now)
 {
@@ -339,14 +342,14 @@ static __always_inline void begin(struct service *service, const struct pace *pa
 	enter(service, pace, wait, STAGE_SILENT, now);
 }
 
-/* More of a request has come. */
+/* More of a request has arrived. */
 static __always_inline void go_on(struct service *service, const struct pace *pace, struct wait *wait, __u64 now)
 {
 	if (wait->generation != service->generation)
 		return;
 	/*
-	 * A byte now and then must not hold a place for ever. But the server can answer only from
-	 * the last piece on, or its client's time would be taken for the server's.
+	 * A client that sends a byte now and then must not hold a place for ever. But the server
+	 * can answer only after the last piece. The client's time must not count as the server's.
 	 */
 	if (wait->turns >= MAX_TURNS) {
 		wait->since_ns = now;
@@ -357,7 +360,7 @@ static __always_inline void go_on(struct service *service, const struct pace *pa
 	enter(service, pace, wait, STAGE_WAITING, now);
 }
 
-/* The response begins, after a time of this bucket, or never will. */
+/* The response begins, after a wait of this bucket, or the connection ends without one. */
 static __always_inline void end(struct service *service, const struct pace *pace, const struct wait *wait, bool is_answered, __u32 bucket,
 		       __u64 now)
 {
@@ -375,8 +378,8 @@ static __always_inline void end(struct service *service, const struct pace *pace
 /* ---- Not under the lock. ---- */
 
 /*
- * How long somebody has waited and nobody was answered; below 0 if that was just now, on another
- * CPU.
+ * Time that connections have waited without any answer. Below 0 if another CPU saw an answer just
+ * now.
  */
 static __always_inline __s64 read_stalled_ns(const struct service *service, __u64 now)
 {
@@ -385,9 +388,7 @@ static __always_inline __s64 read_stalled_ns(const struct service *service, __u6
 	return now - since;
 }
 
-/*
- * How long connections wait for the server now: as the last ones did, or longer if it has stalled.
- */
+/* Time that connections wait for the server now: as the last ones did, or longer in a stall. */
 static __always_inline __u64 read_sojourn_ns(const struct service *service, __u64 now)
 {
 	__s64 stalled = read_stalled_ns(service, now), sojourn = service->sojourn_ns;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A burst or a crowd? A burst drains. A crowd keeps a standing queue: for burst_ns as many wait as
- * may, no answer is quick, and the queue does not become shorter. Until then the kernel decides as
- * if there were no guard.
+ * Tells a burst from a crowd. A burst drains; a crowd keeps a standing queue. A queue stands when
+ * three things hold for burst_ns: as many wait as the limit allows, no answer is quick, and the
+ * queue does not become shorter. Until then the kernel decides as if there were no guard.
  *
- * After CoDel, whose shortest sojourn of an interval tells the two apart (RFC 8289, section 4), and
- * [Shu05] 5.2, which waits before it refuses. Nothing here is under the lock of struct service.
+ * CoDel tells the two apart by the shortest sojourn of an interval (RFC 8289, section 4). Section
+ * 5.2 of [Shu05] also waits before it refuses. Nothing here is under the lock of struct service.
  */
 #ifndef TIDEGATE_STANDING_H
 #define TIDEGATE_STANDING_H
@@ -13,15 +13,15 @@
 #include "service.h"
 
 enum {
-	STANDING_WINDOWS = 2,		/* that burst_ns is cut into: the queue may be no shorter at the end of each */
-	STANDING_ANSWERS = 64,		/* in a window at least, or it doubles in a second: with fewer, chance decides */
-	FULL_LOOKS = 8,			/* that find the accept queue full, at least */
-	FULL_LEAK = 8,			/* times as long as it was full, after which it is as if it had not been */
-	MANY_WAITING = 1024,		/* connections that wait, while usual answers are not known */
-	LIVELOCK_SYNS = 4096,		/* SYNs that find it full, of which a server may have no CPU left to answer anybody */
+	STANDING_WINDOWS = 2,		/* parts of burst_ns; the queue may be no shorter at the end of each */
+	STANDING_ANSWERS = 64,		/* fewest answers of a window, unless the queue doubles: fewer are chance */
+	FULL_LOOKS = 8,			/* fewest SYNs that find the accept queue full */
+	FULL_LEAK = 8,			/* a full time is forgotten after this many times its length */
+	MANY_WAITING = 1024,		/* connections that wait, while quick_ns is unknown */
+	LIVELOCK_SYNS = 4096,		/* SYNs that find it full, when a server may have no CPU left to answer */
 };
 
-/* SYNs are refused until none has been for calm_ns. */
+/* True until calm_ns have passed since the last refusal. */
 static __always_inline bool is_refusing(const struct service *service, const struct pace *pace, __u64 now)
 {
 	__u64 last = *(volatile __u64 *)&service->refused_ns;
@@ -38,7 +38,10 @@ static __always_inline void begin_window(struct service *service, struct standin
 	standing->since_ns = now;
 }
 
-/* As many wait as may. True when that has held for all windows, and the queue did not drain. */
+/*
+ * The caller has seen as many wait as the limit allows. True when that held for all windows, and
+ * the queue did not drain.
+ */
 static __always_inline bool stands(struct service *service, struct standing *standing, const struct pace *pace, __u32 waiting, __u64 now)
 {
 	__u64 since = *(volatile __u64 *)&standing->since_ns, answered = *(volatile __u64 *)&service->answered - standing->answered;
@@ -52,10 +55,10 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 		return false;
 	if (answered < STANDING_ANSWERS && waiting < 2 * standing->waiting)
 		return false;
-	/* A server that is known and answers few may pause. */
+	/* A server whose quick_ns is known, and that gives few answers, may only pause. */
 	if (answered < STANDING_ANSWERS && pace->quick_ns && (__s64)(now - since) < NS_PER_S)
 		return false;
-	/* After a pause those drain who count no more. */
+	/* After a pause, old connections drain that count no more. */
 	if (waiting < standing->waiting || count_inside(service) < standing->inside) {
 		begin_window(service, standing, waiting, 0, now);
 		standing->first = waiting;
@@ -70,12 +73,14 @@ static __always_inline bool stands(struct service *service, struct standing *sta
 }
 
 /*
- * True when the accept queue has been full for burst_ns of late. A SYN that finds it full, and is
- * not the first, adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns. Time
- * without a full queue takes off a FULL_LEAK-th of itself, and time in which the server was idle
- * takes off as much. So one look says little. A server that takes all at once leaves an empty queue
- * between two turns of its loop. A burst is many SYNs in a short time, and leaves the server idle
- * before the next.
+ * True when the accept queue has been full for burst_ns of late.
+ *
+ * A SYN that finds it full adds the time since the last SYN, at most a FULL_LOOKS-th of burst_ns.
+ * The first one adds next to nothing. So one look says little.
+ *
+ * Time without a full queue takes off a FULL_LEAK-th of itself. Time in which the server was idle
+ * takes off all of itself. A burst is many SYNs in a short time, and leaves the server idle before
+ * the next. A server that accepts all at once leaves an empty queue between two turns of its loop.
  */
 static __always_inline bool queue_stands(struct service *service, const struct pace *pace, const struct listener_load *load,
 					 __u32 waiting, __u64 now)
@@ -89,7 +94,7 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 	if (gone < 0 || (!is_full && !queue->full_ns))
 		return false;
 	queue->looked_ns = now;
-	/* Another CPU may have seen a later one. */
+	/* Another CPU may have stored a later idle time. */
 	off = idle_ns > queue->idle_ns ? idle_ns - queue->idle_ns : 0;
 	if (!is_full)
 		off += gone / FULL_LEAK;
@@ -101,7 +106,7 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 		queue->syns = 0;
 		queue->answered = answered;
 		queue->waiting = waiting;
-		gone = 1; /* 0 says that none came yet */
+		gone = 1; /* 0 means that no SYN came yet */
 	}
 	queue->full_ns += (__u64)gone < most ? (__u64)gone : most;
 	if (queue->full_ns > pace->burst_ns)
@@ -117,7 +122,8 @@ static __always_inline bool queue_stands(struct service *service, const struct p
 }
 
 /*
- * As many wait as may. While usual answers are not known: many, and the accept queue is half full.
+ * True when as many wait as the limit allows. While quick_ns is unknown: many wait, and the accept
+ * queue is half full.
  */
 static __always_inline bool is_long(const struct pace *pace, const struct listener_load *load, __u32 waiting)
 {
@@ -125,8 +131,8 @@ static __always_inline bool is_long(const struct pace *pace, const struct listen
 }
 
 /*
- * True when a crowd is there. end() of service.h ends a standing queue when an answer is quick, or
- * fewer wait.
+ * True when a crowd is there. A standing queue ends in end() of service.h, when an answer is quick
+ * or fewer wait.
  */
 static __always_inline bool is_crowd(struct service *service, const struct pace *pace, const struct listener_load *load, __u64 now)
 {

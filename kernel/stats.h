@@ -8,12 +8,12 @@
 #define COUNTER_FIELD(field, ...) __u64 field;
 #define COUNTER_ONE(...) + 1
 
-/* Of one listener. */
+/* Counts of one listener. */
 struct listener_stats {
 	LISTENER_COUNTERS(COUNTER_FIELD)
 };
 
-/* Of every frame. */
+/* Counts of all frames. */
 struct path_stats {
 	PATH_COUNTERS(COUNTER_FIELD)
 };

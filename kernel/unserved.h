@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The decision about a SYN where it is limited who waits for the server: called by the SYN stage,
- * the simulator, and the agent's tests. Nothing here is under the lock of struct service.
+ * The decision about a SYN when a policy limits the connections that wait for the server. The SYN
+ * stage, the simulator and the agent's tests call it. Nothing here is under the lock of struct
+ * service.
  */
 #ifndef TIDEGATE_UNSERVED_H
 #define TIDEGATE_UNSERVED_H
@@ -9,15 +10,17 @@
 #include "standing.h"
 
 enum {
-	TOKENS_AT_ONCE_PER_S = 1000,	/* as many as a rate brings in a millisecond may be spent at once, */
-	TOKENS_SAVED = 4,		/* and some more */
+	TOKENS_AT_ONCE_PER_S = 1000,	/* tokens of a millisecond may be spent at once, */
+	TOKENS_SAVED = 4,		/* and these in addition */
 };
 
 /*
- * The rate at which clients are let in: what the server answers, and gain_per_s more for each place
- * that is free. `room` is so many places, below 0 if too many wait. A client who is let in arrives
- * a round trip later, so the agent has a difference made up for in two round trips: sooner would be
- * too much. Before near clients that is as good as a hard limit.
+ * The rate of admission: the server's answers per second, and gain_per_s for each free place.
+ * `room` is the number of free places, below 0 if too many wait.
+ *
+ * An admitted client arrives a round trip later. So the agent sets gain_per_s to correct a
+ * difference within two round trips: sooner would overshoot. For near clients the rate acts like a
+ * hard limit.
  */
 static __always_inline struct rate admission_rate(const struct pace *pace, __s64 room)
 {
@@ -27,12 +30,12 @@ static __always_inline struct rate admission_rate(const struct pace *pace, __s64
 
 	if (per_s <= 0)
 		return rate;
-	/* Not all of them come. */
+	/* Only completed_ppm of the admitted SYNs become connections. */
 	at_once = (__u64)per_s * ALL_PPM / (pace->completed_ppm ? pace->completed_ppm : ALL_PPM);
 	rate.per_s = at_once < NS_PER_S ? at_once : NS_PER_S;
 	/*
-	 * Far clients who are let in at once arrive at once, a round trip later. But tokens are
-	 * lost if no SYN comes in time.
+	 * Far clients that are admitted together arrive together, a round trip later. But a token
+	 * is lost if no SYN comes in time.
 	 */
 	at_once = TOKENS_SAVED + rate.per_s / TOKENS_AT_ONCE_PER_S;
 	if (at_once > places)
@@ -41,14 +44,17 @@ static __always_inline struct rate admission_rate(const struct pace *pace, __s64
 	return rate;
 }
 
-/* Of one SYN. */
+/* The token bucket as one SYN sees it. */
 struct token {
 	struct rate rate;
 	__u64 schedule_ns;
-	bool many_wait;			/* half as many as may, or more */
+	bool many_wait;			/* at least half of the limit */
 };
 
-/* Tokens that were spent at a slower rate took longer than they do now. */
+/*
+ * The schedule at today's rate. Tokens that were spent at a slower rate cost more time than they do
+ * now.
+ */
 static __always_inline __u64 read_schedule(struct service *service, const struct rate *rate, __u64 now)
 {
 	__u64 schedule = *(volatile __u64 *)&service->schedule_ns, most;
@@ -62,8 +68,8 @@ static __always_inline __u64 read_schedule(struct service *service, const struct
 }
 
 /*
- * Fills `load`. Where the limit is found, a token decides: with one, `unserved` is below the limit;
- * without one, at it.
+ * Fills `load`. When the agent finds the limit, a token decides: `unserved` is set below the limit
+ * with a token, and to the limit without one.
  */
 static __always_inline void read_waiting(const struct listener_policy *policy, struct listener_load *load, __u32 is_reserved,
 				      struct service *service, const struct pace *pace, struct token *token, __u64 now)
@@ -76,7 +82,7 @@ static __always_inline void read_waiting(const struct listener_policy *policy, s
 	load->unserved_limit = pace->limit;
 	load->answers_per_s = pace->answers_per_s;
 	load->sojourn_us = us < ~(__u32)0 ? us : ~(__u32)0;
-	/* A limit that the policy names is what it says. */
+	/* A limit that the policy names needs no token. */
 	if (!is_limit_found(policy))
 		return;
 	places = pace->limit + (is_reserved ? policy->reserved_slots : 0);
@@ -90,14 +96,16 @@ static __always_inline void read_waiting(const struct listener_policy *policy, s
 		load->unserved = places;
 }
 
-/* One was let in. If another CPU was faster, two go for one token. */
+/* Spends the token of an admitted SYN. If another CPU was faster, two SYNs share one token. */
 static __always_inline void spend_token(struct service *service, const struct token *token, __u64 now)
 {
 	if (token->rate.per_s)
 		__sync_bool_compare_and_swap(&service->schedule_ns, token->schedule_ns, next_schedule(&token->rate, now, token->schedule_ns));
 }
 
-/* A limit that the policy names always holds; one that the agent found only in a crowd. */
+/*
+ * A limit that the policy names always holds. A limit that the agent found holds only in a crowd.
+ */
 static __always_inline bool is_in_force(const struct listener_policy *policy, struct service *service, const struct pace *pace,
 					const struct listener_load *load, __u64 now)
 {
@@ -107,9 +115,8 @@ static __always_inline bool is_in_force(const struct listener_policy *policy, st
 }
 
 /*
- * May this attempt start? While no limit is in force the kernel decides alone. Epochs that are over
- * have been turned. `is_by_server`: nothing but the server is in the way of an attempt that is
- * refused.
+ * May this attempt start? The kernel decides alone while no limit is in force. The caller has
+ * turned the epochs that are over. `is_by_server`: the server alone is the reason of a refusal.
  */
 static __always_inline enum verdict decide_syn(const struct listener_policy *policy, struct listener_load *load, const struct attempt *attempt,
 					       struct service *service, const struct pace *pace, __u64 now, bool *is_by_server)
@@ -125,8 +132,8 @@ static __always_inline enum verdict decide_syn(const struct listener_policy *pol
 	if (verdict != VERDICT_ADMIT && !is_cookie(verdict)) {
 		*is_by_server = is_refused_by_server_alone(policy, load, attempt->is_reserved);
 		/*
-		 * One who opens many connections at once may find no token while few wait: that is
-		 * no crowd.
+		 * A client that opens many connections at once may find no token while few wait.
+		 * That is no crowd.
 		 */
 		if (is_limit_found(policy) && (token.many_wait || accept_queue_is_full(load)))
 			service->refused_ns = now;
