@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a packet in a queue of the kernel is for its connection: from its IP header to
- * packet_kind().
+ * Finds the kind of a packet in a kernel queue, from its IP header to packet_kind(). It decides
+ * nothing about the packet.
  *
  * The includer provides vmlinux.h, headers.h, protected.h and qdisc.bpf.h.
  */
@@ -9,7 +9,7 @@
 #define TIDEGATE_KIND_BPF_H
 
 enum {
-	MAX_EXTENSIONS = 6,			/* RFC 8200 section 4.1 lists six that may come before the transport */
+	MAX_EXTENSIONS = 6,			/* RFC 8200 section 4.1 lists six before the transport header */
 	IPV4_OFFSET_BITS = 0x1fff,		/* 0: the first fragment, or the only one */
 };
 
@@ -36,7 +36,7 @@ static __always_inline bool is_extension(__u8 next_header)
 	return next_header == PROTOCOL_HOP_BY_HOP || next_header == PROTOCOL_ROUTING || next_header == PROTOCOL_DESTINATION;
 }
 
-/* Fragments are other packets: what opens a connection is none. */
+/* A fragment is PACKET_OTHER, because no packet that opens a connection is fragmented. */
 static __always_inline enum packet_kind kind_of_ipv6(const struct bpf_dynptr *packet, __u32 offset)
 {
 	struct ipv6_extension extension_space;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a response still has to send: a segment with a socket of this host -> bands.h. Sizes come
- * from the socket option, sendfile(2), Content-Length or the send buffer.
+ * Finds the bytes that a response has left, for a segment with a socket of this host. Sizes come
+ * from the socket option, sendfile(2), Content-Length or the send buffer. It decides no order.
  *
- * The includer provides bands.h, and `struct flow`: what it keeps of a connection, with a
- * `struct response` in it.
+ * The includer provides bands.h and `struct flow`, its state of a connection, with a `struct
+ * response` in it.
  */
 #ifndef TIDEGATE_LEFT_BPF_H
 #define TIDEGATE_LEFT_BPF_H
@@ -18,17 +18,17 @@
 #include "segment.bpf.h"
 
 enum {
-	SEGMENT_OVERHEAD = 1280,	/* bytes: about what the kernel charges a socket for a segment beside its data */
+	SEGMENT_OVERHEAD = 1280,	/* bytes that the kernel charges a socket per segment, beside data; about */
 	SOCK_NOSPACE = 2,		/* include/linux/net.h: a bit of socket->flags */
 	S_IFMT = 0170000,
 	S_IFSOCK = 0140000,
-	HEADER_STEP = 8,		/* bytes of a header that one call reads: a call for each takes twice as long in all */
+	HEADER_STEP = 8,		/* bytes of a header for each call; a call for each byte takes twice as long */
 };
 
 /* ---- Fixed at load. ---- */
 
-const volatile __u32 sources = (1u << SIZE_SOURCES) - 1; /* bits of enum size_source that may be used */
-const volatile __u64 netns_cookie = 0;		/* of the namespace of the interface; the socket option's hook is the whole host's */
+const volatile __u32 sources = (1u << SIZE_SOURCES) - 1; /* allowed sources, bits of enum size_source */
+const volatile __u64 netns_cookie = 0;		/* of the interface's namespace; the option's hook sees all */
 
 /* ---- What is kept. ---- */
 
@@ -39,10 +39,10 @@ struct {
 	__type(value, struct flow);
 } flows SEC(".maps");
 
-/* A call of sendfile(2), by the address of its socket. */
+/* A call of sendfile(2). The key is the address of its socket. */
 struct sendfile_call {
 	__u64 bytes;
-	__u32 write_seq;			/* when it was called */
+	__u32 write_seq;			/* of the socket when it was called */
 	__u32 reserved;
 };
 
@@ -67,7 +67,7 @@ struct {
 
 /* ---- A segment. ---- */
 
-/* What its headers say. */
+/* Fields of a segment's headers. */
 struct headers {
 	__u32 seq;
 	__u32 payload_offset;			/* bytes from the start of the frame */
@@ -75,10 +75,7 @@ struct headers {
 	__u32 flags;
 };
 
-/*
- * False for what is seldom sent: IP options, extension headers, VLAN tags that are in the frame
- * already.
- */
+/* False for rare frames: with IP options, extension headers, or VLAN tags inside. */
 static __always_inline bool read_headers(struct __sk_buff *skb, struct headers *headers)
 {
 	struct frame frame = {
@@ -92,7 +89,7 @@ static __always_inline bool read_headers(struct __sk_buff *skb, struct headers *
 		return false;
 	headers->seq = bpf_ntohl(tcp->seq);
 	headers->payload_offset = (void *)tcp - frame.data + (tcp->offset >> 4) * 4;
-	/* The kernel adds no padding before a driver does. */
+	/* The kernel adds no padding; a driver would do it later. */
 	headers->payload_length = frame.length - headers->payload_offset;
 	headers->flags = tcp->flags;
 	return true;
@@ -109,8 +106,8 @@ static __always_inline void read_outgoing(struct tcp_sock *tcp, const struct hea
 	outgoing->write_seq = tcp->write_seq;
 	outgoing->is_blocked = socket && socket->flags >> SOCK_NOSPACE & 1;
 	/*
-	 * Of what the kernel charges this socket, one is its own, and this segment has its data and
-	 * its overhead. Another one has an overhead at least.
+	 * The kernel charges a socket one byte for itself, and each segment with its data and its
+	 * overhead. More than that means that another segment waits.
 	 */
 	outgoing->has_waiting = sk->sk_wmem_alloc.refs.counter >
 				(__s32)(headers->payload_length + 2 * SEGMENT_OVERHEAD);
@@ -148,11 +145,11 @@ static __noinline int tell_length(struct __sk_buff *skb, struct flow *flow, __u3
 		return 0;
 	if (length > HTTP_HEADER_BYTES)
 		length = HTTP_HEADER_BYTES;
-	/* Once more, because 6.1 forgets the bound of a length that it had on the stack. */
+	/* Linux 6.1 forgets the bound of a length on the stack, so this repeats it. */
 	length = ((length - 1) & (HTTP_HEADER_BYTES - 1)) + 1;
 	if (bpf_skb_load_bytes(skb, offset, scratch->bytes, length))
 		return 0;
-	/* What the last step reads behind them: no part of a header. */
+	/* The last step reads behind the header. These zeros are no part of one. */
 	__builtin_memset(scratch->bytes + length, 0, HEADER_STEP);
 	__builtin_memset(&scratch->header, 0, sizeof(scratch->header));
 	bpf_loop((length + HEADER_STEP - 1) / HEADER_STEP, read_header_bytes, &scratch, 0);
@@ -163,8 +160,8 @@ static __noinline int tell_length(struct __sk_buff *skb, struct flow *flow, __u3
 }
 
 /*
- * What sendfile(2) said since, which is of bytes that are not sent yet, or it is of an earlier
- * response.
+ * Uses the last sendfile(2) of the socket, if it still has unsent bytes. A call of an earlier
+ * response has none.
  */
 static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const struct outgoing *outgoing)
 {
@@ -174,7 +171,7 @@ static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const
 	if (!call)
 		return;
 	ahead = call->write_seq - seq;
-	/* Of a socket that had this address before. */
+	/* The call is of an earlier socket at this address. */
 	if (comes_before(outgoing->write_seq, call->write_seq)) {
 		bpf_map_delete_elem(&sendfile_calls, &socket);
 		return;
@@ -186,8 +183,8 @@ static __always_inline void tell_sendfile(struct flow *flow, __u64 socket, const
 }
 
 /*
- * Bytes left, those of this segment among them, by the best source there is. The response has
- * begun.
+ * Bytes left, this segment's among them, by the best source there is. The caller has begun the
+ * response.
  */
 static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow, struct tcp_sock *tcp,
 					const struct headers *headers, const struct outgoing *outgoing)
@@ -201,11 +198,11 @@ static __always_inline __u64 learn_left(struct __sk_buff *skb, struct flow *flow
 	return bytes_left(response, outgoing, may_use(SOURCE_BUFFERED));
 }
 
-/* ---- Who tells a size ahead. ---- */
+/* ---- Sources that know a size ahead. ---- */
 
 /*
- * sendfile(2) and splice(2) into a socket. The socket is a struct socket_alloc's, as
- * net/socket.c:sock_from_file() has it.
+ * Notes sendfile(2) and splice(2) into a socket. The socket is part of a struct socket_alloc, as in
+ * sock_from_file() of net/socket.c.
  */
 SEC("fentry/do_splice_direct")
 int note_sendfile(__u64 *ctx)			/* in, position, out, position, bytes, flags */
@@ -229,8 +226,8 @@ int note_sendfile(__u64 *ctx)			/* in, position, out, position, bytes, flags */
 }
 
 /*
- * A pointer becomes a number once it was in a map. This hook may read a socket's fields by
- * bpf_probe_read_kernel() only, and the verifier lets nobody add an offset to its pointer.
+ * A pointer that passes through a map becomes a number. This hook may read a socket only by
+ * bpf_probe_read_kernel(). The verifier allows no offset on its pointer.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -250,7 +247,9 @@ static __always_inline bool read_write_seq(struct bpf_sock *sk, __u32 *write_seq
 	return !bpf_core_read(write_seq, sizeof(*write_seq), &((struct tcp_sock *)*address)->write_seq);
 }
 
-/* The program says how many bytes it will write from here on: TIDEGATE_BYTES_TO_COME, a __u64. */
+/*
+ * The option TIDEGATE_BYTES_TO_COME, a __u64: the bytes that the program will write from here on.
+ */
 SEC("cgroup/setsockopt")
 int set_bytes(struct bpf_sockopt *option)
 {
@@ -261,8 +260,8 @@ int set_bytes(struct bpf_sockopt *option)
 	if (!is_option(option, TIDEGATE_BYTES_TO_COME, netns_cookie))
 		return leave_option(option);
 	/*
-	 * The buffer may be longer than what the program wrote. -1 is of an uplink on another
-	 * interface, which has heard it.
+	 * The buffer may be longer than the program's value. An optlen of -1 means that the uplink
+	 * of another interface has read it.
 	 */
 	if ((option->optlen != -1 && option->optlen < (__s32)sizeof(*bytes)) || (void *)(bytes + 1) > option->optval_end)
 		return refuse_option(EINVAL);
@@ -271,7 +270,7 @@ int set_bytes(struct bpf_sockopt *option)
 		return refuse_option(ENOMEM);
 	if (may_use(SOURCE_TOLD) && read_write_seq(option->sk, &write_seq))
 		tell_size(&flow->response, SOURCE_TOLD, write_seq, *bytes);
-	option->optlen = -1; /* the kernel need not see it */
+	option->optlen = -1; /* hides the option from the kernel */
 	return 1;
 }
 

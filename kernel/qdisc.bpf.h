@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a queue discipline in BPF needs of the kernel, Linux 6.16 and newer: struct Qdisc_ops of
- * net/sched/bpf_qdisc.c and its kfuncs, and lists and trees of packets (kernel/bpf/helpers.c).
- * Checked on v7.2.
+ * Declares the kernel's side of a queue discipline in BPF, Linux 6.16 and newer. It has no queue of
+ * its own. Sources, checked on v7.2: struct Qdisc_ops and its kfuncs in net/sched/bpf_qdisc.c,
+ * lists and trees of packets in kernel/bpf/helpers.c.
  *
  * The includer provides vmlinux.h, bpf_helpers.h and bpf_core_read.h.
  */
 #ifndef TIDEGATE_QDISC_BPF_H
 #define TIDEGATE_QDISC_BPF_H
 
-/* Of include/linux/netdevice.h. What enqueue gives back. */
+/* Results of enqueue, include/linux/netdevice.h. */
 enum {
 	NET_XMIT_SUCCESS = 0,
-	NET_XMIT_DROP = 1,			/* a local TCP takes it as not sent, and tries again */
-	NET_XMIT_CN = 2,			/* a local TCP takes it as sent, and lost on the way */
+	NET_XMIT_DROP = 1,			/* a local TCP counts it as not sent, and tries again */
+	NET_XMIT_CN = 2,			/* a local TCP counts it as sent, and lost on the way */
 };
 
 /*
- * net/sched/bpf_qdisc.c. Where enqueue puts what it drops; the kernel frees it once the lock is
- * released.
+ * Holds the packets that enqueue drops, net/sched/bpf_qdisc.c. The kernel frees them after it has
+ * released the lock.
  */
 struct bpf_sk_buff_ptr {
 	struct sk_buff *skb;
@@ -46,14 +46,14 @@ struct bpf_rb_node *bpf_rbtree_first(struct bpf_rb_root *root) __ksym;
 struct bpf_rb_node *bpf_rbtree_root(struct bpf_rb_root *root) __ksym;
 struct bpf_rb_node *bpf_rbtree_right(struct bpf_rb_root *root, struct bpf_rb_node *node) __ksym;
 
-/* Says to the verifier what is in a list or a tree: struct `name`, linked by its field `node`. */
+/* Tells the verifier the contents of a list or tree: struct `name`, linked by its field `node`. */
 #define __contains(name, node) __attribute__((btf_decl_tag("contains:" #name ":" #node)))
 
 #define obj_new(type) ((type *)bpf_obj_new_impl(bpf_core_type_id_local(type), NULL))
 
 /*
- * Length as queue disciplines count it: with the Ethernet header, and for a large buffer with the
- * headers of all its segments.
+ * Packet length as queue disciplines count it: with the Ethernet header. A large buffer counts with
+ * the headers of all its segments.
  */
 static __always_inline __u32 packet_bytes(const struct sk_buff *skb)
 {

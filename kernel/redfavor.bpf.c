@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * REDFavor [RF] as a queue discipline of Linux 6.16 and newer, the root of one interface. The
- * decisions are red.h's, in the order of crates/aqm/src/redfavor.rs: with the same packets, times
- * and random numbers both drop, push out and send the same.
+ * REDFavor [RF] as the root qdisc of one interface, Linux 6.16 and newer. The decisions are in
+ * red.h, and their order is that of crates/aqm/src/redfavor.rs. With the same packets, times and
+ * random numbers both drop, push out and send the same.
  *
- * Calls of enqueue, dequeue and reset come under the qdisc's lock. The lists have a lock only
- * because the verifier asks for one.
+ * The kernel holds the qdisc's lock during enqueue, dequeue and reset. The lists have a lock only
+ * because the verifier wants one.
  *
  * No ECN: such a program may not write to a packet.
  */
 /*
- * Arguments of the kernel's functions stand in their order, also those that we do not read; of the
- * headers we need a part.
+ * Kernel functions have fixed arguments, and some are not read here. Some functions of the headers
+ * are not used.
  */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wunused-function"
@@ -28,14 +28,14 @@
 #include "root.bpf.h"
 #include "kind.bpf.h"
 
-/* Set before the qdisc is made, and fixed from then on. */
+/* Settings, fixed before the qdisc is made. */
 struct redfavor_config {
 	struct red_params red;
 	struct redfavor_guard guard;
-	struct root_config root;		/* if it is replayed, random numbers come from `random_numbers` */
-	__u32 limit;				/* of what waits */
-	__u32 limit_is_bytes;			/* or else packets */
-	__u32 protected_kinds;			/* 1 << enum packet_kind, each */
+	struct root_config root;		/* if replayed, random numbers come from `random_numbers` */
+	__u32 limit;				/* most that waits, in bytes or packets */
+	__u32 limit_is_bytes;			/* 0: in packets */
+	__u32 protected_kinds;			/* bits, 1 << enum packet_kind */
 	__u32 reserved;
 };
 
@@ -43,9 +43,9 @@ struct redfavor_queue {
 	struct root_state root;
 	struct red_state red;
 	struct redfavor_state favor;
-	struct length protected;		/* these wait */
+	struct length protected;		/* waiting packets of each kind */
 	struct length standard;
-	__u64 arrived_protected;		/* packets of those that arrived, were sent, and were dropped */
+	__u64 arrived_protected;		/* protected packets that arrived, were sent, and were dropped */
 	__u64 sent_protected;
 	__u64 dropped_protected;
 };
@@ -87,7 +87,7 @@ struct {
 	__type(value, struct waiting_lists);
 } lists SEC(".maps");
 
-/* As large as whoever wants a replay says. */
+/* User space sets the size: one number for each packet of a replay. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -95,7 +95,7 @@ struct {
 	__type(value, __u32);
 } random_numbers SEC(".maps");
 
-/* A packet as the decision sees it. */
+/* An arriving packet, as the decision needs it. */
 struct arrival {
 	__u64 now_ns;
 	__u32 bytes;
@@ -105,7 +105,7 @@ struct arrival {
 	int is_protected;
 };
 
-/* All of one qdisc. */
+/* The maps of one qdisc. */
 struct own {
 	const struct redfavor_config *config;
 	struct redfavor_queue *queue;
@@ -143,7 +143,7 @@ static __always_inline __u32 random_number(const struct own *own)
 	return number ? *number : 0;
 }
 
-/* ---- What becomes of it. ---- */
+/* ---- The decision. ---- */
 
 static __always_inline struct length length_of_all(const struct redfavor_queue *queue)
 {
@@ -153,7 +153,7 @@ static __always_inline struct length length_of_all(const struct redfavor_queue *
 	};
 }
 
-/* RED's measure. */
+/* A queue's length in RED's unit. */
 static __always_inline __u32 red_length(const struct redfavor_config *config, const struct length *length)
 {
 	__u64 qlen = config->red.unit > 1 ? length->bytes : length->pkts;
@@ -249,10 +249,7 @@ static __always_inline enum drop_reason decide_protected(const struct own *own, 
 		return DROP_PROTECTED_SHARE;
 	early = decide_early(own, arrival);
 	why = early != NO_DROP ? early : DROP_TAIL;
-	/*
-	 * Of bytes there may be too few even so; of packets, this is a queue of protected ones
-	 * only.
-	 */
+	/* Pushing out all standard packets would not make enough room. */
 	if (!has_room(own->config, &queue->protected, arrival->bytes))
 		return why;
 	needs_room = early != NO_DROP;
@@ -311,7 +308,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 		count_drop(&own.queue->root, sch, reason, arrival.bytes);
 		note_packet(&own, arrival.now_ns, TRACED_DROPPED, arrival.number, arrival.bytes, reason);
 		bpf_qdisc_skb_drop(skb, to_free);
-		/* As sch_red.c has it: a local sender sees the loss as the network's. */
+		/* As sch_red.c: a local sender sees an early drop as a loss in the network. */
 		return reason == DROP_TAIL ? NET_XMIT_DROP : NET_XMIT_CN;
 	}
 
@@ -324,7 +321,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	}
 	waiting->bytes = arrival.bytes;
 	waiting->number = arrival.number;
-	/* There was none in it; the verifier wants to see it dropped all the same. */
+	/* The new object held no packet. The verifier still wants one dropped. */
 	skb = bpf_kptr_xchg(&waiting->skb, skb);
 	if (skb)
 		bpf_qdisc_skb_drop(skb, to_free);
@@ -339,7 +336,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	return NET_XMIT_SUCCESS;
 }
 
-/* Whether a protected packet goes next; one waits at least. */
+/* True when a protected packet goes next. At least one packet waits. */
 static __always_inline bool protected_goes(const struct own *own)
 {
 	__u32 protected_bytes = 0, standard_bytes = 0;
@@ -397,7 +394,7 @@ struct sk_buff *BPF_PROG(dequeue, struct Qdisc *sch)
 	return skb;
 }
 
-/* ---- Its life. ---- */
+/* ---- Start and end. ---- */
 
 SEC("struct_ops")
 int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
@@ -411,7 +408,7 @@ int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext
 	return begin_root(&own.config->root, &own.queue->root, sch);
 }
 
-/* Whether there was a packet in the list. */
+/* False when the list is empty. */
 static __always_inline bool throw_away_first(struct waiting_lists *lists, struct bpf_list_head *list)
 {
 	struct bpf_list_node *node;

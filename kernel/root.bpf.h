@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What a root qdisc of ours has beside its decisions: an interface, a rate, counts, and a trace for
- * a replay. Each interface has programs and maps of its own. Plain counters will do, because the
- * kernel holds the qdisc's lock.
+ * Parts of every root qdisc of Tidegate: interface, rate, counts, and a trace for a replay. It
+ * decides about no packet. Each interface has programs and maps of its own. The counters need no
+ * atomics, because the kernel holds the qdisc's lock.
  *
  * The includer provides vmlinux.h, bpf_helpers.h and qdisc.bpf.h.
  */
@@ -10,14 +10,14 @@
 #define TIDEGATE_ROOT_BPF_H
 
 enum {
-	MAX_DRAINED = 1 << 23,			/* packets at once: as far as bpf_for() goes */
-	WORDS_BYTES = 512,			/* with a zero at the end; what is longer is cut */
+	MAX_DRAINED = 1 << 23,			/* packets at once; the limit of bpf_for() */
+	WORDS_BYTES = 512,			/* with a zero at the end; longer text is cut */
 };
 
 #define BIT_NS_PER_BYTE_S 8000000000ull		/* 8 bits in a byte, 10^9 ns in a second */
-#define MAX_LATE_NS 1000000ull			/* so late a timer may be without a loss of bandwidth */
+#define MAX_LATE_NS 1000000ull			/* a timer this late loses no bandwidth */
 
-/* Why a packet was dropped. The numbers are those of DropReason in crates/aqm. */
+/* The reason of a drop. The numbers are those of DropReason in crates/aqm. */
 enum drop_reason {
 	DROP_TAIL = 0,
 	DROP_EARLY = 1,
@@ -29,18 +29,18 @@ enum drop_reason {
 	NO_DROP = DROP_REASONS,
 };
 
-/* Set before the qdisc is made, and fixed from then on. */
+/* Settings, fixed before the qdisc is made. */
 struct root_config {
-	__u64 bits_per_s;			/* sent at most; 0: as fast as the interface takes it */
+	__u64 bits_per_s;			/* limit; 0: as fast as the interface takes it */
 	__u32 ifindex;
-	__u32 netns_inode;			/* that the interface is in */
-	__u32 is_replayed;			/* `trace` is kept */
+	__u32 netns_inode;			/* namespace of the interface */
+	__u32 is_replayed;			/* not 0: fill `trace` */
 	__u32 reserved;
-	char words[WORDS_BYTES];		/* for people: the configuration, and what tc said of the qdisc before */
+	char words[WORDS_BYTES];		/* for people: the configuration, and tc's line of the former qdisc */
 	char replaced[WORDS_BYTES];
 };
 
-/* Packets, counted. */
+/* A number of packets and their bytes. */
 struct length {
 	__u64 bytes;
 	__u64 pkts;
@@ -50,14 +50,14 @@ struct length {
 struct root_state {
 	struct length arrived;
 	struct length sent;
-	struct length unallocated;		/* dropped, because there was no memory to queue it */
-	struct length thrown_away;		/* waited when the interface went down or the qdisc went */
+	struct length unallocated;		/* dropped because there was no memory to queue it */
+	struct length thrown_away;		/* waited when the interface went down or the qdisc was removed */
 	__u64 dropped[DROP_REASONS];		/* packets */
 	__u64 dropped_bytes;
-	__u64 next_send_ns;			/* where a rate is set: not before */
-	__u64 traced;				/* events, also beyond what `trace` holds */
+	__u64 next_send_ns;			/* the rate allows no packet before */
+	__u64 traced;				/* number of events, also of those that `trace` has no room for */
 	__u32 handle;				/* of the qdisc */
-	__u32 is_attached;			/* from init to destroy: nobody else may use these maps */
+	__u32 is_attached;			/* from init to destroy: no other qdisc may use these maps */
 };
 
 enum traced {
@@ -67,19 +67,19 @@ enum traced {
 };
 
 struct root_event {
-	__u64 time_ns;				/* that the decision was told */
-	__u64 rank;				/* arrived: its place among the flows, and its flow; or 0 */
+	__u64 time_ns;				/* the time that the decision was given */
+	__u64 rank;				/* of an arrival: its rank among the flows, and its flow; or 0 */
 	__u64 flow;
-	__u32 packet;				/* its number, by arrival, from 0 */
+	__u32 packet;				/* number of the packet by arrival, from 0 */
 	__u32 bytes;
 	__u32 what;				/* enum traced */
-	__u32 detail;				/* arrived: enum packet_kind; dropped: enum drop_reason */
+	__u32 detail;				/* of an arrival: enum packet_kind; of a drop: enum drop_reason */
 };
 
 _Static_assert(sizeof(struct root_state) % sizeof(__u64) == 0, "user space reads raw words");
 _Static_assert(sizeof(struct root_event) == 40, "no padding: user space copies raw bytes");
 
-/* As large as whoever wants a replay says. */
+/* User space sets the size: as many events as it wants to replay. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -112,7 +112,7 @@ static __always_inline void take(struct length *length, __u32 bytes)
 	length->bytes -= bytes;
 }
 
-/* Of what waits in it, for tc. */
+/* Counts the packets that wait, for tc. */
 static __always_inline void enter_qdisc(struct Qdisc *sch, __u32 bytes)
 {
 	sch->q.qlen++;
@@ -133,9 +133,9 @@ static __always_inline void count_drop(struct root_state *state, struct Qdisc *s
 	sch->qstats.drops++;
 }
 
-/* ---- Its rate. ---- */
+/* ---- The rate. ---- */
 
-/* Whether the rate lets a packet go now; if not, the kernel asks again when it does. */
+/* True when the rate allows a packet now. If not, the kernel asks again when it does. */
 static __always_inline bool may_send(const struct root_config *config, const struct root_state *state, struct Qdisc *sch,
 				     __u64 now_ns)
 {
@@ -156,9 +156,9 @@ static __always_inline void spend_time(const struct root_config *config, struct 
 	state->next_send_ns = begin_ns + bytes * BIT_NS_PER_BYTE_S / config->bits_per_s;
 }
 
-/* ---- Its life. ---- */
+/* ---- Start and end. ---- */
 
-/* While this one is made nobody else may make a second one: it would share the maps. */
+/* False for another device. A second qdisc there, made at the same time, would share the maps. */
 static __always_inline bool is_own_device(const struct root_config *config, const struct Qdisc *sch)
 {
 	const struct net_device *device = sch->dev_queue->dev;
@@ -166,7 +166,7 @@ static __always_inline bool is_own_device(const struct root_config *config, cons
 	return (__u32)device->ifindex == config->ifindex && device->nd_net.net->ns.inum == config->netns_inode;
 }
 
-/* What `init` gives back. */
+/* The result of `init`. */
 static __always_inline int begin_root(const struct root_config *config, struct root_state *state, const struct Qdisc *sch)
 {
 	if (state->is_attached || !is_own_device(config, sch))
@@ -177,7 +177,7 @@ static __always_inline int begin_root(const struct root_config *config, struct r
 }
 
 /*
- * `destroy` is also called for one that init refused, which has another handle or another
+ * The kernel calls `destroy` also for a qdisc that init refused. That has another handle or
  * interface.
  */
 static __always_inline void end_root(const struct root_config *config, struct root_state *state, const struct Qdisc *sch)
@@ -186,7 +186,7 @@ static __always_inline void end_root(const struct root_config *config, struct ro
 		state->is_attached = 0;
 }
 
-/* After all that waited, `waiting`, was thrown away. */
+/* Counts all waiting packets, `waiting`, as thrown away. */
 static __always_inline void reset_root(struct root_state *state, const struct length *waiting, struct Qdisc *sch)
 {
 	state->thrown_away.pkts += waiting->pkts;

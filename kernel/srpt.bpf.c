@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * SRPT [SH06] and LAS as queue disciplines of Linux 6.16 and newer, the root of one interface. The
- * rules stand at the top of crates/aqm/src/ranked.rs: told the same flows and ranks, both drop,
- * push out and send the same.
+ * SRPT [SH06] and LAS as root qdiscs of one interface, Linux 6.16 and newer. The rules are at the
+ * top of crates/aqm/src/ranked.rs. With the same flows and ranks both drop, push out and send the
+ * same.
  *
- * A qdisc's program may not use a socket's storage. A packet comes by at tcx egress before it comes
- * to its qdisc. There tell() learns what is left (left.bpf.h), and writes rank and flow into the
- * packet's `cb`, which enqueue() reads.
+ * A qdisc's program may not use a socket's storage. So tell() runs at tcx egress, which a packet
+ * passes before its qdisc. It learns the bytes left (left.bpf.h). It writes rank and flow into the
+ * packet's `cb` for enqueue().
  *
- * The first packet of each flow waits in a tree, by rank and number; the later ones, in a list of
- * their flow. Calls of enqueue, dequeue and reset come under the qdisc's lock. Tree and lists have
- * locks only because the verifier asks for them.
+ * The first packet of each flow waits in a tree, by rank and number. Later packets wait in a list
+ * of their flow. The kernel holds the qdisc's lock during enqueue, dequeue and reset. Tree and
+ * lists have locks only because the verifier wants them.
  */
-/* Arguments of the kernel's functions stand in their order; of the headers we need a part. */
+/*
+ * Kernel functions have fixed arguments, and some are not read here. Some functions of the headers
+ * are not used.
+ */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wunused-function"
 
@@ -23,7 +26,7 @@
 #include <bpf/bpf_tracing.h>
 #include "bands.h"
 
-/* What a connection is sending. */
+/* State of a connection, for left.bpf.h. */
 struct flow {
 	struct response response;
 };
@@ -35,29 +38,29 @@ struct flow {
 char LICENSE[] SEC("license") = "GPL";
 
 enum {
-	MAX_DEPTH = 64,			/* of the tree: more than twice the logarithm of any number of packets */
-	NO_DATA = SIZE_SOURCES,		/* in place of a source: no data of a connection of this host */
-	UNTOLD = SIZE_SOURCES + 1,	/* tell() has not seen the packet */
+	MAX_DEPTH = 64,			/* of the tree: twice the logarithm of any number of packets, and more */
+	NO_DATA = SIZE_SOURCES,		/* instead of a source: no data, or no connection of this host */
+	UNTOLD = SIZE_SOURCES + 1,	/* instead of a source: tell() has not seen the packet */
 	BY_SOURCE = SIZE_SOURCES + 2,
 };
 
-#define HASHED_FLOW (1ull << 63)	/* a flow's number is a hash; else, a socket cookie */
+#define HASHED_FLOW (1ull << 63)	/* set: the flow's number is a hash; else a socket cookie */
 #define TOLD_MARK 0x74676c00u		/* "tgl"; the last byte is the source */
 
-/* Set before the qdisc is made, and fixed from then on. */
+/* Settings, fixed before the qdisc is made. */
 struct srpt_config {
 	struct root_config root;
-	__u32 limit;				/* packets that may wait; of one flow */
+	__u32 limit;				/* packets that may wait, of all flows and of one */
 	__u32 flow_limit;
-	__u32 sources;				/* for people: bits of enum size_source that are at work */
+	__u32 sources;				/* for people: sources at work, bits of enum size_source */
 	__u32 reserved;
 };
 
 struct srpt_queue {
 	struct root_state root;
 	struct length waiting;
-	__u64 flows;				/* that have packets */
-	__u64 by_source[BY_SOURCE];		/* packets that came, by how their rank was known */
+	__u64 flows;				/* flows with waiting packets */
+	__u64 by_source[BY_SOURCE];		/* arrived packets, by the source of their rank */
 };
 
 _Static_assert(sizeof(struct srpt_queue) % sizeof(__u64) == 0, "user space reads raw words");
@@ -76,17 +79,18 @@ struct {
 	__type(value, struct srpt_queue);
 } queues SEC(".maps");
 
-/* ---- What tell() tells. ---- */
+/* ---- The rank and the flow, from tell(). ---- */
 
 struct place {
 	__u64 rank;				/* the smallest goes first */
 	__u64 flow;
-	__u32 source;				/* enum size_source, or what stands for it above */
+	__u32 source;				/* enum size_source, or one of the values above */
 };
 
 /*
- * A segment with data has what is left of its response, or what that has sent. A FIN or RST goes
- * behind the data of its connection: a RST that overtook it would destroy it at the client.
+ * Ranks a segment with data by the bytes left of its response, or by the bytes sent. A FIN or RST
+ * goes behind the data of its connection. A RST that overtook the data would destroy it at the
+ * client.
  */
 static __always_inline void place_segment(struct __sk_buff *skb, struct tcp_sock *tcp, const struct headers *headers,
 					  struct place *place)
@@ -112,7 +116,7 @@ static __always_inline void place_segment(struct __sk_buff *skb, struct tcp_sock
 	note_sent(response, &outgoing);
 }
 
-/* Whatever carries no data of a connection of this host goes first. */
+/* Every other packet goes first: without data, or of no connection of this host. */
 static __always_inline void find_place(struct __sk_buff *skb, struct place *place)
 {
 	struct bpf_sock *sk = skb->sk;
@@ -155,7 +159,7 @@ static __always_inline __u32 told_word(const struct sk_buff *skb, __u32 index)
 	return *(const __u32 *)&((const struct qdisc_skb_cb *)skb->cb)->data[4 * index];
 }
 
-/* What nobody has told of goes first, as one flow. */
+/* A packet that tell() has not seen goes first. All of these are one flow. */
 static __always_inline void read_place(const struct sk_buff *skb, struct place *place)
 {
 	__u32 mark = told_word(skb, 4);
@@ -170,12 +174,15 @@ static __always_inline void read_place(const struct sk_buff *skb, struct place *
 	place->source = mark & 0xff;
 }
 
-/* ---- What waits. ---- */
+/* ---- Waiting packets. ---- */
 
-/* Place of a flow among the others: of its first packet. No two have the same number. */
+/*
+ * The order of a flow among the others: that of its first packet. No two flows have the same
+ * number.
+ */
 struct key {
 	__u64 rank;
-	__u64 number;				/* by arrival */
+	__u64 number;				/* of the packet, by arrival */
 };
 
 static __always_inline bool is_before(const struct key *key, const struct key *other)
@@ -186,8 +193,8 @@ static __always_inline bool is_before(const struct key *key, const struct key *o
 /* A packet that waits. */
 struct waiting {
 	struct bpf_rb_node first;		/* in the tree, or */
-	struct bpf_list_node later;		/* in its flow's list; never in both */
-	struct bpf_refcount references;		/* because of two nodes; it is always 1 */
+	struct bpf_list_node later;		/* in its flow's list, never in both */
+	struct bpf_refcount references;		/* always 1; two nodes require it */
 	struct sk_buff __kptr *skb;
 	struct key key;
 	__u64 flow;
@@ -207,7 +214,7 @@ struct {
 	__type(value, struct first_packets);
 } firsts SEC(".maps");
 
-/* A flow that has packets. */
+/* A flow with waiting packets. */
 struct waiting_flow {
 	struct bpf_spin_lock lock;
 	__u32 pkts;
@@ -215,7 +222,7 @@ struct waiting_flow {
 	struct bpf_list_head later __contains(waiting, later);
 };
 
-/* As many as packets may wait. */
+/* User space sets the size: as many entries as packets may wait. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 1);
@@ -223,7 +230,7 @@ struct {
 	__type(value, struct waiting_flow);
 } waiting_flows SEC(".maps");
 
-/* All of one qdisc. */
+/* The maps of one qdisc. */
 struct own {
 	const struct srpt_config *config;
 	struct srpt_queue *queue;
@@ -252,7 +259,7 @@ static __always_inline void add_first(struct first_packets *firsts, struct waiti
 	bpf_spin_unlock(&firsts->lock);
 }
 
-/* The first packet of the flow with the greatest key. Under the tree's lock. */
+/* The first packet of the flow with the greatest key. The caller holds the tree's lock. */
 static __always_inline struct bpf_rb_node *find_greatest(struct first_packets *firsts)
 {
 	struct bpf_rb_node *node = bpf_rbtree_root(&firsts->tree), *right;
@@ -273,12 +280,12 @@ static __always_inline struct waiting *waiting_of(struct bpf_list_node *later)
 {
 	if (!later)
 		return NULL;
-	/* The verifier forbids arithmetic before the check, where the compiler would have it. */
+	/* The verifier forbids arithmetic before the check, where the compiler would put it. */
 	barrier_var(later);
 	return container_of(later, struct waiting, later);
 }
 
-/* What is known of a packet that has left. */
+/* The data of a packet that has left. */
 struct gone {
 	struct key key;
 	__u64 flow;
@@ -297,7 +304,7 @@ static __always_inline struct sk_buff *unpack(struct waiting *waiting, struct go
 	return skb;
 }
 
-/* The next packet of a flow is its first one now. */
+/* Makes the next packet of a flow its first. */
 static __always_inline void promote_next(const struct own *own, struct waiting_flow *flow)
 {
 	struct bpf_list_node *node;
@@ -321,7 +328,7 @@ static __always_inline void forget(const struct own *own, struct waiting_flow *f
 	own->queue->flows--;
 }
 
-/* The packet that goes next, off the queue; NULL if none waits. */
+/* Takes the packet that goes next off the queue; NULL if none waits. */
 static __always_inline struct waiting *take_least(const struct own *own)
 {
 	struct bpf_rb_node *node;
@@ -345,9 +352,9 @@ static __always_inline void note_packet(const struct own *own, __u64 now_ns, enu
 	note(&own->config->root, &own->queue->root, &event);
 }
 
-/* ---- A packet comes. ---- */
+/* ---- A packet arrives. ---- */
 
-/* Number of the flow with the greatest key. `found`: that key is behind `key`. */
+/* Number of the flow with the greatest key. `found`: that key is greater than `key`. */
 static __always_inline __u64 find_behind(const struct own *own, const struct key *key, bool *found)
 {
 	struct waiting *greatest;
@@ -366,7 +373,7 @@ static __always_inline __u64 find_behind(const struct own *own, const struct key
 	return number;
 }
 
-/* The last packet of a flow, off the queue. */
+/* Takes the last packet of a flow off the queue. */
 static __always_inline struct waiting *take_last(const struct own *own, struct waiting_flow *flow)
 {
 	struct bpf_list_node *later;
@@ -378,7 +385,7 @@ static __always_inline struct waiting *take_last(const struct own *own, struct w
 		bpf_spin_unlock(&flow->lock);
 		return waiting_of(later);
 	}
-	/* Its only one, which is that with the greatest key. */
+	/* The only packet of this flow. It has the greatest key. */
 	bpf_spin_lock(&own->firsts->lock);
 	only = find_greatest(own->firsts);
 	if (only)
@@ -387,7 +394,7 @@ static __always_inline struct waiting *take_last(const struct own *own, struct w
 	return only ? container_of(only, struct waiting, first) : NULL;
 }
 
-/* Whether a flow behind `key` gave up its last packet. */
+/* True when a flow behind `key` lost its last packet. */
 static __always_inline bool push_out(const struct own *own, const struct key *key, __u64 now_ns, struct Qdisc *sch,
 				     struct bpf_sk_buff_ptr *to_free)
 {
@@ -432,7 +439,7 @@ static __always_inline enum drop_reason decide(const struct own *own, const stru
 	return push_out(own, &key, now_ns, sch, to_free) ? NO_DROP : DROP_TAIL;
 }
 
-/* Whether there is a place for a flow that has no packets. */
+/* False when the map has no room for a new flow. */
 static __always_inline bool begin_flow(const struct own *own, const struct gone *arrival)
 {
 	struct waiting_flow begun = { .pkts = 1, .key = arrival->key };
@@ -487,7 +494,7 @@ int BPF_PROG(enqueue, struct sk_buff *skb, struct Qdisc *sch, struct bpf_sk_buff
 	waiting->key = arrival.key;
 	waiting->flow = arrival.flow;
 	waiting->bytes = arrival.bytes;
-	/* There was none in it; the verifier wants to see it dropped all the same. */
+	/* The new object held no packet. The verifier still wants one dropped. */
 	skb = bpf_kptr_xchg(&waiting->skb, skb);
 	if (skb)
 		bpf_qdisc_skb_drop(skb, to_free);
@@ -510,9 +517,9 @@ unallocated:
 	return NET_XMIT_DROP;
 }
 
-/* ---- A packet goes. ---- */
+/* ---- A packet leaves. ---- */
 
-/* Takes a packet that was taken from its flow's front out of all counts of what waits. */
+/* Updates the counts after a flow's first packet has left. */
 static __always_inline void follow_up(const struct own *own, const struct gone *gone)
 {
 	struct waiting_flow *flow = bpf_map_lookup_elem(&waiting_flows, &gone->flow);
@@ -549,7 +556,7 @@ struct sk_buff *BPF_PROG(dequeue, struct Qdisc *sch)
 	return skb;
 }
 
-/* ---- Its life. ---- */
+/* ---- Start and end. ---- */
 
 SEC("struct_ops")
 int BPF_PROG(init, struct Qdisc *sch, struct nlattr *options, struct netlink_ext_ack *extack)
@@ -593,7 +600,7 @@ void BPF_PROG(destroy, struct Qdisc *sch)
 		end_root(&own.config->root, &own.queue->root, sch);
 }
 
-/* One of the two is made; `sources` is what differs. */
+/* The agent makes one of the two. They differ only in `sources`. */
 SEC(".struct_ops.link")
 struct Qdisc_ops srpt = {
 	.id = "srpt",

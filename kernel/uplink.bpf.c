@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The shortest response first on an uplink [SH06]. classify() is a filter of an HTB qdisc, which
- * has a class for each band. It reads what the connection of a segment is sending (left.bpf.h),
- * decides by bands.h, and names the class. It changes no packet. A packet that it cannot place
- * (another protocol, no socket here, no lease) goes to the default class, that of the top band.
+ * Shortest response first on an uplink [SH06]. The function classify() is a filter of an HTB qdisc,
+ * which has a class for each band. It finds the bytes that a response has left (left.bpf.h), asks
+ * bands.h, and names the class. It changes no packet. A packet of another protocol, or without a
+ * socket here, goes to the default class, that of the top band. Without a lease every packet does.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -11,12 +11,12 @@
 #include <bpf/bpf_endian.h>
 #include "bands.h"
 
-/* What a connection is sending. */
+/* The response that a connection sends. */
 struct flow {
 	struct response response;
-	__u64 bytes;				/* of the response, sent */
-	__u64 began_ns;				/* when its first segment came here */
-	__u64 last_ns;				/* and its last */
+	__u64 bytes;				/* sent of this response */
+	__u64 began_ns;				/* when its first segment passed here */
+	__u64 last_ns;				/* when its last segment passed here */
 };
 
 #include "left.bpf.h"
@@ -24,20 +24,20 @@ struct flow {
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
 
 enum {
-	ANY_BAND = MAX_BANDS,		/* of a packet that is not placed */
+	ANY_BAND = MAX_BANDS,		/* the packet is not placed */
 	AF_INET6 = 10,
 };
 
 /* ---- Fixed at load. ---- */
 
-const volatile __u32 class_base = 0;		/* class of band 0; that of band b is b further */
-const volatile __u32 is_limited = 1;		/* only segments that come from an address in `endpoints` are placed */
+const volatile __u32 class_base = 0;		/* class of band 0; that of band b is class_base + b */
+const volatile __u32 is_limited = 1;		/* true: place only segments from an address in `endpoints` */
 
 /* ---- Changed by the agent. ---- */
 
 struct control {
 	struct cutoffs cutoffs;
-	__u64 lease_until_ns;			/* of bpf_ktime_get_coarse_ns(); afterwards nothing is placed */
+	__u64 lease_until_ns;			/* of bpf_ktime_get_coarse_ns(); later, nothing is placed */
 };
 
 struct {
@@ -48,7 +48,7 @@ struct {
 } controls SEC(".maps");
 
 struct endpoint {
-	struct address address;			/* all 0: any */
+	struct address address;			/* all 0: any address */
 	__be16 port;
 	__u16 reserved;
 };
@@ -61,11 +61,11 @@ struct {
 } endpoints SEC(".maps");
 
 struct band_count {
-	__u64 packets;				/* a buffer of several segments is one */
+	__u64 packets;				/* a buffer of several segments counts once */
 	__u64 bytes;				/* with all headers */
 };
 
-/* By band, and of packets that were not placed. */
+/* Counts for each band, and for packets that were not placed. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, MAX_BANDS + 1);
@@ -73,12 +73,12 @@ struct {
 	__type(value, struct band_count);
 } band_counts SEC(".maps");
 
-/* A response of which the last byte was sent. */
+/* A response that was sent to its last byte. */
 struct sent_response {
 	__u64 bytes;
 	__u64 began_ns;
 	__u64 ended_ns;
-	__u32 source;				/* enum size_source: how its size was known at its end */
+	__u32 source;				/* enum size_source: the source of its size at the end */
 	__u32 reserved;
 };
 
@@ -87,7 +87,7 @@ struct {
 	__uint(max_entries, 1 << 18);
 } sent_responses SEC(".maps");
 
-/* That were sent while the ring was full. */
+/* Responses that ended while the ring was full. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -126,8 +126,8 @@ static __always_inline void end_response(struct flow *flow)
 static __always_inline bool is_named(const struct bpf_sock *sk)
 {
 	/*
-	 * Volatile, and each read in any case: an offset that is chosen is added to the pointer,
-	 * which the verifier forbids.
+	 * Volatile, and each field is read in any case. Otherwise the compiler adds a chosen offset
+	 * to the pointer, which the verifier forbids.
 	 */
 	const volatile struct bpf_sock *own = sk;
 	struct endpoint endpoint = {};
@@ -176,7 +176,7 @@ static __always_inline __u32 place_data(struct __sk_buff *skb, const struct cont
 	before = response->sent;
 	note_sent(response, &outgoing);
 	if (before == response->sent)
-		return band; /* it was sent before */
+		return band; /* a repeated segment */
 	flow->last_ns = now;
 	if (!flow->bytes)
 		flow->began_ns = now;
@@ -187,13 +187,13 @@ static __always_inline __u32 place_data(struct __sk_buff *skb, const struct cont
 }
 
 /*
- * A FIN or RST goes behind the data of its connection: a RST that overtook it would destroy it at
- * the client. Whatever else has no data goes first, and so does every SYN.
+ * A FIN or RST goes behind the data of its connection. A RST that overtook the data would destroy
+ * it at the client. A SYN, and any other segment without data, goes first.
  */
 static __always_inline __u32 place(struct __sk_buff *skb)
 {
 	struct bpf_sock *sk = skb->sk;
-	/* To a tick of the kernel, a few ms, which is enough for both of its uses. */
+	/* Coarse: off by a kernel tick, a few ms, which is good enough for both uses. */
 	__u64 now = bpf_ktime_get_coarse_ns();
 	struct control *control;
 	struct headers headers;
@@ -237,7 +237,7 @@ static __always_inline __u32 place_and_count(struct __sk_buff *skb)
 	return band;
 }
 
-/* A filter of the qdisc: the class, or 0 for the default one. */
+/* A filter of the qdisc. It returns the class, or 0 for the default one. */
 SEC("tc")
 int classify(struct __sk_buff *skb)
 {
