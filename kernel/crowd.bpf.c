@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Gives the crowd its frames: TCP from the server under test to one of the crowd's addresses goes
- * to the AF_XDP socket of the queue it came in on, everything else goes on to the kernel. To a
- * bridge it gives every frame.
+ * Gives a crowd its frames: TCP from the server under test to an address of the crowd. They go to
+ * the AF_XDP socket of their receive queue, and all else to the kernel. A bridge gets every frame.
  *
- * A crowd's frame that no socket takes is dropped and counted, never passed: the kernel, were it to
- * own the address, would reset the crowd's connection. VLAN tags, IPv4 options, IPv6 extension
- * headers and fragments are not the crowd's: its servers send none.
+ * A crowd's frame without a socket is dropped and counted. If it passed, a kernel with that address
+ * would reset the connection. The servers send no VLAN tags, IPv4 options, IPv6 extension headers
+ * and fragments. So the crowd does not get these.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -14,23 +13,23 @@
 #include "headers.h"
 
 /* Fixed at load. Addresses in network byte order; an IPv4 address is in word 0. */
-const volatile bool every_frame;	/* whatever is in it; the rest is not looked at then */
+const volatile bool every_frame;	/* for a bridge; the settings below are not used then */
 const volatile bool ipv6;
 const volatile __be32 server_address[4];
 const volatile __be16 server_port;
 const volatile __be32 client_network[4];	/* bits outside client_mask are zero */
-const volatile __be32 client_mask[4];		/* all zero: every address is a client's */
+const volatile __be32 client_mask[4];		/* all zero: the crowd has every address */
 
-/* Frames, per CPU. */
+/* Counts of frames, per CPU. */
 struct crowd_counters {
-	__u64 steered;		/* handed to the AF_XDP socket, which may yet lose them: see its own statistics */
-	__u64 passed;		/* not the crowd's, left to the kernel */
-	__u64 unclaimed;	/* the crowd's, dropped because no socket serves their queue */
+	__u64 steered;		/* given to the AF_XDP socket, which may still lose them: see its statistics */
+	__u64 passed;		/* not the crowd's; left to the kernel */
+	__u64 unclaimed;	/* the crowd's, but their queue has no socket: dropped */
 };
 
 _Static_assert(sizeof(struct crowd_counters) == 3 * sizeof(__u64), "no padding: user space copies raw bytes");
 
-#define MAX_QUEUES 64	/* as crates/xsk has it, which opens a socket for each; one without is found empty */
+#define MAX_QUEUES 64	/* as in crates/xsk, which opens a socket for each; a queue without one stays empty */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_XSKMAP);
@@ -110,9 +109,9 @@ int steer(struct xdp_md *ctx)
 {
 	struct crowd_counters *count = this_cpu_counters();
 
-	if (!count)	/* cannot be: the array has the entry; the verifier does not know */
+	if (!count)	/* never: the array has this entry, but the verifier does not know */
 		return XDP_PASS;
-	if (every_frame)	/* apart from the crowd's: in one condition with it, clang's code costs the verifier 10 more */
+	if (every_frame)	/* in one condition with is_crowd(), clang's code costs the verifier 10 more */
 		return give_to_socket(ctx, count);
 	if (is_crowd(ctx))
 		return give_to_socket(ctx, count);

@@ -1,27 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The fastest web server that a veth can have: answers HTTP over TCP without a connection, a socket
- * or a process.
+ * A web server in XDP, the fastest peer on a veth. It answers HTTP over TCP without a connection, a
+ * socket or a process.
  *
- * 	SYN -> SYN|ACK segment with data -> PSH|ACK (FIN too, if it had one) and the fixed response,
- * 	or a bare ACK, so that the client waits FIN -> FIN|ACK other ACK, RST -> nothing
+ * - SYN: SYN|ACK
+ * - segment with data: PSH|ACK (FIN too, if it had one) and the fixed response;
+ *   with is_silent a bare ACK, so that the client waits
+ * - FIN: FIN|ACK
+ * - other ACK, RST: nothing
  *
- * All that a reply says is computed from the segment that it answers. A peer for benchmarks of load
- * generators only: it accepts anything, retransmits nothing, and answers IPv4 without options only.
- * The rest goes to the kernel.
+ * Each reply is computed from the segment that it answers. It is for benchmarks of load generators
+ * only: it accepts anything and retransmits nothing. It answers IPv4 without options; the kernel
+ * gets the rest.
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_endian.h>
 #include "headers.h"
 
-#define INITIAL_SEQ	0x7469u	/* ours, for every connection: clients use a fresh four-tuple each time */
+#define INITIAL_SEQ	0x7469u	/* for every connection: clients use a fresh four-tuple each time */
 #define WINDOW		65535
 #define TTL		64
 
-/* The kernel's network byte order port to answer on, fixed at load. */
+/* The port to answer on, in network byte order; fixed at load. */
 const volatile __be16 port;
-/* A request is acknowledged and never answered, as by a server with something long to do. */
+/* True: requests are acknowledged but never answered, as by a busy server. */
 const volatile bool is_silent;
 
 /* Replies sent, per CPU. */
@@ -29,8 +32,8 @@ struct echo_counters {
 	__u64 syns;
 	__u64 requests;
 	__u64 fins;		/* without data; a FIN that ends a request is in requests */
-	__u64 silent;		/* ACK, RST: nothing to say */
-	__u64 failed;		/* a reply that did not fit into the frame's memory */
+	__u64 silent;		/* ACK or RST: no reply */
+	__u64 failed;		/* the reply did not fit into the frame's memory */
 };
 
 _Static_assert(sizeof(struct echo_counters) == 5 * sizeof(__u64), "no padding: user space copies raw bytes");
@@ -42,7 +45,7 @@ struct {
 	__type(value, struct echo_counters);
 } counters SEC(".maps");
 
-/* Clients that keep connections would not open many. */
+/* The response closes: clients that keep connections would not open many. */
 #define RESPONSE "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 7\r\n\r\nhello!\n"
 #define RESPONSE_LEN (sizeof(RESPONSE) - 1)
 
@@ -60,11 +63,11 @@ struct headers {
 	struct tcp_header *tcp;
 };
 
-/* What a reply needs to know of the segment it answers. Sequence numbers in host byte order. */
+/* The segment to answer. Sequence numbers are in host byte order. */
 struct segment {
 	__u32 seq;
 	__u32 ack;
-	__u32 data_len;		/* bytes, without header and Ethernet padding */
+	__u32 data_len;		/* bytes, without headers and Ethernet padding */
 	__u8 flags;
 };
 
@@ -75,7 +78,7 @@ struct reply {
 	bool has_response;
 };
 
-/* False when the frame is too short to have them. */
+/* False when the frame is too short. */
 static bool find_headers(const struct xdp_md *ctx, struct headers *headers)
 {
 	headers->eth = (struct ethernet_header *)(long)ctx->data;
@@ -106,7 +109,7 @@ static bool read_segment(const struct xdp_md *ctx, struct segment *segment)
 	return true;
 }
 
-/* Says in `reply` what answers `segment`, and counts it; false when nothing does. */
+/* Fills `reply` with the answer to `segment`, and counts it. False: no answer. */
 static bool answer(const struct segment *segment, struct reply *reply, struct echo_counters *count)
 {
 	__u8 fin = segment->flags & TCP_FIN;
@@ -135,7 +138,7 @@ static bool answer(const struct segment *segment, struct reply *reply, struct ec
 	return false;
 }
 
-/* The complement, as it goes into a header. */
+/* The complement of the folded sum, for a header. */
 static __u16 checksum_of(__u32 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16);
@@ -182,7 +185,7 @@ static void write_tcp(struct tcp_header *tcp, const struct reply *reply)
 	*tcp = out;
 }
 
-/* Sum over the IPv4 pseudo-header, to start a TCP checksum with. */
+/* Sum over the IPv4 pseudo-header, the start of a TCP checksum. */
 static __u32 pseudo_header_sum(const struct ipv4_header *ip, __u16 tcp_len)
 {
 	__be32 pseudo[3] = { ip->source, ip->destination, bpf_htonl(PROTOCOL_TCP << 16 | tcp_len) };
@@ -190,7 +193,9 @@ static __u32 pseudo_header_sum(const struct ipv4_header *ip, __u16 tcp_len)
 	return bpf_csum_diff(0, 0, pseudo, sizeof(pseudo), 0);
 }
 
-/* Sums the response at `response` onto `sum` once it is written; -1 when it is beyond the frame. */
+/*
+ * Writes the response, and adds its sum to `sum`. It gives -1 when the response exceeds the frame.
+ */
 static __s64 write_response(struct response *response, const void *end, __u32 sum)
 {
 	if ((const void *)(response + 1) > end)

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * Telemetry of all listeners of the host, in every network namespace: what became of their SYNs and
- * of the ends of their handshakes, and how long connections wait for accept(2). Only reads; nothing
- * here decides, and nothing runs for data.
+ * Telemetry of all listeners of the host, in every network namespace. It counts the fate of SYNs
+ * and of handshake ends, and the wait for accept(2). It only reads: nothing here decides, and
+ * nothing runs for data segments.
  *
  * Each hook may be missing: the agent loads those whose functions this kernel has. The causes are
  * those of [Shu05] section 2.1.1, as today's kernel decides them.
  */
 /*
- * Arguments of the kernel's functions stand in their order, also those that we do not read; of the
- * headers we need a part.
+ * Kernel functions have fixed arguments, and some are not read here. Some functions of the headers
+ * are not used.
  */
 #pragma clang diagnostic ignored "-Wunused-parameter"
 #pragma clang diagnostic ignored "-Wunused-function"
@@ -25,52 +25,52 @@
 #include "histogram.h"
 
 enum {
-	MAX_WATCHED = 4096,		/* listeners; beyond, the least recently used is forgotten. Also in crates/watch */
-	MAX_WAITING = 65536,		/* connections in accept queues whose start is remembered */
-	MAX_UNKEPT = 32768,		/* SYNs that are remembered although the kernel kept nothing of them */
+	MAX_WATCHED = 4096,		/* listeners; the least recently used is forgotten; the same in crates/watch */
+	MAX_WAITING = 65536,		/* connections in accept queues with a known start */
+	MAX_UNKEPT = 32768,		/* SYNs remembered here because the kernel kept nothing of them */
 	NS_PER_US = 1000,
 	SYNCOOKIES_ALWAYS = 2,
 	INET6 = 10,			/* AF_INET6 */
 };
 
-/* Which listener; what the agent finds its name, owner and cgroup by. */
+/* Identity of a listener. The agent finds its name, owner and cgroup by this. */
 struct listener_identity {
 	__u64 cookie;			/* of the socket; never used again */
-	__u64 cgroup_id;		/* version 2, where the socket was made; 0 is unknown */
-	__u64 socket_inode;		/* 0: no file, as the kernel's own */
-	struct address address;		/* that it is bound to */
+	__u64 cgroup_id;		/* version 2, where the socket was made; 0: unknown */
+	__u64 socket_inode;		/* 0: no file, such as a socket of the kernel */
+	struct address address;		/* bound address */
 	__u32 netns_inode;
 	__u16 port;			/* host order */
 	__u8 is_ipv6;
 	__u8 is_v6only;
 };
 
-/* Of one listener since it is watched. */
+/* Counts of one listener since the watch began. */
 struct listener_watch {
 	/*
-	 * syns = answered + cookies + the four ways to be dropped: listenq_full_at_syn,
-	 * synq_full_dropped, synq_3_4_full, other
+	 * syns = answered + cookies + listenq_full_at_syn + synq_full_dropped + synq_3_4_full +
+	 * syns_dropped_otherwise
 	 */
-	__u64 syns;			/* for a new handshake */
-	__u64 answered;			/* by SYN/ACK, with a request socket */
-	__u64 cookies;			/* by SYN cookie */
+	__u64 syns;			/* SYNs for a new handshake */
+	__u64 answered;			/* answered by SYN/ACK, with a request socket */
+	__u64 cookies;			/* answered by SYN cookie */
 	__u64 listenq_full_at_syn;	/* dropped: the accept queue was full */
 	__u64 synq_full_dropped;	/* dropped: the SYN queue was full, cookies off */
 	__u64 synq_full_cookie;		/* of `cookies`: the SYN queue was full */
-	__u64 synq_3_4_full;		/* dropped: less than a quarter of tcp_max_syn_backlog was left, cookies off */
-	__u64 syns_dropped_otherwise;	/* no memory, no route, a security module */
-	__u64 syns_repeated;		/* of `syns`: the kernel had kept nothing of an earlier one */
-	__u64 syns_of_requests;		/* beside `syns`: repeated for a request socket that is there */
+	__u64 synq_3_4_full;		/* dropped: less than a quarter of tcp_max_syn_backlog left, cookies off */
+	__u64 syns_dropped_otherwise;	/* dropped: no memory, no route, a security module */
+	__u64 syns_repeated;		/* of `syns`: the kernel kept nothing of an earlier one */
+	__u64 syns_of_requests;		/* besides `syns`: repeated for an existing request socket */
 	/* Segments that would end a handshake and were dropped. */
 	__u64 listenq_overflow;		/* the accept queue was full */
-	__u64 listenq_overflow_acks;	/* of these, without data and FIN: [Shu05] table 4.1 */
+	__u64 listenq_overflow_acks;	/* of these, without data or FIN: [Shu05] table 4.1 */
 	__u64 ends_dropped_otherwise;
-	__u64 enqueued;			/* into the accept queue */
-	__u64 accepted;			/* by accept(2) */
-	__u64 sojourn_unknown;		/* of `accepted`: enqueued before we watched, or forgotten */
+	__u64 enqueued;			/* connections that entered the accept queue */
+	__u64 accepted;			/* connections taken by accept(2) */
+	__u64 sojourn_unknown;		/* of `accepted`: enqueued before the watch, or forgotten */
 	__u64 sojourn_sum_us;
-	__u64 lengths[BUCKETS];		/* of the accept queue before a connection came into it */
-	__u64 sojourns_us[BUCKETS];	/* from then until accept(2) took it */
+	__u64 lengths[BUCKETS];		/* accept queue before each new connection */
+	__u64 sojourns_us[BUCKETS];	/* time from then until accept(2) */
 };
 
 _Static_assert(sizeof(struct listener_watch) == (17 + 2 * BUCKETS) * sizeof(__u64), "user space reads raw words");
@@ -80,11 +80,11 @@ struct watched {
 	struct listener_watch watch;
 };
 
-/* A listener as it is now; and, after the last, something that is none. */
+/* A listener as it is now. The last record is not a listener. */
 struct listed {
 	struct listener_identity who;
 	struct listener_load load;
-	__u32 drops;			/* SYNs and ends of handshakes since it listens, for whatever cause; may wrap */
+	__u32 drops;			/* SYNs and handshake ends since it listens, for any cause; may wrap */
 	__u32 is_listener;
 };
 
@@ -95,8 +95,8 @@ enum syn_answer {
 };
 
 /*
- * The SYN that this CPU is deciding on: softirqs are off from the start of tcp_conn_request() to
- * its end.
+ * The SYN that this CPU decides about. Softirqs are off from the start of tcp_conn_request() to its
+ * end.
  */
 struct syn_under_way {
 	__u64 listener;			/* 0: none */
@@ -105,7 +105,7 @@ struct syn_under_way {
 	__u32 zero;
 };
 
-/* A SYN; the same for every repetition. */
+/* Identity of a SYN. Every repetition has the same. */
 struct syn_identity {
 	struct address source;
 	struct address destination;
@@ -124,8 +124,8 @@ struct {
 } watched SEC(".maps");
 
 /*
- * When a connection came into the accept queue; the address of a socket is another one's only after
- * it was accepted.
+ * Times at which connections entered the accept queue. The kernel reuses a socket's address only
+ * after accept(2) took it.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -138,7 +138,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, MAX_UNKEPT);
 	__type(key, struct syn_identity);
-	__type(value, __u32);		/* means nothing */
+	__type(value, __u32);		/* unused */
 } unkept_syns SEC(".maps");
 
 struct {
@@ -149,7 +149,7 @@ struct {
 } syns_under_way SEC(".maps");
 
 /*
- * Cookie of the connection that on_hashdance() counted last on this CPU; softirqs are off from
+ * Cookie of the connection that on_hashdance() counted last on this CPU. Softirqs are off from
  * there to on_enqueue().
  */
 struct {
@@ -199,7 +199,7 @@ static __always_inline void identify(struct sock *sk, __u64 cookie, struct liste
 		who->cgroup_id = BPF_CORE_READ(sk, sk_cgrp_data.cgroup, kn, id);
 }
 
-/* NULL when the map has no room, which an LRU map always makes. */
+/* NULL when the map has no room. An LRU map always makes room. */
 static __always_inline struct listener_watch *watch_of(struct sock *sk)
 {
 	__u64 cookie = bpf_get_socket_cookie(sk);
@@ -235,7 +235,7 @@ static __always_inline struct net *net_of(const struct sock *sk)
 	return BPF_CORE_READ(sk, __sk_common.skc_net.net);
 }
 
-/* Of a segment on its way through TCP; false if it cannot be read. */
+/* Reads the header of a segment inside the kernel's TCP. False if it is not readable. */
 static __always_inline bool read_tcp_header(const struct sk_buff *skb, struct tcp_header *tcp)
 {
 	return !bpf_probe_read_kernel(tcp, sizeof(*tcp), skb->head + skb->transport_header);
@@ -268,9 +268,7 @@ static __always_inline bool identify_syn(const struct sock *sk, const struct sk_
 	return true;
 }
 
-/*
- * As tcp_conn_request() has it: the last quarter is for destinations that are proven to be alive.
- */
+/* As in tcp_conn_request(): the last quarter is for destinations that are proven to be alive. */
 static __always_inline bool is_three_quarters_full(struct net *net, const struct listener_load *load)
 {
 	__s32 backlog = BPF_CORE_READ(net, ipv4.sysctl_max_syn_backlog);
@@ -279,13 +277,13 @@ static __always_inline bool is_three_quarters_full(struct net *net, const struct
 }
 
 /*
- * Why a SYN was not answered, in the order of tcp_conn_request(). Whether it was is certain; which
- * queue was full is as of its start and, for an accept queue that filled meanwhile on another CPU,
- * its end.
+ * Finds why a SYN got no answer, in the order of tcp_conn_request(). That it got none is certain.
+ * The full queue is a guess from the queues at the start. An accept queue that another CPU filled
+ * meanwhile is seen at the end.
  *
- * The SYN queue is full above its limit (Linux 6.14 and stable kernels since 2025, "tcp/dccp: allow
- * a connection when sk_max_ack_backlog is zero"). Before, the limit itself was full: there a SYN
- * that nothing else explains was dropped for that.
+ * Since Linux 6.14, and the stable kernels of 2025, the SYN queue is full above its limit. The
+ * change is "tcp/dccp: allow a connection when sk_max_ack_backlog is zero". Before, the limit
+ * itself was full. There a SYN without another cause was dropped for that.
  */
 static __always_inline __u64 *cause_of_drop(struct listener_watch *watch, struct sock *sk,
 					    const struct listener_load *before, bool has_cookies)
@@ -320,7 +318,9 @@ static __always_inline void count_syn(struct listener_watch *watch, struct sock 
 	}
 }
 
-/* A SYN of which the kernel keeps nothing can only be known again if we keep it. */
+/*
+ * Counts a repeated SYN. The kernel forgets a SYN that it does not keep, so the map remembers it.
+ */
 static __always_inline void count_repetition(struct listener_watch *watch, const struct sock *sk,
 					     const struct sk_buff *skb, bool is_kept)
 {
@@ -348,7 +348,7 @@ int BPF_PROG(on_syn, void *ops, void *af_ops, struct sock *sk)
 	return 0;
 }
 
-/* Also runs for each SYN/ACK that is sent again, and then finds no SYN under way. */
+/* Runs also for each repeated SYN/ACK, and then finds no SYN under way. */
 SEC("fentry/tcp_make_synack")
 int BPF_PROG(on_syn_ack, void *sk, void *dst, void *req, void *cookie, enum tcp_synack_type type)
 {
@@ -369,7 +369,7 @@ int BPF_PROG(on_syn_decided, void *ops, void *af_ops, struct sock *sk, struct sk
 	struct listener_watch *watch;
 
 	if (!syn || syn->listener != (__u64)sk)
-		return 0;	/* we came in its middle */
+		return 0;	/* the watch began in its middle */
 	syn->listener = 0;
 	watch = watch_of(sk);
 	if (!watch)
@@ -379,7 +379,7 @@ int BPF_PROG(on_syn_decided, void *ops, void *af_ops, struct sock *sk, struct sk
 	return 0;
 }
 
-/* A bare ACK; the next segments of a client whose ACK was dropped have data or FIN. */
+/* True for a bare ACK. If the kernel drops it, the client's next segments have data or FIN. */
 static __always_inline bool is_bare_ack(const struct sk_buff *skb)
 {
 	struct tcp_header tcp;
@@ -390,8 +390,8 @@ static __always_inline bool is_bare_ack(const struct sk_buff *skb)
 }
 
 /*
- * The end of a handshake; `child` is NULL when it was dropped. The queue is read after the kernel
- * looked at it, so that one place counts as the accept(2) of another CPU meanwhile.
+ * Counts the end of a handshake; `child` is NULL when it was dropped. The queue is read after the
+ * kernel looked at it. One place of difference stands for an accept(2) of another CPU meanwhile.
  */
 static __always_inline int count_end(struct sock *sk, const struct sk_buff *skb, __u64 child)
 {
@@ -412,7 +412,7 @@ static __always_inline int count_end(struct sock *sk, const struct sk_buff *skb,
 	return 0;
 }
 
-/* The number of arguments differs between kernels, and the result stands behind them. */
+/* The number of arguments differs between kernels, and the result comes after them. */
 static __always_inline __u64 result_of(void *ctx)
 {
 	__u64 result = 0;
@@ -427,7 +427,7 @@ int BPF_PROG(on_end_v4, struct sock *sk, struct sk_buff *skb)
 	return count_end(sk, skb, result_of(ctx));
 }
 
-/* For IPv4 it calls tcp_v4_syn_recv_sock(), and that is counted. */
+/* For IPv4 it calls tcp_v4_syn_recv_sock(), which is counted. */
 SEC("fexit/tcp_v6_syn_recv_sock")
 int BPF_PROG(on_end_v6, struct sock *sk, struct sk_buff *skb)
 {
@@ -465,7 +465,7 @@ static __always_inline int count_enqueued(struct sock *sk, const struct sock *ch
 	struct listener_watch *watch;
 
 	if (sk->__sk_common.skc_state != SOCKET_LISTEN)
-		return 0;	/* closed meanwhile: it comes into no queue */
+		return 0;	/* closed meanwhile: the connection enters no queue */
 	watch = watch_of(sk);
 	if (!watch)
 		return 0;
@@ -476,8 +476,8 @@ static __always_inline int count_enqueued(struct sock *sk, const struct sock *ch
 }
 
 /*
- * inet_csk_complete_hashdance() calls inet_csk_reqsk_queue_add(), or has it inlined: see
- * on_enqueue().
+ * inet_csk_complete_hashdance() calls inet_csk_reqsk_queue_add(), or the compiler has inlined it:
+ * see on_enqueue().
  */
 SEC("fentry/inet_csk_complete_hashdance")
 int BPF_PROG(on_hashdance, struct sock *sk, struct sock *child, void *request, bool is_own)
@@ -492,8 +492,8 @@ int BPF_PROG(on_hashdance, struct sock *sk, struct sock *child, void *request, b
 }
 
 /*
- * Of a handshake by SYN cookie or TCP Fast Open, and of every other where the compiler left the
- * call.
+ * Runs for a handshake by SYN cookie or TCP Fast Open. Runs for the others where the compiler left
+ * the call.
  */
 SEC("fentry/inet_csk_reqsk_queue_add")
 int BPF_PROG(on_enqueue, struct sock *sk, void *request, struct sock *child)
@@ -532,9 +532,9 @@ int BPF_PROG(on_accept, struct sock *sk)
 }
 
 /*
- * Writes every listener of the reader's network namespace. They come first; a record that is none
- * says that no other comes. There is one for each socket that follows, so that the kernel's page is
- * soon full and waits for a reader who has gone.
+ * Writes every listener of the reader's network namespace. They come first, and a record that is no
+ * listener ends them. Each later socket writes one more such record. So the kernel's page is soon
+ * full, and waits for a reader that has gone.
  */
 SEC("iter/tcp")
 int list_listeners(struct bpf_iter__tcp *ctx)
@@ -559,5 +559,5 @@ int list_listeners(struct bpf_iter__tcp *ctx)
 	return 0;
 }
 
-/* GPL-2.0 OR Apache-2.0, for which the kernel has no word. */
+/* Our code is GPL-2.0 OR Apache-2.0. The kernel has no word for that. */
 char LICENSE[] SEC("license") = "GPL";
