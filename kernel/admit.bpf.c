@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0 OR Apache-2.0
 /*
- * The programs of the guard: SYN and ACK stage at tc/tcx ingress and in XDP, from one body; FIN
- * stage at tc/tcx ingress; for reserv, the LSM hook where the kernel makes a request; and the
- * socket option by which a server asks.
+ * The guard's programs. The hooks tc/tcx ingress and XDP share one body for the SYN and ACK stages.
+ * The FIN stage is at tc/tcx ingress. For reserv there is an LSM hook where the kernel makes a
+ * request socket. Socket options and followed sockets have hooks of their own.
  *
- * Fails open: whatever is not a plain SYN to a guarded port of this host with a listener behind it,
- * nor the end of a handshake that finds its accept queue full, nor a FIN under rst-fin, goes to the
- * kernel as it came, and a counter says why.
+ * The programs fail open: the kernel gets every other frame as it came, and a counter says why.
+ * They act on three kinds of segments only:
+ *
+ * - a plain SYN to a guarded port of this host where a server listens
+ * - the end of a handshake that finds its accept queue full
+ * - a FIN under rst-fin
  */
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
@@ -23,7 +26,7 @@
 
 enum {
 	EPERM = 1,
-	PULL_BYTES = 256,		/* headers to bring into the linear part of a paged socket buffer */
+	PULL_BYTES = 256,		/* headers that are pulled into the linear part of a paged buffer */
 };
 
 static __always_inline struct frame skb_frame(struct __sk_buff *skb)
@@ -40,13 +43,13 @@ static __always_inline struct frame xdp_frame(struct xdp_md *xdp)
 	struct frame frame = { .data = (void *)(long)xdp->data, .data_end = (void *)(long)xdp->data_end };
 	long length = frame.data_end - frame.data;
 
-	/* Of pointers the verifier takes a difference in 64 bits only. */
+	/* The verifier allows the difference of two pointers in 64 bits only. */
 	asm volatile("" : "+r"(length));
 	frame.length = length;
 	return frame;
 }
 
-/* Not inline: see read_service(). */
+/* Not inline: see decide_before_server(). */
 static __noinline int finds_room_tc(struct __sk_buff *skb)
 {
 	struct frame frame = skb_frame(skb);
@@ -62,9 +65,9 @@ static __noinline int finds_room_xdp(struct xdp_md *xdp)
 }
 
 /*
- * Most frames of a server are data and their ACKs, which nobody asks about while no handshake may
- * find its queue full, or this one finds room there: they go on after a look at their headers.
- * `asked` are the flags that somebody asks about.
+ * True when a frame passes after a look at its headers. Most frames of a server are data and their
+ * ACKs. They need no lookup while no handshake may find its queue full, or when this one finds
+ * room. `asked`: TCP flags that a stage asks about.
  */
 static __always_inline bool passes_unseen(void *ctx, const struct frame *frame, __u8 asked, bool is_tc)
 {
@@ -97,10 +100,7 @@ __noinline int parse_linear(struct __sk_buff *skb, struct segment *segment)
 	return segment ? parse_frame(&frame, segment) : PARSED_MALFORMED;
 }
 
-/*
- * Some drivers leave headers in pages. Pulling them is for the rare frame that cannot be read
- * without.
- */
+/* Pulls headers that a driver left in pages, only for a frame that cannot be read otherwise. */
 static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segment *segment)
 {
 	enum parsed parsed = parse_linear(skb, segment);
@@ -156,8 +156,8 @@ static __always_inline int finish_skb(struct __sk_buff *skb)
 }
 
 /*
- * The FIN stage and cookies alone, for an interface whose other stages are in XDP. What ended a
- * handshake without a place comes by with SYN set, or not at all.
+ * The FIN stage and cookies, for an interface whose other stages are in XDP. The end of a handshake
+ * without a place arrives here with SYN set, or XDP has dropped it.
  */
 SEC("tc")
 int finish_tc(struct __sk_buff *skb)
@@ -214,7 +214,10 @@ int admit_xdp_skb(struct xdp_md *xdp)
 	return admit(xdp, HOOK_XDP_GENERIC);
 }
 
-/* sk, skb, request. An error drops the SYN (tcp_v4_route_req(), net/ipv4/tcp_ipv4.c). */
+/*
+ * The arguments are sk, skb, request. An error drops the SYN (tcp_v4_route_req(),
+ * net/ipv4/tcp_ipv4.c).
+ */
 SEC("lsm/inet_conn_request")
 int admit_request(__u64 *ctx)
 {
@@ -233,7 +236,7 @@ int get_option(struct bpf_sockopt *option)
 	return is_option(option, TIDEGATE_RST_FIN, guarded_netns_cookie) ? read_option_value(option) : leave_option(option);
 }
 
-/* Of the sockets of a control group and all below it; see follow.bpf.h. */
+/* Sees the sockets of a control group and of all below it; see follow.bpf.h. */
 SEC("sockops")
 int follow_socket(struct bpf_sock_ops *ops)
 {
@@ -254,8 +257,8 @@ int follow_socket(struct bpf_sock_ops *ops)
 }
 
 /*
- * Never attached: the agent runs it (BPF_PROG_TEST_RUN) to see a listener as a SYN would, without a
- * SYN.
+ * Shows a listener as a SYN would see it. The agent runs it by BPF_PROG_TEST_RUN; it is never
+ * attached.
  */
 SEC("tc")
 int ask_listener(struct __sk_buff *skb)
@@ -277,7 +280,7 @@ int ask_listener(struct __sk_buff *skb)
 	return TC_ACT_UNSPEC;
 }
 
-/* A case of the table of decisions; the tests run it here and on the host. */
+/* One case of the decision table. The tests run it here and on the host. */
 struct verdict_case {
 	struct listener_policy policy;
 	struct listener_load load;
@@ -285,7 +288,7 @@ struct verdict_case {
 	struct fin fin;
 };
 
-/* The answers of the SYN stage and, 8 and 16 bits up, of the ACK and the FIN stage. */
+/* Returns the answers of the stages: SYN in bits 0 to 7, ACK from bit 8, FIN from bit 16. */
 SEC("syscall")
 int run_case(struct verdict_case *input)
 {
@@ -296,8 +299,5 @@ int run_case(struct verdict_case *input)
 	       admit_fin(&copy.policy, &copy.fin) << 16;
 }
 
-/*
- * What we wrote is GPL-2.0 OR Apache-2.0; the kernel has no word for that, and the helpers want a
- * GPL one.
- */
+/* Our code is GPL-2.0 OR Apache-2.0. The kernel has no word for that, and the helpers want GPL. */
 char LICENSE[] SEC("license") = "GPL";

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A segment becomes the answer of this host to it, a RST or a SYN/ACK, in its own buffer.
+ * Turns a segment into this host's answer, a RST or a SYN/ACK, in the segment's own buffer. It does
+ * not decide whether to answer.
  */
 #ifndef TIDEGATE_ANSWER_BPF_H
 #define TIDEGATE_ANSWER_BPF_H
@@ -13,19 +14,19 @@
 #include "hook.bpf.h"
 
 enum {
-	CHECKSUM_UNNECESSARY = 1,	/* this and the next: include/linux/skbuff.h */
+	CHECKSUM_UNNECESSARY = 1,	/* with the next: include/linux/skbuff.h */
 	CHECKSUM_PARTIAL = 3,
 	LABEL_REFLECT_RESET = 2,	/* FLOWLABEL_REFLECT_TCP_RESET, include/net/ipv6.h */
 	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
 };
 
 /*
- * Random, set at load: makes our IPv6 flow labels, and whom persistent dropping refuses, hard to
- * predict.
+ * A random number, set at load. It hides the IPv6 flow labels, and the classes that persistent
+ * dropping refuses.
  */
 const volatile __u32 flow_seed = 0;
 
-/* The same for every SYN of a flow; multiply-and-shift over the words, which is enough here. */
+/* A hash that every SYN of a flow shares. Multiply-and-shift over the words is enough here. */
 static __always_inline __u32 hash_flow(const struct segment *segment)
 {
 	__u32 hash = flow_seed, i;
@@ -39,9 +40,9 @@ static __always_inline __u32 hash_flow(const struct segment *segment)
 	return hash ^ (hash >> 16);
 }
 
-/* ---- What it takes from the host. ---- */
+/* ---- What the answer takes from the host. ---- */
 
-/* As ip6_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
+/* As ip6_dst_hoplimit(). Differs: ignores the hoplimit metric of a route. */
 static __always_inline __u8 answer_hop_limit(void *ctx, enum hook hook)
 {
 	struct net_device *device = device_of(ctx, hook);
@@ -51,15 +52,15 @@ static __always_inline __u8 answer_hop_limit(void *ctx, enum hook hook)
 	return BPF_CORE_READ(device, ip6_ptr, cnf.hop_limit);
 }
 
-/* As ip4_dst_hoplimit(). Differs: a route's own hoplimit metric is not looked at. */
+/* As ip4_dst_hoplimit(). Differs: ignores the hoplimit metric of a route. */
 static __always_inline __u8 answer_ttl(struct net *net)
 {
 	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
 }
 
 /*
- * As ip6_make_flowlabel(): a hash of the flow if the host labels by itself. The hash is ours; the
- * kernel's has a secret key.
+ * As ip6_make_flowlabel(): a hash of the flow, if the host makes labels. Differs: the kernel's hash
+ * has a secret key.
  */
 static __always_inline __u32 automatic_flow_label(struct net *net, const struct segment *segment)
 {
@@ -76,7 +77,7 @@ static __always_inline __u32 automatic_flow_label(struct net *net, const struct 
 	return label;
 }
 
-/* As tcp_v6_send_reset(): the SYN's label if the host reflects it. */
+/* As tcp_v6_send_reset(): the SYN's label, if the host reflects it. */
 static __always_inline __u32 reset_flow_label(struct net *net, const struct segment *segment)
 {
 	if (bpf_core_field_exists(net->ipv6) && segment->flow_label &&
@@ -86,11 +87,12 @@ static __always_inline __u32 reset_flow_label(struct net *net, const struct segm
 }
 
 /*
- * Whether the device that sends the answer will add the checksum. A segment from a local or virtual
- * sender comes with only its pseudo header summed, and stays that way when we send it back. Native
- * XDP starts a frame of its own. Generic XDP sends the socket buffer but does not let us look at
- * it; the sum itself gives it away (by chance once in 65,536: that answer is lost and the client
- * tries again).
+ * True when the device that sends the answer will add the checksum. A local or virtual sender sums
+ * only the pseudo header. An answer in the same buffer must do so, too.
+ *
+ * Native XDP starts a frame of its own. Generic XDP sends the socket buffer but does not show it,
+ * so the sum itself must tell. By chance it is wrong once in 65,536: that answer is lost, and the
+ * client tries again.
  */
 static __always_inline bool checksum_is_partial(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -128,10 +130,12 @@ static __always_inline __u32 answer_bytes(const struct segment *segment)
 }
 
 /*
- * Makes the buffer the answer's: without IP options and extension headers, which are cut out in
- * front of the IP header and not behind it, so that the TCP header stays where it is in the buffer:
- * a partial checksum is completed from there. Only helpers write: direct writes would make the
- * verifier add a prologue that copies every cloned buffer, and all of TCP over veth is cloned.
+ * Gives the buffer the answer's size, without IP options and extension headers. They are cut out in
+ * front of the IP header. So the TCP header keeps its place in the buffer, from where a partial
+ * checksum is completed.
+ *
+ * Only helpers write. For direct writes the verifier adds a prologue that copies every cloned
+ * buffer. All of TCP over veth is cloned.
  */
 static __always_inline enum sent reshape_skb(struct __sk_buff *skb, const struct segment *segment, __u32 length)
 {
@@ -176,8 +180,8 @@ static __always_inline bool store(void *ctx, enum hook hook, __u32 offset, const
 }
 
 /*
- * What a program's stack has no room for. Programs at ingress are not interrupted by others on the
- * same CPU.
+ * Memory for an answer, because the stack has no room for it. No other ingress program interrupts
+ * one on the same CPU.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -198,8 +202,8 @@ static __always_inline struct answer *clean_answer(void)
 }
 
 /*
- * In XDP the frame can be written in place. In words: clang knows nothing of its alignment and
- * would copy single bytes.
+ * In XDP the program writes the frame in place. It writes words, because clang does not know the
+ * alignment and would copy bytes.
  */
 static __always_inline bool store_words(struct xdp_md *xdp, __u32 offset, const __u32 *words, __u32 count)
 {
@@ -215,7 +219,7 @@ static __always_inline bool store_words(struct xdp_md *xdp, __u32 offset, const 
 	return true;
 }
 
-/* `size` is a constant, and of whole words. */
+/* `size` is a constant, and a multiple of 4. */
 static __always_inline enum sent store_headers(void *ctx, enum hook hook, __u32 offset, const void *headers, __u32 size)
 {
 	bool is_stored = hook == HOOK_TC ? store(ctx, hook, offset, headers, size) :
@@ -224,7 +228,7 @@ static __always_inline enum sent store_headers(void *ctx, enum hook hook, __u32 
 	return is_stored ? SENT : SENT_LOST;
 }
 
-/* The answer with `options_bytes` after it, which the caller stores. */
+/* Sends the answer, with `options_bytes` after it that the caller stores. */
 static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
 					   const struct answer *answer, __u32 options_bytes)
 {
@@ -257,8 +261,8 @@ static __always_inline enum sent build_and_send_reset(void *ctx, enum hook hook,
 }
 
 /*
- * Each is a function of its own, whose stack frame others do not carry: a program and all that it
- * calls have 512 bytes.
+ * Each is a function of its own, so that others do not carry its stack frame. A program and its
+ * callees share 512 bytes.
  */
 
 static __noinline int send_reset_tc(struct __sk_buff *skb, const struct segment *segment)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Until when something may happen, ns of bpf_ktime_get_ns(): one word for all CPUs, which is 0
- * while nothing may, so that to look costs one read and no clock.
+ * A time until which an event may happen, in ns of bpf_ktime_get_ns(). All CPUs share the word. It
+ * is 0 while the event cannot happen. Then a check costs one read and no clock.
  */
 #ifndef TIDEGATE_DEADLINE_BPF_H
 #define TIDEGATE_DEADLINE_BPF_H
@@ -9,7 +9,7 @@
 #include "vmlinux.h"
 #include <bpf/bpf_helpers.h>
 
-/* False is for sure: it is over, or there was none. */
+/* False is certain: the deadline is over, or there was none. */
 static __always_inline bool has_deadline(const __u64 *deadline)
 {
 	return *(const volatile __u64 *)deadline;
@@ -21,13 +21,13 @@ static __always_inline bool is_before(__u64 *deadline, __u64 now)
 
 	if (now < until)
 		return true;
-	/* Unless another CPU extends it just now. */
+	/* The compare-and-swap keeps a deadline that another CPU extends now. */
 	if (until)
 		__sync_val_compare_and_swap(deadline, until, 0);
 	return false;
 }
 
-/* All CPUs share it: written only when that is a step further. */
+/* Writes only when the deadline moves by more than `step`, because all CPUs share the word. */
 static __always_inline void extend(__u64 *deadline, __u64 until, __u64 step)
 {
 	if (*deadline + step < until)

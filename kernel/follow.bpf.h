@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A connection from the handshake's end to the first byte of the response, for the counts of
- * service.bpf.h. The kernel tells of a socket's life (sockops): a program that looks at frames
- * would see segments that TCP does not take, and every segment of every connection. This one is
- * called when a handshake ends, until the response begins, and when the state changes.
+ * Follows a connection from the end of its handshake to the first byte of the response. It feeds
+ * the counts of service.bpf.h, and decides nothing. The function weigh() of service.h picks the
+ * connections.
  *
- * weigh() of service.h picks whom it follows.
+ * The kernel reports the life of a socket by sockops. A program at the interface would see every
+ * segment of every connection, also those that TCP does not accept. This one runs when a handshake
+ * ends, then until the response begins, and when the state changes.
  *
- *	handshake ends		BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB: silent
- *	request arrives		BPF_SOCK_OPS_HDR_OPT_LEN_CB of its acknowledgment: waiting
- *	response begins		BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss(): no more
- *	the end, any		BPF_SOCK_OPS_STATE_CB
+ * - handshake ends:  BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB, silent
+ * - request arrives: BPF_SOCK_OPS_HDR_OPT_LEN_CB of its acknowledgment, waiting
+ * - response begins: BPF_SOCK_OPS_HDR_OPT_LEN_CB from tcp_current_mss(), no more
+ * - the end, any:    BPF_SOCK_OPS_STATE_CB
  *
- * The first request is acknowledged at once (tcp_event_data_recv(): quick ACKs). One in pieces
- * waits from the last of them. When the server writes, the kernel asks how long the options of its
- * segments will be, before it knows whether the client's window takes one. It asks as well when a
- * router says that a packet was too large, which clients can forge. No process has the socket then,
- * or one is in a system call on it just then, and loses nothing but a wait of its own.
+ * The first request is acknowledged at once (tcp_event_data_recv(): quick ACKs). A request in
+ * pieces waits from its last piece. When the server writes, the kernel asks how long the options of
+ * its segments will be. It does so before it knows whether the client's window takes one.
  *
- * A segment may have no room for an option: with timestamps and three SACK blocks, which a client
- * can bring about, or with MPTCP. Then the kernel does not ask. Such a request is not seen, and
- * such a response by a later segment, or as an end. Where no answer is seen at all the agent gives
- * up the limit.
+ * The kernel asks also when a router says that a packet was too large, which clients can forge. At
+ * that moment usually no process owns the socket, so the report is ignored. If one does, the client
+ * loses only its own wait.
+ *
+ * A segment may have no room for an option: with MPTCP, or with timestamps and three SACK blocks. A
+ * client can cause the latter. Then the kernel does not ask. The program misses such a request. It
+ * sees such a response by a later segment, or as an end. If it sees no answer at all, the agent
+ * gives up the limit.
  */
 #ifndef TIDEGATE_FOLLOW_BPF_H
 #define TIDEGATE_FOLLOW_BPF_H
@@ -40,18 +43,18 @@ enum {
 	US_PER_MS = 1000,
 	FOLLOW_FLAGS = BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG,
 	/*
-	 * Of a connection that waits no more; find_service() knows no such index. Storage that it
-	 * has goes with the socket: what is deleted before waits for a grace period of RCU tasks
-	 * trace (Linux 6.18, bpf_selem_free()).
+	 * The index of a connection that waits no more; find_service() rejects it. A socket's
+	 * storage is freed with it. To delete it earlier costs a grace period of RCU tasks trace
+	 * (Linux 6.18, bpf_selem_free()).
 	 */
 	NO_SERVICE = MAX_LISTENERS,
-	WAIT_PLACES = 4096,		/* of one way; a power of two */
+	WAIT_PLACES = 4096,		/* in each way; a power of two */
 	WAIT_WAYS = 4,
 };
 
-/* What is known of a connection for as long as it waits: a cache line. */
+/* The state of a waiting connection, in one cache line. */
 struct wait_place {
-	__u64 cookie;			/* of the socket whose it is; 0: nobody's */
+	__u64 cookie;			/* of the socket that owns it; 0: free */
 	struct wait wait;
 	__u64 zero[2];
 };
@@ -59,20 +62,23 @@ struct wait_place {
 _Static_assert(sizeof(struct wait_place) == 64, "a cache line");
 
 /*
- * A place is found by the socket's cookie. On one CPU these go up by one, 4,096 at a time
- * (gen_cookie_next(), Linux 6.18), so that its connections take the places in turn. One may be
- * taken already: somebody has waited there for thousands of them, or another CPU is at the same
- * part of its own. Then there is another one in the next way. So who holds connections open fills
- * the ways from the front, and those that come and go share the first lines behind, which stay in a
- * CPU's cache. Where all ways are taken what is known stands in the socket's storage. To make and
- * to free that costs as much as a quarter of all else that is done here.
+ * A table of waiting connections. The socket's cookie finds a place in one of WAIT_WAYS ways.
+ * Cookies of one CPU go up by one, 4,096 at a time (gen_cookie_next(), Linux 6.18). So its
+ * connections take the places in turn.
  *
- * If another program takes back our flags, we are not told of the connection's end. Its place is
- * lost for as long as the program is loaded. With all of them lost it is as if there were no table.
+ * A place may be taken, by a long wait or by another CPU. Then the connection gets the place of the
+ * next way. So open connections fill the ways from the front. Short ones share the first free
+ * lines, which stay in a CPU's cache.
+ *
+ * When all ways are taken, the socket's storage holds the state. To make and free it costs as much
+ * as a quarter of all else here.
+ *
+ * If another program clears the flags, the end of the connection is not reported. Its place is lost
+ * until the program is unloaded. With all places lost, only storage is left.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(map_flags, BPF_F_MMAPABLE); /* so that its values begin with a page (array_map_alloc()), and each place is one line */
+	__uint(map_flags, BPF_F_MMAPABLE); /* values begin with a page (array_map_alloc()): each place is one line */
 	__uint(max_entries, WAIT_WAYS * WAIT_PLACES);
 	__type(key, __u32);
 	__type(value, struct wait_place);
@@ -85,7 +91,7 @@ struct {
 	__type(value, struct wait);
 } waits SEC(".maps");
 
-/* A bit for each way in which somebody has taken a place: nobody looks behind the last. */
+/* A bit for each way in which a place was ever taken. A search ends at the last one. */
 __u32 ways_taken = 0;
 
 #define ALL_WAYS ((1U << WAIT_WAYS) - 1)
@@ -97,15 +103,15 @@ static __always_inline struct wait_place *place_in(__u32 way, __u64 cookie)
 	return bpf_map_lookup_elem(&wait_places, &index);
 }
 
-/* Whose place it is. */
+/* Cookie of the place's owner; 0: free. */
 static __always_inline __u64 owner_of(struct wait_place *place)
 {
 	return *(volatile __u64 *)&place->cookie;
 }
 
 /*
- * The first way in which the place is of this owner, WAIT_WAYS if none is; of those up to the last
- * of `ways`. Not static, so that the verifier walks it once.
+ * The first way where the place has this owner, or WAIT_WAYS. It searches up to the last of `ways`.
+ * Not static, so that the verifier walks it once.
  */
 __noinline int find_way(__u64 cookie, __u64 owner, __u32 ways)
 {
@@ -120,7 +126,7 @@ __noinline int find_way(__u64 cookie, __u64 owner, __u32 ways)
 	return WAIT_WAYS;
 }
 
-/* The place that is this socket's; NULL if none is. */
+/* The place that this socket owns, or NULL. */
 static __always_inline struct wait_place *find_own_place(__u64 cookie)
 {
 	struct wait_place *place = place_in(0, cookie);
@@ -134,10 +140,7 @@ static __always_inline struct wait_place *find_own_place(__u64 cookie)
 	return way < WAIT_WAYS ? place_in(way, cookie) : NULL;
 }
 
-/*
- * Of nobody's places the one in front, which is this socket's then; NULL if there is none, or
- * another CPU was faster.
- */
+/* Takes the first free place for this socket. NULL if there is none, or another CPU was faster. */
 static __always_inline struct wait_place *take_place(__u64 cookie)
 {
 	__u32 way = find_way(cookie, 0, ALL_WAYS);
@@ -151,8 +154,8 @@ static __always_inline struct wait_place *take_place(__u64 cookie)
 }
 
 /*
- * Of a socket that has none, but for one whose end we were not told of (above), if it should ever
- * be a connection again. NULL if there is no memory.
+ * Makes the state of a connection; NULL without memory. Its socket owns no place, unless its end
+ * was not reported (above) and it became a connection again.
  */
 static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
@@ -161,7 +164,7 @@ static __always_inline struct wait *make_wait(struct bpf_sock_ops *ops, struct b
 	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 }
 
-/* NULL if we know nothing of this connection. */
+/* NULL if this connection is not followed. */
 static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct bpf_sock *sk)
 {
 	struct wait_place *place = find_own_place(bpf_get_socket_cookie(ops));
@@ -169,20 +172,20 @@ static __always_inline struct wait *find_wait(struct bpf_sock_ops *ops, struct b
 	return place ? &place->wait : bpf_sk_storage_get(&waits, sk, 0, 0);
 }
 
-/* A connection waits no more. */
+/* Forgets the state of a connection, and frees its place. */
 static __always_inline void forget_wait(struct bpf_sock_ops *ops, struct wait *wait)
 {
 	struct wait_place *place = find_own_place(bpf_get_socket_cookie(ops));
 
 	wait->index = NO_SERVICE;
-	/* A full barrier: all that we wrote here comes before what the next owner writes. */
+	/* A full barrier: the next owner writes after everything that was written here. */
 	if (place)
 		__sync_lock_test_and_set(&place->cookie, 0);
 }
 
 /*
- * Read for both families: the compiler would make one load of two, of a pointer that the verifier
- * does not know as the context's.
+ * Reads both families. Otherwise the compiler would merge both loads. The verifier does not accept
+ * that pointer as the context.
  */
 static __always_inline void local_key(struct bpf_sock_ops *ops, struct listener_key *key)
 {
@@ -193,7 +196,7 @@ static __always_inline void local_key(struct bpf_sock_ops *ops, struct listener_
 		key->address.word[2] = bpf_htonl(0xffff);
 		key->address.word[3] = ipv4;
 	} else {
-		/* Word by word: the kernel gives no eight bytes of an address. */
+		/* Word by word: the kernel allows no load of eight bytes here. */
 		key->address.word[0] = *(volatile __u32 *)&ops->local_ip6[0];
 		key->address.word[1] = *(volatile __u32 *)&ops->local_ip6[1];
 		key->address.word[2] = *(volatile __u32 *)&ops->local_ip6[2];
@@ -202,7 +205,7 @@ static __always_inline void local_key(struct bpf_sock_ops *ops, struct listener_
 	key->port = bpf_htons(ops->local_port);
 }
 
-/* Bytes of a request: the kernel counts a FIN among them. */
+/* Bytes of a request. The kernel also counts a FIN. */
 static __always_inline __u64 received_by(struct bpf_sock_ops *ops)
 {
 	__u64 received = ops->bytes_received;
@@ -210,7 +213,7 @@ static __always_inline __u64 received_by(struct bpf_sock_ops *ops)
 	return received && ops->state == SOCKET_CLOSE_WAIT ? received - 1 : received;
 }
 
-/* Which server a listener's connections wait for: that of its rule. */
+/* Finds the server of a listener by its rule. */
 static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 {
 	struct listener_rule *rule = bpf_map_lookup_elem(&rules, &index);
@@ -222,15 +225,15 @@ static __always_inline bool find_rule_service(__u32 index, __u32 *service)
 }
 
 /*
- * How long the handshake took; 0 if that is not known. After a SYN cookie the kernel takes it from
- * the timestamps, in whole ms, of which cookies use the last bits. When one of ours was sent we
- * know.
+ * The duration of the handshake; 0: unknown. After a SYN cookie the kernel takes it from the
+ * timestamps, in whole ms. Cookies use their last bits. For its own cookies the guard knows the
+ * time.
  */
 static __always_inline __u32 read_handshake_us(struct bpf_sock_ops *ops, __u64 now)
 {
 	__u32 us = ops->srtt_us >> 3;
 
-	/* What we sent last was its initial sequence number. */
+	/* The last sequence number sent is the initial one. */
 	return us % US_PER_MS ? us : read_cookie_age_us(ops->snd_nxt - 1, now);
 }
 
@@ -258,8 +261,8 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	us = read_handshake_us(ops, now);
 	wait = make_wait(ops, sk);
 	if (!wait)
-		return; /* as if it were served */
-	/* A socket may have been another connection before (connect(2) with AF_UNSPEC). */
+		return; /* counts as served */
+	/* The socket may have been another connection before (connect(2) with AF_UNSPEC). */
 	wait->received = 0;
 	wait->turns = 0;
 	wait->index = index;
@@ -270,7 +273,7 @@ static __always_inline void begin_wait(struct bpf_sock_ops *ops)
 	bpf_sock_ops_cb_flags_set(ops, ops->bpf_sock_ops_cb_flags | wait->calls);
 }
 
-/* The last time that we ask about this connection. */
+/* Ends the wait of a connection. The kernel reports nothing more of it. */
 static __always_inline void end_wait(struct bpf_sock_ops *ops, bool is_answered)
 {
 	struct bpf_sock *sk = ops->sk;
@@ -294,7 +297,7 @@ static __always_inline void end_wait(struct bpf_sock_ops *ops, bool is_answered)
 	forget_wait(ops, wait);
 }
 
-/* More of a request has come. */
+/* More of a request has arrived. */
 static __always_inline void continue_wait(struct bpf_sock_ops *ops)
 {
 	__u64 received = received_by(ops), now;
@@ -315,7 +318,7 @@ static __always_inline void continue_wait(struct bpf_sock_ops *ops)
 	bpf_spin_unlock(&service->lock);
 }
 
-/* Whether a process is in a system call on the socket. */
+/* True when a process is in a system call on the socket. */
 static __always_inline bool is_owned(struct bpf_sock *sk)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
@@ -324,8 +327,8 @@ static __always_inline bool is_owned(struct bpf_sock *sk)
 }
 
 /*
- * How long may the options of a segment be? Asked when the server writes, and for each segment that
- * is about to leave.
+ * The kernel asks for the length of a segment's options. It asks when the server writes, and for
+ * each segment that is about to leave.
  */
 static __always_inline void on_options(struct bpf_sock_ops *ops)
 {

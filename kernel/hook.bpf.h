@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Where a program runs, what it can say there about the frame that is not in the frame, and what
- * can become of it.
+ * Hides the differences between tc and XDP: facts that are not in the frame, and actions. It
+ * decides nothing.
  */
 #ifndef TIDEGATE_HOOK_BPF_H
 #define TIDEGATE_HOOK_BPF_H
@@ -15,7 +15,7 @@ enum {
 	PACKET_HOST = 0,		/* include/uapi/linux/if_packet.h */
 };
 
-/* Where we run. Always a constant, so that each program keeps only its own branches. */
+/* The hook of a program. Always a constant, so that each program keeps only its own branches. */
 enum hook {
 	HOOK_TC,
 	HOOK_XDP,
@@ -28,7 +28,7 @@ enum action {
 	ACTION_SEND_BACK,
 };
 
-/* From Linux 6.2: what it gives can be read without a helper's call for each step. */
+/* From Linux 6.2. Fields of its result can be read without a helper's call for each step. */
 extern void *bpf_cast_to_kern_ctx(void *ctx) __ksym __weak;
 
 static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
@@ -44,8 +44,8 @@ static __always_inline struct net_device *device_of(void *ctx, enum hook hook)
 }
 
 /*
- * The network namespace in which the kernel, and bpf_skc_lookup_tcp(), look for a frame's socket;
- * for reads by bpf_probe_read_kernel() only.
+ * The network namespace in which the kernel, and bpf_skc_lookup_tcp(), look for a frame's socket.
+ * Only bpf_probe_read_kernel() may read it.
  */
 static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
 {
@@ -57,8 +57,9 @@ static __always_inline struct net *net_of_frame(void *ctx, enum hook hook)
 }
 
 /*
- * Drivers mark frames to other Ethernet addresses only once they have a socket buffer; in XDP we
- * look ourselves, without a helper's call where the kernel has the address in the device itself.
+ * True when the frame's destination address is the device's (Ethernet). In XDP the program must
+ * compare, because the kernel marks other frames only in their socket buffer. A helper is called
+ * only where the device does not hold the address itself.
  */
 static __always_inline bool xdp_is_for_host(void *ctx, const struct segment *segment)
 {
@@ -86,7 +87,7 @@ static __always_inline __u32 ifindex_of(void *ctx, enum hook hook)
 	return ((struct xdp_md *)ctx)->ingress_ifindex;
 }
 
-/* Writes 2 or 4 bytes of a TCP header in a socket buffer, the checksum with them. */
+/* Writes 2 or 4 bytes of a TCP header in a socket buffer, and corrects the checksum. */
 static __always_inline bool replace_in_tcp(struct __sk_buff *skb, const struct segment *segment, __u32 offset, __be32 before,
 					   __be32 after, __u32 size)
 {

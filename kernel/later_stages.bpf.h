@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? It is at tc
- * only, where a segment can be cloned; and so are cookies of ours, which the kernel takes from
- * there.
+ * The ACK stage: may this handshake finish? The FIN stage: may the peer half-close? The FIN stage
+ * is at tc only, because a segment can be cloned there. So are the guard's cookies, which the
+ * kernel accepts from tc only.
  */
 #ifndef TIDEGATE_LATER_STAGES_BPF_H
 #define TIDEGATE_LATER_STAGES_BPF_H
@@ -21,24 +21,26 @@
 #include "syn_ack.bpf.h"
 
 enum {
-	MAX_TAKEN = 1024,		/* handshakes of one batch are some tens; a power of two */
-	BATCH_NS = 10000000,		/* microseconds lie between the segments of a batch, more if a hypervisor takes the CPU */
+	MAX_TAKEN = 1024,		/* a power of two; one batch has some tens of handshakes */
+	BATCH_NS = 10000000,		/* its segments are microseconds apart, more if a hypervisor takes the CPU */
 };
 
 /* A handshake by cookie that was given to the kernel. */
 struct taken {
 	__u64 at_ns;
-	__u32 hash;			/* of its flow and cookie */
+	__u32 hash;			/* of the flow and its cookie */
 	__u32 zero;
 };
 
 /*
- * The last ones. What GRO hands up comes in batches (netif_receive_skb_list_internal()), and all of
- * a batch pass here before the first is received: a request right behind the end of its handshake
- * finds no connection yet, and would end the handshake a second time. The kernel gives what does to
- * the listener, finds that the connection is there, and drops it (tcp_get_cookie_sock()). Left to
- * the kernel, it finds the connection; if that was refused meanwhile, as when several of a batch
- * met the last place of the accept queue, it is reset, as by abort.
+ * The last handshakes given to the kernel, so that none is given twice. GRO hands up batches
+ * (netif_receive_skb_list_internal()). A whole batch passes here before the kernel receives its
+ * first segment. So a request right behind the end of its handshake finds no connection yet.
+ *
+ * Given as a second end, the request would be lost: the kernel drops it when it finds the
+ * connection (tcp_get_cookie_sock()). Left alone, the request finds the connection. Several ends of
+ * a batch may meet the last place. If the kernel refused this one, the client gets a RST, as with
+ * abort.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -48,8 +50,8 @@ struct {
 } taken SEC(".maps");
 
 /*
- * As replace_in_tcp() in a frame, of flags, by RFC 1624. A checksum that its sender left for later
- * says nothing of the flags.
+ * Changes flags in a frame, by RFC 1624, as replace_in_tcp() does in a socket buffer. A checksum
+ * that the sender left to a device does not cover the flags.
  */
 static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct segment *segment, __be16 before, __be16 after)
 {
@@ -60,12 +62,12 @@ static __always_inline bool change_flags_xdp(struct xdp_md *xdp, const struct se
 	       store(xdp, HOOK_XDP, tcp + __builtin_offsetof(struct tcp_header, offset), &after, sizeof(after));
 }
 
-/* False if the buffer cannot be written; then it is as it came. */
+/* False if the buffer cannot be written; then it is unchanged. */
 static __always_inline bool change_flags(void *ctx, enum hook hook, const struct segment *segment, __u8 set, __u8 clear)
 {
 	__be16 before, after;
 
-	/* The 16-bit word of which flags are the second byte. */
+	/* The 16-bit word whose second byte is the flags. */
 	if (!load(ctx, hook, segment->l4_offset + __builtin_offsetof(struct tcp_header, offset), &before, sizeof(before)))
 		return false;
 	after = (before | bpf_htons(set)) & ~bpf_htons(clear);
@@ -78,7 +80,7 @@ struct found_rule {
 	__u32 index;
 };
 
-/* The rule of the guarded listener that a segment is for, if it is for one. */
+/* Finds the rule of the guarded listener that a segment is for. */
 static __always_inline bool find_rule(void *ctx, enum hook hook, const struct segment *segment, struct found_rule *found)
 {
 	found->index = 0;
@@ -87,17 +89,19 @@ static __always_inline bool find_rule(void *ctx, enum hook hook, const struct se
 }
 
 /*
- * Sets SYN on the segment that would complete a handshake. The kernel answers that with a RST and
- * forgets the request (tcp_check_req(), `embryonic_reset`, as tcp_abort_on_overflow=1 has it); for
- * a handshake by cookie the listener answers (tcp_rcv_state_process(), TCP_LISTEN). So the RST is
- * the kernel's own, and both ends know.
+ * Sets SYN on the segment that would complete a handshake. So the kernel itself sends the RST, and
+ * both ends know.
+ *
+ * With a request socket the kernel forgets the request (tcp_check_req(), `embryonic_reset`, as with
+ * tcp_abort_on_overflow=1). With a cookie the listener answers (tcp_rcv_state_process(),
+ * TCP_LISTEN).
  */
 static __always_inline bool mark_for_reset(void *ctx, enum hook hook, const struct segment *segment)
 {
 	return change_flags(ctx, hook, segment, TCP_SYN, 0);
 }
 
-/* What becomes of the end of a handshake. */
+/* Decides about the end of a handshake, and counts it. */
 static __always_inline enum verdict finish(const struct segment *segment, const struct listener_rule *rule,
 					   const struct listener_load *load, bool is_reserved,
 					   struct listener_stats *stats)
@@ -144,7 +148,7 @@ static __always_inline void end_by_cookie(struct __sk_buff *skb, const struct se
 	last->at_ns = now;
 }
 
-/* A segment without SYN: does it complete a handshake that has nowhere to go? */
+/* A segment without SYN: does it complete a handshake that finds no place? */
 static __always_inline enum action on_ack(void *ctx, enum hook hook, const struct segment *segment)
 {
 	struct listener_load load = {};
@@ -177,8 +181,8 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 /* Not static: see on_syn_tc(). */
 
 /*
- * Where the ACK stage is in XDP: the same segment, which has found a place there. It is counted
- * there, too.
+ * Takes a cookie at tc when the ACK stage is in XDP. That stage has let the segment pass, and has
+ * counted it.
  */
 __noinline int on_cookie_tc(struct __sk_buff *skb, const struct segment *segment)
 {
@@ -196,7 +200,7 @@ __noinline int on_ack_tc(struct __sk_buff *skb, const struct segment *segment)
 	return segment ? on_ack(skb, HOOK_TC, segment) : ACTION_PASS;
 }
 
-/* Native and generic. */
+/* For native and generic XDP. */
 __noinline int on_ack_xdp(struct xdp_md *xdp, const struct segment *segment)
 {
 	return segment ? on_ack(xdp, HOOK_XDP, segment) : ACTION_PASS;
@@ -208,8 +212,8 @@ static __always_inline bool may_end_handshake(__u8 flags)
 }
 
 /*
- * Whether the kernel would take a segment without data as it is. A local or virtual sender leaves
- * the checksum to a device, and what we see is not it.
+ * True when the kernel would accept the checksum of a segment without data. A local or virtual
+ * sender leaves the checksum to a device.
  */
 static __noinline int has_right_checksum(struct __sk_buff *skb, const struct segment *segment)
 {
@@ -222,9 +226,8 @@ static __noinline int has_right_checksum(struct __sk_buff *skb, const struct seg
 }
 
 /*
- * Resets both ends: a clone of the FIN, as RST, goes on to the kernel, which destroys the
- * connection; the FIN itself becomes the client's RST. The clone comes by here again, and is no FIN
- * any more.
+ * Resets both ends. A clone of the FIN, as RST, goes to the kernel, which destroys the connection.
+ * The FIN itself becomes the client's RST. The clone passes here again, but it is no FIN any more.
  */
 static __always_inline enum action reset_both(struct __sk_buff *skb, const struct segment *segment, struct listener_stats *stats)
 {
@@ -232,7 +235,7 @@ static __always_inline enum action reset_both(struct __sk_buff *skb, const struc
 		return ACTION_PASS;
 	stats->fins_reset++;
 	if (bpf_clone_redirect(skb, skb->ifindex, BPF_F_INGRESS))
-		return ACTION_PASS; /* the server's end at least */
+		return ACTION_PASS; /* resets at least the server's end */
 	return send_reset(skb, HOOK_TC, segment) == SENT ? ACTION_SEND_BACK : ACTION_DROP;
 }
 
@@ -267,7 +270,7 @@ static __always_inline bool is_fin(const struct segment *segment)
 	return (segment->flags & (TCP_SYN | TCP_RST | TCP_ACK | TCP_FIN)) == (TCP_ACK | TCP_FIN);
 }
 
-/* `is_beside`: the ACK stage is in XDP, and only cookies of ours are left. */
+/* `is_beside`: the ACK stage is in XDP, so only the guard's cookies are left to do. */
 static __always_inline enum action on_other(struct __sk_buff *skb, const struct segment *segment, bool is_beside)
 {
 	enum action action = is_fin(segment) ? on_fin_tc(skb, segment) : ACTION_PASS;

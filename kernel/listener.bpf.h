@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A kernel listener -> struct listener_load, exactly as it is at this moment.
+ * Copies a kernel listener into struct listener_load, as it is at this moment. It decides nothing.
  */
 #ifndef TIDEGATE_LISTENER_BPF_H
 #define TIDEGATE_LISTENER_BPF_H
@@ -24,17 +24,17 @@ enum {
 enum found {
 	FOUND_LISTENER,
 	FOUND_NOTHING,
-	FOUND_OTHER,			/* established or a request socket: the kernel knows it already */
+	FOUND_OTHER,			/* a connection or a request socket: the kernel knows it */
 };
 
-/* The source port of nobody, with which only listeners are found. */
+/* No connection has this source port, so a lookup with it finds listeners only. */
 #define NO_PORT 0
 
-/* A listener as copied from the kernel. Of its load read_listener() sets the queues only. */
+/* A copy of a listener. read_listener() sets only the queues of its load. */
 struct listener {
 	struct listener_load load;
-	__u64 socket;			/* its address, to tell it from another one */
-	__u32 family;			/* of the socket: AF_INET6 when a dual-stack one serves IPv4 */
+	__u64 socket;			/* its address, which tells listeners apart */
+	__u32 family;			/* of the socket: AF_INET6 also for IPv4 to a dual-stack one */
 	bool is_behind_time_wait;	/* the SYN reuses the four-tuple of a connection in TIME_WAIT */
 };
 
@@ -53,7 +53,7 @@ static __always_inline enum found read_listener(const struct tcp_sock *tcp, stru
 	return FOUND_LISTENER;
 }
 
-/* Copies the load of a socket that listens, and lets it go. */
+/* Copies the load of a listening socket, and releases it. */
 static __always_inline enum found take_listener(struct sock_common *socket, struct listener *listener)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(socket);
@@ -64,8 +64,8 @@ static __always_inline enum found take_listener(struct sock_common *socket, stru
 }
 
 /*
- * Whether a SYN can take the place of this one; one that still waits for its client's FIN is in its
- * way (FIN-WAIT-2).
+ * True when a SYN can replace this socket. It cannot while the socket waits for the client's FIN
+ * (FIN-WAIT-2).
  */
 static __always_inline bool is_in_time_wait(struct sock_common *socket)
 {
@@ -75,10 +75,11 @@ static __always_inline bool is_in_time_wait(struct sock_common *socket)
 }
 
 /*
- * Finds the socket that the kernel would give this SYN to, and copies its load if it listens. With
- * SO_REUSEPORT that is the member of the group that the SYN's hash selects, as in the kernel (a BPF
- * selector of the group is not run), but for a SYN that reuses the four-tuple of a connection in
- * TIME_WAIT: then any member is.
+ * Finds the socket that the kernel would give this SYN to. Copies its load if it listens.
+ *
+ * With SO_REUSEPORT the SYN's hash selects the member of the group, as in the kernel. A BPF
+ * selector of the group does not run. If the SYN reuses the four-tuple of a connection in
+ * TIME_WAIT, the result is any member.
  */
 static __always_inline enum found find_listener(void *ctx, const struct segment *segment, struct listener *listener)
 {
@@ -92,10 +93,7 @@ static __always_inline enum found find_listener(void *ctx, const struct segment 
 	return socket ? take_listener(socket, listener) : FOUND_NOTHING;
 }
 
-/*
- * The queues of the listener of a request socket, whose type the verifier does not know to be more
- * than a sock.
- */
+/* Reads the queues of a listener that the verifier knows only as a sock. */
 static __always_inline void read_load(struct sock *sk, struct listener_load *load)
 {
 	load->accept_qlen = BPF_CORE_READ(sk, sk_ack_backlog);
@@ -104,16 +102,14 @@ static __always_inline void read_load(struct sock *sk, struct listener_load *loa
 	load->syn_limit = load->accept_limit;
 }
 
-/* What a segment with ACK may end. */
+/* The handshake that a segment with ACK may end. */
 enum handshake {
-	HANDSHAKE_NONE,			/* it is of a connection, or nothing listens */
-	HANDSHAKE_REQUEST,		/* there is a request socket */
-	HANDSHAKE_COOKIE,		/* the SYN was answered with a cookie, or the segment belongs to nothing */
+	HANDSHAKE_NONE,			/* none: the segment is of a connection, or nothing listens */
+	HANDSHAKE_REQUEST,		/* one with a request socket */
+	HANDSHAKE_COOKIE,		/* one by SYN cookie, or the segment belongs to nothing */
 };
 
-/*
- * Finds the handshake that a segment with ACK would complete, and copies the load of its listener.
- */
+/* Finds the handshake that a segment with ACK would complete. Copies the load of its listener. */
 static __always_inline enum handshake find_handshake(void *ctx, const struct segment *segment, struct listener_load *load)
 {
 	struct sock_common *socket = lookup_socket(ctx, segment);
@@ -140,8 +136,8 @@ static __always_inline enum handshake find_handshake(void *ctx, const struct seg
 }
 
 /*
- * Finds the established connection that a FIN is for, copies its state, and lets `on_fin` be what
- * its server has asked for, if it has.
+ * Finds the established connection of a FIN, and copies its state. `on_fin` changes only if the
+ * server has asked for one.
  */
 static __always_inline bool find_connection(void *ctx, const struct segment *segment, struct fin *fin, enum on_fin *on_fin)
 {

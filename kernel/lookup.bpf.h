@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/*
- * The kernel's socket for a segment that comes in.
- */
+/* Finds the kernel's socket for an incoming segment. The caller must release it. */
 #ifndef TIDEGATE_LOOKUP_BPF_H
 #define TIDEGATE_LOOKUP_BPF_H
 
@@ -10,8 +8,8 @@
 #include "segment.bpf.h"
 
 /*
- * The segment of `source` to `destination`, as from that port; family-specific sizes are how the
- * helper tells IPv4 from IPv6.
+ * Looks as if the segment came from `source_port`. The helper tells IPv4 from IPv6 by the size of
+ * the tuple.
  */
 static __always_inline void *lookup_socket_from(void *ctx, const struct segment *segment, __be16 source_port)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
-/*
- * Addresses that must not be answered.
- */
+/* Finds SYNs that the guard must not answer, by their addresses. It passes them, and drops none. */
 #ifndef TIDEGATE_MARTIAN_BPF_H
 #define TIDEGATE_MARTIAN_BPF_H
 
@@ -19,7 +17,7 @@ static __always_inline bool is_mapped(const struct address *address)
 	return !address->word[0] && !address->word[1] && address->word[2] == bpf_htonl(0xffff);
 }
 
-/* `::`, which is a key of `listeners` and nobody's address. */
+/* True for `::`. It is a key of `listeners`, and never the address of a host. */
 static __always_inline bool is_unspecified(const struct address *address)
 {
 	return !address->word[0] && !address->word[1] && !address->word[2] && !address->word[3];
@@ -33,7 +31,7 @@ static __always_inline bool is_loopback(const struct segment *segment, const str
 	return !address->word[0] && !address->word[1] && !address->word[2] && address->word[3] == bpf_htonl(1);
 }
 
-/* As ip_route_input_slow() and ip6_rcv_core(): no single host has such an address. */
+/* True when no single host has the address, as in ip_route_input_slow() and ip6_rcv_core(). */
 static __always_inline bool is_nobody(const struct segment *segment, const struct address *address)
 {
 	__u32 first = bpf_ntohl(address->word[0]) >> 24, ipv4 = bpf_ntohl(address->word[3]);
@@ -44,8 +42,8 @@ static __always_inline bool is_nobody(const struct segment *segment, const struc
 }
 
 /*
- * A SYN that the kernel would not answer whatever listens: an answer could go to many (a multicast
- * sender), to ourselves, or leave with an address that is not ours to use.
+ * True when the kernel would not answer this SYN, whatever listens. An answer could go to a
+ * multicast sender or to this host. It could use an address that is not this host's.
  */
 static __always_inline bool is_martian(const struct segment *segment, __u32 ifindex)
 {

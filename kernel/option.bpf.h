@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * Options by which a program says something about its sockets: setsockopt(fd, SOL_TIDEGATE, NAME,
- * ...). The hook sees every option of every socket of the host. What is not for its program goes on
- * to the kernel, or to another program of ours.
+ * The socket options by which a program tells Tidegate something: setsockopt(fd, SOL_TIDEGATE,
+ * NAME, ...). The hook sees every option of every socket of the host. An option with another name
+ * goes on to the kernel, or to another program of Tidegate.
  */
 #ifndef TIDEGATE_OPTION_BPF_H
 #define TIDEGATE_OPTION_BPF_H
@@ -12,7 +12,7 @@
 #include "headers.h"
 
 /*
- * Also in examples/ and docs/sockopt.md. The kernel's own levels are below 300
+ * The same numbers stand in examples/ and docs/sockopt.md. The kernel's own levels are below 300
  * (include/linux/socket.h).
  */
 enum {
@@ -20,7 +20,7 @@ enum {
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin: sockopt.bpf.h */
 	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: left.bpf.h */
 	TIDEGATE_CLOSE = 3,		/* int, 0 or 1: close.bpf.c */
-	MAX_OPTION_BYTES = 4096,	/* of which a program sees no more, include/linux/bpf-cgroup.h */
+	MAX_OPTION_BYTES = 4096,	/* a program sees no more of an option, include/linux/bpf-cgroup.h */
 };
 
 static __always_inline int refuse_option(int error)
@@ -30,8 +30,8 @@ static __always_inline int refuse_option(int error)
 }
 
 /*
- * Whether this is the option with that name, of a TCP socket in the network namespace with that
- * cookie (SO_NETNS_COOKIE).
+ * True for the option `name` of a TCP socket in the network namespace with this cookie
+ * (SO_NETNS_COOKIE).
  */
 static __always_inline bool is_option(struct bpf_sockopt *option, int name, __u64 cookie)
 {
@@ -40,8 +40,8 @@ static __always_inline bool is_option(struct bpf_sockopt *option, int name, __u6
 }
 
 /*
- * Leaves an option to the kernel as it came. One of more than a page it would refuse, unless told
- * that nothing was changed.
+ * Leaves an option to the kernel as it came. For an option of more than a page, optlen 0 tells the
+ * kernel that nothing was changed. Otherwise the kernel refuses it.
  */
 static __always_inline int leave_option(struct bpf_sockopt *option)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * TCP options: those of a SYN, those of a segment, and those of a SYN/ACK. RFC 9293 3.1, RFC 7323,
- * RFC 2018.
+ * Reads and writes TCP options: of a SYN, of a segment, and of a SYN/ACK. RFC 9293 3.1, RFC 7323,
+ * RFC 2018. It does not decide which options to offer.
  */
 #ifndef TIDEGATE_OPTIONS_BPF_H
 #define TIDEGATE_OPTIONS_BPF_H
@@ -22,15 +22,15 @@ enum tcp_option {
 };
 
 enum {
-	MAX_TCP_HEADER_BYTES = 60,	/* four bits of words */
-	MAX_TCP_OPTIONS = 16,		/* Linux sends 5 in a SYN, Windows 6; more are not looked at */
+	MAX_TCP_HEADER_BYTES = 60,	/* data offset: four bits, in words */
+	MAX_TCP_OPTIONS = 16,		/* Linux sends 5 in a SYN, Windows 6; later ones are not read */
 	MAX_WSCALE = 14,		/* RFC 7323 2.3 */
 	OPTION_INDEX_MASK = 63,
-	OPTION_VALUE_BYTES = 10,	/* longest that we read */
-	MAX_OPTION_WORDS = 5,		/* that we send: MSS, timestamps with SACK, window scale */
+	OPTION_VALUE_BYTES = 10,	/* longest value that is read */
+	MAX_OPTION_WORDS = 5,		/* longest that is sent: MSS, timestamps with SACK, window scale */
 };
 
-/* A TCP header with its options, and room for an index beyond its end. */
+/* A TCP header with its options. The room after its end lets the verifier accept every index. */
 struct tcp_bytes {
 	__u8 byte[OPTION_INDEX_MASK + 1 + OPTION_VALUE_BYTES];
 };
@@ -58,9 +58,8 @@ static __always_inline bool load(void *ctx, enum hook hook, __u32 offset, void *
 }
 
 /*
- * Whether a size is within bounds, for a helper that takes it. Clang would make one comparison of
- * both, of a copy of the size, or "not 0" of the first; the verifier of Linux 6.1 learns nothing
- * from either.
+ * True when the size is within bounds, for a helper that takes it. Clang would merge both
+ * comparisons, or compare a copy. The verifier of Linux 6.1 learns nothing from either.
  */
 static __always_inline bool is_within(__u32 *size, __u32 least, __u32 most)
 {
@@ -71,7 +70,6 @@ static __always_inline bool is_within(__u32 *size, __u32 least, __u32 most)
 	return *size <= most;
 }
 
-/* Copies the TCP header and its options out of the frame. */
 static __always_inline bool load_tcp(void *ctx, enum hook hook, const struct segment *segment, struct tcp_bytes *tcp)
 {
 	__u32 size = tcp_header_bytes(segment);
@@ -113,8 +111,8 @@ static __always_inline void read_option(const __u8 *option, __u8 size, struct tc
 }
 
 /*
- * As tcp_parse_options(): what is malformed ends the list. Not static, so that the verifier walks
- * it once and not at each call.
+ * As tcp_parse_options(): a malformed option ends the list. It is not static, so that the verifier
+ * walks it once and not at each call.
  */
 __noinline int read_options(const struct tcp_bytes *tcp, __u32 size, struct tcp_options *options)
 {
@@ -139,7 +137,7 @@ __noinline int read_options(const struct tcp_bytes *tcp, __u32 size, struct tcp_
 	return 0;
 }
 
-/* Options as they go on the wire, in words. */
+/* Options in wire format, in words. */
 struct option_words {
 	__be32 word[MAX_OPTION_WORDS];
 	__u32 count;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The SYN stage once more for reserv, where the kernel is about to make the request socket, after
- * all checks of its own. There the queues are as they are when it is this SYN's turn, also if many
- * were received in one batch. SYNs come by that no program at an interface can read, such as those
- * in fragments. The stage can only tighten, and in silence.
+ * The SYN stage once more, for reserv. It runs just before the kernel makes the request socket,
+ * after the kernel's own checks. Here the queues are exact, also for SYNs received in one batch. It
+ * also sees SYNs that no program at an interface can read, such as fragments. The stage never
+ * admits more, and never answers.
  */
 #ifndef TIDEGATE_REQUEST_STAGE_BPF_H
 #define TIDEGATE_REQUEST_STAGE_BPF_H
@@ -19,13 +19,13 @@
 #include "rules.bpf.h"
 
 enum {
-	MAX_GUARDED_INTERFACES = 4096,	/* also in crates/guard */
+	MAX_GUARDED_INTERFACES = 4096,	/* the same in crates/guard */
 };
 
-/* Inode of the network namespace of the guard; the hook is the whole host's. */
+/* Inode of the guard's network namespace. The hook sees the whole host. */
 const volatile __u32 guarded_netns = 0;
 
-/* By ifindex; the value means nothing. */
+/* Guarded interfaces, by ifindex. The value is unused. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_GUARDED_INTERFACES);
@@ -34,9 +34,9 @@ struct {
 } interfaces SEC(".maps");
 
 /*
- * Whether the SYN came by an interface that we guard. Of a VLAN or a bond that is the upper device,
- * as __netif_receive_skb_core() sets skb_iif anew for each. Where only the lower one is guarded,
- * what was decided there stands alone.
+ * True when the SYN came by a guarded interface. For a VLAN or a bond that is the upper device,
+ * because __netif_receive_skb_core() sets skb_iif for each. If only the lower one is guarded, this
+ * stage does nothing.
  */
 static __always_inline bool is_from_guarded(const struct sock *sk, struct sk_buff *skb)
 {
@@ -46,7 +46,7 @@ static __always_inline bool is_from_guarded(const struct sock *sk, struct sk_buf
 	       bpf_map_lookup_elem(&interfaces, &ifindex);
 }
 
-/* With CONFIG_IPV6 the kernel keeps IPv4 addresses in the mapped form beside their own. */
+/* With CONFIG_IPV6 the kernel also keeps IPv4 addresses in mapped form. */
 static __always_inline void read_addresses(struct request_sock *request, struct address *local, struct address *remote)
 {
 	if (bpf_core_field_exists(request->__req_common.skc_v6_rcv_saddr)) {
@@ -80,15 +80,13 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 		return true;
 	read_load(sk, &load);
 	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
-	/*
-	 * The SYN stage has decided about the server: here only queues and reserved places count.
-	 */
+	/* The SYN stage has asked about the server. Here only queues and reserved places count. */
 	verdict = is_limit_found(&rule.policy) ? keep_reserved(&rule.policy, &load, &attempt)
 						: admit_syn(&rule.policy, &load, &attempt);
 	if (verdict == VERDICT_ADMIT)
 		return true;
 	if (rule.dry_run || !is_leased(bpf_ktime_get_ns()))
-		return true; /* counted where it came in */
+		return true; /* the SYN stage has counted it */
 	stats->late++;
 	return false;
 }

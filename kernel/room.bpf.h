@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The accept queue's room, of all CPUs and interfaces: kernel/room.h says what is known of it.
+ * Keeps the room of accept queues for all CPUs and interfaces. It reads frames and writes the map;
+ * room.h decides.
  */
 #ifndef TIDEGATE_ROOM_BPF_H
 #define TIDEGATE_ROOM_BPF_H
@@ -22,7 +23,7 @@ struct {
 	__type(value, struct room);
 } rooms SEC(".maps");
 
-/* A SYN has seen the queues of its listener. Not inline: see read_service(). */
+/* Notes the queues that a SYN has seen. It is not inline: see decide_before_server(). */
 static __noinline int note_room(__u32 index, const struct listener *listener, const struct listener_policy *policy)
 {
 	struct room *room = bpf_map_lookup_elem(&rooms, &index);
@@ -35,8 +36,8 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 	word = *(volatile __u64 *)&room->word;
 	next = next_room(word, is_same, may_answer(policy, VERDICT_COOKIE), places, bpf_ktime_get_coarse_ns());
 	/*
-	 * If another CPU was first the word is its own, or has a place less, and the next SYN tries
-	 * again: also where it is for another listener.
+	 * If another CPU was first, its word stays, and the next SYN tries again. That holds for a
+	 * word of another listener, too.
 	 */
 	if (next != word && !__sync_bool_compare_and_swap(&room->word, word, next))
 		return 0;
@@ -46,8 +47,8 @@ static __noinline int note_room(__u32 index, const struct listener *listener, co
 }
 
 /*
- * The destination of a frame in which find_plain_tcp() has found a header. False is for the
- * verifier.
+ * Reads the destination of a frame in which find_plain_tcp() has found a header. False is only for
+ * the verifier.
  */
 static __always_inline bool read_plain_destination(const struct frame *frame, struct listener_key *key, bool *is_ipv6)
 {
@@ -79,9 +80,9 @@ static __always_inline bool read_plain_destination(const struct frame *frame, st
 }
 
 /*
- * Whether a plain frame goes to a guarded listener whose queue has a place for it, which it takes:
- * without a look at any socket. False for what `hints` does not name, and where somebody has to
- * look. When nothing is looked for any more nobody has to.
+ * True when a plain frame may pass without a lookup of its socket. It takes a place of its guarded
+ * listener. False when `hints` does not name the listener, or a lookup is needed. After the
+ * deadline no frame needs one.
  */
 static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 {
@@ -100,7 +101,7 @@ static __always_inline bool finds_room(const struct frame *frame, bool is_tc)
 	if (!room)
 		return false;
 	word = *(volatile __u64 *)&room->word;
-	/* Whose place another CPU has taken looks. */
+	/* A frame whose place another CPU took needs a lookup. */
 	if (!has_room(word, is_tc, now) || !__sync_bool_compare_and_swap(&room->word, word, word - 1))
 		return false;
 	path = path_counters();

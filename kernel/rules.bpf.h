@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * What the agent sets and reads: guarded listeners, their rules and counters. And which of them a
- * segment is for.
+ * Maps that the agent sets and reads: guarded listeners, their rules and counters. The code finds
+ * the guarded listener of a segment, and decides nothing about it.
  */
 #ifndef TIDEGATE_RULES_BPF_H
 #define TIDEGATE_RULES_BPF_H
@@ -15,56 +15,56 @@
 #include "martian.bpf.h"
 
 enum {
-	MAX_LISTENERS = 64,		/* also in crates/guard */
+	MAX_LISTENERS = 64,		/* the same in crates/guard */
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
-	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to more are passed */
-	MAX_RESERVED_SOURCES = 1024,	/* networks, of all listeners together; also in crates/guard */
+	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to further ones pass */
+	MAX_RESERVED_SOURCES = 1024,	/* networks of all listeners together; the same in crates/guard */
 	HINTS = 128,			/* a power of two */
 	HINT_KIND_BITS = 2,
 };
 
-/* Key of `listeners`: a destination. The wildcards are :: and ::ffff:0.0.0.0. */
+/* Key of `listeners`, a destination. The wildcards are :: and ::ffff:0.0.0.0. */
 struct listener_key {
 	struct address address;
 	__be16 port;
 	__u16 zero;
 };
 
-/* What a place of `hints` is to those who look there. */
+/* The meaning of an entry of `hints`. */
 enum hint_kind {
-	HINT_NONE,			/* nothing, or several, or it is being written: ask `listeners` */
-	HINT_EXACT,			/* for the address */
-	HINT_WILDCARD,			/* for whatever address of that port and family: no key names one */
+	HINT_NONE,			/* no key, several keys, or being written: ask `listeners` */
+	HINT_EXACT,			/* one key, for its address */
+	HINT_WILDCARD,			/* one key, for every address of that port and family */
 };
 
-/* A key of `listeners` and its index. */
+/* One key of `listeners` and its index. */
 struct listener_hint {
-	__u32 kind;			/* enum hint_kind; above it a number, another one each time that the rest was written */
+	__u32 kind;			/* enum hint_kind; the bits above hold a number that changes with each write */
 	struct listener_key key;
 	__u32 index;
 };
 
-/* What the agent sets for one listener. */
+/* Settings of one listener, from the agent. */
 struct listener_rule {
 	struct listener_policy policy;
-	__u32 dry_run;			/* not 0: count what would have been done, and pass */
-	__u32 service;			/* index into `services`: one for all listeners of a server */
+	__u32 dry_run;			/* not 0: count the verdict, and pass */
+	__u32 service;			/* index into `services`; a server's listeners share it */
 };
 
-/* Key of `reserved`: a network of sources of one listener. */
+/* Key of `reserved`: a listener's index and a network of sources. */
 struct reserved_key {
-	__u32 prefix_bits;		/* of what follows */
+	__u32 prefix_bits;		/* length of the prefix of what follows */
 	__u32 index;
 	struct address address;
 };
 
-/* Of RST in answer to SYNs, all listeners together. */
+/* Budget of RSTs in answer to SYNs, for all listeners together. */
 struct refusal_budget {
 	struct rate rate;		/* per_s 0: no limit */
 	__u64 schedule_ns;		/* see next_schedule() */
 };
 
-/* A question to ask_listener() and its answer. */
+/* A question to ask_listener(), and its answer. */
 struct listener_query {
 	struct address address;		/* as in listener_key */
 	__be16 port;
@@ -82,11 +82,13 @@ struct {
 } listeners SEC(".maps");
 
 /*
- * The keys of `listeners` that share their place with none, so that most segments are spared the
- * hash, which costs several times as much. The agent sets it after `listeners`, and forgets first
- * what it says. It writes in place, and nothing says in which order the kernel copies
- * (array_map_update_elem()): so it writes HINT_NONE before, and the kind behind, in calls of their
- * own, and who reads looks at the kind before and after.
+ * Keys of `listeners` that share their entry with no other key. A hint spares most segments the
+ * hash, which costs several times as much. The agent sets a hint after `listeners`, and clears it
+ * before.
+ *
+ * The kernel copies a value in place and in no stated order (array_map_update_elem()). So the agent
+ * writes HINT_NONE first and the kind last, in separate calls. The reader checks the kind before
+ * and after.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -95,12 +97,12 @@ struct {
 	__type(value, struct listener_hint);
 } hints SEC(".maps");
 
-/* The host's addresses, kept up to date by the agent: what a wildcard stands for. */
+/* The host's addresses, kept up to date by the agent. A wildcard stands for these. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, MAX_OWN_ADDRESSES);
 	__type(key, struct address);
-	__type(value, __u32);		/* means nothing */
+	__type(value, __u32);		/* unused */
 } own_addresses SEC(".maps");
 
 struct {
@@ -110,10 +112,10 @@ struct {
 	__type(value, struct listener_rule);
 } rules SEC(".maps");
 
-/* Networks whose SYNs get the places that are reserved; the value means nothing. */
+/* Networks whose SYNs get the reserved places. The value is unused. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 2 * MAX_RESERVED_SOURCES); /* a reload adds before it forgets */
+	__uint(max_entries, 2 * MAX_RESERVED_SOURCES); /* a reload adds before it removes */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct reserved_key);
 	__type(value, __u32);
@@ -156,9 +158,8 @@ struct {
 } query SEC(".maps");
 
 /*
- * Until when our decisions stand, ns of CLOCK_MONOTONIC; 0 is for ever. The agent renews it as long
- * as it runs: one that is stopped or hangs, and so can be asked nothing, leaves everything to the
- * kernel.
+ * Verdicts hold until this time, ns of CLOCK_MONOTONIC; 0: for ever. The agent renews it while it
+ * runs. If the agent stops or hangs, the kernel decides alone.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -177,16 +178,16 @@ static __always_inline struct path_stats *path_counters(void)
 /* ---- The guarded listener that a segment is for. ---- */
 
 /*
- * A wildcard listener is found for any destination, also for one that the host forwards or that
- * nobody has, so we look among the host's own addresses. Not bpf_fib_lookup(): it says "not
- * forwarded" of every destination on a host that does not forward.
+ * A wildcard matches every destination, also one that the host forwards or does not own. So the
+ * program looks among the host's own addresses. The helper bpf_fib_lookup() does not help. On a
+ * host that does not forward it says "not forwarded" of every destination.
  */
 static __always_inline bool is_local(const struct address *address)
 {
 	return bpf_map_lookup_elem(&own_addresses, address);
 }
 
-/* What a segment's destination is to us. */
+/* The destination of a segment, as the guard sees it. */
 enum place {
 	PLACE_GUARDED,
 	PLACE_NOT_GUARDED,
@@ -202,7 +203,9 @@ static __always_inline bool is_leased(__u64 now)
 	return !until || !*until || now < *until;
 }
 
-/* Asked where something is to be done about a segment; counts one that is left to the kernel. */
+/*
+ * The caller is about to act on a segment. False leaves the segment to the kernel, and counts it.
+ */
 static __always_inline bool may_act(__u64 now)
 {
 	struct path_stats *path;
@@ -215,7 +218,7 @@ static __always_inline bool may_act(__u64 now)
 	return false;
 }
 
-/* Also in crates/guard. Of 80, 443, 8080 and 8443 no two share one. */
+/* The same in crates/guard. The ports 80, 443, 8080 and 8443 share no entry. */
 static __always_inline __u32 hint_place(__be16 port, bool is_ipv6)
 {
 	__u32 number = bpf_ntohs(port);
@@ -223,13 +226,13 @@ static __always_inline __u32 hint_place(__be16 port, bool is_ipv6)
 	return ((number ^ number >> 6) << 1 | is_ipv6) & (HINTS - 1);
 }
 
-/* The index of a guarded destination, and whether by a wildcard. */
+/* The index of a guarded destination. */
 struct found_index {
 	__u32 index;
 	bool is_wildcard;
 };
 
-/* False if `listeners` must be asked. */
+/* False when `listeners` must be asked. */
 static __always_inline bool find_hint(const struct listener_key *key, bool is_ipv6, struct found_index *found)
 {
 	__u32 place = hint_place(key->port, is_ipv6), word;
@@ -250,7 +253,8 @@ static __always_inline bool find_hint(const struct listener_key *key, bool is_ip
 }
 
 /*
- * Finds the index of a guarded destination, the exact address before the wildcard. Changes the key.
+ * Finds the index of a guarded destination; the exact address goes before the wildcard. Changes the
+ * key.
  */
 static __always_inline bool find_index(struct listener_key *key, bool is_ipv6, struct found_index *found)
 {
@@ -273,7 +277,9 @@ static __always_inline bool find_index(struct listener_key *key, bool is_ipv6, s
 	return true;
 }
 
-/* Finds the guarded listener of a segment; `index` is meant when there is one. */
+/*
+ * Finds the guarded listener of a segment. `index` is set unless the result is PLACE_NOT_GUARDED.
+ */
 static __always_inline enum place find_place(void *ctx, enum hook hook, const struct segment *segment, __u32 *index)
 {
 	struct listener_key key = { .address = segment->destination, .port = segment->destination_port };
@@ -285,8 +291,8 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 	if (is_martian(segment, ifindex_of(ctx, hook)))
 		return PLACE_MARTIAN;
 	/*
-	 * The key again, not the segment's: Linux 6.1 takes none out of a global function's
-	 * argument, and stack is short.
+	 * Uses the key's address: Linux 6.1 accepts no pointer into a global function's argument. A
+	 * second copy would take too much stack.
 	 */
 	key.address = segment->destination;
 	if (!is_for_host(ctx, hook, segment) || (found.is_wildcard && !is_local(&key.address)))
@@ -295,8 +301,8 @@ static __always_inline enum place find_place(void *ctx, enum hook hook, const st
 }
 
 /*
- * The rule of a listener, copied because the agent may change it under us, and its counters. False
- * only if the index is none, which the verifier cannot rule out.
+ * Copies the rule of a listener, because the agent may change it meanwhile, and finds its counters.
+ * False only for an index out of range. The verifier cannot rule that out.
  */
 static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, struct listener_stats **stats)
 {

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A frame -> struct segment, and struct segment -> the RST that the kernel would send to a closed
- * port.
+ * Parses a frame into struct segment. Builds the RST that the kernel would send from a closed port.
  *
  * Nothing here touches a context or a map: the caller gives the frame's bounds and stores the
- * answer. It does not reassemble (fragments go to the kernel), and it does not verify the TCP
- * checksum.
+ * answer. Fragments are not reassembled (they go to the kernel). The TCP checksum is not verified.
  */
 #ifndef TIDEGATE_SEGMENT_BPF_H
 #define TIDEGATE_SEGMENT_BPF_H
@@ -17,8 +15,8 @@
 
 enum {
 	MAX_VLAN_TAGS = 2,		/* 802.1ad: one service tag, one customer tag */
-	MAX_EXTENSIONS = 6,		/* RFC 8200 section 4.1 lists six that may come before TCP */
-	MAX_HEADER_BYTES = 1024,	/* where a header may start; longer chains go to the kernel */
+	MAX_EXTENSIONS = 6,		/* RFC 8200 section 4.1 lists six before TCP */
+	MAX_HEADER_BYTES = 1024,	/* last place where a header may start; longer chains go to the kernel */
 	MAX_L2_BYTES = 14 + 4 * MAX_VLAN_TAGS,
 	DSCP_MASK = 0xfc,		/* the rest of the byte is ECN */
 	FLOW_LABEL_MASK = 0xfffff,
@@ -30,7 +28,8 @@ struct address {
 };
 
 /*
- * What decision and answer need of a TCP segment. Numbers are in host order unless they are __be.
+ * The parts of a TCP segment that decision and answer need. Numbers are in host order unless they
+ * are __be.
  */
 struct segment {
 	struct address source;
@@ -54,19 +53,19 @@ struct segment {
 
 enum parsed {
 	PARSED_TCP,
-	PARSED_NOT_IP,			/* and more than two VLAN tags */
+	PARSED_NOT_IP,			/* also a frame with more than two VLAN tags */
 	PARSED_NOT_TCP,
 	PARSED_FRAGMENT,
-	PARSED_MALFORMED,		/* cut short, or lengths that contradict each other */
+	PARSED_MALFORMED,		/* cut short, or with contradicting lengths */
 };
 
 struct frame {
 	void *data;
 	void *data_end;
-	__u32 length;			/* in a socket buffer more than data_end - data */
+	__u32 length;			/* all bytes; data_end - data may be less in a socket buffer */
 };
 
-/* `size` bytes at `offset`, or NULL when they are not all there. */
+/* `size` bytes at `offset`, or NULL when the linear part ends before. */
 static __always_inline void *frame_at(const struct frame *frame, __u32 offset, __u32 size)
 {
 	void *header;
@@ -79,7 +78,7 @@ static __always_inline void *frame_at(const struct frame *frame, __u32 offset, _
 	return header;
 }
 
-/* Bytes of a TCP header, in a packet that has so many from there on; 0 if that cannot be. */
+/* Bytes of a TCP header; 0 if they exceed `length`, the bytes from there on. */
 static __always_inline __u32 data_offset_of(const struct tcp_header *tcp, __u32 length)
 {
 	__u32 bytes = (tcp->offset >> 4) * 4;
@@ -88,9 +87,9 @@ static __always_inline __u32 data_offset_of(const struct tcp_header *tcp, __u32 
 }
 
 /*
- * The TCP header of the plainest of frames, or NULL: no VLAN tag, IPv4 without options or IPv6
- * without extension headers, no fragment, and lengths that do not contradict each other. What
- * parse_frame() would say of it, without writing it down.
+ * The TCP header of a plain frame, or NULL. A plain frame is no fragment. It has no VLAN tag, IPv4
+ * options, IPv6 extension headers or contradicting lengths. The function parse_frame() finds the
+ * same header, but also fills a segment.
  */
 static __always_inline const struct tcp_header *find_plain_tcp(const struct frame *frame)
 {
@@ -119,7 +118,9 @@ static __always_inline const struct tcp_header *find_plain_tcp(const struct fram
 		return NULL;
 	}
 	tcp = frame_at(frame, offset, sizeof(*tcp));
-	/* In 32 bits: an IPv4 packet shorter than its header is longer than any frame. */
+	/*
+	 * In 32 bits, so that an IPv4 packet shorter than its header becomes longer than any frame.
+	 */
 	if (!tcp || !data_offset_of(tcp, length) || length > frame->length - offset)
 		return NULL;
 	return tcp;
@@ -177,9 +178,8 @@ static __always_inline enum parsed parse_ipv4(const struct frame *frame, struct 
 }
 
 /*
- * Steps over the extension headers that may come before TCP; the others (fragment, AH, ESP, ...)
- * are not ours. A routing header that still has segments left means that this host is not the
- * destination yet.
+ * Steps over the extension headers that may come before TCP. Others (fragment, AH, ESP, ...) go to
+ * the kernel. A routing header with segments left means that another host is the destination.
  */
 static __always_inline enum parsed skip_extensions(const struct frame *frame, __u8 next_header, __u32 *offset)
 {
@@ -232,7 +232,7 @@ static __always_inline enum parsed parse_ipv6(const struct frame *frame, struct 
 }
 
 /*
- * Fills `segment`, which the caller has zeroed; its contents are only meant when the answer is
+ * Fills `segment`, which the caller has zeroed. Its contents count only when the result is
  * PARSED_TCP.
  */
 static __always_inline enum parsed parse_frame(const struct frame *frame, struct segment *segment)
@@ -263,14 +263,14 @@ static __always_inline enum parsed parse_frame(const struct frame *frame, struct
 	return PARSED_NOT_IP;
 }
 
-/* What the answer takes from the host, not from the SYN. */
+/* The parts of an answer that come from the host, not from the SYN. */
 struct answer_style {
 	__u8 ttl;			/* TTL or hop limit */
 	__u32 flow_label;
-	bool partial_checksum;		/* the device will add the sum from the TCP header on */
+	bool partial_checksum;		/* the device adds the sum from the TCP header on */
 };
 
-/* The answer, from the IP header to the end of the TCP header without options. */
+/* An answer, from the IP header to the end of the TCP header without options. */
 struct answer {
 	union {
 		struct {
@@ -304,8 +304,8 @@ static __always_inline __u16 fold(__u32 sum)
 }
 
 /*
- * Sum over the pseudo header of a segment between the same two addresses. For IPv4 the mapped form
- * must not count, so only the last word goes in.
+ * The pseudo-header's sum of a segment between the same two addresses. For IPv4 only the last word
+ * counts, because the rest is the mapped form.
  */
 static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __u32 tcp_length)
 {
@@ -317,8 +317,8 @@ static __always_inline __u32 sum_pseudo_header(const struct segment *segment, __
 }
 
 /*
- * Whether the checksum is of the pseudo header alone: its sender has left the rest to a device.
- * Equal by chance once in 65,536.
+ * True when the checksum covers only the pseudo header: the sender has left the rest to a device.
+ * By chance also for one segment in 65,536.
  */
 static __noinline __attribute__((unused)) int has_pseudo_sum(const struct segment *segment)
 {
@@ -326,9 +326,9 @@ static __noinline __attribute__((unused)) int has_pseudo_sum(const struct segmen
 }
 
 /*
- * Fills the IP header of an answer with so many bytes of TCP, as ip_send_unicast_reply() does for
- * tcp_v4_send_reset(): DF set and id 0. Differs: the kernel echoes the options record route,
- * timestamp and source route; we answer without options.
+ * Fills the IP header of an answer, as ip_send_unicast_reply() does for tcp_v4_send_reset(): DF set
+ * and id 0. Differs: the kernel echoes the options record route, timestamp and source route. This
+ * answer has no options.
  */
 static __always_inline void build_ipv4(const struct segment *segment, const struct answer_style *style, __u8 traffic_class,
 				       __u32 tcp_bytes, struct ipv4_header *ip)
@@ -344,7 +344,7 @@ static __always_inline void build_ipv4(const struct segment *segment, const stru
 	ip->checksum = ~fold(sum_words(ip, sizeof(*ip)));
 }
 
-/* The same as ip6_xmit() does: no extension headers. */
+/* Fills the IP header of an answer, as ip6_xmit() does: no extension headers. */
 static __always_inline void build_ipv6(const struct segment *segment, const struct answer_style *style, __u8 traffic_class,
 				       __u32 tcp_bytes, struct ipv6_header *ip)
 {
@@ -357,8 +357,8 @@ static __always_inline void build_ipv6(const struct segment *segment, const stru
 }
 
 /*
- * Fills the checksum of a TCP header of which the rest is there, and after which come options of
- * this sum.
+ * Fills the checksum of a TCP header whose other fields are set. `options_sum`: the sum of the
+ * options that follow.
  */
 static __always_inline void sum_tcp(const struct segment *segment, const struct answer_style *style, __u32 options_sum,
 				    __u32 tcp_bytes, struct tcp_header *tcp)
@@ -372,8 +372,8 @@ static __always_inline void sum_tcp(const struct segment *segment, const struct 
 }
 
 /*
- * RFC 9293 3.10.7.1: to a segment with ACK, the seq that it waits for; to one without, seq 0 and an
- * ack of all that it occupied.
+ * RFC 9293 3.10.7.1: a segment with ACK gets the seq that it waits for. A segment without ACK gets
+ * seq 0, and an ack of all that it occupied.
  */
 static __always_inline void build_reset_tcp(const struct segment *segment, const struct answer_style *style,
 					    struct tcp_header *tcp)
@@ -391,7 +391,9 @@ static __always_inline void build_reset_tcp(const struct segment *segment, const
 	sum_tcp(segment, style, 0, sizeof(*tcp), tcp);
 }
 
-/* Fills `answer`, which the caller has zeroed, with a RST: the SYN's DSCP, ECN bits clear. */
+/*
+ * Fills `answer`, which the caller has zeroed, with a RST. It has the SYN's DSCP, and no ECN bits.
+ */
 static __always_inline void build_reset(const struct segment *segment, const struct answer_style *style,
 					struct answer *answer)
 {
@@ -406,7 +408,7 @@ static __always_inline void build_reset(const struct segment *segment, const str
 	}
 }
 
-/* IPv4 options and IPv6 extension headers of the SYN, in bytes; the answer has none. */
+/* Bytes of the SYN's IPv4 options or IPv6 extension headers; the answer has none. */
 static __always_inline __u32 excess_bytes(const struct segment *segment)
 {
 	__u32 header_bytes = segment->is_ipv6 ? IPV6_HEADER_BYTES : IPV4_HEADER_BYTES;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The servers of the guarded listeners, and who waits for each: service.h says how. Each server has
- * a lock, which is taken a few times in the life of a connection. A SYN takes it only when an epoch
- * is over. Otherwise it reads sums, and changes words that are not under the lock.
+ * The map of servers behind the guarded listeners, and the calls into service.h and unserved.h. A
+ * connection takes its server's lock a few times in its life. A SYN takes it only when an epoch is
+ * over. Else it reads sums, and writes words that the lock does not cover.
  */
 #ifndef TIDEGATE_SERVICE_BPF_H
 #define TIDEGATE_SERVICE_BPF_H
@@ -13,10 +13,10 @@
 #include "rules.bpf.h"
 
 enum {
-	BY_SERVER = 1 << 8,		/* or'ed to a verdict: only the server was in the way */
+	BY_SERVER = 1 << 8,		/* or'ed to a verdict: the server alone was the reason */
 };
 
-/* An array, and not per CPU: see struct service. */
+/* An array, not per CPU: see struct service. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, MAX_LISTENERS);
@@ -31,7 +31,7 @@ struct {
 	__type(value, struct pace);
 } paces SEC(".maps");
 
-/* False only if the index is none, which the verifier cannot rule out. */
+/* False only for an index out of range. The verifier cannot rule that out. */
 static __always_inline bool find_service(__u32 index, struct service **service, const struct pace **pace)
 {
 	*service = bpf_map_lookup_elem(&services, &index);
@@ -40,9 +40,9 @@ static __always_inline bool find_service(__u32 index, struct service **service, 
 }
 
 /*
- * decide_syn(). Not inline, and by the index: a program and what it calls have 512 bytes of stack
- * together. Linux 6.1 counts frames in pieces of 32, and admit_xdp_skb has none left. Not static,
- * where that takes no stack: the verifier then walks it only once.
+ * Calls decide_syn(). It is not inline, and takes an index, to save stack. A program and its
+ * callees share 512 bytes. Linux 6.1 counts frames in units of 32, and admit_xdp_skb has none left.
+ * It is not static either, which costs no stack here: the verifier walks it only once.
  */
 __noinline int decide_before_server(const struct listener_rule *rule, struct listener_load *load, const struct attempt *attempt, __u64 now)
 {
@@ -62,7 +62,7 @@ __noinline int decide_before_server(const struct listener_rule *rule, struct lis
 	return is_by ? verdict | BY_SERVER : verdict;
 }
 
-/* The kernel decides alone: the limit is one that is found, and no crowd is there. */
+/* True when the kernel decides alone: the agent finds the limit, and no crowd is there. */
 __noinline int is_left_to_kernel(const struct listener_rule *rule, __u64 now)
 {
 	const struct pace *pace;

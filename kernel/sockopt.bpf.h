@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A server asks for rst-fin itself, as [Shu05] 4.2.1 wished: setsockopt(fd, SOL_TIDEGATE,
- * TIDEGATE_RST_FIN, &value, sizeof(int)) on its listener, which the connections that it accepts
- * inherit, or on one connection. It goes before the listener's policy.
+ * The socket option by which a server asks for rst-fin itself, as [Shu05] 4.2.1 wished. The call is
+ * setsockopt(fd, SOL_TIDEGATE, TIDEGATE_RST_FIN, &value, sizeof(int)). It holds for one connection,
+ * or for a listener and its accepted connections. It overrides the listener's policy.
  */
 #ifndef TIDEGATE_SOCKOPT_BPF_H
 #define TIDEGATE_SOCKOPT_BPF_H
@@ -12,10 +12,10 @@
 #include "verdict.h"
 #include "option.bpf.h"
 
-/* Of the guard's network namespace, as SO_NETNS_COOKIE has it; the hook is the whole host's. */
+/* Cookie of the guard's network namespace (SO_NETNS_COOKIE). The hook sees the whole host. */
 const volatile __u64 guarded_netns_cookie = 0;
 
-/* enum on_fin of sockets whose server has asked. */
+/* The answers of servers that have asked, enum on_fin. */
 struct {
 	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
 	__uint(map_flags, BPF_F_NO_PREALLOC | BPF_F_CLONE);
@@ -23,7 +23,7 @@ struct {
 	__type(value, __u32);
 } asked SEC(".maps");
 
-/* Whether any has; until then the FIN stage need not look. */
+/* True once a server has asked. Before, the FIN stage need not look. */
 __u32 is_any_asked = 0;
 
 static __always_inline int write_option(struct bpf_sockopt *option)
@@ -37,11 +37,11 @@ static __always_inline int write_option(struct bpf_sockopt *option)
 		return refuse_option(ENOMEM);
 	*stored = *value;
 	is_any_asked = true;
-	option->optlen = -1; /* the kernel need not see it */
+	option->optlen = -1; /* hides the option from the kernel */
 	return 1;
 }
 
-/* The kernel has refused already: it knows no such level. */
+/* The kernel has refused the option already, because it does not know the level. */
 static __always_inline int read_option_value(struct bpf_sockopt *option)
 {
 	__u32 *value = option->optval, *stored;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * A SYN becomes a SYN/ACK with a cookie, in its own buffer; the segment that ends such a handshake
- * becomes a connection.
+ * Turns a SYN into a SYN/ACK with a cookie, in the SYN's own buffer. Turns the segment that ends
+ * such a handshake into a connection. cookie.h has the cookie itself.
  */
 #ifndef TIDEGATE_SYN_ACK_BPF_H
 #define TIDEGATE_SYN_ACK_BPF_H
@@ -18,12 +18,14 @@
 #include "listener.bpf.h"
 
 enum {
-	COOKIE_WSCALE = 7,		/* ours: windows up to 8 MB */
-	INITIAL_WINDOW_SEGMENTS = 10,	/* as many as a new connection may send, RFC 6928 */
+	COOKIE_WSCALE = 7,		/* the guard's: windows up to 8 MB */
+	INITIAL_WINDOW_SEGMENTS = 10,	/* a new connection may send as many, RFC 6928 */
 	TIMESTAMP_SHIFT = 20,		/* ns to about ms, RFC 7323 5.4 */
 };
 
-/* Random. A map, so that a guard that takes over takes back the cookies of the one before. */
+/*
+ * The random key of the guard's cookies. It is in a map, so that the next guard accepts them, too.
+ */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -31,7 +33,7 @@ struct {
 	__type(value, struct cookie_key);
 } cookie_keys SEC(".maps");
 
-/* When cookies of ours were sent. */
+/* Times at which the guard's cookies were sent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, COOKIE_PLACES);
@@ -62,7 +64,7 @@ static __always_inline __u32 read_cookie_age_us(__u32 cookie, __u64 now)
 	return stamp ? cookie_age_us(*stamp, cookie, now) : 0;
 }
 
-/* What a cookie needs, and a program's stack has no room for. */
+/* Memory for a cookie, because the stack has no room for it. */
 struct workspace {
 	struct cookie_key key;
 	struct cookie_flow flow;
@@ -82,7 +84,7 @@ struct {
 	__type(value, struct workspace);
 } workspace SEC(".maps");
 
-/* A clean one, for the handshake that a SYN with this sequence number begins. */
+/* A zeroed workspace for the handshake that a SYN with this sequence number begins. */
 static __always_inline struct workspace *workspace_for(const struct segment *segment, __u32 client_isn)
 {
 	struct workspace *work;
@@ -103,7 +105,7 @@ static __always_inline struct workspace *workspace_for(const struct segment *seg
 	return work;
 }
 
-/* From Linux 6.9. Without it the kernel takes its own cookies only. */
+/* From Linux 6.9. Without it the kernel accepts only its own cookies. */
 extern int bpf_sk_assign_tcp_reqsk(struct __sk_buff *skb, struct sock *sk, struct bpf_tcp_req_attrs *attrs,
 				   int attrs__sz) __ksym __weak;
 
@@ -113,8 +115,8 @@ static __always_inline __u32 cookie_period(__u64 now_ns)
 }
 
 /*
- * What a segment to us may carry, from the interface's MTU. Differs: a route's own MTU or advmss
- * metric is not looked at.
+ * The MSS that this host offers, from the interface's MTU. Differs: ignores a route's own MTU and
+ * advmss metric.
  */
 static __always_inline __u16 own_mss(void *ctx, enum hook hook, const struct segment *segment)
 {
@@ -124,10 +126,7 @@ static __always_inline __u16 own_mss(void *ctx, enum hook hook, const struct seg
 	return (mtu > 65535 ? 65535 : mtu) - answer_bytes(segment);
 }
 
-/*
- * The options of the SYN/ACK with a cookie of ours: what the SYN offered and this host has switched
- * on.
- */
+/* Options of a SYN/ACK with the guard's cookie: those that the SYN offered and this host has on. */
 static __always_inline void offer_options(struct net *net, const struct tcp_options *offered, __u64 now_ns,
 					  struct tcp_options *ours)
 {
@@ -139,12 +138,12 @@ static __always_inline void offer_options(struct net *net, const struct tcp_opti
 	ours->tsecr = offered->tsval;
 }
 
-/* Chooses what to offer, and says it in the cookie. */
+/* Chooses the options, and stores them in the cookie. */
 static __noinline int choose_own_cookie(const struct segment *segment, struct net *net, struct workspace *work, __u64 now)
 {
 	read_options(&work->tcp, tcp_header_bytes(segment), &work->offered);
 	offer_options(net, &work->offered, now, &work->ours);
-	/* RFC 9293 3.7.1: who says nothing can take 536 bytes, the first index. */
+	/* RFC 9293 3.7.1: a client without an MSS option takes 536 bytes, the first index. */
 	work->said.mss_index = cookie_mss_index(work->offered.mss, segment->is_ipv6);
 	work->said.wscale = work->ours.has_wscale ? work->offered.wscale : COOKIE_NO_WSCALE;
 	work->said.has_sack = work->ours.has_sack;
@@ -153,7 +152,7 @@ static __noinline int choose_own_cookie(const struct segment *segment, struct ne
 }
 
 /*
- * The kernel's own cookie, which it takes back while it has sent one itself within two minutes
+ * The kernel's own cookie. The kernel accepts it only if it has sent one itself within two minutes
  * (tcp_synq_no_recent_overflow()).
  */
 static __noinline int choose_kernel_cookie(const struct segment *segment, struct workspace *work)
@@ -219,7 +218,7 @@ static __always_inline __u16 initial_window(__u16 mss)
 	return bytes > 65535 ? 65535 : bytes;
 }
 
-/* Fills the workspace with the SYN/ACK and sends it. */
+/* Builds the SYN/ACK in the workspace, and sends it. */
 static __always_inline enum sent send_chosen(void *ctx, enum hook hook, const struct segment *segment, struct workspace *work)
 {
 	__u32 offset = segment->l3_offset + answer_bytes(segment);
@@ -259,9 +258,9 @@ static __noinline int send_chosen_xdp_generic(struct xdp_md *xdp, const struct s
 }
 
 /*
- * Answers a SYN with a SYN/ACK and a cookie: ours, or with `is_kernels` the kernel's, for which
- * only the MSS is offered, since the kernel could not know later what else was agreed. Not larger
- * than the SYN, but for the MSS option if that had none.
+ * Answers a SYN with a SYN/ACK and a cookie, the guard's or the kernel's (`is_kernels`). With the
+ * kernel's only the MSS is offered, because the kernel could not know the rest later. The answer is
+ * not larger than the SYN, except for an MSS option that the SYN lacked.
  */
 static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const struct segment *segment, __u64 now, bool is_kernels)
 {
@@ -284,7 +283,7 @@ static __always_inline enum sent send_syn_ack(void *ctx, enum hook hook, const s
 	}
 }
 
-/* What the kernel is told of a handshake of which it has seen the end only. */
+/* Tells the kernel about a handshake of which it has seen only the end. */
 static __always_inline void describe_request(const struct segment *segment, const struct cookie_options *cookie,
 					     const struct tcp_options *options, struct bpf_tcp_req_attrs *attrs)
 {
@@ -293,7 +292,7 @@ static __always_inline void describe_request(const struct segment *segment, cons
 	attrs->snd_wscale = attrs->wscale_ok ? cookie->wscale : 0;
 	attrs->rcv_wscale = attrs->wscale_ok ? COOKIE_WSCALE : 0;
 	attrs->sack_ok = cookie->has_sack;
-	/* Who has agreed on timestamps sends them in every segment, RFC 7323 3.2. */
+	/* A client that agreed on timestamps sends them in every segment, RFC 7323 3.2. */
 	attrs->tstamp_ok = options->has_timestamp;
 	attrs->rcv_tsval = options->tsval;
 	attrs->rcv_tsecr = options->tsecr;
@@ -316,8 +315,8 @@ static __always_inline bool assign_request(struct __sk_buff *skb, const struct s
 }
 
 /*
- * Whether the segment ends a handshake by a cookie of ours; then the kernel makes it a connection
- * of its listener.
+ * True when the segment ends a handshake by one of the guard's cookies. The kernel then makes it a
+ * connection of its listener.
  */
 static __noinline int take_cookie(struct __sk_buff *skb, const struct segment *segment)
 {

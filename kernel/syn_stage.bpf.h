@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
 /*
- * The SYN stage: may this attempt start?
+ * The SYN stage: may this attempt start? It reads the listener, asks verdict.h, counts, and acts.
  */
 #ifndef TIDEGATE_SYN_STAGE_BPF_H
 #define TIDEGATE_SYN_STAGE_BPF_H
@@ -19,10 +19,10 @@
 #include "service.bpf.h"
 
 enum {
-	MAX_TOKEN_TRIES = 4,		/* then none is waited for: that many CPUs were faster */
+	MAX_TOKEN_TRIES = 4,		/* then the SYN gets no token: that many CPUs were faster */
 };
 
-/* What became of an answer; what could not be written in full must not be passed on. */
+/* Counts an answer. A frame that is half rewritten must not pass. */
 static __always_inline enum action count_answer(enum sent sent, __u64 *answered, struct listener_stats *stats)
 {
 	if (sent == SENT) {
@@ -33,7 +33,7 @@ static __always_inline enum action count_answer(enum sent sent, __u64 *answered,
 	return sent == SENT_NOT ? ACTION_PASS : ACTION_DROP;
 }
 
-/* Several CPUs may ask for the same token: the schedule moves once for each that gets one. */
+/* Several CPUs may ask for the same token. The schedule moves once for each CPU that gets one. */
 static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_ns, __u64 now)
 {
 	__u64 schedule;
@@ -73,8 +73,8 @@ static __always_inline enum action refuse(void *ctx, enum hook hook, const struc
 }
 
 /*
- * The SYN queue may be what was full: the end of the handshake must be looked at all the same, and
- * as long as the cookie is good, because the kernel would answer it with RST.
+ * Sends a cookie, and arms the ACK stage for as long as it is valid. A full SYN queue alone does
+ * not arm it. Unarmed, the kernel would answer the end of the handshake with RST.
  */
 static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 						      bool is_kernels, struct listener_stats *stats)
@@ -112,19 +112,18 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT || attempt->is_reserved || take_token(&policy->rate, schedule, attempt->now_ns))
 		return verdict;
-	/* Other CPUs were faster, and took the last. */
+	/* Other CPUs took the last token. */
 	return policy->syn_when_full;
 }
 
-/* Whether it takes the time to decide about any SYN. */
+/* True when the decision about every SYN needs the time. */
 static __always_inline bool goes_by_time(const struct listener_policy *policy)
 {
 	return policy->trigger != TRIGGER_QUEUE || policy->full == FULL_RATE;
 }
 
 /*
- * Reading the clock costs as much as looking into a map: 0 for a SYN that it does not matter to,
- * unless it is refused.
+ * The time, or 0 when this SYN needs it only if refused. The clock costs as much as a map lookup.
  */
 static __always_inline __u64 time_to_decide(const struct listener_policy *policy, bool is_near_full)
 {
@@ -132,8 +131,8 @@ static __always_inline __u64 time_to_decide(const struct listener_policy *policy
 }
 
 /*
- * Whether our decisions still stand is asked only where a SYN would be refused: one that is
- * admitted goes to the kernel either way.
+ * Decides about a SYN, and acts. The lease is checked only before a refusal: an admitted SYN goes
+ * to the kernel either way.
  */
 static __always_inline enum action decide(void *ctx, enum hook hook, const struct segment *segment, __u32 index,
 					  struct listener *listener)
@@ -219,8 +218,8 @@ static __always_inline enum action on_syn(void *ctx, enum hook hook, const struc
 }
 
 /*
- * Not static, so that the verifier walks each once, and not once for every way that a frame can be
- * parsed. The segment is there; the verifier wants it checked.
+ * Not static, so that the verifier walks each function once. Otherwise it would for each way to
+ * parse a frame. The segment is never NULL, but the verifier wants the check.
  */
 
 __noinline int on_syn_tc(struct __sk_buff *skb, const struct segment *segment)
@@ -250,7 +249,9 @@ static __always_inline enum action on_syn_at(void *ctx, enum hook hook, const st
 	}
 }
 
-/* A SYN that would make a listener create a request socket, as tcp_rcv_state_process() sees it. */
+/*
+ * True for a SYN that would make a listener create a request socket, as in tcp_rcv_state_process().
+ */
 static __always_inline bool is_syn(const struct segment *segment, struct path_stats *path)
 {
 	__u8 flags = segment->flags & (TCP_SYN | TCP_ACK | TCP_RST | TCP_FIN);
@@ -264,7 +265,7 @@ static __always_inline bool is_syn(const struct segment *segment, struct path_st
 	return false;
 }
 
-/* A frame of TCP that has no SYN, as on_frame() counts it. */
+/* Counts a TCP frame without SYN, as on_frame() does. */
 static __always_inline void count_not_syn(struct path_stats *path)
 {
 	path->frames++;
