@@ -1,15 +1,15 @@
-//! Queue disciplines of a bottleneck: which packet waits, which goes next, and which is dropped,
-//! with the reason.
+//! Queue disciplines of a bottleneck: they say which packet waits, which goes next, and which is
+//! dropped, with the reason.
 //!
-//! [`Aqm`] is what they have in common, [`Queue`] is any of them, built from a [`Config`]
-//! (`red:limit=180,min=30,max=90`). The arithmetic of RED and of REDFavor's guard is
-//! `kernel/red.h`, compiled for the host: with the same packets at the same times a qdisc that
-//! includes it decides the same.
+//! [`Aqm`] is what they have in common. [`Queue`] is any of them, made from a [`Config`]
+//! (`red:limit=180,min=30,max=90`). RED and REDFavor's guard compute by `kernel/red.h`, compiled
+//! for the host: a qdisc that includes it decides the same about the same packets at the same
+//! times.
 //!
-//! What this is not: a link (it knows no rate, but for RED's idle time), a parser of frames
-//! ([`Packet`] is what it needs to know of one), a classifier. No ECN: what would be marked is
-//! dropped. No clock, no socket, no thread, and no allocation for each packet once a queue was at
-//! its longest.
+//! What this is not: a link, because it knows no rate, except for RED's idle time. It parses no
+//! frame ([`Packet`] is what it needs to know of one) and classifies nothing. It has no ECN: a
+//! packet that would be marked is dropped. It has no clock, socket or thread, and allocates nothing
+//! for a packet once a queue was at its longest.
 //!
 //! ```
 //! use aqm::{Aqm, Config, DropReason, Packet, Queue};

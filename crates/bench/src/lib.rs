@@ -1,7 +1,10 @@
-//! `tidegate bench`: figures of this machine, each beside its reference of the same run.
+//! `tidegate bench`: figures of this machine, each beside a reference from the same run.
 //!
 //! A figure is a median over repetitions that alternate with its reference, because a shared
-//! machine drifts.
+//! machine drifts. The bench is a subcommand, because operators may want to know what their machine
+//! can send. It calls the crowd as a library.
+//!
+//! What it is not: a test. No figure passes or fails here.
 
 mod bare;
 mod close;

@@ -1,5 +1,7 @@
-//! Compiles programs of `kernel/` into libbpf-rs skeletons, or all of them into bare objects. For
-//! build scripts only.
+//! Compiles programs of `kernel/` in build scripts: one into a libbpf-rs skeleton, or all into bare
+//! objects.
+//!
+//! What it is not: a loader. A program is loaded by the crate that has its skeleton.
 //!
 //! ```no_run
 //! bpf_build::skeleton("admit.bpf.c"); // in build.rs: writes $OUT_DIR/admit.skel.rs

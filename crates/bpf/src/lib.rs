@@ -1,6 +1,12 @@
-//! BPF links to interfaces and control groups, held by the process: when it ends, however it ends,
-//! the kernel detaches the program. Only what a qdisc needs, which outlives its process, is pinned.
-//! And test runs of programs, to ask and to measure.
+//! BPF links to interfaces and control groups that the process holds, and test runs of programs.
+//!
+//! When the process ends, however it ends, the kernel detaches its programs. Only what a qdisc
+//! needs is pinned, because a qdisc outlives its process. Test runs ask a program something, or
+//! measure it.
+//!
+//! What it is not: a loader. A program is loaded by the crate that has its skeleton. This is a
+//! crate of its own because guard, xsk, lab and tests share links. It calls `bpf_link_create` for
+//! XDP and tcx alike, because libbpf-rs' own XDP link cannot demand native mode.
 
 mod capability;
 pub mod cgroup;

@@ -1,45 +1,71 @@
-//! What work costs on this machine, as a profile of the simulator (`tidegate lab calibrate`).
+//! Measures what work costs on this machine, as a profile of the simulator (`tidegate lab
+//! calibrate`).
 //!
-//! Crowds below saturation (of seven tenths of it, unless a rate is given: costs are those of the
-//! rate at which they were measured), each of which makes the server's CPU do something else; what
-//! it costs is the CPU's time over how often it was done. The kernel tells exactly how long a CPU
-//! was idle, and by ticks, 100 to 1,000 in a second, how the rest divides over softirq and
-//! programs, so that a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half
-//! is known to 2%.
+//! It sends crowds below saturation: seven tenths of it, unless a rate is given, because costs are
+//! those of the rate at which they were measured. Each crowd makes the server's CPU do something
+//! else. A cost is the CPU's time over how often the work was done. The kernel tells exactly how
+//! long a CPU was idle. Ticks, 100 to 1,000 in a second, tell how the rest divides over softirq and
+//! programs. So a crowd must come for some seconds: of ten seconds at 250 Hz a share of a half is
+//! known to 2%.
 //!
-//! | crowd | gives |
-//! |---|---|
-//! | answered by the stock server, below saturation, and closed by RST | a whole connection, in softirq and in the program |
-//! | the same in turns up to ten times as far apart, so that more comes at once, all of them twice; and before a server that works for each request, whose program mostly runs when its CPU turns to frames | what it costs to turn to frames of connections, and to wake the program: [`Program::woken`] |
-//! | fewer, closed by FIN, and as many closed by RST | `fin`, and what the program does about either end |
-//! | four times as many before a server that was stopped, so that no program runs: dropped by the kernel, in turns near and far apart, and all held back, or reset | `syn_dropped`, `syn_held`, `syn_reset`, and what a turn itself costs: [`Softirq::wake`] |
-//! | all reset, four times as many and one times: in the larger crowd each turn has a SYN, and each look for replies finds some | how far apart the crowd's turns are, and its end's looks, and from how long who is refused waits the way to the server and back: [`CrowdEnd`] |
-//! | twice as many before it, all answered with a cookie, which costs what a RST does: either is the SYN rewritten | `stray`: the end of each handshake and the request behind it, which find no place |
-//! | four times as many, and half of the rate let in by a token bucket: the rest held back, or reset | what is more than the sum of both: the program has had the caches ([`Softirq::cold_refusal`]) |
-//! | hardly any | what the lab's own watch takes, and its turns |
-//! | none, while a thread works on the server's CPU without a pause | which share of it is [taken](Profile::taken) by ticks and the hypervisor, beside the lab's own watch: a server's `cpu_time` takes so much longer |
-//! | four times as many before a server that was stopped, under *abort*, and connections that are answered, before an accept queue that is never full and before one that nearly is: the kernel counts how long the guard's programs run | `guard_dropped`, `guard_syn`, `guard_ack` |
-//! | together, before a server with a backlog of one, under *abort* | `syn_answered` and `end_reset`, beside one of `stray`: the request behind the end of a handshake |
+//! What it is not: it measures no server program but the lab's own.
 //!
-//! A crowd's frames that come one by one cost more than those that come together: the CPU turns to
+//! # The crowds, and what they give
+//!
+//! - Answered by the stock server, and closed by RST: a whole connection, in softirq and in the
+//!   program.
+//! - The same in turns up to ten times as far apart, so that more comes at once, all of them twice.
+//!   Also before a server that works for each request, whose program mostly runs when its CPU turns
+//!   to frames. They give the cost to turn to frames of connections, and to wake the program:
+//!   [`Program::woken`].
+//! - Fewer, closed by FIN, and as many closed by RST: `fin`, and the program's work about either
+//!   end.
+//! - Four times as many before a server that was stopped, so that no program runs: dropped by the
+//!   kernel, in turns near and far apart, and all held back, or reset. They give `syn_dropped`,
+//!   `syn_held`, `syn_reset`, and the cost of a turn itself: [`Softirq::wake`].
+//! - All reset, four times as many and one times. In the larger crowd each turn has a SYN, and each
+//!   look for replies finds some. They give the distance of the crowd's turns, and of its end's
+//!   looks. From a refused client's wait they give the way to the server and back: [`CrowdEnd`].
+//! - Twice as many before it, all answered with a cookie. That costs as much as a RST, because
+//!   either is the SYN rewritten. They give `stray`: the end of each handshake and the request
+//!   behind it, which find no place.
+//! - Four times as many, and half of the rate let in by a token bucket; the rest held back, or
+//!   reset. The cost beyond the sum of both comes from caches that the program has had:
+//!   [`Softirq::cold_refusal`].
+//! - Hardly any: what the lab's own watch takes, and its turns.
+//! - None, while a thread works on the server's CPU without a pause. It gives the share that is
+//!   [taken](Profile::taken) by ticks and the hypervisor, beside the lab's own watch. A server's
+//!   `cpu_time` takes so much longer.
+//! - Under *abort*, four times as many before a server that was stopped; and connections that are
+//!   answered, before an accept queue that is never full and before one that nearly is. The kernel
+//!   counts how long the guard's programs run: `guard_dropped`, `guard_syn`, `guard_ack`.
+//! - Together, before a server with a backlog of one, under *abort*: `syn_answered` and
+//!   `end_reset`, beside one of `stray`, the request behind the end of a handshake.
+//!
+//! # From times to costs
+//!
+//! A crowd's frames that come one by one cost more than those that come together. The CPU turns to
 //! each, and the program sleeps and is woken between them. At saturation both are rarer for each
-//! connection. How far apart the crowd's turns came to be is what turns were counted, and not what
-//! it was told: timers are late, and its end's receiving takes time of the same CPU. Turns and
-//! wakings are counted (`NET_RX` of `/proc/softirqs`, `voluntary_ctxt_switches` of the server; of
-//! the crowd's receiving thread, its looks), so that crowds give what one turn and one waking cost:
-//! the slopes of the plane nearest to them. Where it begins is the work itself. It goes by the
-//! CPU's whole time, of which it is told exactly how much was idle: by ticks a crowd now and then
-//! had a third less in the program than the others, and the line through it no turn at all. Only
-//! how the work divides over softirq and program is told by them, and of that the median counts.
-//! Before a server that only answers the program sleeps as often as the CPU turns to frames, so
-//! that no crowd of it tells one from the other; before one that works for each request frames come
-//! while it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing
-//! comes of costs much less than one to connections: what is more is [`Softirq::cold_connection`].
-//! To look at what is ready costs a program that need not sleep for it much less: that is timed in
+//! connection. So turns and wakings are counted: `NET_RX` of `/proc/softirqs`,
+//! `voluntary_ctxt_switches` of the server, and the looks of the crowd's receiving thread. What the
+//! crowd was told does not say how far apart its turns came to be, because timers are late, and its
+//! end's receiving takes time of the same CPU. The slopes of the plane nearest to the crowds are
+//! the cost of one turn and of one waking. Where the plane begins is the work itself.
+//!
+//! The plane goes by the CPU's whole time, of which the kernel tells exactly how much was idle. By
+//! ticks a crowd now and then had a third less in the program than the others, and the line through
+//! it no turn at all. Ticks only tell how the work divides over softirq and program, and of that
+//! the median counts.
+//!
+//! Before a server that only answers, the program sleeps as often as the CPU turns to frames. So no
+//! crowd of it tells one from the other. Before one that works for each request, frames come while
+//! it runs, and the CPU turns to them without a waking. A turn to SYNs alone that nothing comes of
+//! costs much less than one to connections: the difference is [`Softirq::cold_connection`]. A
+//! program that need not sleep for it looks much more cheaply at what is ready: that is timed in
 //! this process.
 //!
-//! How a connection's time in softirq divides over its segments cannot be seen from outside, but
-//! for the last, which two crowds tell apart that end in different ways: the rest is divided
+//! How a connection's time in softirq divides over its segments cannot be seen from outside, except
+//! for the last one: two crowds that end in different ways tell it apart. The rest is divided
 //! evenly. Its time in the program is divided as the system calls of such a program take it, which
 //! are timed in this process over the loopback.
 

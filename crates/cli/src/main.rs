@@ -1,8 +1,14 @@
-//! `tidegate`: guard a port, send a crowd, run an experiment, and show the result. One file per
-//! subcommand, no logic.
+//! `tidegate`: the program that guards a port, sends a crowd, runs an experiment, and shows the
+//! result.
 //!
-//! Exit status: 0 done; 1 what happened while it ran; 2 what the user wrote wrongly: an argument,
-//! or a file that is not there or not what it should be.
+//! Each subcommand has a file here, which reads the arguments and prints. What it is not: the place
+//! of any logic, which is in the other crates.
+//!
+//! Exit status:
+//! - 0: it is done.
+//! - 1: something happened while it ran.
+//! - 2: the user made a mistake: a wrong argument, or a file that is missing or not what it should
+//!   be.
 
 mod bar;
 mod bench;

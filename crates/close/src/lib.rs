@@ -9,9 +9,35 @@
 //!
 //! [`Way`] lists the ways, and `docs/closing.md` says who should use which.
 //!
-//! A [`Closing`] acts in the network namespace in which it was started.
+//! A [`Closing`] acts in the network namespace in which it was started. It is no change of the server.
 //!
 //! It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
+//!
+//! # How it works
+//!
+//! ```text
+//! server's FIN -> arriving() at tc ingress -> kernel     hold: without its FIN
+//! client's FIN -> leaving() at tc egress -> interface    hold: before it, the server's comes in
+//! server's ACK of that -> arriving() -> a clone to the kernel, a RST back    hold, swap
+//! ```
+//!
+//! - `kernel/close.h` decides. What is held is in the client's socket (storage). A last FIN is
+//!   noted in a map by addresses and ports, because TIME_WAIT has no storage.
+//! - A FIN that we let in acknowledges no more than the server has. So the client's kernel is in
+//!   CLOSING, and sends again what is lost. The FIN comes in only if all that the server sent
+//!   before it is here.
+//! - Nobody acknowledges the server's FIN. Once the server has acknowledged ours, the client is in
+//!   TIME_WAIT, and a RST takes the server out of CLOSING.
+//! - *swap* needs a quarantine of our own, because the kernel has forgotten the ports. The kernel
+//!   walks through its ports from another place every 10 s, so it may come to one in quarantine,
+//!   and its SYN is dropped. So the quarantine is 1 s with timestamps, as for `tcp_tw_reuse`, and
+//!   not twice the segment lifetime as in `[FTY97]`. *hold* has the kernel's own TIME_WAIT.
+//! - The agent hears of a held FIN by a ring. If nobody has asked for it after a second, the
+//!   server's host may be gone. Then the agent makes the FIN anew, and lets it in by a test run of
+//!   `overdue()`.
+//! - A program that waits for the end, or sends more, pays for hold. So swap is the default.
+//! - Before Linux 6.6 the programs are filters of clsact, because there is no tcx. A lease of 5 s
+//!   ends their work if the process is killed.
 
 mod backoff;
 mod destination;

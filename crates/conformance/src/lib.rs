@@ -1,8 +1,8 @@
-//! Packet scripts played to the running kernel: a [`Case`] is a script with an address family and a
-//! hook, in network namespaces of its own.
+//! Plays packet scripts to the running kernel, behind the guard: a [`Case`] is a script with an
+//! address family and a hook, in network namespaces of its own.
 //!
-//! What it is not: no judge, which [`script::run`] is for every system alike; and it has no
-//! scripts, which are those of crates/corpus.
+//! What it is not: a judge, because [`script::run`] judges every system alike. Nor has it any
+//! scripts: crates/corpus has them.
 
 mod case;
 mod kernel;

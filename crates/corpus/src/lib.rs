@@ -1,8 +1,9 @@
-//! The packet scripts of `tests/conformance/`, built in, so that no program needs a file beside it;
-//! and the simulated kernel as a system that plays them.
+//! The packet scripts of `tests/conformance/`, built in, and the simulated kernel as a system that
+//! plays them.
 //!
-//! What it is not: no judge, which [`script::run`] is for every system alike. The running kernel is
-//! another system (crates/conformance).
+//! They are built in so that no program needs a file beside it. What it is not: a judge, because
+//! [`script::run`] judges every system alike. The running kernel is another system
+//! (crates/conformance).
 
 mod fields;
 mod simulated;

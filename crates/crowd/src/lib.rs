@@ -1,11 +1,14 @@
-//! The crowd: users, their clients' TCP, and what became of each attempt. Told the time and handed
-//! segments, without I/O: `tidegate load` runs it over an interface, and the simulator in virtual
-//! time.
+//! Simulates users and their clients' TCP, and says what became of each attempt.
 //!
-//! [`Crowd`] starts attempts when they are meant to start, whatever the server does, and follows
-//! each to its one [`Cause`].
+//! [`Crowd`] starts attempts when they are meant to start, whatever the server does. It follows
+//! each to its one [`Cause`], and response time counts from the intended start. It is told the time
+//! and handed segments: `tidegate load` runs it over an interface, and the simulator in virtual
+//! time. Clients have the TCP of several systems, one state machine with other constants
+//! (`crates/tcp`). Users may go on to other objects and pages (`crowd/visits.rs`). A segment for no
+//! connection is answered by a RST, as the client's kernel would.
 //!
-//! What it is not: no TLS, no HTTP/2, no pipelining, one server.
+//! What it is not: it has no I/O, no TLS, no HTTP/2, no pipelining and no second server. Its
+//! clients have no congestion control, because their requests are small.
 
 mod asks;
 mod attempt;

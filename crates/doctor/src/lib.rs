@@ -1,8 +1,8 @@
 //! Says what this kernel can do for Tidegate, by trying it, never by its version.
 //!
-//! It changes nothing that lasts: hooks are tried on a veth pair in a namespace of its own,
-//! interfaces of the host are only asked about, and programs are loaded and let go. What it may not
-//! try it reports as not known, with the reason.
+//! It tries hooks on a veth pair in a namespace of its own. It only asks about the host's
+//! interfaces, and lets go of each program that it has loaded. What it may not try it reports as
+//! not known, with the reason. What it is not: a setup tool, because nothing that it changes lasts.
 //!
 //! ```no_run
 //! let diagnosis = doctor::examine();

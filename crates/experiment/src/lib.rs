@@ -1,13 +1,12 @@
-//! Experiment files, the claims in them, and what comes of a run: what the lab and virtual runs
-//! share.
+//! Experiment files, their claims and the results of a run: what the lab and virtual runs share.
 //!
 //! A [`Plan`] is what a TOML file asks for. Most are a grid ([`Experiment`]): servers, policies,
-//! offered loads as multiples of the server's saturation rate. Some are packet scripts with the
+//! and offered loads as multiples of the server's saturation rate. Some are packet scripts with the
 //! claims that they show ([`Traces`]), some are flows over a bottleneck ([`Dumbbell`]). A
-//! [`Writer`] has the records of a run, and its page at the end.
+//! [`Writer`] takes the records of a run, and writes its page at the end.
 //!
-//! What it is not: nothing is measured here. It links no socket, no BPF and no namespace, so that
-//! virtual runs do not either.
+//! What it is not: a measurement. It links no socket, no BPF and no namespace, so virtual runs do
+//! not either.
 
 mod bounds;
 mod bursts;

@@ -1,8 +1,10 @@
-//! Files that a user names: read within bounds, written whole or not at all, and their places tried
-//! before there is anything to write. What is wrong in a TOML file, in one line.
+//! Reads and writes the files that a user names: read within bounds, written whole or not at all.
 //!
-//! What it is not: no reader of logs, which may be as long as they like (`crates/load`), and none
-//! of what the kernel shows below `/proc`.
+//! It tries the place of a file before there is anything to write. It says in one line what is
+//! wrong in a TOML file.
+//!
+//! What it is not: a reader of logs, which may be of any length (`crates/load`), or of what the
+//! kernel shows below `/proc`.
 
 mod read;
 mod toml_error;

@@ -1,12 +1,10 @@
-//! Guards listeners: finds them, loads `kernel/admit.bpf.c`, sets their policies, attaches to
-//! interfaces, reads counters.
+//! Guards listeners: it finds them, loads `kernel/admit.bpf.c`, sets their policies, attaches to
+//! interfaces and reads counters.
 //!
-//! It does not pin anything and keeps no thread: the programs live as long as the [`Guard`] (or its
-//! process) does, and a [`Sample`] is taken when asked for. It does not start, stop or configure
-//! the server.
-//!
-//! Everything here acts in the network namespace of the calling thread, so start and sample in the
-//! same one.
+//! The programs live as long as the [`Guard`] or its process. A [`Sample`] is taken when a caller
+//! asks for it. What it is not: it pins nothing, keeps no thread, and does not start, stop or
+//! configure the server. It acts in the network namespace of the calling thread, so start and
+//! sample in the same one.
 //!
 //! ```no_run
 //! use guard::{Config, Guard, Listener, Policy};
@@ -17,6 +15,32 @@
 //! println!("{} reset", guard.sample()?.listeners[0].stats.reset);
 //! # Ok::<(), anyhow::Error>(())
 //! ```
+//!
+//! # Where the programs hang, and how they change
+//!
+//! - Native XDP, where the driver has it and the interface is neither veth nor loopback: the
+//!   cheapest place.
+//! - Else tcx ingress (Linux 6.6). It sends a RST back by `bpf_redirect`; `XDP_TX` on veth would
+//!   need a program on the peer.
+//! - Else generic XDP. A `clsact` filter would outlive `kill -9`, and a link does not.
+//! - tcx beside XDP for FINs and cookies of ours, which need a socket buffer.
+//! - LSM `inet_conn_request` for *reserv*. It sees the queues when it is a SYN's turn, also in a
+//!   batch or out of fragments. It can only drop, in silence.
+//! - sockops at the root control group for waiting connections (`kernel/follow.bpf.h`).
+//! - cgroup `setsockopt` for a server that asks for *rst-fin*.
+//!
+//! All three stages are in `admit.bpf.c`, because they share listeners, counters and one parse. A
+//! handshake that ends without a place goes on with SYN set, so the kernel itself resets both ends.
+//!
+//! - Links are descriptors of the process, and a lease of one second covers a process that hangs.
+//! - A take-over switches the old guard's links as its last step, all or none. It takes the key of
+//!   cookies in flight, and what servers asked for. The old guard ends when the new one has renewed
+//!   its lease; else it puts its own programs back.
+//! - A listener keeps its index over reloads. Its addresses go before a rule becomes another
+//!   listener's, and come after. So a SYN meets its own listener's rule, or the kernel.
+//! - What was learnt of a server is kept in a file each second: the usual answer and rate. The
+//!   limit is not, because a crowd shows it within seconds. Nor are waiting connections, because
+//!   few of them are left when the next guard decides.
 
 mod advice;
 mod attach;

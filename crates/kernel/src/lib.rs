@@ -1,10 +1,10 @@
-//! The structs and decisions of `kernel/*.h` on the host: the very code that the BPF programs run.
-//! Here Rust meets C, and nowhere else.
+//! The structs and decisions of `kernel/*.h` on the host: the same code that the BPF programs run.
 //!
-//! bindgen makes the types, with the comments of the headers. Nothing here sees a packet, a map or
-//! a clock, or knows a policy by its name: see crates/verdict, crates/pacer and crates/aqm.
+//! Here alone Rust meets C. bindgen makes the types, with the comments of the headers. C divides by
+//! numbers that a header wants above 0: the caller sees to that.
 //!
-//! C divides by numbers that a header wants above 0: whoever calls sees to that.
+//! What it is not: it sees no packet, map or clock, and knows no policy by its name. See
+//! crates/verdict, crates/pacer and crates/aqm.
 
 mod bands;
 mod close;

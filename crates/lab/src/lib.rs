@@ -1,13 +1,37 @@
 //! `tidegate lab`: experiments on real kernels, in network namespaces.
 //!
-//! [`run`] finds the rate at which each server saturates, then measures each point of the grid in
-//! fresh namespaces, and writes JSON lines as it goes and a page at the end. The lab starts the
-//! same programs that a user would: `tidegate serve`, `tidegate guard`, `tidegate load`. Packet
-//! scripts are played to the running kernel, and a dumbbell is hosts in namespaces around a
-//! `tidegate link`.
+//! [`run`] finds the rate at which each server saturates. Then it measures each point of the grid
+//! in fresh namespaces, writes JSON lines as it goes, and a page at the end. It starts the programs
+//! that a user would: `tidegate serve`, `guard`, `load` and `link`. Packet scripts are played to
+//! the running kernel.
 //!
-//! What it is not: no remote machines, no statistics beyond what the crowd and the kernel counted.
-//! Files, claims and results are in crates/experiment, and virtual time in crates/virtual-lab.
+//! What it is not: it has no remote machines, and no statistics beyond what the crowd and the
+//! kernel counted. Files, claims and results are in crates/experiment, and virtual time in
+//! crates/virtual-lab.
+//!
+//! # The testbed of a cell
+//!
+//! ```text
+//!   tg-server-*                                        tg-crowd-*
+//!   CPU 0: receive softirq (RPS), server process       CPU 1: receive thread (NAPI), generator
+//!          tgs0 10.76.0.1/30  ------- veth -------  tgc0 10.76.0.2/30, sources 10.77.0.0/16
+//! ```
+//!
+//! - It is fresh for every cell, because sockets that an earlier crowd left behind answer a new SYN
+//!   with a challenge ACK.
+//! - The crowd receives in native XDP. The kernel does not run generic XDP on a buffer that tc
+//!   redirected, and the guard's RST is one.
+//! - Replies that find the crowd's ring full wait at the server's interface (Linux 6.16). Before,
+//!   they are lost: `tx_dropped` of `tgs0` counts them, and the cell is marked.
+//! - A flood has a pair of its own, so its answers take no place from replies. It is sent from the
+//!   generator's core between the crowd's turns. Both pairs share the backlog of the server's CPU;
+//!   with threaded NAPI each has its thread.
+//! - Held connections are sockets of the lab's own, by a third pair, because the generator takes
+//!   every frame of `tgc0`. They are opened before it starts.
+//! - Far clients have a namespace with `tidegate link` before them (`middle.rs`). A thread on the
+//!   link's CPU receives there what the server sends.
+//! - A dumbbell has three namespaces, with hosts as addresses (`dumbbell/bed.rs`). Nothing is
+//!   pinned to a CPU there.
 
 mod apache;
 mod cell;

@@ -1,18 +1,29 @@
-//! `tidegate link`: a bottleneck between two interfaces. Every frame that comes in at one leaves at
+//! `tidegate link`: a bottleneck between two interfaces. Each frame that comes in at one leaves at
 //! the other, through a [`path::Path`] for each direction: queue discipline, rate, delay, jitter,
 //! loss and reordering.
 //!
-//! One thread does all of it, on AF_XDP or, where that is not to be had, on packet sockets. Nothing
-//! stays behind however it ends: programs, sockets and promiscuous mode are the process's.
+//! What it is not: a switch, because it learns no addresses and knows two interfaces. Nor a router:
+//! it has no addresses and no TTL. It does not segment frames that are longer than the other side's
+//! MTU, or give back a VLAN tag that the driver takes off. What the host's own kernel sends on the
+//! interfaces goes out beside it.
 //!
-//! What it is not: no switch (it learns no addresses and knows two interfaces), no router (no
-//! addresses, no TTL), no segmentation of frames that are longer than the other side's MTU, no VLAN
-//! tag that the driver takes off. What the host's own kernel sends on the interfaces goes out
-//! beside it.
+//! # How it works
+//!
+//! One thread does all of it, on AF_XDP, or on packet sockets where AF_XDP cannot be used. In a
+//! turn it receives from both ports and sends to both what is due, 32 frames of each at most. Then
+//! it sleeps until a frame comes or the next one is due.
+//!
+//! `crates/path` decides what becomes of a frame, and when. It knows only the moments of arrival.
+//! So however late the thread looks, packets are dequeued, dropped and due as of their own moments;
+//! how much later they left is counted. A frame is copied into a pool when it arrives, and a path
+//! has its number. Hosts may have links of their own, one path before the bottleneck and one behind
+//! it.
+//!
+//! Nothing stays behind however it ends: programs, sockets and promiscuous mode are the process's.
 //!
 //! `bridge.rs` is the thread, `direction.rs` what it does for one direction, `way.rs` the links
-//! that a frame takes there, `classify.rs` what a queue discipline wants to know of a frame, and
-//! `service.rs` of its response.
+//! that a frame takes there. `classify.rs` finds what a queue discipline wants to know of a frame,
+//! and `service.rs` of its response.
 
 mod bridge;
 mod classify;

@@ -1,10 +1,12 @@
-//! What the kernel says of the calling thread's network namespace: of an interface, a route, a
-//! neighbour or a traffic class (rtnetlink(7)), and of its TCP sockets (sock_diag(7)).
+//! Asks the kernel about the calling thread's network namespace: its interfaces, routes,
+//! neighbours, traffic classes and TCP sockets.
 //!
-//! It makes nothing but one thing, the filter of [`add_bpf_filter`], since iproute2 would need a
-//! pinned program. Interfaces, routes and queue disciplines are made by iproute2 (`netns`, `qdisc`,
-//! `uplink`), whose commands can be repeated by hand. Of an answer only what is named here is
-//! decoded, so that nothing depends on what a newer kernel adds.
+//! It speaks rtnetlink(7) and sock_diag(7).
+//!
+//! What it is not: a tool to make things. It makes one thing, the filter of [`add_bpf_filter`],
+//! because iproute2 would need a pinned program. Interfaces, routes and queue disciplines are made
+//! by iproute2 (`netns`, `qdisc`, `uplink`), because its commands can be repeated by hand. Of an
+//! answer only what is named here is decoded, so nothing depends on what a newer kernel adds.
 
 mod ask;
 mod interface;

@@ -1,10 +1,11 @@
-//! Network namespaces named `tg-*`, with what the lab, the bench and the kernel tests do in them:
-//! run a closure or a program there, join two by a veth pair, send and receive raw frames, set a
-//! sysctl, read a counter. Everything is removed on drop; what a `kill -9` left is removed by
-//! [`sweep`].
+//! Network namespaces named `tg-*` for the lab, the bench and the kernel tests.
 //!
-//! It is not a general namespace library: names, addresses and neighbours are static, and links are
-//! only veth. Links are made with iproute2's `ip`, because what it did can be read back and
+//! It runs a closure or a program there, joins two by a veth pair, sends and receives raw frames,
+//! sets a sysctl and reads a counter. Everything is removed on drop. [`sweep`] removes what a `kill
+//! -9` left.
+//!
+//! What it is not: a general namespace library. Names, addresses and neighbours are static, and
+//! links are only veth. iproute2's `ip` makes the links, because what it did can be read back and
 //! repeated by hand.
 
 mod counters;

@@ -1,9 +1,12 @@
-//! Who waits for a server, and how many may. Pure: told the time and what was counted.
+//! Counts the connections that wait for a server, and finds how many may.
 //!
-//! [`Service`] says who waits, and whether one more may: `kernel/service.h` and what is built on
-//! it, the very code that the BPF programs run. [`Pacer`] is the agent's part: what it finds out,
-//! and has the kernel go by. Between them is a map in the kernel's case, and nothing in the
-//! simulator's. `docs/admission.md` says why so.
+//! [`Service`] counts them and says whether one more may wait: `kernel/service.h` and what is built
+//! on it, the same code that the BPF programs run. [`Pacer`] is the agent's part. Every
+//! [`LOOK_EVERY`] it looks at the counts and says by what the kernel goes until the next look.
+//! Between the two is a map in the kernel's case, and nothing in the simulator's. `limit.rs` has
+//! the law; `docs/admission.md` says why it is so.
+//!
+//! What it is not: it has no clock, and reads no map. It is told the time and what was counted.
 
 mod demand;
 mod fade;

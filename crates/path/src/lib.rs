@@ -1,13 +1,12 @@
 //! One direction of a bottleneck: a queue discipline before a transmitter of some rate, then a wire
 //! with delay, jitter, loss and reordering.
 //!
-//! A [`Path`] is told the time and handed packets; it says when the next thing is due, and gives
-//! what arrives at the other end. The simulator and `tidegate link` run it. What it was handed at
-//! which moments decides everything: the same packets, times and seed have the same fate, however
-//! late or often it is asked meanwhile.
+//! A [`Path`] is told the time and handed packets. It says when the next thing is due, and gives
+//! what arrives at the other end. The simulator and `tidegate link` run it. The same packets,
+//! moments of arrival and seed have the same fate, however late or often a caller asks meanwhile.
 //!
-//! What this is not: no clock, no socket, no thread; no routing and no second direction; no
-//! duplication and no corruption of packets; no allocation for each packet once as many as ever
+//! What this is not: it has no clock, socket or thread, no routing, no second direction, and no
+//! duplication or corruption of packets. It allocates nothing for a packet once as many as ever
 //! were waiting or under way.
 //!
 //! ```

@@ -1,5 +1,5 @@
-//! Frames in and out of an interface: by AF_XDP, or where that is not to be had by a packet socket.
-//! And the clock of who moves them.
+//! Frames in and out of an interface, by AF_XDP or else by a packet socket, and the clock of the
+//! thread that moves them.
 //!
 //! [`Port::open`] gives the crowd's generator the frames of the crowd, and a bridge every frame, as
 //! [`xsk::Steer`] says. What it is not: a parser of frames; it joins and splits none.

@@ -4,7 +4,8 @@
 //! can have as many connections to one address and port as it has ports. The end that closes first
 //! keeps the four-tuple in TIME_WAIT for 60 s (RFC 9293 3.6.1). TIME_WAIT may have most ports.
 //!
-//! [`Survey::take`] counts, and [`advise`] says what would help.
+//! [`Survey::take`] counts, and [`advise`] says what would help. What it is not: a change of
+//! anything; it only looks.
 
 mod advice;
 mod error;

@@ -1,14 +1,22 @@
-//! A queue discipline of ours as the qdisc of an interface, in BPF, Linux 6.16 and newer: REDFavor,
-//! `kernel/redfavor.bpf.c`, or SRPT and LAS, `kernel/srpt.bpf.c`.
+//! Makes a queue discipline of ours the qdisc of an interface, in BPF, Linux 6.16 and newer:
+//! REDFavor (`kernel/redfavor.bpf.c`), or SRPT and LAS (`kernel/srpt.bpf.c`).
 //!
-//! [`add`] loads the programs, sets their parameters and makes the qdisc; it lives on without us,
-//! until [`del`] or the interface goes. What it counts is found again in maps that are pinned in
-//! the BPF file system, for each interface of each network namespace ([`show`], [`all`]). So are
-//! the links of what tells SRPT how much is left.
+//! [`add`] loads the programs, sets their parameters and makes the qdisc. It lives on without us,
+//! until [`del`] or the interface goes. What it counts is in maps that are pinned in the BPF file
+//! system, for each interface of each network namespace ([`show`], [`all`]).
 //!
 //! What this is not: a classful qdisc, or a child of one. The kernel takes a BPF qdisc only as the
 //! root of an interface, or below mq. So a rate is its own ([`Setup::rate`]), and delay must come
-//! from another interface. No ECN: such a program may not write to packets.
+//! from another interface. It has no ECN, because such a program may not write to packets.
+//!
+//! # The exact order
+//!
+//! A qdisc's program may not read a socket's storage. So `tell` at tcx egress, where each packet
+//! comes by first, writes rank and flow into the packet's `cb`, and `enqueue` reads them there. The
+//! first packet of each flow is in a tree (`bpf_rb_root`), the later ones in a list of their flow.
+//! The tree's rightmost is pushed out. The qdisc outlives its process, so the links of `tell`, the
+//! socket option and sendfile are pinned beside its maps. Once the qdisc is gone they place
+//! nothing, until they are swept away.
 //!
 //! All of it concerns the calling thread's network namespace, and needs CAP_BPF, CAP_PERFMON,
 //! CAP_NET_ADMIN and a BPF file system that may be written.

@@ -1,13 +1,13 @@
-//! Tables, plots and pages from the results of a run.
+//! Makes tables, plots and pages from the results of a run.
 //!
-//! Give it the records of a results file as a [`Run`]; it gives back an HTML [`page`], a [`table`]
-//! for the terminal, and the [`finding`], the one sentence that both carry; of several runs it
-//! makes a [`book`]. It measures nothing, reads no file and opens no socket, and the page needs no
-//! network. It judges nothing either: a cell with marks is shown with them, never left out, and
-//! whether a claim holds was said by the lab.
+//! Give it the records of a results file as a [`Run`]. It gives back an HTML [`page`], a [`table`]
+//! for the terminal, and the [`finding`], the one sentence that both carry. Of several runs it
+//! makes a [`book`]. Where a point of the grid was repeated, every number is the median of its
+//! repetitions, with their range beside it.
 //!
-//! Where a point of the grid was repeated, every number is the median of its repetitions, with
-//! their range beside it.
+//! What it is not: it measures nothing, reads no file and opens no socket, and the page needs no
+//! network. It judges nothing either. A cell with marks is shown with them, never left out, and the
+//! lab has said whether a claim holds.
 
 mod attempts;
 mod book;

@@ -1,14 +1,17 @@
-//! The formats that the tools write and the report reads, and nothing else: no I/O, no clock.
+//! The formats that the tools write and the report reads.
 //!
 //! A run of the lab is a file of JSON lines. Each line is one [`Record`], told apart by its
-//! `record` key; the first is the [`Header`], then a [`Saturation`] per server and a [`Cell`] per
-//! point of the grid, in the order in which they were measured, with those that were measured again
-//! as `set_aside` before it, or a [`Trace`] per run of a packet script; at last a [`ClaimAnswer`]
-//! per claim. `tidegate load --json` prints [`LoadEvent`]s, and `tidegate link --json` writes a
-//! [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
+//! `record` key. The first is the [`Header`], then comes a [`Saturation`] per server, and a
+//! [`Cell`] per point of the grid, in the order of measuring. Before a cell that was measured again
+//! stand the earlier ones, as `set_aside`. A run of packet scripts has a [`Trace`] per script. At
+//! last comes a [`ClaimAnswer`] per claim. `tidegate load --json` prints [`LoadEvent`]s, and
+//! `tidegate link --json` writes a [`LinkSummary`]. `tidegate schema` has them as JSON Schema.
 //!
 //! Rates are per second and end in `_per_s`, times are in milliseconds and end in `_ms`, counts are
-//! plain. What each number means is defined in `docs/measurement.md`.
+//! plain. `docs/measurement.md` defines each number.
+//!
+//! What it is not: it has no I/O and no clock. It is a crate of its own so that the report does not
+//! pull in the tools whose results it reads.
 
 mod bottleneck;
 mod by_size;

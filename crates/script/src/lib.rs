@@ -1,12 +1,11 @@
 //! Packet scripts: what clients send, what the server must answer, and in which state it is then.
-//! `tests/conformance/README.md` describes the format for who writes one.
 //!
-//! [`parse`] reads a script, [`run`] plays it to a [`System`]: a kernel in a network namespace
-//! (crates/conformance), or the simulator's (crates/corpus). Nothing here has a clock, a socket or
-//! a thread: the system says what time it is, and is handed frames.
+//! [`parse`] reads a script, in the format of `tests/conformance/README.md`. [`run`] plays it to a
+//! [`System`]: a kernel in a network namespace (crates/conformance), or the simulator's
+//! (crates/corpus). The system says what time it is, and is handed frames.
 //!
-//! It is not a TCP: a client sends only what its lines say, acknowledges nothing by itself and has
-//! no timers.
+//! What it is not: a TCP. A client sends only what its lines say, acknowledges nothing by itself
+//! and has no timers. Nothing here has a clock, a socket or a thread.
 //!
 //! ```
 //! let text = "policy rst-syn\nfill\na: > S 0:0(0)\na: < R. 0:0(0) ack 1\ncount reset 1\n";

@@ -1,16 +1,16 @@
 //! The lab's own HTTP server: one thread, epoll, one prepared reply.
 //!
-//! It stands in for the user-space server of `[Shu05]` section 3.1.1: when the listener is ready it
+//! It stands in for the user-space server of `[Shu05]` section 3.1.1. When the listener is ready it
 //! accepts until nothing is left (*Accept-INF*), and only then serves what it accepted. So the
-//! accept queue is short whenever the server runs, and a crowd that the server cannot serve waits
-//! in the kernel or, if admitted, inside the server.
+//! accept queue is short whenever the server runs. A crowd that the server cannot serve waits in
+//! the kernel or, if admitted, inside the server.
 //!
-//! It is **not** a web server: no files, no TLS, no timeouts. Every path gets the same reply, but
-//! for those of a workload, which name the reply's length (`/bytes/12345`,
-//! `/file_set/dir00000/class2_5`); request bodies are read and thrown away. After the request
+//! It is **not** a web server: it has no files, no TLS and no timeouts. Every path gets the same
+//! reply, except those of a workload, which name the reply's length (`/bytes/12345`,
+//! `/file_set/dir00000/class2_5`). Request bodies are read and thrown away. After the request
 //! CLIENT_CLOSE of `[FTY97]` it says nothing, and waits for the client's end. An idle connection
-//! lives until its client closes it. What an idle connection costs here is one descriptor and under
-//! a hundred bytes; a request that is still arriving costs at most 16 KiB more.
+//! lives until its client closes it. It costs one descriptor and under a hundred bytes; a request
+//! that is still arriving costs at most 16 KiB more.
 //!
 //! ```
 //! use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,7 @@
-//! Counters by name, how fast they grow, and the last minute of them. Pure: the caller says when.
+//! Counters by name, their rates, and the last minute of them.
 //!
-//! `kernel/counters.h` says which counters there are and what each means. This crate prints
-//! nothing.
+//! `kernel/counters.h` says which counters there are and what each means. What it is not: a
+//! printer, or a clock; the caller says when.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,15 +1,14 @@
-//! What queueing theory says of responses on a link, to be drawn beside what was measured.
+//! Says how long responses take on a link by queueing theory, to be drawn beside what was measured.
 //!
 //! The model is `[SH06]` section 6.3: an M/GI/1 queue whose load alternates between a low and a
 //! high one, with sizes of a Bounded Pareto distribution. FAIR is processor sharing (PS), SRPT is
-//! exact and preemptive. [`fair`] and [`srpt`] give the mean response by size.
+//! exact and preemptive. [`fair`] and [`srpt`] give the mean response by size. Sizes are bytes,
+//! times are seconds, rates are per second.
 //!
 //! What it is not: the derivation of the paper, which is in a report that the paper cites
-//! (CMU-CS-01-134). The approximations here are our own. They are exact where the load is
-//! steady below 1, and tend to the fluid limit where it is far above; the tests hold them against
+//! (CMU-CS-01-134). The approximations here are our own. They are exact where the load is steady
+//! below 1, and tend to the fluid limit where it is far above; the tests hold them against
 //! simulations of the queue. There is no TCP, no packet, no handshake and no limit of connections.
-//!
-//! Sizes are bytes, times are seconds, rates are per second.
 
 mod fair;
 mod sizes;

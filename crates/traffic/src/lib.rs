@@ -1,7 +1,7 @@
-//! When attempts are meant to start, and what they ask for: seeded, without a clock.
+//! Says when attempts are meant to start and what they ask for, from a seed.
 //!
-//! A schedule is open loop: it does not wait for the server, so that waiting behind a slow server
-//! is part of what is measured.
+//! A schedule is open loop: it does not wait for the server, so waiting behind a slow server is
+//! part of what is measured. What it is not: a clock, or a client; it sends nothing.
 
 mod bursts;
 mod files;

@@ -1,7 +1,7 @@
 //! Time with its unit.
 //!
 //! [`Nanos`] is both a moment (since the start of a run, of a clock that never steps back) and a
-//! span: the simulator and the tools choose what zero means. It is not a calendar time.
+//! span: the simulator and the tools choose what zero means. What it is not: a calendar time.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};

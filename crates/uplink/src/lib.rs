@@ -1,20 +1,33 @@
-//! The shortest response first on the uplink of a server (`[SH06]`), with a stock kernel and no
-//! change of the server.
+//! Sends the shortest response first on the uplink of a server (`[SH06]`), with a stock kernel and
+//! no change of the server.
 //!
 //! [`Uplink::start`] puts an HTB tree with a class for each band on an interface, and
-//! `kernel/uplink.bpf.c` as its filter. The tree holds the rate, so that the queue is here and not
-//! in what comes after. The filter knows what a response still has to send (`kernel/bands.h`), and
-//! names the class. Dropping the [`Uplink`] removes all of it.
-//!
-//! What stays if the process is killed: a tree whose filter places nothing once its lease is over,
-//! so that every packet is in the top band. That is one FIFO of the rate. The next
-//! [`Uplink::start`] replaces it.
+//! `kernel/uplink.bpf.c` as its filter. The tree holds the rate, so the queue is here and not in
+//! what comes after. Dropping the [`Uplink`] removes all of it.
 //!
 //! What this is not: a guard. It refuses no connection and drops no packet that a plain queue of
-//! the rate would not drop.
+//! the rate would not drop. All of it concerns the calling thread's network namespace. It needs
+//! root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 //!
-//! All of it concerns the calling thread's network namespace. It needs root, or CAP_BPF,
-//! CAP_PERFMON and CAP_NET_ADMIN.
+//! # How it works
+//!
+//! ```text
+//! application -> TCP -> TBF (the rate; cuts buffers into segments) -> HTB -> band 0 .. 7
+//!                                     classify(): whose segment, how many bytes are left -> class
+//! ```
+//!
+//! - `kernel/bands.h` decides by bytes left, cutoffs, the present band, and whether earlier
+//!   segments of the connection still wait. While they do it is not moved up, because it would
+//!   overtake itself.
+//! - The program is a filter of HTB (`cls_bpf`), not one at tcx egress. So one way is for every
+//!   kernel from 6.1 on, and the operator's `skb->priority` stays. The tree can go below a class of
+//!   the operator's own, and the program goes with its qdisc.
+//! - The floors of the lower bands are why it is HTB (`tree.rs`): prio and ets have none.
+//! - After `kill -9` a lease ends, and all packets are in the top band: one FIFO of the rate. The
+//!   next [`Uplink::start`] replaces the tree.
+//! - A size comes from the best of five sources (`kernel/left.bpf.h`). What the program or
+//!   sendfile(2) says is kept until the bytes are sent; Content-Length is read from the first
+//!   segment. If more is sent than was said, the response goes on as one of unknown size.
 
 mod error;
 mod program;

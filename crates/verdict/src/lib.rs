@@ -1,7 +1,7 @@
-//! Policies by name, and their decisions: `kernel/verdict.h`, the very code that the BPF programs
+//! Policies by name, and their decisions: `kernel/verdict.h`, the same code that the BPF programs
 //! run.
 //!
-//! Not the programs themselves: nothing here sees a packet, a map or a clock.
+//! What it is not: the programs themselves. Nothing here sees a packet, a map or a clock.
 //!
 //! ```
 //! use verdict::{Attempt, ListenerLoad, Policy, Verdict};

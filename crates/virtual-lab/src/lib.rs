@@ -1,11 +1,12 @@
-//! Experiments in virtual time: the lab's files and results, on a machine that a profile describes
-//! (`tidegate sim`).
+//! Runs experiments in virtual time: the lab's files and results, on a machine that a profile
+//! describes (`tidegate sim`).
 //!
-//! [`run`] is of any [`Plan`]: a grid of servers, packet scripts, or a dumbbell. Every cell is a
-//! world of its own, so that they run on as many threads as there are CPUs and come out the same on
-//! any number of them.
+//! [`run`] takes any [`Plan`]: a grid of servers, packet scripts, or a dumbbell. Every cell is a
+//! world of its own. So cells run on as many threads as there are CPUs, and come out the same on
+//! any number of them. `rates.rs` simulates a grid at the rates that the lab sent, so that
+//! `tidegate compare` can hold one against the other.
 //!
-//! What it is not: no kernel is asked for anything. It links no AF_XDP, no BPF and no guard.
+//! What it is not: a user of the kernel. It links no AF_XDP, no BPF and no guard.
 
 mod capture;
 mod dumbbell;

@@ -1,10 +1,24 @@
-//! Telemetry of listeners: who listens in each network namespace of the host, how full the queues
-//! are, and, with the programs of `kernel/watch.bpf.c`, why clients of a listener wait: the causes
-//! of `[Shu05]` section 2.1.1, and the time in its accept queue.
+//! Telemetry of listeners: which there are in each network namespace of the host, how full their
+//! queues are, and why their clients wait.
 //!
-//! It reads and never decides; nothing runs for data segments; it keeps no thread and pins nothing.
-//! What came before it was started it does not know. A hook that a kernel lacks makes its counters
-//! `None`, never 0.
+//! The causes are those of `[Shu05]` section 2.1.1. They and the time in the accept queue come from
+//! the programs of `kernel/watch.bpf.c`.
+//!
+//! What it is not: a decision. It only reads, keeps no thread and pins nothing. What came before it
+//! was started it does not know.
+//!
+//! # How it works
+//!
+//! The programs hang at five places of the kernel's TCP (fentry, fexit):
+//! - a SYN,
+//! - a segment for a request socket,
+//! - the end of a handshake,
+//! - the way into the accept queue, and the way out of it.
+//!
+//! Nothing runs for data. A hook that a kernel lacks makes its counters `None`, never 0.
+//!
+//! All state is LRU: an entry for each listener, 65,536 waiting connections and 32,768 SYNs. The
+//! guard's policy *observe* attaches nothing else.
 //!
 //! ```no_run
 //! use watch::{Counter, Hook, Watch};

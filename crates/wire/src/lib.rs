@@ -1,12 +1,12 @@
 //! Ethernet, IP and TCP: bytes to meaning and back, for whole frames of one segment each.
 //!
-//! What it is not: no VLAN tags, no IP options on the way out, no IPv6 extension headers, no
-//! fragments, no TCP options but those of [`Options`]. Frames that have them are an [`ParseError`],
-//! not a guess; unknown TCP options are skipped. (The programs in `kernel/` parse all of these for
-//! themselves; this crate is for the crowd's own traffic.)
+//! What it is not: it has no VLAN tags, no IPv6 extension headers and no fragments. It has no IP
+//! options on the way out, and no TCP options but those of [`Options`]. A frame that has them is a
+//! [`ParseError`], not a guess; unknown TCP options are skipped. The programs in `kernel/` parse
+//! all of these for themselves; this crate is for the crowd's own traffic.
 //!
-//! Checksums are written and not verified: veth hands over segments whose checksum the sender left
-//! to a device that is not there (`CHECKSUM_PARTIAL`), so a receiver in user space cannot tell a
+//! Checksums are written and not verified. A veth hands over segments whose checksum the sender
+//! left to a device that is not there (`CHECKSUM_PARTIAL`). A receiver in user space cannot tell a
 //! wrong one from an unfinished one.
 //!
 //! [`parse`] never panics, whatever the bytes. [`emit`] panics only when the buffer is shorter than

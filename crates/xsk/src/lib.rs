@@ -1,11 +1,13 @@
 //! AF_XDP rings behind a safe API: whole Ethernet frames in and out of the queues of an interface,
-//! without the kernel's stack, and the program that decides which received frames those are. An
-//! [`Interface`] has the program and gives a socket for each queue; [`Socket::open`] is both where
-//! there is one queue.
+//! without the kernel's stack.
 //!
-//! It is not a general AF_XDP library: one socket for each queue, each with its own memory, frames
-//! of at most one buffer ([`FRAME_SIZE`]; to receive, [`MAX_RECEIVED`]), no shared memory between
-//! sockets, no metadata, no multi-buffer frames. It parses no frame and computes no checksum.
+//! It also has the program that decides which received frames those are. An [`Interface`] has the
+//! program and gives a socket for each queue. [`Socket::open`] is both where there is one queue.
+//!
+//! What it is not: a general AF_XDP library. It has one socket for each queue, each with its own
+//! memory, and frames of at most one buffer ([`FRAME_SIZE`]; to receive, [`MAX_RECEIVED`]). Sockets
+//! share no memory, and there are no metadata and no multi-buffer frames. It parses no frame and
+//! computes no checksum.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -33,7 +35,7 @@
 //! # }
 //! ```
 //!
-//! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls;
+//! `unsafe` is in `ring.rs`, the memory shared with the kernel, and `sys.rs`, the system calls.
 //! `rx.rs` and `tx.rs` say whose a frame is when they touch it.
 
 mod error;
