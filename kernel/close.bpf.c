@@ -69,7 +69,7 @@ struct close_counts {
 	__u64 released;				/* held FINs that entered with the client's own */
 	__u64 given_up;				/* held FINs that the server repeated */
 	__u64 late;				/* held FINs that could not enter at the close */
-	__u64 resets;				/* hold: ACKs sent as a RST: the first was lost */
+	__u64 resets;				/* hold: ACKs after the first RST, sent as another */
 	__u64 quarantined;			/* SYNs dropped: their ports are in quarantine */
 	__u64 signed_or_joined;			/* closes with MD5, AO, MPTCP or bad options */
 	__u64 full;				/* closes that found a map full */
@@ -617,7 +617,7 @@ int overdue(struct __sk_buff *skb)
 	tcp = bpf_skc_to_tcp_sock(found);
 	if (tcp)
 		hold = bpf_sk_storage_get(&holds, tcp, 0, 0);
-	if (hold && hold->stage == HOLD_HELD && hold->fin == segment.seq) {
+	if (hold && (hold->stage == HOLD_HELD || hold->stage == HOLD_LATE) && hold->fin == segment.seq) {
 		hold->stage = HOLD_OVER;
 		is_held = true;
 	}
@@ -793,17 +793,21 @@ static __always_inline int on_held_fin_out(struct __sk_buff *skb, const struct s
 	read_socket(tcp, &socket);
 	if (on_held_fin_leaving(&socket, &numbers, hold, &last) != CLOSE_RELEASE || !checksum_is_partial(skb, HOOK_TC, segment) ||
 	    is_signed_or_joined(skb, segment, &timestamp)) {
+		hold->stage = HOLD_LATE;
 		counts->late++;
 		return TC_ACT_UNSPEC;
 	}
-	if (!keep(&ends, &last, counts))
+	if (!keep(&ends, &last, counts)) {
+		hold->stage = HOLD_LATE;
 		return TC_ACT_UNSPEC;
+	}
 	/* It acknowledges no more than the server did, so that our kernel repeats what is lost. */
 	let_in = let_fin_in(skb, segment, timestamp, tcp->snd_una);
 	if (let_in == LET_IN) {
 		counts->released++;
 		return TC_ACT_UNSPEC;
 	}
+	hold->stage = HOLD_LATE;
 	bpf_map_delete_elem(&last_acks, &ends);
 	counts->failed++;
 	return let_in == LET_IN_SPOILED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
@@ -852,7 +856,7 @@ int leaving(struct __sk_buff *skb)
 	}
 	if (way == WAY_SWAP) {
 		ends = ends_of_leaving(&segment);
-		if (!is_quarantined(&ends))
+		if (!is_leased() || !is_quarantined(&ends))
 			return TC_ACT_UNSPEC;
 		counts = counts_of(&ends);
 		if (counts)

@@ -59,6 +59,7 @@ enum hold_stage {
 	HOLD_NONE = 0,
 	HOLD_HELD = 1,			/* the client's kernel has not seen the server's FIN */
 	HOLD_OVER = 2,			/* our programs hold no FIN of this connection any more */
+	HOLD_LATE = 3,			/* the client has closed: the server or the agent brings the FIN */
 };
 
 /* State of a connection under hold; all zero at first. */
@@ -111,6 +112,8 @@ static inline enum close_action on_fin_arriving(const struct close_socket *socke
 		hold->stage = HOLD_OVER;
 		return CLOSE_GIVE_UP;
 	}
+	if (hold->stage == HOLD_LATE)
+		hold->stage = HOLD_OVER;
 	if (hold->stage == HOLD_OVER || socket->state != STATE_ESTABLISHED)
 		return CLOSE_PASS;
 	/*
@@ -133,10 +136,11 @@ static inline enum close_action on_held_fin_leaving(const struct close_socket *s
 {
 	if (hold->stage != HOLD_HELD || !is_fin(segment))
 		return CLOSE_PASS;
-	hold->stage = HOLD_OVER;
+	hold->stage = HOLD_LATE;
 	if (socket->state != STATE_FIN_WAIT1 || segment->payload || socket->rcv_nxt != hold->fin ||
 	    segment->ack != hold->fin)
 		return CLOSE_PASS;
+	hold->stage = HOLD_OVER;
 	last->seq = segment->seq + 1;
 	last->ack = hold->fin + 1;
 	last->way = WAY_HOLD;

@@ -20,6 +20,7 @@ enum {
 	TIDEGATE_RST_FIN = 1,		/* int, enum on_fin: sockopt.bpf.h */
 	TIDEGATE_BYTES_TO_COME = 2,	/* __u64: left.bpf.h */
 	TIDEGATE_CLOSE = 3,		/* int, 0 or 1: close.bpf.c */
+	SOCK_STREAM = 1,		/* include/linux/net.h */
 	MAX_OPTION_BYTES = 4096,	/* a program sees no more of an option, include/linux/bpf-cgroup.h */
 };
 
@@ -36,7 +37,8 @@ static __always_inline int refuse_option(int error)
 static __always_inline bool is_option(struct bpf_sockopt *option, int name, __u64 cookie)
 {
 	return option->level == SOL_TIDEGATE && option->optname == name && option->sk &&
-	       option->sk->protocol == PROTOCOL_TCP && bpf_get_netns_cookie(option) == cookie;
+	       option->sk->type == SOCK_STREAM && option->sk->protocol == PROTOCOL_TCP &&
+	       bpf_get_netns_cookie(option) == cookie;
 }
 
 /*

@@ -99,6 +99,8 @@ pub enum CloseEvent {
         way: &'static str,
         /// Whether every segment is left alone.
         dry_run: bool,
+        /// Interfaces at which the programs are.
+        interfaces: Vec<String>,
         /// With `swap`, for how long ports are kept from use where both ends have timestamps, s.
         quarantine_s: f64,
     },
@@ -157,10 +159,13 @@ fn run_here(args: &Args) -> Result<()> {
     let printer = Printer::start();
     let quarantine_s = args.quarantine.as_secs_f64();
     if args.json {
-        printer.say(json(&CloseEvent::Started { way: name, dry_run: args.dry_run, quarantine_s })?);
+        let interfaces = closing.interfaces().map(str::to_owned).collect();
+        let dry_run = args.dry_run;
+        printer.say(json(&CloseEvent::Started { way: name, dry_run, interfaces, quarantine_s })?);
     } else {
-        let what = if args.dry_run { "counts, and changes nothing" } else { "is at work; Ctrl-C ends it" };
-        printer.say(format_args!("{name} {what}"));
+        let what = if args.dry_run { "counts, and changes nothing" } else { "is at work" };
+        let interfaces = closing.interfaces().collect::<Vec<_>>().join(", ");
+        printer.say(format_args!("{name} {what} at {interfaces}; Ctrl-C ends it"));
     }
     let start = Instant::now();
     let ended = watch(&mut closing, args, &stop, &printer, start);
@@ -200,7 +205,7 @@ fn watch(
             {
                 bail!("network namespace {netns} is gone, and its interfaces with it");
             }
-            closing.check_interfaces()?;
+            closing.check()?;
             let present = counted(closing, args, start)?;
             printer.say(match args.json {
                 true => json(&CloseEvent::Sample(present.clone()))?,

@@ -77,6 +77,7 @@ pub struct Closing {
     _asked: Vec<OwnedFd>,
     program: Program,
     interfaces: Vec<(u32, String)>,
+    sockets: Sockets,
     next_generation: Instant,
     /// One for each destination, in their order.
     back_offs: Vec<BackOff>,
@@ -111,6 +112,7 @@ impl Closing {
             _asked: asked,
             program,
             interfaces,
+            sockets: setup.sockets.clone(),
             next_generation: Instant::now() + GENERATION,
             back_offs: vec![BackOff::default(); setup.destinations.len()],
         })
@@ -142,15 +144,34 @@ impl Closing {
         Ok(begun)
     }
 
-    /// Fails if an interface is gone, and its programs with it.
+    /// Names of the interfaces at which the programs are.
+    pub fn interfaces(&self) -> impl Iterator<Item = &str> {
+        self.interfaces.iter().map(|(_, name)| name.as_str())
+    }
+
+    /// An error if an interface or the control group is gone.
     ///
     /// # Errors
     ///
-    /// One line that names the interface.
-    pub fn check_interfaces(&self) -> Result<()> {
-        match self.interfaces.iter().find(|(index, _)| name_of(*index).is_none()) {
-            Some((_, name)) => Err(refused(format!("{name} is gone; start again when it is back"))),
-            None => Ok(()),
+    /// Which of them is gone.
+    pub fn check(&self) -> Result<()> {
+        let gone = self
+            .interfaces
+            .iter()
+            .find(|(index, _)| Interface::name_of(*index).is_ok_and(|name| name.is_none()));
+        if let Some((_, name)) = gone {
+            return Err(refused(format!("{name} is gone; start again when it is back")));
+        }
+        match &self.sockets {
+            Sockets::Of(folder)
+                if self.program.cgroup() != program::cgroup_id(folder).unwrap_or_default() =>
+            {
+                let shown = folder.display();
+                Err(refused(format!(
+                    "control group {shown} is gone or was made anew; start again when it is there"
+                )))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -246,10 +267,12 @@ fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
     if setup.interfaces.is_empty() {
         for destination in &setup.destinations {
             let address = destination.network.addr();
-            let route = netlink::route(address, None).act_with(|| format!("find the way to {address}"))?;
+            let way = || format!("find the way to {address}; name an interface with --interface");
+            let route = netlink::route(address, None).act_with(way)?;
             let name = if route.is_local { Some("lo".to_owned()) } else { route.interface.and_then(name_of) };
-            let name =
-                name.ok_or_else(|| refused(format!("no way leads to {address}; name an interface")))?;
+            let name = name.ok_or_else(|| {
+                refused(format!("no way leads to {address}; name an interface with --interface"))
+            })?;
             add(Interface::find(&name)
                 .act_with(|| format!("look for {name}"))?
                 .ok_or_else(|| refused(format!("{name} has gone; start again when it is back")))?);
@@ -266,5 +289,5 @@ fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
 }
 
 fn name_of(index: u32) -> Option<String> {
-    nix::net::if_::if_indextoname(index).ok()?.into_string().ok()
+    Interface::name_of(index).ok().flatten()
 }

@@ -76,6 +76,7 @@ pub(crate) struct Program {
     overdue: OwnedFd,
     held: HeldFins,
     destinations: usize,
+    cgroup: u64,
     generation: u8,
     /// One bit for each destination: hold no FIN there.
     backed_off: u64,
@@ -129,6 +130,7 @@ impl Program {
             overdue: loaded.progs.overdue.as_fd().try_clone_to_owned()?,
             held: HeldFins::new(&loaded.maps.held_fins)?,
             destinations: setup.destinations.len(),
+            cgroup,
             generation: FIRST_GENERATION,
             backed_off: 0,
         })
@@ -139,6 +141,11 @@ impl Program {
         let programs = [(self.ask.as_fd(), cgroup::Hook::SetSockopt)];
         cgroup::attach("the socket option TIDEGATE_CLOSE", programs)
             .map_err(|error| refused(error.to_string()))
+    }
+
+    /// Id of the control group; 0: none was named.
+    pub(crate) fn cgroup(&self) -> u64 {
+        self.cgroup
     }
 
     pub(crate) fn arriving(&self) -> BorrowedFd<'_> {
@@ -238,7 +245,7 @@ impl Program {
 }
 
 /// Id of a control group of version 2, the kernel's `kernfs_node.id`: the inode of its folder.
-fn cgroup_id(folder: &Path) -> Result<u64> {
+pub(crate) fn cgroup_id(folder: &Path) -> Result<u64> {
     let shown = folder.display();
     let metadata = folder.metadata().act_with(|| format!("control group {shown}"))?;
     let is_cgroup =

@@ -61,6 +61,9 @@ mod tests {
             (0..3).map(|_| on_fin_arriving(&socket(ESTABLISHED, 900), &fin, &mut hold)).collect();
         assert_eq!(answers, [CloseAction::Hold, CloseAction::GiveUp, CloseAction::Pass]);
         assert_eq!(hold.fin, 1000, "behind its data");
+        let mut late = Hold { stage: 3, ..hold };
+        assert_eq!(on_fin_arriving(&socket(FIN_WAIT1, 900), &fin, &mut late), CloseAction::Pass);
+        assert_eq!(late.stage, 2, "the server has repeated it");
     }
 
     #[test]

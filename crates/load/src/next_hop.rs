@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use netlink::Interface;
-use nix::net::if_::if_indextoname;
 use wire::Ethernet;
 
 /// How often the neighbour table is asked, and how long between.
@@ -37,10 +36,11 @@ pub(crate) fn resolve(server: SocketAddr, name: &str, interface: &Interface) -> 
         format!("find the way to {address} through {name}; see `ip route get {address} oif {name}`")
     })?;
     if let Some(other) = route.interface.filter(|leaves_by| *leaves_by != index) {
-        let other = if_indextoname(other).with_context(|| format!("find the name of interface {other}"))?;
+        let name_of = || format!("find the name of interface {other}");
+        let other = Interface::name_of(other).with_context(name_of)?.with_context(name_of)?;
         bail!(
             "{address} is reached through {}, not through {name}; name that one, or a server on another host",
-            other.to_string_lossy()
+            other
         );
     }
     let dst = neighbour(route.gateway.unwrap_or(address), name, index)?;

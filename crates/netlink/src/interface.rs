@@ -5,7 +5,7 @@ use std::io;
 use neli::consts::rtnl::{Arphrd, Iff, Ifla, IflaInfo, RtAddrFamily, Rtm};
 use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder};
 use nix::errno::Errno;
-use nix::net::if_::if_nametoindex;
+use nix::net::if_::{if_nameindex, if_nametoindex};
 
 use crate::ask::{Error, ask, attribute, number_of};
 
@@ -51,6 +51,18 @@ impl Interface {
             Err(Error::Refused(Errno::ENODEV)) => Ok(None),
             interface => interface.map(Some),
         }
+    }
+
+    /// Name of the interface with this number; `None` if the caller's network namespace has none.
+    /// Not by nix 0.31's `if_indextoname()`, which takes the null that says no for a name.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn name_of(index: u32) -> Result<Option<String>, Error> {
+        let all = if_nameindex().map_err(|error| Error::Unasked(io::Error::from(error)))?;
+        let found = all.iter().find(|interface| interface.index() == index);
+        Ok(found.map(|interface| interface.name().to_string_lossy().into_owned()))
     }
 
     /// Whether it is one end of a veth pair.

@@ -96,7 +96,7 @@ pub fn advise(survey: &Survey, settings: &Settings) -> Vec<Advice> {
             all.push(Advice::OtherEnd { to: pair.to, time_wait: pair.time_wait });
         }
     }
-    if !short.is_empty() && size < WIDEST / 2 {
+    if (!short.is_empty() || size == 0) && size < WIDEST / 2 {
         all.push(Advice::Range { ports: size, most: WIDEST });
     }
     all.extend(short.iter().map(|pair| Advice::Addresses { to: pair.to, ports: size }));
