@@ -29,7 +29,8 @@
 //! let mut queue = Queue::new(&config, 1)?;
 //! let mut drops = Vec::new();
 //! for bytes in [1500, 40] {
-//!     queue.enqueue(Nanos::ZERO, Frame(bytes), &mut |packet, reason| drops.push((packet.0, reason)));
+//!     let mut drop = |packet: Frame, reason| drops.push((packet.0, reason));
+//!     queue.enqueue(Nanos::ZERO, Frame(bytes), &mut drop);
 //! }
 //! assert_eq!(drops, [(40, DropReason::Tail)]);
 //! # Ok::<(), aqm::ConfigError>(())

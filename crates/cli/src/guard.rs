@@ -44,39 +44,45 @@ pub struct Args {
     #[arg(long, value_name = "ADDR:PORT", value_parser = guard::parse_listen)]
     listen: Option<SocketAddr>,
 
-    /// When the listener is full, and what to do then; mechanisms joined by +, as in abort+rst-syn
-    /// (default: abort+rst-syn+unserved)
+    /// Words joined by +: when the listener is full, and what happens then
     ///
-    /// unserved             in a crowd it is full once as many wait for the server as keep it busy,
-    ///                      in the accept queue or inside it; how many is found while it runs.
-    ///                      unserved:N is full at any time once N wait
-    /// burst:TIME           with unserved: it is a crowd once a queue has stood for so long (100ms)
-    /// sojourn:TIME         it is full once connections wait longer than that, as in sojourn:20ms
-    ///                      Otherwise, or by queue, it is full when the accept queue is. With either,
-    ///                      request and first-byte say from when on a connection waits
-    /// default              nothing, and count: the kernel's own way, and not what the guard does
-    ///                      without --policy
-    /// early-syn-drop       drop a SYN before the kernel does
-    /// rst-syn              answer it with RST
-    /// abort                answer the end of a handshake with RST and forget it
-    /// reserv               answer no SYN without a place left for its handshake;
-    ///                      reserv:150 promises 150 for 100 places
-    /// no-syn-drop          answer every SYN, with a SYN cookie when a queue is full, and act as
-    ///                      abort does; no-syn-drop:kernel has cookies that every kernel takes back,
-    ///                      which lose the client's options
-    /// cookies              answer a SYN that only the SYN queue has no place for, as in a flood of
-    ///                      forged ones, with such a cookie, sooner than the kernel would, and act
-    ///                      as abort does; as in abort+rst-syn+unserved+cookies
-    /// police:RATE[/BURST]  admit so many attempts a second (to compare with)
-    /// persistent-drop:N    refuse N% of the attempts, each whenever it tries (to compare with)
-    /// rst-fin              destroy a connection whose client sends FIN, unless bytes were not read
-    ///                      or not acknowledged, and with rst-fin:always even then; only for
-    ///                      servers whose clients never half-close
-    /// observe              alone: attach nothing, and count why the kernel itself drops SYNs and
-    ///                      handshakes
+    /// The default is abort+rst-syn+unserved. docs/policies.md says when to
+    /// choose another.
     ///
-    /// reserv and the two to compare with drop in silence, or with rst-syn reset. reserv is not
-    /// against an attack: half-open handshakes of forged senders hold its places.
+    /// When the listener is full:
+    ///   unserved           in a crowd, once too many connections wait for
+    ///                      the server; the guard finds how many
+    ///   unserved:N         at any time, while N connections wait
+    ///   sojourn:TIME       while connections wait longer than TIME
+    ///   queue              while the accept queue is full; without one of
+    ///                      these words this is the rule
+    ///   burst:TIME         with unserved: a queue that stands so long is a
+    ///                      crowd (100ms)
+    ///   request            a connection waits from its request on
+    ///   first-byte         a connection waits from its handshake on
+    ///
+    /// What happens then:
+    ///   rst-syn            the guard answers a SYN with RST
+    ///   abort              it answers the end of a handshake with RST
+    ///   reserv             no SYN is answered without a free place for its
+    ///                      handshake; reserv:150 promises 150 for 100
+    ///   early-syn-drop     it drops a SYN before the kernel does
+    ///   no-syn-drop        every SYN is answered, with a cookie if a queue
+    ///                      is full; no-syn-drop:kernel before Linux 6.9
+    ///   cookies            a SYN that only the SYN queue has no place for
+    ///                      gets a cookie
+    ///   rst-fin            a client's FIN destroys its connection, if all
+    ///                      bytes were read and acknowledged;
+    ///                      rst-fin:always even then
+    ///   police:RATE        so many attempts a second are admitted, with
+    ///                      /BURST a burst; to compare with
+    ///   persistent-drop:N  N% of the attempts are refused at each try; to
+    ///                      compare with
+    ///
+    /// Alone:
+    ///   observe            nothing is attached; the guard says why the
+    ///                      kernel drops SYNs and handshakes
+    ///   default            nothing happens: the kernel's own way, counted
     #[arg(long, value_name = "POLICY", verbatim_doc_comment, value_parser = Policy::from_str)]
     policy: Option<Policy>,
 

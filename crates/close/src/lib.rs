@@ -9,7 +9,7 @@
 //!
 //! [`Way`] lists the ways, and `docs/closing.md` says who should use which.
 //!
-//! A [`Closing`] acts in the network namespace in which it was started. It is no change of the server.
+//! A [`Closing`] acts in the network namespace in which it was started. The server stays as it is.
 //!
 //! It needs root, or CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN.
 //!

@@ -5,9 +5,9 @@
 //!
 //! ```text
 //! connect                                   the application connects; everything begins anew
-//! +1 > S 0:0(0) win 64240 <mss 1460>        the client sends this, exactly then; window and options are looked at where they stand
+//! +1 > S 0:0(0) win 64240 <mss 1460>    the client sends this, then; what is not written is any
 //! +0.01 < S. 0:0(0) ack 1 win 5840 <mss 1460>    this comes to it
-//! write 80, close, abort                    the application does this; abort is a close with SO_LINGER 0
+//! write 80, close, abort    the application does this; abort is a close with SO_LINGER 0
 //! is ESTABLISHED                            the connection stands there
 //! +30 silence                               nothing was sent by then
 //! ```

@@ -11,8 +11,8 @@ const ENOUGH: f64 = 1_000.0;
 /// cutoffs; most of the bytes are above those, and share one band. With seven cutoffs the last can
 /// be further out.
 const ABOVE_LAST: f64 = 0.001;
-/// Share below the first cutoff; `[SH06]` has half. experiments/scheduling/RESULTS.md compares these
-/// two shares with the paper's.
+/// Share below the first cutoff; `[SH06]` has half. experiments/scheduling/RESULTS.md compares both
+/// shares with the paper's.
 const BELOW_FIRST: f64 = 2.0 / 3.0;
 
 /// How large the responses are that were seen: counts by size, the newer with more weight.

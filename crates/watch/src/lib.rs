@@ -25,7 +25,8 @@
 //!
 //! let watch = Watch::start(&Hook::ALL)?;
 //! for watched in watch.counters()? {
-//!     println!("{}: {:?}", watched.listener.address, watched.counters.get(Counter::ListenQOverflow));
+//!     let overflows = watched.counters.get(Counter::ListenQOverflow);
+//!     println!("{}: {overflows:?}", watched.listener.address);
 //! }
 //! # Ok::<(), watch::Error>(())
 //! ```
