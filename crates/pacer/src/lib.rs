@@ -4,7 +4,7 @@
 //! on it, the same code that the BPF programs run. [`Pacer`] is the agent's part. Every
 //! [`LOOK_EVERY`] it looks at the counts and says by what the kernel goes until the next look.
 //! Between the two is a map in the kernel's case, and nothing in the simulator's. `limit.rs` has
-//! the law; `docs/admission.md` says why it is so.
+//! the law; `README.md` says why it is so.
 //!
 //! What it is not: it has no clock, and reads no map. It is told the time and what was counted.
 

@@ -13,7 +13,7 @@
 //! - *More.* If the server answers fewer than before refusals began, refusals do not help it, and
 //!   the limit is doubled.
 //!
-//! No clock, no socket, no thread: it is told what was counted. docs/admission.md has the whole.
+//! No clock, no socket, no thread: it is told what was counted. README.md has the whole.
 
 use units::Nanos;
 

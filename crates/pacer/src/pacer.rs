@@ -278,7 +278,7 @@ impl Pacer {
     }
 
     /// How fast clients are let in, and how soon a difference to the limit is made up for:
-    /// docs/admission.md.
+    /// README.md.
     fn set_turns(&mut self) {
         let round_trip_s = Nanos(self.handshakes.usual_ns().max(SHORTEST_ROUND_TRIP_NS)).as_secs_f64();
         self.pace.gain_per_s = (1.0 / (MAKES_UP_IN * round_trip_s)) as u32;

@@ -470,7 +470,7 @@ fn load_that_is_a_little_too_much_makes_no_queue_that_grows() {
 }
 
 /// Who is under way was let in by what the server could do before, so that half the limit shows
-/// little. As many as are answered are let in, although more could be: docs/admission.md.
+/// little. As many as are answered are let in, although more could be: README.md.
 #[test]
 fn server_of_many_workers_before_a_far_crowd_answers_what_it_can() {
     let pool = World { workers: 50, is_pool: true, work_ns: 10 * MS, backlog: 1024, ..World::default() };
