@@ -33,7 +33,8 @@ fn write(command: &Command, folder: &Path) -> Result<usize> {
     let mut text = Vec::new();
     page.render(&mut text).context("write a manual page")?;
     let text = with_tables(&String::from_utf8(text).context("write a manual page")?);
-    let result = files::write_whole(&path, text.as_bytes()).with_context(|| format!("write {}", path.display()));
+    let result =
+        files::write_whole(&path, text.as_bytes()).with_context(|| format!("write {}", path.display()));
     mistake::unless_out_of_reach(result)?;
     let mut below = command.get_subcommands().filter(|below| !below.is_hide_set());
     below.try_fold(1, |written, below| Ok(written + write(below, folder)?))

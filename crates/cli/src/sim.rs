@@ -182,7 +182,7 @@ impl Args {
                 "--rates-of is for experiments with a crowd, whose rates it gives"
             }
             Plan::Grid(experiment) if experiment.profile.is_none() && self.profile.is_none() => {
-                "it names no profile: give --profile a name or a file, as --profile xeon-2005"
+                "it names no profile: give --profile a name or a file, as --profile round-numbers"
             }
             Plan::Grid(_) | Plan::Dumbbell(_) | Plan::Traces(_) => return Ok(()),
         };

@@ -155,8 +155,11 @@ impl Claim {
             }
             _ => {}
         }
-        if self.peak && (self.measure != Measure::Goodput || !self.against_loads.is_empty()) {
-            return Err("peak is for measure = \"goodput\", and for both policies".to_owned());
+        if self.peak && self.measure != Measure::Goodput {
+            return Err("peak is the largest goodput: give measure = \"goodput\"".to_owned());
+        }
+        if self.peak && !self.against_loads.is_empty() {
+            return Err("peak is the largest of all loads on both sides: leave out against_loads".to_owned());
         }
         let mut loads = self.loads.iter().chain(&self.against_loads);
         match loads.find(|load| !scope.loads.contains(load)) {

@@ -301,7 +301,10 @@ impl Dumbbell {
         let scenarios: Vec<&str> = self.scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
         let scope = Scope { loads: &self.grid.loads, policies: &aqms, servers: &scenarios, groups: 1 };
         check_claims(&self.claims, &scope, |Claim { measure, .. }| {
-            (!measure.is_of_link()).then(|| format!("{measure} is of a server; a dumbbell has none"))
+            (!measure.is_of_link()).then(|| format!(
+                    "{measure} is of a server; a dumbbell has short_mean, long_mean, utilisation, bulk_rate, queue_packets, rto_step, \
+                     drops, drop_share, syn_drops, drops_below10 and drops_from10"
+                ))
         })
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn run(
     let own = experiment.profile.as_deref().and_then(Profile::shipped);
     let profile = own.as_ref().or(options.profile).with_context(|| {
         format!(
-            "{} names no profile: give --profile a name or a file, as --profile xeon-2005",
+            "{} names no profile: give --profile a name or a file, as --profile round-numbers",
             experiment.name
         )
     })?;

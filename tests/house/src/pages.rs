@@ -30,7 +30,8 @@ struct Page {
 fn pages(root: &Path) -> Vec<Page> {
     let is_page = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "md");
     let top = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name));
-    let folders = ["docs", "experiments", "tests", "deploy", "crates"].map(|folder| files_below(&root.join(folder)));
+    let folders =
+        ["docs", "experiments", "tests", "deploy", "crates"].map(|folder| files_below(&root.join(folder)));
     let all =
         top.into_iter().chain(folders.into_iter().flatten()).filter(is_page).filter(|path| path.exists());
     all.map(|path| Page { text: read(&path), path: path.strip_prefix(root).expect("below").to_owned() })
