@@ -101,7 +101,7 @@ pub struct Args {
     #[arg(long, value_name = "N", requires = "reserve_for", value_parser = clap::value_parser!(u32).range(1..))]
     reserve: Option<u32>,
 
-    /// Networks of sources that always get in, as in 10.0.0.0/24,192.0.2.7/32
+    /// Networks of sources that may take those places, as in 10.0.0.0/24,192.0.2.7/32
     #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',', value_parser = guard::parse_network)]
     reserve_for: Vec<IpNet>,
 

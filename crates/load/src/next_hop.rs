@@ -59,7 +59,7 @@ fn neighbour(hop: IpAddr, interface: &str, index: u32) -> Result<[u8; 6]> {
     }
     ensure!(
         interface != "lo",
-        "lo has no Ethernet to send a crowd by; put the server behind a veth pair, as in the README's \"Try it by hand\""
+        "lo has no Ethernet to send a crowd by; put the server behind a veth pair, as in the README's \"Try it\""
     );
     bail!("nobody on {interface} answers for {hop}; is the server up, and on this network?")
 }

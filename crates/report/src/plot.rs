@@ -31,6 +31,8 @@ const LINE: u32 = 5;
 const WIDER: u32 = 4;
 /// What a plot says of a series that has nothing to show.
 const NOTHING: &str = "(no answer)";
+/// What a plot says of a series that has nothing to show from some load on.
+const NOTHING_BEYOND: &str = "(none beyond)";
 
 const INK: RGBColor = RGBColor(1, 1, 1);
 const MUTED: RGBColor = RGBColor(1, 1, 2);
@@ -172,7 +174,7 @@ impl Plot<'_> {
         let labels = self.series.iter().map(|series| series.label);
         let labels = labels.chain(self.reference.iter().map(|(name, _)| *name));
         let lines = labels.flat_map(broken).map(|line| line.chars().count());
-        56 + lines.max().unwrap_or(0).max(NOTHING.len()) as u32 * CHARACTER
+        56 + lines.max().unwrap_or(0).max(NOTHING_BEYOND.len()) as u32 * CHARACTER
     }
 }
 
@@ -338,7 +340,11 @@ impl Label {
             return label;
         };
         let (_, y) = chart.backend_coord(&(x, reading.spread.median));
-        Self::new(series.label, Some(series.index), y)
+        let mut label = Self::new(series.label, Some(series.index), y);
+        if series.points.last().is_some_and(|(_, last)| visible(last, axes).is_none()) {
+            label.lines.push(NOTHING_BEYOND.to_owned());
+        }
+        label
     }
 
     /// Half pixels.
@@ -377,14 +383,14 @@ fn spread_out(labels: &mut [Label], top: i32, bottom: i32) {
     }
 }
 
-/// A label's lines: broken behind a space, a hyphen, a colon or a comma and before a plus sign.
+/// A label's lines: broken behind a space or a hyphen, and before a plus sign.
 fn broken(label: &str) -> Vec<String> {
     let mut lines = vec![String::new()];
     let mut parts = Vec::new();
     let mut start = 0;
     for (at, c) in label.char_indices() {
         let end = if c == '+' { at } else { at + c.len_utf8() };
-        if " -:,+".contains(c) && end > start {
+        if " -+".contains(c) && end > start {
             parts.push(&label[start..end]);
             start = end;
         }
@@ -568,6 +574,8 @@ mod tests {
         plot.series.push(Series { label: "abort", index: 1, points: vec![(1.0, None)] });
         let svg = plot.svg().expect("values");
         assert!(svg.contains("abort") && svg.contains(NOTHING), "{svg}");
+        plot.series[0].points.push((3.0, None));
+        assert!(plot.svg().expect("values").contains(NOTHING_BEYOND));
     }
 
     #[test]
