@@ -39,8 +39,7 @@ pub(crate) fn resolve(server: SocketAddr, name: &str, interface: &Interface) -> 
         let name_of = || format!("find the name of interface {other}");
         let other = Interface::name_of(other).with_context(name_of)?.with_context(name_of)?;
         bail!(
-            "{address} is reached through {}, not through {name}; name that one, or a server on another host",
-            other
+            "{address} is reached through {other}, not through {name}; name that one, or a server on another host"
         );
     }
     let dst = neighbour(route.gateway.unwrap_or(address), name, index)?;
