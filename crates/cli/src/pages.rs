@@ -39,8 +39,8 @@ fn commands(page: &str) -> Vec<(usize, Vec<String>, bool)> {
 fn in_line(line: &str) -> Vec<Vec<String>> {
     let words = shlex::Shlex::new(line).collect::<Vec<_>>();
     let ends = |word: &String| {
-        let bare = word.trim_start_matches(|c: char| c.is_ascii_digit());
-        bare.starts_with(['>', '<', '|', '&', ';', ')'])
+        let redirected = word.trim_start_matches(|c: char| c.is_ascii_digit()).starts_with(['>', '<']);
+        redirected || word.starts_with(['|', '&', ';', ')'])
     };
     let mut commands: Vec<Vec<String>> = Vec::new();
     let mut rest = words.as_slice();
@@ -60,8 +60,8 @@ fn in_line(line: &str) -> Vec<Vec<String>> {
 
 /// What is wrong with a command; text may leave out what a command needs.
 fn wrong(words: &[String], is_whole: bool) -> Option<String> {
-    // A folder's file of a service, as in `install -m 755 target/release/tidegate /usr/local/bin/`.
-    if words.get(1).is_some_and(|word| word.starts_with('/')) {
+    // The program or its service is the object of another command, as of install(1) or systemctl(1).
+    if words.get(1).is_none_or(|word| word.starts_with('/')) {
         return None;
     }
     let error = parse(words).err().filter(clap::Error::use_stderr)?;

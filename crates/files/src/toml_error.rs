@@ -5,13 +5,33 @@
 pub fn say_toml_error(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
-    let message = error.message().replace('\n', ", ");
+    let message = in_words_of_toml(&error.message().replace('\n', ", "));
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
+}
+
+/// serde speaks of Rust's types.
+fn in_words_of_toml(message: &str) -> String {
+    const WORDS: [(&str, &str); 6] = [
+        ("expected u16", "expected a whole number from 0 to 65535"),
+        ("expected u32", "expected a whole number from 0 to 4294967295"),
+        ("expected u64", "expected a whole number, 0 or more"),
+        ("expected a sequence", "expected a list, as [1, 2]"),
+        ("expected struct Bounds", "expected a table, as { at_least = 0.9 }"),
+        ("unknown variant", "unknown word"),
+    ];
+    WORDS.iter().fold(message.to_owned(), |message, (rust, toml)| message.replace(rust, toml))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn types_are_said_in_words_of_toml() {
+        let error = toml::from_str::<std::collections::BTreeMap<String, u16>>("a = -1").expect_err("negative");
+        let said = say_toml_error(&error);
+        assert!(said.contains("expected a whole number from 0 to 65535"), "{said}");
+    }
 
     #[test]
     fn mistake_is_told_on_say_toml_error_with_its_place() {
