@@ -60,7 +60,7 @@ fn in_line(line: &str) -> Vec<Vec<String>> {
 
 /// What is wrong with a command; text may leave out what a command needs.
 fn wrong(words: &[String], is_whole: bool) -> Option<String> {
-    // The program or its service is the object of another command, as of install(1) or systemctl(1).
+    // Here the program or its service is the object of install(1) or systemctl(1).
     if words.get(1).is_none_or(|word| word.starts_with('/')) {
         return None;
     }

@@ -52,11 +52,14 @@ fn check_all(count: usize) {
                 // kernel comes back to ports in quarantine.
                 let count = if (way, rfc1337) == (Way::Swap, "1") { count / 4 } else { count };
                 let (left, quarantined, counts) = closes(&world, way, count);
+                // A slow client closes after the server has repeated its FIN, as without us.
+                let repeated = counts.given_up as usize;
                 let wanted = match (way, rfc1337) {
                     (Way::Swap, "0") => ((0, 0), count),
                     (Way::Swap, _) => ((count, 0), count),
-                    (Way::Hold, _) => ((0, count), 0),
+                    (Way::Hold, _) => ((repeated, count - repeated), 0),
                 };
+                assert!(repeated < count / 10, "{counts:?}");
                 let what = format!(
                     "IPv6 {is_ipv6}, timestamps {timestamps}, rfc1337 {rfc1337}, {way:?}: {counts:?}"
                 );
@@ -201,6 +204,8 @@ fn root_fin_that_is_held_comes_in_although_its_server_is_gone() {
             let connect = || TcpStream::connect(world.address);
             let mut stream = world.client.enter(connect).expect("enter").expect("connect");
             world.await_close(&mut stream, Some(&closing));
+            // Without a carrier the client forgets whom to send to, and its FIN would not leave.
+            world.keep_neighbour();
             world.server.ip(&["link", "set", "s0", "down"]).expect("take the server away");
             let mut all = vec![0; RESPONSE.len()];
             stream.read_exact(&mut all).expect("what came before it");

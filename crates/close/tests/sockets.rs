@@ -5,6 +5,7 @@ use std::io::{Error, Result};
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use close::{Closing, Setup, Sockets, Way};
 
@@ -38,8 +39,15 @@ impl ControlGroup {
 
 impl Drop for ControlGroup {
     fn drop(&mut self) {
-        fs::remove_dir(self.0.join("inner")).expect("remove");
-        fs::remove_dir(&self.0).expect("remove");
+        for folder in [self.0.join("inner"), self.0.clone()] {
+            // A thread that is ending keeps it for a moment.
+            let mut tries = 0;
+            while let Err(error) = fs::remove_dir(&folder) {
+                tries += 1;
+                assert!(tries < 500, "remove {}: {error}", folder.display());
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
     }
 }
 

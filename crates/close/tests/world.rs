@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use close::{Closing, Setup, Sockets, Way};
-use netlink::TcpState;
+use netlink::{Interface, TcpState};
 use netns::{Namespace, VethPair};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 
@@ -58,6 +58,15 @@ impl World {
             }
         });
         Some(Self { client, server, address: address.parse().expect("address"), closed: Mutex::new(closed) })
+    }
+
+    /// The client knows the server's link-layer address for good.
+    pub(crate) fn keep_neighbour(&self) {
+        let server = self.server.enter(|| Interface::find("s0")).expect("enter").expect("ask").expect("s0");
+        let mac = netns::mac_text(server.address.expect("an Ethernet"));
+        let ip = self.address.ip().to_string();
+        let neighbour = ["neigh", "replace", &ip, "lladdr", &mac, "dev", "c0", "nud", "permanent"];
+        self.client.ip(&neighbour).expect("neighbour");
     }
 
     pub(crate) fn setup(&self, way: Way) -> Setup {

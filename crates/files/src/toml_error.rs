@@ -28,7 +28,8 @@ mod tests {
 
     #[test]
     fn types_are_said_in_words_of_toml() {
-        let error = toml::from_str::<std::collections::BTreeMap<String, u16>>("a = -1").expect_err("negative");
+        let error =
+            toml::from_str::<std::collections::BTreeMap<String, u16>>("a = -1").expect_err("negative");
         let said = say_toml_error(&error);
         assert!(said.contains("expected a whole number from 0 to 65535"), "{said}");
     }
