@@ -469,7 +469,7 @@ mod tests {
             ("measure = \"syn_drops\"", "measure = \"p99\"", "of a server"),
             ("aqm = \"redfavor\"", "aqm = \"red-flavour\"", "no [[policy]] or [[aqm]] is called"),
             ("bulk = 9\nreverse = 1\nsessions = 135", "", "nothing is sent"),
-            ("dumbbell\"\n", "ring\"\n", "unknown variant"),
+            ("dumbbell\"\n", "ring\"\n", "unknown word"),
         ] {
             assert!(PAPER.contains(from), "{from}");
             let error = parse(&PAPER.replacen(from, to, 1)).expect_err(why);

@@ -453,7 +453,7 @@ mod tests {
         );
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\ncrowd = { hold = { idle = -1 } }"),
-            "invalid value: integer `-1`, expected u32",
+            "invalid value: integer `-1`, expected a whole number from 0 to 4294967295",
         );
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\ncrowd = { hold = { half_requests = 20000 } }"),
@@ -570,7 +570,7 @@ mod tests {
         let load = with("[0.5]", "[0.7]");
         assert_refused(("name = \"stock\"", &load), "claim \"all is answered\": load 0.7 is not measured");
         let measure = with("error_share", "errors");
-        assert_refused(("name = \"stock\"", &measure), "unknown variant `errors`");
+        assert_refused(("name = \"stock\"", &measure), "unknown word `errors`");
         let policy = with("policy = \"stock\"", "policy = \"guarded\"");
         assert_refused(("name = \"stock\"", &policy), "no [[policy]] or [[aqm]] is called \"guarded\"");
     }

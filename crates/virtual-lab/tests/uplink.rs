@@ -106,7 +106,7 @@ fn what_cannot_be_behind_an_uplink_is_said_in_one_line() {
     for (from, to, why) in [
         ("rate = \"10mbit\"", "rate = \"0mbit\"", "uplink.rate = \"0mbit\" is no rate"),
         ("rate = \"10mbit\"\n", "", "uplink.rate is missing"),
-        ("order = \"srpt\"", "order = \"lifo\"", "unknown variant `lifo`"),
+        ("order = \"srpt\"", "order = \"lifo\"", "unknown word `lifo`"),
         ("order = \"srpt\"", "rate = \"20mbit\"", "policy \"srpt\": uplink.rate is that of all policies"),
         (
             "order = \"srpt\"",
