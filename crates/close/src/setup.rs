@@ -28,10 +28,7 @@ impl Way {
 
     /// Its name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Swap => "swap",
-            Self::Hold => "hold",
-        }
+        Self::NAMED.into_iter().find(|(_, way)| *way == self).expect("each way has a name").0
     }
 }
 

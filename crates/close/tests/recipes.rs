@@ -236,6 +236,6 @@ fn root_haproxy_and_apache_as_proxies_keep_connections_unless_told_otherwise() {
         let Some((backend, proxy)) = proxied(kept) else { continue };
         assert!(backend + proxy <= 1, "{kept:?}: connections are kept: {backend}, {proxy}");
         let Some((backend, proxy)) = proxied(told) else { continue };
-        assert!(backend + proxy > REQUESTS / 2, "{told:?}: connections are not kept: {backend}, {proxy}");
+        assert!(backend > REQUESTS / 2, "{told:?}: the backend closes first: {backend}, {proxy}");
     }
 }

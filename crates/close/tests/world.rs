@@ -60,6 +60,16 @@ impl World {
         Some(Self { client, server, address: address.parse().expect("address"), closed: Mutex::new(closed) })
     }
 
+    /// The server waits for 30 s before it sends anything again.
+    pub(crate) fn make_server_patient(&self) {
+        self.server.set_sysctl("net.ipv4.tcp_early_retrans", "0").expect("sysctl");
+        // As the kernel made them, which has another metric for IPv6.
+        for (network, metric) in [("10.8.0.0/24", "0"), ("fd08::/64", "256")] {
+            let route = ["route", "replace", network, "dev", "s0", "metric", metric, "rto_min", "30s"];
+            self.server.ip(&route).expect("route");
+        }
+    }
+
     /// The client knows the server's link-layer address for good.
     pub(crate) fn keep_neighbour(&self) {
         let server = self.server.enter(|| Interface::find("s0")).expect("enter").expect("ask").expect("s0");
