@@ -153,6 +153,7 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 {
 	struct listener_load load = {};
 	enum handshake handshake;
+	enum source_kind kind;
 	struct found_rule found;
 
 	if (!find_rule(ctx, hook, segment, &found) || !has_ack_stage(&found.rule.policy))
@@ -160,8 +161,8 @@ static __always_inline enum action on_ack(void *ctx, enum hook hook, const struc
 	handshake = find_handshake(ctx, segment, &load);
 	if (handshake == HANDSHAKE_NONE)
 		return ACTION_PASS;
-	switch (finish(segment, &found.rule, &load, is_reserved_source(&found.rule.policy, found.index, &segment->source),
-		       found.stats)) {
+	kind = source_kind(&found.rule, found.index, &segment->source);
+	switch (kind == SOURCE_EXEMPT ? VERDICT_ADMIT : finish(segment, &found.rule, &load, kind == SOURCE_RESERVED, found.stats)) {
 	case VERDICT_RESET:
 		if (mark_for_reset(ctx, hook, segment))
 			found.stats->acks_reset++;
@@ -250,6 +251,8 @@ __noinline int on_fin_tc(struct __sk_buff *skb, const struct segment *segment)
 		return ACTION_PASS;
 	policy = &found.rule.policy;
 	if (policy->on_fin == FIN_KEEP && !is_any_asked)
+		return ACTION_PASS;
+	if (source_kind(&found.rule, found.index, &segment->source) == SOURCE_EXEMPT)
 		return ACTION_PASS;
 	if (!find_connection(skb, segment, &fin, &policy->on_fin) || policy->on_fin == FIN_KEEP)
 		return ACTION_PASS;

@@ -69,6 +69,7 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	struct listener_rule rule;
 	struct address remote = {};
 	struct found_index found;
+	enum source_kind kind;
 	enum verdict verdict;
 
 	if (!is_from_guarded(sk, skb))
@@ -79,7 +80,10 @@ static __always_inline bool may_request(struct sock *sk, struct sk_buff *skb, st
 	    rule.policy.full != FULL_RESERVED)
 		return true;
 	read_load(sk, &load);
-	attempt.is_reserved = is_reserved_source(&rule.policy, found.index, &remote);
+	kind = source_kind(&rule, found.index, &remote);
+	if (kind == SOURCE_EXEMPT)
+		return true;
+	attempt.is_reserved = kind == SOURCE_RESERVED;
 	/* The SYN stage has asked about the server. Here only queues and reserved places count. */
 	verdict = is_limit_found(&rule.policy) ? keep_reserved(&rule.policy, &load, &attempt)
 						: admit_syn(&rule.policy, &load, &attempt);

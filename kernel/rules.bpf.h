@@ -18,7 +18,7 @@ enum {
 	MAX_LISTENERS = 64,		/* the same in crates/guard */
 	MAX_KEYS = 2 * MAX_LISTENERS,	/* a dual-stack wildcard has two */
 	MAX_OWN_ADDRESSES = 4096,	/* of the host; SYNs to further ones pass */
-	MAX_RESERVED_SOURCES = 1024,	/* networks of all listeners together; the same in crates/guard */
+	MAX_SOURCES = 1024,		/* named networks of all listeners together; the same in crates/guard */
 	HINTS = 128,			/* a power of two */
 	HINT_KIND_BITS = 2,
 };
@@ -48,14 +48,22 @@ struct listener_hint {
 struct listener_rule {
 	struct listener_policy policy;
 	__u32 dry_run;			/* not 0: count the verdict, and pass */
+	__u32 has_sources;		/* not 0: `sources` has networks of this listener */
 	__u32 service;			/* index into `services`; a server's listeners share it */
 };
 
-/* Key of `reserved`: a listener's index and a network of sources. */
-struct reserved_key {
+/* Key of `sources`: a listener's index and a network. */
+struct source_key {
 	__u32 prefix_bits;		/* length of the prefix of what follows */
 	__u32 index;
 	struct address address;
+};
+
+/* The value of `sources`: what the operator has said of a client's network. */
+enum source_kind {
+	SOURCE_ANY,			/* nothing */
+	SOURCE_RESERVED,		/* gets the reserved places */
+	SOURCE_EXEMPT,			/* the kernel decides about it alone */
 };
 
 /* Budget of RSTs in answer to SYNs, for all listeners together. */
@@ -112,14 +120,14 @@ struct {
 	__type(value, struct listener_rule);
 } rules SEC(".maps");
 
-/* Networks whose SYNs get the reserved places. The value is unused. */
+/* Networks of clients that are treated otherwise. The longest prefix counts. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
-	__uint(max_entries, 2 * MAX_RESERVED_SOURCES); /* a reload adds before it removes */
+	__uint(max_entries, 2 * MAX_SOURCES); /* a reload adds before it removes */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, struct reserved_key);
-	__type(value, __u32);
-} reserved SEC(".maps");
+	__type(key, struct source_key);
+	__type(value, __u32);		/* enum source_kind */
+} sources SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -315,12 +323,16 @@ static __always_inline bool read_rule(__u32 index, struct listener_rule *rule, s
 	return true;
 }
 
-static __always_inline bool is_reserved_source(const struct listener_policy *policy, __u32 index,
-					       const struct address *source)
+static __always_inline enum source_kind source_kind(const struct listener_rule *rule, __u32 index,
+						    const struct address *source)
 {
-	struct reserved_key key = { .prefix_bits = 32 + 128, .index = index, .address = *source };
+	struct source_key key = { .prefix_bits = 32 + 128, .index = index, .address = *source };
+	__u32 *kind;
 
-	return policy->reserved_slots && bpf_map_lookup_elem(&reserved, &key);
+	if (!rule->has_sources)
+		return SOURCE_ANY;
+	kind = bpf_map_lookup_elem(&sources, &key);
+	return kind ? *kind : SOURCE_ANY;
 }
 
 #endif

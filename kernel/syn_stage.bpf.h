@@ -142,11 +142,13 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	struct attempt attempt = {};
 	struct listener_stats *stats;
 	struct listener_rule rule;
+	enum source_kind kind;
 	enum verdict verdict;
 	__u64 now;
 
 	if (!read_rule(index, &rule, &stats))
 		return ACTION_PASS;
+	kind = source_kind(&rule, index, &segment->source);
 	is_near_full = has_ack_stage(&rule.policy) && accept_queue_may_overflow(&rule.policy, &listener->load);
 	now = time_to_decide(&rule.policy, is_near_full);
 	if (is_near_full)
@@ -155,10 +157,12 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 		note_room(index, listener, &rule.policy);
 	attempt.now_ns = now;
 	attempt.is_behind_time_wait = listener->is_behind_time_wait;
-	attempt.is_reserved = is_reserved_source(&rule.policy, index, &segment->source);
+	attempt.is_reserved = kind == SOURCE_RESERVED;
 	if (rule.policy.full == FULL_CLASS)
 		attempt.hash = hash_flow(segment);
-	if (rule.policy.full == FULL_RATE)
+	if (kind == SOURCE_EXEMPT)
+		decided = VERDICT_ADMIT;
+	else if (rule.policy.full == FULL_RATE)
 		decided = admit_by_rate(&rule.policy, &listener->load, index, &attempt);
 	else if (rule.policy.trigger != TRIGGER_QUEUE)
 		decided = decide_before_server(&rule, &listener->load, &attempt, now);

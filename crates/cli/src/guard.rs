@@ -88,12 +88,12 @@ pub struct Args {
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen and, if wanted, policy, dry_run and reserved = { slots = N,
-    /// sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
+    /// `[[listener]]` with listen and, if wanted, policy, dry_run, exempt = ["CIDR"] and
+    /// reserved = { slots = N, sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
     /// and sockopt. Listeners that are not there yet are guarded once they are. A file with a
     /// mistake changes nothing, nor does one with other interfaces, attach or sockopt than at the
     /// start: for these, start another guard with --take-over.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "refusals", "sockopt"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "exempt", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
     /// Keep the last N places of the accept queue for the sources of --reserve-for, as health
@@ -104,6 +104,11 @@ pub struct Args {
     /// Networks of sources that may take those places, as in 10.0.0.0/24,192.0.2.7/32
     #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',', value_parser = guard::parse_network)]
     reserve_for: Vec<IpNet>,
+
+    /// Leave these sources to the kernel: they are never reset, as a balancer that a reset would make
+    /// take this server out
+    #[arg(long, value_name = "CIDR,...", value_delimiter = ',', value_parser = guard::parse_network)]
+    exempt: Vec<IpNet>,
 
     /// Let servers ask for rst-fin themselves, by a socket option on their listener (examples/)
     #[arg(long)]
@@ -233,6 +238,7 @@ fn config(args: &Args) -> Result<Config> {
         listen: args.listen.expect("clap wants it without --config"),
         policy: Policy { reserved_slots: args.reserve.unwrap_or(0), ..policy },
         reserved: args.reserve_for.clone(),
+        exempt: args.exempt.clone(),
         dry_run: args.dry_run,
     };
     let usual = Config::default();

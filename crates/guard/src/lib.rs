@@ -158,14 +158,17 @@ pub struct Listener {
     /// Sources that get the last places of its accept queue, as many as the policy's
     /// `reserved_slots`.
     pub reserved: Vec<IpNet>,
+    /// Sources about which the kernel decides alone: they are never reset. They need not be disjoint
+    /// from `reserved`: the longest prefix counts.
+    pub exempt: Vec<IpNet>,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
 }
 
 impl Listener {
-    /// Without reserved sources, and in earnest.
+    /// Without sources that are treated otherwise, and in earnest.
     pub fn new(listen: SocketAddr, policy: Policy) -> Self {
-        Self { listen, policy, reserved: Vec::new(), dry_run: false }
+        Self { listen, policy, reserved: Vec::new(), exempt: Vec::new(), dry_run: false }
     }
 }
 

@@ -18,7 +18,9 @@ use kernel::{ListenerPolicy, ListenerStats, Pace, PathStats, Plain, Service, byt
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, MapHandle, ProgramType};
 use units::Nanos;
-use verdict::{ListenerLoad, Policy};
+use verdict::ListenerLoad;
+
+use crate::Listener;
 
 #[allow(
     missing_docs,
@@ -43,7 +45,7 @@ pub const MAX_LISTENERS: usize = 64;
 /// Interfaces of one guard (`MAX_GUARDED_INTERFACES`).
 pub const MAX_INTERFACES: usize = 4096;
 /// As in rules.bpf.h.
-pub const MAX_RESERVED_SOURCES: usize = 1024;
+pub const MAX_SOURCES: usize = 1024;
 /// As in rules.bpf.h.
 pub const MAX_OWN_ADDRESSES: usize = 4096;
 /// The program that follows sockets.
@@ -52,6 +54,9 @@ const FOLLOWER: &str = "follow_socket";
 pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_xdp_skb"];
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
+/// Values of `enum source_kind` in rules.bpf.h.
+const SOURCE_RESERVED: u32 = 1;
+const SOURCE_EXEMPT: u32 = 2;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
 
@@ -103,7 +108,7 @@ pub struct Programs {
     hints: MapHandle,
     own_addresses: MapHandle,
     rules: MapHandle,
-    reserved: MapHandle,
+    sources: MapHandle,
     budget: MapHandle,
     listener_stat: MapHandle,
     path_stat: MapHandle,
@@ -204,7 +209,7 @@ impl Programs {
             hints: MapHandle::try_from(&maps.hints)?,
             own_addresses: MapHandle::try_from(&maps.own_addresses)?,
             rules: MapHandle::try_from(&maps.rules)?,
-            reserved: MapHandle::try_from(&maps.reserved)?,
+            sources: MapHandle::try_from(&maps.sources)?,
             budget: MapHandle::try_from(&maps.budget)?,
             listener_stat: MapHandle::try_from(&maps.listener_stat)?,
             path_stat: MapHandle::try_from(&maps.path_stat)?,
@@ -284,41 +289,42 @@ impl Programs {
             .context("write a guarded interface")
     }
 
-    /// Sets what happens at the listener with this index, and whose its server is.
-    pub fn set_rule(&self, index: u32, policy: &Policy, dry_run: bool, service: u32) -> Result<()> {
-        let policy = same(&ListenerPolicy::from(policy));
-        let rule = types::listener_rule { policy, dry_run: u32::from(dry_run), service };
+    /// Sets what happens at a listener, by its index, and whose its server is.
+    pub fn set_rule(&self, index: u32, listener: &Listener, service: u32) -> Result<()> {
+        let policy = same(&ListenerPolicy::from(&listener.policy));
+        let dry_run = u32::from(listener.dry_run);
+        let has_sources = u32::from(named_sources(listener).next().is_some());
+        let rule = types::listener_rule { policy, dry_run, has_sources, service };
         self.rules.update(&index.to_ne_bytes(), bytes_of(&rule), MapFlags::ANY).context("write the policy")
     }
 
-    /// Adds sources that always get in at the listener with this index.
-    pub fn add_reserved(&self, index: u32, sources: &[IpNet]) -> Result<()> {
-        for source in sources {
-            self.reserved
-                .update(bytes_of(&reserved_key(index, source)), &INDEX.to_ne_bytes(), MapFlags::ANY)
-                .with_context(|| format!("reserve for {source}"))?;
+    /// Adds the networks that the listener with this index treats otherwise.
+    pub fn add_sources(&self, index: u32, listener: &Listener) -> Result<()> {
+        for (source, kind) in named_sources(listener) {
+            self.sources
+                .update(bytes_of(&source_key(index, source)), &kind.to_ne_bytes(), MapFlags::ANY)
+                .with_context(|| format!("write what is said of {source}"))?;
         }
         Ok(())
     }
 
-    /// Forgets the sources of the listener with this index that are not among `wanted`.
-    pub fn forget_other_reserved(&self, index: u32, wanted: &[IpNet]) -> Result<()> {
-        let wanted: Vec<_> = wanted.iter().map(|source| reserved_key(index, source)).collect();
-        let known: Vec<Vec<u8>> = self.reserved.keys().collect();
-        for key in known {
-            let is_its = from_bytes::<types::reserved_key>(&key).index == index;
-            if is_its && !wanted.iter().any(|wanted| bytes_of(wanted) == key) {
-                self.reserved.delete(&key).context("forget a reserved source")?;
-            }
-        }
-        Ok(())
+    /// Forgets the networks of the listener with this index that it does not name any more.
+    pub fn forget_other_sources(&self, index: u32, listener: &Listener) -> Result<()> {
+        let wanted: Vec<_> = named_sources(listener).map(|(source, _)| source_key(index, source)).collect();
+        self.forget_sources(|key| {
+            key.index == index && !wanted.iter().any(|of| bytes_of(of) == bytes_of(key))
+        })
     }
 
-    /// Forgets the sources of listeners with indices that `is_used` denies.
-    pub fn forget_reserved_of_others(&self, is_used: impl Fn(u32) -> bool) -> Result<()> {
-        let known: Vec<Vec<u8>> = self.reserved.keys().collect();
-        for key in known.iter().filter(|key| !is_used(from_bytes::<types::reserved_key>(key).index)) {
-            self.reserved.delete(key).context("forget a reserved source")?;
+    /// Forgets the networks of listeners with indices that `is_used` denies.
+    pub fn forget_sources_of_others(&self, is_used: impl Fn(u32) -> bool) -> Result<()> {
+        self.forget_sources(|key| !is_used(key.index))
+    }
+
+    fn forget_sources(&self, is_meant: impl Fn(&types::source_key) -> bool) -> Result<()> {
+        let known: Vec<Vec<u8>> = self.sources.keys().collect();
+        for key in known.iter().filter(|key| is_meant(&from_bytes(key))) {
+            self.sources.delete(key).context("forget a network of clients")?;
         }
         Ok(())
     }
@@ -605,11 +611,17 @@ fn key(listen: SocketAddr) -> types::listener_key {
     types::listener_key { address: from_bytes(&mapped(listen.ip())), port: listen.port().to_be(), zero: 0 }
 }
 
-fn reserved_key(index: u32, source: &IpNet) -> types::reserved_key {
+/// What a listener says of networks of clients.
+fn named_sources(listener: &Listener) -> impl Iterator<Item = (&IpNet, u32)> {
+    let reserved = listener.reserved.iter().map(|source| (source, SOURCE_RESERVED));
+    reserved.chain(listener.exempt.iter().map(|source| (source, SOURCE_EXEMPT)))
+}
+
+fn source_key(index: u32, source: &IpNet) -> types::source_key {
     // IPv4 networks are ::ffff:0:0/96 and more.
     let mapped_bits = if matches!(source, IpNet::V4(_)) { 96 } else { 0 };
     let prefix_bits = u32::BITS + mapped_bits + u32::from(source.prefix_len());
-    types::reserved_key { prefix_bits, index, address: from_bytes(&mapped(source.network())) }
+    types::source_key { prefix_bits, index, address: from_bytes(&mapped(source.network())) }
 }
 
 /// An address as `struct address` of segment.bpf.h has it.
@@ -637,7 +649,7 @@ unsafe impl Plain for types::listener_hint {}
 // SAFETY: words only.
 unsafe impl Plain for types::listener_rule {}
 // SAFETY: words only.
-unsafe impl Plain for types::reserved_key {}
+unsafe impl Plain for types::source_key {}
 // SAFETY: two words and an aligned double word.
 unsafe impl Plain for types::refusal_budget {}
 // SAFETY: an address, two halves of a word, words.

@@ -106,21 +106,19 @@ pub fn apply(
     let keys = keys(programs, slots, &away(slots, &Away::new()))?;
     programs.forget_wildcards_beside_changes(&keys)?;
     programs.forget_other_keys(&keys)?;
-    programs.forget_reserved_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
+    programs.forget_sources_of_others(|index| slots.get(index as usize).is_some_and(Option::is_some))?;
     for ((index, slot), &service) in (0..).zip(slots).zip(services) {
-        let Some(Listener { listen, policy, reserved, dry_run }) = slot else {
-            continue;
-        };
+        let Some(listener) = slot else { continue };
         let known = before.get(index as usize).and_then(Option::as_ref);
-        if known.is_none_or(|known| known.listen != *listen) {
+        if known.is_none_or(|known| known.listen != listener.listen) {
             programs.clear(index)?;
             let mut demand = Demand::default();
-            demand.add(policy, *dry_run, &ListenerStats::default());
+            demand.add(&listener.policy, listener.dry_run, &ListenerStats::default());
             programs.set_pace(index, &Pace { burst_ns: demand.burst_ns(), ..FIRST_PACE })?;
         }
-        programs.add_reserved(index, reserved)?;
-        programs.set_rule(index, policy, *dry_run, service)?;
-        programs.forget_other_reserved(index, reserved)?;
+        programs.add_sources(index, listener)?;
+        programs.set_rule(index, listener, service)?;
+        programs.forget_other_sources(index, listener)?;
     }
     programs.add_keys(&keys)
 }

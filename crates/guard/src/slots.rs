@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-use crate::program::{MAX_LISTENERS, MAX_RESERVED_SOURCES};
+use crate::program::{MAX_LISTENERS, MAX_SOURCES};
 use crate::{ConfigError, Listener};
 
 /// Listeners by their index into the maps.
@@ -69,10 +69,11 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
             "{count} listeners are named; one guard has room for {MAX_LISTENERS}: start a second one"
         ));
     }
-    let sources: usize = listeners.iter().map(|listener| listener.reserved.len()).sum();
-    if sources > MAX_RESERVED_SOURCES {
+    let sources: usize =
+        listeners.iter().map(|listener| listener.reserved.len() + listener.exempt.len()).sum();
+    if sources > MAX_SOURCES {
         return refuse(format!(
-            "{sources} reserved sources are named; one guard has room for {MAX_RESERVED_SOURCES}: name larger networks"
+            "{sources} sources are named as reserved or exempt; one guard has room for {MAX_SOURCES}: name larger networks"
         ));
     }
     for (number, listener @ Listener { listen, .. }) in listeners.iter().enumerate() {
@@ -84,7 +85,7 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
                 "listener {listen}: no TCP connection has a multicast address; name one of this host"
             ));
         }
-        check_reserved(listener)?;
+        check_sources(listener)?;
         let mut others = listeners[..number].iter().map(|other| other.listen);
         if let Some(other) = others.find(|&other| overlap(canonical(other), canonical(*listen))) {
             return refuse(format!(
@@ -95,19 +96,21 @@ fn check(listeners: &[Listener]) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn check_reserved(listener: &Listener) -> Result<(), ConfigError> {
-    let Listener { listen, policy, reserved, .. } = listener;
+fn check_sources(listener: &Listener) -> Result<(), ConfigError> {
+    let Listener { listen, policy, reserved, exempt, .. } = listener;
     let refuse = |what: String| Err(ConfigError(format!("listener {listen}: {what}")));
     if (policy.reserved_slots == 0) != reserved.is_empty() {
         return refuse("places are reserved for sources: name both, or neither".to_owned());
     }
-    if policy.only_observes && !reserved.is_empty() {
-        return refuse(
-            "nothing is decided for it, so that no places can be reserved; choose a policy".to_owned(),
-        );
+    if policy.only_observes && !(reserved.is_empty() && exempt.is_empty()) {
+        return refuse("nothing is decided for it, also not for some sources; choose a policy".to_owned());
     }
-    match reserved.iter().find(|net| matches!(net, IpNet::V6(_)) && canonical(*listen).is_ipv4()) {
-        Some(net) => refuse(format!("no client from {net} can reach it; reserve for IPv4 networks")),
+    if let Some(net) = exempt.iter().find(|net| reserved.iter().any(|other| other.trunc() == net.trunc())) {
+        return refuse(format!("{net} is both reserved for and exempt; an exempt source needs no place"));
+    }
+    let mut named = reserved.iter().chain(exempt);
+    match named.find(|net| matches!(net, IpNet::V6(_)) && canonical(*listen).is_ipv4()) {
+        Some(net) => refuse(format!("no client from {net} can reach it; name IPv4 networks")),
         None => Ok(()),
     }
 }
@@ -188,6 +191,11 @@ mod tests {
         assert!(error(4, "").contains("name both"));
         assert!(error(0, "10.0.0.0/8").contains("name both"));
         assert!(error(4, "fd00::/64").contains("no client from fd00::/64"));
+        let mut both = named("10.0.0.1:80");
+        both.policy.reserved_slots = 1;
+        both.reserved = vec!["10.1.0.0/16".parse().expect("net")];
+        both.exempt = vec!["10.1.2.3/16".parse().expect("net")];
+        assert!(check(&[both]).expect_err("cannot be").to_string().contains("both reserved for and exempt"));
         let many = Listener { reserved: vec!["10.0.0.0/8".parse().expect("net"); 1025], ..named("[::]:80") };
         assert!(check(&[many]).expect_err("cannot be").to_string().contains("room for 1024"));
     }

@@ -140,8 +140,8 @@ impl Guard {
         for (index, (slot, (&now, &before))) in
             (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
         {
-            if let Some(Listener { policy, dry_run, .. }) = slot.as_ref().filter(|_| now != before) {
-                self.programs.set_rule(index, policy, *dry_run, now)?;
+            if let Some(listener) = slot.as_ref().filter(|_| now != before) {
+                self.programs.set_rule(index, listener, now)?;
                 // What they have counted is not what the others have.
                 self.pacers.remove(&now);
                 self.pacers.remove(&before);

@@ -1,6 +1,8 @@
 //! Places of the accept queue that the crowd does not get, and a budget of refusals, on a real
 //! kernel.
 
+use std::io::Read;
+use std::net::Shutdown;
 use std::num::NonZeroU32;
 
 use crate::common::frame::{Segment, is_reset_to, syn_ack_to};
@@ -159,6 +161,77 @@ fn root_more_reserved_places_than_the_queue_has_are_refused() {
     config.attach = Attach::Auto;
     let error = world.guard_with(&config).err().expect("refused").to_string();
     assert!(error.contains("3 places are to be reserved and its accept queue has 3"), "{error}");
+}
+
+/// What comes back to a segment before a closed port's RST does.
+fn is_reset(tap: &Tap, sent: &Segment) -> bool {
+    let marker = syn(LISTEN[0]).with("marker", |marker| {
+        (marker.source, marker.source_port) = (sent.source, sent.source_port);
+        marker.destination_port = CLOSED_PORT;
+    });
+    tap.send(&sent.to_bytes());
+    tap.send(&marker.to_bytes());
+    let first = tap.receive("a RST", |frame| is_reset_to(frame, sent) || is_reset_to(frame, &marker));
+    is_reset_to(&first, sent)
+}
+
+#[test]
+fn root_exempt_source_is_never_reset() {
+    for attach in [Attach::Tcx, Attach::Xdp, Attach::XdpGeneric] {
+        let Some(world) = World::create_for(attach) else { return };
+        let _peer = world.peer_for(attach);
+        let _listener = world.listen(LISTEN[0]);
+        let mut config = config(LISTEN[0], "abort+rst-syn");
+        config.attach = attach;
+        config.listeners[0].policy.reserved_slots = 0;
+        config.listeners[0].exempt = std::mem::take(&mut config.listeners[0].reserved);
+        let guarded = world.guard_with(&config).expect("start");
+        let tap = world.tap();
+        let other =
+            Handshake::begin_with(&tap, syn(LISTEN[0]).with("an earlier one", |syn| syn.source_port += 1));
+        let exempt =
+            Handshake::begin_with(&tap, probe(LISTEN[0]).with("earlier", |syn| syn.source_port += 1));
+        let _streams = world.fill(&guarded);
+        assert!(is_reset(&tap, &syn(LISTEN[0])), "{attach:?}: the crowd is");
+        assert!(!is_reset(&tap, &probe(LISTEN[0])), "{attach:?}: SYN");
+        assert!(is_reset(&tap, &other.end(b"")), "{attach:?}: the crowd is");
+        assert!(!is_reset(&tap, &exempt.end(b"")), "{attach:?}: end of a handshake");
+        let stats = guarded.sample().stats;
+        assert_eq!((stats.reset, stats.acks_reset), (1, 1), "{attach:?}");
+        assert_eq!(stats.seen, stats.admitted + stats.reset, "{attach:?}");
+    }
+}
+
+#[test]
+fn root_exempt_network_may_have_an_exception_with_a_reserved_place() {
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let _listener = world.listen(LISTEN[0]);
+    let mut config = config(LISTEN[0], "rst-syn");
+    config.listeners[0].exempt = vec!["10.9.0.0/16".parse().expect("network")];
+    let guarded = world.guard_with(&config).expect("start");
+    let _crowd: Vec<_> = (0..BACKLOG).map(|_| world.connect(LISTEN[0]).expect("there is room")).collect();
+    guarded.wait("the crowd's places to be taken", |sample| {
+        sample.load.is_some_and(|load| load.accept_qlen == BACKLOG as u32)
+    });
+    let tap = world.tap();
+    assert!(is_answered(&tap, &probe(LISTEN[0])), "the longest prefix counts");
+    assert!(is_answered(&tap, &syn(LISTEN[0])), "the kernel decides, and has a place");
+}
+
+#[test]
+fn root_fin_of_an_exempt_source_is_kept() {
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let listener = world.listen(LISTEN[0]);
+    let mut config = config(LISTEN[0], "rst-fin:always");
+    config.listeners[0].policy.reserved_slots = 0;
+    config.listeners[0].reserved.clear();
+    config.listeners[0].exempt = vec!["10.9.0.0/16".parse().expect("network")];
+    let guarded = world.guard_with(&config).expect("start");
+    let client = world.connect(LISTEN[0]).expect("there is room");
+    let (mut server, _) = listener.accept().expect("one waits");
+    client.shutdown(Shutdown::Write).expect("send FIN");
+    assert_eq!(server.read(&mut [0; 16]).map_err(|error| error.kind()), Ok(0));
+    assert_eq!(guarded.sample().stats.fins, 0);
 }
 
 #[test]

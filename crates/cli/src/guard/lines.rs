@@ -47,7 +47,7 @@ impl Lines {
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         for ListenerSample { listener, .. } in &sample.listeners {
-            let Listener { listen, policy, reserved, dry_run } = listener;
+            let Listener { listen, policy, reserved, exempt, dry_run } = listener;
             if policy.only_observes {
                 self.printer.say(format_args!("observing {listen}"));
                 continue;
@@ -58,9 +58,14 @@ impl Lines {
                 (slots, [source]) => format!(", {slots} places for {source}"),
                 (slots, sources) => format!(", {slots} places for {} networks", sources.len()),
             };
+            let left = match &exempt[..] {
+                [] => String::new(),
+                [source] => format!(", except from {source}"),
+                sources => format!(", except from {} networks", sources.len()),
+            };
             let hooks =
                 if hooks.is_empty() { "no interface".to_owned() } else { printable(&hooks.join(", ")) };
-            self.printer.say(format_args!("guarding {listen} with {policy}{dry} on {hooks}{kept}"));
+            self.printer.say(format_args!("guarding {listen} with {policy}{dry} on {hooks}{kept}{left}"));
         }
     }
 
