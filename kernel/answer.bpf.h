@@ -10,6 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_core_read.h>
 #include <bpf/bpf_endian.h>
+#include "cookie.h"
 #include "segment.bpf.h"
 #include "hook.bpf.h"
 
@@ -20,11 +21,11 @@ enum {
 	LABEL_STATELESS = 0x80000,	/* IPV6_FLOWLABEL_STATELESS_FLAG, include/uapi/linux/in6.h */
 };
 
-/*
- * A random number, set at load. It hides the IPv6 flow labels, and the classes that persistent
- * dropping refuses.
- */
+/* A random number, set at load. It hides the classes that persistent dropping refuses. */
 const volatile __u32 flow_seed = 0;
+
+/* The random key of IPv6 flow labels, set at load. A label shows 20 bits of its hash to everybody. */
+const volatile struct cookie_key label_key = {};
 
 /* A hash that every SYN of a flow shares. Multiply-and-shift over the words is enough here. */
 static __always_inline __u32 hash_flow(const struct segment *segment)
@@ -58,10 +59,25 @@ static __always_inline __u8 answer_ttl(struct net *net)
 	return BPF_CORE_READ(net, ipv4.sysctl_ip_default_ttl);
 }
 
-/*
- * As ip6_make_flowlabel(): a hash of the flow, if the host makes labels. Differs: the kernel's hash
- * has a secret key.
- */
+static __always_inline __u64 address_half(const struct address *address, __u32 half)
+{
+	return (__u64)address->word[2 * half + 1] << 32 | address->word[2 * half];
+}
+
+/* SipHash of the flow. It is not inline, to spare its caller the stack. */
+static __noinline __u32 hash_label(const struct segment *segment)
+{
+	struct siphash state;
+
+	siphash_begin(&state, label_key.word[0], label_key.word[1]);
+	siphash_add(&state, address_half(&segment->source, 0));
+	siphash_add(&state, address_half(&segment->source, 1));
+	siphash_add(&state, address_half(&segment->destination, 0));
+	siphash_add(&state, address_half(&segment->destination, 1));
+	return siphash_end(&state, (__u64)segment->destination_port << 16 | segment->source_port);
+}
+
+/* As ip6_make_flowlabel(): a keyed hash of the flow, if the host makes labels. */
 static __always_inline __u32 automatic_flow_label(struct net *net, const struct segment *segment)
 {
 	__u32 automatic, label;
@@ -71,7 +87,7 @@ static __always_inline __u32 automatic_flow_label(struct net *net, const struct 
 	automatic = BPF_CORE_READ(net, ipv6.sysctl.auto_flowlabels);
 	if (automatic != 1 && automatic != 3)
 		return 0;
-	label = hash_flow(segment) & FLOW_LABEL_MASK;
+	label = hash_label(segment) & FLOW_LABEL_MASK;
 	if (BPF_CORE_READ(net, ipv6.sysctl.flowlabel_state_ranges))
 		label |= LABEL_STATELESS;
 	return label;

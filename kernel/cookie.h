@@ -16,6 +16,8 @@
 enum {
 	COOKIE_PERIOD_SHIFT = 36,	/* a period is 2^36 ns, 69 s; a cookie is valid in its own and the next */
 	COOKIE_PERIODS = 2,
+	COOKIE_KEYS = 2,		/* one for the cookies of now, one that the agent may replace */
+	COOKIE_KEY_SHIFT = 6,		/* a key serves 2^6 periods in a row, 73 minutes */
 	COOKIE_NO_WSCALE = 15,		/* none; the largest shift is 14, RFC 7323 2.3 */
 	COOKIE_PROOF_BITS = 24,
 	COOKIE_PROOF_MASK = (1 << COOKIE_PROOF_BITS) - 1,
@@ -28,6 +30,11 @@ enum {
 /* Secret and random. */
 struct cookie_key {
 	__u64 word[2];
+};
+
+/* The keys by turn: each serves every second run of 2^COOKIE_KEY_SHIFT periods. */
+struct cookie_keys {
+	struct cookie_key key[COOKIE_KEYS];
 };
 
 /* A handshake: addresses and ports in wire order, the SYN's sequence number in host order. */
@@ -90,13 +97,19 @@ static inline __u64 siphash_end(const struct siphash *before, __u64 last)
 	return state.v0 ^ state.v1 ^ state.v2 ^ state.v3;
 }
 
-/* SipHash-2-4 (Aumasson and Bernstein 2012) of 47 bytes. The flow is the first 40. */
+/* SipHash-2-4 (Aumasson and Bernstein 2012). */
+static inline void siphash_begin(struct siphash *state, __u64 key0, __u64 key1)
+{
+	state->v0 = key0 ^ 0x736f6d6570736575ull;
+	state->v1 = key1 ^ 0x646f72616e646f6dull;
+	state->v2 = key0 ^ 0x6c7967656e657261ull;
+	state->v3 = key1 ^ 0x7465646279746573ull;
+}
+
+/* The first 40 of 47 bytes. */
 static inline void hash_cookie_flow(const struct cookie_key *key, const struct cookie_flow *flow, struct siphash *state)
 {
-	state->v0 = key->word[0] ^ 0x736f6d6570736575ull;
-	state->v1 = key->word[1] ^ 0x646f72616e646f6dull;
-	state->v2 = key->word[0] ^ 0x6c7967656e657261ull;
-	state->v3 = key->word[1] ^ 0x7465646279746573ull;
+	siphash_begin(state, key->word[0], key->word[1]);
 	siphash_add(state, (__u64)flow->source[1] << 32 | flow->source[0]);
 	siphash_add(state, (__u64)flow->source[3] << 32 | flow->source[2]);
 	siphash_add(state, (__u64)flow->destination[1] << 32 | flow->destination[0]);
@@ -110,6 +123,12 @@ static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u3
 	return siphash_end(state, (__u64)COOKIE_MESSAGE_BYTES << 56 | domain << 40 | (__u64)period << 8 | said);
 }
 
+/* The index of the key for cookies of this period. */
+static inline __u32 cookie_key_index(__u32 period)
+{
+	return period >> COOKIE_KEY_SHIFT & (COOKIE_KEYS - 1);
+}
+
 /*
  *  31       30     29      26 25     24 23           0
  * +--------+------+----------+---------+--------------+
@@ -119,9 +138,10 @@ static inline __u64 end_cookie_hash(const struct siphash *state, __u8 said, __u3
  *
  * A hash of the flow hides the upper eight bits: the number must not be predictable (RFC 6528).
  */
-static inline __u32 make_cookie(const struct cookie_key *key, const struct cookie_flow *flow,
+static inline __u32 make_cookie(const struct cookie_keys *keys, const struct cookie_flow *flow,
 				const struct cookie_options *options, __u32 period)
 {
+	const struct cookie_key *key = &keys->key[cookie_key_index(period)];
 	__u8 said = (period & 1) << 7 | (options->has_sack & 1) << 6 | (options->wscale & 15) << 2 | (options->mss_index & 3);
 	struct siphash state;
 	__u32 proof;
@@ -133,21 +153,35 @@ static inline __u32 make_cookie(const struct cookie_key *key, const struct cooki
 	return (__u32)(said ^ pad) << COOKIE_PROOF_BITS | proof;
 }
 
-/*
- * True when this host sent the cookie in this period or the one before. Then `options` is what the
- * SYN offered.
- */
-static inline bool open_cookie(const struct cookie_key *key, const struct cookie_flow *flow, __u32 cookie, __u32 period,
-			      struct cookie_options *options)
+/* The upper byte of a cookie of one of the two periods that was made with this key, or -1. */
+static inline int try_key(const struct cookie_keys *keys, __u32 index, const struct cookie_flow *flow, __u32 cookie, __u32 period)
 {
 	struct siphash state;
 	__u32 then;
 	__u8 said;
 
-	hash_cookie_flow(key, flow, &state);
+	hash_cookie_flow(&keys->key[index & (COOKIE_KEYS - 1)], flow, &state);
 	said = cookie >> COOKIE_PROOF_BITS ^ end_cookie_hash(&state, 0, 0, COOKIE_DOMAIN_PAD);
 	then = (period & 1) == said >> 7 ? period : period - 1;
-	if ((end_cookie_hash(&state, said, then, COOKIE_DOMAIN_PROOF) & COOKIE_PROOF_MASK) != (cookie & COOKIE_PROOF_MASK))
+	if (cookie_key_index(then) != index ||
+	    (end_cookie_hash(&state, said, then, COOKIE_DOMAIN_PROOF) & COOKIE_PROOF_MASK) != (cookie & COOKIE_PROOF_MASK))
+		return -1;
+	return said;
+}
+
+/*
+ * True when this host sent the cookie in this period or the one before. Then `options` is what the
+ * SYN offered. In one period of 64 there are two keys to try.
+ */
+static inline bool open_cookie(const struct cookie_keys *keys, const struct cookie_flow *flow, __u32 cookie, __u32 period,
+			      struct cookie_options *options)
+{
+	__u32 now = cookie_key_index(period), before = cookie_key_index(period - 1);
+	int said = try_key(keys, now, flow, cookie, period);
+
+	if (said < 0 && now != before)
+		said = try_key(keys, before, flow, cookie, period);
+	if (said < 0)
 		return 0;
 	options->has_sack = said >> 6 & 1;
 	options->wscale = said >> 2 & 15;

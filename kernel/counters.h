@@ -35,7 +35,7 @@
 	COUNTER(unsent, "syns.unsent", "SYNs", KERNEL, SHOWN(guard_syns, "unsent"), \
 		"to be answered, but the kernel refused to rewrite the frame: passed or lost") \
 	COUNTER(over_budget, "syns.over_budget", "SYNs", KERNEL, HIDDEN, \
-		"of dropped: to be reset, but there have been too many") \
+		"of dropped: to be answered, but there have been too many answers") \
 	COUNTER(late, "syns.late", "SYNs", KERNEL, HIDDEN, \
 		"beside seen: dropped when the kernel came to them, as the last place was promised by then") \
 	COUNTER(accept_full, "syns.accept_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "accept"), \

@@ -66,7 +66,7 @@ enum source_kind {
 	SOURCE_EXEMPT,			/* the kernel decides about it alone */
 };
 
-/* Budget of RSTs in answer to SYNs, for all listeners together. */
+/* Budget of answers to SYNs, RSTs and cookies, for all listeners together. */
 struct refusal_budget {
 	struct rate rate;		/* per_s 0: no limit */
 	__u64 schedule_ns;		/* see next_schedule() */

@@ -24,13 +24,14 @@ enum {
 };
 
 /*
- * The random key of the guard's cookies. It is in a map, so that the next guard accepts them, too.
+ * The random keys of the guard's cookies. They are in a map, so that the next guard accepts them,
+ * too. The agent replaces the one that is not in use.
  */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct cookie_key);
+	__type(value, struct cookie_keys);
 } cookie_keys SEC(".maps");
 
 /* Times at which the guard's cookies were sent. */
@@ -66,7 +67,7 @@ static __always_inline __u32 read_cookie_age_us(__u32 cookie, __u64 now)
 
 /* Memory for a cookie, because the stack has no room for it. */
 struct workspace {
-	struct cookie_key key;
+	struct cookie_keys keys;
 	struct cookie_flow flow;
 	struct cookie_options said;
 	struct tcp_bytes tcp;
@@ -88,15 +89,15 @@ struct {
 static __always_inline struct workspace *workspace_for(const struct segment *segment, __u32 client_isn)
 {
 	struct workspace *work;
-	struct cookie_key *key;
+	struct cookie_keys *keys;
 	__u32 zero = 0;
 
 	work = bpf_map_lookup_elem(&workspace, &zero);
-	key = bpf_map_lookup_elem(&cookie_keys, &zero);
-	if (!work || !key)
+	keys = bpf_map_lookup_elem(&cookie_keys, &zero);
+	if (!work || !keys)
 		return NULL;
 	__builtin_memset(work, 0, sizeof(*work));
-	work->key = *key;
+	work->keys = *keys;
 	__builtin_memcpy(work->flow.source, &segment->source, sizeof(work->flow.source));
 	__builtin_memcpy(work->flow.destination, &segment->destination, sizeof(work->flow.destination));
 	work->flow.source_port = segment->source_port;
@@ -147,7 +148,7 @@ static __noinline int choose_own_cookie(const struct segment *segment, struct ne
 	work->said.mss_index = cookie_mss_index(work->offered.mss, segment->is_ipv6);
 	work->said.wscale = work->ours.has_wscale ? work->offered.wscale : COOKIE_NO_WSCALE;
 	work->said.has_sack = work->ours.has_sack;
-	work->isn = make_cookie(&work->key, &work->flow, &work->said, cookie_period(now));
+	work->isn = make_cookie(&work->keys, &work->flow, &work->said, cookie_period(now));
 	return true;
 }
 
@@ -325,7 +326,7 @@ static __noinline int take_cookie(struct __sk_buff *skb, const struct segment *s
 
 	if (!work || !bpf_ksym_exists(bpf_sk_assign_tcp_reqsk))
 		return false;
-	if (!open_cookie(&work->key, &work->flow, segment->ack - 1, cookie_period(bpf_ktime_get_ns()), &work->said) ||
+	if (!open_cookie(&work->keys, &work->flow, segment->ack - 1, cookie_period(bpf_ktime_get_ns()), &work->said) ||
 	    !load_tcp(skb, HOOK_TC, segment, &work->tcp))
 		return false;
 	read_options(&work->tcp, tcp_header_bytes(segment), &work->offered);

@@ -19,7 +19,7 @@
 #include "service.bpf.h"
 
 enum {
-	MAX_TOKEN_TRIES = 4,		/* then the SYN gets no token: that many CPUs were faster */
+	MAX_TOKEN_TRIES = 4,
 };
 
 /* Counts an answer. A frame that is half rewritten must not pass. */
@@ -33,7 +33,11 @@ static __always_inline enum action count_answer(enum sent sent, __u64 *answered,
 	return sent == SENT_NOT ? ACTION_PASS : ACTION_DROP;
 }
 
-/* Several CPUs may ask for the same token. The schedule moves once for each CPU that gets one. */
+/*
+ * Several CPUs may ask for the same token. The schedule moves once for each CPU that gets one. A CPU
+ * that lost each try gets one all the same: tokens were there, and a client must not be dropped for
+ * a race.
+ */
 static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_ns, __u64 now)
 {
 	__u64 schedule;
@@ -46,10 +50,10 @@ static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_
 		if (__sync_bool_compare_and_swap(schedule_ns, schedule, next_schedule(rate, now, schedule)))
 			return true;
 	}
-	return false;
+	return true;
 }
 
-static __always_inline bool may_refuse(__u64 now)
+static __always_inline bool may_answer_now(__u64 now)
 {
 	struct refusal_budget *left;
 	struct rate rate;
@@ -62,14 +66,20 @@ static __always_inline bool may_refuse(__u64 now)
 	return !rate.per_s || take_token(&rate, &left->schedule_ns, now);
 }
 
-static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
-					  struct listener_stats *stats)
+/* Drops a SYN that would get one answer too many. */
+static __always_inline enum action drop_over_budget(struct listener_stats *stats)
 {
-	if (may_refuse(now))
-		return count_answer(send_reset(ctx, hook, segment), &stats->reset, stats);
 	stats->over_budget++;
 	stats->dropped++;
 	return ACTION_DROP;
+}
+
+static __always_inline enum action refuse(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
+					  struct listener_stats *stats)
+{
+	if (may_answer_now(now))
+		return count_answer(send_reset(ctx, hook, segment), &stats->reset, stats);
+	return drop_over_budget(stats);
 }
 
 /*
@@ -79,6 +89,8 @@ static __always_inline enum action refuse(void *ctx, enum hook hook, const struc
 static __always_inline enum action answer_with_cookie(void *ctx, enum hook hook, const struct segment *segment, __u64 now,
 						      bool is_kernels, struct listener_stats *stats)
 {
+	if (!may_answer_now(now))
+		return drop_over_budget(stats);
 	arm_for_cookie(now, is_kernels);
 	return count_answer(send_syn_ack(ctx, hook, segment, now, is_kernels), &stats->cookies, stats);
 }
@@ -112,7 +124,7 @@ static __always_inline enum verdict admit_by_rate(const struct listener_policy *
 	verdict = admit_syn(policy, load, attempt);
 	if (verdict != VERDICT_ADMIT || attempt->is_reserved || take_token(&policy->rate, schedule, attempt->now_ns))
 		return verdict;
-	/* Other CPUs took the last token. */
+	/* Another CPU took the last token. */
 	return policy->syn_when_full;
 }
 

@@ -114,7 +114,7 @@ pub struct Args {
     #[arg(long)]
     sockopt: bool,
 
-    /// Refuse at most so many SYNs a second with RST, and drop the others; 0 is no limit
+    /// Answer at most so many SYNs a second with RST or a cookie, and drop the others; 0 is no limit
     /// (default: 500000)
     #[arg(long, value_name = "R")]
     refusals: Option<u32>,

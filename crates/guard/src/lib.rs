@@ -116,8 +116,8 @@ pub struct Config {
     /// Whether every listener must be there at the start. Others are guarded from the moment on at
     /// which they listen.
     pub must_listen: bool,
-    /// RST that answer SYNs, per second and of all listeners together; those above are dropped in
-    /// silence. `None` is no limit.
+    /// Answers to SYNs, RSTs and cookies, per second and of all listeners together. Those above are
+    /// dropped in silence. `None` is no limit.
     pub refusals_per_s: Option<NonZeroU32>,
     /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
     pub sockopt: bool,
@@ -621,6 +621,7 @@ impl Guard {
         if is_gone && !self.follows_all() {
             return Err(NothingLeft.into());
         }
+        self.programs.replace_idle_cookie_key()?;
         set_own_addresses(&self.programs, &self.slots)?;
         // A dual-stack listener may have come since, or have made room for one of IPv4 alone.
         let away = rules::away(&self.slots, self.surroundings.away());

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Error, Result, anyhow, ensure};
@@ -19,6 +20,7 @@ use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
 use libbpf_rs::{ErrorKind, Map, MapCore, MapFlags, MapHandle, ProgramType};
 use units::Nanos;
 use verdict::ListenerLoad;
+use verdict::cookie::{KEY_LIFE, idle_key};
 
 use crate::Listener;
 
@@ -117,6 +119,9 @@ pub struct Programs {
     query: MapHandle,
     services: MapHandle,
     paces: MapHandle,
+    cookie_keys: MapHandle,
+    /// The last run of [`KEY_LIFE`] in which a key was replaced, counted from the start of the clock.
+    replaced_key: AtomicU64,
 }
 
 impl Programs {
@@ -156,6 +161,8 @@ impl Programs {
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
             rodata.flow_seed = u32::from_ne_bytes(random_bytes()?);
+            rodata.label_key.word =
+                [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
             rodata.guarded_netns = own_netns()?;
             rodata.guarded_netns_cookie = own_netns_cookie()?;
         }
@@ -179,9 +186,8 @@ impl Programs {
         open.progs.follow_socket.set_autoload(false);
         let loaded = open.load()?;
         if inherited.cookie_keys.is_none() {
-            let key: [u8; 16] = random_bytes()?;
-            let keys = &loaded.maps.cookie_keys;
-            keys.update(&INDEX.to_ne_bytes(), &key, MapFlags::ANY).context("write the cookies' key")?;
+            let keys: [u8; size_of::<types::cookie_keys>()] = random_bytes()?;
+            write_cookie_keys(&loaded.maps.cookie_keys, &keys)?;
         }
         let progs = &loaded.progs;
         let admit_request = has_lsm.then(|| progs.admit_request.as_fd().try_clone_to_owned());
@@ -218,6 +224,8 @@ impl Programs {
             query: MapHandle::try_from(&maps.query)?,
             services: MapHandle::try_from(&maps.services)?,
             paces: MapHandle::try_from(&maps.paces)?,
+            cookie_keys: MapHandle::try_from(&maps.cookie_keys)?,
+            replaced_key: AtomicU64::new(u64::MAX),
         })
     }
 
@@ -329,7 +337,7 @@ impl Programs {
         Ok(())
     }
 
-    /// Caps the RST that answer SYNs.
+    /// Caps the answers to SYNs.
     pub fn set_budget(&self, per_s: Option<NonZeroU32>) -> Result<()> {
         let per_s = per_s.map_or(0, NonZeroU32::get);
         let rate = types::rate { per_s, burst: per_s.div_ceil(BUDGET_BURSTS_PER_S) };
@@ -487,6 +495,24 @@ impl Programs {
             .context("write how the server does")
     }
 
+    /// Replaces the cookies' key that is not in use, once in each [`KEY_LIFE`]. Call it each minute
+    /// at least.
+    pub fn replace_idle_cookie_key(&self) -> Result<()> {
+        let now = Nanos(now_ns()?);
+        let Some(index) = idle_key(now) else { return Ok(()) };
+        let run = now.0 / KEY_LIFE.0;
+        if self.replaced_key.load(Ordering::Relaxed) == run {
+            return Ok(());
+        }
+        let keys =
+            self.cookie_keys.lookup(&INDEX.to_ne_bytes(), MapFlags::ANY).context("read the cookies' keys")?;
+        let mut keys = from_bytes::<types::cookie_keys>(&keys.expect("an array map has every index"));
+        keys.key[index].word = [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
+        write_cookie_keys(&self.cookie_keys, bytes_of(&keys))?;
+        self.replaced_key.store(run, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Makes the decisions stand for so long from now.
     pub fn lease(&self, lease: Duration) -> Result<()> {
         let until = now_ns()? + lease.as_nanos() as u64;
@@ -632,6 +658,10 @@ fn mapped(address: IpAddr) -> [u8; 16] {
     }
 }
 
+fn write_cookie_keys(map: &impl MapCore, keys: &[u8]) -> Result<()> {
+    map.update(&INDEX.to_ne_bytes(), keys, MapFlags::ANY).context("write the cookies' keys")
+}
+
 fn random_bytes<const N: usize>() -> Result<[u8; N]> {
     let mut bytes = [0_u8; N];
     // SAFETY: getrandom writes at most N bytes into the array.
@@ -650,6 +680,8 @@ unsafe impl Plain for types::listener_hint {}
 unsafe impl Plain for types::listener_rule {}
 // SAFETY: words only.
 unsafe impl Plain for types::source_key {}
+// SAFETY: double words only.
+unsafe impl Plain for types::cookie_keys {}
 // SAFETY: two words and an aligned double word.
 unsafe impl Plain for types::refusal_budget {}
 // SAFETY: an address, two halves of a word, words.

@@ -3,7 +3,7 @@
 
 use crate::raw::{self, HTTP_STATUS_BYTES};
 use crate::{
-    Attempt, CloseAction, CloseSegment, CloseSocket, CookieFlow, CookieKey, CookieOptions, Cutoffs, Fin,
+    Attempt, CloseAction, CloseSegment, CloseSocket, CookieFlow, CookieKeys, CookieOptions, Cutoffs, Fin,
     Hold, HttpHeader, LastAck, ListenerLoad, ListenerPolicy, OPENING_BYTES, Outgoing, Pace, PacketKind, Rate,
     RedAction, RedParams, RedState, RedfavorAction, RedfavorGuard, RedfavorState, Response, Service,
     SizeSource, Verdict, Wait,
@@ -72,8 +72,8 @@ pub(crate) fn http_has_length(status: &[u8; HTTP_STATUS_BYTES as usize]) -> bool
 
 // cookie.h
 safe! {
-    pub make_cookie(key: &CookieKey, flow: &CookieFlow, options: &CookieOptions, period: u32) -> u32;
-    pub open_cookie(key: &CookieKey, flow: &CookieFlow, cookie: u32, period: u32, options: &mut CookieOptions) -> bool;
+    pub make_cookie(keys: &CookieKeys, flow: &CookieFlow, options: &CookieOptions, period: u32) -> u32;
+    pub open_cookie(keys: &CookieKeys, flow: &CookieFlow, cookie: u32, period: u32, options: &mut CookieOptions) -> bool;
     pub cookie_place(cookie: u32) -> u32;
     pub stamp_cookie(cookie: u32, now_ns: u64) -> u64;
     pub cookie_age_us(stamp: u64, cookie: u32, now_ns: u64) -> u32;
@@ -123,6 +123,7 @@ pub fn packet_kind(protocol: u8, header: &[u8; OPENING_BYTES as usize]) -> Packe
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::CookieKey;
 
     #[test]
     #[expect(deprecated, reason = "SipHash-2-4; its successor may be anything")]

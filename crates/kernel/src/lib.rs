@@ -19,14 +19,14 @@ pub use counters::{Counted, Counter, FAMILIES, Family, Shown, counter};
 pub use functions::*;
 pub use plain::{Plain, Unpadded, bytes_of, from_bytes, same};
 pub use raw::{
-    BUCKETS, COOKIE_NO_WSCALE, COOKIE_PERIOD_SHIFT, COOKIE_PERIODS, COOKIE_PLACES, OPENING_BYTES, RED_ONE,
-    REDFAVOR_ONE_BYTE, STAGE_SILENT, STAGE_WAITING,
+    BUCKETS, COOKIE_KEY_SHIFT, COOKIE_KEYS, COOKIE_NO_WSCALE, COOKIE_PERIOD_SHIFT, COOKIE_PERIODS,
+    COOKIE_PLACES, OPENING_BYTES, RED_ONE, REDFAVOR_ONE_BYTE, STAGE_SILENT, STAGE_WAITING,
 };
 pub use raw::{
     attempt as Attempt, close_action as CloseAction, close_segment as CloseSegment,
     close_socket as CloseSocket, cookie_flow as CookieFlow, cookie_key as CookieKey,
-    cookie_options as CookieOptions, cutoffs as Cutoffs, fin as Fin, full as Full, hold as Hold,
-    http_header as HttpHeader, last_ack as LastAck, listener_load as ListenerLoad,
+    cookie_keys as CookieKeys, cookie_options as CookieOptions, cutoffs as Cutoffs, fin as Fin, full as Full,
+    hold as Hold, http_header as HttpHeader, last_ack as LastAck, listener_load as ListenerLoad,
     listener_policy as ListenerPolicy, listener_stats as ListenerStats, on_fin as OnFin,
     outgoing as Outgoing, pace as Pace, packet_kind as PacketKind, path_stats as PathStats, rate as Rate,
     red_action as RedAction, red_params as RedParams, red_state as RedState,

@@ -2,12 +2,12 @@
 
 use std::net::SocketAddrV6;
 
-use kernel::{CookieFlow, CookieKey, CookieOptions};
+use kernel::{CookieFlow, CookieKey, CookieKeys, CookieOptions};
 use units::Nanos;
 
-/// A secret.
+/// Secrets: each in turn makes the cookies of [`KEY_LIFE`].
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Key(pub [u64; 2]);
+pub struct Keys(pub [[u64; 2]; kernel::COOKIE_KEYS as usize]);
 
 /// Whose handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,10 +60,21 @@ fn place(cookie: u32) -> usize {
 
 /// A cookie may be good for so long: its own period and the next.
 pub const LIFE: Nanos = Nanos((kernel::COOKIE_PERIODS as u64) << kernel::COOKIE_PERIOD_SHIFT);
+/// How long cookies are made with one key.
+pub const KEY_LIFE: Nanos = Nanos(1 << (kernel::COOKIE_PERIOD_SHIFT + kernel::COOKIE_KEY_SHIFT));
 /// Stands for no window scale.
 const NO_WSCALE: u8 = kernel::COOKIE_NO_WSCALE as u8;
 
-impl Key {
+/// The index of the key that may be replaced now; `None` while cookies made with it may be in
+/// flight, or will soon be.
+pub fn idle_key(now: Nanos) -> Option<usize> {
+    let (run, since) = (now.0 / KEY_LIFE.0, now.0 % KEY_LIFE.0);
+    (LIFE.0..KEY_LIFE.0 - LIFE.0)
+        .contains(&since)
+        .then_some((run + 1) as usize % kernel::COOKIE_KEYS as usize)
+}
+
+impl Keys {
     /// The initial sequence number of the SYN/ACK.
     pub fn make(&self, flow: &Flow, options: &Options, now: Nanos) -> u32 {
         let options = CookieOptions {
@@ -71,14 +82,14 @@ impl Key {
             wscale: options.wscale.unwrap_or(NO_WSCALE),
             has_sack: options.has_sack.into(),
         };
-        kernel::make_cookie(&self.word(), &flow.into(), &options, period(now))
+        kernel::make_cookie(&self.words(), &flow.into(), &options, period(now))
     }
 
     /// What the SYN offered, if the cookie is ours and of this period or the one before: 69 to 137
     /// s old at most.
     pub fn open(&self, flow: &Flow, cookie: u32, now: Nanos) -> Option<Options> {
         let mut said = CookieOptions::default();
-        let is_ours = kernel::open_cookie(&self.word(), &flow.into(), cookie, period(now), &mut said);
+        let is_ours = kernel::open_cookie(&self.words(), &flow.into(), cookie, period(now), &mut said);
         is_ours.then(|| Options {
             mss: kernel::cookie_mss(said.mss_index, flow.is_ipv6()),
             wscale: (said.wscale != NO_WSCALE).then_some(said.wscale),
@@ -86,8 +97,8 @@ impl Key {
         })
     }
 
-    fn word(&self) -> CookieKey {
-        CookieKey { word: self.0 }
+    fn words(&self) -> CookieKeys {
+        CookieKeys { key: self.0.map(|word| CookieKey { word }) }
     }
 }
 
@@ -121,7 +132,7 @@ fn period(now: Nanos) -> u32 {
 mod tests {
     use super::*;
 
-    const KEY: Key = Key([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    const KEY: Keys = Keys([[0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908], [1, 2]]);
     const NOW: Nanos = Nanos(1_000_000_000_000);
     const PERIOD: u64 = 1 << kernel::COOKIE_PERIOD_SHIFT;
 
@@ -193,7 +204,36 @@ mod tests {
         ] {
             assert_eq!(KEY.open(&other, cookie, NOW), None, "{other:?}");
         }
-        assert_eq!(Key([KEY.0[0], KEY.0[1] ^ 1]).open(&mine, cookie, NOW), None);
+        let used = (NOW.0 / KEY_LIFE.0) as usize % 2;
+        let mut others = KEY;
+        others.0[used][1] ^= 1;
+        assert_eq!(others.open(&mine, cookie, NOW), None);
+    }
+
+    #[test]
+    fn replacing_the_idle_key_loses_no_cookie_in_flight() {
+        let flow = flow("[::ffff:10.8.0.77]:40000", 7);
+        let options = Options { mss: 1460, wscale: Some(7), has_sack: true };
+        let mut keys = KEY;
+        let mut replaced = [0, 0];
+        let mut sent: Vec<(u64, u32)> = Vec::new();
+        for turn in 0..3 * KEY_LIFE.0 / (PERIOD / 4) {
+            let now = turn * (PERIOD / 4);
+            if let Some(index) = idle_key(Nanos(now)) {
+                keys.0[index] = [now, !now];
+                replaced[index] += 1;
+            }
+            sent.retain(|&(at, _)| now - at < PERIOD);
+            for &(at, cookie) in &sent {
+                assert_eq!(
+                    keys.open(&flow, cookie, Nanos(now)),
+                    Some(options),
+                    "sent at {at}, back at {now}"
+                );
+            }
+            sent.push((now, keys.make(&flow, &options, Nanos(now))));
+        }
+        assert!(replaced.iter().all(|&count| count > 0), "{replaced:?}");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use std::net::{Ipv6Addr, SocketAddrV6};
 
 use units::Nanos;
-use verdict::cookie::{Flow, Key, Options as Said, Times};
+use verdict::cookie::{Flow, Keys, Options as Said, Times};
 use wire::{Options, Segment, SeqNumber, Timestamps};
 
 use super::Peer;
@@ -30,7 +30,7 @@ pub(super) struct Cookies {
 }
 
 /// The guard's key, which is no reading matter.
-struct Own(Key);
+struct Own(Keys);
 
 impl std::fmt::Debug for Own {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,7 +47,11 @@ pub(super) enum Whose {
 
 impl Cookies {
     pub(super) fn new(seed: u64) -> Self {
-        Self { secret: mix(seed, 1), own: Own(Key([mix(seed, 2), mix(seed, 3)])), times: Times::default() }
+        Self {
+            secret: mix(seed, 1),
+            own: Own(Keys([[mix(seed, 2), mix(seed, 3)], [mix(seed, 4), mix(seed, 5)]])),
+            times: Times::default(),
+        }
     }
 
     /// The kernel's, for a SYN.
