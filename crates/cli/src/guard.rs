@@ -88,8 +88,8 @@ pub struct Args {
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen and, if wanted, policy, dry_run, exempt = ["CIDR"] and
-    /// reserved = { slots = N, sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
+    /// `[[listener]]` with listen and, if wanted, policy, dry_run, server = "NAME",
+    /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
     /// and sockopt. Listeners that are not there yet are guarded once they are. A file with a
     /// mistake changes nothing, nor does one with other interfaces, attach or sockopt than at the
     /// start: for these, start another guard with --take-over.
@@ -239,6 +239,7 @@ fn config(args: &Args) -> Result<Config> {
         policy: Policy { reserved_slots: args.reserve.unwrap_or(0), ..policy },
         reserved: args.reserve_for.clone(),
         exempt: args.exempt.clone(),
+        server: None,
         dry_run: args.dry_run,
     };
     let usual = Config::default();

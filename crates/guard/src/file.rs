@@ -42,6 +42,7 @@ struct Entry {
     reserved: Reserved,
     #[serde(default)]
     exempt: Vec<Source>,
+    server: Option<String>,
     #[serde(default)]
     dry_run: bool,
 }
@@ -75,9 +76,9 @@ fn usual() -> Policy {
 
 impl Entry {
     fn listener(self) -> Listener {
-        let Self { listen, policy, reserved: Reserved { slots, sources }, exempt, dry_run } = self;
+        let Self { listen, policy, reserved: Reserved { slots, sources }, exempt, server, dry_run } = self;
         let policy = Policy { reserved_slots: slots, ..policy };
-        Listener { listen, policy, reserved: networks(sources), exempt: networks(exempt), dry_run }
+        Listener { listen, policy, reserved: networks(sources), exempt: networks(exempt), server, dry_run }
     }
 }
 
@@ -177,7 +178,7 @@ mod tests {
             "interfaces = [\"eth0\"]\nattach = \"tcx\"\nrefusals_per_s = 7\n\
              [[listener]]\nlisten = \"10.0.0.1:80\"\npolicy = \"abort+rst-syn\"\n\
              [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n\
-             exempt = [\"fd00::/64\"]\n\
+             exempt = [\"fd00::/64\"]\nserver = \"web\"\n\
              reserved = { slots = 4, sources = [\"10.9.0.0/16\", \"fd00::1\"] }\n",
         )
         .expect("a good file");
@@ -190,6 +191,7 @@ mod tests {
         assert_eq!(listeners, ["10.0.0.1:80 abort+rst-syn false", "[::]:443 reserv true"]);
         assert_eq!(config.listeners[1].policy.reserved_slots, 4);
         assert_eq!(config.listeners[1].reserved[1].to_string(), "fd00::1/128");
+        assert_eq!(config.listeners[1].server.as_deref(), Some("web"));
         assert_eq!(config.listeners[1].exempt[0].to_string(), "fd00::/64");
         assert_eq!(config.refusals_per_s, NonZeroU32::new(7));
         assert!(!config.must_listen);

@@ -89,6 +89,7 @@ use pacer::{Demand, Learnt, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
 use rules::{apply, check_places, set_own_addresses};
+use servers::Servers;
 use slots::{Slots, assign, decides};
 use surroundings::Surroundings;
 
@@ -161,6 +162,9 @@ pub struct Listener {
     /// Sources about which the kernel decides alone: they are never reset. They need not be disjoint
     /// from `reserved`: the longest prefix counts.
     pub exempt: Vec<IpNet>,
+    /// Listeners with the same name are one server's: they share a limit, whoever holds their
+    /// sockets.
+    pub server: Option<String>,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
 }
@@ -168,7 +172,7 @@ pub struct Listener {
 impl Listener {
     /// Without sources that are treated otherwise, and in earnest.
     pub fn new(listen: SocketAddr, policy: Policy) -> Self {
-        Self { listen, policy, reserved: Vec::new(), exempt: Vec::new(), dry_run: false }
+        Self { listen, policy, reserved: Vec::new(), exempt: Vec::new(), server: None, dry_run: false }
     }
 }
 
@@ -187,12 +191,11 @@ pub struct Guard {
     _sockopt: Vec<OwnedFd>,
     /// Where the kernel tells of a socket's life; empty until a policy asks for it.
     sockets: Vec<OwnedFd>,
-    /// Which server each slot belongs to; see [`servers::of`].
-    servers: Vec<u32>,
+    servers: Servers,
     /// When that was found out; `None` if it should be, soon.
     servers_at: Option<Instant>,
     /// For them, anew.
-    search: Option<JoinHandle<Result<Vec<u32>>>>,
+    search: Option<JoinHandle<Result<Servers>>>,
     /// Whether that was just now, so that what was counted by then is by other policies.
     is_reloaded: bool,
     /// Of servers that are followed, by index.
@@ -397,11 +400,11 @@ impl Guard {
         if config.refusals_per_s != self.config.refusals_per_s {
             self.programs.set_budget(config.refusals_per_s)?;
         }
-        let servers = servers::keep(&self.slots, &self.servers, &slots);
+        let servers = servers::keep(&self.slots, &self.servers.of, &slots);
         if let Err(error) = apply(&self.programs, &self.slots, &slots, &servers) {
             // What was there is what the kernel has had room for. Listeners that were in force go
             // on counting.
-            apply(&self.programs, &self.slots, &self.slots, &self.servers)
+            apply(&self.programs, &self.slots, &self.slots, &self.servers.of)
                 .and_then(|()| self.programs.set_budget(self.config.refusals_per_s))
                 .context("restore the policies after a failed reload")?;
             return Err(error);
@@ -409,7 +412,7 @@ impl Guard {
         // What was learnt of another listener's server says nothing of this one's.
         let listens = |slots: &Slots, index: u32| slots[index as usize].as_ref().map(|of| of.listen);
         self.pacers.retain(|&index, _| listens(&self.slots, index) == listens(&slots, index));
-        (self.slots, self.servers, self.servers_at) = (slots, servers, None);
+        (self.slots, self.servers.of, self.servers_at) = (slots, servers, None);
         self.search = None;
         self.is_reloaded = true;
         self.sockets.extend(sockets);
@@ -493,7 +496,7 @@ impl Guard {
     /// When the kernel cannot be asked.
     pub fn pace(&mut self) -> Result<()> {
         let mut demands = BTreeMap::<u32, Demand>::new();
-        for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers)) {
+        for (index, (slot, &server)) in (0..).zip(self.slots.iter().zip(&self.servers.of)) {
             if let Some(listener) = slot.as_ref().filter(|slot| follows_sockets(slot)) {
                 let stats = self.programs.stats(index)?;
                 demands.entry(server).or_default().add(&listener.policy, listener.dry_run, &stats);
@@ -637,7 +640,7 @@ impl Guard {
                 return Ok(ListenerSample { listener, load, stats, service: None, observed: Some(observed) });
             }
             let load = rules::look(&self.programs, listener.listen)?;
-            let server = self.servers[index as usize];
+            let server = self.servers.of[index as usize];
             let service = match self.pacers.get(&server).filter(|_| follows_sockets(&listener)) {
                 Some(pacer) => {
                     let counts = self.programs.service(server)?;

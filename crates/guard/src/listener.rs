@@ -1,9 +1,10 @@
-//! Who listens, from procfs. The decision itself never reads this: it asks the kernel for each SYN.
+//! Who listens, from the kernel's own list. The decision itself never reads this: it asks the kernel for each SYN.
 
 use std::net::SocketAddr;
 
 use anyhow::{Error, Result, anyhow};
-use watch::{Listener, Owners};
+use netlink::{TcpSocket, tcp_listeners};
+use watch::Owners;
 
 use crate::slots::{canonical, decides, may_serve};
 
@@ -21,7 +22,7 @@ pub fn require(listen: SocketAddr) -> Result<()> {
 /// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to
 /// one of its addresses.
 pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
-    let all = watch::own_listeners()?.into_iter().map(|own| canonical(own.address));
+    let all = tcp_listeners()?.into_iter().map(|own| canonical(own.local));
     let is_of_its_family = |own: &SocketAddr| own.is_ipv4() == listen.is_ipv4();
     Ok(all
         .filter(|own| may_serve(*own, listen) || (may_serve(listen, *own) && is_of_its_family(own)))
@@ -30,13 +31,13 @@ pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
 
 /// Says what does listen, and what to do.
 pub fn missing(listen: SocketAddr) -> Error {
-    let mut near = watch::own_listeners().unwrap_or_default();
+    let mut near = tcp_listeners().unwrap_or_default();
     // The same port first, then what is near by number.
-    near.sort_by_key(|own| (own.address.port().abs_diff(listen.port()), own.address));
-    near.dedup_by_key(|own| own.address);
+    near.sort_by_key(|own| (own.local.port().abs_diff(listen.port()), own.local));
+    near.dedup_by_key(|own| own.local);
     near.truncate(MAX_NAMED);
     // Other users' processes need CAP_SYS_PTRACE, and have no name without.
-    let owners = Owners::find(near.iter().map(|own| own.socket_inode)).unwrap_or_default();
+    let owners = Owners::find(near.iter().map(|own| u64::from(own.inode))).unwrap_or_default();
     let names: Vec<String> = near.iter().map(|own| describe(own, &owners)).collect();
     let elsewhere = elsewhere(listen).map_or_else(String::new, |netns| {
         format!("; a socket of network namespace {netns} does: if that is meant, add --netns {netns}")
@@ -63,28 +64,28 @@ pub fn unseen(listen: SocketAddr) -> Error {
 }
 
 /// What the operator may not have meant: listeners at which nothing listens yet, and sockets at the
-/// same port that none of them covers. Empty where procfs cannot be read.
+/// same port that none of them covers. Empty where the kernel cannot be asked.
 pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
-    let Ok(mut all) = watch::own_listeners() else { return Vec::new() };
-    all.sort_by_key(|own| own.address);
-    all.dedup_by_key(|own| own.address);
+    let Ok(mut all) = tcp_listeners() else { return Vec::new() };
+    all.sort_by_key(|own| own.local);
+    all.dedup_by_key(|own| own.local);
     let listens: Vec<SocketAddr> = listeners.iter().map(|of| canonical(of.listen)).collect();
     // A wildcard is a rule for each of its addresses, also where the server is bound to one.
     let is_for =
         |listen: SocketAddr, own: SocketAddr| may_serve(own, listen) || may_serve(listen, canonical(own));
-    let is_there = |listen: SocketAddr| all.iter().any(|own| is_for(listen, own.address));
+    let is_there = |listen: SocketAddr| all.iter().any(|own| is_for(listen, own.local));
     let later = listens.iter().filter(|&&listen| !is_there(listen));
     let later = later.map(|listen| format!("nothing listens at {listen} yet; guarded from when it does"));
 
-    let is_port_guarded = |own: &&Listener| {
+    let is_port_guarded = |own: &&TcpSocket| {
         let mut decided = listeners.iter().filter(|of| decides(of));
-        decided.any(|of| of.listen.port() == own.address.port())
+        decided.any(|of| of.listen.port() == own.local.port())
     };
-    let is_covered = |own: &Listener| listens.iter().any(|&listen| covers(listen, own.address));
-    let local = |own: &Listener| own.address.ip().to_canonical().is_loopback();
-    let bare: Vec<&Listener> =
+    let is_covered = |own: &TcpSocket| listens.iter().any(|&listen| covers(listen, own.local));
+    let local = |own: &TcpSocket| own.local.ip().to_canonical().is_loopback();
+    let bare: Vec<&TcpSocket> =
         all.iter().filter(is_port_guarded).filter(|own| !is_covered(own) && !local(own)).collect();
-    let inodes = bare.iter().map(|own| own.socket_inode);
+    let inodes = bare.iter().map(|own| u64::from(own.inode));
     let owners = if bare.is_empty() { Owners::default() } else { Owners::find(inodes).unwrap_or_default() };
     let bare = bare.into_iter().map(|own| {
         let who = describe(own, &owners);
@@ -114,10 +115,10 @@ fn elsewhere(listen: SocketAddr) -> Option<String> {
     others.find_map(|listener| host.handle(listener.netns_inode))
 }
 
-fn describe(listener: &Listener, owners: &Owners) -> String {
-    match owners.of(listener.socket_inode).first() {
-        Some(process) => format!("{} ({})", listener.address, process.command),
-        None => listener.address.to_string(),
+fn describe(listener: &TcpSocket, owners: &Owners) -> String {
+    match owners.of(listener.inode.into()).first() {
+        Some(process) => format!("{} ({})", listener.local, process.command),
+        None => listener.local.to_string(),
     }
 }
 

@@ -11,14 +11,14 @@ use crate::attach::Attach;
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
 use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
+use crate::servers::Servers;
 use crate::slots::{Slots, assign, decides};
 use crate::{Config, FOLLOW, SOCKOPT, cookies, follows_sockets, listener, servers};
 
 /// What [`crate::Guard::start`] then attaches.
 pub struct Prepared {
     pub slots: Slots,
-    /// Which server each belongs to; see [`servers::of`].
-    pub servers: Vec<u32>,
+    pub servers: Servers,
     pub programs: Programs,
     /// None where all is only observed.
     pub interfaces: Vec<Interface>,
@@ -69,9 +69,11 @@ impl Prepared {
         check_places(&programs, &config.listeners)?;
         let is_complete = set_own_addresses(&programs, &slots)?;
         programs.set_budget(config.refusals_per_s)?;
-        let servers = servers::of(&slots).unwrap_or_else(|_| servers::apart(&slots));
-        apply(&programs, &[], &slots, &servers)?;
+        let apart = |_| Servers { of: servers::apart(&slots), unseen: Vec::new() };
+        let servers = servers::find(&slots).unwrap_or_else(apart);
+        apply(&programs, &[], &slots, &servers.of)?;
         let mut notes = listener::notes(&config.listeners);
+        notes.extend(servers::say_unseen(&servers.unseen));
         notes.extend(away(&slots, &Away::new()).iter().map(say_away));
         if !is_complete {
             notes.push(format!(

@@ -54,7 +54,6 @@ pub fn look(programs: &Programs, listen: SocketAddr) -> Result<Option<ListenerLo
     if !listen.ip().is_unspecified() {
         return Ok(None);
     }
-    // Procfs may be hidden from us; then nothing is known.
     for own in listener::serving(listen).unwrap_or_default() {
         if let Some(load) = programs.ask(own)? {
             return Ok(Some(load));

@@ -2,8 +2,10 @@
 //! another, so one limit is for all.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use anyhow::Result;
+use netlink::tcp_listeners;
 use watch::Owners;
 
 use crate::slots::may_serve;
@@ -12,31 +14,43 @@ use crate::{Listener, follows_sockets};
 /// The process that starts all others.
 const INIT: i32 = 1;
 
-/// For each slot the index of its server: the first of the slots whose sockets are held by a
-/// process that holds this one's, too. Where nothing listens yet, each is its own.
-pub fn of(slots: &[Option<Listener>]) -> Result<Vec<u32>> {
+/// Which listeners are one server's.
+#[derive(Debug, Default)]
+pub struct Servers {
+    /// For each slot the index of its server: the first of its server's slots.
+    pub of: Vec<u32>,
+    /// Listeners whose processes we may not see, and that name no server: they may share one.
+    pub unseen: Vec<SocketAddr>,
+}
+
+/// Listeners are one server's when a process holds the sockets of both, or when they name the same
+/// server. Where nothing listens yet, each is its own.
+pub fn find(slots: &[Option<Listener>]) -> Result<Servers> {
     let is_followed = |slot: &Option<Listener>| slot.as_ref().is_some_and(follows_sockets);
     // To look at every process's descriptors takes a while, and one listener shares with nobody.
     if slots.iter().filter(|slot| is_followed(slot)).count() < 2 {
-        return Ok(apart(slots));
+        return Ok(Servers { of: apart(slots), unseen: Vec::new() });
     }
-    let own = watch::own_listeners()?;
+    let own = tcp_listeners()?;
     let inodes_of = |slot: &Option<Listener>| -> Vec<u64> {
         let Some(listener) = slot.as_ref().filter(|of| follows_sockets(of)) else { return Vec::new() };
-        own.iter().filter(|own| may_serve(own.address, listener.listen)).map(|own| own.socket_inode).collect()
+        own.iter().filter(|own| may_serve(own.local, listener.listen)).map(|own| own.inode.into()).collect()
     };
     let inodes: Vec<Vec<u64>> = slots.iter().map(inodes_of).collect();
     let owners = Owners::find(inodes.iter().flatten().copied())?;
-    let pids_of = |inodes: &Vec<u64>| -> BTreeSet<i32> {
-        let mut pids: BTreeSet<i32> =
+    let signs = |(slot, inodes): (&Option<Listener>, &Vec<u64>)| {
+        let pids: BTreeSet<i32> =
             inodes.iter().flat_map(|&inode| owners.of(inode)).map(|process| process.pid).collect();
-        // It keeps the sockets of every service that it starts on demand.
-        if pids.len() > 1 {
-            pids.remove(&INIT);
-        }
-        pids
+        let name = slot.as_ref().and_then(|listener| listener.server.clone());
+        Signs { pids, name }.without_init()
     };
-    Ok(group(&inodes.iter().map(pids_of).collect::<Vec<_>>()))
+    let signs: Vec<Signs> = slots.iter().zip(&inodes).map(signs).collect();
+    let mut unseen = Vec::new();
+    for (slot, (inodes, signs)) in slots.iter().zip(inodes.iter().zip(&signs)) {
+        let is_unseen = inodes.iter().any(|&inode| inode > 0) && *signs == Signs::default();
+        unseen.extend(slot.as_ref().filter(|_| is_unseen).map(|listener| listener.listen));
+    }
+    Ok(Servers { of: group(&signs), unseen })
 }
 
 /// After a reload, until that is found out: those of listeners that were there stay, and new ones
@@ -55,12 +69,34 @@ pub fn apart(slots: &[Option<Listener>]) -> Vec<u32> {
     (0..).take(slots.len()).collect()
 }
 
-/// From the processes that hold the sockets of each slot.
-fn group(pids: &[BTreeSet<i32>]) -> Vec<u32> {
-    let mut servers: Vec<u32> = (0..).take(pids.len()).collect();
-    for later in 0..pids.len() {
+/// By what a listener's server is known.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Signs {
+    /// Processes that hold its sockets.
+    pids: BTreeSet<i32>,
+    /// As the operator has named it.
+    name: Option<String>,
+}
+
+impl Signs {
+    /// Init keeps the sockets of every service that it starts on demand.
+    fn without_init(mut self) -> Self {
+        if self.pids.len() > 1 {
+            self.pids.remove(&INIT);
+        }
+        self
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        !self.pids.is_disjoint(&other.pids) || (self.name.is_some() && self.name == other.name)
+    }
+}
+
+fn group(signs: &[Signs]) -> Vec<u32> {
+    let mut servers: Vec<u32> = (0..).take(signs.len()).collect();
+    for later in 0..signs.len() {
         for earlier in 0..later {
-            if pids[earlier].is_disjoint(&pids[later]) {
+            if !signs[earlier].is_same(&signs[later]) {
                 continue;
             }
             let (one, other) = (servers[earlier], servers[later]);
@@ -71,6 +107,18 @@ fn group(pids: &[BTreeSet<i32>]) -> Vec<u32> {
         }
     }
     servers
+}
+
+/// To the operator, about [`Servers::unseen`].
+pub fn say_unseen(unseen: &[SocketAddr]) -> Option<String> {
+    let listens: Vec<String> = unseen.iter().map(SocketAddr::to_string).collect();
+    (!listens.is_empty()).then(|| {
+        format!(
+            "the processes behind {} cannot be seen without CAP_SYS_PTRACE, so each has a limit of its own; if they are one server's, \
+             give them the same `server = \"NAME\"` in the file",
+            listens.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
@@ -88,8 +136,19 @@ mod tests {
 
     #[test]
     fn listeners_that_share_a_process_are_one_servers_also_by_way_of_a_third() {
-        let pids = [&[10, 11][..], &[20], &[], &[30], &[12, 30], &[], &[11, 12]]
-            .map(|of| of.iter().copied().collect());
-        assert_eq!(group(&pids), [0, 1, 2, 0, 0, 5, 0]);
+        let signs = [&[10, 11][..], &[20], &[], &[30], &[12, 30], &[], &[11, 12]]
+            .map(|of| Signs { pids: of.iter().copied().collect(), name: None });
+        assert_eq!(group(&signs), [0, 1, 2, 0, 0, 5, 0]);
+    }
+
+    #[test]
+    fn listeners_that_name_the_same_server_are_one_servers_whoever_holds_them() {
+        let signs =
+            [(&[10][..], Some("a")), (&[11], None), (&[], Some("a")), (&[11], Some("b")), (&[], Some("c"))]
+                .map(|(pids, name)| Signs {
+                    pids: pids.iter().copied().collect(),
+                    name: name.map(str::to_owned),
+                });
+        assert_eq!(group(&signs), [0, 1, 0, 1, 4]);
     }
 }

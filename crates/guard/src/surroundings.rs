@@ -11,6 +11,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
 use crate::rules::{self, Away};
+use crate::servers::Servers;
 use crate::{Guard, Listener, Sample, needs_tc, servers};
 
 /// To look who holds the listeners takes milliseconds on a host with many processes.
@@ -136,9 +137,12 @@ impl Guard {
             }
         };
         let panicked = |_| Err(anyhow!("the search for the listeners' processes panicked"));
-        let servers = search.join().unwrap_or_else(panicked)?;
+        let found = search.join().unwrap_or_else(panicked)?;
+        if found.unseen != self.servers.unseen {
+            self.notes.extend(servers::say_unseen(&found.unseen));
+        }
         for (index, (slot, (&now, &before))) in
-            (0..).zip(self.slots.iter().zip(servers.iter().zip(&self.servers)))
+            (0..).zip(self.slots.iter().zip(found.of.iter().zip(&self.servers.of)))
         {
             if let Some(listener) = slot.as_ref().filter(|_| now != before) {
                 self.programs.set_rule(index, listener, now)?;
@@ -147,13 +151,13 @@ impl Guard {
                 self.pacers.remove(&before);
             }
         }
-        self.servers = servers;
+        self.servers = found;
         Ok(())
     }
 
-    fn search_servers(&self) -> Result<JoinHandle<Result<Vec<u32>>>> {
+    fn search_servers(&self) -> Result<JoinHandle<Result<Servers>>> {
         let slots = self.slots.clone();
-        let search = Builder::new().spawn(move || servers::of(&slots));
+        let search = Builder::new().spawn(move || servers::find(&slots));
         search.context("start a thread that looks for the listeners' processes")
     }
 

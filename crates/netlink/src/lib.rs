@@ -23,7 +23,7 @@ use ask::{address_of, ask, attribute, attributes, number_of};
 
 pub use ask::Error;
 pub use interface::Interface;
-pub use sockets::{TcpSocket, TcpState, each_tcp_socket};
+pub use sockets::{TcpSocket, TcpState, each_tcp_socket, tcp_listeners};
 pub use traffic::{Class, add_bpf_filter, classes};
 
 /// Where a packet goes.

@@ -24,8 +24,13 @@ const REMOTE_PORT: usize = 6;
 const LOCAL: usize = 8;
 const REMOTE: usize = 24;
 const EXPIRES: usize = 52;
+const INODE: usize = 68;
+const ANSWER_BYTES: usize = 72;
+/// An attribute: the socket's control group, in the hierarchy of version 2.
+const CGROUP_ID: u16 = 21;
 /// All that have a place in the kernel's tables. Bits of `include/net/tcp_states.h`.
-const STATES: u32 = 0xfff;
+const ALL_STATES: u32 = 0xfff;
+const LISTEN: u32 = 1 << 10;
 
 /// A TCP socket, as it is at this moment. What an IPv6 socket has with an IPv4 address is said as
 /// IPv4.
@@ -39,6 +44,11 @@ pub struct TcpSocket {
     pub remote: SocketAddr,
     /// Until its timer ends: in TIME_WAIT, until its ports are free.
     pub expires: Duration,
+    /// Its inode number, as in `/proc/PID/fd`; 0 if no process has it.
+    pub inode: u32,
+    /// The control group in which it was made, by the inode number of its folder; `None` in
+    /// TIME_WAIT, and for a kernel without control groups.
+    pub cgroup: Option<u64>,
 }
 
 /// State of a socket: `include/net/tcp_states.h`, as far as anybody here asks.
@@ -58,11 +68,27 @@ pub enum TcpState {
 /// # Errors
 ///
 /// ENOENT where the kernel has no `inet_diag`.
-pub fn each_tcp_socket(mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
+pub fn each_tcp_socket(take: impl FnMut(TcpSocket)) -> Result<(), Error> {
+    each_in(ALL_STATES, take)
+}
+
+/// The listening ones alone. The kernel has a table of them, so this takes no longer where there are
+/// many connections.
+///
+/// # Errors
+///
+/// As [`each_tcp_socket`].
+pub fn tcp_listeners() -> Result<Vec<TcpSocket>, Error> {
+    let mut listeners = Vec::new();
+    each_in(LISTEN, |socket| listeners.push(socket))?;
+    Ok(listeners)
+}
+
+fn each_in(states: u32, mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
     for family in [number::INET, number::INET6] {
         let mut question = vec![0; QUESTION_BYTES];
         question[..2].copy_from_slice(&[family, number::TCP]);
-        question[4..8].copy_from_slice(&STATES.to_ne_bytes());
+        question[4..8].copy_from_slice(&states.to_ne_bytes());
         let message = NlmsghdrBuilder::default()
             .nl_type(SOCK_DIAG_BY_FAMILY)
             .nl_flags(NlmF::REQUEST | NlmF::DUMP)
@@ -116,14 +142,50 @@ fn read(bytes: &[u8]) -> Option<TcpSocket> {
         local: SocketAddr::new(address(LOCAL)?, port(LOCAL_PORT)?),
         remote: SocketAddr::new(address(REMOTE)?, port(REMOTE_PORT)?),
         expires: Duration::from_millis(expires_ms.into()),
+        inode: u32::from_ne_bytes(*bytes.get(INODE..)?.first_chunk()?),
+        cgroup: attribute(bytes.get(ANSWER_BYTES..)?, CGROUP_ID)
+            .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?))),
     })
+}
+
+/// The value of an attribute (`struct nlattr`: its length with these four bytes, its type).
+fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
+    loop {
+        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
+        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
+        if kind == wanted {
+            return bytes.get(4..length);
+        }
+        bytes = bytes.get(length.max(4).next_multiple_of(4)..)?;
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn listener_has_the_control_group_of_the_process_that_made_it() {
+        let Ok(groups) = std::fs::read_to_string("/proc/self/cgroup") else { return };
+        let (Some(path), Ok(mounts)) = (
+            groups.lines().find_map(|line| line.strip_prefix("0::")),
+            std::fs::read_to_string("/proc/self/mounts"),
+        ) else {
+            return;
+        };
+        let mount = mounts.lines().find(|line| line.split(' ').nth(2) == Some("cgroup2"));
+        let Some(root) = mount.and_then(|line| line.split(' ').nth(1)) else {
+            return eprintln!("skipped: no cgroup2 is mounted");
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let address = listener.local_addr().expect("address");
+        let found = tcp_listeners().expect("ask").into_iter().find(|socket| socket.local == address);
+        let folder = std::fs::metadata(format!("{root}{path}")).expect("our group's folder");
+        assert_eq!(found.expect("it listens").cgroup, Some(folder.ino()));
+    }
 
     fn all() -> Vec<TcpSocket> {
         let mut all = Vec::new();
@@ -150,7 +212,9 @@ mod tests {
             let first = closed.take(1).next().expect("it goes on for ever");
             assert!(first.expires <= Duration::from_secs(60) && first.expires > Duration::from_secs(50));
             let listening = all().into_iter().find(|socket| socket.local == server);
-            assert!(listening.is_some_and(|socket| socket.state == TcpState::Listen));
+            assert!(listening.is_some_and(|socket| socket.state == TcpState::Listen && socket.inode > 0));
+            assert!(tcp_listeners().expect("ask").contains(&listening.expect("it listens")));
+            assert!(tcp_listeners().expect("ask").iter().all(|socket| socket.state == TcpState::Listen));
         }
     }
 
@@ -158,5 +222,8 @@ mod tests {
     fn message_that_is_cut_is_none() {
         assert_eq!(read(&[2, 6, 0, 0]), None);
         assert_eq!(read(&[]), None);
+        for attributes in [&[][..], &[0; 3], &[0; 8], &[12, 0, 21, 0, 1], &[200, 0, 7, 0]] {
+            assert_eq!(attribute(attributes, CGROUP_ID), None, "{attributes:?}");
+        }
     }
 }

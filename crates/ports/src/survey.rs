@@ -196,7 +196,14 @@ mod tests {
     fn closed(port: u16, to: &str, since_s: u64) -> TcpSocket {
         let expires = TIME_WAIT - Duration::from_secs(since_s);
         let local = SocketAddr::new([10, 0, 0, 1].into(), port);
-        TcpSocket { state: TcpState::TimeWait, local, remote: to.parse().expect("address"), expires }
+        TcpSocket {
+            state: TcpState::TimeWait,
+            local,
+            remote: to.parse().expect("address"),
+            expires,
+            inode: 0,
+            cgroup: None,
+        }
     }
 
     fn of(sockets: &[TcpSocket], reuse: Reuse) -> Pair {
@@ -249,6 +256,8 @@ mod tests {
             local: address.parse().expect("address"),
             remote: "0.0.0.0:0".parse().expect("address"),
             expires: Duration::ZERO,
+            inode: 0,
+            cgroup: None,
         };
         let bound = TcpSocket { state: TcpState::Other, ..listener("10.0.0.1:1100") };
         let sockets =

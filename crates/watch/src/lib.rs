@@ -48,6 +48,5 @@ pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};
 pub use owner::{Owners, Process};
-pub use procfs::own_listeners;
 pub use program::{Watch, Watched};
 pub use verdict::Histogram;

@@ -1,7 +1,5 @@
 //! Listeners as `/proc` has them: for those who may not load programs.
 
-use std::fs;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use procfs::net::{TcpNetEntries, TcpNetEntry, TcpState};
@@ -9,17 +7,6 @@ use procfs::{FromReadSI, current_system_info};
 
 use crate::error::reading;
 use crate::{Listener, Queues, Result};
-
-/// Listeners of the calling thread's network namespace, as far as procfs tells.
-///
-/// # Errors
-///
-/// When /proc is not there, or hidden.
-pub fn own_listeners() -> Result<Vec<Listener>> {
-    let inode =
-        fs::metadata("/proc/thread-self/ns/net").map_err(reading("look at our network namespace"))?.ino();
-    listeners(None, inode)
-}
 
 /// Listeners of the namespace with this inode number: that of a process, or our own.
 pub fn listeners(pid: Option<i32>, netns_inode: u64) -> Result<Vec<Listener>> {

@@ -47,7 +47,7 @@ impl Lines {
         let hooks: Vec<String> =
             hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
         for ListenerSample { listener, .. } in &sample.listeners {
-            let Listener { listen, policy, reserved, exempt, dry_run } = listener;
+            let Listener { listen, policy, reserved, exempt, dry_run, .. } = listener;
             if policy.only_observes {
                 self.printer.say(format_args!("observing {listen}"));
                 continue;
