@@ -114,11 +114,11 @@ static __always_inline enum parsed parse_skb(struct __sk_buff *skb, struct segme
 	return parse_linear(skb, segment);
 }
 
-static __always_inline int tc_answer(struct __sk_buff *skb, enum action action)
+static __always_inline int tc_answer(enum action action)
 {
 	switch (action) {
 	case ACTION_SEND_BACK:
-		return bpf_redirect(skb->ifindex, 0);
+		return TC_ACT_REDIRECT;
 	case ACTION_DROP:
 		return TC_ACT_SHOT;
 	default:
@@ -134,7 +134,7 @@ static __always_inline int admit_skb(struct __sk_buff *skb)
 
 	if (action == ACTION_PASS && parsed == PARSED_TCP)
 		action = on_other(skb, &segment, false);
-	return tc_answer(skb, action);
+	return tc_answer(action);
 }
 
 /* All stages. */
@@ -152,7 +152,7 @@ static __always_inline int finish_skb(struct __sk_buff *skb)
 
 	if (parse_skb(skb, &segment) != PARSED_TCP)
 		return TC_ACT_UNSPEC;
-	return tc_answer(skb, on_other(skb, &segment, true));
+	return tc_answer(on_other(skb, &segment, true));
 }
 
 /*

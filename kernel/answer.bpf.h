@@ -13,6 +13,7 @@
 #include "cookie.h"
 #include "segment.bpf.h"
 #include "hook.bpf.h"
+#include "route.bpf.h"
 
 enum {
 	CHECKSUM_UNNECESSARY = 1,	/* with the next: include/linux/skbuff.h */
@@ -244,19 +245,27 @@ static __always_inline enum sent store_headers(void *ctx, enum hook hook, __u32 
 	return is_stored ? SENT : SENT_LOST;
 }
 
-/* Sends the answer, with `options_bytes` after it that the caller stores. */
+/*
+ * Sends the answer, with `options_bytes` after it that the caller stores. At tc the frame leaves when
+ * the program returns TC_ACT_REDIRECT.
+ */
 static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
 					   const struct answer *answer, __u32 options_bytes)
 {
 	__u32 length = answer_bytes(segment) + options_bytes;
-	enum sent reshaped;
 	__u8 mac[12] __attribute__((aligned(4)));
+	enum sent reshaped;
+	__u32 ifindex;
 
+	ifindex = choose_way(ctx, hook, segment, mac);
+	if (!ifindex)
+		return SENT_NOT;
 	reshaped = hook == HOOK_TC ? reshape_skb(ctx, segment, length) : reshape_xdp(ctx, segment, length);
 	if (reshaped != SENT)
 		return reshaped;
-	swap_macs(segment, mac);
 	if (store_headers(ctx, hook, 0, mac, sizeof(mac)) != SENT)
+		return SENT_LOST;
+	if (hook == HOOK_TC && bpf_redirect(ifindex, 0) != TC_ACT_REDIRECT)
 		return SENT_LOST;
 	if (segment->is_ipv6)
 		return store_headers(ctx, hook, segment->l3_offset, &answer->v6, sizeof(answer->v6));

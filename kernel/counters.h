@@ -33,7 +33,7 @@
 	COUNTER(cookies, "syns.cookies", "SYNs", BOTH, SHOWN(guard_syns, "cookie"), \
 		"answered with SYN/ACK and a cookie of ours") \
 	COUNTER(unsent, "syns.unsent", "SYNs", KERNEL, SHOWN(guard_syns, "unsent"), \
-		"to be answered, but the kernel refused to rewrite the frame: passed or lost") \
+		"to be answered, but no route leads to the client, or the frame cannot be rewritten: passed or lost") \
 	COUNTER(over_budget, "syns.over_budget", "SYNs", KERNEL, HIDDEN, \
 		"of dropped: to be answered, but there have been too many answers") \
 	COUNTER(late, "syns.late", "SYNs", KERNEL, HIDDEN, \

@@ -58,6 +58,7 @@ enum xdp_action {
 enum {
 	TC_ACT_UNSPEC = -1,
 	TC_ACT_SHOT = 2,
+	TC_ACT_REDIRECT = 7,
 };
 
 enum {

@@ -52,6 +52,7 @@ mod memory;
 mod observe;
 mod prepared;
 mod program;
+mod routes;
 mod rules;
 mod servers;
 mod service;
@@ -88,6 +89,7 @@ use observe::Observer;
 use pacer::{Demand, Learnt, Look, Pacer};
 use prepared::Prepared;
 use program::Programs;
+use routes::Ways;
 use rules::{apply, check_places, set_own_addresses};
 use servers::Servers;
 use slots::{Slots, assign, decides};
@@ -210,6 +212,8 @@ pub struct Guard {
     observer: Option<Observer>,
     warnings: Vec<String>,
     surroundings: Surroundings,
+    /// Of answers, as the programs have them.
+    ways: Ways,
     advice: Advice,
     config: Config,
 }
@@ -280,7 +284,8 @@ impl Guard {
     /// interface, no privileges, no BTF in this kernel, a driver without native XDP, an MTU too
     /// large for it.
     pub fn start(config: &Config) -> Result<Self> {
-        let Prepared { slots, servers, programs, interfaces, take_over, mut notes } = Prepared::new(config)?;
+        let Prepared { slots, servers, programs, interfaces, ways, take_over, mut notes } =
+            Prepared::new(config)?;
         if take_over.is_empty() {
             notes.extend(attach::others_first(&interfaces));
         }
@@ -327,6 +332,7 @@ impl Guard {
             notes: Vec::new(),
             warnings: notes,
             surroundings,
+            ways,
             advice: Advice::default(),
             config: config.clone(),
         };

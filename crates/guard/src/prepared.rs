@@ -10,6 +10,7 @@ use bpf::{HeldLink, cgroup};
 use crate::attach::Attach;
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
+use crate::routes::{self, Ways};
 use crate::rules::{Away, apply, away, check_places, look, say_away, set_own_addresses};
 use crate::servers::Servers;
 use crate::slots::{Slots, assign, decides};
@@ -22,6 +23,8 @@ pub struct Prepared {
     pub programs: Programs,
     /// None where all is only observed.
     pub interfaces: Vec<Interface>,
+    /// Of answers.
+    pub ways: Ways,
     /// Links of the guard whose place is taken.
     pub take_over: Vec<HeldLink>,
     /// What the operator should know, one line each.
@@ -69,6 +72,8 @@ impl Prepared {
         check_places(&programs, &config.listeners)?;
         let is_complete = set_own_addresses(&programs, &slots)?;
         programs.set_budget(config.refusals_per_s)?;
+        let ways = routes::ways()?;
+        programs.set_routes(&Ways::new(), &ways)?;
         let apart = |_| Servers { of: servers::apart(&slots), unseen: Vec::new() };
         let servers = servers::find(&slots).unwrap_or_else(apart);
         apply(&programs, &[], &slots, &servers.of)?;
@@ -81,7 +86,7 @@ impl Prepared {
                  listener is a wildcard"
             ));
         }
-        Ok(Self { slots, servers, programs, interfaces, take_over, notes })
+        Ok(Self { slots, servers, programs, interfaces, ways, take_over, notes })
     }
 }
 

@@ -23,6 +23,7 @@ use verdict::ListenerLoad;
 use verdict::cookie::{KEY_LIFE, idle_key};
 
 use crate::Listener;
+use crate::routes::{Way, Ways};
 
 #[allow(
     missing_docs,
@@ -50,12 +51,18 @@ pub const MAX_INTERFACES: usize = 4096;
 pub const MAX_SOURCES: usize = 1024;
 /// As in rules.bpf.h.
 pub const MAX_OWN_ADDRESSES: usize = 4096;
+/// As in route.bpf.h.
+pub const MAX_ROUTES: usize = 4096;
 /// The program that follows sockets.
 const FOLLOWER: &str = "follow_socket";
 /// The programs of a guard, by the names that the kernel has of them.
 pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_xdp_skb"];
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
+/// Values of `enum route_kind` in route.bpf.h.
+const ROUTE_BACK: u32 = 0;
+const ROUTE_ROUTER: u32 = 1;
+const ROUTE_NONE: u32 = 2;
 /// Values of `enum source_kind` in rules.bpf.h.
 const SOURCE_RESERVED: u32 = 1;
 const SOURCE_EXEMPT: u32 = 2;
@@ -120,6 +127,7 @@ pub struct Programs {
     services: MapHandle,
     paces: MapHandle,
     cookie_keys: MapHandle,
+    routes: MapHandle,
     /// The last run of [`KEY_LIFE`] in which a key was replaced, counted from the start of the clock.
     replaced_key: AtomicU64,
 }
@@ -225,6 +233,7 @@ impl Programs {
             services: MapHandle::try_from(&maps.services)?,
             paces: MapHandle::try_from(&maps.paces)?,
             cookie_keys: MapHandle::try_from(&maps.cookie_keys)?,
+            routes: MapHandle::try_from(&maps.routes)?,
             replaced_key: AtomicU64::new(u64::MAX),
         })
     }
@@ -537,6 +546,26 @@ impl Programs {
         Ok(())
     }
 
+    /// Puts `ways` into force, of which `before` are there.
+    pub fn set_routes(&self, before: &Ways, ways: &Ways) -> Result<()> {
+        for (net, way) in ways.iter().filter(|(net, way)| before.get(net) != Some(way)) {
+            let route = match *way {
+                Way::Back => types::route { kind: ROUTE_BACK, ..Default::default() },
+                Way::Router { interface, mac } => {
+                    types::route { kind: ROUTE_ROUTER, ifindex: interface, mac }
+                }
+                Way::Nowhere => types::route { kind: ROUTE_NONE, ..Default::default() },
+            };
+            let write = self.routes.update(bytes_of(&route_key(net)), bytes_of(&route), MapFlags::ANY);
+            write.with_context(|| format!("write the route to {net}"))?;
+        }
+        for net in before.keys().filter(|net| !ways.contains_key(net)) {
+            // One that is not there is forgotten already.
+            let _ = self.routes.delete(bytes_of(&route_key(net)));
+        }
+        Ok(())
+    }
+
     /// The queues of the listener that a SYN to `listen` would reach now, if there is one.
     pub fn ask(&self, listen: SocketAddr) -> Result<Option<ListenerLoad>> {
         let answer = self.query(listen)?;
@@ -644,10 +673,17 @@ fn named_sources(listener: &Listener) -> impl Iterator<Item = (&IpNet, u32)> {
 }
 
 fn source_key(index: u32, source: &IpNet) -> types::source_key {
+    let types::route_key { prefix_bits, address } = route_key(source);
+    types::source_key { prefix_bits: u32::BITS + prefix_bits, index, address }
+}
+
+fn route_key(net: &IpNet) -> types::route_key {
     // IPv4 networks are ::ffff:0:0/96 and more.
-    let mapped_bits = if matches!(source, IpNet::V4(_)) { 96 } else { 0 };
-    let prefix_bits = u32::BITS + mapped_bits + u32::from(source.prefix_len());
-    types::source_key { prefix_bits, index, address: from_bytes(&mapped(source.network())) }
+    let mapped_bits = if matches!(net, IpNet::V4(_)) { 96 } else { 0 };
+    types::route_key {
+        prefix_bits: mapped_bits + u32::from(net.prefix_len()),
+        address: from_bytes(&mapped(net.network())),
+    }
 }
 
 /// An address as `struct address` of segment.bpf.h has it.
@@ -680,6 +716,10 @@ unsafe impl Plain for types::listener_hint {}
 unsafe impl Plain for types::listener_rule {}
 // SAFETY: words only.
 unsafe impl Plain for types::source_key {}
+// SAFETY: words only.
+unsafe impl Plain for types::route_key {}
+// SAFETY: two words and twelve bytes.
+unsafe impl Plain for types::route {}
 // SAFETY: double words only.
 unsafe impl Plain for types::cookie_keys {}
 // SAFETY: two words and an aligned double word.

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
+use crate::routes;
 use crate::rules::{self, Away};
 use crate::servers::Servers;
 use crate::{Guard, Listener, Sample, needs_tc, servers};
@@ -20,6 +21,8 @@ const SERVERS_EVERY: Duration = Duration::from_secs(10);
 const LOOKS: u32 = 5;
 /// Under which a failure to list the interfaces is remembered; no interface has that name.
 const ALL: &str = "";
+/// The same for the routes.
+const ROUTES: &str = " ";
 
 /// What was found there before, so that what lasts is said once.
 #[derive(Debug, Default)]
@@ -107,6 +110,9 @@ impl Guard {
             (true, true) => self.follow_all(),
             (true, false) => self.follow_named(),
         };
+        notes.extend(self.follow_routes().err().and_then(|error| {
+            self.surroundings.say_once(ROUTES, format!("{error:#}; answers go by the routes of before"))
+        }));
         notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
         notes.extend(self.advice.notes(sample));
@@ -118,6 +124,13 @@ impl Guard {
                 .map(|error| format!("{error:#}; a limit may be kept apart from its server")),
         );
         notes
+    }
+
+    fn follow_routes(&mut self) -> Result<()> {
+        let ways = routes::ways()?;
+        self.programs.set_routes(&self.ways, &ways)?;
+        self.ways = ways;
+        Ok(())
     }
 
     /// Listeners may become one server's, or another's, when that restarts. Who holds them is read

@@ -9,6 +9,7 @@ mod listeners;
 mod requests;
 mod reserved;
 mod reset_bytes;
+mod route;
 mod sockopt;
 mod syn_stage;
 mod take_over;

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::io;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 
 use neli::consts::nl::NlmF;
 use neli::consts::rtnl::{RtaType, Rtm};
@@ -76,4 +77,47 @@ pub(crate) fn number_of(bytes: &[u8]) -> Option<u32> {
 pub(crate) fn address_of(bytes: &[u8]) -> Option<IpAddr> {
     let of_four = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
     of_four().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
+}
+
+/// What is in one of these attributes, in bytes as they came.
+pub(crate) fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    loop {
+        let [first, second, third, fourth] = *attributes.first_chunk()?;
+        let length = usize::from(u16::from_ne_bytes([first, second]));
+        let payload = attributes.get(4..length)?;
+        if u16::from_ne_bytes([third, fourth]) == kind {
+            return Some(payload);
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..)?;
+    }
+}
+
+/// Asks for a list, and hands over each message of it, until `take` has had enough.
+pub(crate) fn dump(
+    family: NlFamily,
+    kind: u16,
+    question: Vec<u8>,
+    mut take: impl FnMut(&[u8]) -> ControlFlow<()>,
+) -> Result<(), Error> {
+    let message = NlmsghdrBuilder::default()
+        .nl_type(kind)
+        .nl_flags(NlmF::REQUEST | NlmF::DUMP)
+        .nl_payload(NlPayload::Payload(Buffer::from(question)))
+        .build();
+    let socket = NlSocketHandle::connect(family, None, Groups::empty())?;
+    socket.send(&message.expect("all of it is set"))?;
+    loop {
+        let (answers, _) = socket.recv::<u16, Buffer>()?;
+        for answer in answers {
+            match answer?.nl_payload() {
+                NlPayload::Payload(bytes) => {
+                    if take(bytes.as_ref()).is_break() {
+                        return Ok(());
+                    }
+                }
+                NlPayload::Err(refused) => return Err(Error::Refused(Errno::from_raw(-refused.error()))),
+                _ => return Ok(()),
+            }
+        }
+    }
 }

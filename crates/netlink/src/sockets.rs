@@ -2,17 +2,12 @@
 //! TIME_WAIT.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
-use neli::consts::nl::NlmF;
 use neli::consts::socket::NlFamily;
-use neli::nl::{NlPayload, NlmsghdrBuilder};
-use neli::socket::synchronous::NlSocketHandle;
-use neli::types::Buffer;
-use neli::utils::Groups;
-use nix::errno::Errno;
 
-use crate::ask::Error;
+use crate::ask::{Error, dump, find};
 
 /// `include/uapi/linux/sock_diag.h`; libc has none of them.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -89,14 +84,10 @@ fn each_in(states: u32, mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
         let mut question = vec![0; QUESTION_BYTES];
         question[..2].copy_from_slice(&[family, number::TCP]);
         question[4..8].copy_from_slice(&states.to_ne_bytes());
-        let message = NlmsghdrBuilder::default()
-            .nl_type(SOCK_DIAG_BY_FAMILY)
-            .nl_flags(NlmF::REQUEST | NlmF::DUMP)
-            .nl_payload(NlPayload::Payload(Buffer::from(question)))
-            .build();
-        let socket = NlSocketHandle::connect(NlFamily::SockOrInetDiag, None, Groups::empty())?;
-        socket.send(&message.expect("all of it is set"))?;
-        while !take_datagram(&socket, &mut take)? {}
+        dump(NlFamily::SockOrInetDiag, SOCK_DIAG_BY_FAMILY, question, |answer| {
+            read(answer).into_iter().for_each(&mut take);
+            ControlFlow::Continue(())
+        })?;
     }
     Ok(())
 }
@@ -106,19 +97,6 @@ mod number {
     pub(super) const INET: u8 = 2;
     pub(super) const INET6: u8 = 10;
     pub(super) const TCP: u8 = 6;
-}
-
-/// True: the list has ended.
-fn take_datagram(socket: &NlSocketHandle, take: &mut impl FnMut(TcpSocket)) -> Result<bool, Error> {
-    let (answers, _) = socket.recv::<u16, Buffer>()?;
-    for answer in answers {
-        match answer?.nl_payload() {
-            NlPayload::Payload(bytes) => read(bytes.as_ref()).into_iter().for_each(&mut *take),
-            NlPayload::Err(refused) => return Err(Error::Refused(Errno::from_raw(-refused.error()))),
-            _ => return Ok(true),
-        }
-    }
-    Ok(false)
 }
 
 /// `struct inet_diag_msg`.
@@ -143,21 +121,9 @@ fn read(bytes: &[u8]) -> Option<TcpSocket> {
         remote: SocketAddr::new(address(REMOTE)?, port(REMOTE_PORT)?),
         expires: Duration::from_millis(expires_ms.into()),
         inode: u32::from_ne_bytes(*bytes.get(INODE..)?.first_chunk()?),
-        cgroup: attribute(bytes.get(ANSWER_BYTES..)?, CGROUP_ID)
+        cgroup: find(bytes.get(ANSWER_BYTES..)?, CGROUP_ID)
             .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?))),
     })
-}
-
-/// The value of an attribute (`struct nlattr`: its length with these four bytes, its type).
-fn attribute(mut bytes: &[u8], wanted: u16) -> Option<&[u8]> {
-    loop {
-        let length = usize::from(u16::from_ne_bytes(*bytes.first_chunk()?));
-        let kind = u16::from_ne_bytes(*bytes.get(2..)?.first_chunk()?);
-        if kind == wanted {
-            return bytes.get(4..length);
-        }
-        bytes = bytes.get(length.max(4).next_multiple_of(4)..)?;
-    }
 }
 
 #[cfg(test)]
@@ -222,8 +188,5 @@ mod tests {
     fn message_that_is_cut_is_none() {
         assert_eq!(read(&[2, 6, 0, 0]), None);
         assert_eq!(read(&[]), None);
-        for attributes in [&[][..], &[0; 3], &[0; 8], &[12, 0, 21, 0, 1], &[200, 0, 7, 0]] {
-            assert_eq!(attribute(attributes, CGROUP_ID), None, "{attributes:?}");
-        }
     }
 }

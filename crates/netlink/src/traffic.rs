@@ -12,7 +12,7 @@ use neli::socket::synchronous::NlSocketHandle;
 use neli::utils::Groups;
 use nix::errno::Errno;
 
-use crate::ask::{Error, attribute, attributes};
+use crate::ask::{Error, attribute, attributes, find};
 
 /// `include/uapi/linux/pkt_cls.h`; libc has none of them.
 const TCA_BPF_FD: u16 = 6;
@@ -133,18 +133,6 @@ fn nested(kind: u16, payload: &[u8]) -> Vec<u8> {
     bytes.extend_from_slice(payload);
     bytes.resize(length.next_multiple_of(4), 0);
     bytes
-}
-
-fn find(mut attributes: &[u8], kind: u16) -> Option<&[u8]> {
-    loop {
-        let [first, second, third, fourth] = *attributes.first_chunk()?;
-        let length = usize::from(u16::from_ne_bytes([first, second]));
-        let payload = attributes.get(4..length)?;
-        if u16::from_ne_bytes([third, fourth]) == kind {
-            return Some(payload);
-        }
-        attributes = attributes.get(length.next_multiple_of(4)..)?;
-    }
 }
 
 #[cfg(test)]

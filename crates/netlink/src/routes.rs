@@ -1,0 +1,124 @@
+//! The main routing table (rtnetlink(7)).
+
+use std::net::IpAddr;
+use std::ops::ControlFlow;
+
+use neli::consts::rtnl::{Rta, Rtm, Rtn};
+use neli::consts::socket::NlFamily;
+
+use crate::ask::{Error, address_of, dump, find, number_of};
+
+/// `struct rtmsg` of `include/uapi/linux/rtnetlink.h`, and `struct fib_rule_hdr`, which has the same
+/// layout: where its fields are, bytes.
+const HEADER_BYTES: usize = 12;
+const PREFIX_BITS: usize = 1;
+const TABLE: usize = 4;
+const KIND: usize = 7;
+const FLAGS: usize = 8;
+/// A route that the kernel has looked up, and no entry of the table.
+const CLONED: u32 = 0x200;
+/// `struct rtnexthop`: its length, its interface's index, then attributes.
+const HOP_INTERFACE: usize = 4;
+const HOP_BYTES: usize = 8;
+const MAIN: u8 = 254;
+/// Its rules send a lookup to the tables local, main and, for IPv4, default (253), in this order.
+const USUAL_TABLES: [u8; 3] = [255, MAIN, 253];
+/// `AF_INET` and `AF_INET6`.
+const FAMILIES: [u8; 2] = [2, 10];
+
+/// An entry of the main routing table.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Network.
+    pub destination: IpAddr,
+    /// Length of its prefix, bits.
+    pub prefix_bits: u8,
+    /// Of several entries for one network, the one with the lowest is used.
+    pub metric: u32,
+    /// False: what is sent there is refused (`blackhole`, `unreachable`, `prohibit`).
+    pub leads_on: bool,
+    /// The router, of several the first; `None` where the destination is on the link.
+    pub gateway: Option<IpAddr>,
+    /// Index of the interface; `None` where it is not said.
+    pub interface: Option<u32>,
+}
+
+/// All entries of the main table of both families; `None` if these are more than `most`, or if rules
+/// (`ip rule`) send some lookups to other tables.
+///
+/// # Errors
+///
+/// When the kernel cannot be asked.
+pub fn main_table(most: usize) -> Result<Option<Vec<Entry>>, Error> {
+    let mut entries = Vec::new();
+    for family in FAMILIES {
+        if !has_usual_rules(family)? {
+            return Ok(None);
+        }
+        let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
+        dump(NlFamily::Route, Rtm::Getroute.into(), question, |answer| {
+            entries.extend(read(answer));
+            if entries.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        if entries.len() > most {
+            return Ok(None);
+        }
+    }
+    Ok(Some(entries))
+}
+
+fn has_usual_rules(family: u8) -> Result<bool, Error> {
+    let mut tables = Vec::new();
+    let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
+    let listed = dump(NlFamily::Route, Rtm::Getrule.into(), question, |answer| {
+        tables.extend(answer.get(TABLE));
+        ControlFlow::Continue(())
+    });
+    match listed {
+        Ok(()) => Ok(USUAL_TABLES.starts_with(&tables)),
+        // A kernel that knows no rules.
+        Err(Error::Refused(_)) => Ok(true),
+        Err(error) => Err(error),
+    }
+}
+
+/// `None` for an entry of another table, and for what goes to nobody or everybody.
+fn read(answer: &[u8]) -> Option<Entry> {
+    let kind = *answer.get(KIND)?;
+    let flags = number_of(answer.get(FLAGS..HEADER_BYTES)?)?;
+    let leads_on = kind == u8::from(Rtn::Unicast);
+    let refuses = [Rtn::Blackhole, Rtn::Unreachable, Rtn::Prohibit].map(u8::from).contains(&kind);
+    if *answer.get(TABLE)? != MAIN || flags & CLONED != 0 || !(leads_on || refuses) {
+        return None;
+    }
+    let attributes = &answer[HEADER_BYTES..];
+    let of = |kind: Rta| find(attributes, kind.into());
+    let anywhere = if answer[0] == FAMILIES[0] { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
+    let (interface, hop) = match of(Rta::Multipath) {
+        Some(hops) => {
+            let length = usize::from(u16::from_ne_bytes(*hops.first_chunk()?));
+            (hops.get(HOP_INTERFACE..HOP_BYTES), hops.get(HOP_BYTES..length)?)
+        }
+        None => (of(Rta::Oif), attributes),
+    };
+    Some(Entry {
+        destination: of(Rta::Dst).and_then(address_of).unwrap_or(anywhere),
+        prefix_bits: answer[PREFIX_BITS],
+        metric: of(Rta::Priority).and_then(number_of).unwrap_or(0),
+        leads_on,
+        gateway: find(hop, Rta::Gateway.into()).and_then(address_of),
+        interface: interface.and_then(number_of),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cut_message_is_none() {
+        for length in 0..HEADER_BYTES {
+            assert_eq!(read(&vec![0; length]), None, "{length}");
+        }
+    }
+}

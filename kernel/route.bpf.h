@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: GPL-2.0 OR Apache-2.0 */
+/*
+ * The way of an answer. It goes back to where the segment came from, unless the host's routes say
+ * otherwise. Behind a balancer with direct return they do: the segment comes from the balancer, and
+ * the answer must go to the client's router.
+ *
+ * The agent copies the main routing table here. bpf_fib_lookup() does not help: on a host that does
+ * not forward it says "not forwarded" of every destination, with BPF_FIB_LOOKUP_OUTPUT, too
+ * (bpf_ipv4_fib_lookup(), Linux 6.18).
+ */
+#ifndef TIDEGATE_ROUTE_BPF_H
+#define TIDEGATE_ROUTE_BPF_H
+
+#include "vmlinux.h"
+#include <bpf/bpf_helpers.h>
+#include "segment.bpf.h"
+#include "hook.bpf.h"
+#include "martian.bpf.h"
+
+enum {
+	MAX_ROUTES = 4096,		/* the same in crates/guard */
+	ETHERNET_BYTES = 14,
+};
+
+/* Key of `routes`: a network of clients. */
+struct route_key {
+	__u32 prefix_bits;
+	struct address address;
+};
+
+enum route_kind {
+	ROUTE_BACK,			/* the client is on the link, or the agent does not know better */
+	ROUTE_ROUTER,
+	ROUTE_NONE,			/* no route leads there */
+};
+
+struct route {
+	__u32 kind;			/* enum route_kind */
+	__u32 ifindex;			/* it leaves by this interface */
+	__u8 mac[12];			/* of the router, and of that interface */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 2 * MAX_ROUTES); /* a change adds before it removes */
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct route_key);
+	__type(value, struct route);
+} routes SEC(".maps");
+
+/* Memory for a key, because the stack has no room for it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct route_key);
+} route_keys SEC(".maps");
+
+/* NULL: back. A client on this host is told by the loopback. */
+static __always_inline const struct route *find_route(void *ctx, enum hook hook, const struct segment *segment)
+{
+	struct route_key *key;
+	__u32 zero = 0;
+
+	key = bpf_map_lookup_elem(&route_keys, &zero);
+	if (!key || ifindex_of(ctx, hook) == LOOPBACK_IFINDEX)
+		return NULL;
+	key->prefix_bits = 128;
+	key->address = segment->source;
+	return bpf_map_lookup_elem(&routes, key);
+}
+
+/*
+ * The interface and the Ethernet addresses of an answer, or 0 for a client without a route. XDP
+ * sends by the interface of the segment only. A tag inside the frame keeps its place: such an answer
+ * goes back.
+ */
+static __always_inline __u32 choose_way(void *ctx, enum hook hook, const struct segment *segment, __u8 *mac)
+{
+	const struct route *route = find_route(ctx, hook, segment);
+	__u32 ifindex = ifindex_of(ctx, hook);
+
+	swap_macs(segment, mac);
+	if (!route || route->kind == ROUTE_BACK)
+		return ifindex;
+	if (route->kind == ROUTE_NONE)
+		return 0;
+	if (segment->l3_offset != ETHERNET_BYTES || (hook != HOOK_TC && route->ifindex != ifindex))
+		return ifindex;
+	/* The other interface is a VLAN's, or has none of this one's. */
+	if (hook == HOOK_TC && route->ifindex != ifindex && ((struct __sk_buff *)ctx)->vlan_present && bpf_skb_vlan_pop(ctx))
+		return ifindex;
+	__builtin_memcpy(mac, route->mac, sizeof(route->mac));
+	return route->ifindex;
+}
+
+#endif
