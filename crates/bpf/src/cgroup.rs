@@ -4,12 +4,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use procfs::process::{MountInfo, Process};
 use procfs::{ProcError, ProcResult};
 
-use crate::create_link;
+use crate::{create_link, sys};
 
 /// Which calls of the processes of a control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,16 +71,65 @@ pub fn attach<'a>(
     programs: impl IntoIterator<Item = (BorrowedFd<'a>, Hook)>,
 ) -> Result<Vec<OwnedFd>, Error> {
     let path = root(what)?;
-    let what = what.to_owned();
-    let root = match File::open(&path) {
-        Ok(root) => root,
+    programs.into_iter().map(|program| attach_at(what, &path, program)).collect()
+}
+
+/// Attaches a program to the group with this folder and all below it, until the descriptor is
+/// dropped.
+///
+/// # Errors
+///
+/// It cannot be opened, or is full: there is room for 64 programs.
+pub fn attach_at(what: &str, path: &Path, (program, hook): (BorrowedFd<'_>, Hook)) -> Result<OwnedFd, Error> {
+    let (what, path) = (what.to_owned(), path.to_owned());
+    let folder = match File::open(&path) {
+        Ok(folder) => folder,
         Err(error) => return Err(Error::Open { what, path, error }),
     };
-    let attach = |(program, hook): (BorrowedFd<'_>, Hook)| {
-        create_link(program, root.as_raw_fd(), hook.attach_type(), 0)
-    };
-    let links: io::Result<Vec<OwnedFd>> = programs.into_iter().map(attach).collect();
-    links.map_err(|error| Error::Attach { what, path, error })
+    create_link(program, folder.as_raw_fd(), hook.attach_type(), 0).map_err(|error| Error::Attach {
+        what,
+        path,
+        error,
+    })
+}
+
+/// Numbers of the other programs that run for the processes of the group with this folder.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn others_at(path: &Path, (program, hook): (BorrowedFd<'_>, Hook)) -> io::Result<Vec<u32>> {
+    let own = sys::program_info(program)?.id;
+    let all = query(path, hook, libbpf_sys::BPF_F_QUERY_EFFECTIVE)?;
+    Ok(all.into_iter().filter(|&id| id != own).collect())
+}
+
+/// Numbers of the programs that hang at the group with this folder, and not above it.
+///
+/// # Errors
+///
+/// As the kernel says.
+pub fn attached_at(path: &Path, hook: Hook) -> io::Result<Vec<u32>> {
+    query(path, hook, 0)
+}
+
+fn query(path: &Path, hook: Hook, flags: u32) -> io::Result<Vec<u32>> {
+    let folder = File::open(path)?;
+    // More than there is room for in a group and all above it, by far.
+    let mut ids = [0_u32; 1024];
+    let (mut attached, mut count) = (0_u32, ids.len() as u32);
+    // SAFETY: the kernel writes at most `count` numbers into `ids`, and to the two others.
+    sys::done(unsafe {
+        libbpf_sys::bpf_prog_query(
+            folder.as_raw_fd(),
+            hook.attach_type(),
+            flags,
+            &raw mut attached,
+            ids.as_mut_ptr(),
+            &raw mut count,
+        )
+    })?;
+    Ok(ids[..count as usize].to_vec())
 }
 
 /// Where the whole hierarchy of version 2 is mounted.

@@ -228,8 +228,12 @@ struct Signals {
 
 fn config(args: &Args) -> Result<Config> {
     if let Some(file) = &args.config {
-        let mut config =
-            Config { take_over: args.take_over, state: state(args), ..Config::read(file, Some(LEASE))? };
+        let mut config = Config {
+            take_over: args.take_over,
+            follow_at_servers: args.netns.is_some(),
+            state: state(args),
+            ..Config::read(file, Some(LEASE))?
+        };
         config.listeners.iter_mut().for_each(|listener| listener.dry_run |= args.dry_run);
         return Ok(config);
     }
@@ -251,6 +255,7 @@ fn config(args: &Args) -> Result<Config> {
         must_listen: true,
         refusals_per_s: args.refusals.map_or(usual.refusals_per_s, NonZeroU32::new),
         sockopt: args.sockopt,
+        follow_at_servers: args.netns.is_some(),
         take_over: args.take_over,
         state: state(args),
     })

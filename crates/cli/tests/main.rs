@@ -6,6 +6,7 @@ mod doctor;
 mod dumbbell;
 mod far_away;
 mod faults;
+mod groups;
 mod guard;
 mod interfaces;
 mod lab;

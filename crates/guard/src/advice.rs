@@ -23,18 +23,20 @@ struct Known {
 
 impl Advice {
     /// Notes on the listeners of this sample, one line each.
-    pub fn notes(&mut self, sample: &Sample) -> Vec<String> {
+    ///
+    /// `others` are the programs that see the same sockets, by number.
+    pub fn notes(&mut self, sample: &Sample, others: impl Fn(SocketAddr) -> Vec<u32>) -> Vec<String> {
         self.of.retain(|listen, _| sample.listeners.iter().any(|of| of.listener.listen == *listen));
-        sample.listeners.iter().filter_map(|of| self.note(of)).collect()
+        sample.listeners.iter().filter_map(|of| self.note(of, &others)).collect()
     }
 
-    fn note(&mut self, of: &ListenerSample) -> Option<String> {
+    fn note(&mut self, of: &ListenerSample, others: impl Fn(SocketAddr) -> Vec<u32>) -> Option<String> {
         let (listener, now) = (&of.listener, of.service?);
         let known = self.of.entry(listener.listen).or_default();
         let last = std::mem::replace(&mut known.last, now);
         if now.answered == 0 && now.established >= ENOUGH && now.limit.is_none() && !known.has_said {
             known.has_said = listener.policy.trigger == Trigger::Unserved(None);
-            return known.has_said.then(|| unseen_answers(listener.listen, &now));
+            return known.has_said.then(|| unseen_answers(listener.listen, &now, &others(listener.listen)));
         }
         if now.answered.saturating_sub(last.answered) < ENOUGH || known.has_said {
             return None;
@@ -51,10 +53,18 @@ impl Advice {
     }
 }
 
-fn unseen_answers(listen: SocketAddr, now: &ServerSample) -> String {
+fn unseen_answers(listen: SocketAddr, now: &ServerSample, others: &[u32]) -> String {
+    let others: Vec<String> = others.iter().map(u32::to_string).collect();
+    let others = match &others[..] {
+        [] => String::new(),
+        others => format!(
+            ", or another sockops program takes the events (bpftool prog show id {})",
+            others.join(", ")
+        ),
+    };
     format!(
-        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP; until one is, the \
-         kernel decides alone",
+        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP{others}; until one is, \
+         the kernel decides alone",
         now.established
     )
 }
@@ -112,32 +122,39 @@ mod tests {
         let mut unseen = sample("abort+rst-syn+unserved", 0, 0);
         unseen.listeners[0].service.as_mut().expect("it has one").established = 100;
         let mut advice = Advice::default();
-        let notes = advice.notes(&unseen);
+        let notes = advice.notes(&unseen, |_| vec![12, 13]);
         assert!(
             notes[0].starts_with("100 connections have come to 192.0.2.1:80, and no answer"),
             "{notes:?}"
         );
-        assert!(advice.notes(&unseen).is_empty(), "once is enough");
+        assert!(
+            notes[0].contains("sockops program takes the events (bpftool prog show id 12, 13)"),
+            "{notes:?}"
+        );
+        assert!(advice.notes(&unseen, |_| vec![12, 13]).is_empty(), "once is enough");
     }
 
     #[test]
     fn request_is_not_for_servers_whose_requests_are_not_seen() {
         let mut advice = Advice::default();
-        let mut said = |answered, silent| advice.notes(&sample("rst-syn+unserved+request", answered, silent));
+        let mut said = |answered, silent| {
+            advice.notes(&sample("rst-syn+unserved+request", answered, silent), |_| Vec::new())
+        };
         assert!(said(100, 50).is_empty(), "half of them are seen");
         assert!(said(110, 60).is_empty(), "ten are few");
         let notes = said(210, 160);
         assert!(notes[0].contains("192.0.2.1:80 begins 100 of 100 answers"), "{notes:?}");
         assert!(said(310, 260).is_empty(), "once is enough");
-        assert!(Advice::default().notes(&sample("rst-syn+unserved", 100, 100)).is_empty());
+        assert!(Advice::default().notes(&sample("rst-syn+unserved", 100, 100), |_| Vec::new()).is_empty());
     }
 
     #[test]
     fn target_below_what_a_request_takes_is_said_with_what_was_measured() {
         for (policy, is_said) in [("rst-syn+sojourn:5ms", true), ("rst-syn+sojourn:9ms", false)] {
             let mut advice = Advice::default();
-            let notes: Vec<String> =
-                (1..10).flat_map(|turn| advice.notes(&sample(policy, 100 * turn, 0))).collect();
+            let notes: Vec<String> = (1..10)
+                .flat_map(|turn| advice.notes(&sample(policy, 100 * turn, 0), |_| Vec::new()))
+                .collect();
             assert_eq!(notes.len(), usize::from(is_said), "{notes:?}");
             assert!(notes.iter().all(|note| note.contains("took 8.0ms or more, and its target is 5.0ms")));
         }

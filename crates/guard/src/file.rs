@@ -104,6 +104,7 @@ impl Config {
             must_listen: false,
             refusals_per_s,
             sockopt,
+            follow_at_servers: false,
             take_over: None,
             state: None,
         })

@@ -46,6 +46,7 @@ mod advice;
 mod attach;
 mod cookies;
 mod file;
+mod followers;
 mod interface;
 mod listener;
 mod memory;
@@ -84,6 +85,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdi
 
 use advice::Advice;
 use attach::Plan;
+use followers::Followers;
 use memory::Memory;
 use observe::Observer;
 use pacer::{Demand, Learnt, Look, Pacer};
@@ -124,6 +126,9 @@ pub struct Config {
     pub refusals_per_s: Option<NonZeroU32>,
     /// Whether servers may ask for rst-fin themselves, by a socket option (docs/sockopt.md).
     pub sockopt: bool,
+    /// Whether sockets are followed at the control groups of the servers, and not at the root: for
+    /// guards of containers, of which there may be many.
+    pub follow_at_servers: bool,
     /// A guard in the same network namespace, by its process id, whose programs are replaced by
     /// ours, so that no segment passes without one; its cookies are taken back, and what servers
     /// asked of it stands. It finds out, see [`Guard::is_taken_over`].
@@ -144,6 +149,7 @@ impl Default for Config {
             must_listen: false,
             refusals_per_s: Some(DEFAULT_REFUSALS_PER_S),
             sockopt: false,
+            follow_at_servers: false,
             take_over: None,
             state: None,
         }
@@ -191,8 +197,8 @@ pub struct Guard {
     /// Where the kernel makes request sockets, for reserv.
     requests: Option<OwnedFd>,
     _sockopt: Vec<OwnedFd>,
-    /// Where the kernel tells of a socket's life; empty until a policy asks for it.
-    sockets: Vec<OwnedFd>,
+    /// Where the kernel tells of a socket's life.
+    followers: Followers,
     servers: Servers,
     /// When that was found out; `None` if it should be, soon.
     servers_at: Option<Instant>,
@@ -294,7 +300,8 @@ impl Guard {
         }
         let sockopt =
             if config.sockopt { cgroup::attach(SOCKOPT, programs.for_sockopt())? } else { Vec::new() };
-        let sockets = follow_sockets(&programs, &slots)?;
+        let mut followers = Followers::default();
+        followers.attach(&programs, &slots, config.follow_at_servers)?;
         let observer = start_observer(&slots)?;
         notes.extend(observer.iter().flat_map(Observer::warnings));
         // At last, because a guard that is taken over ends: from here on nothing may fail. The
@@ -321,7 +328,7 @@ impl Guard {
             observer,
             requests: None,
             _sockopt: sockopt,
-            sockets,
+            followers,
             servers,
             servers_at: Some(Instant::now()),
             is_reloaded: false,
@@ -392,11 +399,11 @@ impl Guard {
             );
         }
         let mut notes = Vec::new();
-        let sockets = if self.sockets.is_empty() && slots.iter().flatten().any(follows_sockets) {
-            self.while_renewing(|| follow_sockets(&self.programs, &slots))?
-        } else {
-            Vec::new()
-        };
+        let mut followers = std::mem::take(&mut self.followers);
+        let attached =
+            self.while_renewing(|| followers.attach(&self.programs, &slots, config.follow_at_servers));
+        self.followers = followers;
+        attached?;
         if self.observer.is_none() {
             self.observer = start_observer(&slots)?;
             notes.extend(self.observer.iter().flat_map(Observer::warnings));
@@ -421,7 +428,6 @@ impl Guard {
         (self.slots, self.servers.of, self.servers_at) = (slots, servers, None);
         self.search = None;
         self.is_reloaded = true;
-        self.sockets.extend(sockets);
         notes.extend(self.surroundings.reloaded(&self.slots));
         self.config = Config { lease: self.config.lease, ..config.clone() };
         notes.extend(self.attach_requests());
@@ -674,13 +680,6 @@ const FOLLOW: &str =
 /// Whether the policy asks who waits for the server.
 fn follows_sockets(listener: &Listener) -> bool {
     listener.policy.trigger != Trigger::Queue
-}
-
-fn follow_sockets(programs: &Programs, slots: &[Option<Listener>]) -> Result<Vec<OwnedFd>> {
-    match slots.iter().flatten().any(follows_sockets) {
-        true => Ok(cgroup::attach(FOLLOW, [programs.for_sockets()?])?),
-        false => Ok(Vec::new()),
-    }
 }
 
 /// None where everything is decided.

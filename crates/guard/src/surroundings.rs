@@ -10,10 +10,10 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::attach::{self, Attached, Plan};
 use crate::interface::{self, Interface};
-use crate::routes;
 use crate::rules::{self, Away};
 use crate::servers::Servers;
 use crate::{Guard, Listener, Sample, needs_tc, servers};
+use crate::{followers, routes};
 
 /// To look who holds the listeners takes milliseconds on a host with many processes.
 const SERVERS_EVERY: Duration = Duration::from_secs(10);
@@ -21,8 +21,9 @@ const SERVERS_EVERY: Duration = Duration::from_secs(10);
 const LOOKS: u32 = 5;
 /// Under which a failure to list the interfaces is remembered; no interface has that name.
 const ALL: &str = "";
-/// The same for the routes.
+/// The same for the routes, and for the control groups of servers.
 const ROUTES: &str = " ";
+const GROUPS: &str = "  ";
 
 /// What was found there before, so that what lasts is said once.
 #[derive(Debug, Default)]
@@ -115,7 +116,15 @@ impl Guard {
         }));
         notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
-        notes.extend(self.advice.notes(sample));
+        let others = |listen| followers::others(&self.programs, listen).unwrap_or_default();
+        notes.extend(self.advice.notes(sample, others));
+        if self.config.follow_at_servers {
+            let followed = self.followers.attach(&self.programs, &self.slots, true);
+            notes.extend(followed.err().and_then(|error| {
+                self.surroundings
+                    .say_once(GROUPS, format!("{error:#}; connections of a server count as served"))
+            }));
+        }
         self.remember();
         notes.append(&mut self.notes);
         notes.extend(
