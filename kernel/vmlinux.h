@@ -359,7 +359,7 @@ struct sock_cgroup_data {		/* include/linux/cgroup-defs.h; leads to the above */
 };
 
 struct inode {				/* include/linux/fs.h; read by identify() */
-	unsigned long i_ino;
+	unsigned long i_ino;		/* and by list_holders() */
 	__u16 i_mode;			/* read by note_sendfile(), as the next */
 };
 
@@ -513,13 +513,24 @@ struct Qdisc {				/* include/net/sch_generic.h */
 
 struct seq_file;
 
-struct bpf_iter_meta {			/* include/linux/bpf.h; read by list_listeners() */
+struct bpf_iter_meta {			/* include/linux/bpf.h; read by list_listeners() and list_holders() */
 	struct seq_file *seq;
 };
 
 struct bpf_iter__tcp {			/* net/ipv4/tcp_ipv4.c; context of list_listeners() */
 	struct bpf_iter_meta *meta;
 	struct sock_common *sk_common;
+};
+
+struct task_struct {			/* include/linux/sched.h; read by list_holders() */
+	int tgid;			/* the process, in the first pid namespace */
+};
+
+struct bpf_iter__task_file {		/* kernel/bpf/task_iter.c; context of list_holders() */
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;	/* of each process one, but for threads with files of their own */
+	__u32 fd;
+	struct file *file;
 };
 
 struct xdp_rxq_info {			/* include/net/xdp.h; leads to net_device */

@@ -16,6 +16,7 @@ mod load;
 mod mistakes;
 mod ports;
 mod qdisc;
+mod service;
 mod shell;
 mod sim;
 mod sim_ends;

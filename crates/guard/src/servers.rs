@@ -6,20 +6,19 @@ use std::net::SocketAddr;
 
 use anyhow::Result;
 use netlink::tcp_listeners;
-use watch::Owners;
 
 use crate::slots::may_serve;
 use crate::{Listener, follows_sockets};
 
 /// The process that starts all others.
-const INIT: i32 = 1;
+const INIT: u64 = 1;
 
 /// Which listeners are one server's.
 #[derive(Debug, Default)]
 pub struct Servers {
     /// For each slot the index of its server: the first of its server's slots.
     pub of: Vec<u32>,
-    /// Listeners whose processes we may not see, and that name no server: they may share one.
+    /// Listeners whose processes are not to be seen, and that name no server: they may share one.
     pub unseen: Vec<SocketAddr>,
 }
 
@@ -37,10 +36,10 @@ pub fn find(slots: &[Option<Listener>]) -> Result<Servers> {
         own.iter().filter(|own| may_serve(own.local, listener.listen)).map(|own| own.inode.into()).collect()
     };
     let inodes: Vec<Vec<u64>> = slots.iter().map(inodes_of).collect();
-    let owners = Owners::find(inodes.iter().flatten().copied())?;
+    // Where the kernel forbids to look, nobody is seen, and that is said.
+    let holders = watch::holders().unwrap_or_default();
     let signs = |(slot, inodes): (&Option<Listener>, &Vec<u64>)| {
-        let pids: BTreeSet<i32> =
-            inodes.iter().flat_map(|&inode| owners.of(inode)).map(|process| process.pid).collect();
+        let pids = inodes.iter().filter_map(|inode| holders.get(inode)).flatten().copied().collect();
         let name = slot.as_ref().and_then(|listener| listener.server.clone());
         Signs { pids, name }.without_init()
     };
@@ -73,7 +72,7 @@ pub fn apart(slots: &[Option<Listener>]) -> Vec<u32> {
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Signs {
     /// Processes that hold its sockets.
-    pids: BTreeSet<i32>,
+    pids: BTreeSet<u64>,
     /// As the operator has named it.
     name: Option<String>,
 }
@@ -114,8 +113,8 @@ pub fn say_unseen(unseen: &[SocketAddr]) -> Option<String> {
     let listens: Vec<String> = unseen.iter().map(SocketAddr::to_string).collect();
     (!listens.is_empty()).then(|| {
         format!(
-            "the processes behind {} cannot be seen without CAP_SYS_PTRACE, so each has a limit of its own; if they are one server's, \
-             give them the same `server = \"NAME\"` in the file",
+            "the processes behind {} cannot be seen from here (another pid namespace, or a kernel that forbids it), so each has a limit \
+             of its own; if they are one server's, give them the same `server = \"NAME\"` in the file",
             listens.join(", ")
         )
     })

@@ -34,6 +34,7 @@
 mod cgroup;
 mod counters;
 mod error;
+mod holders;
 mod hook;
 mod host;
 mod inventory;
@@ -44,6 +45,7 @@ mod program;
 pub use cgroup::Cgroups;
 pub use counters::{Counter, Counters};
 pub use error::{Error, Result};
+pub use holders::holders;
 pub use hook::{Hook, Missing};
 pub use host::{Host, Listener, Queues, Survey};
 pub use inventory::{Entry, Inventory};

@@ -213,7 +213,7 @@ fn is_forbidden(error: &libbpf_rs::Error) -> bool {
     error.kind() == ErrorKind::PermissionDenied
 }
 
-fn load_error(error: libbpf_rs::Error) -> Error {
+pub(crate) fn load_error(error: libbpf_rs::Error) -> Error {
     if is_forbidden(&error) { Error::Forbidden(error) } else { Error::Refused(error) }
 }
 

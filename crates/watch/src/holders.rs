@@ -1,0 +1,55 @@
+//! Which processes hold a listening socket, by `kernel/holders.bpf.c`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{ErrorKind, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+
+use libbpf_rs::skel::{OpenSkel, SkelBuilder};
+
+use crate::program::load_error;
+use crate::{Error, Result};
+
+#[allow(
+    missing_docs,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks,
+    clippy::ptr_as_ptr,
+    unused_qualifications,
+    unreachable_pub
+)]
+mod skel {
+    include!(concat!(env!("OUT_DIR"), "/holders.skel.rs"));
+}
+
+/// Two words: the socket's inode number, and the process.
+const RECORD: usize = 2 * size_of::<u64>();
+
+/// Processes by the inode number of each listening socket that they hold, of all processes of our
+/// pid namespace. They are numbered as the host's first pid namespace does.
+///
+/// # Errors
+///
+/// Without CAP_BPF and CAP_PERFMON, or where the kernel refuses the program.
+pub fn holders() -> Result<BTreeMap<u64, BTreeSet<u64>>> {
+    libbpf_rs::set_print(None);
+    let mut object = MaybeUninit::uninit();
+    let open = skel::HoldersSkelBuilder::default().open(&mut object).map_err(load_error)?;
+    let loaded = open.load().map_err(load_error)?;
+    let link = loaded.progs.list_holders.attach().map_err(load_error)?;
+    let mut iterator = bpf::open_iterator(link.as_fd()).map_err(Error::List)?;
+    let mut bytes = Vec::new();
+    // After a million descriptors without a listener the kernel wants to be asked again.
+    while let Err(error) = iterator.read_to_end(&mut bytes) {
+        if error.kind() != ErrorKind::WouldBlock {
+            return Err(Error::List(error));
+        }
+    }
+    let mut holders = BTreeMap::<u64, BTreeSet<u64>>::new();
+    for record in bytes.chunks_exact(RECORD) {
+        let (inode, process) = record.split_at(size_of::<u64>());
+        let word = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().expect("eight bytes"));
+        holders.entry(word(inode)).or_default().insert(word(process));
+    }
+    Ok(holders)
+}
