@@ -18,6 +18,7 @@ use clap::ArgGroup;
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 use guard::{Attach, Config, ConfigError, Guard, Listener, NothingLeft, Policy, Sample, Succession};
 use ipnet::IpNet;
+use sd_notify::NotifyState;
 
 use crate::exporter::{self, Exporter};
 use crate::output::say;
@@ -284,6 +285,10 @@ fn watch(
     };
     publish(&last);
     lines.attached(guard, &last);
+    // systemd's `Type=notify`: it guards. Without systemd nobody is told.
+    if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
+        lines.printer.complain(format_args!("warning: tell systemd that the guard has started: {error}"));
+    }
     let mut last_at = start.elapsed();
     let mut unleased = last.path.unleased;
     let mut taken_over = None;

@@ -1,9 +1,11 @@
-//! The guard as deploy/tidegate.service starts it, without systemd: with its privileges.
+//! The guard as deploy/tidegate.service starts it, without systemd: with its privileges, and what
+//! it tells systemd. `./dev package --test` has the same by a real systemd, in a guest.
 
 use std::fs;
 use std::io::{BufReader, ErrorKind, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -87,4 +89,23 @@ fn root_guard_that_cannot_see_who_holds_its_listeners_says_so() {
     let said = String::from_utf8_lossy(&output.stderr);
     let unseen = format!("warning: the processes behind {ADDRESS}, {OTHER} cannot be seen from here");
     assert!(output.status.success() && said.matches(&unseen).count() == 1, "{said}");
+}
+
+#[test]
+fn root_systemd_is_told_when_the_guard_is_attached() {
+    let Some(world) = World::create() else { return };
+    assert_eq!(unit("Type"), "notify");
+    let (folder, _, file) = installed("rst-syn");
+    let path = folder.path().join("notify");
+    let systemd = UnixDatagram::bind(&path).expect("bind");
+    let mut command = world.server.command(TIDEGATE).expect("command");
+    command.env("NOTIFY_SOCKET", &path);
+    let child = guard(&mut command, &file).stdout(Stdio::piped()).spawn().expect("start");
+    let (mut child, _lines) = started(child);
+    systemd.set_read_timeout(Some(PATIENCE)).expect("set");
+    let mut said = [0; 64];
+    let length = systemd.recv(&mut said).expect("it is told");
+    assert_eq!(&said[..length], b"READY=1\n");
+    signal(&child, Signal::SIGTERM);
+    assert!(child.wait().expect("wait").success());
 }
