@@ -4,6 +4,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use procfs::process::{MountInfo, Process};
@@ -22,6 +23,10 @@ pub enum Hook {
     /// leave, changes of state.
     SocketOps,
 }
+
+/// The kernel's number for the root of version 2. A control group namespace shows its own root as
+/// `/`, and the whole hierarchy as `/..`; the number tells them apart.
+const ROOT_INODE: u64 = 1;
 
 /// Programs cannot be attached to the root of the control groups; `what` is what they are for.
 #[derive(Debug, thiserror::Error)]
@@ -138,7 +143,10 @@ fn query(path: &Path, hook: Hook, flags: u32) -> io::Result<Vec<u32>> {
 ///
 /// It is not, with what to do.
 pub fn root(what: &str) -> Result<PathBuf, Error> {
-    let whole = mounts().map_err(Error::Mounts)?.into_iter().find(|mount| mount.root == "/");
+    let is_whole = |mount: &MountInfo| {
+        std::fs::metadata(&mount.mount_point).is_ok_and(|folder| folder.ino() == ROOT_INODE)
+    };
+    let whole = mounts().map_err(Error::Mounts)?.into_iter().find(is_whole);
     whole.map(|mount| mount.mount_point).ok_or_else(|| Error::Unmounted { what: what.to_owned() })
 }
 

@@ -2,12 +2,13 @@
 //! it tells systemd. `./dev package --test` has the same by a real systemd, in a guest.
 
 use std::fs;
-use std::io::{BufReader, ErrorKind, Write};
+use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -108,4 +109,47 @@ fn root_systemd_is_told_when_the_guard_is_attached() {
     assert_eq!(&said[..length], b"READY=1\n");
     signal(&child, Signal::SIGTERM);
     assert!(child.wait().expect("wait").success());
+}
+
+/// A control group of this test, below the root.
+struct Group(PathBuf);
+
+impl Group {
+    fn create() -> Self {
+        let root = bpf::cgroup::root("the test").expect("all of it");
+        let path = root.join(format!("tg-service-{}", std::process::id()));
+        fs::create_dir(&path).expect("make a control group");
+        Self(path)
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        // Until the process that was in it is gone.
+        while fs::remove_dir(&self.0).is_err() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+#[test]
+fn root_guard_in_a_container_finds_the_whole_of_the_control_groups() {
+    let Some(world) = World::create() else { return };
+    let group = Group::create();
+    let (_folder, _, file) = installed("rst-syn+unserved");
+    // As a container of a DaemonSet: a control group namespace of its own, and the host's mount.
+    let mut command = world.server.command("sh").expect("command");
+    let enter = "echo $$ >\"$0/cgroup.procs\" && exec unshare --cgroup \"$@\"";
+    command.args(["-c", enter]).arg(&group.0).arg(TIDEGATE);
+    let child = guard(&mut command, &file).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("start");
+    let mut line = String::new();
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut lines, &mut line).expect("read");
+    signal(&child, Signal::SIGTERM);
+    let mut said = String::new();
+    child.stderr.take().expect("piped").read_to_string(&mut said).expect("read");
+    assert!(child.wait().expect("wait").success(), "{said}");
+    assert!(line.contains("\"attached\""), "{line}{said}");
 }
