@@ -14,15 +14,13 @@ use crate::error::reading;
 pub struct Cgroups(BTreeMap<u64, String>);
 
 impl Cgroups {
-    /// Reads the hierarchy where it is mounted; without a mount there are none.
+    /// Reads the hierarchy where all of it is mounted, or else a part; without a mount there are
+    /// none.
     pub fn read() -> Result<Self> {
         let mut cgroups = Self::default();
-        if let Some(root) = bpf::cgroup::mounts()
-            .map_err(reading("read our mounts"))?
-            .into_iter()
-            .next()
-            .map(|mount| mount.mount_point)
-        {
+        let mounts = bpf::cgroup::mounts().map_err(reading("read our mounts"))?;
+        let part = || mounts.into_iter().next().map(|mount| mount.mount_point);
+        if let Some(root) = bpf::cgroup::root("list them").ok().or_else(part) {
             cgroups.add(&root, &root);
         }
         Ok(cgroups)
