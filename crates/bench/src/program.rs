@@ -53,6 +53,8 @@ pub(crate) fn figures(stop: &AtomicBool) -> Result<Vec<Figure>> {
     let namespace = Namespace::create("bench")?;
     // Both kinds of cookies may be made.
     namespace.set_sysctl("net.ipv4.tcp_syncookies", "2")?;
+    // For the two guards in native XDP, of which an interface takes one program.
+    namespace.ip(&["link", "add", "x80", "type", "veth", "peer", "name", "x81"])?;
     let times: Vec<Times> = (0..REPETITIONS)
         .map(|_| {
             go_on(stop)?;
@@ -89,6 +91,8 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let cookies: Policy =
         if guard::takes_own_cookies() { Policy::NO_SYN_DROP } else { "no-syn-drop:kernel".parse()? };
     let (at_healthy, at_full) = (guard_at(healthy_address, refusing)?, guard_at(full_address, refusing)?);
+    let (xdp_at_healthy, xdp_at_full) =
+        (guard_in_xdp(healthy_address, refusing)?, guard_in_xdp(full_address, refusing)?);
     let with_cookies = guard_at(full_address, cookies)?;
     // Of handshakes that never end, as many as no slot of time has.
     let following = guard_at(healthy_address, "rst-syn+unserved:1000000".parse()?)?;
@@ -100,29 +104,32 @@ fn programs(kernel_drop: f64) -> Result<Times> {
     let admit_by = |guard: &Guard, hook| -> Result<f64> {
         Ok(nanos(guard.time(hook, &syn(healthy_address), RUNS)?) - empty.many(hook)?)
     };
-    let admit = |hook| admit_by(&at_healthy, hook);
-    // What a refusal takes more than an admission, both in single runs.
-    let refuse_more = |hook| -> Result<f64> {
+    // An admission, and what a refusal takes more, both in single runs.
+    let refuse = |at_healthy: &Guard, at_full: &Guard, hook| -> Result<f64> {
         let refused = single(|| at_full.time(hook, &syn(full_address), 1))?;
-        Ok(refused - single(|| at_healthy.time(hook, &syn(healthy_address), 1))?)
+        let more = refused - single(|| at_healthy.time(hook, &syn(healthy_address), 1))?;
+        Ok(admit_by(at_healthy, hook)? + more)
     };
     let tcx = Hook::TcxIngress;
     let data_segment = nanos(at_healthy.time(tcx, &data, RUNS)?) - empty.many(tcx)?;
     let (refuse_tcx, refuse_xdp) =
-        (admit(tcx)? + refuse_more(tcx)?, admit(Hook::XdpNative)? + refuse_more(Hook::XdpNative)?);
+        (refuse(&at_healthy, &at_full, tcx)?, refuse(&xdp_at_healthy, &xdp_at_full, Hook::XdpNative)?);
     let cookie_more = single(|| with_cookies.time(tcx, &syn(full_address), 1))?
         - single(|| at_healthy.time(tcx, &syn(healthy_address), 1))?;
-    let stats = at_full.sample()?.listeners[0].stats;
-    ensure!(stats.reset == stats.seen, "the full listener admitted a SYN: {stats:?}");
+    for guard in [&at_full, &xdp_at_full] {
+        let stats = guard.sample()?.listeners[0].stats;
+        ensure!(stats.reset == stats.seen, "the full listener admitted a SYN: {stats:?}");
+    }
     let admit_unserved = admit_by(&following, tcx)?;
     let stats = following.sample()?.listeners[0].stats;
     ensure!(stats.admitted == stats.seen, "the healthy listener refused a SYN: {stats:?}");
     let stats = with_cookies.sample()?.listeners[0].stats;
     ensure!(stats.cookies == stats.seen, "a SYN to the full listener got no cookie: {stats:?}");
+    let admit = admit_by(&at_healthy, tcx)?;
     Ok(Times {
-        admit: admit(tcx)?,
+        admit,
         admit_unserved,
-        cookie: admit(tcx)? + cookie_more,
+        cookie: admit + cookie_more,
         rst_fin: rst_fin_ns(&empty)?,
         refuse_tcx,
         refuse_xdp,
@@ -133,11 +140,20 @@ fn programs(kernel_drop: f64) -> Result<Times> {
 }
 
 pub(crate) fn guard_at(listen: SocketAddr, policy: Policy) -> Result<Guard> {
+    guard_by(listen, policy, "lo", Attach::Tcx)
+}
+
+/// A loopback has no native XDP; a test run goes by the loopback all the same.
+fn guard_in_xdp(listen: SocketAddr, policy: Policy) -> Result<Guard> {
+    let name = format!("x{}", listen.port());
+    guard_by(listen, policy, &name, Attach::Xdp)
+}
+
+fn guard_by(listen: SocketAddr, policy: Policy, interface: &str, attach: Attach) -> Result<Guard> {
     Guard::start(&Config {
         listeners: vec![Listener::new(listen, policy)],
-        interfaces: vec!["lo".to_owned()],
-        // At tcx on a loopback, with programs for the other hooks, which are timed as well.
-        attach: Attach::Auto,
+        interfaces: vec![interface.to_owned()],
+        attach,
         must_listen: true,
         ..Config::default()
     })

@@ -124,8 +124,8 @@ pub struct Args {
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
 
-    /// Where on the interface; auto is tcx on veth and loopback, and native XDP where the driver
-    /// has it
+    /// Where on the interface; auto is tcx, or xdp-generic before Linux 6.6. For xdp some drivers
+    /// reset the link
     #[arg(long, value_name = "HOOK", default_value = "auto", value_parser = PossibleValuesParser::new(Attach::NAMED.map(|(name, _)| name)))]
     attach: String,
 

@@ -1,5 +1,6 @@
 //! The program `tidegate`, as its users start it.
 
+mod attach;
 mod common;
 mod days;
 mod doctor;

@@ -74,7 +74,7 @@ pub(crate) fn all() -> Vec<Probe> {
     ];
     let [tcx, native, generic] = hook::on_own_veth();
     probes.extend([
-        probe(name::TCX, tcx, "rst-fin, cookies of our own; guard on veth and loopback"),
+        probe(name::TCX, tcx, "guard, with rst-fin and cookies of our own"),
         probe("native XDP on veth", native, "lab: the crowd receives there"),
         probe(name::XDP_GENERIC, generic, "guard without tcx, load without native XDP"),
     ]);
@@ -82,7 +82,7 @@ pub(crate) fn all() -> Vec<Probe> {
     probes.extend(hook::native_on_host(can_say).into_iter().map(|(interface, answer)| Probe {
         name: format!("native XDP on {interface}"),
         answer,
-        enables: "guard and load at their fastest",
+        enables: "load at its fastest, guard --attach xdp",
     }));
     probes.extend([
         probe("AF_XDP", af_xdp(), "load, lab, bench"),

@@ -14,13 +14,13 @@ use crate::program::{self, Programs};
 /// What the operator asked for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Attach {
-    /// The cheapest hook that works without conditions: tcx on veth and loopback, native XDP on
-    /// NICs, generic XDP on kernels without tcx.
+    /// tcx, or generic XDP on a kernel without it.
     #[default]
     Auto,
     /// tcx ingress.
     Tcx,
-    /// The driver's own XDP hook.
+    /// The driver's own XDP hook: cheaper than tcx, but some drivers reset the link when a program
+    /// comes or goes.
     Xdp,
     /// XDP in the stack, where `Auto` ends up on kernels without tcx.
     XdpGeneric,
@@ -37,31 +37,22 @@ impl Attach {
         found.map(|(_, attach)| attach)
     }
 
-    /// Hooks that may be tried at one interface or another; `Auto` has them all.
+    /// Hooks that are tried, in this order.
+    ///
+    /// Kernels before 6.6 have no tcx. There it is generic XDP and no clsact filter, because a
+    /// filter would outlive `kill -9` of the guard.
     pub fn hooks(self) -> &'static [Hook] {
         match self {
+            Self::Auto => &[Hook::TcxIngress, Hook::XdpGeneric],
             Self::Tcx => &[Hook::TcxIngress],
             Self::Xdp => &[Hook::XdpNative],
             Self::XdpGeneric => &[Hook::XdpGeneric],
-            Self::Auto => &[Hook::XdpNative, Hook::TcxIngress, Hook::XdpGeneric],
-        }
-    }
-
-    /// Those to try at this one, best first.
-    ///
-    /// On veth, XDP_TX needs an XDP program on the peer as well, or the frame waits for ever; on a
-    /// loopback there is no native XDP: tcx for both. On a NIC native XDP is the cheapest. Kernels
-    /// before 6.6 have no tcx; there generic XDP is the way and not a clsact filter, because a
-    /// filter would outlive `kill -9` of the guard.
-    fn candidates(self, interface: &Interface) -> &'static [Hook] {
-        match self {
-            Self::Auto if interface.is_veth() || interface.is_loopback => {
-                &[Hook::TcxIngress, Hook::XdpGeneric]
-            }
-            Self::Auto | Self::Tcx | Self::Xdp | Self::XdpGeneric => self.hooks(),
         }
     }
 }
+
+/// Where a guard's program may be.
+pub const HOOKS: [Hook; 3] = [Hook::TcxIngress, Hook::XdpNative, Hook::XdpGeneric];
 
 /// A program on an interface, until this is dropped.
 #[derive(Debug)]
@@ -214,7 +205,7 @@ impl Plan<'_> {
 
     fn attach_one(&self, interface: &Interface, taken: &mut Taken) -> Result<Attached> {
         let mut last_error = None;
-        for &hook in self.attach.candidates(interface) {
+        for &hook in self.attach.hooks() {
             match self.link(self.programs.for_hook(hook), interface, hook, taken) {
                 Ok(link) => {
                     let beside = (self.needs_tc && hook != Hook::TcxIngress)
@@ -348,12 +339,6 @@ mod tests {
     fn explained(hook: Hook, errno: Errno, interface: &Interface) -> String {
         let error = AttachError { hook, ifindex: 2, error: std::io::Error::from_raw_os_error(errno as i32) };
         explain(interface, &error).to_string()
-    }
-
-    #[test]
-    fn auto_prefers_tcx_on_veth_and_native_xdp_on_nics() {
-        assert_eq!(Attach::Auto.candidates(&interface("veth", 1500))[0], Hook::TcxIngress);
-        assert_eq!(Attach::Auto.candidates(&interface("virtio_net", 1500))[0], Hook::XdpNative);
     }
 
     #[test]

@@ -18,11 +18,10 @@
 //!
 //! # Where the programs hang, and how they change
 //!
-//! - Native XDP, where the driver has it and the interface is neither veth nor loopback: the
-//!   cheapest place.
-//! - Else tcx ingress (Linux 6.6). It sends a RST back by `bpf_redirect`; `XDP_TX` on veth would
-//!   need a program on the peer.
+//! - tcx ingress (Linux 6.6). It sends a RST back by `bpf_redirect`; `XDP_TX` on veth would need a
+//!   program on the peer.
 //! - Else generic XDP. A `clsact` filter would outlive `kill -9`, and a link does not.
+//! - Native XDP on request. It is cheaper, but some drivers reset the link for it.
 //! - tcx beside XDP for FINs and cookies of ours, which need a socket buffer.
 //! - LSM `inet_conn_request` for *reserv*. It sees the queues when it is a SYN's turn, also in a
 //!   batch or out of fragments. It can only drop, in silence.
@@ -580,7 +579,7 @@ impl Guard {
     ///
     /// # Panics
     ///
-    /// When the guard may not try that hook: [`Attach::Auto`] tries all.
+    /// When the guard may not try that hook.
     pub fn time(&self, hook: Hook, frame: &[u8], repeat: u32) -> Result<Duration> {
         bpf::test_run(self.programs.for_hook(hook), frame, repeat).context("run the program on a frame")
     }

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use anyhow::{Context, Result, anyhow, ensure};
 use bpf::{HeldLink, cgroup};
 
-use crate::attach::Attach;
+use crate::attach::HOOKS;
 use crate::interface::{self, Interface};
 use crate::program::{self, Inherited, MAX_INTERFACES, MAX_OWN_ADDRESSES, Programs};
 use crate::routes::{self, Ways};
@@ -57,8 +57,8 @@ impl Prepared {
         }
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
         // The other guard's links may be at any hook, and lead to our programs until it has ended.
-        let attach = if take_over.is_empty() { config.attach } else { Attach::Auto };
-        let programs = Programs::load(attach.hooks(), &inherited(&take_over)?)?;
+        let hooks = if take_over.is_empty() { config.attach.hooks() } else { &HOOKS };
+        let programs = Programs::load(hooks, &inherited(&take_over)?)?;
         if slots.iter().flatten().any(follows_sockets) {
             programs.for_sockets()?;
         }

@@ -87,6 +87,17 @@ impl World {
         panic!("the guard refuses nobody");
     }
 
+    /// Makes a device of this kind in the server's namespace by a call of `ip`; false, with the
+    /// reason printed, where the kernel has none of that kind.
+    pub fn makes(&self, kind: &str, line: &str) -> bool {
+        const UNKNOWN: [&str; 3] = ["Unknown device type", "Operation not supported", "open: No such file"];
+        let Err(error) = self.server.ip(&line.split(' ').collect::<Vec<_>>()) else { return true };
+        let error = error.to_string();
+        assert!(UNKNOWN.iter().any(|why| error.contains(why)), "{line}: {error}");
+        eprintln!("skipped: this kernel has no device of kind {kind}");
+        false
+    }
+
     pub fn link_details(&self) -> String {
         link_details(&self.server, "s0")
     }
