@@ -120,3 +120,115 @@ fn root_full_queue_without_a_syn_says_that_clients_come_elsewhere() {
     assert!(line.contains("no SYN for it has come by x0"), "{line}");
     ended_in_order(child, Signal::SIGTERM);
 }
+
+/// Interfaces that get the same frames, and which of them the guard takes.
+struct Shared {
+    /// As what the upper one is made.
+    kind: &'static str,
+    /// Calls of `ip` in the server's namespace. The first makes it; then s0 gives its address away.
+    made_by: &'static [&'static str],
+    /// Those that are named; none for all.
+    named: &'static [&'static str],
+    guarded: &'static [&'static str],
+}
+
+/// Connections are counted once each. The lower interface has an address of its own.
+#[track_caller]
+fn connections_are_counted_once(shared: &Shared) {
+    const CONNECTIONS: u64 = 20;
+    let Some(world) = World::create() else { return };
+    let ip = |line: &str| world.server.ip(&line.split(' ').collect::<Vec<_>>());
+    // So that a listener takes what comes by a VRF. A kernel without VRFs has no such switch.
+    let _ = world.server.set_sysctl("net.ipv4.tcp_l3mdev_accept", "1");
+    if !world.makes(shared.kind, shared.made_by[0]) {
+        return;
+    }
+    let steps = ["addr del 10.8.0.2/24 dev s0", "addr add 10.8.9.2/24 dev s0"];
+    steps.iter().chain(&shared.made_by[1..]).for_each(|line| ip(line).expect(line));
+    let named: Vec<&str> = shared.named.iter().flat_map(|&name| ["--interface", name]).collect();
+    let mut child = world
+        .guard(&[&["--json", "--duration", "5m"], &named[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("start");
+    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
+    let attached = next_event(&mut lines);
+    let hooks = attached["hooks"].as_array().expect("a list");
+    let hooks: Vec<&str> = hooks.iter().map(|hook| hook["interface"].as_str().expect("a name")).collect();
+    for _ in 0..CONNECTIONS {
+        let client = world.connect(PATIENCE).expect("connect");
+        drop((client, world.listener.accept().expect("accept")));
+    }
+    signal(&child, Signal::SIGTERM);
+    let counts = std::iter::repeat_with(|| next_event(&mut lines)).find(|line| line["event"] == "final");
+    let said = stderr(&child.wait_with_output().expect("wait"));
+    assert_eq!(counts.expect("it ends")["syns"]["seen"], CONNECTIONS, "on {hooks:?}: {said}");
+    assert_eq!(
+        hooks.iter().filter(|&&name| name != "lo").collect::<Vec<_>>(),
+        shared.guarded.iter().collect::<Vec<_>>()
+    );
+    let is_left_out = shared.named.len() > shared.guarded.len();
+    assert_eq!(said.contains("is not guarded besides"), is_left_out, "{said}");
+}
+
+#[test]
+fn root_port_is_not_guarded_beside_its_bridge() {
+    let made_by = &[
+        "link add br0 type bridge",
+        "link set s0 master br0",
+        "addr add 10.8.0.2/24 dev br0",
+        "link set br0 up",
+    ];
+    for (named, guarded) in [(&[][..], &["br0"]), (&["s0", "br0"], &["br0"]), (&["s0"], &["s0"])] {
+        connections_are_counted_once(&Shared { kind: "bridge", made_by, named, guarded });
+    }
+}
+
+#[test]
+fn root_port_is_not_guarded_beside_its_bond() {
+    let made_by = &[
+        "link add bond0 type bond mode active-backup",
+        "link set s0 down",
+        "link set s0 master bond0",
+        "addr replace 10.8.9.2/24 dev s0",
+        "addr add 10.8.0.2/24 dev bond0",
+        "link set bond0 up",
+    ];
+    for (named, guarded) in [(&[][..], &["bond0"]), (&["bond0", "s0"], &["bond0"])] {
+        connections_are_counted_once(&Shared { kind: "bond", made_by, named, guarded });
+    }
+}
+
+#[test]
+fn root_interface_of_a_vrf_is_guarded_beside_it() {
+    let made_by = &[
+        "link add vrf0 type vrf table 10",
+        "addr add 127.0.0.1/8 dev vrf0",
+        "link set vrf0 up",
+        "link set s0 master vrf0",
+        "addr add 10.8.0.2/24 dev s0",
+    ];
+    connections_are_counted_once(&Shared { kind: "vrf", made_by, named: &[], guarded: &["s0", "vrf0"] });
+}
+
+#[test]
+fn root_macvlan_is_guarded_beside_its_lower_interface_only_with_an_address_of_its_own() {
+    let with_mode = |made_by, guarded| Shared { kind: "macvlan", made_by, named: &[], guarded };
+    connections_are_counted_once(&with_mode(
+        &[
+            "link add link s0 name m0 type macvlan mode passthru",
+            "addr add 10.8.0.2/24 dev m0",
+            "link set m0 up",
+        ],
+        &["s0"],
+    ));
+    connections_are_counted_once(&with_mode(
+        &[
+            "link add link s0 name m0 type macvlan mode bridge",
+            "addr add 10.8.0.2/24 dev m0",
+            "link set m0 up",
+        ],
+        &["m0", "s0"],
+    ));
+}

@@ -333,7 +333,8 @@ mod tests {
 
     fn interface(driver: &str, mtu: u32) -> Interface {
         let (name, driver) = ("eth0".to_owned(), driver.to_owned());
-        Interface { name, index: 2, mtu, driver, is_loopback: false, below_vlan: None }
+        let of = netlink::Interface { index: 2, mtu, ..netlink::Interface::default() };
+        Interface { driver, ..Interface::of(&name, &of) }
     }
 
     fn explained(hook: Hook, errno: Errno, interface: &Interface) -> String {

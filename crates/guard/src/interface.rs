@@ -22,9 +22,18 @@ pub struct Interface {
     pub driver: String,
     /// Whether it is a loopback.
     pub is_loopback: bool,
-    /// Of a VLAN device, index of the interface below.
-    pub below_vlan: Option<u32>,
+    /// Its link-layer address, if that has the length of Ethernet's.
+    pub address: Option<[u8; 6]>,
+    /// Index of the interface that gets its frames after it, as a bridge does its ports'.
+    pub hands_to: Option<u32>,
+    /// Index of the interface that gets its frames before it, as the one below a VLAN does.
+    pub gets_from: Option<u32>,
 }
+
+/// Kinds of masters that a port hands its frames to (`rx_handler` of the kernel). A VRF is none.
+const TAKES_FRAMES: [&str; 3] = ["bridge", "bond", "team"];
+/// Kinds that get frames from the interface below as these came, but for a tag.
+const ABOVE_ANOTHER: [&str; 3] = ["vlan", "macvlan", "ipvlan"];
 
 impl Interface {
     /// Whether it is one end of a veth pair.
@@ -33,15 +42,16 @@ impl Interface {
     }
 }
 
-/// The interfaces with these names, or, without names, every one that carries the host's traffic.
-pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
+/// The interfaces with these names, or, without names, every one that carries the host's traffic;
+/// and to the operator, which of those that were named are left out.
+pub fn choose(names: &[String]) -> Result<(Vec<Interface>, Vec<String>)> {
     if names.is_empty() {
         let chosen = with_address()?;
         ensure!(
             !chosen.is_empty(),
             "guard: no Ethernet interface here is up and has an IP address; name one with --interface"
         );
-        return Ok(chosen);
+        return Ok((chosen, Vec::new()));
     }
     let all = seen_interfaces()?;
     let mut chosen = Vec::new();
@@ -52,7 +62,11 @@ pub fn choose(names: &[String]) -> Result<Vec<Interface>> {
             chosen.push(interface);
         }
     }
-    Ok(chosen)
+    let (once, again) = once(chosen);
+    let notes = again.into_iter().map(|(left, other)| {
+        format!("interface {left} is not guarded besides {other}, which gets the same frames: they would count twice")
+    });
+    Ok((once, notes.collect()))
 }
 
 /// Every IP address of the calling thread's namespace: what a wildcard listener stands for.
@@ -128,30 +142,60 @@ fn seen_interfaces() -> Result<BTreeMap<String, Seen>> {
     Ok(all)
 }
 
-/// Every interface that is up and has an address: where the host's IP begins. Ports of a bridge or
-/// bond have none, so nothing is counted twice there; a VLAN device is left out where its lower
-/// device is in, because frames pass that first.
+/// Every interface that is up and has an address: where the host's IP begins.
 pub fn with_address() -> Result<Vec<Interface>> {
     let all = seen_interfaces()?;
     let is_chosen = |seen: &Seen| seen.is_up && seen.is_ethernet && seen.has_address;
     // One that is not found is gone by now.
     let found = all.iter().filter(|(_, seen)| is_chosen(seen)).map(|(name, _)| find(name));
     let chosen: Vec<Interface> = found.filter_map(Result::transpose).collect::<Result<_>>()?;
-    let indices: BTreeSet<u32> = chosen.iter().map(|interface| interface.index).collect();
-    let is_seen_below =
-        |interface: &Interface| interface.below_vlan.is_some_and(|below| indices.contains(&below));
-    Ok(chosen.into_iter().filter(|interface| !is_seen_below(interface)).collect())
+    Ok(once(chosen).0)
+}
+
+/// Interfaces at which each frame is counted once. And those left out, each with the one that gets
+/// its frames, too. A port goes, because its bridge has other ports. An upper interface goes,
+/// because other frames come by the one below.
+fn once(chosen: Vec<Interface>) -> (Vec<Interface>, Vec<(String, String)>) {
+    let (chosen, mut again) = without(chosen, |port, other| port.hands_to == Some(other.index));
+    // With a link-layer address of its own its frames are for another host, to the one below.
+    let (chosen, above) = without(chosen, |above, other| {
+        above.gets_from == Some(other.index) && above.address == other.address
+    });
+    again.extend(above);
+    (chosen, again)
+}
+
+/// Interfaces that get no other's frames; and the names of those that do, each with that other's.
+fn without(
+    chosen: Vec<Interface>,
+    gets_same: impl Fn(&Interface, &Interface) -> bool,
+) -> (Vec<Interface>, Vec<(String, String)>) {
+    let same =
+        |of: &Interface| chosen.iter().find(|other| gets_same(of, other)).map(|other| other.name.clone());
+    let others: Vec<Option<String>> = chosen.iter().map(same).collect();
+    let (mut once, mut again) = (Vec::new(), Vec::new());
+    for (interface, other) in chosen.into_iter().zip(others) {
+        match other {
+            None => once.push(interface),
+            Some(other) => again.push((interface.name, other)),
+        }
+    }
+    (once, again)
 }
 
 impl Interface {
-    fn of(name: &str, link: &netlink::Interface) -> Self {
+    /// With this name.
+    pub fn of(name: &str, link: &netlink::Interface) -> Self {
+        let is = |kind: &Option<String>, of: &[&str]| kind.as_deref().is_some_and(|kind| of.contains(&kind));
         Self {
             name: name.to_owned(),
             index: link.index,
             mtu: link.mtu,
             driver: driver(name).unwrap_or_default(),
             is_loopback: link.is_loopback,
-            below_vlan: link.lower.filter(|_| link.kind.as_deref() == Some("vlan")),
+            address: link.address,
+            hands_to: link.master.filter(|_| is(&link.master_kind, &TAKES_FRAMES)),
+            gets_from: link.lower.filter(|_| is(&link.kind, &ABOVE_ANOTHER)),
         }
     }
 }
@@ -190,9 +234,40 @@ mod tests {
 
     #[test]
     fn loopback_is_known_as_one() {
-        let chosen = choose(&["lo".to_owned(), "lo".to_owned()]).expect("every host has lo");
+        let (chosen, _) = choose(&["lo".to_owned(), "lo".to_owned()]).expect("every host has lo");
         assert_eq!(chosen.len(), 1, "named twice, guarded once");
         assert!(chosen[0].is_loopback && chosen[0].mtu >= 1500);
+    }
+
+    #[test]
+    fn each_frame_is_guarded_once_at_the_master_and_below_a_vlan() {
+        let of = |name: &str, index: u32, change: fn(&mut netlink::Interface)| {
+            let mut link = netlink::Interface {
+                index,
+                address: Some([2, 0, 0, 0, 0, 1]),
+                ..netlink::Interface::default()
+            };
+            change(&mut link);
+            Interface::of(name, &link)
+        };
+        let all = vec![
+            of("p0", 1, |link| (link.master, link.master_kind) = (Some(3), Some("bond".to_owned()))),
+            of("p0.5", 2, |link| (link.lower, link.kind) = (Some(1), Some("vlan".to_owned()))),
+            of("bond0", 3, |_| {}),
+            of("bond0.5", 4, |link| (link.lower, link.kind) = (Some(3), Some("vlan".to_owned()))),
+            of("m0", 5, |link| {
+                (link.lower, link.kind) = (Some(3), Some("macvlan".to_owned()));
+                link.address = Some([2, 0, 0, 0, 0, 2]);
+            }),
+            of("r0", 6, |link| (link.master, link.master_kind) = (Some(7), Some("vrf".to_owned()))),
+            of("vrf0", 7, |_| {}),
+            of("alone", 8, |link| (link.master, link.master_kind) = (Some(9), Some("bridge".to_owned()))),
+        ];
+        let (kept, left) = once(all);
+        let kept: Vec<&str> = kept.iter().map(|interface| &*interface.name).collect();
+        assert_eq!(kept, ["p0.5", "bond0", "m0", "r0", "vrf0", "alone"]);
+        let left: Vec<(&str, &str)> = left.iter().map(|(left, other)| (&**left, &**other)).collect();
+        assert_eq!(left, [("p0", "bond0"), ("bond0.5", "bond0")]);
     }
 
     #[test]

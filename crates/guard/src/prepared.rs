@@ -46,7 +46,8 @@ impl Prepared {
             cgroup::root(FOLLOW)?;
         }
         let decides = slots.iter().flatten().any(decides);
-        let interfaces = if decides { interface::choose(&config.interfaces)? } else { Vec::new() };
+        let chosen = decides.then(|| interface::choose(&config.interfaces)).transpose()?;
+        let (interfaces, left_out) = chosen.unwrap_or_default();
         ensure!(
             interfaces.len() <= MAX_INTERFACES,
             "{} interfaces are to be guarded, and one guard has room for {MAX_INTERFACES}; name those by which clients come with --interface",
@@ -79,6 +80,7 @@ impl Prepared {
         apply(&programs, &[], &slots, &servers.of)?;
         let mut notes = listener::notes(&config.listeners);
         notes.extend(servers::say_unseen(&servers.unseen));
+        notes.extend(left_out);
         notes.extend(away(&slots, &Away::new()).iter().map(say_away));
         if !is_complete {
             notes.push(format!(

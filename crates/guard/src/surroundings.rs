@@ -265,7 +265,11 @@ impl Guard {
         for attached in left {
             self.programs.forget_interface(attached.index());
             let name = attached.interface();
-            notes.push(format!("interface {name} is gone, or down, or without an address: guarded no more"));
+            let now = interface::find(name).ok().flatten();
+            let is_port = now.is_some_and(|now| now.hands_to.is_some() && attached.is_on(&now));
+            let why =
+                if is_port { "a port of a guarded one" } else { "gone, or down, or without an address" };
+            notes.push(format!("interface {name} is {why}: guarded no more"));
         }
         self.surroundings.said.retain(|name, _| chosen.iter().any(|interface| interface.name == *name));
         notes

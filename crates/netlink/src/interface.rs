@@ -10,7 +10,7 @@ use nix::net::if_::{if_nameindex, if_nametoindex};
 use crate::ask::{Error, ask, attribute, number_of};
 
 /// A network interface, as it is at this moment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its number.
     pub index: u32,
@@ -30,6 +30,10 @@ pub struct Interface {
     /// Index of the interface below it, or at its other end; `None` where there is none, or it is
     /// in another namespace.
     pub lower: Option<u32>,
+    /// Index of the interface that this one is a port of.
+    pub master: Option<u32>,
+    /// As what that was made: `bridge`, `bond`, `vrf`.
+    pub master_kind: Option<String>,
 }
 
 impl Interface {
@@ -85,22 +89,29 @@ impl Interface {
             is_loopback: answer.ifi_flags().contains(Iff::LOOPBACK),
             is_ethernet: *answer.ifi_type() == Arphrd::Ether,
             address: attribute(answer.rtattrs(), Ifla::Address).and_then(|bytes| bytes.try_into().ok()),
-            kind: kind(answer),
+            kind: info(answer, IflaInfo::Kind),
             lower: number(Ifla::Link).filter(|_| is_below_here),
+            master: number(Ifla::Master),
+            master_kind: info(answer, IflaInfo::SlaveKind),
         }
     }
 }
 
-fn kind(answer: &Ifinfomsg) -> Option<String> {
+fn info(answer: &Ifinfomsg, wanted: IflaInfo) -> Option<String> {
     let attributes = answer.rtattrs().get_attr_handle();
     let info = attributes.get_nested_attributes::<IflaInfo>(Ifla::Linkinfo).ok()?;
-    info.get_attr_payload_as_with_len::<String>(IflaInfo::Kind).ok()
+    info.get_attr_payload_as_with_len::<String>(wanted).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ask::attributes;
+
+    fn read(all: Vec<(Ifla, Vec<u8>)>) -> Interface {
+        let message = IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified);
+        Interface::read(&message.rtattrs(attributes(all)).build().expect("all of it is set"))
+    }
 
     #[test]
     fn vlan_has_its_kind_and_the_interface_below_unless_that_is_elsewhere() {
@@ -109,12 +120,17 @@ mod tests {
         let info = [&9_u16.to_ne_bytes()[..], &1_u16.to_ne_bytes(), b"vlan\0\0\0\0"].concat();
         let here = [(Ifla::Link, 7_u32.to_ne_bytes().to_vec()), (Ifla::Linkinfo, info)];
         let elsewhere = (Ifla::LinkNetnsid, 0_u32.to_ne_bytes().to_vec());
-        let read = |all: Vec<(Ifla, Vec<u8>)>| {
-            let message = IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified);
-            Interface::read(&message.rtattrs(attributes(all)).build().expect("all of it is set"))
-        };
         let vlan = read(here.to_vec());
         assert_eq!((vlan.kind.as_deref(), vlan.lower), (Some("vlan"), Some(7)));
         assert_eq!(read([&here[..], &[elsewhere]].concat()).lower, None);
+    }
+
+    #[test]
+    fn port_without_a_kind_of_its_own_has_its_masters() {
+        // As above, `IFLA_INFO_SLAVE_KIND`.
+        let info = [&9_u16.to_ne_bytes()[..], &4_u16.to_ne_bytes(), b"bond\0\0\0\0"].concat();
+        let port = read(vec![(Ifla::Master, 7_u32.to_ne_bytes().to_vec()), (Ifla::Linkinfo, info)]);
+        assert_eq!((port.master, port.master_kind.as_deref()), (Some(7), Some("bond")));
+        assert_eq!(port.kind, None);
     }
 }

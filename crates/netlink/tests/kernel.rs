@@ -42,6 +42,19 @@ fn root_interface_is_what_it_was_made_as() {
 }
 
 #[test]
+fn root_port_has_its_master() {
+    let Some(lan) = lan() else { return };
+    lan.client.ip(&["link", "add", "br0", "type", "bridge"]).expect("bridge");
+    let alone = find(&lan.client, "c0").expect("it is there");
+    assert_eq!((alone.master, alone.master_kind), (None, None));
+    lan.client.ip(&["link", "set", "c0", "master", "br0"]).expect("a port");
+    let bridge = find(&lan.client, "br0").expect("it is there");
+    let port = find(&lan.client, "c0").expect("it is there");
+    assert_eq!((port.master, port.master_kind.as_deref()), (Some(bridge.index), Some("bridge")));
+    assert_eq!((bridge.master, bridge.kind.as_deref()), (None, Some("bridge")));
+}
+
+#[test]
 fn root_route_has_its_gateway_and_its_interface() {
     let Some(lan) = lan() else { return };
     let c0 = lan.c0.ifindex;
