@@ -29,8 +29,8 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 pub use capability::{Capabilities, Capability};
 pub use clsact::Clsact;
 pub use run_time::{RunCounting, run_time_of};
-use sys::{done, owned, program_info};
-use take_over::programs_at_tcx;
+use sys::{done, owned, program_info, until_nul};
+use take_over::at_tcx;
 pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};
 
 /// `include/uapi/linux/if_link.h`; neither libc nor libbpf-sys has them.
@@ -90,11 +90,30 @@ impl Link {
     /// has it, ERANGE where the MTU is too large for native XDP, EPERM without CAP_NET_ADMIN and
     /// CAP_BPF, ENODEV when the interface is gone.
     pub fn attach(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> Result<Self, AttachError> {
+        Self::attach_with(program, ifindex, hook, 0)
+    }
+
+    /// As [`Link::attach`]; at tcx before every program that is there now, which has no say in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Link::attach`].
+    pub fn attach_first(program: BorrowedFd<'_>, ifindex: u32, hook: Hook) -> Result<Self, AttachError> {
+        Self::attach_with(program, ifindex, hook, libbpf_sys::BPF_F_BEFORE)
+    }
+
+    /// `tcx_flags`: where among the programs at tcx.
+    fn attach_with(
+        program: BorrowedFd<'_>,
+        ifindex: u32,
+        hook: Hook,
+        tcx_flags: u32,
+    ) -> Result<Self, AttachError> {
         let (attach_type, flags) = match hook {
             Hook::XdpNative => (libbpf_sys::BPF_XDP, XDP_FLAGS_DRV_MODE),
             Hook::XdpGeneric => (libbpf_sys::BPF_XDP, XDP_FLAGS_SKB_MODE),
-            Hook::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, 0),
-            Hook::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, 0),
+            Hook::TcxIngress => (libbpf_sys::BPF_TCX_INGRESS, tcx_flags),
+            Hook::TcxEgress => (libbpf_sys::BPF_TCX_EGRESS, tcx_flags),
         };
         let link = create_link(program, ifindex.cast_signed(), attach_type, flags);
         link.map(|fd| Self { fd, hook }).map_err(|error| AttachError { hook, ifindex, error })
@@ -230,7 +249,35 @@ pub fn link_exists(id: u32) -> bool {
 ///
 /// EINVAL where the kernel has no tcx, ENODEV when the interface is gone.
 pub fn count_tcx_ingress(ifindex: u32) -> io::Result<u32> {
-    Ok(programs_at_tcx(ifindex)?.len() as u32)
+    Ok(at_tcx(ifindex)?.len() as u32)
+}
+
+/// Names of the programs at tcx ingress of the interface with index `ifindex` of the caller's
+/// namespace, in their order; see [`program_name`].
+///
+/// # Errors
+///
+/// As [`count_tcx_ingress`] and [`program_name`].
+pub fn names_at_tcx_ingress(ifindex: u32) -> io::Result<Vec<String>> {
+    at_tcx(ifindex)?.into_iter().map(|at| program_name(at.program_id)).collect()
+}
+
+/// Number of a program, as long as it lives.
+///
+/// # Errors
+///
+/// What the kernel says; none is expected.
+pub fn program_id(program: BorrowedFd<'_>) -> io::Result<u32> {
+    Ok(program_info(program)?.id)
+}
+
+/// Name of the program with this number, which the kernel cuts at 15 characters.
+///
+/// # Errors
+///
+/// EPERM without CAP_SYS_ADMIN, ENOENT if it is gone.
+pub fn program_name(id: u32) -> io::Result<String> {
+    Ok(until_nul(&program_info(sys::program(id)?.as_fd())?.name))
 }
 
 /// Loads a program that only returns `value`: what a hook costs by itself, or a drop without a

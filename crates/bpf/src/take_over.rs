@@ -98,19 +98,23 @@ impl HeldLink {
         self.id
     }
 
+    /// Number of the program that it led to when it was found.
+    pub fn program_id(&self) -> u32 {
+        self.program_id
+    }
+
     /// Whether it takes XDP programs; otherwise those of tc.
     pub fn is_xdp(&self) -> bool {
         self.is_xdp
     }
 
-    /// Name of the program that it leads to, which the kernel cuts at 15 characters.
+    /// Name of the program that it leads to; see [`crate::program_name`].
     ///
     /// # Errors
     ///
     /// EPERM without CAP_SYS_ADMIN.
     pub fn program_name(&self) -> io::Result<String> {
-        let info = program_info(program(self.program_id)?.as_fd())?;
-        Ok(until_nul(&info.name))
+        crate::program_name(self.program_id)
     }
 
     /// Maps of the program that it leads to, by their names, which the kernel cuts at 15
@@ -255,6 +259,21 @@ impl Link {
         has_name(ifindex)
     }
 
+    /// Numbers of the programs at tcx that see each frame before its own, in their order. None for a
+    /// link in XDP.
+    ///
+    /// # Errors
+    ///
+    /// ENODEV when the interface is gone.
+    pub fn programs_before(&self) -> io::Result<Vec<u32>> {
+        let info = link_info(&self.fd)?;
+        let Some((false, ifindex)) = interface_of(&info) else { return Ok(Vec::new()) };
+        let all = at_tcx(ifindex)?;
+        // An interface of another namespace may have the same number.
+        let place = all.iter().position(|at| at.link_id == info.id).unwrap_or_default();
+        Ok(all[..place].iter().map(|at| at.program_id).collect())
+    }
+
     /// Takes its program off the interface, wherever that is now; the link leads nowhere from then
     /// on.
     ///
@@ -316,7 +335,9 @@ fn open_map(id: u32) -> io::Result<(String, OwnedFd)> {
 /// Ids of the programs at a hook.
 fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
     let id = match hook {
-        Hook::TcxIngress => return programs_at_tcx(ifindex),
+        Hook::TcxIngress => {
+            return Ok(at_tcx(ifindex)?.into_iter().map(|at| at.program_id).collect());
+        }
         // Nothing that is taken over hangs there.
         Hook::TcxEgress => return Ok(Vec::new()),
         Hook::XdpNative => xdp_programs(ifindex)?.drv_prog_id,
@@ -325,22 +346,33 @@ fn programs_at(ifindex: u32, hook: Hook) -> io::Result<Vec<u32>> {
     Ok(if id == 0 { Vec::new() } else { vec![id] })
 }
 
-pub fn programs_at_tcx(ifindex: u32) -> io::Result<Vec<u32>> {
-    let mut ids = [0_u32; MOST];
+/// A program at tcx ingress, and the link that holds it there, 0 where none does.
+#[derive(Debug, Clone, Copy)]
+pub struct AtTcx {
+    pub program_id: u32,
+    pub link_id: u32,
+}
+
+/// In their order.
+pub fn at_tcx(ifindex: u32) -> io::Result<Vec<AtTcx>> {
+    let (mut programs, mut links) = ([0_u32; MOST], [0_u32; MOST]);
     let mut options = libbpf_sys::bpf_prog_query_opts {
         sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
-        prog_ids: ids.as_mut_ptr(),
+        prog_ids: programs.as_mut_ptr(),
+        link_ids: links.as_mut_ptr(),
         ..Default::default()
     };
     options.__bindgen_anon_1.prog_cnt = MOST as u32;
-    // SAFETY: the options say their own size, and that the array has room for as many as it has.
+    // SAFETY: the options say their own size, and that both arrays have room for as many as they
+    // have.
     done(unsafe {
         libbpf_sys::bpf_prog_query_opts(ifindex.cast_signed(), libbpf_sys::BPF_TCX_INGRESS, &raw mut options)
     })?;
     // SAFETY: both members of the union are the count, as a 32-bit number (`LIBBPF_OPTS`, libbpf
     // 1.7 `bpf.h`).
     let count = unsafe { options.__bindgen_anon_1.prog_cnt } as usize;
-    Ok(ids[..count.min(MOST)].to_vec())
+    let both = programs.into_iter().zip(links).take(count);
+    Ok(both.map(|(program_id, link_id)| AtTcx { program_id, link_id }).collect())
 }
 
 fn xdp_programs(ifindex: u32) -> io::Result<libbpf_sys::bpf_xdp_query_opts> {

@@ -1,5 +1,6 @@
 //! Where the programs go on each interface.
 
+use std::fmt;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
@@ -54,6 +55,30 @@ impl Attach {
 /// Where a guard's program may be.
 pub const HOOKS: [Hook; 3] = [Hook::TcxIngress, Hook::XdpNative, Hook::XdpGeneric];
 
+/// Another program that sees the frames of an interface before the guard's does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Other {
+    /// What people call its hook: `xdp`, `tcx`.
+    pub hook: &'static str,
+    /// Its number, as `bpftool prog` has it.
+    pub id: u32,
+    /// Its name, which the kernel cuts at 15 characters; `None` without CAP_SYS_ADMIN.
+    pub name: Option<String>,
+}
+
+impl Other {
+    fn new(hook: Hook, id: u32) -> Self {
+        Self { hook: hook.name(), id, name: bpf::program_name(id).ok() }
+    }
+}
+
+impl fmt::Display for Other {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or("a program");
+        write!(to, "{name} (id {}, {})", self.id, self.hook)
+    }
+}
+
 /// A program on an interface, until this is dropped.
 #[derive(Debug)]
 pub struct Attached {
@@ -62,6 +87,7 @@ pub struct Attached {
     link: Link,
     /// The FIN stage and cookies, where the other stages are in XDP.
     beside: Option<Link>,
+    before: Vec<Other>,
 }
 
 impl Attached {
@@ -88,6 +114,48 @@ impl Attached {
     /// Where on it.
     pub fn hook(&self) -> Hook {
         self.link.hook()
+    }
+
+    /// Programs that saw the interface's frames before these at the last look, in their order.
+    pub fn before(&self) -> &[Other] {
+        &self.before
+    }
+
+    /// Looks which these are now. True if they are others than at the last look.
+    pub fn look_before(&mut self, interface: &Interface, programs: &Programs) -> bool {
+        self.look_before_but(interface, |id| programs.has(id))
+    }
+
+    /// `is_ours`: also of a guard that is taken over, until it has ended.
+    fn look_before_but(&mut self, interface: &Interface, is_ours: impl Fn(u32) -> bool) -> bool {
+        // Where it is in XDP itself, nothing comes before that.
+        let xdp = interface.xdp_program.filter(|_| self.hook() == Hook::TcxIngress);
+        let at_tcx = self.beside.as_ref().unwrap_or(&self.link).programs_before().unwrap_or_default();
+        let at_xdp = xdp.into_iter().map(|id| (Hook::XdpNative, id));
+        let now = at_xdp.chain(at_tcx.into_iter().map(|id| (Hook::TcxIngress, id)));
+        let ids: Vec<(Hook, u32)> = now.collect();
+        let known = |&(hook, id): &(Hook, u32)| {
+            self.before.iter().find(|known| (known.hook, known.id) == (hook.name(), id)).cloned()
+        };
+        let others = ids.iter().filter(|(_, id)| !is_ours(*id));
+        let before: Vec<Other> =
+            others.map(|of| known(of).unwrap_or_else(|| Other::new(of.0, of.1))).collect();
+        let is_changed = before != self.before;
+        self.before = before;
+        is_changed
+    }
+
+    /// To the operator: who is before it.
+    pub fn say_before(&self) -> String {
+        let interface = &self.interface;
+        if self.before.is_empty() {
+            return format!("no other program is before the guard's at {interface} any more");
+        }
+        let names: Vec<String> = self.before.iter().map(Other::to_string).collect();
+        format!(
+            "before the guard's program at {interface}: {}; it sees what is let through",
+            names.join(", ")
+        )
     }
 
     /// Whether its interface is known to be gone, or in another network namespace than the calling
@@ -210,8 +278,12 @@ impl Plan<'_> {
                 Ok(link) => {
                     let beside = (self.needs_tc && hook != Hook::TcxIngress)
                         .then(|| self.attach_beside(interface, taken));
-                    let (index, interface) = (interface.index, interface.name.clone());
-                    return Ok(Attached { interface, index, link, beside: beside.transpose()? });
+                    let (index, name) = (interface.index, interface.name.clone());
+                    let (beside, before) = (beside.transpose()?, Vec::new());
+                    let mut attached = Attached { interface: name, index, link, beside, before };
+                    let is_taken = |id| self.take_over.iter().any(|held| held.program_id() == id);
+                    attached.look_before_but(interface, |id| is_taken(id) || self.programs.has(id));
+                    return Ok(attached);
                 }
                 Err(error) => last_error = Some(error),
             }
@@ -247,7 +319,7 @@ impl Plan<'_> {
             taken.0.push(before);
             return Ok(link);
         }
-        Link::attach(program, ifindex, hook)
+        Link::attach_first(program, ifindex, hook)
     }
 }
 
@@ -294,17 +366,25 @@ fn explain(interface: &Interface, error: &AttachError) -> Error {
     anyhow!("attach {hook} to {name}: {why}")
 }
 
-/// Programs that are at tcx of the interfaces before ours: they see each frame first, and keep
-/// those they answer.
-pub fn others_first(interfaces: &[Interface]) -> Vec<String> {
-    let is_taken =
-        |interface: &&Interface| bpf::count_tcx_ingress(interface.index).is_ok_and(|count| count > 0);
-    let taken = interfaces.iter().filter(is_taken);
+/// Interfaces at which another guard's program is already: what that one would refuse, this one
+/// may refuse first. Nothing is known without CAP_SYS_ADMIN.
+pub fn other_guards(interfaces: &[Interface]) -> Vec<String> {
+    let is_guards = |name: &String| program::PROGRAM_NAMES.contains(&name.as_str());
+    let has_one = |interface: &&Interface| {
+        bpf::names_at_tcx_ingress(interface.index).is_ok_and(|names| names.iter().any(is_guards))
+    };
+    let taken = interfaces.iter().filter(has_one);
     taken
         .map(|Interface { name, .. }| {
-            format!("another program is at tcx of {name} and comes first; is the port guarded twice?")
+            format!("another guard is at tcx of {name}, and comes after this one; is the port guarded twice?")
         })
         .collect()
+}
+
+/// Where other programs see the frames first.
+pub fn come_after(attached: &[Attached]) -> Vec<String> {
+    let after = attached.iter().filter(|attached| !attached.before.is_empty());
+    after.map(Attached::say_before).collect()
 }
 
 /// Native XDP on veth, where a reset may not come through.

@@ -28,6 +28,8 @@ pub struct Interface {
     pub hands_to: Option<u32>,
     /// Index of the interface that gets its frames before it, as the one below a VLAN does.
     pub gets_from: Option<u32>,
+    /// Number of the XDP program that its frames meet first.
+    pub xdp_program: Option<u32>,
 }
 
 /// Kinds of masters that a port hands its frames to (`rx_handler` of the kernel). A VRF is none.
@@ -196,6 +198,7 @@ impl Interface {
             address: link.address,
             hands_to: link.master.filter(|_| is(&link.master_kind, &TAKES_FRAMES)),
             gets_from: link.lower.filter(|_| is(&link.kind, &ABOVE_ANOTHER)),
+            xdp_program: link.xdp_program,
         }
     }
 }

@@ -18,8 +18,8 @@
 //!
 //! # Where the programs hang, and how they change
 //!
-//! - tcx ingress (Linux 6.6). It sends a RST back by `bpf_redirect`; `XDP_TX` on veth would need a
-//!   program on the peer.
+//! - tcx ingress (Linux 6.6), before the programs that are there. It sends a RST back by
+//!   `bpf_redirect`; `XDP_TX` on veth would need a program on the peer.
 //! - Else generic XDP. A `clsact` filter would outlive `kill -9`, and a link does not.
 //! - Native XDP on request. It is cheaper, but some drivers reset the link for it.
 //! - tcx beside XDP for FINs and cookies of ours, which need a socket buffer.
@@ -73,7 +73,7 @@ use bpf::{Hook, cgroup};
 use ipnet::IpNet;
 use units::Nanos;
 
-pub use attach::{Attach, Attached};
+pub use attach::{Attach, Attached, Other};
 pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, parse_listen, parse_network};
 pub use kernel::{ListenerStats, PathStats};
@@ -292,7 +292,7 @@ impl Guard {
         let Prepared { slots, servers, programs, interfaces, ways, take_over, mut notes } =
             Prepared::new(config)?;
         if take_over.is_empty() {
-            notes.extend(attach::others_first(&interfaces));
+            notes.extend(attach::other_guards(&interfaces));
         }
         for interface in &interfaces {
             programs.add_interface(interface.index)?;
@@ -314,6 +314,7 @@ impl Guard {
         let attached =
             Plan { programs: &programs, attach, needs_tc, may_go, take_over }.attach_all(&interfaces)?;
         notes.extend(attach::lonely_xdp(&attached, &interfaces));
+        notes.extend(attach::come_after(&attached));
         let surroundings = Surroundings::new(&slots);
         let memory = config.state.as_deref().map(Memory::open).transpose().unwrap_or_else(|error| {
             notes.push(format!("{error:#}; what is learnt of a server ends with this guard"));

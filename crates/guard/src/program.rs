@@ -253,6 +253,13 @@ impl Programs {
         entry.expect("a program is loaded for each hook that may be tried").1.as_fd()
     }
 
+    /// Whether the program with this number is one for an interface.
+    pub fn has(&self, id: u32) -> bool {
+        let of_hooks = self.entries.iter().map(|(_, program)| program);
+        let mut all = of_hooks.chain([&self.finish_tc]);
+        all.any(|program| bpf::program_id(program.as_fd()).is_ok_and(|own| own == id))
+    }
+
     /// The program for the LSM hook where the kernel makes a request socket, if this kernel has the
     /// hook.
     pub fn for_requests(&self) -> Option<BorrowedFd<'_>> {

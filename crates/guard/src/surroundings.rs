@@ -196,6 +196,10 @@ impl Guard {
             let is_new =
                 |interface: &Interface| !self.attached.iter().any(|attached| attached.is_on(interface));
             let found = match interface::find(&name) {
+                Ok(Some(found)) if self.attached[place].is_on(&found) => {
+                    notes.extend(self.look_before(place, &found));
+                    continue;
+                }
                 Ok(found) => found.filter(is_new),
                 Err(error) => {
                     notes.extend(self.surroundings.say_once(&name, format!("{error:#}; it is tried again")));
@@ -242,7 +246,8 @@ impl Guard {
         let mut notes = Vec::new();
         for interface in &chosen {
             let name = &interface.name;
-            if self.attached.iter().any(|attached| attached.is_on(interface)) {
+            if let Some(place) = self.attached.iter().position(|attached| attached.is_on(interface)) {
+                notes.extend(self.look_before(place, interface));
                 continue;
             }
             match self.attach_to(interface) {
@@ -275,6 +280,13 @@ impl Guard {
         notes
     }
 
+    /// A note if other programs than before see its frames first. They are left there, because one
+    /// that is put first for a reason would come back.
+    fn look_before(&mut self, place: usize, interface: &Interface) -> Option<String> {
+        let is_changed = self.attached[place].look_before(interface, &self.programs);
+        is_changed.then(|| self.attached[place].say_before())
+    }
+
     /// And what to say about it.
     fn attach_to(&self, interface: &Interface) -> Result<(Attached, Vec<String>)> {
         let interfaces = std::slice::from_ref(interface);
@@ -285,11 +297,12 @@ impl Guard {
             may_go: false,
             take_over: Vec::new(),
         };
-        let mut warnings = attach::others_first(interfaces);
+        let mut warnings = attach::other_guards(interfaces);
         self.programs.add_interface(interface.index)?;
         let attached = plan.attach_all(interfaces);
         let mut attached = attached.inspect_err(|_| self.programs.forget_interface(interface.index))?;
         warnings.extend(attach::lonely_xdp(&attached, interfaces));
+        warnings.extend(attach::come_after(&attached));
         Ok((attached.pop().expect("one for each interface"), warnings))
     }
 }

@@ -1,9 +1,12 @@
 //! A guard that takes the place of another, on a real kernel.
 
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::common::frame::{Segment, is_reset_to};
 use crate::common::*;
+use bpf::{AttachError, Hook, Link};
 use guard::{Attach, Config, Guard, Listener, Succession};
 
 const LISTEN: &str = "10.9.0.2:8080";
@@ -139,12 +142,46 @@ fn root_guard_that_takes_over_and_dies_gives_its_place_back() {
 #[test]
 fn root_hook_may_be_another() {
     let _alone = the_process();
+    for (before, after) in [(Attach::Tcx, Attach::XdpGeneric), (Attach::XdpGeneric, Attach::Auto)] {
+        let Some(world) = World::create_for(Attach::Tcx) else { return };
+        let _listener = world.listen(LISTEN);
+        let old = world.guard_with(&on(&["s0"], before, false)).expect("start");
+        let _streams = world.fill(&old);
+        let new = world.guard_with(&on(&["s0"], after, true)).expect("take over");
+        assert!(old.guard.is_taken_over(), "{before:?}");
+        assert_eq!(new.guard.attached()[0].before(), [], "{before:?}: the old one is no other program");
+        drop(old);
+        assert!(is_reset(&world, 1001), "{before:?}");
+        assert_eq!(new.sample().stats.reset, 1, "{before:?}");
+    }
+}
+
+#[test]
+fn root_new_guard_has_the_place_of_the_old_one_among_other_programs() {
+    let _alone = the_process();
     let Some(world) = World::create_for(Attach::Tcx) else { return };
     let _listener = world.listen(LISTEN);
+    // On to the next.
+    let other =
+        |name: &CStr| bpf::program(Hook::TcxIngress, name, &[0xffff_ffff_0000_00b7, 0x95]).expect("load");
+    let (first, last) = (other(c"comes_first"), other(c"comes_last"));
+    let attach = |attach: fn(BorrowedFd<'_>, u32, Hook) -> Result<Link, AttachError>, program: &OwnedFd| {
+        let attach = || attach(program.as_fd(), world.s0.ifindex, Hook::TcxIngress);
+        world.server.enter(attach).expect("enter").expect("attach")
+    };
+    let _last = attach(Link::attach, &last);
     let old = world.guard_with(&on(&["s0"], Attach::Tcx, false)).expect("start");
     let _streams = world.fill(&old);
-    let new = world.guard_with(&on(&["s0"], Attach::XdpGeneric, true)).expect("take over");
-    assert!(old.guard.is_taken_over());
+    assert_eq!(old.guard.attached()[0].before(), []);
+    let _first = attach(Link::attach_first, &first);
+    let new = world.guard_with(&on(&["s0"], Attach::Tcx, true)).expect("take over");
+    let names: Vec<_> = new.guard.attached()[0].before().iter().map(|other| other.name.as_deref()).collect();
+    assert_eq!(names, [Some("comes_first")]);
+    assert!(
+        new.guard.warnings().iter().any(|note| note.contains("comes_first")),
+        "{:?}",
+        new.guard.warnings()
+    );
     drop(old);
     assert!(is_reset(&world, 1001));
     assert_eq!(new.sample().stats.reset, 1);

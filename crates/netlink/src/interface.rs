@@ -7,7 +7,7 @@ use neli::rtnl::{Ifinfomsg, IfinfomsgBuilder};
 use nix::errno::Errno;
 use nix::net::if_::{if_nameindex, if_nametoindex};
 
-use crate::ask::{Error, ask, attribute, number_of};
+use crate::ask::{Error, ask, attribute, find, number_of};
 
 /// A network interface, as it is at this moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,7 +34,13 @@ pub struct Interface {
     pub master: Option<u32>,
     /// As what that was made: `bridge`, `bond`, `vrf`.
     pub master_kind: Option<String>,
+    /// Number of the XDP program that its frames meet first.
+    pub xdp_program: Option<u32>,
 }
+
+/// `include/uapi/linux/if_link.h`: the program of the one mode that is in use, or else those of the
+/// driver, of the stack and of the hardware. libc has none of them.
+const XDP_PROGRAMS: [u16; 4] = [4, 5, 6, 7];
 
 impl Interface {
     /// The interface of this name, which may be an alternative one, or a label of an address;
@@ -93,6 +99,7 @@ impl Interface {
             lower: number(Ifla::Link).filter(|_| is_below_here),
             master: number(Ifla::Master),
             master_kind: info(answer, IflaInfo::SlaveKind),
+            xdp_program: attribute(answer.rtattrs(), Ifla::Xdp).and_then(xdp_program),
         }
     }
 }
@@ -101,6 +108,10 @@ fn info(answer: &Ifinfomsg, wanted: IflaInfo) -> Option<String> {
     let attributes = answer.rtattrs().get_attr_handle();
     let info = attributes.get_nested_attributes::<IflaInfo>(Ifla::Linkinfo).ok()?;
     info.get_attr_payload_as_with_len::<String>(wanted).ok()
+}
+
+fn xdp_program(xdp: &[u8]) -> Option<u32> {
+    XDP_PROGRAMS.into_iter().find_map(|kind| find(xdp, kind).and_then(number_of).filter(|&id| id != 0))
 }
 
 #[cfg(test)]
@@ -131,6 +142,6 @@ mod tests {
         let info = [&9_u16.to_ne_bytes()[..], &4_u16.to_ne_bytes(), b"bond\0\0\0\0"].concat();
         let port = read(vec![(Ifla::Master, 7_u32.to_ne_bytes().to_vec()), (Ifla::Linkinfo, info)]);
         assert_eq!((port.master, port.master_kind.as_deref()), (Some(7), Some("bond")));
-        assert_eq!(port.kind, None);
+        assert_eq!((port.kind, port.xdp_program), (None, None));
     }
 }

@@ -14,7 +14,7 @@ use telemetry::Reading;
 #[derive(Debug, Serialize, JsonSchema)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum GuardEvent {
-    /// At the start, and when the interfaces change.
+    /// At the start, and when the interfaces change, or the programs before the guard's.
     Attached(Attached),
     /// Once in each `--interval`.
     Sample(ListenerCounts),
@@ -46,12 +46,32 @@ pub struct Attached {
     hooks: Vec<Place>,
 }
 
-#[derive(Debug, Serialize, JsonSchema)]
-struct Place {
+/// An interface, and where on it.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Place {
     /// Its name.
-    interface: String,
+    pub interface: String,
     /// Where on it.
+    pub hook: &'static str,
+    /// Other programs that see each frame first, in their order.
+    pub before: Vec<Other>,
+}
+
+/// A program of somebody else's.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Other {
+    /// Where on the interface.
     hook: &'static str,
+    /// Its number, as `bpftool prog` shows it.
+    id: u32,
+    /// Its name, at most 15 characters; null without CAP_SYS_ADMIN.
+    name: Option<String>,
+}
+
+impl From<&guard::Other> for Other {
+    fn from(guard::Other { hook, id, name }: &guard::Other) -> Self {
+        Self { hook, id: *id, name: name.clone() }
+    }
 }
 
 /// What was counted since it is guarded. The queues are as of now, in connections; null when
@@ -165,10 +185,8 @@ impl JsonSchema for Groups {
 
 impl GuardEvent {
     /// Of interfaces, and where on them.
-    pub fn attached(listener: &Listener, hooks: &[(String, &'static str)]) -> Self {
-        let place = |(interface, hook): &(String, &'static str)| Place { interface: interface.clone(), hook };
-        let hooks = hooks.iter().map(place).collect();
-        Self::Attached(Attached { head: Head::new(Duration::ZERO, listener), hooks })
+    pub fn attached(listener: &Listener, hooks: &[Place]) -> Self {
+        Self::Attached(Attached { head: Head::new(Duration::ZERO, listener), hooks: hooks.to_vec() })
     }
 }
 

@@ -7,7 +7,7 @@ use guard::{Attached, Guard, Listener, ListenerSample, ListenerStats, OnFin, Pol
 use telemetry::per_s;
 use watch::Counter;
 
-use super::event::{GuardEvent, ListenerCounts};
+use super::event::{GuardEvent, ListenerCounts, Other, Place};
 use crate::output::{or_dash, printable};
 use crate::printer::Printer;
 
@@ -45,7 +45,7 @@ impl Lines {
             });
         }
         let hooks: Vec<String> =
-            hooks.iter().map(|(interface, hook)| format!("{interface} ({hook})")).collect();
+            hooks.iter().map(|Place { interface, hook, .. }| format!("{interface} ({hook})")).collect();
         for ListenerSample { listener, .. } in &sample.listeners {
             let Listener { listen, policy, reserved, exempt, dry_run, .. } = listener;
             if policy.only_observes {
@@ -267,7 +267,11 @@ fn width(word: &str) -> usize {
 }
 
 /// Interfaces, and where on them.
-pub fn hooks_of(guard: &Guard) -> Vec<(String, &'static str)> {
-    let hook = |attached: &Attached| (attached.interface().to_owned(), attached.hook().name());
-    guard.attached().iter().map(hook).collect()
+pub fn hooks_of(guard: &Guard) -> Vec<Place> {
+    let place = |attached: &Attached| Place {
+        interface: attached.interface().to_owned(),
+        hook: attached.hook().name(),
+        before: attached.before().iter().map(Other::from).collect(),
+    };
+    guard.attached().iter().map(place).collect()
 }
