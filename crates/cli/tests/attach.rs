@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::process::{Child, ChildStdout, Command, Stdio};
 
@@ -40,6 +41,12 @@ impl World {
     fn attach<E: std::fmt::Debug + Send>(&self, attach: impl FnOnce(u32) -> Result<Link, E> + Send) -> Link {
         let s0 = self.index_of_s0();
         self.server.enter(|| attach(s0)).expect("enter").expect("attach")
+    }
+
+    /// A client that comes and goes.
+    fn visit(&self) {
+        let client = self.connect(PATIENCE).expect("connect");
+        drop((client, self.listener.accept().expect("accept")));
     }
 }
 
@@ -108,5 +115,64 @@ fn root_guard_comes_first_and_says_who_comes_before_it() {
     drop((later_link, _xdp_link));
     let line = said.next().expect("a line");
     assert!(line.contains("no other program is before the guard's at s0 any more"), "{line}");
+    ended_in_order(child, Signal::SIGTERM);
+}
+
+#[test]
+fn root_connections_that_the_guard_does_not_see_are_said_once_and_others_are_not_taken_for_them() {
+    let Some(world) = World::with_tcx() else { return };
+    let other_port = world.server.enter(|| TcpListener::bind("10.8.0.2:8081")).expect("enter").expect("bind");
+    let cuts_in = constant(Hook::TcxIngress, c"cuts_in", TCX_PASS);
+    let (child, mut lines, mut said) = start(world.guard(&["--interface", "s0"]));
+    next_attached(&mut lines);
+    let mut looks = |count: u32| (0..count).for_each(|_| drop(next_event(&mut lines)));
+    // By the loopback, which is not guarded; to another port; and as it should be.
+    let mut kept = Vec::new();
+    for _ in 0..5 {
+        let from_here = || TcpStream::connect(ADDRESS).expect("connect");
+        kept.push(world.server.enter(from_here).expect("enter"));
+        kept.push(world.listener.accept().expect("accept").0);
+        let to_other = || TcpStream::connect("10.8.0.2:8081").expect("connect");
+        kept.push(world.client.enter(to_other).expect("enter"));
+        kept.push(other_port.accept().expect("accept").0);
+        looks(1);
+    }
+    world.visit();
+    looks(2);
+    let _cuts_in = world.attach(|s0| Link::attach_first(cuts_in.as_fd(), s0, Hook::TcxIngress));
+    let line = said.next().expect("a line");
+    assert!(line.contains("before the guard's program at s0: cuts_in"), "nothing before it: {line}");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&is_over);
+        scope.spawn(|| {
+            let mut kept = Vec::new();
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                kept.push((world.connect(PATIENCE), world.listener.accept().expect("accept")));
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+        });
+        let line = said.next().expect("a line");
+        assert!(
+            line.contains("connections have come to 10.8.0.2:8080, one of them from 10.8.0.1, and no SYN of theirs by s0"),
+            "{line}"
+        );
+        looks(5);
+    });
+    ended_in_order(child, Signal::SIGTERM);
+    assert_eq!(said.next(), None, "once");
+}
+
+#[test]
+fn root_clients_that_come_by_another_interface_are_said() {
+    let Some(world) = World::create() else { return };
+    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
+    let (child, mut lines, mut said) = start(world.guard(&["--interface", "x0"]));
+    next_attached(&mut lines);
+    // They fill the queue, and nobody takes them.
+    let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    let line = said.next().expect("a line");
+    assert!(line.contains("2 connections have come to 10.8.0.2:8080") && line.contains("by x0"), "{line}");
     ended_in_order(child, Signal::SIGTERM);
 }

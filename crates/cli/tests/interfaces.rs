@@ -1,7 +1,6 @@
 //! Which interfaces `tidegate guard` keeps to while they come and go.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -98,27 +97,6 @@ fn root_interfaces_are_followed_unless_others_were_named() {
         let said: Vec<&str> = said.lines().collect();
         assert_eq!(said, if is_followed { &expected[..] } else { &[] });
     }
-}
-
-#[test]
-fn root_full_queue_without_a_syn_says_that_clients_come_elsewhere() {
-    let Some(world) = World::create() else { return };
-    world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
-    // Ends by itself if the note never comes.
-    let mut child = world
-        .guard(&["--interface", "x0", "--json", "--duration", "5m"])
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("start tidegate");
-    let mut lines = BufReader::new(child.stdout.take().expect("piped"));
-    assert_eq!(next_event(&mut lines)["event"], "attached");
-    let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
-    let mut errors = BufReader::new(child.stderr.take().expect("piped"));
-    let mut line = String::new();
-    errors.read_line(&mut line).expect("read a line");
-    assert!(line.contains("no SYN for it has come by x0"), "{line}");
-    ended_in_order(child, Signal::SIGTERM);
 }
 
 /// Interfaces that get the same frames, and which of them the guard takes.

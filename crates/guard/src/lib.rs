@@ -43,6 +43,7 @@
 
 mod advice;
 mod attach;
+mod blind;
 mod cookies;
 mod file;
 mod followers;
@@ -84,6 +85,7 @@ pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdi
 
 use advice::Advice;
 use attach::Plan;
+use blind::Blind;
 use followers::Followers;
 use memory::Memory;
 use observe::Observer;
@@ -93,7 +95,7 @@ use program::Programs;
 use routes::Ways;
 use rules::{apply, check_places, set_own_addresses};
 use servers::Servers;
-use slots::{Slots, assign, decides};
+use slots::{Slots, assign, decides, indexed};
 use surroundings::Surroundings;
 
 /// How often [`Guard::pace`] is to be called.
@@ -315,7 +317,6 @@ impl Guard {
             Plan { programs: &programs, attach, needs_tc, may_go, take_over }.attach_all(&interfaces)?;
         notes.extend(attach::lonely_xdp(&attached, &interfaces));
         notes.extend(attach::come_after(&attached));
-        let surroundings = Surroundings::new(&slots);
         let memory = config.state.as_deref().map(Memory::open).transpose().unwrap_or_else(|error| {
             notes.push(format!("{error:#}; what is learnt of a server ends with this guard"));
             None
@@ -338,11 +339,15 @@ impl Guard {
             is_forgetful: false,
             notes: Vec::new(),
             warnings: notes,
-            surroundings,
+            surroundings: Surroundings::default(),
             ways,
             advice: Advice::default(),
             config: config.clone(),
         };
+        let decided = indexed(&guard.slots).into_iter().map(|(listen, _)| listen).collect::<Vec<_>>();
+        // The list may be long. If it cannot be had, the first one that can is where it begins.
+        let connections = guard.while_renewing(|| blind::connections(&decided)).unwrap_or_default();
+        guard.surroundings = Surroundings::new(&guard.slots, Blind::new(connections));
         let warning = guard.attach_requests();
         guard.warnings.extend(warning);
         // It is tried again in a moment.
@@ -612,6 +617,11 @@ impl Guard {
             return Ok(Succession::TakenBack);
         }
         Ok(succession)
+    }
+
+    /// Listeners to which connections of other hosts come, while the guard sees no SYN there.
+    pub fn blind_to(&self) -> BTreeSet<SocketAddr> {
+        self.surroundings.blind().listeners().collect()
     }
 
     /// Interfaces and hooks in use.

@@ -1,14 +1,14 @@
-//! What changes around a running guard: interfaces come and go, and a crowd may come where no
-//! program is.
+//! What changes around a running guard: interfaces come and go, and other programs come before its
+//! own.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
 
 use crate::attach::{self, Attached, Plan};
+use crate::blind::Blind;
 use crate::interface::{self, Interface};
 use crate::rules::{self, Away};
 use crate::servers::Servers;
@@ -17,8 +17,6 @@ use crate::{followers, routes};
 
 /// To look who holds the listeners takes milliseconds on a host with many processes.
 const SERVERS_EVERY: Duration = Duration::from_secs(10);
-/// How often a queue is found full, and no SYN was ever seen, before that is said.
-const LOOKS: u32 = 5;
 /// Under which a failure to list the interfaces is remembered; no interface has that name.
 const ALL: &str = "";
 /// The same for the routes, and for the control groups of servers.
@@ -32,8 +30,8 @@ pub struct Surroundings {
     said: BTreeMap<String, String>,
     /// Listeners whose address is not this host's.
     away: Away,
-    /// Looks at which a listener of which no SYN was ever seen was full.
-    unseen: BTreeMap<SocketAddr, u32>,
+    /// Connections that come by elsewhere.
+    blind: Blind,
 }
 
 impl Surroundings {
@@ -44,8 +42,13 @@ impl Surroundings {
     }
 
     /// Of what was so at the start, and was said.
-    pub fn new(slots: &[Option<Listener>]) -> Self {
-        Self { away: rules::away(slots, &Away::new()), ..Self::default() }
+    pub fn new(slots: &[Option<Listener>], blind: Blind) -> Self {
+        Self { away: rules::away(slots, &Away::new()), blind, ..Self::default() }
+    }
+
+    /// Connections that come by elsewhere.
+    pub fn blind(&self) -> &Blind {
+        &self.blind
     }
 
     /// Listeners whose address was not this host's at the last look.
@@ -74,30 +77,6 @@ impl Surroundings {
         self.away = away;
         new
     }
-
-    /// Notes on listeners that are full although none of their SYNs ever came by the guard.
-    fn unseen_crowds(&mut self, sample: &Sample, attached: &[Attached]) -> Vec<String> {
-        let mut notes = Vec::new();
-        self.unseen.retain(|listen, _| sample.listeners.iter().any(|of| of.listener.listen == *listen));
-        for of in sample.listeners.iter().filter(|of| of.observed.is_none()) {
-            let listen = of.listener.listen;
-            let is_full = of.load.is_some_and(|load| load.is_accept_queue_full());
-            if !is_full || of.stats.seen > 0 {
-                continue;
-            }
-            let looks = self.unseen.entry(listen).or_default();
-            *looks = looks.saturating_add(1);
-            if *looks == LOOKS {
-                let interfaces: Vec<&str> = attached.iter().map(Attached::interface).collect();
-                notes.push(format!(
-                    "the accept queue of {listen} is full, and no SYN for it has come by {}; if clients come, then by an interface that \
-                     is not guarded",
-                    interfaces.join(", ")
-                ));
-            }
-        }
-        notes
-    }
 }
 
 impl Guard {
@@ -115,7 +94,7 @@ impl Guard {
             self.surroundings.say_once(ROUTES, format!("{error:#}; answers go by the routes of before"))
         }));
         notes.extend(self.surroundings.moves(&sample.away));
-        notes.extend(self.surroundings.unseen_crowds(sample, &self.attached));
+        notes.extend(self.surroundings.blind.notes(sample, &self.attached));
         let others = |listen| followers::others(&self.programs, listen).unwrap_or_default();
         notes.extend(self.advice.notes(sample, others));
         if self.config.follow_at_servers {
@@ -283,8 +262,11 @@ impl Guard {
     /// A note if other programs than before see its frames first. They are left there, because one
     /// that is put first for a reason would come back.
     fn look_before(&mut self, place: usize, interface: &Interface) -> Option<String> {
-        let is_changed = self.attached[place].look_before(interface, &self.programs);
-        is_changed.then(|| self.attached[place].say_before())
+        if !self.attached[place].look_before(interface, &self.programs) {
+            return None;
+        }
+        self.surroundings.blind.say_again();
+        Some(self.attached[place].say_before())
     }
 
     /// And what to say about it.
