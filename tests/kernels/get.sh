@@ -1,21 +1,16 @@
 #!/bin/sh
 # get.sh SUITE DIR: sees to it that DIR/VERSION holds the newest cloud kernel of a Debian suite, unpacked, and prints that
 # path. Nothing is installed. What DIR has of an earlier run is not fetched again; without a network the newest there is taken.
-# The mirror is that of the machine's apt sources; TIDEGATE_DEBIAN_MIRROR goes before them.
 set -eu
 suite=$1 dir=$2
 lists_max_age_min=1440
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
+# shellcheck disable=SC1091 # it is checked by itself
+. "$(dirname "$0")/mirror.sh"
 
 say() { printf 'get.sh: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
-mirror() { # of /etc/apt, in both of apt's formats; updates and security are other archives
-	[ -z "${TIDEGATE_DEBIAN_MIRROR-}" ] || { echo "$TIDEGATE_DEBIAN_MIRROR"; return; }
-	cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list /etc/apt/sources.list.d/*.sources 2>/dev/null |
-		sed -n -e 's/^URIs: *\([^ ]*\).*/\1/p' -e 's/^deb  *\(\[[^]]*\] *\)\{0,1\}\([^ ]*\).*/\2/p' |
-		grep '/debian/\{0,1\}$' | head -n 1
-}
 # An apt of its own: other lists than the system's, and none of its caches.
 apt() {
 	command=$1
