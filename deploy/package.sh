@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the packages in target/package: a static program, .deb, .rpm and an OCI image. `./dev package` installs what it needs and
-# starts it. The same commit gives the same files, whenever it is packaged.
+# starts it. Times in them are the commit's, so that the same program gives the same files.
 set -eu
 cd "$(dirname "$0")/.."
 root=$PWD out=$PWD/target/package
