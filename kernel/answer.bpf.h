@@ -25,7 +25,7 @@ enum {
 /* A random number, set at load. It hides the classes that persistent dropping refuses. */
 const volatile __u32 flow_seed = 0;
 
-/* The random key of IPv6 flow labels, set at load. A label shows 20 bits of its hash to everybody. */
+/* The random key of IPv6 flow labels, set at load: a label shows 20 bits of a hash to everybody. */
 const volatile struct cookie_key label_key = {};
 
 /* A hash that every SYN of a flow shares. Multiply-and-shift over the words is enough here. */
@@ -246,8 +246,8 @@ static __always_inline enum sent store_headers(void *ctx, enum hook hook, __u32 
 }
 
 /*
- * Sends the answer, with `options_bytes` after it that the caller stores. At tc the frame leaves when
- * the program returns TC_ACT_REDIRECT.
+ * Sends the answer, with `options_bytes` after it that the caller stores. At tc the frame leaves
+ * when the program returns TC_ACT_REDIRECT.
  */
 static __always_inline enum sent send_back(void *ctx, enum hook hook, const struct segment *segment,
 					   const struct answer *answer, __u32 options_bytes)

@@ -4,9 +4,9 @@
  * otherwise. Behind a balancer with direct return they do: the segment comes from the balancer, and
  * the answer must go to the client's router.
  *
- * The agent copies the main routing table here. bpf_fib_lookup() does not help: on a host that does
- * not forward it says "not forwarded" of every destination, with BPF_FIB_LOOKUP_OUTPUT, too
- * (bpf_ipv4_fib_lookup(), Linux 6.18).
+ * The agent copies the main routing table here, because bpf_fib_lookup() does not help. On a host
+ * that does not forward, it says "not forwarded" of every destination (bpf_ipv4_fib_lookup(), Linux
+ * 6.18).
  */
 #ifndef TIDEGATE_ROUTE_BPF_H
 #define TIDEGATE_ROUTE_BPF_H
@@ -72,8 +72,7 @@ static __always_inline const struct route *find_route(void *ctx, enum hook hook,
 
 /*
  * The interface and the Ethernet addresses of an answer, or 0 for a client without a route. XDP
- * sends by the interface of the segment only. A tag inside the frame keeps its place: such an answer
- * goes back.
+ * sends by the interface of the segment only. A frame with a tag inside goes back.
  */
 static __always_inline __u32 choose_way(void *ctx, enum hook hook, const struct segment *segment, __u8 *mac)
 {

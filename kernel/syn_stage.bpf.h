@@ -34,9 +34,9 @@ static __always_inline enum action count_answer(enum sent sent, __u64 *answered,
 }
 
 /*
- * Several CPUs may ask for the same token. The schedule moves once for each CPU that gets one. A CPU
- * that lost each try gets one all the same: tokens were there, and a client must not be dropped for
- * a race.
+ * Several CPUs may ask for the same token. The schedule moves once for each CPU that gets one. A
+ * CPU that lost each try gets one all the same: there were tokens, and a race must not drop a
+ * client.
  */
 static __always_inline bool take_token(const struct rate *rate, __u64 *schedule_ns, __u64 now)
 {

@@ -259,8 +259,8 @@ impl Link {
         has_name(ifindex)
     }
 
-    /// Numbers of the programs at tcx that see each frame before its own, in their order. None for a
-    /// link in XDP.
+    /// Numbers of the programs at tcx that see each frame before its own, in their order. None for
+    /// a link in XDP.
     ///
     /// # Errors
     ///

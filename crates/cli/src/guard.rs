@@ -90,10 +90,11 @@ pub struct Args {
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
     /// `[[listener]]` with listen and, if wanted, policy, dry_run, server = "NAME",
-    /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them, if wanted, interfaces, attach, refusals_per_s
-    /// and sockopt. Listeners that are not there yet are guarded once they are. A file with a
-    /// mistake changes nothing, nor does one with other interfaces, attach or sockopt than at the
-    /// start: for these, start another guard with --take-over.
+    /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them,
+    /// if wanted, interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet are
+    /// guarded once they are. A file with a mistake changes nothing, nor does one with other
+    /// interfaces, attach or sockopt than at the start: for these, start another guard with
+    /// --take-over.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "exempt", "refusals", "sockopt"])]
     config: Option<PathBuf>,
 
@@ -106,8 +107,8 @@ pub struct Args {
     #[arg(long, value_name = "CIDR,...", requires = "reserve", value_delimiter = ',', value_parser = guard::parse_network)]
     reserve_for: Vec<IpNet>,
 
-    /// Leave these sources to the kernel: they are never reset, as a balancer that a reset would make
-    /// take this server out
+    /// Leave these sources to the kernel: they are never reset, as a balancer that would take this
+    /// server out for it
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',', value_parser = guard::parse_network)]
     exempt: Vec<IpNet>,
 
@@ -115,8 +116,8 @@ pub struct Args {
     #[arg(long)]
     sockopt: bool,
 
-    /// Answer at most so many SYNs a second with RST or a cookie, and drop the others; 0 is no limit
-    /// (default: 500000)
+    /// Answer at most so many SYNs a second with RST or a cookie, and drop the others; 0 is no
+    /// limit (default: 500000)
     #[arg(long, value_name = "R")]
     refusals: Option<u32>,
 

@@ -2,9 +2,9 @@
 //! the servers.
 //!
 //! A group has room for 64 programs (`BPF_CGROUP_MAX_PROGS`, Linux 6.18), and each runs for every
-//! connection below it. So guards of containers, of which there may be many, take the group in which
-//! their server has made its socket. A container that restarts has another group, which is found
-//! within a second. Until then its connections count as served.
+//! connection below it. So guards of containers, of which there may be many, take the group in
+//! which their server has made its socket. A container that restarts has another group, which is
+//! found within a second. Until then its connections count as served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

@@ -168,8 +168,8 @@ pub struct Listener {
     /// Sources that get the last places of its accept queue, as many as the policy's
     /// `reserved_slots`.
     pub reserved: Vec<IpNet>,
-    /// Sources about which the kernel decides alone: they are never reset. They need not be disjoint
-    /// from `reserved`: the longest prefix counts.
+    /// Sources about which the kernel decides alone: they are never reset. They need not be
+    /// disjoint from `reserved`: the longest prefix counts.
     pub exempt: Vec<IpNet>,
     /// Listeners with the same name are one server's: they share a limit, whoever holds their
     /// sockets.

@@ -1,4 +1,5 @@
-//! Who listens, from the kernel's own list. The decision itself never reads this: it asks the kernel for each SYN.
+//! Who listens, from the kernel's own list. The decision itself never reads this: it asks the
+//! kernel for each SYN.
 
 use std::net::SocketAddr;
 

@@ -128,7 +128,7 @@ pub struct Programs {
     paces: MapHandle,
     cookie_keys: MapHandle,
     routes: MapHandle,
-    /// The last run of [`KEY_LIFE`] in which a key was replaced, counted from the start of the clock.
+    /// The last run of [`KEY_LIFE`] in which a key was replaced, counted from the clock's start.
     replaced_key: AtomicU64,
 }
 

@@ -9,8 +9,8 @@ use netlink::{Entry, Interface, main_table};
 
 use crate::program::MAX_ROUTES;
 
-/// Most routers whose Ethernet addresses are looked up each time; answers by further ones go back to
-/// where their SYNs came from.
+/// Most routers whose Ethernet addresses are looked up each time; answers by further ones go back
+/// to where their SYNs came from.
 const MAX_ROUTERS: usize = 64;
 
 /// Where answers to a network go.
@@ -32,8 +32,8 @@ pub enum Way {
 /// Ways by network.
 pub type Ways = BTreeMap<IpNet, Way>;
 
-/// The ways of the calling thread's network namespace. Where policy rules or very many routes decide,
-/// all answers go back.
+/// The ways of the calling thread's network namespace. Where policy rules or very many routes
+/// decide, all answers go back.
 pub fn ways() -> Result<Ways> {
     let all = ["0.0.0.0/0", "::/0"].map(|net| net.parse::<IpNet>().expect("a network"));
     let Some(entries) = main_table(MAX_ROUTES - all.len()).context("read the routes")? else {

@@ -8,8 +8,8 @@ use neli::consts::socket::NlFamily;
 
 use crate::ask::{Error, address_of, dump, find, number_of};
 
-/// `struct rtmsg` of `include/uapi/linux/rtnetlink.h`, and `struct fib_rule_hdr`, which has the same
-/// layout: where its fields are, bytes.
+/// `struct rtmsg` of `include/uapi/linux/rtnetlink.h`, and `struct fib_rule_hdr`, which is laid out
+/// as that: where its fields are, bytes.
 const HEADER_BYTES: usize = 12;
 const PREFIX_BITS: usize = 1;
 const TABLE: usize = 4;
@@ -43,8 +43,8 @@ pub struct Entry {
     pub interface: Option<u32>,
 }
 
-/// All entries of the main table of both families; `None` if these are more than `most`, or if rules
-/// (`ip rule`) send some lookups to other tables.
+/// All entries of the main table of both families; `None` if these are more than `most`, or if
+/// rules (`ip rule`) send some lookups to other tables.
 ///
 /// # Errors
 ///

@@ -67,8 +67,8 @@ pub fn each_tcp_socket(take: impl FnMut(TcpSocket)) -> Result<(), Error> {
     each_in(ALL_STATES, take)
 }
 
-/// The listening ones alone. The kernel has a table of them, so this takes no longer where there are
-/// many connections.
+/// The listening ones alone. The kernel has a table of them, so this takes no longer where there
+/// are many connections.
 ///
 /// # Errors
 ///
