@@ -169,6 +169,8 @@ fn root_clients_that_come_by_another_interface_are_said() {
     world.server.ip(&["link", "add", "x0", "type", "veth", "peer", "name", "x1"]).expect("add");
     let (child, mut lines, mut said) = start(world.guard(&["--interface", "x0"]));
     next_attached(&mut lines);
+    // A look, so that those that come are new.
+    next_event(&mut lines);
     // They fill the queue, and nobody takes them.
     let _waiting: Vec<TcpStream> = (0..2).map(|_| world.connect(PATIENCE).expect("there is room")).collect();
     std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));

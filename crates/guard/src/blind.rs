@@ -29,6 +29,8 @@ const REST: u32 = 1000;
 /// The addresses of the host, and of the other, as the host has them.
 type Connection = (SocketAddr, SocketAddr);
 type Connections = BTreeMap<SocketAddr, BTreeSet<Connection>>;
+/// And how long it took to list them.
+type Search = JoinHandle<Result<(Connections, Duration)>>;
 
 /// What is known of each listener.
 #[derive(Debug, Default)]
@@ -38,7 +40,7 @@ pub struct Blind {
     opens: u64,
     /// Segments that were left to the kernel, at the last look.
     unleased: u64,
-    search: Option<JoinHandle<Result<(Connections, Duration)>>>,
+    search: Option<Search>,
     /// Not before this is it asked for again.
     due: Option<Instant>,
 }
@@ -60,11 +62,15 @@ struct Known {
 }
 
 impl Blind {
-    /// Of a start with these connections.
-    pub fn new(connections: Connections) -> Self {
-        let known = |before| Known { before: Some(before), ..Known::default() };
-        let of = connections.into_iter().map(|(listen, before)| (listen, known(before))).collect();
-        Self { of, opens: passive_opens().unwrap_or_default(), ..Self::default() }
+    /// Of a guard that is attached by now. Asks for the first list, so that those that come later
+    /// are new.
+    pub fn new(listens: Vec<SocketAddr>) -> Self {
+        let asked = || Known { is_asked: true, ..Known::default() };
+        let of = listens.iter().map(|&listen| (listen, asked())).collect();
+        // Without procfs or a thread it begins with the first list that can be had.
+        let opens = passive_opens().unwrap_or_default();
+        let search = if listens.is_empty() { None } else { list(listens).ok() };
+        Self { of, opens, search, ..Self::default() }
     }
 
     /// Listeners to which connections come that the guard does not see.
@@ -150,22 +156,24 @@ impl Blind {
         }
         open.iter_mut().for_each(|(_, known)| known.is_asked = true);
         let listens: Vec<SocketAddr> = open.into_iter().map(|(&listen, _)| listen).collect();
-        let search = Builder::new().spawn(move || {
-            let start = Instant::now();
-            Ok((connections(&listens)?, start.elapsed()))
-        });
-        self.search = Some(search.context("start a thread that looks for connections")?);
+        self.search = Some(list(listens)?);
         self.opens = opens;
         Ok(())
     }
 }
 
+/// Beside, because with many sockets it takes longer than a lease.
+fn list(listens: Vec<SocketAddr>) -> Result<Search> {
+    let search = Builder::new().spawn(move || {
+        let start = Instant::now();
+        Ok((connections(&listens)?, start.elapsed()))
+    });
+    search.context("start a thread that looks for connections")
+}
+
 /// Connections of others to these listeners, also those that are closing or not open yet.
-pub fn connections(listens: &[SocketAddr]) -> Result<Connections> {
+fn connections(listens: &[SocketAddr]) -> Result<Connections> {
     let mut connections: Connections = listens.iter().map(|&listen| (listen, BTreeSet::new())).collect();
-    if listens.is_empty() {
-        return Ok(connections);
-    }
     let own = interface::own_addresses()?;
     netlink::each_tcp_socket(|socket| {
         let (local, remote) = (canonical(socket.local), canonical(socket.remote));
@@ -223,7 +231,9 @@ mod tests {
 
     /// What a list of these connections leads to, asked for after the first sample.
     fn said(before: &[Sample], connections: Connections, after: &[Sample]) -> Vec<Vec<String>> {
-        let mut blind = Blind::new(of(0..3));
+        let known = Known { before: of(0..3).into_values().next(), ..Known::default() };
+        let of_all = BTreeMap::from([(LISTEN.parse().expect("address"), known)]);
+        let mut blind = Blind { of: of_all, ..Blind::default() };
         for sample in before {
             blind.look(sample);
             blind.of.values_mut().for_each(|known| known.is_asked = true);

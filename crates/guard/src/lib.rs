@@ -317,6 +317,8 @@ impl Guard {
             Plan { programs: &programs, attach, needs_tc, may_go, take_over }.attach_all(&interfaces)?;
         notes.extend(attach::lonely_xdp(&attached, &interfaces));
         notes.extend(attach::come_after(&attached));
+        let decided = indexed(&slots).into_iter().map(|(listen, _)| listen).collect();
+        let surroundings = Surroundings::new(&slots, Blind::new(decided));
         let memory = config.state.as_deref().map(Memory::open).transpose().unwrap_or_else(|error| {
             notes.push(format!("{error:#}; what is learnt of a server ends with this guard"));
             None
@@ -339,15 +341,11 @@ impl Guard {
             is_forgetful: false,
             notes: Vec::new(),
             warnings: notes,
-            surroundings: Surroundings::default(),
+            surroundings,
             ways,
             advice: Advice::default(),
             config: config.clone(),
         };
-        let decided = indexed(&guard.slots).into_iter().map(|(listen, _)| listen).collect::<Vec<_>>();
-        // The list may be long. If it cannot be had, the first one that can is where it begins.
-        let connections = guard.while_renewing(|| blind::connections(&decided)).unwrap_or_default();
-        guard.surroundings = Surroundings::new(&guard.slots, Blind::new(connections));
         let warning = guard.attach_requests();
         guard.warnings.extend(warning);
         // It is tried again in a moment.
