@@ -91,8 +91,8 @@ pub struct Args {
     ///
     /// `[[listener]]` with listen and, if wanted, policy, dry_run, server = "NAME",
     /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them,
-    /// if wanted, interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet are
-    /// guarded once they are. A file with a mistake changes nothing, nor does one with other
+    /// if wanted, interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet
+    /// are guarded once they are. A file with a mistake changes nothing, nor does one with other
     /// interfaces, attach or sockopt than at the start: for these, start another guard with
     /// --take-over.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "exempt", "refusals", "sockopt"])]
