@@ -83,8 +83,11 @@ of_summary() { # KEY
 }
 capacity=$(load --users 8 --duration 10s | of_summary goodput_per_s)
 passed "nginx can answer $capacity/s"
-load --rate $((2 * capacity)) --duration 20s >load.json
-passed "of $((2 * capacity))/s it answered $(of_summary goodput_per_s <load.json)/s, in $(of_summary 'response_ms":{"count":[0-9]*,"mean' <load.json) ms in the mean"
+twice() { # HOW
+	load --rate $((2 * capacity)) --duration 20s >load.json
+	passed "of $((2 * capacity))/s it answered $(of_summary goodput_per_s <load.json)/s, in $(of_summary 'response_ms":{"count":[0-9]*,"mean' <load.json) ms in the mean, $1"
+}
+twice 'with the guard'
 sleep 11
 # Each ten seconds a line.
 last_of() { log | grep '"sample"' | grep "$1" | tail -n 1 | grep -- "$2"; }
@@ -94,6 +97,10 @@ expect "a crowd is refused ($refused times)" test "$refused" -gt 100
 refute 'it sees who holds the listeners' has 'cannot be seen from here'
 # Nobody came by IPv6.
 expect 'both have the count of their one server' is_counted
+systemctl stop tidegate
+twice 'without it'
+systemctl start tidegate
+pid=$(systemctl show -p MainPID --value tidegate)
 
 echo 'listner = 1' >>/etc/tidegate/guard.toml
 refute 'a reload of a file with a mistake fails' systemctl reload tidegate
