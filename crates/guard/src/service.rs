@@ -1,11 +1,15 @@
 //! What a server does with the connections that it gets.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use pacer::{Pace, SILENT, Service as Counts, WAITING, limit_of};
 use verdict::Histogram;
 
 use crate::Trigger;
+
+/// Of the ends of buckets, those that are shown: from 16 microseconds to 67 seconds.
+const SHOWN: Range<usize> = 4..27;
 
 /// Connections of a server from the end of the handshake to the beginning of the response, and sums
 /// since it is guarded.
@@ -40,6 +44,8 @@ pub struct ServerSample {
     pub idle_time: Duration,
     /// From the request, or the handshake's end, to the beginning, over all `answered_in_turn`.
     pub response_time: Duration,
+    /// Of the same times, microseconds.
+    pub responses_us: Histogram,
     /// A time that all but one response in twenty took at least, within a factor of two.
     pub response_floor: Duration,
     /// A time that half of the handshakes took no longer than.
@@ -68,14 +74,39 @@ impl ServerSample {
             ended: counts.ended,
             idle_time: Duration::from_nanos(counts.idle_ns),
             response_time: Duration::from_nanos(counts.response_ns),
+            responses_us: Histogram(counts.responses_us),
             response_floor: Duration::from_micros(floor_us),
             handshake_median: Duration::from_micros(handshake_us),
             completed_ppm: pace.completed_ppm,
         }
     }
 
+    /// Bounds that double, in seconds, and how many of `answered_in_turn` took less. Longer ones are
+    /// in `answered_in_turn` alone.
+    pub fn response_buckets(&self) -> Vec<(f64, u64)> {
+        let seconds = |(end_us, count)| (Duration::from_micros(end_us).as_secs_f64(), count);
+        self.responses_us.cumulative()[SHOWN].iter().copied().map(seconds).collect()
+    }
+
     /// Share of the SYNs let through that is expected to become connections, 0 to 1.
     pub fn completed_share(&self) -> f64 {
         f64::from(self.completed_ppm) / 1e6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_response_is_in_every_bucket_that_ends_after_it() {
+        let mut counts = Counts { answered_in_turn: 1110, ..Counts::default() };
+        // Below 16 microseconds, about a millisecond, and minutes.
+        (counts.responses_us[2], counts.responses_us[10], counts.responses_us[30]) = (1000, 100, 10);
+        let buckets = ServerSample::of(&counts, &Pace::default(), Trigger::Unserved(None)).response_buckets();
+        assert_eq!((buckets[0], buckets[buckets.len() - 1]), ((16e-6, 1000), (67.108864, 1100)));
+        let first = |count| buckets.iter().find(|(_, below)| *below == count).map(|(bound_s, _)| *bound_s);
+        assert_eq!(first(1100), Some(1.024e-3));
+        assert!(buckets.windows(2).all(|pair| pair[1].0 == 2.0 * pair[0].0 && pair[1].1 >= pair[0].1));
     }
 }

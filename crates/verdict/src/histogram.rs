@@ -4,7 +4,7 @@
 pub const BUCKETS: usize = kernel::BUCKETS as usize;
 
 /// How often a value was in `[0, 1)`, `[1, 2)`, `[2, 4)` and so on; the last bucket has no end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Histogram(pub [u64; BUCKETS]);
 
 impl Histogram {
@@ -23,6 +23,15 @@ impl Histogram {
             seen >= wanted
         })?;
         Some(1 << bucket)
+    }
+
+    /// The end of each bucket but the last, which has none, and how many values are below it.
+    pub fn cumulative(&self) -> [(u64, u64); BUCKETS - 1] {
+        let mut below = 0;
+        std::array::from_fn(|bucket| {
+            below += self.0[bucket];
+            (1 << bucket, below)
+        })
     }
 
     /// Buckets up to the last that is not empty, each with the smallest value that it takes.
@@ -47,6 +56,7 @@ mod tests {
             (Some(1), Some(1), Some(8))
         );
         assert_eq!(histogram.buckets(), [(0, 98), (1, 0), (2, 0), (4, 2)]);
+        assert_eq!(histogram.cumulative()[..4], [(1, 98), (2, 98), (4, 98), (8, 100)]);
         assert_eq!(Histogram([0; BUCKETS]).below(0.5), None);
         assert!(Histogram([0; BUCKETS]).buckets().is_empty());
     }

@@ -143,12 +143,23 @@ struct ServerCounts {
     ended: u64,
     /// From the request to the beginning of the answer, the sum over `answered_in_turn`.
     response_time_s: f64,
+    /// How the same times are spread.
+    response_buckets: Vec<ResponseBucket>,
     /// What all but one answer in twenty took at least, within a factor of two.
     response_floor_s: f64,
     /// What half of the handshakes took at most, within a factor of two.
     handshake_median_s: f64,
     /// Expected share of the SYNs let through that become connections, 0 to 1.
     completed_share: f64,
+}
+
+/// Answers that took up to a bound; those above the last one are in `answered_in_turn` alone.
+#[derive(Debug, Serialize, JsonSchema)]
+struct ResponseBucket {
+    /// Bound, seconds. Each is twice the one before.
+    le_s: f64,
+    /// Of `answered_in_turn`: up to this bound, so with those of the buckets before.
+    count: u64,
 }
 
 /// The counters of `kernel/counters.h` in their groups; `passed` is of all listeners together.
@@ -258,6 +269,11 @@ impl ServerCounts {
             idle_time_s: service.idle_time.as_secs_f64(),
             ended: service.ended,
             response_time_s: service.response_time.as_secs_f64(),
+            response_buckets: service
+                .response_buckets()
+                .into_iter()
+                .map(|(le_s, count)| ResponseBucket { le_s, count })
+                .collect(),
             response_floor_s: service.response_floor.as_secs_f64(),
             handshake_median_s: service.handshake_median.as_secs_f64(),
             completed_share: service.completed_share(),
@@ -290,6 +306,8 @@ mod tests {
         assert_eq!((&line["event"], &line["elapsed_s"]), (&"sample".into(), &1.235.into()));
         assert_eq!((&line["acks"]["implied"], &line["passed"]["had_room"]), (&7.into(), &3.into()));
         assert_eq!(line["accept_qlen"], Value::Null);
+        let bucket = &line["service"]["response_buckets"][6];
+        assert_eq!((&bucket["le_s"], &bucket["count"]), (&0.001024.into(), &0.into()));
         let schema = schema_for!(GuardEvent).to_value().to_string();
         for group in ["syns", "acks", "fins", "passed", "service"] {
             for name in line[group].as_object().expect("a group").keys() {
