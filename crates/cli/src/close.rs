@@ -12,6 +12,7 @@ use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser, TypedValueP
 use schemars::JsonSchema;
 use serde::Serialize;
 
+use crate::output::Timed;
 use crate::printer::{Printer, complain};
 use crate::signals;
 
@@ -161,7 +162,7 @@ fn run_here(args: &Args) -> Result<()> {
     if args.json {
         let interfaces = closing.interfaces().map(str::to_owned).collect();
         let dry_run = args.dry_run;
-        printer.say(json(&CloseEvent::Started { way: name, dry_run, interfaces, quarantine_s })?);
+        printer.say(Timed::json(&CloseEvent::Started { way: name, dry_run, interfaces, quarantine_s }));
     } else {
         let what = if args.dry_run { "counts, and changes nothing" } else { "is at work" };
         let interfaces = closing.interfaces().collect::<Vec<_>>().join(", ");
@@ -170,7 +171,7 @@ fn run_here(args: &Args) -> Result<()> {
     let start = Instant::now();
     let ended = watch(&mut closing, args, &stop, &printer, start);
     let last = counted(&closing, args, start)?;
-    printer.say(if args.json { json(&CloseEvent::Final(last))? } else { line(&last, None, way) });
+    printer.say(if args.json { Timed::json(&CloseEvent::Final(last)) } else { line(&last, None, way) });
     ended
 }
 
@@ -208,7 +209,7 @@ fn watch(
             closing.check()?;
             let present = counted(closing, args, start)?;
             printer.say(match args.json {
-                true => json(&CloseEvent::Sample(present.clone()))?,
+                true => Timed::json(&CloseEvent::Sample(present.clone())),
                 false => line(&present, Some(&before), args.way),
             });
             before = present;
@@ -225,10 +226,6 @@ fn counted(closing: &Closing, args: &Args, start: Instant) -> Result<Counted> {
         in_quarantine: closing.quarantined()?,
         destinations: destinations.map(|(to, counts)| OfDestination { to: to.to_string(), counts }).collect(),
     })
-}
-
-fn json(event: &CloseEvent) -> Result<String> {
-    Ok(serde_json::to_string(event)?)
 }
 
 /// What came since `before`, or in all.

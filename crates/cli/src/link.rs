@@ -14,7 +14,7 @@ use results::{LinkDirection, LinkSummary};
 use units::Nanos;
 
 use crate::load::XdpArg;
-use crate::output::say;
+use crate::output::{Timed, say};
 use crate::printer::Printer;
 use crate::signals;
 
@@ -150,7 +150,8 @@ pub fn run(args: Args) -> Result<()> {
 fn tell(summary: &LinkSummary, json: Option<(&PathBuf, File)>) -> Result<()> {
     let said = say(summary_text(summary));
     if let Some((path, mut file)) = json {
-        let text = serde_json::to_string_pretty(summary).expect("numbers and their names are JSON");
+        let text =
+            serde_json::to_string_pretty(&Timed::now(summary)).expect("numbers and their names are JSON");
         writeln!(file, "{text}").with_context(|| format!("write {}", path.display()))?;
     }
     said

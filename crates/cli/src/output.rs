@@ -3,9 +3,34 @@
 
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::time::SystemTime;
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::{Value, json};
+
+/// A line of JSON.
+#[derive(Debug, Serialize, JsonSchema)]
+#[schemars(rename = "{T}")]
+pub struct Timed<T> {
+    /// When it was written: RFC 3339, UTC, to the millisecond.
+    time: String,
+    #[serde(flatten)]
+    line: T,
+}
+
+impl<T: Serialize> Timed<T> {
+    /// Written now, on one line.
+    pub fn json(line: T) -> String {
+        serde_json::to_string(&Self::now(line)).expect("numbers and their names are JSON")
+    }
+
+    /// Written now.
+    pub fn now(line: T) -> Self {
+        Self { time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(), line }
+    }
+}
 
 /// Whether nobody reads standard output any more.
 pub fn is_closed(error: &anyhow::Error) -> bool {
@@ -70,6 +95,16 @@ pub fn counters(counters: &watch::Counters) -> Value {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn line_says_when_it_was_written() {
+        let line = super::Timed::json(serde_json::json!({ "event": "sample" }));
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        let time = value["time"].as_str().expect("a time");
+        assert!(time.len() == "2026-12-01T07:14:00.000Z".len() && time.ends_with('Z'), "{line}");
+        let age = humantime::parse_rfc3339(time).expect("RFC 3339").elapsed().expect("it is not ahead");
+        assert!(age.as_secs() < 60 && value["event"] == "sample", "{line}");
+    }
+
     #[test]
     fn number_of_hundreds_of_digits_is_said_in_a_few_and_others_are_left() {
         for (value, said) in [(1e308, "1e308"), (-2.5e300, "-2.5e300"), (5e-324, "5e-324")] {

@@ -6,7 +6,7 @@ use schemars::schema_for;
 
 use crate::close::CloseEvent;
 use crate::guard::GuardEvent;
-use crate::output::say;
+use crate::output::{Timed, say};
 use crate::uplink::UplinkEvent;
 
 /// Print the JSON Schema of what another command writes, with what each field means
@@ -36,11 +36,11 @@ enum Of {
 /// Prints it.
 pub fn run(args: Args) -> Result<()> {
     let schema = match args.of {
-        Of::Load => schema_for!(LoadEvent),
-        Of::Guard => schema_for!(GuardEvent),
-        Of::Uplink => schema_for!(UplinkEvent),
-        Of::Close => schema_for!(CloseEvent),
-        Of::Link => schema_for!(LinkSummary),
+        Of::Load => schema_for!(Timed<LoadEvent>),
+        Of::Guard => schema_for!(Timed<GuardEvent>),
+        Of::Uplink => schema_for!(Timed<UplinkEvent>),
+        Of::Close => schema_for!(Timed<CloseEvent>),
+        Of::Link => schema_for!(Timed<LinkSummary>),
         Of::Results => schema_for!(Record),
     };
     say(serde_json::to_string_pretty(&schema).context("write the schema as JSON")?)
@@ -53,8 +53,13 @@ mod tests {
     #[test]
     fn schemas_say_what_each_field_means() {
         let text = |schema| serde_json::to_string(&schema).expect("JSON");
-        let (load, results) = (text(schema_for!(LoadEvent)), text(schema_for!(Record)));
+        let (load, results) = (text(schema_for!(Timed<LoadEvent>)), text(schema_for!(Record)));
         assert!(load.contains("goodput_per_s") && load.contains("Complete replies, per second."), "{load}");
+        for schema in
+            [schema_for!(Timed<GuardEvent>), schema_for!(Timed<CloseEvent>), schema_for!(Timed<LinkSummary>)]
+        {
+            assert!(text(schema).contains("\"time\":{\"description\":\"When it was written"));
+        }
         assert!(results.contains("saturation") && results.contains("RFC 3339"), "{results}");
     }
 }

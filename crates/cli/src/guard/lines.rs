@@ -8,7 +8,7 @@ use telemetry::per_s;
 use watch::Counter;
 
 use super::event::{GuardEvent, ListenerCounts, Other, Place};
-use crate::output::{or_dash, printable};
+use crate::output::{Timed, or_dash, printable};
 use crate::printer::Printer;
 
 /// Lines between two headers on a terminal.
@@ -124,7 +124,7 @@ impl Lines {
     }
 
     fn object(&self, event: &GuardEvent) {
-        self.printer.say(serde_json::to_value(event).expect("names and numbers are JSON"));
+        self.printer.say(Timed::json(event));
     }
 }
 

@@ -6,6 +6,8 @@ use load::{Progress, Totals};
 use results::{BySize, CrowdSummary, GeneratorHealth, LatencySummary, LoadEvent, LoadProgress};
 use units::Nanos;
 
+use crate::output::Timed;
+
 /// What happened since the last line; none before the first.
 pub fn progress_since(before: Option<(Nanos, Totals)>, now: &Progress<'_>) -> Option<LoadProgress> {
     let (since, before) = before?;
@@ -54,7 +56,7 @@ pub fn progress_text(now: &LoadProgress) -> String {
 
 /// A line of `--json`.
 pub fn json_line(event: &LoadEvent) -> String {
-    serde_json::to_string(event).expect("numbers and their names are JSON")
+    Timed::json(event)
 }
 
 /// The summary for a person.

@@ -13,6 +13,7 @@ use serde::Serialize;
 use units::Nanos;
 
 use crate::exporter::{Labels, Metric, Values};
+use crate::output::Timed;
 
 /// Upper bounds of the size classes, bytes; the last one has none.
 const CLASSES: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
@@ -422,7 +423,7 @@ pub(super) fn cutoffs(uplink: &Uplink) -> String {
 }
 
 fn written(event: &UplinkEvent) -> String {
-    serde_json::to_string(event).expect("numbers and their names are JSON")
+    Timed::json(event)
 }
 
 fn bytes(counted: &Counted) -> u64 {
