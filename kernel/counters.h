@@ -34,9 +34,9 @@
 		"answered with SYN/ACK and a cookie of ours") \
 	COUNTER(unsent, "syns.unsent", "SYNs", KERNEL, SHOWN(guard_syns, "unsent"), \
 		"to be answered, but no route leads to the client, or the frame cannot be rewritten: passed or lost") \
-	COUNTER(over_budget, "syns.over_budget", "SYNs", KERNEL, HIDDEN, \
+	COUNTER(over_budget, "syns.over_budget", "SYNs", KERNEL, SHOWN(guard_syns_over_budget, ""), \
 		"of dropped: to be answered, but there have been too many answers") \
-	COUNTER(late, "syns.late", "SYNs", KERNEL, HIDDEN, \
+	COUNTER(late, "syns.late", "SYNs", KERNEL, SHOWN(guard_syns_late, ""), \
 		"beside seen: dropped when the kernel came to them, as the last place was promised by then") \
 	COUNTER(accept_full, "syns.accept_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "accept"), \
 		"of seen: found the accept queue full") \
@@ -98,6 +98,8 @@
 	FAMILY(guard_syns, "outcome", "SYNs of guarded listeners, by what became of them") \
 	FAMILY(guard_syns_found_full, "place", \
 		"SYNs that found a queue full, or were refused for the server alone; one may be in both queues' counts") \
+	FAMILY(guard_syns_over_budget, "", "Of the SYNs dropped, those beyond the most that are answered in a second") \
+	FAMILY(guard_syns_late, "", "Beside all of these, SYNs dropped when the kernel came to them, as the last place was promised by then") \
 	FAMILY(guard_acks, "outcome", "Ends of handshakes that were not let through") \
 	FAMILY(guard_fins, "outcome", "FINs whose connection was destroyed") \
 	FAMILY(guard_unleased, "", "Segments that were left to the kernel because the guard did not run")

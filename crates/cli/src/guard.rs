@@ -1,8 +1,10 @@
 //! `tidegate guard`: protects a listening port until it is told to stop.
 
+mod agent_check;
 mod event;
 mod lines;
 mod metrics;
+mod status;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use anyhow::{Context, Result, bail};
 use clap::ArgGroup;
@@ -20,12 +22,16 @@ use guard::{Attach, Config, ConfigError, Guard, Listener, NothingLeft, Policy, S
 use ipnet::IpNet;
 use sd_notify::NotifyState;
 
-use crate::exporter::{self, Exporter};
-use crate::output::say;
+use crate::answerer::parse_address;
+use crate::exporter::Exporter;
+use crate::output::{Timed, say};
 use crate::printer::{Printer, complain};
 use crate::signals;
+use agent_check::AgentCheck;
 pub use event::GuardEvent;
 use lines::Lines;
+use status::Seconds;
+pub use status::Status;
 
 /// Between two looks at what goes on.
 const TURN: Duration = Duration::from_secs(1);
@@ -89,7 +95,7 @@ pub struct Args {
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen and, if wanted, policy, dry_run, server = "NAME",
+    /// `[[listener]]` with listen and, if wanted, policy, dry_run, drain, server = "NAME",
     /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them,
     /// if wanted, interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet
     /// are guarded once they are. A file with a mistake changes nothing, nor does one with other
@@ -151,7 +157,7 @@ pub struct Args {
 
     /// Only say whether all this can be guarded here: nothing is attached. Status 0, or the reason
     /// and status 1 or 2
-    #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval", "prometheus"])]
+    #[arg(long, conflicts_with_all = ["take_over", "json", "duration", "interval", "prometheus", "agent_check"])]
     check: bool,
 
     /// Between two lines for a listener, in whole seconds
@@ -163,9 +169,30 @@ pub struct Args {
     #[arg(long)]
     json: bool,
 
-    /// Show the counts to Prometheus at http://ADDR:PORT/metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = exporter::parse_address)]
+    /// Show the counts to Prometheus at http://ADDR:PORT/metrics, and at /status each server's
+    /// utilisation as JSON
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
     prometheus: Option<SocketAddr>,
+
+    /// Answer HAProxy's agent-check there, with what it should send the server: "up 75%"
+    ///
+    /// The share falls while SYNs are refused, or half of the answers take over four times as long
+    /// as usual. It falls to 5% at most, and grows again. It is 100% of a server that is not known,
+    /// and in a dry run.
+    ///
+    /// HAProxy's server line wants "weight 100" beside "agent-check agent-port PORT agent-inter 1s",
+    /// since 75% of its usual weight of 1 is 0. It wants "check" as well: the guard does not say
+    /// that a server is gone.
+    ///
+    /// A listener with drain = true in the file is "drain": HAProxy sends it no new connection. Take
+    /// it out, let the guard read the file again, and for a minute it is "up ready". A guard that
+    /// ends meanwhile leaves it drained.
+    ///
+    /// A guard of several listeners answers for the worst of them, or for the one that HAProxy
+    /// names: agent-send "192.0.2.1:443\n". At its end the guard takes up to 3 s to tell HAProxy
+    /// 100%. One that is killed cannot, and HAProxy keeps its last word until the next guard's.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    agent_check: Option<SocketAddr>,
 
     /// Stop after this time, as in 10s
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
@@ -175,18 +202,50 @@ pub struct Args {
 /// Guards until a signal or the end of `--duration`.
 pub fn run(args: Args) -> Result<()> {
     // Where the guard was started, and not in the namespace that it guards.
-    let exporter = match (args.prometheus, args.take_over) {
-        (Some(address), Some(_)) => Some(Exporter::bind_when_free(address)?),
-        (address, _) => address.map(Exporter::bind).transpose()?,
-    };
+    let told = Told::bind(&args)?;
     match &args.netns {
-        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args, exporter.as_ref()))
+        Some(name) => netns::enter(&netns::open(name)?, || run_here(&args, &told))
             .with_context(|| format!("network namespace {name}"))?,
-        None => run_here(&args, exporter.as_ref()),
+        None => run_here(&args, &told),
     }
 }
 
-fn run_here(args: &Args, exporter: Option<&Exporter>) -> Result<()> {
+/// Programs that ask how the servers do.
+struct Told {
+    exporter: Option<Exporter>,
+    agent: Option<AgentCheck>,
+}
+
+impl Told {
+    fn bind(args: &Args) -> Result<Self> {
+        let may_wait = args.take_over.is_some();
+        let exporter =
+            |address| if may_wait { Exporter::bind_when_free(address) } else { Exporter::bind(address) };
+        let agent = |address| AgentCheck::bind(address, may_wait);
+        Ok(Self {
+            exporter: args.prometheus.map(exporter).transpose()?,
+            agent: args.agent_check.map(agent).transpose()?,
+        })
+    }
+
+    /// What was seen in the last second.
+    fn publish(&self, seconds: &mut Seconds, sample: &Sample, guard: &Guard, leased_until: Instant) {
+        let now = Instant::now();
+        let listeners = seconds.next(sample, now, leased_until > now);
+        if let Some(agent) = &self.agent {
+            agent.tell(&listeners, now);
+        }
+        if let Some(exporter) = &self.exporter {
+            let hooks = lines::hooks_of(guard);
+            let lease_end = SystemTime::now() + leased_until.saturating_duration_since(now)
+                - now.saturating_duration_since(leased_until);
+            exporter.publish(metrics::metrics(sample, &listeners, &hooks, lease_end));
+            exporter.publish_status(&Timed::json(Status { listeners }));
+        }
+    }
+}
+
+fn run_here(args: &Args, told: &Told) -> Result<()> {
     if args.check {
         return check(args);
     }
@@ -198,7 +257,7 @@ fn run_here(args: &Args, exporter: Option<&Exporter>) -> Result<()> {
     for warning in guard.warnings() {
         printer.complain(format_args!("warning: {warning}"));
     }
-    watch(&mut guard, args, exporter, &signals, printer)
+    watch(&mut guard, args, told, &signals, printer)
 }
 
 fn check(args: &Args) -> Result<()> {
@@ -247,6 +306,7 @@ fn config(args: &Args) -> Result<Config> {
         exempt: args.exempt.clone(),
         server: None,
         dry_run: args.dry_run,
+        drain: false,
     };
     let usual = Config::default();
     Ok(Config {
@@ -267,24 +327,15 @@ fn state(args: &Args) -> Option<PathBuf> {
     (args.state != Path::new("none")).then(|| args.state.clone())
 }
 
-fn watch(
-    guard: &mut Guard,
-    args: &Args,
-    exporter: Option<&Exporter>,
-    signals: &Signals,
-    printer: Printer,
-) -> Result<()> {
+fn watch(guard: &mut Guard, args: &Args, told: &Told, signals: &Signals, printer: Printer) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
     let mut lines = Lines::new(printer, args.json);
     let mut last = guard.sample()?;
-    let publish = |sample: &Sample| {
-        if let Some(exporter) = exporter {
-            exporter.publish(metrics::metrics(sample));
-        }
-    };
-    publish(&last);
+    let mut troubles = Troubles::new();
+    let mut seconds = Seconds::default();
+    told.publish(&mut seconds, &last, guard, troubles.leased_until);
     lines.attached(guard, &last);
     // systemd's `Type=notify`: it guards. Without systemd nobody is told.
     if let Err(error) = sd_notify::notify(&[NotifyState::Ready]) {
@@ -294,7 +345,6 @@ fn watch(
     let mut unleased = last.path.unleased;
     let mut taken_over = None;
     let mut due = start + TURN;
-    let mut troubles = Troubles::new();
     while sleep_until(end.map_or(due, |end| end.min(due)), signals, guard, &mut troubles, &lines.printer)? {
         if signals.reload.swap(false, Ordering::Relaxed) {
             reload(guard, args, &lines.printer);
@@ -304,6 +354,8 @@ fn watch(
             break;
         }
         if is_replaced(guard, &mut taken_over, &mut troubles, &lines.printer)? {
+            // The other one answers balancers from now on.
+            told.agent.iter().for_each(AgentCheck::hand_over);
             break;
         }
         if let Some(netns) = &args.netns
@@ -322,7 +374,7 @@ fn watch(
         let Some(sample) = troubles.outlive("reading the counters", sample, &lines.printer)? else {
             continue;
         };
-        publish(&sample);
+        told.publish(&mut seconds, &sample, guard, troubles.leased_until);
         let hooks = lines::hooks_of(guard);
         guard.follow(&sample).iter().for_each(|note| lines.printer.complain(note));
         if lines::hooks_of(guard) != hooks {
@@ -354,11 +406,14 @@ struct Troubles {
     failures: BTreeMap<&'static str, (Instant, u64)>,
     /// When it was found out last who waits.
     paced: Instant,
+    /// How long the programs decide if this process stops now.
+    leased_until: Instant,
 }
 
 impl Troubles {
     fn new() -> Self {
-        Self { failures: BTreeMap::new(), paced: Instant::now() }
+        let now = Instant::now();
+        Self { failures: BTreeMap::new(), paced: now, leased_until: now + LEASE }
     }
 
     /// `None` if it failed.
@@ -454,8 +509,11 @@ fn sleep_until(
             troubles.paced = Instant::now();
         }
         // Limits of long ago are worse than none.
-        if troubles.paced.elapsed() < LEASE {
-            troubles.outlive("renewing the lease", guard.renew(), printer)?;
+        let now = Instant::now();
+        if troubles.paced + LEASE > now
+            && troubles.outlive("renewing the lease", guard.renew(), printer)?.is_some()
+        {
+            troubles.leased_until = now + LEASE;
         }
         if signals.reload.load(Ordering::Relaxed) {
             return Ok(true);

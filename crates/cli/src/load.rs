@@ -28,7 +28,8 @@ use metrics::Responses;
 use records::Records;
 use units::Nanos;
 
-use crate::exporter::{self, Exporter};
+use crate::answerer;
+use crate::exporter::Exporter;
 use crate::mistake::unless_out_of_reach;
 use crate::output::say;
 use crate::printer::complain;
@@ -187,7 +188,7 @@ pub struct Args {
     csv: Option<PathBuf>,
 
     /// Show the counts to Prometheus at http://ADDR:PORT/metrics while the crowd comes
-    #[arg(long, value_name = "ADDR:PORT", value_parser = exporter::parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = answerer::parse_address)]
     prometheus: Option<SocketAddr>,
 
     /// Print one JSON object at the end, and one a second before it

@@ -10,6 +10,7 @@
 //! - 2: the user made a mistake: a wrong argument, or a file that is missing or not what it should
 //!   be.
 
+mod answerer;
 mod bar;
 mod bench;
 mod close;

@@ -5,7 +5,7 @@ use results::{LinkSummary, LoadEvent, Record};
 use schemars::schema_for;
 
 use crate::close::CloseEvent;
-use crate::guard::GuardEvent;
+use crate::guard::{GuardEvent, Status};
 use crate::output::{Timed, say};
 use crate::uplink::UplinkEvent;
 
@@ -23,6 +23,8 @@ enum Of {
     Load,
     /// A line of `guard --json`
     Guard,
+    /// What `guard --prometheus` answers at /status
+    Status,
     /// A line of `uplink --json`
     Uplink,
     /// A line of `close --json`
@@ -38,6 +40,7 @@ pub fn run(args: Args) -> Result<()> {
     let schema = match args.of {
         Of::Load => schema_for!(Timed<LoadEvent>),
         Of::Guard => schema_for!(Timed<GuardEvent>),
+        Of::Status => schema_for!(Timed<Status>),
         Of::Uplink => schema_for!(Timed<UplinkEvent>),
         Of::Close => schema_for!(Timed<CloseEvent>),
         Of::Link => schema_for!(Timed<LinkSummary>),

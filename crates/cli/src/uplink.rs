@@ -12,7 +12,8 @@ use ::uplink::{Endpoint, LEASE, Order, Setup, Sizes, Source, Uplink};
 use anyhow::{Context, Result, bail};
 use clap::builder::{NonEmptyStringValueParser, PossibleValuesParser};
 
-use crate::exporter::{self, Exporter};
+use crate::answerer;
+use crate::exporter::Exporter;
 use crate::mistake::Mistake;
 use crate::printer::Printer;
 use crate::signals;
@@ -89,7 +90,7 @@ pub struct Args {
     json: bool,
 
     /// Show the counts to Prometheus at http://ADDR:PORT/metrics
-    #[arg(long, value_name = "ADDR:PORT", value_parser = exporter::parse_address)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = answerer::parse_address)]
     prometheus: Option<SocketAddr>,
 
     /// Stop after this time, as in 10s

@@ -7,8 +7,10 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::*;
+use crate::promtool;
 use netns::Namespace;
 use nix::sys::signal::Signal;
+use serde_json::Value;
 
 fn ping(from: &mut TcpStream, to: &mut TcpStream) {
     from.write_all(b"ping").expect("write");
@@ -330,10 +332,25 @@ fn root_prometheus_sees_a_guarded_listener_and_a_taken_address_is_refused() {
     ] {
         assert!(page().contains(&wanted), "{wanted} is not in {}", page());
     }
+    let head = page();
+    let (head, body) = head.split_once("\r\n\r\n").expect("a head");
+    assert!(head.contains("Content-Type: text/plain; version=0.0.4"), "{head}");
+    assert!(body.contains("tidegate_guard_hook{interface=\"s0\",hook="), "{body}");
+    promtool::assert_clean(body);
+    let status = world.server.enter(|| get(METRICS, "/status")).expect("enter");
+    let status: Value = serde_json::from_str(status.lines().last().expect("a body")).expect("JSON");
+    let listener = &status["listeners"][0];
+    // Two wait where one may, and such a policy follows no server.
+    assert_eq!((&listener["listen"], &listener["utilisation"]), (&ADDRESS.into(), &1.0.into()), "{status}");
+    assert_eq!((&listener["waiting"], &listener["limit"]), (&Value::Null, &Value::Null), "{status}");
     let output = world.guard(&["--prometheus", METRICS]).output().expect("run");
     assert_eq!(output.status.code(), Some(1));
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(error.contains("--prometheus 127.0.0.1:9464: Address already in use"), "{error}");
+    let output = world.guard(&["--agent-check", METRICS]).output().expect("run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(error.contains("--agent-check 127.0.0.1:9464: Address already in use"), "{error}");
+    assert_eq!((output.status.code(), error.lines().count()), (Some(1), 1), "{error}");
     ended_in_order(guard, Signal::SIGTERM);
 }
 
@@ -372,11 +389,7 @@ fn root_guard_that_is_told_no_policy_follows_who_waits_for_the_server() {
         }
         let service = &last["service"];
         assert_eq!((&service["established"], &service["answered"]), (&1.into(), &1.into()), "{service}");
-        assert_eq!(
-            (&service["waiting"], &service["limit"]),
-            (&0.into(), &serde_json::Value::Null),
-            "{service}"
-        );
+        assert_eq!((&service["waiting"], &service["limit"]), (&0.into(), &Value::Null), "{service}");
         assert_eq!(service["learning"], true, "one answer says little: {service}");
         assert!(service["completed_share"].as_f64().expect("a number") > 0.99, "{service}");
     }

@@ -16,6 +16,7 @@ mod listeners;
 mod load;
 mod mistakes;
 mod ports;
+mod promtool;
 mod qdisc;
 mod service;
 mod shell;

@@ -45,6 +45,8 @@ struct Entry {
     server: Option<String>,
     #[serde(default)]
     dry_run: bool,
+    #[serde(default)]
+    drain: bool,
 }
 
 #[derive(Deserialize, Default)]
@@ -76,9 +78,11 @@ fn usual() -> Policy {
 
 impl Entry {
     fn listener(self) -> Listener {
-        let Self { listen, policy, reserved: Reserved { slots, sources }, exempt, server, dry_run } = self;
+        let Self { listen, policy, reserved: Reserved { slots, sources }, exempt, server, dry_run, drain } =
+            self;
         let policy = Policy { reserved_slots: slots, ..policy };
-        Listener { listen, policy, reserved: networks(sources), exempt: networks(exempt), server, dry_run }
+        let (reserved, exempt) = (networks(sources), networks(exempt));
+        Listener { listen, policy, reserved, exempt, server, dry_run, drain }
     }
 }
 
@@ -178,7 +182,7 @@ mod tests {
         let config = read(
             "interfaces = [\"eth0\"]\nattach = \"tcx\"\nrefusals_per_s = 7\n\
              [[listener]]\nlisten = \"10.0.0.1:80\"\npolicy = \"abort+rst-syn\"\n\
-             [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\n\
+             [[listener]]\nlisten = \"[::]:443\"\npolicy = \"reserv\"\ndry_run = true\ndrain = true\n\
              exempt = [\"fd00::/64\"]\nserver = \"web\"\n\
              reserved = { slots = 4, sources = [\"10.9.0.0/16\", \"fd00::1\"] }\n",
         )
@@ -195,6 +199,7 @@ mod tests {
         assert_eq!(config.listeners[1].server.as_deref(), Some("web"));
         assert_eq!(config.listeners[1].exempt[0].to_string(), "fd00::/64");
         assert_eq!(config.refusals_per_s, NonZeroU32::new(7));
+        assert_eq!(config.listeners.iter().map(|of| of.drain).collect::<Vec<_>>(), [false, true]);
         assert!(!config.must_listen);
     }
 

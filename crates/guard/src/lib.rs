@@ -79,6 +79,7 @@ pub use cookies::takes_own_cookies;
 pub use file::{ConfigError, parse_listen, parse_network};
 pub use kernel::{ListenerStats, PathStats};
 pub use observe::Observed;
+pub use pacer::{Second, Waiting, Weight};
 pub use program::PROGRAM_NAMES;
 pub use service::ServerSample;
 pub use verdict::{Full, ListenerLoad, OnFin, Policy, PolicyError, Trigger, Verdict, WaitsFrom};
@@ -176,12 +177,22 @@ pub struct Listener {
     pub server: Option<String>,
     /// Count what would be done, and do nothing.
     pub dry_run: bool,
+    /// Whether balancers are told to send no new connections. The guard itself goes on as ever.
+    pub drain: bool,
 }
 
 impl Listener {
     /// Without sources that are treated otherwise, and in earnest.
     pub fn new(listen: SocketAddr, policy: Policy) -> Self {
-        Self { listen, policy, reserved: Vec::new(), exempt: Vec::new(), server: None, dry_run: false }
+        Self {
+            listen,
+            policy,
+            reserved: Vec::new(),
+            exempt: Vec::new(),
+            server: None,
+            dry_run: false,
+            drain: false,
+        }
     }
 }
 
@@ -664,7 +675,7 @@ impl Guard {
             let service = match self.pacers.get(&server).filter(|_| follows_sockets(&listener)) {
                 Some(pacer) => {
                     let counts = self.programs.service(server)?;
-                    Some(ServerSample::of(&counts, pacer.pace(), listener.policy.trigger))
+                    Some(ServerSample::of(&counts, pacer, listener.policy.trigger))
                 }
                 None => None,
             };

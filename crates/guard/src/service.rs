@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::time::Duration;
 
-use pacer::{Pace, SILENT, Service as Counts, WAITING, limit_of};
+use pacer::{Pace, Pacer, SILENT, Service as Counts, WAITING, Waiting, limit_of};
 use verdict::Histogram;
 
 use crate::Trigger;
@@ -22,6 +22,8 @@ pub struct ServerSample {
     /// Of these, those that wait for the server, and not for something else: what the trigger
     /// `unserved` goes by.
     pub counted: u64,
+    /// The same at each look of the agent so far, see [`crate::LOOK_EVERY`].
+    pub waited: Waiting,
     /// How many may wait: as the policy says, or as was found. `None` where a time is what is
     /// limited, and before one is found.
     pub limit: Option<u32>,
@@ -55,8 +57,13 @@ pub struct ServerSample {
 }
 
 impl ServerSample {
-    /// From what the kernel counted, for a listener whose policy has this trigger.
-    pub fn of(counts: &Counts, pace: &Pace, trigger: Trigger) -> Self {
+    /// From what the kernel counted and the agent saw, for a listener whose policy has this
+    /// trigger.
+    pub fn of(counts: &Counts, pacer: &Pacer, trigger: Trigger) -> Self {
+        Self { waited: pacer.waiting(), ..Self::counted(counts, pacer.pace(), trigger) }
+    }
+
+    fn counted(counts: &Counts, pace: &Pace, trigger: Trigger) -> Self {
         // Where the bucket begins, of those that double.
         let floor_us = Histogram(counts.responses_us).below(0.05).unwrap_or(0) / 2;
         let handshake_us = Histogram(counts.handshakes_us).below(0.5).unwrap_or(0);
@@ -64,6 +71,7 @@ impl ServerSample {
             silent: counts.in_stage[SILENT].into(),
             waiting: counts.in_stage[WAITING].into(),
             counted: counts.counted(pace).into(),
+            waited: Waiting::default(),
             limit: limit_of(pace, trigger),
             is_learning: trigger == Trigger::Unserved(None) && pace.quick_ns == 0,
             follows_one_in: pace.follow_one_in,
@@ -103,7 +111,8 @@ mod tests {
         let mut counts = Counts { answered_in_turn: 1110, ..Counts::default() };
         // Below 16 microseconds, about a millisecond, and minutes.
         (counts.responses_us[2], counts.responses_us[10], counts.responses_us[30]) = (1000, 100, 10);
-        let buckets = ServerSample::of(&counts, &Pace::default(), Trigger::Unserved(None)).response_buckets();
+        let buckets =
+            ServerSample::counted(&counts, &Pace::default(), Trigger::Unserved(None)).response_buckets();
         assert_eq!((buckets[0], buckets[buckets.len() - 1]), ((16e-6, 1000), (67.108864, 1100)));
         let first = |count| buckets.iter().find(|(_, below)| *below == count).map(|(bound_s, _)| *bound_s);
         assert_eq!(first(1100), Some(1.024e-3));

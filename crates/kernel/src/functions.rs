@@ -91,7 +91,7 @@ safe! {
 safe! {
     pub(crate) turn_epochs(service: &mut Service, pace: &Pace, now: u64);
     pub(crate) count_recent(service: &Service, pace: &Pace) -> u32;
-    pub(crate) bucket_of(value: u64) -> u32;
+    pub bucket_of(value: u64) -> u32;
     pub(crate) weigh(service: &Service, pace: &Pace, random: u32) -> u32;
     pub(crate) begin(service: &mut Service, pace: &Pace, wait: &mut Wait, weight: u32, handshake_us: u32, now: u64);
     pub(crate) go_on(service: &mut Service, pace: &Pace, wait: &mut Wait, now: u64);

@@ -13,7 +13,7 @@ pub(crate) fn median_ns(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> Option
 
 /// What was counted between two looks.
 pub(crate) fn since(now: &[u64; BUCKETS], before: &[u64; BUCKETS]) -> [u64; BUCKETS] {
-    std::array::from_fn(|bucket| now[bucket].saturating_sub(before[bucket]))
+    Histogram(*now).since(&Histogram(*before)).0
 }
 
 /// What was counted in the last second or so: the longer ago, the less it counts.

@@ -17,8 +17,10 @@ mod pacer;
 mod service;
 #[cfg(test)]
 mod virtual_time;
+mod weight;
 
 pub use demand::Demand;
 pub use kernel::{Pace, Service, Wait};
-pub use pacer::{FIRST_PACE, LOOK_EVERY, Learnt, Look, Pacer};
+pub use pacer::{FIRST_PACE, LOOK_EVERY, Learnt, Look, Pacer, Waiting};
 pub use service::{SILENT, WAITING, limit_of};
+pub use weight::{Second, Weight};

@@ -4,7 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::{Deserialize, Serialize};
 use units::Nanos;
-use verdict::{Policy, WaitsFrom};
+use verdict::{Histogram, Policy, WaitsFrom};
 
 use crate::handshakes::Handshakes;
 use crate::histogram::{FadingHistogram, median_ns, since};
@@ -87,6 +87,16 @@ pub struct Pacer {
     is_blind: bool,
     /// Whether most are answered before we see a byte of a request.
     is_silent: bool,
+    waiting: Waiting,
+}
+
+/// How many waited, at all looks together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Looks, by how many waited.
+    pub looks: Histogram,
+    /// Those that waited, added up over the looks.
+    pub sum: u64,
 }
 
 /// What was there at a moment.
@@ -183,9 +193,15 @@ impl Pacer {
             unanswered_since: None,
             is_blind: false,
             is_silent: false,
+            waiting: Waiting::default(),
         };
         pacer.set_pace();
         pacer
+    }
+
+    /// How many waited that count, at each look so far.
+    pub fn waiting(&self) -> Waiting {
+        self.waiting
     }
 
     /// What the kernel should have.
@@ -236,6 +252,8 @@ impl Pacer {
             is_refusing: look.counts.is_refusing(&self.pace, look.at),
             is_sampled: self.pace.follow_one_in > 1,
         };
+        self.waiting.looks.add(counted(&look));
+        self.waiting.sum += counted(&look);
         self.limit.tick(tick);
         let before = std::mem::replace(&mut self.last, look);
         self.share();

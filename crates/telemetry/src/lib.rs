@@ -85,6 +85,16 @@ pub fn shown<S: Counted>(family: &Family, stats: &S) -> impl Iterator<Item = (&'
     S::COUNTERS.iter().filter_map(of_family)
 }
 
+/// What all counters of a family count.
+pub fn unit_of(family: &Family) -> &'static str {
+    fn unit<S: Counted>(family: &Family) -> Option<&'static str> {
+        let is_of = |counter: &&Counter<S>| counter.shown.is_some_and(|shown| shown.family == family.name);
+        S::COUNTERS.iter().find(is_of).map(|counter| counter.unit)
+    }
+    let unit = unit::<ListenerStats>(family).or_else(|| unit::<PathStats>(family));
+    unit.expect("a family has a counter")
+}
+
 /// How fast a count has grown over a span, per second.
 pub fn per_s(now: u64, before: u64, span: Duration) -> f64 {
     now.saturating_sub(before) as f64 / span.max(SHORTEST).as_secs_f64()
@@ -102,6 +112,18 @@ mod tests {
             Reading::at(Duration::ZERO).with(&stats, |_| true).with(&path, |counter| counter.is_simulated);
         assert_eq!((reading.counts["syns.seen"], reading.counts["passed.known"]), (9, 2));
         assert_eq!(reading.counts.len(), ListenerStats::COUNTERS.len() + 1);
+    }
+
+    #[test]
+    fn counters_of_a_family_have_one_unit() {
+        fn check<S: Counted>() {
+            for (counter, shown) in S::COUNTERS.iter().filter_map(|of| Some((of, of.shown?))) {
+                let family = FAMILIES.iter().find(|family| family.name == shown.family).expect("it is there");
+                assert_eq!(unit_of(family), counter.unit, "{}", counter.name);
+            }
+        }
+        check::<ListenerStats>();
+        check::<PathStats>();
     }
 
     #[test]

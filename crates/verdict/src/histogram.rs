@@ -8,6 +8,17 @@ pub const BUCKETS: usize = kernel::BUCKETS as usize;
 pub struct Histogram(pub [u64; BUCKETS]);
 
 impl Histogram {
+    /// Counts one more value.
+    pub fn add(&mut self, value: u64) {
+        self.0[kernel::bucket_of(value) as usize] += 1;
+    }
+
+    /// What was counted since an earlier moment.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self(std::array::from_fn(|bucket| self.0[bucket].saturating_sub(earlier.0[bucket])))
+    }
+
     /// All values.
     pub fn count(&self) -> u64 {
         self.0.iter().sum()
@@ -48,15 +59,18 @@ mod tests {
 
     #[test]
     fn share_is_the_end_of_its_bucket() {
-        let mut buckets = [0; BUCKETS];
-        (buckets[0], buckets[3]) = (98, 2);
-        let histogram = Histogram(buckets);
+        let mut histogram = Histogram::default();
+        (0..98).for_each(|_| histogram.add(0));
+        [4, 7].into_iter().for_each(|value| histogram.add(value));
         assert_eq!(
             (histogram.below(0.5), histogram.below(0.98), histogram.below(0.99)),
             (Some(1), Some(1), Some(8))
         );
         assert_eq!(histogram.buckets(), [(0, 98), (1, 0), (2, 0), (4, 2)]);
         assert_eq!(histogram.cumulative()[..4], [(1, 98), (2, 98), (4, 98), (8, 100)]);
+        let earlier = histogram;
+        histogram.add(5);
+        assert_eq!(histogram.since(&earlier).buckets(), [(0, 0), (1, 0), (2, 0), (4, 1)]);
         assert_eq!(Histogram([0; BUCKETS]).below(0.5), None);
         assert!(Histogram([0; BUCKETS]).buckets().is_empty());
     }

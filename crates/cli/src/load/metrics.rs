@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use load::{Progress, Totals};
 
-use crate::exporter::{Metric, Values};
+use crate::exporter::{Distribution, Metric, Values};
 
 /// Upper bounds of the buckets of response times, seconds.
 const BOUNDS: [f64; 15] =
@@ -45,35 +45,40 @@ impl Responses {
             .into_iter()
             .map(|(class, count)| (vec![("class", class.to_owned())], count as f64))
             .collect();
-        let counter = |name, help, value: u64| Metric {
+        let counter = |name, unit, help, value: u64| Metric {
             name,
+            unit,
             help,
             values: Values::Counter(vec![(vec![], value as f64)]),
         };
         let buckets = BOUNDS.into_iter().zip(self.counts).collect();
         let responses =
-            Values::Histogram { buckets, count: self.counts.iter().sum(), sum: response_us as f64 / 1e6 };
+            Distribution { buckets, count: self.counts.iter().sum(), sum: response_us as f64 / 1e6 };
         vec![
-            counter("load_offered", "Attempts whose time to start has come", offered),
+            counter("load_offered", "attempts", "Attempts whose time to start has come", offered),
             Metric {
                 name: "load_ended",
+                unit: "attempts",
                 help: "Attempts that have ended, by cause",
                 values: Values::Counter(by_cause),
             },
-            counter("load_replies", "Complete replies", replies),
+            counter("load_replies", "replies", "Complete replies", replies),
             Metric {
                 name: "load_statuses",
+                unit: "replies",
                 help: "Complete replies by the class of their status; 1xx are interim ones before them",
                 values: Values::Counter(by_class),
             },
-            counter("load_syns", "SYNs sent, with retransmissions", syns),
+            counter("load_syns", "syns", "SYNs sent, with retransmissions", syns),
             Metric {
                 name: "load_response_seconds",
+                unit: "seconds",
                 help: "Response times, from the intended start",
-                values: responses,
+                values: Values::Histogram(vec![(vec![], responses)]),
             },
             Metric {
                 name: "load_connections",
+                unit: "connections",
                 help: "Connections that are open",
                 values: Values::Gauge(vec![(vec![], progress.live as f64)]),
             },

@@ -361,37 +361,53 @@ impl Counts {
         let classes = |value: fn(&SizeClass) -> f64| {
             now.sizes.iter().map(|one| (class(one), value(one))).collect::<Vec<_>>()
         };
-        let counter = |name, help, values| Metric { name, help, values: Values::Counter(values) };
+        let counter = |name, unit, help, values| Metric { name, unit, help, values: Values::Counter(values) };
         vec![
-            counter("uplink_packets", "Packets that came to a band", bands(|band| band.packets as f64)),
+            counter(
+                "uplink_packets",
+                "packets",
+                "Packets that came to a band",
+                bands(|band| band.packets as f64),
+            ),
             counter(
                 "uplink_bytes",
+                "bytes",
                 "Bytes that came to a band, with all headers",
                 bands(|band| band.bytes as f64),
             ),
-            counter("uplink_drops", "Packets refused by a full band", bands(|band| f64::from(band.drops))),
+            counter(
+                "uplink_drops",
+                "packets",
+                "Packets refused by a full band",
+                bands(|band| f64::from(band.drops)),
+            ),
             counter(
                 "uplink_waited_packet_seconds",
+                "packet_seconds",
                 "Seconds that all packets of a band have waited together",
                 bands(|band| band.waited_pkt_s),
             ),
             Metric {
                 name: "uplink_waiting_bytes",
+                unit: "bytes",
                 help: "Bytes that wait in a band",
                 values: Values::Gauge(bands(|band| f64::from(band.qlen_bytes))),
             },
             counter(
                 "uplink_responses",
+                "responses",
                 "Responses sent, by size class",
                 classes(|class| class.responses as f64),
             ),
             counter(
                 "uplink_response_seconds",
+                "seconds",
                 "Seconds from the first byte sent to the last, of all responses of a size class",
                 classes(|class| class.mean_s * class.responses as f64),
             ),
             counter(
                 "uplink_known_responses",
+                "responses",
                 "Responses sent, by how their size was known",
                 now.sources
                     .iter()
@@ -400,6 +416,7 @@ impl Counts {
             ),
             counter(
                 "uplink_uncounted_responses",
+                "responses",
                 "Responses sent that no other count has",
                 vec![(Vec::new(), now.uncounted_responses as f64)],
             ),

@@ -1,0 +1,143 @@
+//! Answers whoever connects to a port, one client at a time.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep};
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+
+/// How long a client may take.
+pub const PATIENCE: Duration = Duration::from_millis(200);
+/// Between two looks whether somebody asks.
+const NAP: Duration = Duration::from_millis(20);
+
+/// Answers from a thread of its own, until it is dropped.
+///
+/// One client at a time, and each has a fifth of a second, to which the answer must keep: a client
+/// must not stop the process, nor fill it. The small HTTP libraries do not keep to that.
+/// `tiny_http` 0.12 has no time limit, starts a thread for each silent client, reads a line of any
+/// length, and never listens again once the host had no file descriptor left. `oxhttp` 0.3 cannot
+/// be stopped, and reads as much as a client announces.
+pub struct Answerer {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Answerer {
+    /// Listens at the address of an option, as in `--prometheus`.
+    ///
+    /// # Errors
+    ///
+    /// One line: the address is in use, or what else the system says.
+    pub fn bind<A: Answer>(option: &str, address: SocketAddr, answer: A) -> Result<Self> {
+        let listener = listen(address).map_err(|error| cannot_listen(option, address, &error))?;
+        Ok(Self::start(move |is_over| answer_all(&listener, answer, is_over)))
+    }
+
+    /// Listens at an address, or once it is free: the guard whose place we take may have it still.
+    ///
+    /// # Errors
+    ///
+    /// As [`Answerer::bind`], but for an address that is in use.
+    pub fn bind_when_free<A: Answer>(option: &str, address: SocketAddr, answer: A) -> Result<Self> {
+        match listen(address) {
+            Ok(listener) => return Ok(Self::start(move |is_over| answer_all(&listener, answer, is_over))),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(error) => return Err(cannot_listen(option, address, &error)),
+        }
+        Ok(Self::start(move |is_over| {
+            while !is_over.load(Ordering::Relaxed) {
+                match listen(address) {
+                    Ok(listener) => return answer_all(&listener, answer, is_over),
+                    Err(_) => sleep(NAP),
+                }
+            }
+        }))
+    }
+
+    fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let of_thread = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || run(&of_thread));
+        Self { is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Answerer {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// What is done with a client, within [`PATIENCE`].
+pub trait Answer: Fn(TcpStream) -> io::Result<()> + Send + 'static {}
+
+impl<F: Fn(TcpStream) -> io::Result<()> + Send + 'static> Answer for F {}
+
+/// Where to listen, as it is asked for.
+pub fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
+    let address = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
+    address.ok_or("an address and a port above 0 are wanted, as in 127.0.0.1:9464 or [::1]:9464")
+}
+
+fn cannot_listen(option: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
+    anyhow!("{option} {address}: {error}; name another address and port")
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn answer_all(listener: &TcpListener, answer: impl Answer, is_over: &AtomicBool) {
+    while !is_over.load(Ordering::Relaxed) {
+        match listener.accept() {
+            // The client may be gone.
+            Ok((client, _)) => drop(begin(&client).and_then(|()| answer(client))),
+            Err(_) => sleep(NAP), // nobody, or no descriptor just now
+        }
+    }
+}
+
+fn begin(client: &TcpStream) -> io::Result<()> {
+    client.set_nonblocking(false)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.set_write_timeout(Some(PATIENCE))
+}
+
+#[cfg(test)]
+pub mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    /// A port that is free just now.
+    pub fn free() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port")
+    }
+
+    #[test]
+    fn successor_has_the_address_once_it_is_free() {
+        let address = free();
+        let first = Answerer::bind("--prometheus", address, |_| Ok(())).expect("bind");
+        let error = Answerer::bind("--prometheus", address, |_| Ok(())).err().expect("it is taken");
+        let said = format!(
+            "--prometheus {address}: Address already in use (os error 98); name another address and port"
+        );
+        assert_eq!(error.to_string(), said);
+        let second = Answerer::bind_when_free("--prometheus", address, |_| Ok(())).expect("it waits");
+        drop(first);
+        let start = Instant::now();
+        while TcpStream::connect(address).is_err() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it never listens");
+            sleep(NAP);
+        }
+        drop(second);
+        assert!(TcpStream::connect(address).is_err(), "nothing stays");
+    }
+}
