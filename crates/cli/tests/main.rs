@@ -1,6 +1,7 @@
 //! The program `tidegate`, as its users start it.
 
 mod attach;
+mod balancer;
 mod common;
 mod days;
 mod doctor;
