@@ -114,6 +114,7 @@ fn mean_ms(device: &Device, cutoffs: Cutoffs, came: usize, seed: u64) -> Result<
     let service = Serving {
         accept: Accept::Each(NonZeroU32::new(350).context("processes")?),
         cpu_time: Nanos::ZERO,
+        backend: Nanos::ZERO,
         reply_bytes: 512,
         descriptors: None,
         closes: Some(Closes { after: NonZeroU32::MIN, lingers: Nanos::from_secs(2) }),

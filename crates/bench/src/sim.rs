@@ -89,6 +89,7 @@ fn overload(rate: f64, timeout: Nanos) -> Result<World> {
         service: Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 512,
             descriptors: None,
             closes: None,

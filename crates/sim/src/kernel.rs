@@ -87,6 +87,8 @@ pub enum Timer {
     Agent,
     /// A program waits for the client's end no longer ([`Kernel::linger`]).
     Linger(SocketId),
+    /// Another server answers a program ([`Kernel::ask_another`]).
+    Backend(SocketId),
 }
 
 /// What the kernel does to the rest of the world.
@@ -113,6 +115,8 @@ pub enum News {
     Readable(SocketId),
     /// There is room for what was written ([`Kernel::wait_for_room`]).
     Writable(SocketId),
+    /// Another server has answered for this connection ([`Kernel::ask_another`]).
+    Answered(SocketId),
 }
 
 /// What a segment made the kernel do: what it costs depends on that.
@@ -532,6 +536,7 @@ impl Kernel {
             Timer::Socket(id) => self.sockets.get(id).is_some_and(|socket| socket.is_due(now)),
             Timer::Agent => true,
             Timer::Linger(id) => self.sockets.get(id).is_some_and(|socket| socket.lingers_until(now)),
+            Timer::Backend(id) => self.sockets.contains_key(id),
         }
     }
 
@@ -542,6 +547,7 @@ impl Kernel {
             Timer::Socket(id) => self.socket_timed_out(id, now, out),
             Timer::Agent => self.agent_looks(now, out),
             Timer::Linger(id) => out.tell(News::Readable(id)),
+            Timer::Backend(id) => out.tell(News::Answered(id)),
         }
     }
 }

@@ -41,6 +41,12 @@ enum Step {
         bytes: u64,
         closes: bool,
     },
+    /// The same, by another server, which is asked for it.
+    Ask {
+        to: SocketId,
+        bytes: u64,
+        closes: bool,
+    },
     /// Of its own way, before the client does.
     Shutdown(SocketId),
     Close(SocketId),
@@ -59,6 +65,8 @@ struct Held {
     /// or the server does.
     writes: bool,
     closes: bool,
+    /// It waits for another server's answer, of so many bytes, after which the connection may end.
+    asks: Option<(u64, bool)>,
     /// It has closed its way, and waits for the client's end.
     lingers: bool,
     /// Requests that were answered.
@@ -113,9 +121,15 @@ impl Pool {
             }
             // Whoever is through with its connection looks for the next.
             News::Acceptable => {}
-            News::Readable(id) => self.wake(id, false),
+            // What the client sends meanwhile is read afterwards.
+            News::Readable(id) if self.asks(id) => {}
+            News::Readable(id) | News::Answered(id) => self.wake(id, false),
             News::Writable(id) => self.wake(id, true),
         }
+    }
+
+    fn asks(&self, id: SocketId) -> bool {
+        self.held.get(id).is_some_and(|held| held.asks.is_some())
     }
 
     fn wake(&mut self, id: SocketId, writes: bool) {
@@ -158,6 +172,9 @@ impl Pool {
         if held.lingers {
             return self.linger(id, kernel);
         }
+        if let Some((bytes, closes)) = held.asks.take() {
+            return (Step::Answer { to: id, bytes, closes }, Nanos::ZERO);
+        }
         self.scratch.clear();
         self.scratch.append(&mut held.partial);
         match kernel.read(id, usize::MAX, &mut self.scratch) {
@@ -185,7 +202,9 @@ impl Pool {
         }
         let bytes = request.bytes.unwrap_or(self.service.reply_bytes).min(http::LONGEST);
         let cost = self.costs.request + self.service.cpu_time + Nanos(self.costs.kib.0 * (bytes >> 10));
-        (Step::Answer { to: id, bytes, closes: request.closes }, cost)
+        let (to, closes) = (id, request.closes);
+        let is_asked = self.service.backend > Nanos::ZERO;
+        (if is_asked { Step::Ask { to, bytes, closes } } else { Step::Answer { to, bytes, closes } }, cost)
     }
 
     /// A process that has closed its way was woken: what the client still sends is read and
@@ -223,6 +242,11 @@ impl Pool {
                 (held.writes, held.closes) = (true, (closes || is_last) && written);
                 held.sleeps = !kernel.wait_for_room(to);
                 self.current = (!held.sleeps).then_some(Process::Has(to));
+            }
+            Step::Ask { to, bytes, closes } => {
+                let held = &mut self.held[to];
+                (held.asks, held.sleeps) = (Some((bytes, closes)), true);
+                kernel.ask_another(to, now + self.service.backend, out);
             }
             Step::Shutdown(id) => {
                 kernel.shutdown(id, now, out);
@@ -324,6 +348,7 @@ mod tests {
             let service = Serving {
                 accept: Accept::Each(processes),
                 cpu_time: Nanos::ZERO,
+                backend: Nanos::ZERO,
                 reply_bytes,
                 descriptors: None,
                 closes: None,

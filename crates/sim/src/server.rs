@@ -38,6 +38,9 @@ pub struct Serving {
     pub accept: Accept,
     /// CPU time that each request takes beside what it costs on the machine.
     pub cpu_time: Nanos,
+    /// How long a process of a pool then waits for another server, as a database, and leaves the
+    /// CPU to others. An event-driven program waits for none.
+    pub backend: Nanos,
     /// Length of a page, bytes.
     pub reply_bytes: u64,
     /// Connections that it may have open (`RLIMIT_NOFILE`), if that is bounded. With as many it no
@@ -152,8 +155,8 @@ impl EventLoop {
                 self.watch_listener();
             }
             News::Readable(id) => self.put(id),
-            // It never waits for room.
-            News::Writable(_) => {}
+            // It never waits for room, or for another server.
+            News::Writable(_) | News::Answered(_) => {}
         }
     }
 
@@ -350,6 +353,7 @@ mod tests {
         let service = Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 64,
             descriptors: None,
             closes: None,

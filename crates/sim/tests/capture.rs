@@ -42,6 +42,7 @@ fn capture_before(profile: Profile, rate: f64, most: usize) -> Capture {
         service: Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 512,
             descriptors: None,
             closes: None,

@@ -91,6 +91,7 @@ impl Case {
             service: Serving {
                 accept: Accept::One,
                 cpu_time: self.work,
+                backend: Nanos::ZERO,
                 reply_bytes: 512,
                 descriptors: None,
                 closes: None,

@@ -39,6 +39,7 @@ fn world_of(stacks: Stacks, kernel: Config, clients: f64, paths: Option<(&str, &
         service: Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 512,
             descriptors: None,
             closes: None,

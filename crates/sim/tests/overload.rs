@@ -49,6 +49,7 @@ fn setup(policy: &str) -> Setup {
         service: Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 512,
             descriptors: None,
             closes: None,

@@ -29,6 +29,7 @@ fn setup(profile: Profile, count: u32) -> Setup {
     let service = Serving {
         accept: processes(count),
         cpu_time: Nanos::ZERO,
+        backend: Nanos::ZERO,
         reply_bytes: 512,
         descriptors: None,
         closes: None,
@@ -105,4 +106,19 @@ fn apache_of_the_thesis_answers_a_fifth_of_its_event_driven_server() {
     assert!(below.goodput_per_s > 0.97 * below.offered_per_s, "{} of {peak}", below.goodput_per_s);
     let beyond = of(1.1 * peak);
     assert!(beyond.goodput_per_s < 1.03 * peak, "{} of {peak}", beyond.goodput_per_s);
+}
+
+#[test]
+fn processes_wait_for_another_server_side_by_side_and_leave_the_cpu_to_others() {
+    for (count, of_what_they_can) in [(5, 2.0), (20, 2.0), (20, 0.8)] {
+        let mut setup = setup(machine("round-numbers"), count);
+        setup.service.backend = Nanos::from_millis(50);
+        let most = f64::from(count) / 0.05;
+        let (crowd, server) = run(setup, of_what_they_can * most);
+        let share = crowd.goodput_per_s / most.min(of_what_they_can * most);
+        assert!((0.95..1.02).contains(&share), "{share} of what {count} processes can");
+        assert!(crowd.response_ms.p50 >= 50.0, "{:?}", crowd.response_ms);
+        // They wait for most of the time, and the CPU works for a tenth of a millisecond each.
+        assert!(server.program.0 < END.0 / 10, "{:?} of the CPU", server.program);
+    }
 }

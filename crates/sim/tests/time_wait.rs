@@ -53,6 +53,7 @@ fn run(way: Way, stacks: &str, change: impl FnOnce(&mut Setup)) -> (CrowdSummary
         service: Serving {
             accept: Accept::Inf,
             cpu_time: Nanos::ZERO,
+            backend: Nanos::ZERO,
             reply_bytes: 512,
             descriptors: None,
             closes: None,

@@ -87,6 +87,7 @@ fn world(server: &Server, schedule: Schedule, workload: Workload, end: Nanos, se
     let service = Serving {
         accept: Accept::Each(NonZeroU32::new(server.processes).expect("some")),
         cpu_time: Nanos::ZERO,
+        backend: Nanos::ZERO,
         reply_bytes: 512,
         descriptors: None,
         closes: server.closes.then_some(Closes { after: one, lingers: Nanos::from_secs(2) }),

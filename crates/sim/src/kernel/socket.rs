@@ -476,6 +476,11 @@ impl Kernel {
         out.wake(until, Timer::Linger(id));
     }
 
+    /// The program asks another server for this connection, which answers at that moment.
+    pub fn ask_another(&mut self, id: SocketId, answers: Nanos, out: &mut impl Outside) {
+        out.wake(answers, Timer::Backend(id));
+    }
+
     /// A segment of a connection was dropped before it left the host. TCP learns of it as of any
     /// that is lost.
     pub fn lost_below(&mut self, to: Peer, seq: SeqNumber) {
