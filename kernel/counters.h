@@ -38,6 +38,8 @@
 		"of dropped: to be answered, but there have been too many answers") \
 	COUNTER(late, "syns.late", "SYNs", KERNEL, SHOWN(guard_syns_late, ""), \
 		"beside seen: dropped when the kernel came to them, as the last place was promised by then") \
+	COUNTER(first, "syns.first", "SYNs", BOTH, HIDDEN, \
+		"of seen, in a dry run: not sent before, as far as the guard remembers") \
 	COUNTER(accept_full, "syns.accept_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "accept"), \
 		"of seen: found the accept queue full") \
 	COUNTER(syn_full, "syns.syn_full", "SYNs", BOTH, SHOWN(guard_syns_found_full, "syn"), \

@@ -15,6 +15,7 @@
 #include "armed.bpf.h"
 #include "room.bpf.h"
 #include "answer.bpf.h"
+#include "repeat.bpf.h"
 #include "syn_ack.bpf.h"
 #include "service.bpf.h"
 
@@ -181,6 +182,8 @@ static __always_inline enum action decide(void *ctx, enum hook hook, const struc
 	else
 		decided = admit_syn(&rule.policy, &listener->load, &attempt);
 	verdict = (enum verdict)(decided & ~BY_SERVER);
+	if (rule.dry_run)
+		stats->first += is_first_syn(segment);
 	if (verdict != VERDICT_ADMIT) {
 		if (!now)
 			now = bpf_ktime_get_ns();

@@ -28,7 +28,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
 
 pub use capability::{Capabilities, Capability};
 pub use clsact::Clsact;
-pub use run_time::{RunCounting, run_time_of};
+pub use run_time::{RunCounting, run_time, run_time_of};
 use sys::{done, owned, program_info, until_nul};
 use take_over::at_tcx;
 pub use take_over::{Before, HeldLink, link_ids_of_process, links_of_process};

@@ -1,7 +1,7 @@
 //! How long programs run, as the kernel counts it.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use crate::sys::{done, owned, program, program_info, until_nul};
@@ -51,6 +51,15 @@ pub fn run_time_of(names: &[&str]) -> io::Result<Duration> {
             time_ns += info.run_time_ns;
         }
     }
+}
+
+/// How long this program has run, while the kernel counted.
+///
+/// # Errors
+///
+/// When the kernel cannot be asked.
+pub fn run_time(program: BorrowedFd<'_>) -> io::Result<Duration> {
+    Ok(Duration::from_nanos(program_info(program)?.run_time_ns))
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ use blind::Blind;
 use followers::Followers;
 use memory::Memory;
 use observe::Observer;
-use pacer::{Demand, Learnt, Look, Pacer};
+use pacer::{Demand, Learnt, Look, Pacer, Service};
 use prepared::Prepared;
 use program::Programs;
 use routes::Ways;
@@ -291,6 +291,19 @@ pub struct ListenerSample {
     /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of
     /// the whole `SO_REUSEPORT` group.
     pub observed: Option<Observed>,
+}
+
+/// What is counted of a listener and its server, as it is in the maps.
+#[derive(Debug, Clone, Copy)]
+pub struct Reading {
+    /// By the clock of `service`.
+    pub at: Nanos,
+    /// As [`ListenerSample::load`].
+    pub load: Option<ListenerLoad>,
+    /// As [`ListenerSample::stats`].
+    pub stats: ListenerStats,
+    /// Connections that wait for its server, and sums.
+    pub service: Service,
 }
 
 impl Guard {
@@ -597,6 +610,39 @@ impl Guard {
     /// When the guard may not try that hook.
     pub fn time(&self, hook: Hook, frame: &[u8], repeat: u32) -> Result<Duration> {
         bpf::test_run(self.programs.for_hook(hook), frame, repeat).context("run the program on a frame")
+    }
+
+    /// What is counted of the first listener and its server. Cheaper than [`Guard::sample`], for a
+    /// caller that looks each [`LOOK_EVERY`].
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    ///
+    /// # Panics
+    ///
+    /// Without a listener.
+    pub fn read(&self) -> Result<Reading> {
+        let (index, listener) = (0..)
+            .zip(&self.slots)
+            .find_map(|(index, slot)| Some((index, slot.as_ref()?)))
+            .expect("a listener");
+        Ok(Reading {
+            load: rules::look(&self.programs, listener.listen)?,
+            stats: self.programs.stats(index)?,
+            service: self.programs.service(self.servers.of[index as usize])?,
+            at: Nanos(program::now_ns()?),
+        })
+    }
+
+    /// How long its programs at the interfaces and at the sockets have run, while a
+    /// [`bpf::RunCounting`] was there.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn run_time(&self) -> Result<Duration> {
+        self.programs.run_time()
     }
 
     /// Whether another guard has put its programs in the place of this one's; then there is nothing

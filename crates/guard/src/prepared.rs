@@ -59,7 +59,8 @@ impl Prepared {
         let take_over = config.take_over.map_or(Ok(Vec::new()), links_of)?;
         // The other guard's links may be at any hook, and lead to our programs until it has ended.
         let hooks = if take_over.is_empty() { config.attach.hooks() } else { &HOOKS };
-        let programs = Programs::load(hooks, &inherited(&take_over)?)?;
+        let has_dry_run = slots.iter().flatten().any(|listener| listener.dry_run);
+        let programs = Programs::load(hooks, has_dry_run, &inherited(&take_over)?)?;
         if slots.iter().flatten().any(follows_sockets) {
             programs.for_sockets()?;
         }

@@ -57,6 +57,8 @@ pub const MAX_ROUTES: usize = 4096;
 const FOLLOWER: &str = "follow_socket";
 /// The programs of a guard, by the names that the kernel has of them.
 pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "admit_xdp_skb"];
+/// SYNs that a dry run remembers, to tell the first of a client from its repetitions: 8 bytes each.
+const SENT_SYNS: u32 = 1 << 20;
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
 /// Values of `enum route_kind` in route.bpf.h.
@@ -134,8 +136,9 @@ pub struct Programs {
 
 impl Programs {
     /// Loads the programs for these hooks into the kernel, with what goes beside them; attaches
-    /// none. What cookies were made with and which servers have asked is `inherited`.
-    pub fn load(hooks: &[Hook], inherited: &Inherited) -> Result<Self> {
+    /// none. What cookies were made with and which servers have asked is `inherited`. With a dry
+    /// run they remember SYNs.
+    pub fn load(hooks: &[Hook], has_dry_run: bool, inherited: &Inherited) -> Result<Self> {
         ensure!(
             Path::new("/sys/kernel").exists(),
             "load the programs: sysfs is not mounted at /sys; mount -t sysfs none /sys"
@@ -151,10 +154,14 @@ impl Programs {
         // that was loaded before it.
         let has_lsm = ProgramType::Lsm.is_supported().unwrap_or(true);
         let load_with = |inherited: &Inherited| {
-            let loaded = Self::load_with(has_lsm, hooks, inherited);
+            let loaded = Self::load_with(has_lsm, hooks, has_dry_run, inherited);
             // This hook may be forbidden all the same; what is wrong with the rest, the second
             // attempt says.
-            if has_lsm { loaded.or_else(|_| Self::load_with(false, hooks, inherited)) } else { loaded }
+            if has_lsm {
+                loaded.or_else(|_| Self::load_with(false, hooks, has_dry_run, inherited))
+            } else {
+                loaded
+            }
         };
         // Another version may have other maps.
         let loaded = load_with(inherited).or_else(|_| load_with(&Inherited::default()));
@@ -164,7 +171,7 @@ impl Programs {
         })
     }
 
-    fn load_with(has_lsm: bool, hooks: &[Hook], inherited: &Inherited) -> Result<Self> {
+    fn load_with(has_lsm: bool, hooks: &[Hook], has_dry_run: bool, inherited: &Inherited) -> Result<Self> {
         let mut object = MaybeUninit::uninit();
         let mut open = skel::AdmitSkelBuilder::default().open(&mut object)?;
         if let Some(rodata) = open.maps.rodata_data.as_deref_mut() {
@@ -173,6 +180,10 @@ impl Programs {
                 [u64::from_ne_bytes(random_bytes()?), u64::from_ne_bytes(random_bytes()?)];
             rodata.guarded_netns = own_netns()?;
             rodata.guarded_netns_cookie = own_netns_cookie()?;
+            rodata.sent_syn_places = if has_dry_run { SENT_SYNS } else { 0 };
+        }
+        if has_dry_run {
+            open.maps.sent_syns.set_max_entries(SENT_SYNS)?;
         }
         if let Some(keys) = &inherited.cookie_keys {
             open.maps.cookie_keys.reuse_fd(keys.as_fd())?;
@@ -276,6 +287,15 @@ impl Programs {
         }
         let program = self.follow_socket.get().expect("it is loaded");
         Ok((program.as_fd(), cgroup::Hook::SocketOps))
+    }
+
+    /// How long the programs at the hooks and the one that follows sockets have run, while the
+    /// kernel counted.
+    pub fn run_time(&self) -> Result<Duration> {
+        let entries = self.entries.iter().map(|(_, program)| program);
+        let programs = entries.chain([&self.finish_tc]).chain(self.follow_socket.get());
+        let times: std::io::Result<Vec<_>> = programs.map(|program| bpf::run_time(program.as_fd())).collect();
+        Ok(times.context("ask how long programs ran")?.into_iter().sum())
     }
 
     /// With the maps of the programs that are loaded.

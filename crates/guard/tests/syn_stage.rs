@@ -132,6 +132,29 @@ fn root_dry_run_counts_resets_and_sends_none() {
 }
 
 #[test]
+fn root_dry_run_tells_the_first_syn_of_a_connection_from_its_repetitions() {
+    let Some(world) = World::create() else { return };
+    let _listener = world.listen(LISTEN4);
+    for dry_run in [true, false] {
+        let guarded = world.guard(LISTEN4, Policy::DEFAULT, Attach::Auto, dry_run);
+        if dry_run {
+            world.fill(&guarded).into_iter().for_each(std::mem::forget);
+        }
+        let (before, tap) = (guarded.sample().stats, world.tap());
+        // The kernel drops all of them, and each is sent three times. The last two share a flow.
+        for _ in 0..3 {
+            for (source_port, seq) in [(1000, 7), (1001, 7), (1002, 7), (1002, 8)] {
+                let syn = Segment::syn("one too many", GHOST4, SERVER4, PORT)
+                    .with("from a port", |syn| (syn.source_port, syn.seq) = (source_port, seq));
+                tap.send(&syn.to_bytes());
+            }
+        }
+        let after = guarded.wait("12 SYNs", |sample| sample.stats.seen == before.seen + 12).stats;
+        assert_eq!(after.first - before.first, if dry_run { 3 + 1 } else { 0 }, "dry run: {dry_run}");
+    }
+}
+
+#[test]
 fn root_queues_are_read_now_and_not_as_of_the_last_syn() {
     let Some(world) = World::create() else { return };
     let listener = world.listen(LISTEN4);

@@ -495,7 +495,8 @@ impl Kernel {
         if self.is_spared() && self.guard.follows_the_kernel() {
             load.accept_qlen = load.accept_qlen.min(load.accept_limit);
         }
-        let verdict = self.guard.on_syn(from, behind.is_some(), &load, now, &mut self.followed);
+        let verdict =
+            self.guard.on_syn((from, segment.seq), behind.is_some(), &load, now, &mut self.followed);
         match verdict {
             Verdict::Admit => {
                 let iss = behind.map(|id| self.time_waits.next_number(id));

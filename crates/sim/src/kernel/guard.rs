@@ -1,9 +1,11 @@
 //! The guard: the decisions of `kernel/verdict.h`, and the counts of `kernel/counters.h`.
 
+use std::collections::HashSet;
+
 use kernel::{ListenerStats, PathStats};
 use units::Nanos;
 use verdict::{Attempt, Fin, Full, ListenerLoad, OnFin, Policy, Room, Verdict, cookie};
-use wire::{Flags, Segment};
+use wire::{Flags, Segment, SeqNumber};
 
 use super::cookies::mix;
 use super::follow::Followed;
@@ -44,6 +46,8 @@ pub(super) struct Guard {
     schedule: Nanos,
     armed_until: Nanos,
     room: Room,
+    /// SYNs of a dry run. Differs: none is forgotten.
+    sent: HashSet<(Peer, SeqNumber)>,
     pub(super) stats: GuardStats,
 }
 
@@ -57,6 +61,7 @@ impl Guard {
             schedule: Nanos::ZERO,
             armed_until: Nanos::ZERO,
             room: Room::default(),
+            sent: HashSet::new(),
             stats,
         }
     }
@@ -97,7 +102,7 @@ impl Guard {
     /// have no budget (`kernel/syn_stage.bpf.h`), and no source is reserved.
     pub(super) fn on_syn(
         &mut self,
-        from: Peer,
+        (from, number): (Peer, SeqNumber),
         is_behind_time_wait: bool,
         load: &ListenerLoad,
         now: Nanos,
@@ -123,6 +128,7 @@ impl Guard {
             self.schedule = schedule;
         }
         self.count_syn(verdict, load);
+        self.stats.listener.first += u64::from(self.dry_run && self.sent.insert((from, number)));
         let verdict = if self.dry_run { Verdict::Admit } else { verdict };
         if matches!(verdict, Verdict::Cookie | Verdict::KernelCookie) {
             self.arm(now + cookie::LIFE);
@@ -218,7 +224,7 @@ mod tests {
             ..ListenerLoad::default()
         };
         let syn = |guard: &mut Guard, accept_qlen, ms| {
-            guard.on_syn(Peer::new(1, 1), false, &load(accept_qlen), at(ms), &mut None)
+            guard.on_syn((Peer::new(1, 1), SeqNumber(1)), false, &load(accept_qlen), at(ms), &mut None)
         };
         let mut abort = guard("abort");
         syn(&mut abort, 127, 0);
