@@ -321,6 +321,11 @@ impl World {
         self.kernel.waiting()
     }
 
+    /// What is counted of the server, where the policy asks.
+    pub fn service(&self) -> Option<&pacer::Service> {
+        self.kernel.service()
+    }
+
     /// Events so far.
     pub fn happened(&self) -> u64 {
         self.happened

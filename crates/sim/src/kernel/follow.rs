@@ -118,6 +118,11 @@ impl Kernel {
         })
     }
 
+    /// What is counted of the server, where the policy asks.
+    pub fn service(&self) -> Option<&Service> {
+        Some(&self.followed.as_ref()?.service)
+    }
+
     pub(super) fn agent_looks(&mut self, now: Nanos, out: &mut impl Outside) {
         let demand = demand(&self.config.policy, self.config.dry_run, &self.guard.stats.listener);
         if let Some(followed) = &mut self.followed {

@@ -1,0 +1,131 @@
+//! What the server can do, by what was seen of it.
+
+use units::Nanos;
+
+use crate::record::{Bin, Record};
+
+/// Answers that a mean is taken of; that the rate of a second is.
+const ENOUGH: u64 = 32;
+const ENOUGH_FOR_A_RATE: u64 = 1024;
+/// A queue stands where this many times as many wait as the server works on, and this many at
+/// least.
+const STANDS: f64 = 3.0;
+const FEWEST: f64 = 8.0;
+/// The best seconds count if their rate is this many times that of the seconds with a queue. An
+/// overload costs a server its answers, and with a guard there is none.
+const PEAK: f64 = 1.1;
+/// The shortest and the best are those of one in twenty.
+const ONE_IN: usize = 20;
+
+/// A server as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Server {
+    /// Answers in a second while a queue stands; `None` if none ever stood.
+    pub(crate) per_s: Option<f64>,
+    /// How long an answer takes where the fewest wait before it.
+    pub(crate) answer: Nanos,
+    /// Requests that it works on at a time, from 1.
+    pub(crate) workers: u32,
+    /// Whether it takes connections out of the accept queue before it has time for them.
+    pub(crate) accepts_all: bool,
+    /// Of a handshake.
+    pub(crate) round_trip: Nanos,
+}
+
+impl Server {
+    pub(crate) fn measured(record: &Record) -> Self {
+        let answer_s = shortest_answer_s(&record.bins);
+        let busy: Vec<Busy<'_>> = record.bins.windows(2).filter_map(Busy::of).collect();
+        let standing = standing(&busy, answer_s, has_lost(record));
+        let peak = peak_per_s(&record.bins);
+        let per_s = rate(&standing).map(|per_s| if peak > PEAK * per_s { peak } else { per_s });
+        let mut insides: Vec<f64> = standing.iter().map(|busy| f64::from(busy.bin.inside())).collect();
+        insides.sort_by(f64::total_cmp);
+        let mean_inside = insides.iter().sum::<f64>() / insides.len().max(1) as f64;
+        // By Little's law; and what it works on is inside it at any time.
+        let quick_s = record.quickest().as_secs_f64();
+        let alone_s = if 2.0 * quick_s < answer_s { quick_s } else { answer_s };
+        let at_work = per_s.unwrap_or(0.0) * alone_s;
+        let least_inside = insides.get(insides.len() / ONE_IN).copied().unwrap_or(0.0);
+        let workers = at_work.min(least_inside).round().max(1.0);
+        Self {
+            per_s,
+            answer: Nanos::from_secs_f64(answer_s),
+            workers: workers as u32,
+            accepts_all: mean_inside > 2.0 * workers + 2.0,
+            round_trip: record.round_trip(),
+        }
+    }
+}
+
+/// A bin in which somebody waited all the time.
+#[derive(Clone, Copy)]
+struct Busy<'a> {
+    bin: &'a Bin,
+    /// Connections, at its start or its end, whichever are fewer.
+    waiting: f64,
+}
+
+impl<'a> Busy<'a> {
+    fn of(pair: &'a [Bin]) -> Option<Self> {
+        let [before, bin] = pair else { return None };
+        let waiting = f64::from(before.waiting.min(bin.waiting));
+        (bin.idle == Nanos::ZERO && bin.span > Nanos::ZERO).then_some(Self { bin, waiting })
+    }
+}
+
+/// The bins in which more wait than the server can be working on. That number and the rate of these
+/// bins depend on each other, and settle after a few rounds.
+fn standing<'a>(busy: &[Busy<'a>], answer_s: f64, has_lost: bool) -> Vec<Busy<'a>> {
+    let mut standing = busy.to_vec();
+    for _ in 0..4 {
+        let Some(per_s) = rate(&standing) else { return Vec::new() };
+        let least = (STANDS * per_s * answer_s).max(FEWEST);
+        standing = busy.iter().filter(|busy| busy.waiting >= least).copied().collect();
+        if rate(&standing).is_none() {
+            // The wait was never short, if clients were lost; or there was no queue.
+            return if has_lost { busy.to_vec() } else { Vec::new() };
+        }
+    }
+    standing
+}
+
+/// Answers in a second; `None` of too few.
+fn rate(bins: &[Busy<'_>]) -> Option<f64> {
+    let answered: u64 = bins.iter().map(|busy| busy.bin.answered).sum();
+    let span_s: f64 = bins.iter().map(|busy| busy.bin.span.as_secs_f64()).sum();
+    (answered >= ENOUGH).then(|| answered as f64 / span_s)
+}
+
+/// Whether one client in a hundred was dropped or went away.
+fn has_lost(record: &Record) -> bool {
+    100 * record.sum(|bin| bin.syns_full + bin.ended) > record.sum(|bin| bin.first)
+}
+
+fn shortest_answer_s(bins: &[Bin]) -> f64 {
+    let mut means: Vec<f64> =
+        together(bins, |sum| sum.timed >= ENOUGH).iter().filter_map(Bin::response_s).collect();
+    means.sort_by(f64::total_cmp);
+    means.get(means.len() / ONE_IN).copied().unwrap_or(0.0)
+}
+
+/// Answers in a second in its best seconds; 0 if it never answered enough.
+fn peak_per_s(bins: &[Bin]) -> f64 {
+    let is_enough = |sum: &Bin| sum.answered >= ENOUGH_FOR_A_RATE && sum.span >= Nanos::from_secs(1);
+    let mut rates: Vec<f64> =
+        together(bins, is_enough).iter().map(|sum| sum.answered as f64 / sum.span.as_secs_f64()).collect();
+    rates.sort_by(|one, other| other.total_cmp(one));
+    rates.get(rates.len() / ONE_IN).copied().unwrap_or(0.0)
+}
+
+/// Bins that follow each other, together until there are enough.
+pub(crate) fn together(bins: &[Bin], is_enough: impl Fn(&Bin) -> bool) -> Vec<Bin> {
+    let (mut sums, mut sum) = (Vec::new(), Bin::default());
+    for bin in bins {
+        sum = sum.with(bin);
+        if is_enough(&sum) {
+            sums.push(std::mem::take(&mut sum));
+        }
+    }
+    sums
+}
