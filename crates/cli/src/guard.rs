@@ -151,7 +151,8 @@ pub struct Args {
     state: PathBuf,
 
     /// Count what would be done, and leave every packet alone; with --config, at every listener. As
-    /// nobody is turned away, the server stays full, and this counts far more than would be refused
+    /// nobody is turned away, the server stays full, and this counts far more than would be refused;
+    /// `advise` says how many
     #[arg(long)]
     dry_run: bool,
 

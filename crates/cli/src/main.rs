@@ -10,6 +10,7 @@
 //! - 2: the user made a mistake: a wrong argument, or a file that is missing or not what it should
 //!   be.
 
+mod advise;
 mod answerer;
 mod bar;
 mod bench;
@@ -59,6 +60,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Guard(Box<guard::Args>),
+    Advise(advise::Args),
     Listeners(listeners::Args),
     Load(Box<load::Args>),
     Link(Box<link::Args>),
@@ -89,6 +91,7 @@ fn main() -> ExitCode {
     }
     let result = match cli.command {
         Command::Guard(args) => guard::run(*args),
+        Command::Advise(args) => advise::run(&args),
         Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(*args),
         Command::Link(args) => link::run(*args),

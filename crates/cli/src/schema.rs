@@ -4,6 +4,7 @@ use anyhow::{Context, Result};
 use results::{LinkSummary, LoadEvent, Record};
 use schemars::schema_for;
 
+use crate::advise::AdviceReport;
 use crate::close::CloseEvent;
 use crate::guard::{GuardEvent, Status};
 use crate::output::{Timed, say};
@@ -25,6 +26,8 @@ enum Of {
     Guard,
     /// What `guard --prometheus` answers at /status
     Status,
+    /// What `advise --json` prints
+    Advise,
     /// A line of `uplink --json`
     Uplink,
     /// A line of `close --json`
@@ -41,6 +44,7 @@ pub fn run(args: Args) -> Result<()> {
         Of::Load => schema_for!(Timed<LoadEvent>),
         Of::Guard => schema_for!(Timed<GuardEvent>),
         Of::Status => schema_for!(Timed<Status>),
+        Of::Advise => schema_for!(AdviceReport),
         Of::Uplink => schema_for!(Timed<UplinkEvent>),
         Of::Close => schema_for!(Timed<CloseEvent>),
         Of::Link => schema_for!(Timed<LinkSummary>),

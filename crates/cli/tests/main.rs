@@ -1,5 +1,6 @@
 //! The program `tidegate`, as its users start it.
 
+mod advise;
 mod attach;
 mod balancer;
 mod common;

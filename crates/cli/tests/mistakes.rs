@@ -50,6 +50,10 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
         (vec!["merge", "text"], "text: there is no summary in it"),
         (vec!["link", "va", "va"], "interface va is given twice"),
         (vec!["guard", "--config", "none"], "configuration none: there is no such file"),
+        (
+            vec!["advise", "--listen", "10.0.0.1:80", "--policy", "rst-syn"],
+            "--policy rst-syn: advise knows what the guard does where it finds the limit itself; name one with",
+        ),
         (vec!["guard"], "<--listen <ADDR:PORT>|--config <FILE>>"),
         (vec!["guard", "--config", "x", "--listen", "10.0.0.1:80"], "cannot be used with"),
         (
