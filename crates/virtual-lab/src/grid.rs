@@ -649,8 +649,14 @@ fn setup(job: &Job<'_>) -> Result<Setup> {
     }
     let cpu_time = job.server.cpu_time.into();
     let descriptors = profile.system.descriptors;
-    let mut service =
-        Serving { accept: Accept::Inf, cpu_time, backend: Nanos::ZERO, reply_bytes: REPLY_BYTES, descriptors, closes: None };
+    let mut service = Serving {
+        accept: Accept::Inf,
+        cpu_time,
+        backend: Nanos::ZERO,
+        reply_bytes: REPLY_BYTES,
+        descriptors,
+        closes: None,
+    };
     match job.server.kind {
         ServerKind::InKernel => {
             profile.server = profile.in_kernel.context("costs of a server in the kernel")?;

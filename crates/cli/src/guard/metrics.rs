@@ -6,6 +6,7 @@ use guard::{ListenerLoad, ListenerSample, Sample, ServerSample};
 use telemetry::Family;
 use watch::Counter;
 
+use super::event::Place;
 use super::status::{ListenerStatus, State};
 use crate::exporter::{Distribution, Labels, Metric, Values, unix_s};
 
@@ -17,7 +18,7 @@ const WAITING_BOUNDS: usize = 17;
 pub fn metrics(
     sample: &Sample,
     listeners: &[ListenerStatus],
-    hooks: &[(String, &'static str)],
+    hooks: &[Place],
     lease_end: SystemTime,
 ) -> Vec<Metric> {
     let families = telemetry::FAMILIES.iter().map(|family| counters(family, sample));
@@ -141,11 +142,7 @@ fn responses(service: &ServerSample) -> Distribution {
 }
 
 /// Of the guard itself, and what it makes of each listener.
-fn of_guard(
-    listeners: &[ListenerStatus],
-    hooks: &[(String, &'static str)],
-    lease_end: SystemTime,
-) -> [Metric; 5] {
+fn of_guard(listeners: &[ListenerStatus], hooks: &[Place], lease_end: SystemTime) -> [Metric; 5] {
     let listen = |of: &ListenerStatus| ("listen", of.listen.to_string());
     let each = |value: fn(&ListenerStatus) -> Option<f64>| {
         listeners.iter().filter_map(|of| Some((vec![listen(of)], value(of)?))).collect::<Vec<_>>()
@@ -156,9 +153,8 @@ fn of_guard(
         };
         State::NAMED.map(is)
     });
-    let places = hooks
-        .iter()
-        .map(|(interface, hook)| (vec![("interface", interface.clone()), ("hook", (*hook).to_owned())], 1.0));
+    let places =
+        hooks.iter().map(|of| (vec![("interface", of.interface.clone()), ("hook", of.hook.to_owned())], 1.0));
     [
         gauge(
             "guard_state",
@@ -246,7 +242,8 @@ mod tests {
         let of = ListenerSample { listener, load, stats, service: Some(service), observed: None };
         let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };
         let listeners = Seconds::default().next(&sample, std::time::Instant::now(), true);
-        metrics(&sample, &listeners, &[("eth0".to_owned(), "tcx")], UNIX_EPOCH + Duration::from_secs(7))
+        let hook = Place { interface: "eth0".to_owned(), hook: "tcx", before: Vec::new() };
+        metrics(&sample, &listeners, &[hook], UNIX_EPOCH + Duration::from_secs(7))
     }
 
     fn values_of<'a>(metrics: &'a [Metric], name: &str) -> Vec<(&'a str, f64)> {
