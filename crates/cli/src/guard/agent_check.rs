@@ -131,7 +131,8 @@ fn answer(mut client: TcpStream, told: &Mutex<Told>) -> io::Result<()> {
     let listen = if has_several { read_name(&mut client) } else { None };
     let line = lock(told).answer(client.peer_addr()?.ip(), listen, Instant::now());
     client.write_all(line.as_bytes())?;
-    // Words that were not read would make the kernel reset the connection, before the line is there.
+    // Words that were not read would make the kernel reset the connection, before the line is
+    // there.
     client.shutdown(Shutdown::Write)?;
     let mut rest = [0; MAX_NAME];
     client.set_read_timeout(Some(PATIENCE / 2))?;

@@ -13,8 +13,8 @@ use crate::exporter::{Distribution, Labels, Metric, Values, unix_s};
 /// Bounds of the histogram of waiting connections: 0, 1, 3, 7 and so on to 65,535.
 const WAITING_BOUNDS: usize = 17;
 
-/// All that there is to show. `listeners` is of the last second; `hooks` are interfaces with the hook
-/// there; at `lease_end` the kernel decides alone, unless the lease is renewed before.
+/// All that there is to show. `listeners` is of the last second; `hooks` are interfaces with the
+/// hook there; at `lease_end` the kernel decides alone, unless the lease is renewed before.
 pub fn metrics(
     sample: &Sample,
     listeners: &[ListenerStatus],
@@ -153,8 +153,9 @@ fn of_guard(listeners: &[ListenerStatus], hooks: &[Place], lease_end: SystemTime
         };
         State::NAMED.map(is)
     });
-    let places =
-        hooks.iter().map(|of| (vec![("interface", of.interface.clone()), ("hook", of.hook.to_owned())], 1.0));
+    let places = hooks.iter().map(|Place { interface, hook, .. }| {
+        (vec![("interface", interface.clone()), ("hook", (*hook).to_owned())], 1.0)
+    });
     [
         gauge(
             "guard_state",
@@ -241,8 +242,8 @@ mod tests {
         let load = Some(ListenerLoad { accept_qlen: 3, accept_limit: 128, ..ListenerLoad::default() });
         let of = ListenerSample { listener, load, stats, service: Some(service), observed: None };
         let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };
-        let listeners = Seconds::default().next(&sample, std::time::Instant::now(), true);
         let hook = Place { interface: "eth0".to_owned(), hook: "tcx", before: Vec::new() };
+        let listeners = Seconds::default().next(&sample, std::time::Instant::now(), true);
         metrics(&sample, &listeners, &[hook], UNIX_EPOCH + Duration::from_secs(7))
     }
 

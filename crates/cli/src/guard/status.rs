@@ -262,7 +262,9 @@ mod tests {
             change(&mut sample);
             all.next(&sample, start + Duration::from_secs(second), true).remove(0)
         };
-        (0..seconds).for_each(|second| drop(status(second)));
+        for second in 0..seconds {
+            status(second);
+        }
         status(seconds)
     }
 
@@ -311,7 +313,8 @@ mod tests {
         let gone = |of: &mut Sample| of.listeners[0].load = None;
         let dry = |of: &mut Sample| of.listeners[0].listener.dry_run = true;
         let blind = |of: &mut Sample| of.path.unleased = of.listeners[0].stats.seen;
-        let cases: [(&dyn Fn(&mut Sample), State); 4] = [
+        type Change = dyn Fn(&mut Sample);
+        let cases: [(&Change, State); 4] = [
             (&learning, State::Learning),
             (&gone, State::NoListener),
             (&dry, State::Refusing),
