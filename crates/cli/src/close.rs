@@ -162,7 +162,7 @@ fn run_here(args: &Args) -> Result<()> {
     if args.json {
         let interfaces = closing.interfaces().map(str::to_owned).collect();
         let dry_run = args.dry_run;
-        printer.say(Timed::json(&CloseEvent::Started { way: name, dry_run, interfaces, quarantine_s }));
+        printer.say(Timed::json(CloseEvent::Started { way: name, dry_run, interfaces, quarantine_s }));
     } else {
         let what = if args.dry_run { "counts, and changes nothing" } else { "is at work" };
         let interfaces = closing.interfaces().collect::<Vec<_>>().join(", ");
@@ -171,7 +171,7 @@ fn run_here(args: &Args) -> Result<()> {
     let start = Instant::now();
     let ended = watch(&mut closing, args, &stop, &printer, start);
     let last = counted(&closing, args, start)?;
-    printer.say(if args.json { Timed::json(&CloseEvent::Final(last)) } else { line(&last, None, way) });
+    printer.say(if args.json { Timed::json(CloseEvent::Final(last)) } else { line(&last, None, way) });
     ended
 }
 
@@ -209,7 +209,7 @@ fn watch(
             closing.check()?;
             let present = counted(closing, args, start)?;
             printer.say(match args.json {
-                true => Timed::json(&CloseEvent::Sample(present.clone())),
+                true => Timed::json(CloseEvent::Sample(present.clone())),
                 false => line(&present, Some(&before), args.way),
             });
             before = present;

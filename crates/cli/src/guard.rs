@@ -181,13 +181,13 @@ pub struct Args {
     /// as usual. It falls to 5% at most, and grows again. It is 100% of a server that is not known,
     /// and in a dry run.
     ///
-    /// HAProxy's server line wants "weight 100" beside "agent-check agent-port PORT agent-inter 1s",
-    /// since 75% of its usual weight of 1 is 0. It wants "check" as well: the guard does not say
-    /// that a server is gone.
+    /// HAProxy's server line wants "weight 100" beside "agent-check agent-port PORT agent-inter
+    /// 1s", since 75% of its usual weight of 1 is 0. It wants "check" as well: the guard does not
+    /// say that a server is gone.
     ///
-    /// A listener with drain = true in the file is "drain": HAProxy sends it no new connection. Take
-    /// it out, let the guard read the file again, and for a minute it is "up ready". A guard that
-    /// ends meanwhile leaves it drained.
+    /// A listener with drain = true in the file is "drain": HAProxy sends it no new connection.
+    /// Take it out, let the guard read the file again, and for a minute it is "up ready". A guard
+    /// that ends meanwhile leaves it drained.
     ///
     /// A guard of several listeners answers for the worst of them, or for the one that HAProxy
     /// names: agent-send "192.0.2.1:443\n". At its end the guard takes up to 3 s to tell HAProxy

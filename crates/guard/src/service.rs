@@ -89,8 +89,8 @@ impl ServerSample {
         }
     }
 
-    /// Bounds that double, in seconds, and how many of `answered_in_turn` took less. Longer ones are
-    /// in `answered_in_turn` alone.
+    /// Bounds that double, in seconds, and how many of `answered_in_turn` took less. Longer ones
+    /// are in `answered_in_turn` alone.
     pub fn response_buckets(&self) -> Vec<(f64, u64)> {
         let seconds = |(end_us, count)| (Duration::from_micros(end_us).as_secs_f64(), count);
         self.responses_us.cumulative()[SHOWN].iter().copied().map(seconds).collect()

@@ -4,13 +4,13 @@ use units::Nanos;
 
 /// A balancer's weight for a server, in percent of the one that it is configured with.
 ///
-/// It follows from what the server does alone, so that it means the same before one balancer or ten.
-/// Late is later than this server usually answers. The limit's own memory of that is too short: it
-/// forgets within a minute how fast a server was.
+/// It follows from what the server does alone, so that it means the same before one balancer or
+/// ten. Late is later than this server usually answers. The limit's own memory of that is too
+/// short: it forgets within a minute how fast a server was.
 ///
-/// It falls while SYNs are refused or answers are late, and grows while answers are in time. Between
-/// the two it stays, so that it does not swing. If all servers are late, all weights fall, and each
-/// server has its usual share again.
+/// It falls while SYNs are refused or answers are late, and grows while answers are in time.
+/// Between the two it stays, so that it does not swing. If all servers are late, all weights fall,
+/// and each server has its usual share again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {
     percent: f64,
@@ -163,8 +163,8 @@ mod tests {
         assert!(late(1) && late(10) && !late(30));
     }
 
-    /// What two servers with these times for a request get of so many a second, from a balancer
-    /// that shares them by their weights; both were known as servers that take a millisecond.
+    /// Requests a second that two servers get, each with its time for a request, from a balancer
+    /// that goes by their weights. Both usually took a millisecond.
     fn shares(offered: f64, takes_s: [f64; 2]) -> [f64; 2] {
         let mut weights = [usually_1_ms(100.0); 2];
         let mut shares = [0.0; 2];
