@@ -150,9 +150,8 @@ pub struct Args {
     #[arg(long, value_name = "DIR", default_value = "/run/tidegate")]
     state: PathBuf,
 
-    /// Count what would be done, and leave every packet alone; with --config, at every listener. As
-    /// nobody is turned away, the server stays full, and this counts far more than would be refused;
-    /// `advise` says how many
+    /// Count what would be done, and leave every packet alone; with --config, at every listener.
+    /// Nobody is turned away, so this counts far more than would be refused; `advise` says how many
     #[arg(long)]
     dry_run: bool,
 
