@@ -25,7 +25,7 @@ use ask::{address_of, ask, attribute, attributes, number_of};
 pub use ask::Error;
 pub use interface::Interface;
 pub use routes::{Entry, main_table};
-pub use sockets::{TcpSocket, TcpState, each_tcp_socket, tcp_listeners};
+pub use sockets::{ListenQueue, TcpSocket, TcpState, each_tcp_socket, listen_queues, tcp_listeners};
 pub use traffic::{Class, add_bpf_filter, classes};
 
 /// Where a packet goes.

@@ -18,11 +18,17 @@ const LOCAL_PORT: usize = 4;
 const REMOTE_PORT: usize = 6;
 const LOCAL: usize = 8;
 const REMOTE: usize = 24;
+const COOKIE: usize = 44;
 const EXPIRES: usize = 52;
+const RECEIVE_QUEUE: usize = 56;
+const SEND_QUEUE: usize = 60;
 const INODE: usize = 68;
 const ANSWER_BYTES: usize = 72;
 /// An attribute: the socket's control group, in the hierarchy of version 2.
 const CGROUP_ID: u16 = 21;
+/// Another, which is to be asked for: words of `SK_MEMINFO_*`, and which of them.
+const MEMORY: u16 = 7;
+const DROPS: usize = 8;
 /// All that have a place in the kernel's tables. Bits of `include/net/tcp_states.h`.
 const ALL_STATES: u32 = 0xfff;
 const LISTEN: u32 = 1 << 10;
@@ -79,13 +85,43 @@ pub fn tcp_listeners() -> Result<Vec<TcpSocket>, Error> {
     Ok(listeners)
 }
 
+/// A listener's queue and losses, as they are at this moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListenQueue {
+    /// The kernel's number for the socket, never used again.
+    pub cookie: u64,
+    /// Connections that wait for accept(2).
+    pub accept_qlen: u32,
+    /// `min(listen backlog, somaxconn)`.
+    pub accept_limit: u32,
+    /// SYNs and ends of handshakes that the kernel dropped; it counts modulo 2^32.
+    pub drops: u32,
+}
+
+/// The queues of the listeners of the calling thread's network namespace, for a small part of what
+/// a BPF iterator takes: that goes on through the table of connections.
+///
+/// # Errors
+///
+/// As [`each_tcp_socket`].
+pub fn listen_queues() -> Result<Vec<ListenQueue>, Error> {
+    let mut queues = Vec::new();
+    each_answer(LISTEN, 1 << (MEMORY - 1), |answer| queues.extend(read_queue(answer)))?;
+    Ok(queues)
+}
+
 fn each_in(states: u32, mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
+    each_answer(states, 0, |answer| read(answer).into_iter().for_each(&mut take))
+}
+
+/// With these attributes, as bits.
+fn each_answer(states: u32, attributes: u8, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
     for family in [number::INET, number::INET6] {
         let mut question = vec![0; QUESTION_BYTES];
-        question[..2].copy_from_slice(&[family, number::TCP]);
+        question[..3].copy_from_slice(&[family, number::TCP, attributes]);
         question[4..8].copy_from_slice(&states.to_ne_bytes());
         dump(NlFamily::SockOrInetDiag, SOCK_DIAG_BY_FAMILY, question, |answer| {
-            read(answer).into_iter().for_each(&mut take);
+            take(answer);
             ControlFlow::Continue(())
         })?;
     }
@@ -123,6 +159,18 @@ fn read(bytes: &[u8]) -> Option<TcpSocket> {
         inode: u32::from_ne_bytes(*bytes.get(INODE..)?.first_chunk()?),
         cgroup: find(bytes.get(ANSWER_BYTES..)?, CGROUP_ID)
             .and_then(|value| Some(u64::from_ne_bytes(*value.first_chunk()?))),
+    })
+}
+
+/// The same, of a listener.
+fn read_queue(bytes: &[u8]) -> Option<ListenQueue> {
+    let word = |bytes: &[u8], at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
+    let [low, high] = [word(bytes, COOKIE)?, word(bytes, COOKIE + 4)?].map(u64::from);
+    Some(ListenQueue {
+        cookie: high << 32 | low,
+        accept_qlen: word(bytes, RECEIVE_QUEUE)?,
+        accept_limit: word(bytes, SEND_QUEUE)?,
+        drops: word(find(bytes.get(ANSWER_BYTES..)?, MEMORY)?, 4 * DROPS)?,
     })
 }
 
@@ -185,7 +233,21 @@ mod tests {
     }
 
     #[test]
+    fn queue_of_a_listener_is_what_waits_of_how_many() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        // A number by which it is known.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(77).expect("small"))
+            .expect("listen");
+        let queue = || listen_queues().expect("ask").into_iter().find(|queue| queue.accept_limit == 77);
+        let before = queue().expect("it listens");
+        let _client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        assert_eq!((before.accept_qlen, before.drops), (0, 0));
+        assert_eq!(queue(), Some(ListenQueue { accept_qlen: 1, ..before }));
+    }
+
+    #[test]
     fn message_that_is_cut_is_none() {
+        assert_eq!(read_queue(&[2, 10, 0, 0]), None);
         assert_eq!(read(&[2, 6, 0, 0]), None);
         assert_eq!(read(&[]), None);
     }

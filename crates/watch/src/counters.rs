@@ -116,6 +116,28 @@ impl Counter {
         }
     }
 
+    /// What it counts, in a phrase.
+    pub fn help(self) -> &'static str {
+        match self {
+            Self::Syns => "SYNs for a new handshake",
+            Self::Answered => "of syns: answered with SYN/ACK",
+            Self::Cookies => "of syns: answered with a SYN cookie",
+            Self::ListenQFullAtSyn => "SYNs dropped: the accept queue was full",
+            Self::SynQFullDropped => "SYNs dropped: the SYN queue was full",
+            Self::SynQFullCookie => "of cookies: the SYN queue was full",
+            Self::SynQ34Full => "SYNs dropped: tcp_max_syn_backlog was three quarters full",
+            Self::SynsDroppedOtherwise => "SYNs dropped: no memory, no route, a security module",
+            Self::SynsRepeated => "of syns: after one that was dropped or got a cookie",
+            Self::SynsOfRequests => "SYNs repeated in a handshake under way",
+            Self::ListenQOverflow => "ends of handshakes dropped: the accept queue was full",
+            Self::ListenQOverflowAcks => "of these: without data and FIN, once a client",
+            Self::EndsDroppedOtherwise => "ends of handshakes dropped for another reason",
+            Self::Enqueued => "connections that came into the accept queue",
+            Self::Accepted => "connections that accept(2) took",
+            Self::SojournUnknown => "of accepted: it is not known how long they waited",
+        }
+    }
+
     fn of(self, raw: &Raw) -> u64 {
         match self {
             Self::Syns => raw.syns,
@@ -198,6 +220,11 @@ impl Counters {
     /// [`Counter::SojournUnknown`].
     pub fn sojourns_us(&self) -> Option<Histogram> {
         self.has(&[Hook::Enqueue, Hook::Accept]).then_some(Histogram(self.raw.sojourns_us))
+    }
+
+    /// Sum of the same, us.
+    pub fn sojourn_sum_us(&self) -> Option<u64> {
+        self.has(&[Hook::Enqueue, Hook::Accept]).then_some(self.raw.sojourn_sum_us)
     }
 
     /// Mean of the same, us; `None` of nothing, too.

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use netlink::ListenQueue;
+
 use crate::error::reading;
 use crate::{Error, Result, Watch};
 
@@ -154,6 +156,15 @@ impl Host {
             );
         }
         survey
+    }
+
+    /// Queues of the listeners of all namespaces by sock_diag(7); `None` where it cannot be asked.
+    pub(crate) fn listen_queues(&self) -> Option<Vec<ListenQueue>> {
+        let mut queues = Vec::new();
+        for namespace in self.namespaces.values() {
+            queues.extend(netns::enter(&namespace.file, netlink::listen_queues).ok()?.ok()?);
+        }
+        Some(queues)
     }
 
     fn read_procfs(&self, inode: u64, namespace: &Namespace) -> Result<Vec<Listener>> {

@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::{Cgroups, Counters, Host, Listener, Owners, Process, Queues, Result, Watch};
+use crate::lookout::Lookout;
+use crate::{Cgroups, Counters, Host, Listener, Owners, Process, Queues, Result, Survey, Watch};
 
 /// One listener.
 #[derive(Debug, Clone)]
@@ -32,10 +33,17 @@ pub struct Inventory {
 impl Inventory {
     /// Looks at all namespaces now; without `watch`, as far as `/proc` tells.
     pub fn take(watch: Option<&Watch>) -> Result<Self> {
-        let host = Host::look()?;
-        let survey = host.survey(watch);
-        let owners = Owners::find(survey.listeners.iter().map(|listener| listener.socket_inode))?;
-        let cgroups = Cgroups::read()?;
+        Lookout::default().look(watch)
+    }
+
+    /// Of what was found, with what is known of the host.
+    pub(crate) fn by(
+        survey: Survey,
+        host: &Host,
+        owners: &Owners,
+        cgroups: &Cgroups,
+        watch: Option<&Watch>,
+    ) -> Result<Self> {
         let counting = watch.filter(|watch| !watch.hooks().is_empty());
         let mut counted = BTreeMap::new();
         for watched in counting.map_or_else(|| Ok(Vec::new()), Watch::counters)? {
@@ -76,9 +84,11 @@ impl Inventory {
     fn of(mut entries: Vec<Entry>, gaps: Vec<String>) -> Self {
         entries.sort_by(by_load);
         let mut groups: Vec<Vec<Entry>> = Vec::new();
+        let mut places = BTreeMap::new();
         for entry in entries {
-            let key = |entry: &Entry| (entry.listener.netns_inode, entry.listener.address);
-            match groups.iter_mut().find(|group| key(&group[0]) == key(&entry)) {
+            let key = (entry.listener.netns_inode, entry.listener.address);
+            let place = *places.entry(key).or_insert(groups.len());
+            match groups.get_mut(place) {
                 Some(group) => group.push(entry),
                 None => groups.push(vec![entry]),
             }

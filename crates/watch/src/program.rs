@@ -1,7 +1,7 @@
 //! The programs of `kernel/watch.bpf.c` and their maps, with types from their BTF.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,6 +32,9 @@ pub(crate) use skel::types::listener_watch as Raw;
 
 /// The program that lists; needed always.
 const LISTER: &str = "list_listeners";
+
+/// Records of the list that are read together.
+const AT_ONCE: usize = 64;
 
 /// Loaded and attached programs; dropping it detaches them. The skeleton is closed at once; what
 /// stays are descriptors, so there is no lifetime to carry.
@@ -107,10 +110,13 @@ impl Watch {
     /// Every listener of the calling thread's network namespace, as it is now.
     pub fn list(&self) -> Result<Vec<Listener>> {
         const SIZE: usize = size_of::<types::listed>();
-        let mut iterator = bpf::open_iterator(self.lister.as_fd()).map_err(Error::List)?;
+        let iterator = bpf::open_iterator(self.lister.as_fd()).map_err(Error::List)?;
+        // All sockets come after the listeners: those are not to be read.
+        let mut iterator = BufReader::with_capacity(AT_ONCE * SIZE, iterator);
         let mut listeners = Vec::new();
         let mut bytes = [0_u8; SIZE];
-        while iterator.read(&mut bytes).map_err(Error::List)? == SIZE {
+        while !iterator.fill_buf().map_err(Error::List)?.is_empty() {
+            iterator.read_exact(&mut bytes).map_err(Error::List)?;
             let listed: types::listed = from_bytes(&bytes);
             if listed.is_listener == 0 {
                 break;
