@@ -3,7 +3,9 @@
 mod agent_check;
 mod event;
 mod lines;
+mod live;
 mod metrics;
+mod screen;
 mod status;
 
 use std::collections::BTreeMap;
@@ -29,7 +31,8 @@ use crate::printer::{Printer, complain};
 use crate::signals;
 use agent_check::AgentCheck;
 pub use event::GuardEvent;
-use lines::Lines;
+use lines::{Form, Lines};
+use live::Live;
 use status::Seconds;
 pub use status::Status;
 
@@ -164,6 +167,10 @@ pub struct Args {
     #[arg(long, value_name = "D", default_value = "1s", value_parser = interval)]
     interval: Duration,
 
+    /// Print lines on a terminal, too, and draw no screen
+    #[arg(long)]
+    lines: bool,
+
     /// Print JSON lines, one for each listener and --interval: "attached", then "sample"s, at last
     /// "final"
     #[arg(long)]
@@ -252,12 +259,27 @@ fn run_here(args: &Args, told: &Told) -> Result<()> {
     // Before anything is attached: a signal from now on ends the run in order.
     let (stop, reload) = signals::stop_and_reload_flags()?;
     let signals = Signals { stop, reload };
-    let mut guard = Guard::start(&config(args)?).map_err(|error| name_file(error, args))?;
-    let printer = Printer::start();
+    let config = config(args)?;
+    let hello = live::hello(args.netns.as_deref())?;
+    let form = match args.json {
+        true => Form::Json,
+        false if !args.lines && top::is_ours() => Form::Screen,
+        false => Form::Words,
+    };
+    let printer = match form {
+        Form::Screen => screen::start(&hello, Arc::clone(&signals.stop)),
+        _ => Printer::start(),
+    };
+    let mut guard = Guard::start(&config).map_err(|error| name_file(error, args))?;
     for warning in guard.warnings() {
         printer.complain(format_args!("warning: {warning}"));
     }
-    watch(&mut guard, args, told, &signals, printer)
+    let live = Live::open(config.state.as_deref(), &hello);
+    let live = live.unwrap_or_else(|error| {
+        printer.complain(format_args!("warning: {error:#}; tidegate top cannot show this guard"));
+        Live::default()
+    });
+    watch(&mut guard, args, told, &signals, live, Lines::new(printer, form))
 }
 
 fn check(args: &Args) -> Result<()> {
@@ -327,11 +349,17 @@ fn state(args: &Args) -> Option<PathBuf> {
     (args.state != Path::new("none")).then(|| args.state.clone())
 }
 
-fn watch(guard: &mut Guard, args: &Args, told: &Told, signals: &Signals, printer: Printer) -> Result<()> {
+fn watch(
+    guard: &mut Guard,
+    args: &Args,
+    told: &Told,
+    signals: &Signals,
+    mut live: Live,
+    mut lines: Lines,
+) -> Result<()> {
     let start = Instant::now();
     // Longer than a clock can say is for ever.
     let end = args.duration.and_then(|duration| start.checked_add(duration));
-    let mut lines = Lines::new(printer, args.json);
     let mut last = guard.sample()?;
     let mut troubles = Troubles::new();
     let mut seconds = Seconds::default();
@@ -388,8 +416,9 @@ fn watch(guard: &mut Guard, args: &Args, told: &Told, signals: &Signals, printer
             ));
         }
         let now = start.elapsed();
+        live.tell(guard, (last_at, &last), (now, &sample));
         // A turn may come a little early, after one that was late.
-        if now - last_at + TURN / 2 > args.interval {
+        if now - last_at + TURN / 2 > lines.interval(args.interval) {
             lines.sample(now, &sample, &last, now - last_at);
             (last, last_at) = (sample, now);
         }

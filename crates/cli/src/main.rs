@@ -39,6 +39,7 @@ mod schema;
 mod serve;
 mod signals;
 mod sim;
+mod top;
 mod uplink;
 
 use std::any::TypeId;
@@ -61,6 +62,7 @@ struct Cli {
 enum Command {
     Guard(Box<guard::Args>),
     Advise(advise::Args),
+    Top(top::Args),
     Listeners(listeners::Args),
     Load(Box<load::Args>),
     Link(Box<link::Args>),
@@ -92,6 +94,7 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Guard(args) => guard::run(*args),
         Command::Advise(args) => advise::run(&args),
+        Command::Top(args) => top::run(&args),
         Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(*args),
         Command::Link(args) => link::run(*args),

@@ -25,19 +25,38 @@ pub struct Printer {
     lost: Arc<AtomicU64>,
 }
 
+/// A line on its way.
 #[derive(Debug)]
-enum Line {
+pub enum Line {
+    /// For standard output.
     Output(String),
+    /// For standard error.
     Complaint(String),
+    /// JSON for a screen; nothing where there is none.
+    Event(String),
+}
+
+/// What the printer's thread gets.
+#[derive(Debug)]
+pub struct Incoming {
+    /// Until the printer is dropped.
+    pub lines: Receiver<Line>,
+    is_closed: Arc<AtomicBool>,
+    lost: Arc<AtomicU64>,
 }
 
 impl Printer {
     /// Starts the thread.
     pub fn start() -> Self {
-        let (sender, receiver) = sync_channel(ROOM);
+        Self::with(|incoming| print(&incoming, []))
+    }
+
+    /// Starts a thread that does something else with the lines.
+    pub fn with(consume: impl FnOnce(Incoming) + Send + 'static) -> Self {
+        let (sender, lines) = sync_channel(ROOM);
         let (is_closed, lost) = (Arc::default(), Arc::default());
-        let (thread_is_closed, thread_lost) = (Arc::clone(&is_closed), Arc::clone(&lost));
-        let thread = std::thread::spawn(move || print(&receiver, &thread_is_closed, &thread_lost));
+        let incoming = Incoming { lines, is_closed: Arc::clone(&is_closed), lost: Arc::clone(&lost) };
+        let thread = std::thread::spawn(move || consume(incoming));
         Self { lines: Some(sender), thread: Some(thread), is_closed, lost }
     }
 
@@ -49,6 +68,11 @@ impl Printer {
     /// The same on standard error.
     pub fn complain(&self, line: impl Display) {
         self.send(Line::Complaint(line.to_string()));
+    }
+
+    /// Shows JSON on the screen, if there is one.
+    pub fn show(&self, event: impl Display) {
+        self.send(Line::Event(event.to_string()));
     }
 
     /// Whether nobody reads standard output any more.
@@ -79,14 +103,15 @@ impl Drop for Printer {
     }
 }
 
-fn print(lines: &Receiver<Line>, is_closed: &AtomicBool, lost: &AtomicU64) {
+/// Prints the lines that came before, and then all that come.
+pub fn print(incoming: &Incoming, before: impl IntoIterator<Item = Line>) {
     let mut has_failed = false;
-    for line in lines {
+    for line in before.into_iter().chain(incoming.lines.iter()) {
         match line {
             Line::Output(line) => match write(io::stdout().lock(), &line) {
                 Ok(()) => {}
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                    is_closed.store(true, Ordering::Relaxed)
+                    incoming.is_closed.store(true, Ordering::Relaxed);
                 }
                 Err(error) if !has_failed => {
                     has_failed = true;
@@ -95,8 +120,9 @@ fn print(lines: &Receiver<Line>, is_closed: &AtomicBool, lost: &AtomicU64) {
                 Err(_) => {}
             },
             Line::Complaint(line) => complain(line),
+            Line::Event(_) => {}
         }
-        match lost.swap(0, Ordering::Relaxed) {
+        match incoming.lost.swap(0, Ordering::Relaxed) {
             0 => {}
             lost => complain(format_args!(
                 "{lost} lines were not printed, because nobody read what was before them"

@@ -25,4 +25,5 @@ mod shell;
 mod sim;
 mod sim_ends;
 mod start;
+mod top;
 mod uplink;

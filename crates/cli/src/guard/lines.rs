@@ -20,11 +20,22 @@ const HEADER_EVERY: u64 = 20;
 /// lacks.
 type Refusal = (&'static str, fn(&ListenerSample) -> Option<u64>);
 
+/// Who reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A person.
+    Words,
+    /// A program.
+    Json,
+    /// The screen; a person reads the sums after it.
+    Screen,
+}
+
 /// Lines for a person, or JSON.
 pub struct Lines {
     /// To which they go, and complaints with them.
     pub printer: Printer,
-    json: bool,
+    form: Form,
     lines: u64,
     /// Words of the last header.
     columns: Vec<&'static str>,
@@ -32,18 +43,21 @@ pub struct Lines {
 
 impl Lines {
     /// None yet.
-    pub fn new(printer: Printer, json: bool) -> Self {
-        Self { printer, json, lines: 0, columns: Vec::new() }
+    pub fn new(printer: Printer, form: Form) -> Self {
+        Self { printer, form, lines: 0, columns: Vec::new() }
+    }
+
+    /// Between two lines, of what was asked for: a screen does not wait.
+    pub fn interval(&self, wanted: Duration) -> Duration {
+        if self.form == Form::Screen { Duration::ZERO } else { wanted }
     }
 
     /// What is guarded, and where.
     pub fn attached(&mut self, guard: &Guard, sample: &Sample) {
-        let hooks = hooks_of(guard);
-        if self.json {
-            return sample.listeners.iter().for_each(|ListenerSample { listener, .. }| {
-                self.object(&GuardEvent::attached(listener, &hooks));
-            });
+        if self.form != Form::Words {
+            return attached(guard, sample).iter().for_each(|event| self.object(event));
         }
+        let hooks = hooks_of(guard);
         let hooks: Vec<String> =
             hooks.iter().map(|Place { interface, hook, .. }| format!("{interface} ({hook})")).collect();
         for ListenerSample { listener, .. } in &sample.listeners {
@@ -71,11 +85,10 @@ impl Lines {
 
     /// What was counted, and how fast since `last`, `span` ago.
     pub fn sample(&mut self, elapsed: Duration, sample: &Sample, last: &Sample, span: Duration) {
+        if self.form != Form::Words {
+            return samples(elapsed, sample).iter().for_each(|event| self.object(event));
+        }
         for now in &sample.listeners {
-            if self.json {
-                self.object(&GuardEvent::Sample(ListenerCounts::new(elapsed, now, &sample.path)));
-                continue;
-            }
             let is_same = |before: &&ListenerSample| before.listener.listen == now.listener.listen;
             let before = last.listeners.iter().find(is_same);
             let is_alone = sample.listeners.len() == 1;
@@ -111,7 +124,7 @@ impl Lines {
     /// The sums.
     pub fn last(&self, elapsed: Duration, sample: &Sample) {
         for listener in &sample.listeners {
-            if self.json {
+            if self.form == Form::Json {
                 self.object(&GuardEvent::Final(ListenerCounts::new(elapsed, listener, &sample.path)));
                 continue;
             }
@@ -124,8 +137,23 @@ impl Lines {
     }
 
     fn object(&self, event: &GuardEvent) {
-        self.printer.say(Timed::json(event));
+        match self.form {
+            Form::Screen => self.printer.show(Timed::json(event)),
+            _ => self.printer.say(Timed::json(event)),
+        }
     }
+}
+
+/// Where each listener is guarded.
+pub fn attached(guard: &Guard, sample: &Sample) -> Vec<GuardEvent> {
+    let hooks = hooks_of(guard);
+    sample.listeners.iter().map(|of| GuardEvent::attached(&of.listener, &hooks)).collect()
+}
+
+/// What was counted at each listener.
+pub fn samples(elapsed: Duration, sample: &Sample) -> Vec<GuardEvent> {
+    let event = |of| GuardEvent::Sample(ListenerCounts::new(elapsed, of, &sample.path));
+    sample.listeners.iter().map(event).collect()
 }
 
 fn totals(elapsed: Duration, sample: &ListenerSample, refusals: &[Refusal]) -> String {

@@ -123,7 +123,7 @@ pub fn child_of(parent: &mut Child, word: &str) -> Pid {
     }
 }
 
-fn find_child(parent: u32, word: &str) -> Option<Pid> {
+pub fn find_child(parent: u32, word: &str) -> Option<Pid> {
     let of_parent = |entry: std::fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
