@@ -390,8 +390,7 @@ impl Row {
             listens: self.now.accept.is_some(),
             is_guarded: self.now.is_guarded,
             refused: some(second.map(|second| second.refused)),
-            waiting: self.now.waiting.map_or(0, |queue| queue.length),
-            limit: self.now.waiting.and_then(|queue| queue.limit),
+            is_full: self.now.is_full(),
             is_learning: self.now.is_learning,
             answered: some(second.and_then(|second| second.answered)),
         })

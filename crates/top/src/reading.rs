@@ -151,6 +151,15 @@ impl Reading {
         }
     }
 
+    /// Whether as many wait as may: the accept queue holds one more than its limit.
+    pub fn is_full(&self) -> bool {
+        let above = |queue: Option<Queue>, more: u64| {
+            queue.is_some_and(|queue| queue.limit.is_some_and(|limit| queue.length >= limit + more))
+        };
+        let is_followed = self.service.as_ref().is_some_and(|service| service.counted.is_some());
+        above(self.waiting, u64::from(!is_followed))
+    }
+
     /// A count by its name.
     pub fn get(&self, name: &str) -> Option<u64> {
         get(&self.counts, name)

@@ -1,7 +1,11 @@
-//! One word for how a listener does.
+//! One word for how a listener does: on the screen, in metrics and for balancers.
+
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// How a listener does, the worst last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
 pub enum State {
     /// Nobody came in the last second.
     Idle,
@@ -9,7 +13,7 @@ pub enum State {
     Busy,
     /// The guard has seen too few answers to know the usual one, and leaves all to the kernel.
     Learning,
-    /// More wait than may, and nobody is refused: a burst is let pass.
+    /// As many wait as may, and nobody is refused: a burst is let pass.
     Burst,
     /// The kernel dropped clients of a listener that nobody guards.
     Dropping,
@@ -32,10 +36,8 @@ pub struct Signs {
     pub is_guarded: bool,
     /// Clients, by the guard or else by the kernel.
     pub refused: u64,
-    /// Connections now.
-    pub waiting: u64,
-    /// Connections that may wait; `None` if no number is known.
-    pub limit: Option<u64>,
+    /// Whether as many connections wait now as may.
+    pub is_full: bool,
     /// Now.
     pub is_learning: bool,
     /// Clients that were answered, or where that is not known, SYNs that were let through.
@@ -43,6 +45,18 @@ pub struct Signs {
 }
 
 impl State {
+    /// Each once, as JSON and Prometheus name them.
+    pub const NAMED: [(&'static str, Self); 8] = [
+        ("idle", Self::Idle),
+        ("busy", Self::Busy),
+        ("learning", Self::Learning),
+        ("burst", Self::Burst),
+        ("dropping", Self::Dropping),
+        ("refusing", Self::Refusing),
+        ("no_listener", Self::NoListener),
+        ("lease_lost", Self::LeaseLost),
+    ];
+
     /// Each once, the worst last.
     pub const ALL: [Self; 8] = [
         Self::Idle,
@@ -57,13 +71,12 @@ impl State {
 
     /// The worst that is so.
     pub fn of(signs: &Signs) -> Self {
-        let is_above = signs.limit.is_some_and(|limit| signs.waiting > limit);
         match signs {
             Signs { is_lease_lost: true, .. } => Self::LeaseLost,
             Signs { listens: false, .. } => Self::NoListener,
             Signs { refused: 1.., is_guarded: true, .. } => Self::Refusing,
             Signs { refused: 1.., .. } => Self::Dropping,
-            _ if is_above => Self::Burst,
+            Signs { is_full: true, .. } => Self::Burst,
             Signs { is_learning: true, .. } => Self::Learning,
             Signs { answered: 1.., .. } => Self::Busy,
             _ => Self::Idle,
@@ -90,7 +103,7 @@ impl State {
             Self::Idle => "nobody came in the last second",
             Self::Busy => "clients are answered",
             Self::Learning => "too few answers were seen yet; the kernel decides",
-            Self::Burst => "more wait than may, and a burst is let pass",
+            Self::Burst => "as many wait as may, and a burst is let pass",
             Self::Dropping => "no guard here: the kernel drops clients in silence",
             Self::Refusing => "the guard refuses clients",
             Self::NoListener => "nothing listens at this address",
@@ -105,21 +118,19 @@ mod tests {
 
     #[test]
     fn state_is_the_worst_that_is_so() {
-        let idle = Signs { listens: true, is_guarded: true, limit: Some(10), ..Signs::default() };
-        let full = Signs { waiting: 11, answered: 5, ..idle };
+        let idle = Signs { listens: true, is_guarded: true, ..Signs::default() };
+        let full = Signs { is_full: true, answered: 5, ..idle };
         let crowd = Signs { refused: 1, ..full };
         for (signs, state) in [
             (idle, State::Idle),
-            (Signs { waiting: 3, ..idle }, State::Idle),
             (Signs { answered: 1, ..idle }, State::Busy),
-            (Signs { answered: 1, waiting: 10, ..idle }, State::Busy),
             (Signs { is_learning: true, ..idle }, State::Learning),
             (Signs { is_learning: true, answered: 5, ..idle }, State::Learning),
             (full, State::Burst),
             (Signs { is_learning: true, ..full }, State::Burst),
-            (Signs { limit: None, ..full }, State::Busy),
             (crowd, State::Refusing),
-            (Signs { waiting: 0, limit: None, ..crowd }, State::Refusing),
+            (Signs { is_full: false, ..crowd }, State::Refusing),
+            (Signs { is_learning: true, ..crowd }, State::Refusing),
             (Signs { is_guarded: false, ..crowd }, State::Dropping),
             (Signs { is_guarded: false, refused: 0, ..crowd }, State::Burst),
             (Signs { listens: false, ..crowd }, State::NoListener),
@@ -134,5 +145,9 @@ mod tests {
     fn words_fit_their_column_and_the_worst_is_last() {
         assert!(State::ALL.iter().all(|state| state.word().len() <= 11));
         assert!(State::ALL.is_sorted());
+        assert_eq!(State::NAMED.map(|(_, state)| state), State::ALL);
+        for (name, state) in State::NAMED {
+            assert_eq!(serde_json::to_value(state).expect("JSON"), name);
+        }
     }
 }

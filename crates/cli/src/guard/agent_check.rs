@@ -158,7 +158,8 @@ fn read_name(client: &mut TcpStream) -> Option<SocketAddr> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::status::State;
+    use top::State;
+
     use super::*;
     use crate::answerer::tests::free;
 

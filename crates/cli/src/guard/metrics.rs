@@ -4,10 +4,11 @@ use std::time::SystemTime;
 
 use guard::{ListenerLoad, ListenerSample, Sample, ServerSample};
 use telemetry::Family;
+use top::State;
 use watch::Counter;
 
 use super::event::Place;
-use super::status::{ListenerStatus, State};
+use super::status::ListenerStatus;
 use crate::exporter::{Distribution, Labels, Metric, Values, unix_s};
 
 /// Bounds of the histogram of waiting connections: 0, 1, 3, 7 and so on to 65,535.

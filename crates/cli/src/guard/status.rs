@@ -8,7 +8,9 @@ use guard::{ListenerSample, Sample, Second, ServerSample, Weight};
 use schemars::JsonSchema;
 use serde::Serialize;
 use telemetry::per_s;
+use top::{Signs, State};
 use units::Nanos;
+use watch::Counter;
 
 /// For so long after a listener is drained no more, balancers are told that it is ready: longer
 /// than any of them waits between two checks.
@@ -51,39 +53,6 @@ pub struct ListenerStatus {
     /// Whether it said so until a moment ago.
     #[serde(skip)]
     pub is_ready_again: bool,
-}
-
-/// What a listener does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum State {
-    /// Fewer than half as many wait as may.
-    Idle,
-    /// More wait.
-    Busy,
-    /// As many wait as may, and none is refused yet.
-    Burst,
-    /// SYNs were refused.
-    Refusing,
-    /// Too few answers were seen, so the kernel decides.
-    Learning,
-    /// Nothing listens there.
-    NoListener,
-    /// The guard did not run for a second, so the kernel decides.
-    LeaseLost,
-}
-
-impl State {
-    /// All of them, as JSON and Prometheus have them.
-    pub const NAMED: [(&'static str, Self); 7] = [
-        ("idle", Self::Idle),
-        ("busy", Self::Busy),
-        ("burst", Self::Burst),
-        ("refusing", Self::Refusing),
-        ("learning", Self::Learning),
-        ("no_listener", Self::NoListener),
-        ("lease_lost", Self::LeaseLost),
-    ];
 }
 
 /// One second after the other.
@@ -133,10 +102,11 @@ impl Seconds {
         let (listen, drain) = (of.listener.listen, of.listener.drain);
         let refused = refused(of).saturating_sub(refused(before));
         let utilisation = utilisation(of, before);
-        let state = state(of, refused, utilisation, is_leased);
+        let state = state(of, before, refused, is_leased);
         let second = second(of, before, refused, utilisation);
         let acts = !of.listener.dry_run && of.observed.is_none();
-        let is_known = matches!(state, State::Idle | State::Busy | State::Burst | State::Refusing);
+        let is_learning = of.service.is_some_and(|service| service.is_learning);
+        let is_known = is_leased && of.load.is_some() && !is_learning;
         let (weight, changed) = self.weights.entry(listen).or_insert((Weight::FULL, None));
         weight.learn(&second, Nanos::from(span));
         if !acts || !is_known {
@@ -210,17 +180,24 @@ fn second(of: &ListenerSample, before: &ListenerSample, refused: u64, utilisatio
     }
 }
 
-fn state(of: &ListenerSample, refused: u64, utilisation: Option<f64>, is_leased: bool) -> State {
-    let is_full = of.service.is_some_and(|of| of.limit.is_some_and(|limit| of.counted >= limit.into()));
-    match (is_leased, of.load.is_some(), utilisation.unwrap_or(0.0)) {
-        (false, ..) => State::LeaseLost,
-        (_, false, _) => State::NoListener,
-        _ if of.service.is_some_and(|service| service.is_learning) => State::Learning,
-        _ if refused > 0 => State::Refusing,
-        _ if is_full => State::Burst,
-        (_, _, utilisation) if utilisation >= 0.5 => State::Busy,
-        _ => State::Idle,
-    }
+fn state(of: &ListenerSample, before: &ListenerSample, refused: u64, is_leased: bool) -> State {
+    let (service, observed) = (of.service, of.observed.as_ref());
+    let answered = |of: &ListenerSample| match (&of.observed, of.service) {
+        (Some(observed), _) => observed.counters.get(Counter::Accepted).unwrap_or(0),
+        (None, Some(service)) => service.answered,
+        (None, None) => of.stats.admitted,
+    };
+    let dropped = |of: &ListenerSample| of.observed.as_ref().map_or(0, |observed| observed.drops);
+    let is_queue_full = of.load.is_some_and(|load| load.is_accept_queue_full());
+    State::of(&Signs {
+        is_lease_lost: !is_leased,
+        listens: of.load.is_some(),
+        is_guarded: observed.is_none(),
+        refused: refused + dropped(of).saturating_sub(dropped(before)),
+        is_full: service.map_or(is_queue_full, |of| of.limit.is_some_and(|limit| of.counted >= limit.into())),
+        is_learning: service.is_some_and(|service| service.is_learning),
+        answered: answered(of).saturating_sub(answered(before)),
+    })
 }
 
 #[cfg(test)]
@@ -295,15 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn state_is_a_word() {
+    fn state_is_that_of_the_last_second() {
         for (refused, waiting, state) in
-            [(0, 0, State::Idle), (0, 5, State::Busy), (0, 10, State::Burst), (1, 10, State::Refusing)]
+            [(0, 0, State::Busy), (0, 10, State::Burst), (1, 10, State::Refusing), (1, 0, State::Refusing)]
         {
             assert_eq!(lasting(1, refused, waiting, |_| {}).state, state);
         }
-        let names =
-            State::NAMED.map(|(name, state)| (name.into(), serde_json::to_value(state).expect("JSON")));
-        assert!(names.iter().all(|(name, value): &(serde_json::Value, _)| name == value), "{names:?}");
+        let nobody = |of: &mut Sample| of.listeners[0].service.iter_mut().for_each(|of| of.answered = 0);
+        assert_eq!(lasting(1, 0, 0, nobody).state, State::Idle);
     }
 
     #[test]
@@ -315,7 +291,7 @@ mod tests {
         let blind = |of: &mut Sample| of.path.unleased = of.listeners[0].stats.seen;
         type Change = dyn Fn(&mut Sample);
         let cases: [(&Change, State); 4] = [
-            (&learning, State::Learning),
+            (&learning, State::Refusing),
             (&gone, State::NoListener),
             (&dry, State::Refusing),
             (&blind, State::LeaseLost),
