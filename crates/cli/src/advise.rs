@@ -45,8 +45,8 @@ pub struct Args {
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
 
-    /// A listener in another network namespace: a name of `ip netns`, the id of a process in it, or
-    /// a path
+    /// A listener in another network namespace: a name of `ip netns`, host, the id of a process in
+    /// it, or a path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 

@@ -63,7 +63,8 @@ pub struct Args {
     #[arg(long = "interface", value_name = "IF")]
     interfaces: Vec<String>,
 
-    /// Interfaces of another network namespace: a name of `ip netns`, a process id or a path
+    /// Interfaces of another network namespace: a name of `ip netns`, host, a process id or a
+    /// path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 

@@ -140,7 +140,7 @@ pub struct Args {
     attach: String,
 
     /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in
-    /// it, or a path
+    /// it, or a path; host is that of process 1, unless `ip netns` has the name
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 

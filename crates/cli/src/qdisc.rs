@@ -85,7 +85,7 @@ struct DelArgs {
 /// Where the interface is.
 #[derive(Debug, clap::Args)]
 struct Place {
-    /// Network namespace: a name of `ip netns`, a process id or a path
+    /// Network namespace: a name of `ip netns`, host, a process id or a path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 }

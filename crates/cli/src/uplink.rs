@@ -73,7 +73,8 @@ pub struct Args {
     #[arg(long, value_name = "CLASS")]
     parent: Option<String>,
 
-    /// Interface of another network namespace: a name of `ip netns`, a process id or a path
+    /// Interface of another network namespace: a name of `ip netns`, host, a process id or a
+    /// path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 

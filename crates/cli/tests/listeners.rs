@@ -100,6 +100,33 @@ fn root_listener_of_another_namespace_is_listed_with_its_load_and_owner() {
 }
 
 #[test]
+fn root_listener_of_the_host_has_the_name_by_which_a_guard_elsewhere_finds_it() {
+    let Some(world) = World::create() else { return };
+    if netns::path_of(netns::HOST) != std::path::Path::new("/proc/1/ns/net") {
+        return eprintln!("{} is a name of ip netns here", netns::HOST);
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = listener.local_addr().expect("bound").to_string();
+    // A host whose process 1 is the shell, and in our network namespace.
+    let on_host = |script: &str| {
+        let unshare = ["--pid", "--fork", "--mount-proc", "sh", "-c", script];
+        Command::new("unshare").args(unshare).output().expect("run unshare")
+    };
+    let lines = json_lines(&on_host(&format!("{TIDEGATE} listeners --json; exit $?")));
+    let line = lines.iter().find(|line| line["listen"] == address).expect("it listens");
+    assert_eq!(line["netns"]["name"], "host");
+    let guard = |more: &str| {
+        let elsewhere = world.namespace.path();
+        let guard = format!("{TIDEGATE} guard --interface lo --check --listen {address} {more}");
+        on_host(&format!("nsenter --net={} {guard}; exit $?", elsewhere.display()))
+    };
+    let refused = String::from_utf8(guard("").stderr).expect("UTF-8");
+    assert!(refused.contains("if that is meant, add --netns host"), "{refused}");
+    let checked = guard("--netns host");
+    assert_eq!(String::from_utf8_lossy(&checked.stdout), "1 listener can be guarded here\n", "{checked:?}");
+}
+
+#[test]
 fn root_watch_counts_what_happens_meanwhile() {
     let Some(world) = World::create() else { return };
     world.knock();

@@ -24,7 +24,7 @@ pub use error::{Error, Result};
 pub use ethtool::{Offload, set_offload};
 pub use lan::Lan;
 pub use link::{VethEnd, VethPair, mac_text};
-pub use namespace::{Namespace, enter, is_elsewhere, open, pin_to_cpu, sweep, turn};
+pub use namespace::{HOST, Namespace, enter, is_elsewhere, names, open, path_of, pin_to_cpu, sweep, turn};
 pub use tap::{Frame, Tap};
 
 /// Whether kernel tests can run here: `Err` has the reason for a skip.

@@ -143,7 +143,23 @@ impl Drop for Namespace {
     }
 }
 
-/// Opens a network namespace: by its name for `ip netns`, a path, or the id of a process in it.
+/// Name of the host's own network namespace, that of process 1, where `ip netns` has no other of
+/// this name. In a container without the host's process ids it is the container's.
+pub const HOST: &str = "host";
+
+/// Names that [`open`] takes now: those of `ip netns`, and [`HOST`].
+pub fn names() -> Vec<String> {
+    let named = fs::read_dir(RUN_DIR).into_iter().flatten().flatten();
+    let mut names: Vec<String> =
+        named.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.push(HOST.to_owned());
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Opens a network namespace: by its name for `ip netns`, as [`HOST`], by a path, or by the id of a
+/// process in it.
 ///
 /// # Errors
 ///
@@ -151,20 +167,33 @@ impl Drop for Namespace {
 pub fn open(name: &str) -> Result<File> {
     let path = path_of(name);
     // A FIFO must not hold us up.
-    OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path).act_with(|| {
-        format!(
-            "network namespace {name}: open {}; give a name of `ip netns`, a process id or a path",
-            path.display()
-        )
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(&path);
+    let is_forbidden = file.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    file.act_with(|| {
+        let known = names();
+        let known = known.iter().map(String::as_str);
+        let would_do = "give a name of `ip netns`, host, a process id or a path";
+        let then = match is_forbidden {
+            true => "; this needs CAP_SYS_PTRACE, or as many capabilities as the process has".to_owned(),
+            false => spelling::did_you_mean(name, known, would_do),
+        };
+        format!("network namespace {name}: open {}{then}", path.display())
     })
 }
 
-fn path_of(name: &str) -> PathBuf {
+/// Where the file is of what [`open`] takes.
+pub fn path_of(name: &str) -> PathBuf {
+    path_below(Path::new(RUN_DIR), name)
+}
+
+fn path_below(run_dir: &Path, name: &str) -> PathBuf {
+    let named = run_dir.join(name);
     let is_pid = name.bytes().all(|byte| byte.is_ascii_digit());
-    match name.contains('/') {
-        true => PathBuf::from(name),
-        false if is_pid => PathBuf::from(format!("/proc/{name}/ns/net")),
-        false => PathBuf::from(RUN_DIR).join(name),
+    match name {
+        _ if name.contains('/') => PathBuf::from(name),
+        _ if is_pid => PathBuf::from(format!("/proc/{name}/ns/net")),
+        HOST if !named.exists() => PathBuf::from("/proc/1/ns/net"),
+        _ => named,
     }
 }
 
@@ -277,6 +306,32 @@ mod tests {
         assert_eq!(owner("tg-two-words-77-3"), Some(77));
         assert_eq!(owner("docker-1-0"), None);
         assert_eq!(owner("tg-by-hand"), None);
+    }
+
+    #[test]
+    fn host_is_the_namespace_of_process_1_unless_ip_netns_has_the_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        assert_eq!(path_below(folder.path(), "host"), Path::new("/proc/1/ns/net"));
+        assert_eq!(path_below(folder.path(), "4242"), Path::new("/proc/4242/ns/net"));
+        assert_eq!(path_below(folder.path(), "./host"), Path::new("./host"));
+        fs::write(folder.path().join("host"), "").expect("write");
+        assert_eq!(path_below(folder.path(), "host"), folder.path().join("host"));
+        assert!(names().contains(&"host".to_owned()));
+    }
+
+    #[test]
+    fn root_name_that_is_nearly_right_is_told_which_was_meant() {
+        if let Err(reason) = crate::root_or_reason() {
+            return eprintln!("{reason}");
+        }
+        let namespace = Namespace::create("meant").expect("create");
+        let error = open(&namespace.name().replace("meant", "maent")).expect_err("none").to_string();
+        assert!(error.contains(&format!("; did you mean {}? give a name", namespace.name())), "{error}");
+        let error = open("hots").expect_err("none").to_string();
+        assert!(
+            error.contains("did you mean host? give a name of `ip netns`, host, a process id"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -58,7 +58,7 @@ impl Queues {
 /// A network namespace in which a process lives, or that has a name.
 #[derive(Debug)]
 struct Namespace {
-    /// For `ip netns`, if it has one.
+    /// For `ip netns`, or [`netns::HOST`], if it has one.
     name: Option<String>,
     file: File,
     /// A process in it.
@@ -109,6 +109,11 @@ impl Host {
             let Ok(inode) = host.add(&entry.path(), None) else { continue };
             let namespace = host.namespaces.get_mut(&inode).expect("just added");
             namespace.name.get_or_insert_with(|| entry.file_name().to_string_lossy().into_owned());
+        }
+        // Without CAP_SYS_PTRACE it is not known which that is.
+        if let Ok(inode) = host.add(&netns::path_of(netns::HOST), None) {
+            let namespace = host.namespaces.get_mut(&inode).expect("just added");
+            namespace.name.get_or_insert_with(|| netns::HOST.to_owned());
         }
         Ok(host)
     }
