@@ -329,8 +329,8 @@ impl Default for CakeConfig {
 pub enum ConfigError {
     /// No discipline has that name.
     #[error(
-        "{0:?} is no queue discipline; known are {known}, with keys as in red:limit=180,min=30,max=90",
-        known = Config::KINDS.join(", ")
+        "{0:?} is no queue discipline{then}, with keys as in red:limit=180,min=30,max=90",
+        then = spelling::did_you_mean(.0, Config::KINDS, &format!("known are {}", Config::KINDS.join(", ")))
     )]
     Kind(String),
     /// The table does not say which.
@@ -340,7 +340,7 @@ pub enum ConfigError {
     )]
     NoKind,
     /// The discipline has no such parameter.
-    #[error("{kind}: {key:?} is no key of it; it has {known}")]
+    #[error("{kind}: {key:?} is no key of it{then}", then = spelling::did_you_mean(.key, .known.split(", "), &format!("it has {known}")))]
     Key {
         /// Of which discipline.
         kind: &'static str,

@@ -157,7 +157,7 @@ impl Words {
     }
 
     fn span(&mut self, key: &'static str, default: Nanos) -> Result<Nanos, ConfigError> {
-        let read = |text: &str| humantime::parse_duration(text).ok().map(Nanos::from);
+        let read = |text: &str| spelling::time(text).ok().map(Nanos::from);
         self.take(key, default, read, SPAN)
     }
 
@@ -486,7 +486,11 @@ mod tests {
 
     #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
-        assert!(error("rde").starts_with("\"rde\" is no queue discipline; known are droptail, red, choke"));
+        assert!(
+            error("rde").starts_with(
+                "\"rde\" is no queue discipline; did you mean red? known are droptail, red, choke"
+            )
+        );
         assert!(error("").starts_with("\"\" is no queue discipline"));
         assert_eq!(
             error("codel:min=3"),

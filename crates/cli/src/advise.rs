@@ -33,7 +33,7 @@ pub struct Args {
     listen: SocketAddr,
 
     /// For how long to watch. It can only judge what it sees: let it see your peak
-    #[arg(long = "for", value_name = "D", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long = "for", value_name = "D", default_value = "60s", value_parser = spelling::time)]
     watches_for: Duration,
 
     /// The policy that would guard, with `unserved`

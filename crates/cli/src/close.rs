@@ -46,7 +46,7 @@ pub struct Args {
 
     /// With swap: how long a port is kept from use towards the same server; 60s at least where an
     /// end has no timestamps
-    #[arg(long, value_name = "D", default_value = "1s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "1s", value_parser = spelling::time)]
     quarantine: Duration,
 
     /// Only sockets that were made in this control group or below it: its folder, as
@@ -81,7 +81,7 @@ pub struct Args {
     json: bool,
 
     /// Stop after this time, as in 10s
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     duration: Option<Duration>,
 }
 

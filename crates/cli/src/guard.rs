@@ -202,7 +202,7 @@ pub struct Args {
     agent_check: Option<SocketAddr>,
 
     /// Stop after this time, as in 10s
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     duration: Option<Duration>,
 }
 
@@ -557,7 +557,7 @@ fn sleep_until(
 }
 
 fn interval(text: &str) -> Result<Duration, String> {
-    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    let interval = spelling::time(text).map_err(|error| error.to_string())?;
     if interval.as_secs() == 0 || interval.subsec_nanos() > 0 {
         return Err("whole seconds are wanted, as in 10s or 1m".to_owned());
     }

@@ -79,11 +79,11 @@ pub struct Args {
     access: Vec<String>,
 
     /// What happens before is not counted
-    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = spelling::time)]
     warmup: Duration,
 
     /// End after so long, the warm-up not counted; else at Ctrl-C or SIGTERM
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     duration: Option<Duration>,
 
     /// Write what was seen to this file at the end, as JSON; `tidegate schema link` says what it

@@ -24,7 +24,7 @@ const NAP: Duration = Duration::from_millis(50);
 pub struct Args {
     /// Measure for this long, as in 10s: SYNs, accepts, times in the accept queue, and why SYNs and
     /// handshakes were dropped
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     watch: Option<Duration>,
 
     /// Print JSON lines: a "listener" for each socket, a "group" for those that share an address, a

@@ -65,11 +65,11 @@ pub struct Args {
     interface: String,
 
     /// Attempts before the measured window, which are sent but not counted
-    #[arg(long, value_name = "D", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "0s", value_parser = spelling::time)]
     warmup: Duration,
 
     /// How long to wait at the end for open attempts; as long as users are patient, unless given
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     drain: Option<Duration>,
 
     /// How a connection ends once the reply is complete or patience is lost
@@ -512,13 +512,13 @@ fn parse_cpus(text: &str) -> Result<Cpus, String> {
 
 /// A time between bursts.
 fn parse_coalesce(text: &str) -> Result<Duration, String> {
-    let gap = humantime::parse_duration(text).ok().filter(|&gap| gap <= load::MAX_COALESCE);
+    let gap = spelling::time(text).ok().filter(|&gap| gap <= load::MAX_COALESCE);
     gap.ok_or_else(|| format!("a time up to {:?}, as in 50us", load::MAX_COALESCE))
 }
 
 /// A time above zero, and up to a year.
 fn parse_span(text: &str) -> Result<Duration, String> {
-    match humantime::parse_duration(text) {
+    match spelling::time(text) {
         Ok(span) if !span.is_zero() && span <= Duration::from_secs(366 * 86_400) => Ok(span),
         _ => Err("a time above 0 and up to a year, as in 10s or 500ms".to_owned()),
     }

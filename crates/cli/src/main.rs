@@ -188,6 +188,40 @@ mod tests {
         }
     }
 
+    /// Options that take a time, with the commands before them: `D` or `T` in the help.
+    fn times(command: &clap::Command, before: &[String]) -> Vec<Vec<String>> {
+        let is_time = |arg: &&Arg| {
+            let is_named = |name: &&str| matches!(*name, "D" | "T");
+            arg.get_value_names().is_some_and(|names| names.iter().any(|name| is_named(&name.as_str())))
+        };
+        let own = command.get_arguments().filter(is_time).filter_map(Arg::get_long);
+        // A distance between two runs.
+        let own = own.filter(|long| *long != "at-most").map(|long| format!("--{long}"));
+        let own = own.map(|option| [before, &[option]].concat());
+        let below = command
+            .get_subcommands()
+            .flat_map(|below| times(below, &[before, &[below.get_name().to_owned()]].concat()));
+        own.chain(below).collect()
+    }
+
+    #[test]
+    fn time_without_a_unit_is_refused_with_one_by_every_option() {
+        let all = times(&Cli::command(), &["tidegate".to_owned()]);
+        assert!(all.len() > 15, "{all:?}");
+        for words in all {
+            let words: Vec<&str> = words.iter().map(String::as_str).chain(["10"]).collect();
+            let said = message(&words);
+            assert!(said.contains("'10' for '--"), "{words:?}: {said}");
+            let is_time = |word: &str| word.starts_with(|c: char| c.is_ascii_digit()) && word.ends_with('s');
+            assert!(said.split(|c: char| !c.is_alphanumeric()).any(is_time), "{words:?}: {said}");
+        }
+        let said = message(&["tidegate", "listeners", "--watch", "10"]);
+        assert!(
+            said.ends_with("'--watch <D>': the unit is missing; say s, ms or us, as in 10s; see '--help'."),
+            "{said}"
+        );
+    }
+
     #[test]
     fn option_is_not_taken_for_a_file_and_a_slip_of_the_pen_is_none() {
         let said = message(&["tidegate", "sim", "a.toml", "--book", "--quick"]);

@@ -113,8 +113,9 @@ impl Place {
 
 fn add(args: &AddArgs) -> Result<()> {
     if !::qdisc::names().contains(&args.kind.as_str()) {
-        let (kind, ours) = (&args.kind, ::qdisc::names().join(", "));
-        let why = format!("{kind} is no queue discipline that tidegate has for the kernel; it has {ours}");
+        let (kind, ours) = (&args.kind, ::qdisc::names());
+        let then = spelling::did_you_mean(kind, ours.iter().copied(), &format!("it has {}", ours.join(", ")));
+        let why = format!("{kind} is no queue discipline that tidegate has for the kernel{then}");
         return Err(Mistake(why).into());
     }
     let config: Config = written(&args.kind, &args.words).parse()?;

@@ -126,14 +126,14 @@ fn socket_addr(text: &str) -> Result<SocketAddr, &'static str> {
 }
 
 fn cpu_time(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok().filter(|time| *time <= MAX_CPU_TIME);
+    let time = spelling::time(text).ok().filter(|time| *time <= MAX_CPU_TIME);
     time.ok_or_else(|| format!("{text:?} is no CPU time up to {MAX_CPU_TIME:?}, as in 150us"))
 }
 
 fn later(text: &str) -> Result<(Duration, Duration), String> {
     const LIKE: &str = "a time after the start and a CPU time, as in 10s:1ms";
     let (after, time) = text.split_once(':').ok_or(LIKE)?;
-    Ok((humantime::parse_duration(after).map_err(|_| LIKE)?, cpu_time(time)?))
+    Ok((spelling::time(after).map_err(|_| LIKE)?, cpu_time(time)?))
 }
 
 fn reply_bytes(text: &str) -> Result<usize, String> {

@@ -236,7 +236,9 @@ fn read_profile(path: &Path) -> Result<Profile> {
         Ok(text) => in_file(Profile::parse(&text).map_err(say_profile), name),
         Err(ReadError::Missing) => {
             let known: Vec<&str> = Profile::shipped_names().collect();
-            in_file(Err(format!("no file, and none of those that come along: {}", known.join(", "))), name)
+            let list = format!("those are {}", known.join(", "));
+            let then = spelling::did_you_mean(&path.to_string_lossy(), known, &list);
+            in_file(Err(format!("no file, and none of those that come along{then}")), name)
         }
         Err(error) => Err(error).context(name),
     }

@@ -95,7 +95,7 @@ pub struct Args {
     prometheus: Option<SocketAddr>,
 
     /// Stop after this time, as in 10s
-    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", value_parser = spelling::time)]
     duration: Option<Duration>,
 }
 
@@ -248,7 +248,7 @@ fn without_rate(interface: &str, is_elsewhere: bool) -> String {
 
 pub(crate) fn interval(text: &str) -> Result<Duration, String> {
     const BOUNDS: std::ops::RangeInclusive<Duration> = Duration::from_millis(100)..=Duration::from_secs(60);
-    let interval = humantime::parse_duration(text).ok().filter(|interval| BOUNDS.contains(interval));
+    let interval = spelling::time(text).ok().filter(|interval| BOUNDS.contains(interval));
     interval.ok_or_else(|| "a time from 100ms to 1min, as in 10s".to_owned())
 }
 

@@ -418,7 +418,7 @@ fn root_interfaces_that_cannot_be_the_ends_are_refused_in_one_line() {
             2,
             "interfaces e0 and e1 are the two ends of one veth pair, between which frames would go round for ever; name the near ends of two pairs",
         ),
-        (["m0", "none"], 1, "interface none: there is none of that name here; see `ip link`"),
+        (["m0", "none"], 1, "interface none: there is none of that name here; `ip link` lists them"),
         (["d0", "m0"], 1, "interface d0: it is down; set it up: ip link set d0 up"),
         (["m0", "lo"], 1, "interface lo: a loopback has no other end; name an Ethernet interface"),
     ] {

@@ -24,6 +24,7 @@ fn refused(folder: &Path, arguments: &[&str]) -> (Option<i32>, String) {
 fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
     let folder = tempfile::tempdir().expect("a folder");
     fs::write(folder.path().join("binary"), b"\xff\xfe\xfd").expect("write");
+    fs::write(folder.path().join("slip"), "[[listener]]\nlisen = \"10.0.0.1:80\"\n").expect("write");
     fs::write(folder.path().join("text"), "what is this?\n").expect("write");
     let crowd = ["http://10.0.0.1/", "--clients", "10.9.0.0/24", "--interface", "none"];
     let load = |more: [&'static str; 2]| [&["load"], &crowd[..], &more[..]].concat();
@@ -39,8 +40,17 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
         (vec!["sim", DEMO], "it names no profile: give --profile a name or a file"),
         (
             vec!["sim", DEMO, "--profile", "nope"],
-            "profile nope: no file, and none of those that come along: xeon",
+            "profile nope: no file, and none of those that come along; those are xeon",
         ),
+        (vec!["sim", DEMO, "--profile", "xeon"], "did you mean xeon-2005? those are xeon-2005, itanium"),
+        (vec!["guard", "--config", "slip"], "unknown field `lisen`; did you mean listen? expected one of"),
+        (vec!["guard", "--lisen", "10.0.0.1:80"], "a similar argument exists: '--listen'"),
+        (vec!["guard", "--listen", "10.0.0.1:80", "--attach", "tcxx"], "a similar value exists: 'tcx'"),
+        (vec!["gaurd"], "unrecognized subcommand 'gaurd'; tip: a similar subcommand exists: 'guard'"),
+        (load(["--stacks", "linx"]), "\"linx\" is no client stack; did you mean linux? there are linux,"),
+        (load(["--workload", "specweb"]), "\"specweb\" is no workload; did you mean specweb99? there are"),
+        (load(["--fail-if", "p98>5ms"]), "\"p98\" is no measure; did you mean p90? there are mean,"),
+        (vec!["qdisc", "add", "va", "redfvor"], "did you mean redfavor? it has redfavor,"),
         (vec!["sim", DEMO, "--profile", "binary"], "profile binary: it is not UTF-8"),
         (vec!["lab", "run", "binary"], "read experiment binary: it is not UTF-8"),
         (vec!["compare", "none", "text"], "read none: there is no such file"),

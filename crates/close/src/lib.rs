@@ -262,7 +262,7 @@ fn interfaces(setup: &Setup) -> Result<Vec<Interface>> {
     for name in &setup.interfaces {
         let interface = Interface::find(name).act_with(|| format!("look for {name}"))?;
         add(interface
-            .ok_or_else(|| refused(format!("{name}: no such interface; ip link shows which there are")))?);
+            .ok_or_else(|| refused(format!("{name}: no such interface{}", Interface::instead_of(name))))?);
     }
     if setup.interfaces.is_empty() {
         for destination in &setup.destinations {

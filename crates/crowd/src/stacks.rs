@@ -23,7 +23,7 @@ pub struct Stacks {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StacksError {
     /// No such stack.
-    #[error("{0:?} is no client stack; there are {names}", names = names())]
+    #[error("{0:?} is no client stack{then}", then = instead_of(.0))]
     Unknown(String),
     /// Named twice.
     #[error("{0} is named twice; give it one share")]
@@ -43,8 +43,9 @@ pub enum StacksError {
     Sum(String, f64),
 }
 
-fn names() -> String {
-    STACKS.map(|stack| stack.name).join(", ")
+fn instead_of(name: &str) -> String {
+    let known: Vec<&str> = Stacks::names().collect();
+    spelling::did_you_mean(name, Stacks::names(), &format!("there are {}", known.join(", ")))
 }
 
 impl Default for Stacks {
@@ -54,6 +55,11 @@ impl Default for Stacks {
 }
 
 impl Stacks {
+    /// Of all that there are.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        STACKS.iter().map(|stack| stack.name)
+    }
+
     /// From names and shares.
     ///
     /// # Errors
@@ -156,6 +162,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (text, why) in [
+            ("linx", "\"linx\" is no client stack; did you mean linux? there are linux, linux-6.4"),
             ("beos", "\"beos\" is no client stack; there are linux, linux-6.4"),
             ("linux:0.5,linux:0.5", "linux is named twice"),
             ("linux:0.5,macos:0.4", "linux:0.5,macos:0.4 sum to 0.900, not to 1"),

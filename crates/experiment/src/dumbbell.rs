@@ -464,7 +464,7 @@ mod tests {
             ("initial_window = 2", "initial_window = 0", "10 is usual"),
             ("least_rto = \"200ms\"", "least_rto = \"0s\"", "from 1ms to 2min"),
             ("repetitions = 30", "repetitions = 0", "nothing would be measured"),
-            ("warmup = \"100s\"", "warmup = \"-1s\"", "not a time"),
+            ("warmup = \"100s\"", "warmup = \"-1s\"", "a time is wanted"),
             ("sessions = 135", "session = 135", "unknown field"),
             ("measure = \"syn_drops\"", "measure = \"p99\"", "of a server"),
             ("aqm = \"redfavor\"", "aqm = \"red-flavour\"", "no [[policy]] or [[aqm]] is called"),

@@ -442,7 +442,7 @@ mod tests {
     #[test]
     fn what_cannot_be_measured_is_refused() {
         assert_refused(("duration = \"2s\"", "duration = \"0s\""), "grid.duration = 0ns cannot be measured");
-        assert_refused(("duration = \"2s\"", "duration = \"soon\""), "\"soon\" is not a time");
+        assert_refused(("duration = \"2s\"", "duration = \"soon\""), "\"soon\": a time is wanted, as in 10s");
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\nsysctls = {\"vm.swappiness\" = \"1\"}"),
             "only net.*",

@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use humantime::format_duration;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 
 use crate::bursts::{Bursts, LoadsOf, SHORTEST};
 use crate::servers::ServerSpec;
-use crate::time::LONGEST;
+use crate::time::{LONGEST, durations};
 
 /// Most servers that a map makes: more cells than anybody looks at.
 const MOST: usize = 400;
@@ -106,15 +106,6 @@ impl Map {
     }
 }
 
-fn durations<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Duration>, D::Error> {
-    let texts = Vec::<String>::deserialize(deserializer)?;
-    let parse = |text: &String| {
-        humantime::parse_duration(text)
-            .map_err(|why| serde::de::Error::custom(format!("{text:?}: {why}; \"10s\" would do")))
-    };
-    texts.iter().map(parse).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -176,6 +167,6 @@ mod tests {
     #[test]
     fn length_without_a_unit_is_refused() {
         let why = toml::from_str::<Map>(&FOUR.replace("\"1s\"", "\"1\"")).expect_err("no unit").to_string();
-        assert!(why.contains("\"10s\" would do"), "{why}");
+        assert!(why.contains("say s, ms or us"), "{why}");
     }
 }

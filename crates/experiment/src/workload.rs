@@ -58,11 +58,12 @@ pub fn parse_workload(text: &str) -> Result<Workload, String> {
             .map_err(|error| format!("{text}: {}", files::say_toml_error(&error)))?
             .workload
     } else {
-        let names: Vec<&str> = Workload::NAMES.into_iter().map(|(name, _)| name).collect();
-        return Err(format!(
-            "{text:?} is no workload: {}, a table as {{ kind = \"specweb99\", directories = 5 }}, or a TOML file with one",
+        let names = Workload::NAMES.map(|(name, _)| name);
+        let known = format!(
+            "there are {}, a table as {{ kind = \"specweb99\", directories = 5 }}, or a TOML file with one",
             names.join(", ")
-        ));
+        );
+        return Err(format!("{text:?} is no workload{}", spelling::did_you_mean(text, names, &known)));
     };
     Workload::new(&table)
 }
@@ -78,7 +79,7 @@ mod tests {
         }
         parse_workload("{ kind = \"specweb99\", directories = 5 }").expect("a table");
         for (bad, why) in [
-            ("specweb", "is no workload: one-packet, specweb99"),
+            ("specweb", "is no workload; did you mean specweb99? there are one-packet, specweb99"),
             ("{ kind = \"web\" }", "unknown variant"),
             ("{ kind = \"nasa\", sizes = 5 }", "unknown field"),
             ("{", ""),

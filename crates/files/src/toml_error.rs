@@ -5,8 +5,20 @@
 pub fn say_toml_error(error: &toml::de::Error) -> String {
     let text = error.to_string();
     let place = text.lines().next().and_then(|line| line.strip_prefix("TOML parse error at "));
-    let message = in_words_of_toml(&error.message().replace('\n', ", "));
+    let message = in_words_of_toml(&with_meant(&error.message().replace('\n', ", ")));
     place.map_or(message.clone(), |place| format!("{place}: {message}"))
+}
+
+/// serde says what is not known and then, each between backticks, what is.
+fn with_meant(message: &str) -> String {
+    let mut words = message.split('`').skip(1).step_by(2);
+    let is_unknown = message.starts_with("unknown field") || message.starts_with("unknown variant");
+    match (is_unknown, words.next(), message.split_once(", expected ")) {
+        (true, Some(given), Some((what, known))) => {
+            what.to_owned() + &spelling::did_you_mean(given, words, &format!("expected {known}"))
+        }
+        _ => message.to_owned(),
+    }
 }
 
 /// serde speaks of Rust's types.
@@ -32,6 +44,32 @@ mod tests {
             toml::from_str::<std::collections::BTreeMap<String, u16>>("a = -1").expect_err("negative");
         let said = say_toml_error(&error);
         assert!(said.contains("expected a whole number from 0 to 65535"), "{said}");
+    }
+
+    #[test]
+    fn key_that_is_nearly_right_is_told_which_was_meant() {
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Word {
+            Uniform,
+            Poisson,
+        }
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct File {
+            _arrivals: Word,
+            _rate: u8,
+        }
+        let said = |text: &str| say_toml_error(&toml::from_str::<File>(text).expect_err(text));
+        let word = said("_arrivals = \"unifrom\"\n_rate = 1");
+        assert!(
+            word.contains("unknown word `unifrom`; did you mean uniform? expected `uniform` or"),
+            "{word}"
+        );
+        let key = said("_raet = 1");
+        assert!(key.contains("unknown field `_raet`; did you mean _rate? expected `_arrivals` or"), "{key}");
+        let other = said("_arrivals = \"weekly\"");
+        assert!(other.contains("unknown word `weekly`; expected `uniform` or"), "{other}");
     }
 
     #[test]

@@ -162,8 +162,11 @@ fn policy<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Policy, D::Error
 
 fn attach<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Attach, D::Error> {
     let text = String::deserialize(deserializer)?;
-    let known = Attach::NAMED.map(|(name, _)| name).join(", ");
-    Attach::by_name(&text).ok_or_else(|| de::Error::custom(format!("{text:?} is none of {known}")))
+    Attach::by_name(&text).ok_or_else(|| {
+        let known = Attach::NAMED.map(|(name, _)| name);
+        let then = spelling::did_you_mean(&text, known, &format!("there are {}", known.join(", ")));
+        de::Error::custom(format!("{text:?} is no place on an interface{then}"))
+    })
 }
 
 #[cfg(test)]

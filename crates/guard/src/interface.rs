@@ -110,7 +110,9 @@ pub fn find(name: &str) -> Result<Option<Interface>> {
 fn named(name: &str, all: &BTreeMap<String, Seen>) -> Result<Interface> {
     if if_nametoindex(name).is_err() {
         let known: Vec<&str> = all.keys().map(String::as_str).collect();
-        bail!("guard on interface {name}: there is none of that name; there are: {}", known.join(", "));
+        let there_are = format!("there are: {}", known.join(", "));
+        let then = spelling::did_you_mean(name, known, &there_are);
+        bail!("guard on interface {name}: there is none of that name{then}");
     }
     if all.get(name).is_some_and(|seen| !seen.is_ethernet) {
         bail!("guard on interface {name}: it carries no Ethernet frames; name the interface below it");

@@ -12,8 +12,10 @@ pub(crate) struct Interface {
 impl Interface {
     /// Finds one that can be an end of a link: Ethernet, and up.
     pub(crate) fn find(name: &str) -> Result<Self> {
-        let link = look(name)?
-            .with_context(|| format!("interface {name}: there is none of that name here; see `ip link`"))?;
+        let link = look(name)?.with_context(|| {
+            let then = netlink::Interface::instead_of(name);
+            format!("interface {name}: there is none of that name here{then}")
+        })?;
         ensure!(
             !link.is_loopback,
             "interface {name}: a loopback has no other end; name an Ethernet interface"

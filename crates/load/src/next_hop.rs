@@ -20,7 +20,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// When there is none.
 pub(crate) fn interface(name: &str) -> Result<Interface> {
     let found = Interface::find(name).with_context(|| format!("look at interface {name}"))?;
-    found.with_context(|| format!("interface {name}: there is none of that name here; see `ip link`"))
+    found.with_context(|| {
+        format!("interface {name}: there is none of that name here{}", Interface::instead_of(name))
+    })
 }
 
 /// Ethernet addresses of frames that leave an interface for `server`.

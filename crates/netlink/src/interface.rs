@@ -63,6 +63,14 @@ impl Interface {
         }
     }
 
+    /// How an error goes on behind the name of an interface that is not there, as in `; did you
+    /// mean eth0? ...`.
+    pub fn instead_of(name: &str) -> String {
+        let all = if_nameindex().ok();
+        let names = all.iter().flatten().filter_map(|interface| interface.name().to_str().ok());
+        spelling::did_you_mean(name, names, "`ip link` lists them")
+    }
+
     /// Name of the interface with this number; `None` if the caller's network namespace has none.
     /// Not by nix 0.31's `if_indextoname()`, which takes the null that says no for a name.
     ///

@@ -62,7 +62,7 @@ impl Default for Config {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     /// No word of a path.
-    #[error("\"{key}\" is no word of a path; there are {known}")]
+    #[error("\"{key}\" is no word of a path{then}", then = spelling::did_you_mean(.key, .known.split([',', ' ']), &format!("there are {known}")))]
     Key {
         /// What was given.
         key: String,

@@ -54,7 +54,7 @@ impl Config {
     }
 
     fn set(&mut self, key: &str, words: &mut Words<'_>) -> Result<(), ConfigError> {
-        let span = |text: &str| humantime::parse_duration(text).ok().map(Nanos::from);
+        let span = |text: &str| spelling::time(text).ok().map(Nanos::from);
         match key {
             "rate" => self.rate = Some(words.value("rate", Rate::parse, RATE)?),
             "overhead" => self.overhead_bytes = words.value("overhead", |text| text.parse().ok(), BYTES)?,

@@ -20,7 +20,8 @@ pub(crate) struct Device {
 impl Device {
     pub(crate) fn find(name: &str) -> Result<Self> {
         let ifindex = if_nametoindex(name).map_err(|_| {
-            Error::Refused(format!("no interface {name:?} in this network namespace; `ip link` lists them"))
+            let then = netlink::Interface::instead_of(name);
+            Error::Refused(format!("no interface {name:?} in this network namespace{then}"))
         })?;
         Ok(Self { name: name.to_owned(), ifindex, netns_inode: netns_inode()? })
     }

@@ -41,7 +41,7 @@ fn piece(text: &str) -> Result<Piece, String> {
         let (span, loads) = text.split_once(':')?;
         let (from, to) = loads.split_once('-').unwrap_or((loads, loads));
         let load = |text: &str| text.parse().ok().filter(|load: &f64| *load >= 0.0 && load.is_finite());
-        let span = humantime::parse_duration(span).ok().filter(|span| !span.is_zero())?;
+        let span = spelling::time(span).ok().filter(|span| !span.is_zero())?;
         Some(Piece { span: Nanos::from(span), from: load(from)?, to: load(to)? })
     };
     read().ok_or_else(|| {
@@ -83,7 +83,7 @@ pub fn parse_sessions(text: &str) -> Result<Sessions, String> {
         toml::from_str(&format!("sessions = {text}"))
             .map_err(|error| format!("{}; {LIKE}", error.message().replace('\n', " ")))?;
     let span = |key: &str, text: &str| {
-        let span = humantime::parse_duration(text).ok().filter(|span| *span <= LONGEST);
+        let span = spelling::time(text).ok().filter(|span| *span <= LONGEST);
         span.map(Nanos::from).ok_or_else(|| format!("{key} = {text:?} is no time up to a day, as in 5s"))
     };
     let (think, between_objects) = (span("think", &think)?, span("between_objects", &between_objects)?);

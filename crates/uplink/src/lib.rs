@@ -90,7 +90,8 @@ impl Uplink {
         let interface =
             Interface::find(&setup.interface).act_with(|| format!("look for {}", setup.interface))?;
         let interface = interface.ok_or_else(|| {
-            refused(format!("{}: no such interface; ip link shows which there are", setup.interface))
+            let then = Interface::instead_of(&setup.interface);
+            refused(format!("{}: no such interface{then}", setup.interface))
         })?;
         if !interface.is_ethernet {
             return Err(refused(format!(

@@ -122,7 +122,8 @@ impl FromStr for FailIf {
         let (name, bound) = (text[..at].trim(), text[at + 1..].trim());
         let metric = METRICS.iter().find(|metric| metric.name == name).ok_or_else(|| {
             let names: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
-            format!("{name:?} is none of {}", names.join(", "))
+            let known = format!("there are {}", names.join(", "));
+            format!("{name:?} is no measure{}", spelling::did_you_mean(name, names, &known))
         })?;
         let wanted = match metric.unit {
             Unit::Time => "a time, as in 50ms",
@@ -132,9 +133,7 @@ impl FromStr for FailIf {
         };
         let is_share = metric.unit == Unit::Share || (metric.unit == Unit::Replies && bound.ends_with('%'));
         let value = match metric.unit {
-            Unit::Time => {
-                humantime::parse_duration(bound).ok().map(|time: Duration| 1e3 * time.as_secs_f64())
-            }
+            Unit::Time => spelling::time(bound).ok().map(|time: Duration| 1e3 * time.as_secs_f64()),
             _ if is_share => bound
                 .strip_suffix('%')
                 .and_then(|number| number.trim().parse().ok())
@@ -208,7 +207,7 @@ mod tests {
     fn what_is_no_bound_is_named() {
         for (text, why) in [
             ("p99", "no bound in it"),
-            ("p98>5ms", "\"p98\" is none of mean, p50"),
+            ("p98>5ms", "\"p98\" is no measure; did you mean p90? there are mean, p50"),
             ("p99>5", "\"5\" is not a time"),
             ("refused>0.1", "is not a share"),
             ("goodput<fast", "is not a rate"),
@@ -219,7 +218,7 @@ mod tests {
             ("non-2xx>0.5", "\"0.5\" is not a number of replies or a share of them, as in 0 or 1%"),
             ("4xx>101%", "is not a number of replies or a share"),
             ("5xx>-1", "is not a number of replies"),
-            ("1xx>0", "\"1xx\" is none of mean"),
+            ("1xx>0", "\"1xx\" is no measure"),
         ] {
             let error = text.parse::<FailIf>().expect_err(text);
             assert!(error.contains(why), "{text}: {error}");

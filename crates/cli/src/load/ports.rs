@@ -14,7 +14,7 @@ pub struct Ends {
     users: Option<u32>,
 
     /// How long each waits between an answer and the next request
-    #[arg(long, value_name = "D", requires = "users", default_value = "0s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", requires = "users", default_value = "0s", value_parser = spelling::time)]
     think: Duration,
 
     /// Who closes first
@@ -32,7 +32,7 @@ pub struct Ends {
 
     /// A port in TIME_WAIT is used again after so long, if both ends have timestamps; 1s is
     /// net.ipv4.tcp_tw_reuse
-    #[arg(long, value_name = "D", requires = "ports", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", requires = "ports", value_parser = spelling::time)]
     tw_reuse_after: Option<Duration>,
 
     /// Each address is a NAT's: it has no TIME_WAIT, and the hosts behind it have clocks of their
@@ -79,7 +79,7 @@ impl Ends {
 }
 
 fn parse_time_wait(text: &str) -> Result<Duration, String> {
-    let time = humantime::parse_duration(text).ok();
+    let time = spelling::time(text).ok();
     let time = time.filter(|time| time.subsec_nanos() == 0 && time.as_secs() <= u8::MAX.into());
     time.ok_or_else(|| "a time in whole seconds, up to 255s; 60s is Linux's".to_owned())
 }
