@@ -55,45 +55,7 @@ pub struct Args {
     listen: Option<SocketAddr>,
 
     /// Words joined by +: when the listener is full, and what happens then
-    ///
-    /// The default is abort+rst-syn+unserved. docs/policies.md says when to
-    /// choose another.
-    ///
-    /// When the listener is full:
-    ///   unserved           in a crowd, once too many connections wait for
-    ///                      the server; the guard finds how many
-    ///   unserved:N         at any time, while N connections wait
-    ///   sojourn:TIME       while connections wait longer than TIME
-    ///   queue              while the accept queue is full; without one of
-    ///                      these words this is the rule
-    ///   burst:TIME         with unserved: a queue that stands so long is a
-    ///                      crowd (100ms)
-    ///   request            a connection waits from its request on
-    ///   first-byte         a connection waits from its handshake on
-    ///
-    /// What happens then:
-    ///   rst-syn            the guard answers a SYN with RST
-    ///   abort              it answers the end of a handshake with RST
-    ///   reserv             no SYN is answered without a free place for its
-    ///                      handshake; reserv:150 promises 150 for 100
-    ///   early-syn-drop     it drops a SYN before the kernel does
-    ///   no-syn-drop        every SYN is answered, with a cookie if a queue
-    ///                      is full; no-syn-drop:kernel before Linux 6.9
-    ///   cookies            a SYN that only the SYN queue has no place for
-    ///                      gets a cookie
-    ///   rst-fin            a client's FIN destroys its connection, if all
-    ///                      bytes were read and acknowledged;
-    ///                      rst-fin:always even then
-    ///   police:RATE        so many attempts a second are admitted, with
-    ///                      /BURST a burst; to compare with
-    ///   persistent-drop:N  N% of the attempts are refused at each try; to
-    ///                      compare with
-    ///
-    /// Alone:
-    ///   observe            nothing is attached; the guard says why the
-    ///                      kernel drops SYNs and handshakes
-    ///   default            nothing happens: the kernel's own way, counted
-    #[arg(long, value_name = "POLICY", verbatim_doc_comment, value_parser = Policy::from_str)]
+    #[arg(long, value_name = "POLICY", long_help = crate::policies::help(), value_parser = Policy::from_str)]
     policy: Option<Policy>,
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again

@@ -31,6 +31,7 @@ mod mistake;
 mod output;
 #[cfg(test)]
 mod pages;
+mod policies;
 mod ports;
 mod printer;
 mod qdisc;
@@ -63,6 +64,7 @@ enum Command {
     Guard(Box<guard::Args>),
     Advise(advise::Args),
     Top(top::Args),
+    Policies(policies::Args),
     Listeners(listeners::Args),
     Load(Box<load::Args>),
     Link(Box<link::Args>),
@@ -95,6 +97,7 @@ fn main() -> ExitCode {
         Command::Guard(args) => guard::run(*args),
         Command::Advise(args) => advise::run(&args),
         Command::Top(args) => top::run(&args),
+        Command::Policies(args) => policies::run(&args),
         Command::Listeners(args) => listeners::run(args),
         Command::Load(args) => load::run(*args),
         Command::Link(args) => link::run(*args),
@@ -233,7 +236,7 @@ mod tests {
     #[test]
     fn usage_errors_are_one_line_that_says_what_would_do() {
         let unknown = message(&["tidegate", "guard", "--listen", "1.2.3.4:80", "--policy", "nope"]);
-        assert!(unknown.contains("'nope'") && unknown.contains("rst-syn"), "{unknown}");
+        assert!(unknown.contains("'nope'") && unknown.contains("tidegate policies lists them"), "{unknown}");
         let missing = message(&["tidegate", "load", "http://1.2.3.4/"]);
         assert!(missing.contains("--rate <R>") && missing.ends_with("see '--help'."), "{missing}");
         let typo = message(&["tidegate", "guard", "--lissten", "1.2.3.4:80"]);

@@ -47,6 +47,10 @@ fn what_was_written_wrongly_has_exit_status_2_and_one_line() {
         (vec!["guard", "--lisen", "10.0.0.1:80"], "a similar argument exists: '--listen'"),
         (vec!["guard", "--listen", "10.0.0.1:80", "--attach", "tcxx"], "a similar value exists: 'tcx'"),
         (vec!["gaurd"], "unrecognized subcommand 'gaurd'; tip: a similar subcommand exists: 'guard'"),
+        (
+            vec!["guard", "--listen", "10.0.0.1:80", "--policy", "abrot+rst-syn"],
+            "\"abrot\" is no mechanism; did you mean abort? tidegate policies lists them",
+        ),
         (load(["--stacks", "linx"]), "\"linx\" is no client stack; did you mean linux? there are linux,"),
         (load(["--workload", "specweb"]), "\"specweb\" is no workload; did you mean specweb99? there are"),
         (load(["--fail-if", "p98>5ms"]), "\"p98\" is no measure; did you mean p90? there are mean,"),

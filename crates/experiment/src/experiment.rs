@@ -465,7 +465,7 @@ mod tests {
         );
         assert_refused(
             ("name = \"stock\"", "name = \"x\"\nguard = \"rst-sin\""),
-            "\"rst-sin\" is no mechanism; known are default, abort",
+            "\"rst-sin\" is no mechanism; did you mean rst-syn? tidegate policies lists them",
         );
         assert_refused(
             ("name = \"stock\"", "name = \"stock\"\nguard = \"rst-syn\""),

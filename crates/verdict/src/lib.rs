@@ -13,6 +13,7 @@
 
 pub mod cookie;
 mod histogram;
+mod mechanism;
 mod name;
 mod room;
 
@@ -23,6 +24,7 @@ use units::Nanos;
 
 pub use histogram::{BUCKETS, Histogram};
 pub use kernel::{Fin, ListenerLoad, OnFin, Verdict};
+pub use mechanism::{Mechanism, Question};
 pub use name::PolicyError;
 pub use room::Room;
 

@@ -4,7 +4,9 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
+use std::time::Duration;
 
+use crate::mechanism::Mechanism;
 use crate::{Full, OnFin, Policy, Trigger, Verdict, WaitsFrom};
 
 /// Fewer promises than places would leave some of the accept queue empty for ever; more than this
@@ -27,8 +29,16 @@ const DEFAULT_BURSTS_PER_S: u32 = 10;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PolicyError {
     /// No mechanism has that name.
-    #[error("{0:?} is no mechanism; known are {known}, joined as in abort+rst-syn", known = Policy::MECHANISMS)]
+    #[error("{0:?} is no mechanism{then}", then = instead_of(.0))]
     Unknown(String),
+    /// There is one, and it has no such value, or needs one.
+    #[error("{word:?}: it is written as {forms}")]
+    Form {
+        /// What was given.
+        word: String,
+        /// What would do.
+        forms: String,
+    },
     /// Two mechanisms answer the same question.
     #[error("{0} and {1} are two answers to one question ([Shu05] figure 4.1); choose one")]
     Contradiction(&'static str, &'static str),
@@ -59,20 +69,37 @@ pub enum PolicyError {
     },
 }
 
+fn instead_of(word: &str) -> String {
+    let name = word.split(':').next().unwrap_or_default();
+    spelling::did_you_mean(name, Mechanism::names(), "tidegate policies lists them")
+}
+
 impl Policy {
-    /// What the command line and the experiment file take, joined by `+`.
-    pub const MECHANISMS: &str = "default, abort, reserv, rst-syn, no-syn-drop, early-syn-drop, cookies, police:RATE, persistent-drop:PERCENT, unserved, burst:TIME, sojourn:TIME, queue, request, first-byte, rst-fin, observe";
+    /// Policies that people choose, and what for; the usual one is first.
+    pub const CHOSEN: [(&str, &str); 11] = [
+        ("abort+rst-syn+unserved", "the usual: refusals in a crowd only, by a limit that is found"),
+        ("abort+rst-syn+unserved:64", "a limit of your own: so many wait"),
+        ("abort+rst-syn+sojourn:20ms", "a limit of your own: they wait so long"),
+        ("abort+rst-syn+unserved+burst:0s", "no client waits in a burst, as another server takes it"),
+        ("abort+rst-syn+unserved+burst:10s", "refusals only in an overload that lasts"),
+        ("abort+rst-syn", "by the accept queue alone, as a thesis does"),
+        ("reserv+rst-syn", "no client is refused after its handshake"),
+        ("early-syn-drop", "silence, as the kernel has it, but cheaper"),
+        ("abort+rst-syn+unserved+cookies", "a flood of forged SYNs costs less"),
+        ("no-syn-drop", "every SYN is answered"),
+        ("observe", "to see only"),
+    ];
 }
 
 /// The mechanisms that were named, one answer to each question at most.
 #[derive(Default)]
-struct Named {
-    is_default: bool,
-    is_observe: bool,
-    is_abort: bool,
-    is_rst_syn: bool,
-    is_early: bool,
-    has_cookies: bool,
+pub(crate) struct Named {
+    pub(crate) is_default: bool,
+    pub(crate) is_observe: bool,
+    pub(crate) is_abort: bool,
+    pub(crate) is_rst_syn: bool,
+    pub(crate) is_early: bool,
+    pub(crate) has_cookies: bool,
     cookie: Option<Verdict>,
     on_fin: Option<OnFin>,
     full: Option<(&'static str, Full)>,
@@ -86,38 +113,61 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, PolicyError> {
         let mut named = Named::default();
-        for part in text.split('+') {
-            named.add(part)?;
+        for word in text.split('+') {
+            let value = word.split_once(':').map_or("", |(_, value)| value);
+            (Mechanism::of(word)?.add)(&mut named, value)?;
         }
         named.policy()
     }
 }
 
 impl Named {
-    fn add(&mut self, part: &str) -> Result<(), PolicyError> {
-        match part.split_once(':').map_or((part, None), |(name, value)| (name, Some(value))) {
-            ("default", None) => self.is_default = true,
-            ("observe", None) => self.is_observe = true,
-            ("abort", None) => self.is_abort = true,
-            ("rst-syn", None) => self.is_rst_syn = true,
-            ("early-syn-drop", None) => self.is_early = true,
-            ("cookies", None) => self.has_cookies = true,
-            ("no-syn-drop", None) => self.answer_with(Verdict::Cookie)?,
-            ("no-syn-drop", Some("kernel")) => self.answer_with(Verdict::KernelCookie)?,
-            ("rst-fin", None) => self.on_fin(OnFin::ResetIdle)?,
-            ("rst-fin", Some("always")) => self.on_fin(OnFin::Reset)?,
-            ("unserved", limit) => self.trigger("unserved", unserved(limit)?)?,
-            ("sojourn", Some(target)) => self.trigger("sojourn", sojourn(target)?)?,
-            ("burst", Some(time)) => self.burst(time)?,
-            ("queue", None) => self.trigger("queue", Trigger::Queue)?,
-            ("request", None) => self.waits_from("request", WaitsFrom::Request)?,
-            ("first-byte", None) => self.waits_from("first-byte", WaitsFrom::Handshake)?,
-            ("reserv", percent) => self.ask("reserv", reserved(percent)?)?,
-            ("police", Some(rate)) => self.ask("police", rate_and_burst(rate)?)?,
-            ("persistent-drop", Some(percent)) => self.ask("persistent-drop", class(percent)?)?,
-            _ => return Err(PolicyError::Unknown(part.to_owned())),
+    pub(crate) fn unserved(&mut self, limit: &str) -> Result<(), PolicyError> {
+        let wanted = "how many connections may wait for the server, from 1 to 1000000, or nothing for a limit that is found";
+        let limit = number("unserved", limit, limit, &UNSERVED, wanted)?;
+        self.trigger("unserved", Trigger::Unserved(NonZeroU32::new(limit)))
+    }
+
+    pub(crate) fn sojourn(&mut self, target: &str) -> Result<(), PolicyError> {
+        let wanted = "how long a connection may wait for the server, from 50us to 60s, as in 5ms";
+        let target_us = time_us("sojourn", target, &SOJOURN_US, wanted)?;
+        let target_us = NonZeroU32::new(target_us).expect("the range begins above 0");
+        self.trigger("sojourn", Trigger::Sojourn(target_us))
+    }
+
+    pub(crate) fn burst(&mut self, time: &str) -> Result<(), PolicyError> {
+        let wanted = "for how long a queue stands before anybody is refused, from 0s to 10s, as in 100ms";
+        let us = time_us("burst", time, &BURST_US, wanted)?;
+        match self.burst_us.replace(us) {
+            Some(other) if other != us => Err(PolicyError::Contradiction("burst", "burst")),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    pub(crate) fn reserve(&mut self, percent: &str) -> Result<(), PolicyError> {
+        let wanted = "a percentage of promises for places, from 100 (exact) to 1000";
+        let overbook_percent = number("reserv", percent, percent, &OVERBOOK_PERCENT, wanted)?;
+        self.ask("reserv", Full::Reserved { overbook_percent })
+    }
+
+    /// By `RATE` or `RATE/BURST`.
+    pub(crate) fn police(&mut self, text: &str) -> Result<(), PolicyError> {
+        let wanted =
+            "attempts per second, from 1, and after a slash how many may come at once, as in 20000/500";
+        let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
+        let rate = number("police", text, rate, &RATE_PER_S, wanted)?;
+        let burst = match burst {
+            Some(burst) => number("police", text, burst, &RATE_PER_S, wanted)?,
+            None => rate.div_ceil(DEFAULT_BURSTS_PER_S),
+        };
+        let non_zero = |number| NonZeroU32::new(number).expect("the range begins at 1");
+        self.ask("police", Full::Rate { per_s: non_zero(rate), burst: non_zero(burst) })
+    }
+
+    pub(crate) fn persistent_drop(&mut self, percent: &str) -> Result<(), PolicyError> {
+        let wanted = "a percentage of attempts to refuse, from 1 to 99";
+        let percent = number("persistent-drop", percent, percent, &REFUSED_PERCENT, wanted)?;
+        self.ask("persistent-drop", Full::Class { refused_permille: percent * 10 })
     }
 
     /// The SYN stage asks one question only.
@@ -129,31 +179,22 @@ impl Named {
     }
 
     /// A listener is full by one measure only.
-    fn trigger(&mut self, name: &'static str, trigger: Trigger) -> Result<(), PolicyError> {
+    pub(crate) fn trigger(&mut self, name: &'static str, trigger: Trigger) -> Result<(), PolicyError> {
         match self.trigger.replace((name, trigger)) {
             Some((other, _)) => Err(PolicyError::Contradiction(other, name)),
             None => Ok(()),
         }
     }
 
-    fn waits_from(&mut self, name: &'static str, from: WaitsFrom) -> Result<(), PolicyError> {
+    pub(crate) fn waits_from(&mut self, name: &'static str, from: WaitsFrom) -> Result<(), PolicyError> {
         match self.waits_from.replace((name, from)) {
             Some((other, _)) if other != name => Err(PolicyError::Contradiction(other, name)),
             _ => Ok(()),
         }
     }
 
-    fn burst(&mut self, time: &str) -> Result<(), PolicyError> {
-        let wanted = "for how long a queue stands before anybody is refused, from 0s to 10s, as in 100ms";
-        let us = time_us("burst", time, &BURST_US, wanted)?;
-        match self.burst_us.replace(us) {
-            Some(other) if other != us => Err(PolicyError::Contradiction("burst", "burst")),
-            _ => Ok(()),
-        }
-    }
-
     /// One of the two kinds of rst-fin; twice the same is the same.
-    fn on_fin(&mut self, on_fin: OnFin) -> Result<(), PolicyError> {
+    pub(crate) fn on_fin(&mut self, on_fin: OnFin) -> Result<(), PolicyError> {
         match self.on_fin.replace(on_fin) {
             Some(other) if other != on_fin => Err(PolicyError::Contradiction("rst-fin", "rst-fin:always")),
             _ => Ok(()),
@@ -161,7 +202,7 @@ impl Named {
     }
 
     /// no-syn-drop: when a queue is full, this cookie.
-    fn answer_with(&mut self, cookie: Verdict) -> Result<(), PolicyError> {
+    pub(crate) fn answer_with(&mut self, cookie: Verdict) -> Result<(), PolicyError> {
         self.cookie = Some(cookie);
         self.ask("no-syn-drop", Full::AnyQueue)
     }
@@ -247,25 +288,6 @@ impl Named {
     }
 }
 
-fn reserved(percent: Option<&str>) -> Result<Full, PolicyError> {
-    let wanted = "a percentage of promises for places, from 100 (exact) to 1000";
-    let overbook_percent =
-        percent.map_or(Ok(100), |text| number("reserv", text, text, &OVERBOOK_PERCENT, wanted))?;
-    Ok(Full::Reserved { overbook_percent })
-}
-
-fn unserved(limit: Option<&str>) -> Result<Trigger, PolicyError> {
-    let wanted = "how many connections may wait for the server, from 1 to 1000000, or nothing for a limit that is found";
-    let limit = limit.map(|text| number("unserved", text, text, &UNSERVED, wanted)).transpose()?;
-    Ok(Trigger::Unserved(limit.and_then(NonZeroU32::new)))
-}
-
-fn sojourn(text: &str) -> Result<Trigger, PolicyError> {
-    let wanted = "how long a connection may wait for the server, from 50us to 60s, as in 5ms";
-    let target_us = time_us("sojourn", text, &SOJOURN_US, wanted)?;
-    Ok(Trigger::Sojourn(NonZeroU32::new(target_us).expect("the range begins above 0")))
-}
-
 /// Of times, from the shortest.
 const UNITS_US: [(&str, u32); 3] = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
 
@@ -276,11 +298,13 @@ fn time_us(
     range: &RangeInclusive<u32>,
     wanted: &'static str,
 ) -> Result<u32, PolicyError> {
-    let split = UNITS_US.iter().find_map(|(unit, us)| Some((text.strip_suffix(unit)?, us)));
-    split
-        .and_then(|(digits, us)| digits.parse::<u32>().ok()?.checked_mul(*us))
-        .filter(|us| range.contains(us))
-        .ok_or_else(|| PolicyError::Number { mechanism, text: text.to_owned(), wanted })
+    let whole = |time: Duration| time.subsec_nanos().is_multiple_of(1000).then_some(time.as_micros());
+    let us = spelling::time(text).ok().and_then(whole).and_then(|us| u32::try_from(us).ok());
+    us.filter(|us| range.contains(us)).ok_or_else(|| PolicyError::Number {
+        mechanism,
+        text: text.to_owned(),
+        wanted,
+    })
 }
 
 /// By the longest unit that it is a multiple of.
@@ -288,25 +312,6 @@ fn in_units(time_us: u32) -> String {
     let fits = UNITS_US.iter().rev().find(|(_, us)| time_us.is_multiple_of(*us));
     let (unit, us) = fits.expect("all are multiples of one");
     format!("{}{unit}", time_us / us)
-}
-
-fn class(percent: &str) -> Result<Full, PolicyError> {
-    let wanted = "a percentage of attempts to refuse, from 1 to 99";
-    let percent = number("persistent-drop", percent, percent, &REFUSED_PERCENT, wanted)?;
-    Ok(Full::Class { refused_permille: percent * 10 })
-}
-
-/// `RATE` or `RATE/BURST`.
-fn rate_and_burst(text: &str) -> Result<Full, PolicyError> {
-    let wanted = "attempts per second, from 1, and after a slash how many may come at once, as in 20000/500";
-    let (rate, burst) = text.split_once('/').map_or((text, None), |(rate, burst)| (rate, Some(burst)));
-    let rate = number("police", text, rate, &RATE_PER_S, wanted)?;
-    let burst = match burst {
-        Some(burst) => number("police", text, burst, &RATE_PER_S, wanted)?,
-        None => rate.div_ceil(DEFAULT_BURSTS_PER_S),
-    };
-    let non_zero = |number| NonZeroU32::new(number).expect("the range begins at 1");
-    Ok(Full::Rate { per_s: non_zero(rate), burst: non_zero(burst) })
 }
 
 fn number(
@@ -406,6 +411,15 @@ mod tests {
             "which rejects there, too"
         );
         assert_eq!(policy("police:25"), policy("police:25/3"), "a tenth of a second, rounded up");
+        assert_eq!(policy("rst-syn+unserved+burst:1.5s"), policy("rst-syn+unserved+burst:1500ms"));
+    }
+
+    #[test]
+    fn policies_that_people_choose_are_some_and_the_usual_is_first() {
+        assert_eq!(policy(Policy::CHOSEN[0].0), Policy::UNSERVED);
+        for (name, _) in Policy::CHOSEN {
+            policy(name);
+        }
     }
 
     #[test]
@@ -449,9 +463,8 @@ mod tests {
     #[test]
     fn what_cannot_be_had_is_refused_with_the_reason() {
         let error = |text: &str| text.parse::<Policy>().expect_err(text).to_string();
-        assert!(error("abrot").contains("\"abrot\" is no mechanism; known are default"));
+        assert!(error("abrot").contains("\"abrot\" is no mechanism; did you mean abort?"));
         assert!(error("").contains("\"\" is no mechanism"));
-        assert!(error("abort:3").contains("no mechanism"));
         assert!(error("abort+reserv").starts_with("abort and reserv are two answers to one question"));
         assert!(error("default+rst-syn").starts_with("default and rst-syn"));
         assert!(error("rst-fin+observe").starts_with("observe and rst-fin"));
@@ -460,7 +473,6 @@ mod tests {
         for wrong in ["reserv:99", "reserv:1001", "reserv:", "reserv:many", "reserv:-5"] {
             assert!(error(wrong).contains("from 100 (exact) to 1000"), "{wrong}");
         }
-        assert!(error("police").contains("no mechanism"));
         assert!(error("police:5+persistent-drop:5").starts_with("police and persistent-drop are two"));
         assert!(error("reserv+reserv:150").starts_with("reserv and reserv are two"));
         assert!(error("no-syn-drop+reserv").starts_with("no-syn-drop and reserv are two"));
@@ -470,7 +482,6 @@ mod tests {
             assert!(error(&format!("cookies+{other}")).starts_with(&format!("{name} and cookies are two")));
         }
         assert!(error("cookies+observe").starts_with("observe and cookies are two"));
-        assert!(error("no-syn-drop:mine").contains("no mechanism"));
         for wrong in ["police:0", "police:5/0", "police:5/", "police:/5", "police:fast"] {
             assert!(error(wrong).contains("as in 20000/500"), "{wrong}");
         }
@@ -491,10 +502,9 @@ mod tests {
         for wrong in ["sojourn:5", "sojourn:10us", "sojourn:2h", "sojourn:-1ms", "sojourn:100s"] {
             assert!(error(&format!("rst-syn+{wrong}")).contains("from 50us to 60s"), "{wrong}");
         }
-        for wrong in ["burst:5", "burst:11s", "burst:-1s", "burst:", "burst:1.5s"] {
+        for wrong in ["burst:5", "burst:11s", "burst:-1s", "burst:", "burst:1.5us"] {
             assert!(error(&format!("rst-syn+unserved+{wrong}")).contains("from 0s to 10s"), "{wrong}");
         }
-        assert!(error("burst").contains("no mechanism"));
         assert!(error("rst-syn+unserved+burst:1s+burst:2s").starts_with("burst and burst are two"));
         assert!(error("observe+burst:1s").starts_with("observe and burst"));
         for other in ["rst-syn", "rst-syn+unserved:64", "rst-syn+sojourn:5ms", "rst-syn+queue"] {
