@@ -20,6 +20,7 @@ mod completions;
 mod doctor;
 mod exporter;
 mod guard;
+mod help;
 mod lab;
 mod large_pages;
 mod link;
@@ -51,9 +52,12 @@ use std::process::ExitCode;
 use clap::error::ErrorKind;
 use clap::{Arg, CommandFactory, FromArgMatches, Parser, Subcommand};
 
+/// As a user types it.
+const PROGRAM: &str = "tidegate";
+
 /// Keeps Linux TCP servers answering when a crowd arrives
 #[derive(Debug, Parser)]
-#[command(name = "tidegate", version = experiment::version(), disable_help_subcommand = true)]
+#[command(name = PROGRAM, version = experiment::version(), disable_help_subcommand = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -82,9 +86,13 @@ enum Command {
     Schema(schema::Args),
     Completions(completions::Args),
     Man(man::Args),
+    Help(help::Args),
+    /// Print the version
+    Version,
 }
 
 fn main() -> ExitCode {
+    completions::answer();
     let cli = match parse(std::env::args_os()) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -113,8 +121,10 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args),
         Command::Doctor(args) => doctor::run(args),
         Command::Schema(args) => schema::run(args),
-        Command::Completions(args) => completions::run(args, Cli::command()),
+        Command::Completions(args) => completions::run(&args),
         Command::Man(args) => man::run(args, Cli::command()),
+        Command::Help(args) => return as_if_asked_by(args.words()),
+        Command::Version => return as_if_asked_by(["--version".to_owned()]),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -124,6 +134,16 @@ fn main() -> ExitCode {
             printer::complain(format_args!("{error:#}"));
             if mistake::is_mistake(&error) { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
+    }
+}
+
+/// What an option prints that ends the program, as `--help`; or what is wrong with the words before
+/// it.
+fn as_if_asked_by(words: impl IntoIterator<Item = String>) -> ExitCode {
+    let all = [PROGRAM.to_owned()].into_iter().chain(words);
+    match parse(all) {
+        Err(asked) => usage(&asked),
+        Ok(_) => unreachable!("the option ends the program"),
     }
 }
 
