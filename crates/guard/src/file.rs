@@ -253,7 +253,7 @@ mod tests {
         let cases = [
             (format!("{listener}policy = \"abrot\"\n"), "line 3", "\"abrot\" is no mechanism"),
             (format!("{listener}policy = \"abort\"\nbacklog = 5\n"), "line 4", "backlog"),
-            (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "none of auto, tcx"),
+            (format!("attach = \"nic\"\n{listener}policy = \"abort\"\n"), "line 1", "there are auto, tcx"),
             ("[[listener]]\nlisten = \"web:80\"\n".to_owned(), "line 2", "\"web:80\": an address and a port"),
             (format!("{listener}policy = \"abort\"\nreserved = {{ slots = 1 }}\n"), "line 4", "sources"),
             (

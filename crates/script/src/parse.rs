@@ -276,7 +276,7 @@ mod tests {
     fn what_cannot_be_read_is_one_line_with_its_place_and_what_would_do() {
         for (text, wanted) in [
             ("polcy abort", "x.pkt:1: \"polcy\" is neither a setting (policy, dry-run"),
-            ("\npolicy abrot", "x.pkt:2: \"abrot\" is no mechanism; known are"),
+            ("\npolicy abrot", "x.pkt:2: \"abrot\" is no mechanism; did you mean abort?"),
             ("policy default\npolicy default", "x.pkt:2: a second policy"),
             ("fill", "x.pkt:1: the script names no policy"),
             ("policy default\nclaim it works\nfill", "x.pkt:2: claim comes before the first step"),
