@@ -255,14 +255,17 @@ static __always_inline enum sent send_back(void *ctx, enum hook hook, const stru
 	__u32 length = answer_bytes(segment) + options_bytes;
 	__u8 mac[12] __attribute__((aligned(4)));
 	enum sent reshaped;
-	__u32 ifindex;
+	__u32 arrived = ifindex_of(ctx, hook), ifindex;
 
-	ifindex = choose_way(ctx, hook, segment, mac);
+	ifindex = choose_way(hook, segment, arrived, mac);
 	if (!ifindex)
 		return SENT_NOT;
 	reshaped = hook == HOOK_TC ? reshape_skb(ctx, segment, length) : reshape_xdp(ctx, segment, length);
 	if (reshaped != SENT)
 		return reshaped;
+	/* A tag is of the interface that the segment came by. Without one this does nothing. */
+	if (hook == HOOK_TC && ifindex != arrived && bpf_skb_vlan_pop(ctx))
+		return SENT_LOST;
 	if (store_headers(ctx, hook, 0, mac, sizeof(mac)) != SENT)
 		return SENT_LOST;
 	if (hook == HOOK_TC && bpf_redirect(ifindex, 0) != TC_ACT_REDIRECT)

@@ -57,13 +57,13 @@ struct {
 } route_keys SEC(".maps");
 
 /* NULL: back. A client on this host is told by the loopback. */
-static __always_inline const struct route *find_route(void *ctx, enum hook hook, const struct segment *segment)
+static __always_inline const struct route *find_route(const struct segment *segment, __u32 arrived)
 {
 	struct route_key *key;
 	__u32 zero = 0;
 
 	key = bpf_map_lookup_elem(&route_keys, &zero);
-	if (!key || ifindex_of(ctx, hook) == LOOPBACK_IFINDEX)
+	if (!key || arrived == LOOPBACK_IFINDEX)
 		return NULL;
 	key->prefix_bits = 128;
 	key->address = segment->source;
@@ -72,23 +72,19 @@ static __always_inline const struct route *find_route(void *ctx, enum hook hook,
 
 /*
  * The interface and the Ethernet addresses of an answer, or 0 for a client without a route. XDP
- * sends by the interface of the segment only. A frame with a tag inside goes back.
+ * sends only by the interface by which the segment arrived. A frame with a tag inside goes back.
  */
-static __always_inline __u32 choose_way(void *ctx, enum hook hook, const struct segment *segment, __u8 *mac)
+static __always_inline __u32 choose_way(enum hook hook, const struct segment *segment, __u32 arrived, __u8 *mac)
 {
-	const struct route *route = find_route(ctx, hook, segment);
-	__u32 ifindex = ifindex_of(ctx, hook);
+	const struct route *route = find_route(segment, arrived);
 
 	swap_macs(segment, mac);
 	if (!route || route->kind == ROUTE_BACK)
-		return ifindex;
+		return arrived;
 	if (route->kind == ROUTE_NONE)
 		return 0;
-	if (segment->l3_offset != ETHERNET_BYTES || (hook != HOOK_TC && route->ifindex != ifindex))
-		return ifindex;
-	/* The other interface is a VLAN's, or has none of this one's. */
-	if (hook == HOOK_TC && route->ifindex != ifindex && ((struct __sk_buff *)ctx)->vlan_present && bpf_skb_vlan_pop(ctx))
-		return ifindex;
+	if (segment->l3_offset != ETHERNET_BYTES || (hook != HOOK_TC && route->ifindex != arrived))
+		return arrived;
 	__builtin_memcpy(mac, route->mac, sizeof(route->mac));
 	return route->ifindex;
 }

@@ -18,9 +18,9 @@ const NAP: Duration = Duration::from_millis(20);
 ///
 /// One client at a time, and each has a fifth of a second, to which the answer must keep: a client
 /// must not stop the process, nor fill it. The small HTTP libraries do not keep to that.
-/// `tiny_http` 0.12 has no time limit, starts a thread for each silent client, reads a line of any
-/// length, and never listens again once the host had no file descriptor left. `oxhttp` 0.3 cannot
-/// be stopped, and reads as much as a client announces.
+/// `tiny_http` 0.12 has no time limit, starts a thread for each silent client, and reads a line of
+/// any length. It never listens again once the host had no file descriptor left. `oxhttp` 0.3
+/// cannot be stopped, and reads as much as a client announces.
 pub struct Answerer {
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

@@ -60,10 +60,10 @@ pub struct Args {
 
     /// Take listeners, policies and the rest from a TOML file; SIGHUP reads it again
     ///
-    /// `[[listener]]` with listen and, if wanted, policy, dry_run, drain, server = "NAME",
-    /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }, for each; before them,
-    /// if wanted, interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet
-    /// are guarded once they are. A file with a mistake changes nothing, nor does one with other
+    /// Each `[[listener]]` has listen. It may have policy, dry_run, drain, server = "NAME",
+    /// exempt = ["CIDR"] and reserved = { slots = N, sources = ["CIDR"] }. Before them may stand
+    /// interfaces, attach, refusals_per_s and sockopt. Listeners that are not there yet are guarded
+    /// once they are. A file with a mistake changes nothing, nor does one with other
     /// interfaces, attach or sockopt than at the start: for these, start another guard with
     /// --take-over.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["policy", "interfaces", "attach", "reserve", "reserve_for", "exempt", "refusals", "sockopt"])]
@@ -102,7 +102,7 @@ pub struct Args {
     attach: String,
 
     /// Guard listeners in another network namespace: a name of `ip netns`, the id of a process in
-    /// it, or a path; host is that of process 1, unless `ip netns` has the name
+    /// it, or a path. Without such a name host is that of process 1
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 
