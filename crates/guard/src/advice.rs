@@ -113,6 +113,7 @@ mod tests {
             stats: ListenerStats::default(),
             service: Some(service),
             observed: None,
+            is_blind: false,
         };
         Sample { listeners: vec![sample], path: PathStats::default(), away: BTreeSet::new() }
     }

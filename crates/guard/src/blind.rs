@@ -73,9 +73,9 @@ impl Blind {
         Self { of, opens, search, ..Self::default() }
     }
 
-    /// Listeners to which connections come that the guard does not see.
-    pub fn listeners(&self) -> impl Iterator<Item = SocketAddr> {
-        self.of.iter().filter(|(_, known)| known.is_blind).map(|(&listen, _)| listen)
+    /// Whether connections come to this listener that the guard does not see.
+    pub fn is_to(&self, listen: SocketAddr) -> bool {
+        self.of.get(&listen).is_some_and(|known| known.is_blind)
     }
 
     /// Says anew what was said before: other programs come first now.
@@ -218,7 +218,8 @@ mod tests {
     fn sample(seen: u64, unleased: u64) -> Sample {
         let listener = Listener::new(LISTEN.parse().expect("address"), Policy::RST_SYN);
         let stats = ListenerStats { seen, ..ListenerStats::default() };
-        let of = ListenerSample { listener, load: None, stats, service: None, observed: None };
+        let of =
+            ListenerSample { listener, load: None, stats, service: None, observed: None, is_blind: false };
         let path = PathStats { unleased, ..PathStats::default() };
         Sample { listeners: vec![of], path, away: BTreeSet::new() }
     }

@@ -291,6 +291,8 @@ pub struct ListenerSample {
     /// Of a listener that is only observed; its `stats` are zero then, and its `load` is that of
     /// the whole `SO_REUSEPORT` group.
     pub observed: Option<Observed>,
+    /// Whether connections of other hosts come to it, while the guard sees no SYN there.
+    pub is_blind: bool,
 }
 
 /// What is counted of a listener and its server, as it is in the maps.
@@ -674,11 +676,6 @@ impl Guard {
         Ok(succession)
     }
 
-    /// Listeners to which connections of other hosts come, while the guard sees no SYN there.
-    pub fn blind_to(&self) -> BTreeSet<SocketAddr> {
-        self.surroundings.blind().listeners().collect()
-    }
-
     /// Interfaces and hooks in use.
     pub fn attached(&self) -> &[Attached] {
         &self.attached
@@ -714,7 +711,15 @@ impl Guard {
             let (listener, stats) = (listener.clone(), self.programs.stats(index)?);
             if let Some(observation) = observation.as_ref().filter(|_| !decides(&listener)) {
                 let (load, observed) = observation.of(listener.listen);
-                return Ok(ListenerSample { listener, load, stats, service: None, observed: Some(observed) });
+                let observed = Some(observed);
+                return Ok(ListenerSample {
+                    listener,
+                    load,
+                    stats,
+                    service: None,
+                    observed,
+                    is_blind: false,
+                });
             }
             let load = rules::look(&self.programs, listener.listen)?;
             let server = self.servers.of[index as usize];
@@ -725,7 +730,8 @@ impl Guard {
                 }
                 None => None,
             };
-            Ok(ListenerSample { listener, load, stats, service, observed: None })
+            let is_blind = self.surroundings.blind().is_to(listener.listen);
+            Ok(ListenerSample { listener, load, stats, service, observed: None, is_blind })
         };
         let slots = self.slots.iter().zip(0..).filter_map(|(slot, index)| Some((slot.as_ref()?, index)));
         Ok(Sample { listeners: slots.map(sample).collect::<Result<_>>()?, path: self.programs.path()?, away })

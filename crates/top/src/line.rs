@@ -3,6 +3,7 @@
 //! A guard of another version may say more, which is not read, or less, which is not shown.
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -55,6 +56,26 @@ pub(crate) struct Attached {
 pub(crate) struct Place {
     pub interface: String,
     pub hook: String,
+    /// Programs of others that see each frame first.
+    #[serde(default)]
+    pub before: Vec<Other>,
+}
+
+/// As in `eth0 (tcx, behind cilium 17)`.
+impl Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |of: &Other| format!("{} {}", of.name.as_deref().unwrap_or("program"), of.id);
+        let before: Vec<String> = self.before.iter().map(name).collect();
+        let behind =
+            if before.is_empty() { String::new() } else { format!(", behind {}", before.join(", ")) };
+        write!(f, "{} ({}{behind})", self.interface, self.hook)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct Other {
+    pub id: u32,
+    pub name: Option<String>,
 }
 
 /// A listener as it is configured.
@@ -80,6 +101,8 @@ pub(crate) struct Sample {
     pub accept_limit: Option<u64>,
     pub syn_qlen: Option<u64>,
     pub syn_limit: Option<u64>,
+    #[serde(default)]
+    pub blind: bool,
     pub service: Option<Service>,
     /// Of a listener that is only observed; so are `counters`.
     pub drops: Option<u64>,

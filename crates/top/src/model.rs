@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use watch::{Entry, Inventory, Process};
 
 use crate::keys::Key;
-use crate::line::{Attached, Head, Hello, Line, Sample};
+use crate::line::{Attached, Head, Hello, Line, Place, Sample};
 use crate::reading::{Reading, Second, Times};
 use crate::reason::Reason;
 use crate::state::{Signs, State};
@@ -328,8 +328,7 @@ impl Model {
     }
 
     fn attached(&mut self, guard: u32, attached: Attached) {
-        let hooks = attached.hooks.into_iter().map(|place| format!("{} ({})", place.interface, place.hook));
-        let hooks = hooks.collect();
+        let hooks = attached.hooks.iter().map(Place::to_string).collect();
         if let Some(guard) = self.guards.get_mut(&guard) {
             guard.hooks = hooks;
         }
@@ -388,6 +387,7 @@ impl Row {
         State::of(&Signs {
             is_lease_lost: self.is_lease_lost,
             listens: self.now.accept.is_some(),
+            is_blind: self.now.is_blind,
             is_guarded: self.now.is_guarded,
             refused: some(second.map(|second| second.refused)),
             is_full: self.now.is_full(),
@@ -503,7 +503,9 @@ mod tests {
         assert_eq!(model.rows[0].state(), State::LeaseLost, "frames were left to the kernel");
         at(&mut model, 6.0, |line| line["passed"]["unleased"] = 3.into());
         assert_eq!(model.rows[0].state(), State::Idle);
-        assert_eq!(model.rows[0].minute.len(), 5, "a late line stands for each second since the last");
+        at(&mut model, 7.0, |line| line["blind"] = true.into());
+        assert_eq!(model.rows[0].state(), State::Blind);
+        assert_eq!(model.rows[0].minute.len(), 6, "a late line stands for each second since the last");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub(crate) struct Reading {
     pub syn: Option<Queue>,
     /// Whether a guard decides here.
     pub is_guarded: bool,
+    /// Whether clients come of which the guard sees no SYN.
+    pub is_blind: bool,
     pub is_learning: bool,
     /// Connections that wait for the server, or where that is not known, for accept(2).
     pub waiting: Option<Queue>,
@@ -95,6 +97,7 @@ impl Reading {
         let waits = service.as_ref().and_then(|of| queue(of.counted, of.limit));
         Self {
             is_guarded: true,
+            is_blind: sample.blind,
             is_learning: service.as_ref().is_some_and(|service| service.learning),
             waiting: waits.or(accept),
             answered: service.as_ref().map_or_else(|| get("syns.admitted"), |service| service.answered),

@@ -118,7 +118,7 @@ fn coloured(
 ) -> Line<'static> {
     let colour = match row.state() {
         State::Refusing | State::Burst => Some(Color::Yellow),
-        State::Dropping | State::NoListener | State::LeaseLost => Some(Color::Red),
+        State::Dropping | State::Blind | State::NoListener | State::LeaseLost => Some(Color::Red),
         _ => None,
     };
     let style = colour.filter(|_| look.has_colours).map_or_else(Style::new, |colour| Style::new().fg(colour));

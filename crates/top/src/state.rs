@@ -19,6 +19,8 @@ pub enum State {
     Dropping,
     /// The guard refused clients in the last second.
     Refusing,
+    /// Clients come, and the guard sees no SYN of theirs.
+    Blind,
     /// Nothing listens at the address.
     NoListener,
     /// The guard's process did not run, so the kernel decided alone.
@@ -32,6 +34,8 @@ pub struct Signs {
     pub is_lease_lost: bool,
     /// Now; of a listener that is not guarded always.
     pub listens: bool,
+    /// Whether clients come of which the guard sees no SYN.
+    pub is_blind: bool,
     /// Whether a guard decides here, dry run or not.
     pub is_guarded: bool,
     /// Clients, by the guard or else by the kernel.
@@ -46,25 +50,27 @@ pub struct Signs {
 
 impl State {
     /// Each once, as JSON and Prometheus name them.
-    pub const NAMED: [(&'static str, Self); 8] = [
+    pub const NAMED: [(&'static str, Self); 9] = [
         ("idle", Self::Idle),
         ("busy", Self::Busy),
         ("learning", Self::Learning),
         ("burst", Self::Burst),
         ("dropping", Self::Dropping),
         ("refusing", Self::Refusing),
+        ("blind", Self::Blind),
         ("no_listener", Self::NoListener),
         ("lease_lost", Self::LeaseLost),
     ];
 
     /// Each once, the worst last.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Idle,
         Self::Busy,
         Self::Learning,
         Self::Burst,
         Self::Dropping,
         Self::Refusing,
+        Self::Blind,
         Self::NoListener,
         Self::LeaseLost,
     ];
@@ -74,6 +80,7 @@ impl State {
         match signs {
             Signs { is_lease_lost: true, .. } => Self::LeaseLost,
             Signs { listens: false, .. } => Self::NoListener,
+            Signs { is_blind: true, .. } => Self::Blind,
             Signs { refused: 1.., is_guarded: true, .. } => Self::Refusing,
             Signs { refused: 1.., .. } => Self::Dropping,
             Signs { is_full: true, .. } => Self::Burst,
@@ -92,6 +99,7 @@ impl State {
             Self::Burst => "burst",
             Self::Dropping => "dropping",
             Self::Refusing => "refusing",
+            Self::Blind => "blind",
             Self::NoListener => "no listener",
             Self::LeaseLost => "lease lost",
         }
@@ -106,6 +114,7 @@ impl State {
             Self::Burst => "as many wait as may, and a burst is let pass",
             Self::Dropping => "no guard here: the kernel drops clients in silence",
             Self::Refusing => "the guard refuses clients",
+            Self::Blind => "clients come by where the guard sees no SYN: its log says more",
             Self::NoListener => "nothing listens at this address",
             Self::LeaseLost => "the guard's process does not run: the kernel decides",
         }
@@ -133,6 +142,8 @@ mod tests {
             (Signs { is_learning: true, ..crowd }, State::Refusing),
             (Signs { is_guarded: false, ..crowd }, State::Dropping),
             (Signs { is_guarded: false, refused: 0, ..crowd }, State::Burst),
+            (Signs { is_blind: true, ..idle }, State::Blind),
+            (Signs { is_blind: true, listens: false, ..idle }, State::NoListener),
             (Signs { listens: false, ..crowd }, State::NoListener),
             (Signs { is_lease_lost: true, ..crowd }, State::LeaseLost),
             (Signs { is_lease_lost: true, listens: false, ..idle }, State::LeaseLost),

@@ -57,8 +57,14 @@ fn model() -> Model {
     let mut hear = |pid, line: &str| model.line(pid, line).expect("a line");
     hear(812, &hello(812, 1, Value::Null));
     hear(907, &hello(907, 2, "tg-shop".into()));
-    hear(812, &json!({ "event": "attached", "listen": "192.0.2.1:443", "policy": "abort+rst-syn+unserved",
-                       "hooks": [{ "interface": "eth0", "hook": "tcx" }, { "interface": "lo", "hook": "tcx" }] }).to_string());
+    hear(
+        812,
+        &json!({ "event": "attached", "listen": "192.0.2.1:443", "policy": "abort+rst-syn+unserved",
+                       "hooks": [{ "interface": "eth0", "hook": "tcx",
+                                   "before": [{ "hook": "tcx", "id": 17, "name": "cil_from_netdev" }] },
+                                 { "interface": "lo", "hook": "tcx" }] })
+        .to_string(),
+    );
     let listeners = [
         (
             812,

@@ -88,6 +88,8 @@ pub struct ListenerCounts {
     syn_qlen: Option<u32>,
     /// At it the SYN queue is full.
     syn_limit: Option<u32>,
+    /// Whether connections of other hosts come, of which the guard sees no SYN.
+    blind: bool,
     #[serde(flatten)]
     counts: Counts,
 }
@@ -204,7 +206,7 @@ impl GuardEvent {
 impl ListenerCounts {
     /// Of one listener, and of the frames of all.
     pub fn new(elapsed: Duration, of: &ListenerSample, path: &PathStats) -> Self {
-        let ListenerSample { listener, load, stats, service, observed } = of;
+        let ListenerSample { listener, load, stats, service, observed, is_blind } = of;
         let counts = match observed {
             Some(observed) => Counts::Observed {
                 drops: observed.drops,
@@ -221,6 +223,7 @@ impl ListenerCounts {
             accept_limit: load.map(|load| load.accept_limit),
             syn_qlen: load.map(|load| load.syn_qlen),
             syn_limit: load.map(|load| load.syn_limit),
+            blind: *is_blind,
             counts,
         }
     }
@@ -299,13 +302,14 @@ mod tests {
             stats,
             service: Some(guard::ServerSample::default()),
             observed: None,
+            is_blind: true,
         };
         let path = PathStats { had_room: 3, ..PathStats::default() };
         let event = GuardEvent::Sample(ListenerCounts::new(Duration::from_micros(1_234_567), &of, &path));
         let line = serde_json::to_value(event).expect("JSON");
         assert_eq!((&line["event"], &line["elapsed_s"]), (&"sample".into(), &1.235.into()));
         assert_eq!((&line["acks"]["implied"], &line["passed"]["had_room"]), (&7.into(), &3.into()));
-        assert_eq!(line["accept_qlen"], Value::Null);
+        assert_eq!((&line["accept_qlen"], &line["blind"]), (&Value::Null, &true.into()));
         let bucket = &line["service"]["response_buckets"][6];
         assert_eq!((&bucket["le_s"], &bucket["count"]), (&0.001024.into(), &0.into()));
         let schema = schema_for!(GuardEvent).to_value().to_string();

@@ -241,7 +241,8 @@ mod tests {
         let listener =
             Listener::new("192.0.2.1:80".parse().expect("address"), "abort".parse().expect("policy"));
         let load = Some(ListenerLoad { accept_qlen: 3, accept_limit: 128, ..ListenerLoad::default() });
-        let of = ListenerSample { listener, load, stats, service: Some(service), observed: None };
+        let service = Some(service);
+        let of = ListenerSample { listener, load, stats, service, observed: None, is_blind: false };
         let sample = Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() };
         let hook = Place { interface: "eth0".to_owned(), hook: "tcx", before: Vec::new() };
         let listeners = Seconds::default().next(&sample, std::time::Instant::now(), true);

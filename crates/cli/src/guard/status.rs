@@ -106,7 +106,7 @@ impl Seconds {
         let second = second(of, before, refused, utilisation);
         let acts = !of.listener.dry_run && of.observed.is_none();
         let is_learning = of.service.is_some_and(|service| service.is_learning);
-        let is_known = is_leased && of.load.is_some() && !is_learning;
+        let is_known = is_leased && of.load.is_some() && !is_learning && !of.is_blind;
         let (weight, changed) = self.weights.entry(listen).or_insert((Weight::FULL, None));
         weight.learn(&second, Nanos::from(span));
         if !acts || !is_known {
@@ -192,6 +192,7 @@ fn state(of: &ListenerSample, before: &ListenerSample, refused: u64, is_leased: 
     State::of(&Signs {
         is_lease_lost: !is_leased,
         listens: of.load.is_some(),
+        is_blind: of.is_blind,
         is_guarded: observed.is_none(),
         refused: refused + dropped(of).saturating_sub(dropped(before)),
         is_full: service.map_or(is_queue_full, |of| of.limit.is_some_and(|limit| of.counted >= limit.into())),
@@ -227,7 +228,8 @@ mod tests {
             ..ServerSample::default()
         };
         let load = Some(ListenerLoad { accept_limit: 128, ..ListenerLoad::default() });
-        let of = ListenerSample { listener, load, stats, service: Some(service), observed: None };
+        let service = Some(service);
+        let of = ListenerSample { listener, load, stats, service, observed: None, is_blind: false };
         Sample { listeners: vec![of], path: PathStats::default(), away: BTreeSet::new() }
     }
 
@@ -288,13 +290,15 @@ mod tests {
             |of: &mut Sample| of.listeners[0].service.iter_mut().for_each(|of| of.is_learning = true);
         let gone = |of: &mut Sample| of.listeners[0].load = None;
         let dry = |of: &mut Sample| of.listeners[0].listener.dry_run = true;
-        let blind = |of: &mut Sample| of.path.unleased = of.listeners[0].stats.seen;
+        let unleased = |of: &mut Sample| of.path.unleased = of.listeners[0].stats.seen;
+        let blind = |of: &mut Sample| of.listeners[0].is_blind = true;
         type Change = dyn Fn(&mut Sample);
-        let cases: [(&Change, State); 4] = [
+        let cases: [(&Change, State); 5] = [
             (&learning, State::Refusing),
             (&gone, State::NoListener),
             (&dry, State::Refusing),
-            (&blind, State::LeaseLost),
+            (&unleased, State::LeaseLost),
+            (&blind, State::Blind),
         ];
         for (change, state) in cases {
             let status = lasting(5, 30, 9, change);
