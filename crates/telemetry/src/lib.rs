@@ -1,4 +1,4 @@
-//! Counters by name, their rates, and the last minute of them.
+//! Counters by name, and their rates.
 //!
 //! `kernel/counters.h` says which counters there are and what each means. What it is not: a
 //! printer, or a clock; the caller says when.
@@ -13,12 +13,9 @@
 //! assert_eq!(reading(3, 500).per_s(&reading(1, 100))["syns.reset"], 200.0);
 //! ```
 
-mod history;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub use history::History;
 pub use kernel::{Counted, Counter, FAMILIES, Family, ListenerStats, PathStats, counter};
 
 /// What was counted by one moment.
