@@ -92,6 +92,15 @@ pub fn unit_of(family: &Family) -> &'static str {
     unit.expect("a family has a counter")
 }
 
+/// Counters of clients that were turned away, at their SYN or at the end of their handshake.
+pub const REFUSALS: [&str; 5] = ["syns.dropped", "syns.reset", "syns.late", "acks.dropped", "acks.reset"];
+
+/// The sum of [`REFUSALS`].
+pub fn refused(stats: &ListenerStats) -> u64 {
+    let refusals = ListenerStats::COUNTERS.iter().filter(|counter| REFUSALS.contains(&counter.name));
+    refusals.map(|counter| (counter.read)(stats)).sum()
+}
+
 /// How fast a count has grown over a span, per second.
 pub fn per_s(now: u64, before: u64, span: Duration) -> f64 {
     now.saturating_sub(before) as f64 / span.max(SHORTEST).as_secs_f64()
@@ -109,6 +118,22 @@ mod tests {
             Reading::at(Duration::ZERO).with(&stats, |_| true).with(&path, |counter| counter.is_simulated);
         assert_eq!((reading.counts["syns.seen"], reading.counts["passed.known"]), (9, 2));
         assert_eq!(reading.counts.len(), ListenerStats::COUNTERS.len() + 1);
+    }
+
+    #[test]
+    fn refusals_are_counters_and_each_is_in_their_sum() {
+        let stats = ListenerStats {
+            seen: 100,
+            admitted: 93,
+            dropped: 1,
+            reset: 2,
+            late: 4,
+            acks_dropped: 8,
+            acks_reset: 16,
+            ..Default::default()
+        };
+        assert_eq!(refused(&stats), 31);
+        assert!(REFUSALS.iter().all(|name| catalogue().any(|entry| entry.name == *name)));
     }
 
     #[test]

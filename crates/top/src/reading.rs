@@ -102,10 +102,7 @@ impl Reading {
             waiting: waits.or(accept),
             answered: service.as_ref().map_or_else(|| get("syns.admitted"), |service| service.answered),
             offered: get("syns.seen"),
-            refused: ["syns.dropped", "syns.reset", "syns.late", "acks.reset"]
-                .map(|name| get(name).unwrap_or(0))
-                .iter()
-                .sum(),
+            refused: telemetry::REFUSALS.into_iter().filter_map(get).sum(),
             unleased: get("passed.unleased").unwrap_or(0),
             times: service.as_ref().and_then(Times::of_service),
             counts,
@@ -327,6 +324,19 @@ pub(crate) mod tests {
         assert_eq!((old.accept, old.times.clone()), (None, None));
         assert_eq!(old.waiting, Some(Queue { length: 2, limit: None }));
         assert_eq!(Second::between(&old, &old).times, None);
+    }
+
+    #[test]
+    fn whatever_turns_a_client_away_is_a_refusal() {
+        let refused = |group: &str, name: &str| {
+            let refused = |count: u64| reading(line(1.0, |line| line[group][name] = count.into())).refused;
+            refused(7) - refused(0)
+        };
+        for name in telemetry::REFUSALS {
+            let (group, name) = name.split_once('.').expect("a group");
+            assert_eq!(refused(group, name), 7, "{group}.{name}");
+        }
+        assert_eq!(refused("syns", "admitted"), 0);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use guard::{ListenerSample, Sample, Second, ServerSample, Weight};
 use schemars::JsonSchema;
 use serde::Serialize;
-use telemetry::per_s;
+use telemetry::{per_s, refused};
 use top::{Signs, State};
 use units::Nanos;
 use watch::Counter;
@@ -44,7 +44,7 @@ pub struct ListenerStatus {
     pub limit: Option<u32>,
     /// Answers that began, a second; null if the server is not followed.
     pub answered_per_s: Option<f64>,
-    /// SYNs that were refused, a second.
+    /// SYNs and ends of handshakes that were turned away, a second.
     pub refused_per_s: f64,
     /// What a balancer should send it, in percent of its usual share: 5 to 100.
     pub weight_percent: u32,
@@ -100,7 +100,7 @@ impl Seconds {
         is_leased: bool,
     ) -> ListenerStatus {
         let (listen, drain) = (of.listener.listen, of.listener.drain);
-        let refused = refused(of).saturating_sub(refused(before));
+        let refused = refused(&of.stats).saturating_sub(refused(&before.stats));
         let utilisation = utilisation(of, before);
         let state = state(of, before, refused, is_leased);
         let second = second(of, before, refused, utilisation);
@@ -146,12 +146,6 @@ impl Seconds {
 
 fn is_recent(drained: Instant, now: Instant) -> bool {
     now.saturating_duration_since(drained) < READY
-}
-
-/// SYNs and ends of handshakes that were turned away.
-fn refused(of: &ListenerSample) -> u64 {
-    let stats = &of.stats;
-    stats.dropped + stats.reset + stats.late + stats.acks_dropped + stats.acks_reset
 }
 
 fn utilisation(of: &ListenerSample, before: &ListenerSample) -> Option<f64> {
