@@ -27,42 +27,27 @@ pub struct Answerer {
 }
 
 impl Answerer {
-    /// Listens at the address of an option, as in `--prometheus`.
+    /// Listens at the address of an option, as in `--prometheus`. `may_wait`: or once it is free,
+    /// because the guard whose place we take may have it still.
     ///
     /// # Errors
     ///
-    /// One line: the address is in use, or what else the system says.
-    pub fn bind<A: Answer>(option: &str, address: SocketAddr, answer: A) -> Result<Self> {
-        let listener = listen(address).map_err(|error| cannot_listen(option, address, &error))?;
-        Ok(Self::start(move |is_over| answer_all(&listener, answer, is_over)))
-    }
-
-    /// Listens at an address, or once it is free: the guard whose place we take may have it still.
-    ///
-    /// # Errors
-    ///
-    /// As [`Answerer::bind`], but for an address that is in use.
-    pub fn bind_when_free<A: Answer>(option: &str, address: SocketAddr, answer: A) -> Result<Self> {
-        match listen(address) {
-            Ok(listener) => return Ok(Self::start(move |is_over| answer_all(&listener, answer, is_over))),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(error) => return Err(cannot_listen(option, address, &error)),
-        }
-        Ok(Self::start(move |is_over| {
-            while !is_over.load(Ordering::Relaxed) {
-                match listen(address) {
-                    Ok(listener) => return answer_all(&listener, answer, is_over),
-                    Err(_) => sleep(NAP),
-                }
-            }
-        }))
-    }
-
-    fn start(run: impl FnOnce(&AtomicBool) + Send + 'static) -> Self {
+    /// One line: the address is in use and that may not be waited for, or what else the system
+    /// says.
+    pub fn bind<A: Answer>(option: &str, address: SocketAddr, may_wait: bool, answer: A) -> Result<Self> {
+        let listener = match listen(address) {
+            Ok(listener) => Some(listener),
+            Err(error) if may_wait && error.kind() == io::ErrorKind::AddrInUse => None,
+            Err(error) => return Err(anyhow!("{option} {address}: {error}; name another address and port")),
+        };
         let is_over = Arc::new(AtomicBool::new(false));
         let of_thread = Arc::clone(&is_over);
-        let thread = std::thread::spawn(move || run(&of_thread));
-        Self { is_over, thread: Some(thread) }
+        let thread = std::thread::spawn(move || {
+            if let Some(listener) = listener.or_else(|| listen_when_free(address, &of_thread)) {
+                answer_all(&listener, answer, &of_thread);
+            }
+        });
+        Ok(Self { is_over, thread: Some(thread) })
     }
 }
 
@@ -84,14 +69,21 @@ pub fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
     address.ok_or("an address and a port above 0 are wanted, as in 127.0.0.1:9464 or [::1]:9464")
 }
 
-fn cannot_listen(option: &str, address: SocketAddr, error: &io::Error) -> anyhow::Error {
-    anyhow!("{option} {address}: {error}; name another address and port")
-}
-
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
+}
+
+/// `None` if it is over before.
+fn listen_when_free(address: SocketAddr, is_over: &AtomicBool) -> Option<TcpListener> {
+    while !is_over.load(Ordering::Relaxed) {
+        match listen(address) {
+            Ok(listener) => return Some(listener),
+            Err(_) => sleep(NAP),
+        }
+    }
+    None
 }
 
 fn answer_all(listener: &TcpListener, answer: impl Answer, is_over: &AtomicBool) {
@@ -124,13 +116,14 @@ pub mod tests {
     #[test]
     fn successor_has_the_address_once_it_is_free() {
         let address = free();
-        let first = Answerer::bind("--prometheus", address, |_| Ok(())).expect("bind");
-        let error = Answerer::bind("--prometheus", address, |_| Ok(())).err().expect("it is taken");
+        let bind = |may_wait| Answerer::bind("--prometheus", address, may_wait, |_| Ok(()));
+        let first = bind(false).expect("bind");
+        let error = bind(false).err().expect("it is taken");
         let said = format!(
             "--prometheus {address}: Address already in use (os error 98); name another address and port"
         );
         assert_eq!(error.to_string(), said);
-        let second = Answerer::bind_when_free("--prometheus", address, |_| Ok(())).expect("it waits");
+        let second = bind(true).expect("it waits");
         drop(first);
         let start = Instant::now();
         while TcpStream::connect(address).is_err() {

@@ -18,7 +18,6 @@ use crate::answerer::{Answerer, PATIENCE};
 
 /// Of a request, bytes.
 const MAX_HEAD: usize = 8192;
-const OPTION: &str = "--prometheus";
 
 /// Names and values of a metric's labels.
 pub type Labels = Vec<(&'static str, String)>;
@@ -159,27 +158,16 @@ struct Shown {
 }
 
 impl Exporter {
-    /// Listens at an address.
+    /// Listens at an address. `may_wait`: or once it is free.
     ///
     /// # Errors
     ///
     /// Those of [`Answerer::bind`].
-    pub fn bind(address: SocketAddr) -> Result<Self> {
+    pub fn bind(address: SocketAddr, may_wait: bool) -> Result<Self> {
         let shown = Arc::<Shown>::default();
         let of_thread = Arc::clone(&shown);
-        let answerer = Answerer::bind(OPTION, address, move |client| answer(client, &of_thread))?;
-        Ok(Self { shown, began: SystemTime::now(), _answerer: answerer })
-    }
-
-    /// Listens at an address, or once it is free.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`Answerer::bind_when_free`].
-    pub fn bind_when_free(address: SocketAddr) -> Result<Self> {
-        let shown = Arc::<Shown>::default();
-        let of_thread = Arc::clone(&shown);
-        let answerer = Answerer::bind_when_free(OPTION, address, move |client| answer(client, &of_thread))?;
+        let answer = move |client| answer(client, &of_thread);
+        let answerer = Answerer::bind("--prometheus", address, may_wait, answer)?;
         Ok(Self { shown, began: SystemTime::now(), _answerer: answerer })
     }
 
@@ -446,7 +434,7 @@ mod tests {
     #[test]
     fn clients_that_announce_much_or_say_nothing_stop_nobody() {
         let address = free();
-        let exporter = Exporter::bind(address).expect("bind");
+        let exporter = Exporter::bind(address, false).expect("bind");
         exporter.publish(of_each_kind());
         let _silent = TcpStream::connect(address).expect("connect");
         let huge =
@@ -467,7 +455,7 @@ mod tests {
     #[test]
     fn status_is_there_once_it_is_published() {
         let address = free();
-        let exporter = Exporter::bind(address).expect("bind");
+        let exporter = Exporter::bind(address, false).expect("bind");
         let status = || ask(address, "GET /status HTTP/1.1\r\n\r\n");
         assert!(status().ends_with("GET /metrics is all there is\n"));
         exporter.publish_status("{}");

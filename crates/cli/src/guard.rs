@@ -188,12 +188,9 @@ struct Told {
 impl Told {
     fn bind(args: &Args) -> Result<Self> {
         let may_wait = args.take_over.is_some();
-        let exporter =
-            |address| if may_wait { Exporter::bind_when_free(address) } else { Exporter::bind(address) };
-        let agent = |address| AgentCheck::bind(address, may_wait);
         Ok(Self {
-            exporter: args.prometheus.map(exporter).transpose()?,
-            agent: args.agent_check.map(agent).transpose()?,
+            exporter: args.prometheus.map(|address| Exporter::bind(address, may_wait)).transpose()?,
+            agent: args.agent_check.map(|address| AgentCheck::bind(address, may_wait)).transpose()?,
         })
     }
 

@@ -253,7 +253,7 @@ impl XdpArg {
 /// Sends the crowd and prints what it saw.
 pub fn run(args: Args) -> Result<()> {
     // Before it has a CPU, which the thread that answers would share.
-    let exporter = args.prometheus.map(Exporter::bind).transpose()?;
+    let exporter = args.prometheus.map(|address| Exporter::bind(address, false)).transpose()?;
     // Several workers have each its own, and this thread any.
     if let (1, Some(Cpus(cpus))) = (args.workers, &args.cpu) {
         netns::pin_to_cpu(cpus[0])?;

@@ -101,7 +101,7 @@ pub struct Args {
 
 /// Runs until a signal or the end of `--duration`.
 pub fn run(args: &Args) -> Result<()> {
-    let exporter = args.prometheus.map(Exporter::bind).transpose()?;
+    let exporter = args.prometheus.map(|address| Exporter::bind(address, false)).transpose()?;
     match &args.netns {
         Some(name) => netns::enter(&netns::open(name)?, || run_here(args, exporter.as_ref()))
             .with_context(|| format!("network namespace {name}"))?,

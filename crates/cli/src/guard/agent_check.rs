@@ -51,16 +51,12 @@ impl AgentCheck {
     ///
     /// # Errors
     ///
-    /// Those of [`Answerer::bind`] and [`Answerer::bind_when_free`].
+    /// Those of [`Answerer::bind`].
     pub fn bind(address: SocketAddr, may_wait: bool) -> Result<Self> {
-        const OPTION: &str = "--agent-check";
         let told = Arc::<Mutex<Told>>::default();
         let of_thread = Arc::clone(&told);
         let answer = move |client| answer(client, &of_thread);
-        let answerer = match may_wait {
-            true => Answerer::bind_when_free(OPTION, address, answer)?,
-            false => Answerer::bind(OPTION, address, answer)?,
-        };
+        let answerer = Answerer::bind("--agent-check", address, may_wait, answer)?;
         Ok(Self { told, _answerer: answerer })
     }
 
@@ -188,8 +184,6 @@ mod tests {
 
     #[test]
     fn line_is_the_least_weight_or_that_of_the_listener_that_is_named() {
-        let agent = AgentCheck::bind(free(), false);
-        drop(agent);
         let address = free();
         let agent = AgentCheck::bind(address, false).expect("bind");
         assert_eq!(ask(address, ""), "up 100%\n", "nothing is known yet");
