@@ -3,7 +3,7 @@
 use crate::list::{name, state};
 use crate::model::{Model, Point, Row};
 use crate::reading::{Queue, Times};
-use crate::sparkline::{Glyphs, most};
+use crate::sparkline::{Glyphs, most, widest};
 use crate::words::{count, or_dash, percent, seconds, start_of, wrapped};
 
 /// Of the words before a value.
@@ -53,7 +53,7 @@ impl Page {
 
     fn minute(&mut self, row: &Row) {
         let room = self.width.saturating_sub(LABEL + "  now 999999, most 999999".len());
-        let width = [60, 30, 20, 15, 12, 10].into_iter().find(|width| *width <= room);
+        let width = widest(room);
         let what = if row.now.is_guarded { ["answered/s", "refused/s"] } else { ["accepted/s", "dropped/s"] };
         let values: [fn(&Point) -> f64; 3] =
             [|point| point.answered, |point| point.refused, |point| point.waiting];

@@ -1,13 +1,11 @@
 //! The list: a line for each listener, in the columns that the terminal has room for.
 
 use crate::model::{Model, Row, Source};
-use crate::sparkline::Glyphs;
+use crate::sparkline::{Glyphs, widest};
 use crate::words::{count, end_of, of, or_dash, percent, seconds, start_of};
 
 /// Of a listener's address at least, and at most.
 const ADDRESS: (usize, usize) = (17, 47);
-/// Of the minute; all divide 60.
-const MINUTES: [usize; 6] = [60, 30, 20, 15, 12, 10];
 /// Of the minute, before there are more columns.
 const LONG_MINUTE: usize = 20;
 /// Of the reason of the last refusal in words.
@@ -171,8 +169,7 @@ pub(crate) fn columns(width: usize, longest: usize, is_guarded: bool) -> Vec<(Co
         }
     }
     let minute = columns.iter_mut().find(|(column, _)| *column == Column::Minute).expect("it is usual");
-    let widest = MINUTES.into_iter().find(|width| *width <= minute.1 + left);
-    minute.1 = widest.unwrap_or(minute.1);
+    minute.1 = widest(minute.1 + left).unwrap_or(minute.1);
     columns
 }
 

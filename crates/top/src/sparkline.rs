@@ -4,6 +4,9 @@ use std::collections::VecDeque;
 
 use crate::model::{MINUTE, Point};
 
+/// Widths of a sparkline, characters; all divide 60.
+const WIDTHS: [usize; 6] = [60, 30, 20, 15, 12, 10];
+
 /// Characters that the terminal can show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Glyphs {
@@ -39,7 +42,7 @@ impl Glyphs {
     }
 
     /// The last minute, the newest second at the right: each character is the most of a part of it.
-    /// `width` divides 60. Of a time before the first second there is nothing.
+    /// `width` is of [`widest`]. Of a time before the first second there is nothing.
     pub(crate) fn sparkline(self, minute: &VecDeque<Point>, of: fn(&Point) -> f64, width: usize) -> String {
         let part = MINUTE / width;
         let most = most(minute, of);
@@ -56,6 +59,11 @@ impl Glyphs {
         };
         (0..width).map(cell).collect()
     }
+}
+
+/// The widest sparkline for which there is room; none if even the narrowest is too wide.
+pub(crate) fn widest(room: usize) -> Option<usize> {
+    WIDTHS.into_iter().find(|width| *width <= room)
 }
 
 /// The largest of the minute.
