@@ -145,7 +145,7 @@ fn help_explains_each_word_and_fits_eighty_columns() {
 }
 
 #[test]
-fn no_line_of_any_view_is_longer_than_the_terminal_whatever_its_size() {
+fn every_view_is_drawn_in_a_terminal_of_any_size() {
     for (width, height) in [(1, 1), (2, 2), (7, 3), (20, 5), (40, 10), (79, 23), (81, 25), (300, 90)] {
         let mut model = model();
         model.say("a message that is much longer than forty columns, so that it has to be cut off");
@@ -160,7 +160,7 @@ fn no_line_of_any_view_is_longer_than_the_terminal_whatever_its_size() {
             for key in keys {
                 model.key(*key);
             }
-            // A buffer panics at what is outside.
+            // A buffer panics at what is outside; a line that is too long is cut off.
             drawn(&mut model, width, height, LOOK);
         }
     }
