@@ -78,10 +78,9 @@ impl Record {
 
     /// Share of the answers that took no longer than this many microseconds, a power of two.
     pub(crate) fn answered_within(&self, us: u64) -> f64 {
-        let Histogram(counts) = Histogram(self.responses_us);
-        let within: u64 =
-            counts.iter().enumerate().filter(|(bucket, _)| 1 << bucket <= us).map(|(_, n)| n).sum();
-        within as f64 / counts.iter().sum::<u64>().max(1) as f64
+        let counts = self.responses_us.iter().enumerate();
+        let within: u64 = counts.filter(|(bucket, _)| 1 << bucket <= us).map(|(_, count)| count).sum();
+        within as f64 / self.responses_us.iter().sum::<u64>().max(1) as f64
     }
 
     /// How long the quickest answers took, within a factor of 1.5.
