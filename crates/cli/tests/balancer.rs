@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use netns::{Namespace, VethPair};
 use nix::sys::signal::Signal;
@@ -20,22 +20,13 @@ const HAPROXY: &str = "/usr/sbin/haproxy";
 const AGENT_PORT: u16 = 9777;
 const CLIENTS: usize = 8;
 
-/// A program that does not outlive the test.
-struct Program(Child);
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        self.0.kill().and_then(|()| self.0.wait()).ok();
-    }
-}
-
 struct Balanced {
     folder: tempfile::TempDir,
     proxy: Namespace,
     servers: [Namespace; 2],
     /// What each request takes at the second server, milliseconds.
     slow_takes_ms: Arc<AtomicU64>,
-    _programs: Vec<Program>,
+    _haproxy: Running,
 }
 
 impl Balanced {
@@ -51,7 +42,6 @@ impl Balanced {
         }
         let proxy = Namespace::create("proxy").expect("create");
         let servers = ["a", "b"].map(|name| Namespace::create(name).expect("create"));
-        let mut programs = Vec::new();
         let takes_ms = [1, 1].map(|ms| Arc::new(AtomicU64::new(ms)));
         for (number, (server, takes_ms)) in servers.iter().zip(&takes_ms).enumerate() {
             let interface = format!("p{number}");
@@ -66,10 +56,10 @@ impl Balanced {
         let configuration = folder.path().join("haproxy.cfg");
         fs::write(&configuration, configuration_of(&folder.path().join("socket"))).expect("write");
         let mut command = proxy.command(HAPROXY).expect("command");
-        programs.push(Program(command.args(["-q", "-db", "-f"]).arg(configuration).spawn().expect("start")));
+        let haproxy = Running(command.args(["-q", "-db", "-f"]).arg(configuration).spawn().expect("start"));
         let [_, slow_takes_ms] = takes_ms;
-        let balanced = Self { folder, proxy, servers, slow_takes_ms, _programs: programs };
-        wait_for("HAProxy answers", || UnixStream::connect(balanced.folder.path().join("socket")).is_ok());
+        let balanced = Self { folder, proxy, servers, slow_takes_ms, _haproxy: haproxy };
+        wait_until("HAProxy answers", || UnixStream::connect(balanced.folder.path().join("socket")).is_ok());
         Some(balanced)
     }
 
@@ -159,15 +149,6 @@ fn write_guards(file: &Path, number: usize, drain: bool) {
     fs::write(file, text).expect("write");
 }
 
-#[track_caller]
-fn wait_for(what: &str, mut is: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < PATIENCE, "waited for: {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
-}
-
 #[test]
 fn root_haproxy_spares_the_slow_server_drains_it_on_request_and_hears_the_guard_end() {
     let Some(balanced) = Balanced::create() else { return };
@@ -183,20 +164,20 @@ fn root_haproxy_spares_the_slow_server_drains_it_on_request_and_hears_the_guard_
             scope.spawn(|| balanced.ask(&is_over, &good, &bad));
         }
         // Both guards see what is usual.
-        wait_for("all is answered", || good.load(Ordering::Relaxed) > 1000);
+        wait_until("all is answered", || good.load(Ordering::Relaxed) > 1000);
         assert_eq!(balanced.slow_server(), (false, 100));
         balanced.slow_takes_ms.store(20, Ordering::Relaxed);
-        wait_for("the slow server gets a quarter", || balanced.slow_server().1 <= 25);
+        wait_until("the slow server gets a quarter", || balanced.slow_server().1 <= 25);
     });
     let (good, bad) = (good.into_inner(), bad.into_inner());
     assert!(bad * 20 < good, "{good} were answered, and {bad} not");
 
     write_guards(&file, 1, true);
     signal(&slow.0, Signal::SIGHUP);
-    wait_for("it is drained", || balanced.slow_server().0);
+    wait_until("it is drained", || balanced.slow_server().0);
     write_guards(&file, 1, false);
     signal(&slow.0, Signal::SIGHUP);
-    wait_for("it is ready again", || !balanced.slow_server().0);
+    wait_until("it is ready again", || !balanced.slow_server().0);
 
     // A weight that is not whole when the guard ends.
     let is_over = AtomicBool::new(false);
@@ -205,8 +186,8 @@ fn root_haproxy_spares_the_slow_server_drains_it_on_request_and_hears_the_guard_
         for _ in 0..CLIENTS {
             scope.spawn(|| balanced.ask(&is_over, &AtomicU64::new(0), &AtomicU64::new(0)));
         }
-        wait_for("it gets a part", || balanced.slow_server().1 < 100);
+        wait_until("it gets a part", || balanced.slow_server().1 < 100);
         drop(slow);
-        wait_for("it has all of its share back", || balanced.slow_server() == (false, 100));
+        wait_until("it has all of its share back", || balanced.slow_server() == (false, 100));
     });
 }

@@ -277,13 +277,6 @@ fn root_file_can_be_tried_without_touching_a_packet_and_with_few_lines() {
     ended_in_order(child, Signal::SIGTERM);
 }
 
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !holds() {
-        assert!(start.elapsed() < PATIENCE, "waited for this: {what}");
-    }
-}
-
 #[test]
 fn root_guard_at_xdp_is_seen_on_the_link_while_it_runs() {
     let Some(world) = World::create() else { return };

@@ -8,7 +8,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use tempfile::TempDir;
@@ -63,7 +62,7 @@ fn root_service_sees_by_its_capabilities_alone_that_two_listeners_are_one_server
         command.args([option, &only]);
     }
     let command = guard(command.arg("--no-new-privs").arg(&program), &file);
-    // Who changes its user loses the signal of a parent's death: it ends by itself.
+    // A process that changes its user loses the signal of its parent's death: it ends by itself.
     let child = command.args(["--duration", "5m"]).stdout(Stdio::piped()).spawn();
     let (mut child, mut lines) = started(child.expect("start"));
 
@@ -111,32 +110,10 @@ fn root_systemd_is_told_when_the_guard_is_attached() {
     assert!(child.wait().expect("wait").success());
 }
 
-/// A control group of this test, below the root.
-struct Group(PathBuf);
-
-impl Group {
-    fn create() -> Self {
-        let root = bpf::cgroup::root("the test").expect("all of it");
-        let path = root.join(format!("tg-service-{}", std::process::id()));
-        fs::create_dir(&path).expect("make a control group");
-        Self(path)
-    }
-}
-
-impl Drop for Group {
-    fn drop(&mut self) {
-        let start = Instant::now();
-        // Until the process that was in it is gone.
-        while fs::remove_dir(&self.0).is_err() && start.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-}
-
 #[test]
 fn root_guard_in_a_container_finds_the_whole_of_the_control_groups() {
     let Some(world) = World::create() else { return };
-    let group = Group::create();
+    let Some(group) = ControlGroup::create("container") else { return };
     let (_folder, _, file) = installed("rst-syn+unserved");
     // As a container of a DaemonSet: a control group namespace of its own, and the host's mount.
     let mut command = world.server.command("sh").expect("command");

@@ -2,9 +2,10 @@
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use netns::{Namespace, VethPair};
 use nix::sys::signal::Signal;
@@ -146,6 +147,44 @@ pub fn signal(child: &Child, signal: Signal) {
     let pid = Pid::from_raw(child.id().cast_signed());
     nix::sys::signal::kill(pid, signal).expect("signal the child");
 }
+
+/// Waits for a condition that must come to hold.
+#[track_caller]
+pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "waited for this: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A control group below the root; it goes once its processes have gone.
+pub struct ControlGroup(pub PathBuf);
+
+impl ControlGroup {
+    /// `None`, with the reason printed, where none can be made.
+    pub fn create(name: &str) -> Option<Self> {
+        let folder = format!("tg-{}-{name}", std::process::id());
+        let root = bpf::cgroup::root("the test").map_err(|error| error.to_string());
+        let create = |root: PathBuf| {
+            let folder = root.join(folder);
+            std::fs::create_dir(&folder).map(|()| Self(folder)).map_err(|error| error.to_string())
+        };
+        root.and_then(create)
+            .inspect_err(|error| eprintln!("skipped: no control group can be made: {error}"))
+            .ok()
+    }
+}
+
+impl Drop for ControlGroup {
+    fn drop(&mut self) {
+        let start = Instant::now();
+        while std::fs::remove_dir(&self.0).is_err() && start.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
 /// Nothing in the list of namespaces has the process id in its name.
 #[track_caller]
 pub fn assert_no_namespaces_of(child: u32) {
