@@ -3,7 +3,7 @@
 # starts it. Times in them are the commit's, so that the same program gives the same files.
 set -eu
 cd "$(dirname "$0")/.."
-root=$PWD out=$PWD/target/package
+out=$PWD/target/package
 host=$(rustc -vV | sed -n 's/^host: //p')
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 commit=$(git describe --always --dirty)
@@ -33,9 +33,7 @@ stage() {
 	"$staged/tidegate" completions zsh >"$staged/completions/_tidegate"
 	"$staged/tidegate" completions fish >"$staged/completions/tidegate.fish"
 	cp deploy/guard.toml deploy/*.service CHANGELOG.md LICENSE LICENSE-GPL-2.0 "$staged"
-	for folder in grafana prometheus helm; do
-		[ ! -d deploy/$folder ] || cp -r deploy/$folder "$staged/examples"
-	done
+	cp -r deploy/grafana deploy/prometheus deploy/helm "$staged/examples"
 }
 
 deb() {
@@ -48,7 +46,6 @@ deb() {
 		"$version" "$commit" "$maintainer" "$(git log -1 --format=%cd --date=rfc)" >"$staged/debian/changelog"
 	(cd "$staged" && debian/rules binary)
 	mv "$out"/work/*.deb "$out/"
-	rm -r "$staged/debian"
 }
 
 rpm() {
@@ -109,5 +106,4 @@ rpm
 image
 cp "$staged/tidegate" "$out/tidegate"
 rm -rf "$out/work"
-cd "$root"
-ls -l target/package/tidegate*
+ls -l "$out"/tidegate*
