@@ -16,8 +16,10 @@ package() {
 	lintian --allow-root --fail-on error,warning target/package/*.deb
 }
 
+confinement() { sed '1,/^# From here on/d; /^\[Install\]/,$d' "$1"; }
 units() {
-	say 'units: exposure, 3.0 at most'
+	say 'units: the same confinement, and exposure of 3.0 at most'
+	diff <(confinement deploy/tidegate.service) <(confinement deploy/tidegate-uplink@.service) || die 'the units differ'
 	# Where systemd-analyze finds the program and the manual.
 	mkdir -p "$work/root/etc/systemd/system"
 	cp deploy/*.service "$work/root/etc/systemd/system/"
@@ -52,6 +54,9 @@ refuses() { # VALUE: in one line
 	[ "$(grep -c '^- at' "$work/said")" = 1 ] || die "$1 is not refused in one line: $(cat "$work/said")"
 }
 chart() {
+	local version
+	version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+	[ "$(grep -cx "\(appV\|v\)ersion: $version" deploy/helm/Chart.yaml)" = 2 ] || die "deploy/helm/Chart.yaml is not of version $version"
 	mkdir -p "$tools"
 	get helm helm.sh/helm/v3/cmd/helm@v3.22.0 || return 0
 	say 'helm lint'
