@@ -15,8 +15,7 @@ use crate::output::say;
 /// then. Nothing is changed, and no privilege is needed.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Of another network namespace: a name of `ip netns`, host, a process id or a
-    /// path
+    /// Of another network namespace: a name of `ip netns`, host, a process id or a path
     #[arg(long, value_name = "NETNS", value_parser = NonEmptyStringValueParser::new())]
     netns: Option<String>,
 

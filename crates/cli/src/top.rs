@@ -18,10 +18,10 @@ const TURN: Duration = Duration::from_secs(1);
 /// Show how listeners do, live: those of all guards, or else all of this host
 ///
 /// A line for each listener: a state in a word, answers a second, refused clients, mean and p99,
-/// who waits, the last minute, and why a client was refused last. Enter shows everything of one,
-/// `?` explains the words, `q` ends it. It reads the guards' sockets as their user or as root, and
-/// changes nothing. Without a guard it needs root, or CAP_BPF and CAP_PERFMON; without, it shows
-/// what /proc does.
+/// waiting connections, the last minute, and why a client was refused last. Enter shows everything
+/// of one, `?` explains the words, `q` ends it. It reads the guards' sockets as their user or as
+/// root, and changes nothing. Without a guard it needs root, or CAP_BPF and CAP_PERFMON; an
+/// ordinary user sees then what /proc shows.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Folder of the guards' sockets, as their --state

@@ -252,7 +252,7 @@ impl Model {
             (Key::Messages, _) => self.show(View::Messages),
             (Key::Sort, View::List) => {
                 self.sort = self.sort.next();
-                // Whoever sorts wants to see the top.
+                // A new order begins at its top.
                 self.chosen = None;
             }
             (Key::Enter, View::List) => {

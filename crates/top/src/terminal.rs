@@ -28,7 +28,7 @@ const KEY_MS: u16 = 30;
 const DRAW_EVERY: Duration = Duration::from_secs(1);
 
 /// Whether a screen can be drawn here: standard input and output are a terminal that is ours now.
-/// Who reads it from the background would be stopped.
+/// A process in the background that reads it is stopped.
 pub fn is_ours() -> bool {
     let is_foreground = || tcgetpgrp(io::stdout()).is_ok_and(|group| group == getpgrp());
     let is_dumb = std::env::var("TERM").is_ok_and(|term| term == "dumb");

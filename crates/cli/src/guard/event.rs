@@ -99,8 +99,8 @@ pub struct ListenerCounts {
 enum Counts {
     /// Of a guarded listener.
     Guarded {
-        /// Who waits for the server; null unless the policy asks. Listeners whose sockets one
-        /// process holds share it.
+        /// Connections that wait for the server; null unless the policy asks. Listeners whose
+        /// sockets one process holds share it.
         service: Option<ServerCounts>,
         #[serde(flatten)]
         counters: Groups,

@@ -20,7 +20,7 @@ const HEADER_EVERY: u64 = 20;
 /// lacks.
 type Refusal = (&'static str, fn(&ListenerSample) -> Option<u64>);
 
-/// Who reads.
+/// For which reader lines are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// A person.
