@@ -149,10 +149,10 @@ fn of_guard(listeners: &[ListenerStatus], hooks: &[Place], lease_end: SystemTime
         listeners.iter().filter_map(|of| Some((vec![listen(of)], value(of)?))).collect::<Vec<_>>()
     };
     let states = listeners.iter().flat_map(|of| {
-        let is = |(name, state): (&str, State)| {
-            (vec![listen(of), ("state", name.to_owned())], f64::from(u8::from(of.state == state)))
+        let is = |state: State| {
+            (vec![listen(of), ("state", state.name())], f64::from(u8::from(of.state == state)))
         };
-        State::NAMED.map(is)
+        State::ALL.map(is)
     });
     let places = hooks.iter().map(|Place { interface, hook, .. }| {
         (vec![("interface", interface.clone()), ("hook", (*hook).to_owned())], 1.0)
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!(values_of(&metrics, "guard_hook"), [("tcx", 1.0)]);
         assert_eq!(values_of(&metrics, "guard_lease_end_timestamp_seconds"), [("", 7.0)]);
         let states = values_of(&metrics, "guard_state");
-        assert_eq!((states.len(), states[0]), (State::NAMED.len(), ("idle", 1.0)));
+        assert_eq!((states.len(), states[0]), (State::ALL.len(), ("idle", 1.0)));
         assert_eq!(states.iter().map(|(_, value)| value).sum::<f64>(), 1.0);
         assert_eq!(values_of(&metrics, "guard_weight_ratio"), [("", 1.0)]);
     }
