@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-/// A line of JSON.
+// A line of JSON. Not `///`: a schema has the description of its `T` then.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "{T}")]
 pub struct Timed<T> {

@@ -67,6 +67,8 @@ mod tests {
         {
             assert!(text(schema).contains("\"time\":{\"description\":\"When it was written"));
         }
+        let status = schema_for!(Timed<Status>);
+        assert_eq!(status.get("description"), Some(&"What `GET /status` answers.".into()));
         assert!(results.contains("saturation") && results.contains("RFC 3339"), "{results}");
     }
 }
