@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use ::advise::{Advice, Answer, Look, Record};
+use ::advise::{Advice, Answer, Look, Outlook, Record};
 use anyhow::{Context, Result, bail};
 use clap::builder::NonEmptyStringValueParser;
 use guard::{Config, Guard, LOOK_EVERY, Listener, Policy, Reading, Trigger};
@@ -222,7 +222,9 @@ fn show(report: &AdviceReport) -> Result<()> {
     let AdviceReport { advice, cost, .. } = report;
     let Advice { seen, waiting, server, without, with, .. } = advice;
     let row = |name: &str, text: String| say(format_args!("{name:<16}{text}"));
-    let percent = |share: f64| 100.0 * share;
+    let known = |is_known: bool, text: String| or_dash(is_known.then_some(text));
+    let soon = |of: &Outlook| known(seen.clients > 0, format!("{:.1}%", 100.0 * of.soon));
+    let ms = |ms: f64| known(ms > 0.0, format!("{ms:.1} ms"));
     row(
         "clients",
         format!(
@@ -245,14 +247,14 @@ fn show(report: &AdviceReport) -> Result<()> {
     let rate = server
         .answers_per_s
         .map_or("no queue ever stood".to_owned(), |rate| format!("{rate:.0} answers/s while a queue stood"));
-    row("the server", format!("{rate}; {:.1} ms for an answer when the fewest waited", server.answer_ms))?;
-    row("without a guard", format!("{:.1}% of the clients answered within a second", percent(without.soon)))?;
+    row("the server", format!("{rate}; {} for an answer when the fewest waited", ms(server.answer_ms)))?;
+    row("without a guard", format!("{} of the clients answered within a second", soon(without)))?;
     row(
         "with the guard",
         format!(
-            "{:.1}% of the clients answered within a second, after {:.1} ms in the mean; {} refused",
-            percent(with.soon),
-            with.wait_ms,
+            "{} of the clients answered within a second, after {} in the mean; {} refused",
+            soon(with),
+            ms(with.wait_ms),
             with.refused
         ),
     )?;

@@ -38,6 +38,7 @@ fn root_advise_counts_a_client_once_and_refuses_none() {
     assert!(rest[0].starts_with("clients         3 in "), "{rest:?}");
     assert!(rest[0].contains(", with 4 SYNs"), "{rest:?}");
     assert_eq!(rest[1], "stock Linux     dropped 2 SYNs and ends of handshakes");
+    assert_eq!(rest[3], "the server      no queue ever stood; - for an answer when the fewest waited");
     let last = rest.last().expect("lines");
     assert!(
         last.starts_with("not yet: 3 clients came in ") && last.ends_with(" s, too few to tell"),
