@@ -1,11 +1,11 @@
 //! Answers whoever connects to a port, one client at a time.
 
-use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow};
 
@@ -63,6 +63,23 @@ pub trait Answer: Fn(TcpStream) -> io::Result<()> + Send + 'static {}
 
 impl<F: Fn(TcpStream) -> io::Result<()> + Send + 'static> Answer for F {}
 
+/// Ends an answer, and waits until the deadline for the client to hang up. What it says meanwhile
+/// is read: else the kernel would reset the connection before the answer is there.
+pub fn hang_up(mut client: TcpStream, deadline: Instant) -> io::Result<()> {
+    client.shutdown(Shutdown::Write)?;
+    let mut rest = [0; 1024];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        client.set_read_timeout(Some(left))?;
+        if client.read(&mut rest)? == 0 {
+            return Ok(());
+        }
+    }
+}
+
 /// Where to listen, as it is asked for.
 pub fn parse_address(text: &str) -> Result<SocketAddr, &'static str> {
     let address = text.parse().ok().filter(|address: &SocketAddr| address.port() > 0);
@@ -104,8 +121,6 @@ fn begin(client: &TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 pub mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     /// A port that is free just now.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -14,7 +14,7 @@ use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::answerer::{Answerer, PATIENCE};
+use crate::answerer::{Answerer, PATIENCE, hang_up};
 
 /// Of a request, bytes.
 const MAX_HEAD: usize = 8192;
@@ -231,11 +231,7 @@ fn answer(mut client: TcpStream, shown: &Shown) -> io::Result<()> {
     );
     client.write_all(head.as_bytes())?;
     client.write_all(page.as_bytes())?;
-    // What was not read would make the kernel reset the connection, before the page is there.
-    client.shutdown(Shutdown::Write)?;
-    let mut rest = [0; 1024];
-    while !deadline.saturating_duration_since(Instant::now()).is_zero() && client.read(&mut rest)? > 0 {}
-    Ok(())
+    hang_up(client, deadline)
 }
 
 /// What there is of a request's head by a deadline, up to [`MAX_HEAD`] bytes.

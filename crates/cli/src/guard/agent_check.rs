@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::status::ListenerStatus;
-use crate::answerer::{Answerer, PATIENCE};
+use crate::answerer::{Answerer, PATIENCE, hang_up};
 
 /// How long a balancer may take to say which listener it means, where there are several.
 const NAMES_IT_WITHIN: Duration = Duration::from_millis(50);
@@ -127,13 +127,7 @@ fn answer(mut client: TcpStream, told: &Mutex<Told>) -> io::Result<()> {
     let listen = if has_several { read_name(&mut client) } else { None };
     let line = lock(told).answer(client.peer_addr()?.ip(), listen, Instant::now());
     client.write_all(line.as_bytes())?;
-    // Words that were not read would make the kernel reset the connection, before the line is
-    // there.
-    client.shutdown(Shutdown::Write)?;
-    let mut rest = [0; MAX_NAME];
-    client.set_read_timeout(Some(PATIENCE / 2))?;
-    while Instant::now() < deadline && client.read(&mut rest)? > 0 {}
-    Ok(())
+    hang_up(client, deadline)
 }
 
 /// An address and a port on a line, as `agent-send "192.0.2.1:443\n"` has them.
