@@ -78,7 +78,8 @@ chart() {
 	done
 	if [ "$(id -u)" -eq 0 ]; then
 		render "$work/values.yaml" --show-only templates/configmap.yaml | sed -n 's/^    //p' | sed '/^app.kubernetes.io/d; /^helm.sh/d' >"$work/guard.toml"
-		target/package/tidegate guard --check --config "$work/guard.toml" 2>/dev/null || die "the guard does not take $(cat "$work/guard.toml")"
+		target/package/tidegate guard --check --config "$work/guard.toml" >"$work/said" 2>&1 ||
+			die "$(cat "$work/said"); the guard does not take $(cat "$work/guard.toml")"
 	fi
 	get kubeconform github.com/yannh/kubeconform/cmd/kubeconform@v0.8.0 || return 0
 	schemas || { say "skipped: kubeconform's schemas need jq and go"; return 0; }
