@@ -35,7 +35,7 @@ fn ask(world: &World) -> bool {
 }
 
 #[test]
-fn root_guard_of_a_container_hangs_at_its_servers_group_also_when_that_is_another() {
+fn root_guard_of_a_container_hangs_at_its_servers_group_also_when_that_is_another_or_made_anew() {
     let Some(world) = World::create() else { return };
     let Some(first) = ControlGroup::create("first") else { return };
     let Some(second) = ControlGroup::create("second") else { return };
@@ -54,8 +54,13 @@ fn root_guard_of_a_container_hangs_at_its_servers_group_also_when_that_is_anothe
     };
     is_answer_seen(0);
     drop(server);
-    let _server = serve(&world, &second);
+    let server = serve(&world, &second);
     wait_until("the program is at the other group", || programs(&second) == 1);
+    // As of a service that restarts.
+    drop((server, second));
+    let second = ControlGroup::create("second").expect("as before");
+    let _server = serve(&world, &second);
+    wait_until("the program is at the group that was made anew", || programs(&second) == 1);
     is_answer_seen(20);
     drop(guard);
     wait_until("no program is left", || programs(&first) + programs(&second) == 0);

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
@@ -26,9 +27,16 @@ const UNKNOWN: u64 = 0;
 /// Links, by the folders of their groups. None is below another: the program would run twice.
 #[derive(Debug, Default)]
 pub struct Followers {
-    links: BTreeMap<PathBuf, OwnedFd>,
+    links: BTreeMap<PathBuf, Link>,
     /// Groups of sockets that are followed.
     known: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct Link {
+    /// The folder's inode number then. A service that restarts has a new group in the same folder.
+    inode: u64,
+    _held: OwnedFd,
 }
 
 impl Followers {
@@ -48,7 +56,11 @@ impl Followers {
         if !at_servers {
             return self.add(programs, root);
         }
-        self.links.retain(|folder, _| folder.exists());
+        let count = self.links.len();
+        self.links.retain(|folder, link| inode(folder) == Some(link.inode));
+        if self.links.len() < count {
+            self.known.clear();
+        }
         let listens: Vec<SocketAddr> = followed.map(|listener| listener.listen).collect();
         let now = groups(&listens)?;
         if now.is_subset(&self.known) {
@@ -56,8 +68,7 @@ impl Followers {
         }
         let paths = Cgroups::read()?;
         for &group in &now {
-            let folder = paths.path(group).map_or_else(|| root.clone(), |path| below(&root, path));
-            self.add(programs, folder)?;
+            self.add(programs, folder_of(group, &root, &paths))?;
         }
         self.known = now;
         Ok(())
@@ -68,8 +79,10 @@ impl Followers {
             return Ok(());
         }
         self.links.retain(|known, _| !known.starts_with(&folder));
-        let link = cgroup::attach_at(FOLLOW, &folder, programs.for_sockets()?)?;
-        self.links.insert(folder, link);
+        // Before: if the folder becomes another group's meanwhile, the next look finds it.
+        let inode = inode(&folder).unwrap_or_default();
+        let held = cgroup::attach_at(FOLLOW, &folder, programs.for_sockets()?)?;
+        self.links.insert(folder, Link { inode, _held: held });
         Ok(())
     }
 }
@@ -80,8 +93,7 @@ pub fn others(programs: &Programs, listen: SocketAddr) -> Result<Vec<u32>> {
     let paths = Cgroups::read()?;
     let mut others = BTreeSet::new();
     for group in groups(&[listen])? {
-        let folder = paths.path(group).map_or_else(|| root.clone(), |path| below(&root, path));
-        others.extend(cgroup::others_at(&folder, programs.for_sockets()?)?);
+        others.extend(cgroup::others_at(&folder_of(group, &root, &paths), programs.for_sockets()?)?);
     }
     Ok(others.into_iter().collect())
 }
@@ -95,6 +107,11 @@ fn groups(listens: &[SocketAddr]) -> Result<BTreeSet<u64>> {
     Ok(theirs.map(|socket| socket.cgroup.unwrap_or(UNKNOWN)).collect())
 }
 
-fn below(root: &Path, path: &str) -> PathBuf {
-    root.join(path.trim_start_matches('/'))
+fn folder_of(group: u64, root: &Path, paths: &Cgroups) -> PathBuf {
+    paths.path(group).map_or_else(|| root.to_owned(), |path| root.join(path.trim_start_matches('/')))
+}
+
+/// `None` if it is gone.
+fn inode(folder: &Path) -> Option<u64> {
+    Some(folder.metadata().ok()?.ino())
 }
