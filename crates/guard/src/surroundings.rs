@@ -17,17 +17,23 @@ use crate::{followers, routes};
 
 /// To look who holds the listeners takes milliseconds on a host with many processes.
 const SERVERS_EVERY: Duration = Duration::from_secs(10);
-/// Under which a failure to list the interfaces is remembered; no interface has that name.
-const ALL: &str = "";
-/// The same for the routes, and for the control groups of servers.
-const ROUTES: &str = " ";
-const GROUPS: &str = "  ";
+/// What a note of [`Surroundings::say_once`] is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum About {
+    /// One that is not guarded, by its name.
+    Interface(String),
+    /// The list of them.
+    Interfaces,
+    Routes,
+    /// The control groups of servers.
+    Groups,
+}
 
 /// What was found there before, so that what lasts is said once.
 #[derive(Debug, Default)]
 pub struct Surroundings {
-    /// The last note on each interface that is not guarded.
-    said: BTreeMap<String, String>,
+    /// The last note on each.
+    said: BTreeMap<About, String>,
     /// Listeners whose address is not this host's.
     away: Away,
     /// Connections that come by elsewhere.
@@ -35,10 +41,30 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// The note, unless it was the last one on this interface, too.
-    fn say_once(&mut self, interface: &str, note: String) -> Option<String> {
-        let before = self.said.insert(interface.to_owned(), note.clone());
+    /// The note, unless it was the last one on this, too.
+    fn say_once(&mut self, about: About, note: String) -> Option<String> {
+        let before = self.said.insert(about, note.clone());
         (before.as_ref() != Some(&note)).then_some(note)
+    }
+
+    /// The same of an act that may go well again.
+    fn say_failure(&mut self, about: About, act: Result<()>, then: &str) -> Option<String> {
+        match act {
+            Ok(()) => {
+                self.said.remove(&about);
+                None
+            }
+            Err(error) => self.say_once(about, format!("{error:#}; {then}")),
+        }
+    }
+
+    /// The interfaces could be listed, and these are there: what was said of others is over.
+    fn listed(&mut self, chosen: &[Interface]) {
+        self.said.retain(|about, _| match about {
+            About::Interface(name) => chosen.iter().any(|interface| interface.name == *name),
+            About::Interfaces => false,
+            About::Routes | About::Groups => true,
+        });
     }
 
     /// Of what was so at the start, and was said.
@@ -90,19 +116,17 @@ impl Guard {
             (true, true) => self.follow_all(),
             (true, false) => self.follow_named(),
         };
-        notes.extend(self.follow_routes().err().and_then(|error| {
-            self.surroundings.say_once(ROUTES, format!("{error:#}; answers go by the routes of before"))
-        }));
+        let followed = self.follow_routes();
+        let then = "answers go by the routes of before";
+        notes.extend(self.surroundings.say_failure(About::Routes, followed, then));
         notes.extend(self.surroundings.moves(&sample.away));
         notes.extend(self.surroundings.blind.notes(sample, &self.attached));
         let others = |listen| followers::others(&self.programs, listen).unwrap_or_default();
         notes.extend(self.advice.notes(sample, others));
         if self.config.follow_at_servers {
             let followed = self.followers.attach(&self.programs, &self.slots, true);
-            notes.extend(followed.err().and_then(|error| {
-                self.surroundings
-                    .say_once(GROUPS, format!("{error:#}; connections of a server count as served"))
-            }));
+            let then = "connections of a server count as served";
+            notes.extend(self.surroundings.say_failure(About::Groups, followed, then));
         }
         self.remember();
         notes.append(&mut self.notes);
@@ -181,7 +205,8 @@ impl Guard {
                 }
                 Ok(found) => found.filter(is_new),
                 Err(error) => {
-                    notes.extend(self.surroundings.say_once(&name, format!("{error:#}; it is tried again")));
+                    let note = format!("{error:#}; it is tried again");
+                    notes.extend(self.surroundings.say_once(About::Interface(name), note));
                     continue;
                 }
             };
@@ -200,7 +225,7 @@ impl Guard {
                 Some(Err(error)) => format!("{error:#}; interface {name} is not guarded"),
                 Some(Ok((again, warnings))) => {
                     self.attached[place] = again;
-                    self.surroundings.said.remove(&name);
+                    self.surroundings.said.remove(&About::Interface(name.clone()));
                     notes.push(match is_detached {
                         true => format!("interface {name} is back, and guarded again"),
                         false => format!("interface {name} is another one now, and guarded; the one that had the name is not any more"),
@@ -209,7 +234,7 @@ impl Guard {
                     continue;
                 }
             };
-            notes.extend(self.surroundings.say_once(&name, note));
+            notes.extend(self.surroundings.say_once(About::Interface(name), note));
         }
         notes
     }
@@ -219,7 +244,7 @@ impl Guard {
             Ok(chosen) => chosen,
             Err(error) => {
                 let note = format!("{error:#}; interfaces that come are not guarded");
-                return self.surroundings.say_once(ALL, note).into_iter().collect();
+                return self.surroundings.say_once(About::Interfaces, note).into_iter().collect();
             }
         };
         let mut notes = Vec::new();
@@ -232,7 +257,7 @@ impl Guard {
             match self.attach_to(interface) {
                 Err(error) => {
                     let note = format!("{error:#}; interface {name} is not guarded");
-                    notes.extend(self.surroundings.say_once(name, note));
+                    notes.extend(self.surroundings.say_once(About::Interface(name.clone()), note));
                 }
                 Ok((attached, warnings)) => {
                     self.attached.push(attached);
@@ -255,7 +280,7 @@ impl Guard {
                 if is_port { "a port of a guarded one" } else { "gone, or down, or without an address" };
             notes.push(format!("interface {name} is {why}: guarded no more"));
         }
-        self.surroundings.said.retain(|name, _| chosen.iter().any(|interface| interface.name == *name));
+        self.surroundings.listed(&chosen);
         notes
     }
 
@@ -286,5 +311,24 @@ impl Guard {
         warnings.extend(attach::lonely_xdp(&attached, interfaces));
         warnings.extend(attach::come_after(&attached));
         Ok((attached.pop().expect("one for each interface"), warnings))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_is_said_once_until_the_act_goes_well_again() {
+        let mut surroundings = Surroundings::default();
+        let mut say = |act: Result<()>| {
+            surroundings.listed(&[]);
+            surroundings.say_failure(About::Routes, act, "as before")
+        };
+        let failed = || Err(anyhow!("read the routes"));
+        assert_eq!(say(failed()).as_deref(), Some("read the routes; as before"));
+        assert_eq!(say(failed()), None, "it lasts");
+        assert_eq!(say(Ok(())), None);
+        assert!(say(failed()).is_some(), "it has come again");
     }
 }
