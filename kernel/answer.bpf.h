@@ -254,21 +254,26 @@ static __always_inline enum sent send_back(void *ctx, enum hook hook, const stru
 {
 	__u32 length = answer_bytes(segment) + options_bytes;
 	__u8 mac[12] __attribute__((aligned(4)));
+	const struct route *route;
 	enum sent reshaped;
-	__u32 arrived = ifindex_of(ctx, hook), ifindex;
+	__u32 arrived = ifindex_of(ctx, hook);
 
-	ifindex = choose_way(hook, segment, arrived, mac);
-	if (!ifindex)
+	route = choose_route(hook, segment, arrived);
+	if (route && route->kind == ROUTE_NONE)
 		return SENT_NOT;
 	reshaped = hook == HOOK_TC ? reshape_skb(ctx, segment, length) : reshape_xdp(ctx, segment, length);
 	if (reshaped != SENT)
 		return reshaped;
-	/* A tag is of the interface that the segment came by. Without one this does nothing. */
-	if (hook == HOOK_TC && ifindex != arrived && bpf_skb_vlan_pop(ctx))
+	/* A tag is of the way that the segment came by. Without one this does nothing. */
+	if (hook == HOOK_TC && route && bpf_skb_vlan_pop(ctx))
 		return SENT_LOST;
+	if (route)
+		__builtin_memcpy(mac, route->mac, sizeof(route->mac));
+	else
+		swap_macs(segment, mac);
 	if (store_headers(ctx, hook, 0, mac, sizeof(mac)) != SENT)
 		return SENT_LOST;
-	if (hook == HOOK_TC && bpf_redirect(ifindex, 0) != TC_ACT_REDIRECT)
+	if (hook == HOOK_TC && bpf_redirect(route ? route->ifindex : arrived, 0) != TC_ACT_REDIRECT)
 		return SENT_LOST;
 	if (segment->is_ipv6)
 		return store_headers(ctx, hook, segment->l3_offset, &answer->v6, sizeof(answer->v6));

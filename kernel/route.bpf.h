@@ -71,22 +71,19 @@ static __always_inline const struct route *find_route(const struct segment *segm
 }
 
 /*
- * The interface and the Ethernet addresses of an answer, or 0 for a client without a route. XDP
- * sends only by the interface by which the segment arrived. A frame with a tag inside goes back.
+ * The route of an answer, NULL for back to where the segment came from. XDP sends only by the
+ * interface by which the segment arrived. A frame with a tag inside goes back.
  */
-static __always_inline __u32 choose_way(enum hook hook, const struct segment *segment, __u32 arrived, __u8 *mac)
+static __always_inline const struct route *choose_route(enum hook hook, const struct segment *segment, __u32 arrived)
 {
 	const struct route *route = find_route(segment, arrived);
 
-	swap_macs(segment, mac);
 	if (!route || route->kind == ROUTE_BACK)
-		return arrived;
-	if (route->kind == ROUTE_NONE)
-		return 0;
-	if (segment->l3_offset != ETHERNET_BYTES || (hook != HOOK_TC && route->ifindex != arrived))
-		return arrived;
-	__builtin_memcpy(mac, route->mac, sizeof(route->mac));
-	return route->ifindex;
+		return NULL;
+	if (route->kind == ROUTE_ROUTER &&
+	    (segment->l3_offset != ETHERNET_BYTES || (hook != HOOK_TC && route->ifindex != arrived)))
+		return NULL;
+	return route;
 }
 
 #endif

@@ -75,6 +75,21 @@ fn root_reset_leaves_by_the_interface_of_the_route() {
 }
 
 #[test]
+fn root_reset_by_a_router_has_no_tag_of_the_way_that_its_syn_came_by() {
+    let Some(world) = World::create_for(Attach::Tcx) else { return };
+    let (listen, client, server, network, router) = FAR[0];
+    world.server.ip(&["route", "add", network, "via", router]).expect("route");
+    let _listener = world.listen(listen);
+    let guarded = world.guard(listen, Policy::RST_SYN, Attach::Tcx, false);
+    let _streams = world.fill(&guarded);
+    let tap = world.tap();
+    let tagged =
+        Segment::syn("of a VLAN", client, server, PORT).with("tagged", |syn| syn.tags = vec![(0x8100, 7)]);
+    tap.send(&handed_on(&tagged));
+    assert_eq!(reset_at(&tap, &tagged)[..14], [&CLIENT_MAC[..], &SERVER_MAC, &[0x08, 0x00]].concat());
+}
+
+#[test]
 fn root_syn_without_a_way_back_is_left_to_the_kernel() {
     for attach in [Attach::Tcx, Attach::XdpGeneric] {
         let Some(world) = World::create_for(attach) else { return };
