@@ -35,7 +35,7 @@ enum route_kind {
 };
 
 struct route {
-	__u32 kind;			/* enum route_kind */
+	enum route_kind kind;
 	__u32 ifindex;			/* it leaves by this interface */
 	__u8 mac[12];			/* of the router, and of that interface */
 };

@@ -126,7 +126,7 @@ struct {
 	__uint(max_entries, 2 * MAX_SOURCES); /* a reload adds before it removes */
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, struct source_key);
-	__type(value, __u32);		/* enum source_kind */
+	__type(value, enum source_kind);
 } sources SEC(".maps");
 
 struct {
@@ -327,7 +327,7 @@ static __always_inline enum source_kind source_kind(const struct listener_rule *
 						    const struct address *source)
 {
 	struct source_key key = { .prefix_bits = 32 + 128, .index = index, .address = *source };
-	__u32 *kind;
+	enum source_kind *kind;
 
 	if (!rule->has_sources)
 		return SOURCE_ANY;

@@ -61,13 +61,6 @@ pub const PROGRAM_NAMES: [&str; 4] = ["admit_tc", "finish_tc", "admit_xdp", "adm
 const SENT_SYNS: u32 = 1 << 20;
 /// Refusals that may come at once: what the budget brings in a tenth of a second.
 const BUDGET_BURSTS_PER_S: u32 = 10;
-/// Values of `enum route_kind` in route.bpf.h.
-const ROUTE_BACK: u32 = 0;
-const ROUTE_ROUTER: u32 = 1;
-const ROUTE_NONE: u32 = 2;
-/// Values of `enum source_kind` in rules.bpf.h.
-const SOURCE_RESERVED: u32 = 1;
-const SOURCE_EXEMPT: u32 = 2;
 /// `FOUND_LISTENER` of listener.bpf.h.
 const FOUND_LISTENER: u32 = 0;
 
@@ -346,7 +339,7 @@ impl Programs {
     pub fn add_sources(&self, index: u32, listener: &Listener) -> Result<()> {
         for (source, kind) in named_sources(listener) {
             self.sources
-                .update(bytes_of(&source_key(index, source)), &kind.to_ne_bytes(), MapFlags::ANY)
+                .update(bytes_of(&source_key(index, source)), &kind.0.to_ne_bytes(), MapFlags::ANY)
                 .with_context(|| format!("write what is said of {source}"))?;
         }
         Ok(())
@@ -577,11 +570,11 @@ impl Programs {
     pub fn set_routes(&self, before: &Ways, ways: &Ways) -> Result<()> {
         for (net, way) in ways.iter().filter(|(net, way)| before.get(net) != Some(way)) {
             let route = match *way {
-                Way::Back => types::route { kind: ROUTE_BACK, ..Default::default() },
+                Way::Back => types::route { kind: types::route_kind::ROUTE_BACK, ..Default::default() },
                 Way::Router { interface, mac } => {
-                    types::route { kind: ROUTE_ROUTER, ifindex: interface, mac }
+                    types::route { kind: types::route_kind::ROUTE_ROUTER, ifindex: interface, mac }
                 }
-                Way::Nowhere => types::route { kind: ROUTE_NONE, ..Default::default() },
+                Way::Nowhere => types::route { kind: types::route_kind::ROUTE_NONE, ..Default::default() },
             };
             let write = self.routes.update(bytes_of(&route_key(net)), bytes_of(&route), MapFlags::ANY);
             write.with_context(|| format!("write the route to {net}"))?;
@@ -694,9 +687,9 @@ fn key(listen: SocketAddr) -> types::listener_key {
 }
 
 /// What a listener says of networks of clients.
-fn named_sources(listener: &Listener) -> impl Iterator<Item = (&IpNet, u32)> {
-    let reserved = listener.reserved.iter().map(|source| (source, SOURCE_RESERVED));
-    reserved.chain(listener.exempt.iter().map(|source| (source, SOURCE_EXEMPT)))
+fn named_sources(listener: &Listener) -> impl Iterator<Item = (&IpNet, types::source_kind)> {
+    let reserved = listener.reserved.iter().map(|source| (source, types::source_kind::SOURCE_RESERVED));
+    reserved.chain(listener.exempt.iter().map(|source| (source, types::source_kind::SOURCE_EXEMPT)))
 }
 
 fn source_key(index: u32, source: &IpNet) -> types::source_key {
