@@ -84,8 +84,7 @@ impl Routers {
 
 /// The kernel knows a router's Ethernet address once it has sent something to it: a SYN/ACK.
 fn look(interface: u32, gateway: IpAddr) -> Result<Way> {
-    let Some(name) = Interface::name_of(interface)? else { return Ok(Way::Back) };
-    let own = Interface::find(&name)?.filter(|found| found.is_ethernet).and_then(|found| found.address);
+    let own = Interface::at(interface)?.filter(|found| found.is_ethernet).and_then(|found| found.address);
     let router = netlink::neighbour(gateway, interface)?;
     Ok(match (router, own) {
         (Some(router), Some(own)) => {

@@ -1,4 +1,4 @@
-//! One question, one answer, and what is in it.
+//! A question, its answer or a list of them, and what is in it.
 
 use std::fmt::Debug;
 use std::io;

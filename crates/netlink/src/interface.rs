@@ -55,6 +55,15 @@ impl Interface {
             Err(Errno::ENODEV) => return Ok(None),
             Err(error) => return Err(Error::Unasked(io::Error::from(error))),
         };
+        Self::at(index)
+    }
+
+    /// The interface with this number; `None` if the caller's network namespace has none.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel cannot be asked.
+    pub fn at(index: u32) -> Result<Option<Self>, Error> {
         let question =
             IfinfomsgBuilder::default().ifi_family(RtAddrFamily::Unspecified).ifi_index(index.cast_signed());
         match ask(Rtm::Getlink, question.build().expect("all of it is set"), Self::read) {
