@@ -17,6 +17,10 @@ use neli::utils::Groups;
 use neli::{FromBytesWithInput, Size, ToBytes};
 use nix::errno::Errno;
 
+/// `AF_INET` and `AF_INET6`, as messages have them.
+pub(crate) const INET: u8 = 2;
+pub(crate) const INET6: u8 = 10;
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

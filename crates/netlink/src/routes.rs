@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use neli::consts::rtnl::{Rta, Rtm, Rtn};
 use neli::consts::socket::NlFamily;
 
-use crate::ask::{Error, address_of, dump, find, number_of};
+use crate::ask::{Error, INET, INET6, address_of, dump, find, number_of};
 
 /// `struct rtmsg` of `include/uapi/linux/rtnetlink.h`, and `struct fib_rule_hdr`, which is laid out
 /// as that: where its fields are, bytes.
@@ -23,8 +23,6 @@ const HOP_BYTES: usize = 8;
 const MAIN: u8 = 254;
 /// Its rules send a lookup to the tables local, main and, for IPv4, default (253), in this order.
 const USUAL_TABLES: [u8; 3] = [255, MAIN, 253];
-/// `AF_INET` and `AF_INET6`.
-const FAMILIES: [u8; 2] = [2, 10];
 
 /// An entry of the main routing table.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,12 +49,11 @@ pub struct Entry {
 /// When the kernel cannot be asked.
 pub fn main_table(most: usize) -> Result<Option<Vec<Entry>>, Error> {
     let mut entries = Vec::new();
-    for family in FAMILIES {
+    for family in [INET, INET6] {
         if !has_usual_rules(family)? {
             return Ok(None);
         }
-        let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
-        dump(NlFamily::Route, Rtm::Getroute.into(), question, |answer| {
+        list(Rtm::Getroute, family, |answer| {
             entries.extend(read(answer));
             if entries.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         })?;
@@ -69,8 +66,7 @@ pub fn main_table(most: usize) -> Result<Option<Vec<Entry>>, Error> {
 
 fn has_usual_rules(family: u8) -> Result<bool, Error> {
     let mut tables = Vec::new();
-    let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
-    let listed = dump(NlFamily::Route, Rtm::Getrule.into(), question, |answer| {
+    let listed = list(Rtm::Getrule, family, |answer| {
         tables.extend(answer.get(TABLE));
         ControlFlow::Continue(())
     });
@@ -80,6 +76,11 @@ fn has_usual_rules(family: u8) -> Result<bool, Error> {
         Err(Error::Refused(_)) => Ok(true),
         Err(error) => Err(error),
     }
+}
+
+fn list(kind: Rtm, family: u8, take: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), Error> {
+    let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
+    dump(NlFamily::Route, kind.into(), question, take)
 }
 
 /// `None` for an entry of another table, and for what goes to nobody or everybody.
@@ -93,7 +94,7 @@ fn read(answer: &[u8]) -> Option<Entry> {
     }
     let attributes = &answer[HEADER_BYTES..];
     let of = |kind: Rta| find(attributes, kind.into());
-    let anywhere = if answer[0] == FAMILIES[0] { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
+    let anywhere = if answer[0] == INET { IpAddr::from([0; 4]) } else { IpAddr::from([0_u16; 8]) };
     let (interface, hop) = match of(Rta::Multipath) {
         Some(hops) => {
             let length = usize::from(u16::from_ne_bytes(*hops.first_chunk()?));

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use neli::consts::socket::NlFamily;
 
-use crate::ask::{Error, dump, find};
+use crate::ask::{Error, INET, INET6, dump, find};
 
 /// `include/uapi/linux/sock_diag.h`; libc has none of them.
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
@@ -29,6 +29,8 @@ const CGROUP_ID: u16 = 21;
 /// Another, which is to be asked for: words of `SK_MEMINFO_*`, and which of them.
 const MEMORY: u16 = 7;
 const DROPS: usize = 8;
+/// `IPPROTO_TCP`.
+const TCP: u8 = 6;
 /// All that have a place in the kernel's tables. Bits of `include/net/tcp_states.h`.
 const ALL_STATES: u32 = 0xfff;
 const LISTEN: u32 = 1 << 10;
@@ -116,9 +118,9 @@ fn each_in(states: u32, mut take: impl FnMut(TcpSocket)) -> Result<(), Error> {
 
 /// With these attributes, as bits.
 fn each_answer(states: u32, attributes: u8, mut take: impl FnMut(&[u8])) -> Result<(), Error> {
-    for family in [number::INET, number::INET6] {
+    for family in [INET, INET6] {
         let mut question = vec![0; QUESTION_BYTES];
-        question[..3].copy_from_slice(&[family, number::TCP, attributes]);
+        question[..3].copy_from_slice(&[family, TCP, attributes]);
         question[4..8].copy_from_slice(&states.to_ne_bytes());
         dump(NlFamily::SockOrInetDiag, SOCK_DIAG_BY_FAMILY, question, |answer| {
             take(answer);
@@ -128,13 +130,6 @@ fn each_answer(states: u32, attributes: u8, mut take: impl FnMut(&[u8])) -> Resu
     Ok(())
 }
 
-/// What stands for an address family and a protocol in the question.
-mod number {
-    pub(super) const INET: u8 = 2;
-    pub(super) const INET6: u8 = 10;
-    pub(super) const TCP: u8 = 6;
-}
-
 /// `struct inet_diag_msg`.
 fn read(bytes: &[u8]) -> Option<TcpSocket> {
     let (family, state) = (*bytes.first()?, *bytes.get(1)?);
@@ -142,7 +137,7 @@ fn read(bytes: &[u8]) -> Option<TcpSocket> {
     let address = |at: usize| {
         let octets: &[u8; 16] = bytes.get(at..)?.first_chunk()?;
         Some(match family {
-            number::INET => IpAddr::from(*octets.first_chunk::<4>()?),
+            INET => IpAddr::from(*octets.first_chunk::<4>()?),
             _ => IpAddr::from(*octets).to_canonical(),
         })
     };
