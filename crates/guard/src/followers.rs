@@ -14,12 +14,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use bpf::cgroup;
-use netlink::tcp_listeners;
 use watch::Cgroups;
 
 use crate::program::Programs;
 use crate::slots::may_serve;
-use crate::{FOLLOW, Listener, follows_sockets};
+use crate::{FOLLOW, Listener, follows_sockets, listener};
 
 /// Stands for a group that is not known: the root has it.
 const UNKNOWN: u64 = 0;
@@ -103,7 +102,7 @@ fn groups(listens: &[SocketAddr]) -> Result<BTreeSet<u64>> {
     let is_theirs = |bound: SocketAddr| {
         listens.iter().any(|&listen| may_serve(bound, listen) || may_serve(listen, bound))
     };
-    let theirs = tcp_listeners()?.into_iter().filter(|socket| is_theirs(socket.local));
+    let theirs = listener::all()?.into_iter().filter(|socket| is_theirs(socket.local));
     Ok(theirs.map(|socket| socket.cgroup.unwrap_or(UNKNOWN)).collect())
 }
 

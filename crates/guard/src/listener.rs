@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use anyhow::{Error, Result, anyhow};
+use anyhow::{Context, Error, Result, anyhow};
 use netlink::{TcpSocket, tcp_listeners};
 use watch::Owners;
 
@@ -11,6 +11,11 @@ use crate::slots::{canonical, decides, may_serve};
 
 /// Names in the error message; more would not fit on a line.
 const MAX_NAMED: usize = 8;
+
+/// The listening sockets of the calling thread's network namespace.
+pub fn all() -> Result<Vec<TcpSocket>> {
+    tcp_listeners().context("list who listens, by sock_diag (if that is a module here: modprobe tcp_diag)")
+}
 
 /// Fails when nothing listens that could serve `listen`.
 pub fn require(listen: SocketAddr) -> Result<()> {
@@ -23,7 +28,7 @@ pub fn require(listen: SocketAddr) -> Result<()> {
 /// Addresses of this namespace's sockets that get what is sent to `listen`, or, of a wildcard, to
 /// one of its addresses.
 pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
-    let all = tcp_listeners()?.into_iter().map(|own| canonical(own.local));
+    let all = all()?.into_iter().map(|own| canonical(own.local));
     let is_of_its_family = |own: &SocketAddr| own.is_ipv4() == listen.is_ipv4();
     Ok(all
         .filter(|own| may_serve(*own, listen) || (may_serve(listen, *own) && is_of_its_family(own)))
@@ -32,7 +37,7 @@ pub fn serving(listen: SocketAddr) -> Result<Vec<SocketAddr>> {
 
 /// Says what does listen, and what to do.
 pub fn missing(listen: SocketAddr) -> Error {
-    let mut near = tcp_listeners().unwrap_or_default();
+    let mut near = all().unwrap_or_default();
     // The same port first, then what is near by number.
     near.sort_by_key(|own| (own.local.port().abs_diff(listen.port()), own.local));
     near.dedup_by_key(|own| own.local);
@@ -67,7 +72,7 @@ pub fn unseen(listen: SocketAddr) -> Error {
 /// What the operator may not have meant: listeners at which nothing listens yet, and sockets at the
 /// same port that none of them covers. Empty where the kernel cannot be asked.
 pub fn notes(listeners: &[crate::Listener]) -> Vec<String> {
-    let Ok(mut all) = tcp_listeners() else { return Vec::new() };
+    let Ok(mut all) = all() else { return Vec::new() };
     all.sort_by_key(|own| own.local);
     all.dedup_by_key(|own| own.local);
     let listens: Vec<SocketAddr> = listeners.iter().map(|of| canonical(of.listen)).collect();

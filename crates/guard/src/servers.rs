@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use anyhow::Result;
-use netlink::tcp_listeners;
 
 use crate::slots::may_serve;
-use crate::{Listener, follows_sockets};
+use crate::{Listener, follows_sockets, listener};
 
 /// The process that starts all others.
 const INIT: u64 = 1;
@@ -30,7 +29,7 @@ pub fn find(slots: &[Option<Listener>]) -> Result<Servers> {
     if slots.iter().filter(|slot| is_followed(slot)).count() < 2 {
         return Ok(Servers { of: apart(slots), unseen: Vec::new() });
     }
-    let own = tcp_listeners()?;
+    let own = listener::all()?;
     let inodes_of = |slot: &Option<Listener>| -> Vec<u64> {
         let Some(listener) = slot.as_ref().filter(|of| follows_sockets(of)) else { return Vec::new() };
         own.iter().filter(|own| may_serve(own.local, listener.listen)).map(|own| own.inode.into()).collect()
