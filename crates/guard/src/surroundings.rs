@@ -27,6 +27,8 @@ enum About {
     Routes,
     /// The control groups of servers.
     Groups,
+    /// Which listeners are one server's.
+    Servers,
 }
 
 /// What was found there before, so that what lasts is said once.
@@ -63,7 +65,7 @@ impl Surroundings {
         self.said.retain(|about, _| match about {
             About::Interface(name) => chosen.iter().any(|interface| interface.name == *name),
             About::Interfaces => false,
-            About::Routes | About::Groups => true,
+            About::Routes | About::Groups | About::Servers => true,
         });
     }
 
@@ -130,11 +132,11 @@ impl Guard {
         }
         self.remember();
         notes.append(&mut self.notes);
-        notes.extend(
-            self.follow_servers()
-                .err()
-                .map(|error| format!("{error:#}; a limit may be kept apart from its server")),
-        );
+        if let Some(found) = self.find_servers() {
+            let followed = found.and_then(|found| self.follow_servers(found));
+            let then = "a limit may be kept apart from its server";
+            notes.extend(self.surroundings.say_failure(About::Servers, followed, then));
+        }
         notes
     }
 
@@ -145,24 +147,25 @@ impl Guard {
         Ok(())
     }
 
-    /// Listeners may become one server's, or another's, when that restarts. Who holds them is read
-    /// beside: with many processes it takes longer than a lease.
-    fn follow_servers(&mut self) -> Result<()> {
+    /// Now and then: listeners may become one server's, or another's, when that restarts. Who holds
+    /// them is read beside: with many processes it takes longer than a lease.
+    fn find_servers(&mut self) -> Option<Result<Servers>> {
         if self.servers_at.is_some_and(|at| at.elapsed() < SERVERS_EVERY) {
-            return Ok(());
+            return None;
         }
         let search = match self.search.take().map_or_else(|| self.search_servers(), Ok) {
             Ok(search) if !search.is_finished() => {
                 self.search = Some(search);
-                return Ok(());
+                return None;
             }
-            done => {
-                self.servers_at = Some(Instant::now());
-                done?
-            }
+            done => done,
         };
+        self.servers_at = Some(Instant::now());
         let panicked = |_| Err(anyhow!("the search for the listeners' processes panicked"));
-        let found = search.join().unwrap_or_else(panicked)?;
+        Some(search.and_then(|search| search.join().unwrap_or_else(panicked)))
+    }
+
+    fn follow_servers(&mut self, found: Servers) -> Result<()> {
         if found.unseen != self.servers.unseen {
             self.notes.extend(servers::say_unseen(&found.unseen));
         }
