@@ -18,8 +18,8 @@
 //!
 //! # Where the programs hang, and how they change
 //!
-//! - tcx ingress (Linux 6.6), before the programs that are there. It sends a RST back by
-//!   `bpf_redirect`; `XDP_TX` on veth would need a program on the peer.
+//! - tcx ingress (Linux 6.6), before the programs that are there. It can send an answer by any
+//!   interface, and XDP only by the one that the SYN came by.
 //! - Else generic XDP. A `clsact` filter would outlive `kill -9`, and a link does not.
 //! - Native XDP on request. It is cheaper, but some drivers reset the link for it.
 //! - tcx beside XDP for FINs and cookies of ours, which need a socket buffer.
