@@ -116,10 +116,42 @@ fn read(answer: &[u8]) -> Option<Entry> {
 mod tests {
     use super::*;
 
+    fn attribute(kind: Rta, payload: &[u8]) -> Vec<u8> {
+        [&(4 + payload.len() as u16).to_ne_bytes()[..], &u16::from(kind).to_ne_bytes(), payload].concat()
+    }
+
+    fn hop(interface: u32, router: [u8; 4]) -> Vec<u8> {
+        let gateway = attribute(Rta::Gateway, &router);
+        let length = (HOP_BYTES + gateway.len()) as u16;
+        [&length.to_ne_bytes()[..], &[0, 0], &interface.to_ne_bytes(), &gateway].concat()
+    }
+
+    /// To a network by two routers.
+    fn message() -> Vec<u8> {
+        let header = [INET, 24, 0, 0, MAIN, 0, 0, Rtn::Unicast.into(), 0, 0, 0, 0];
+        let hops = [hop(3, [10, 0, 0, 1]), hop(4, [10, 0, 0, 2])].concat();
+        [&header[..], &attribute(Rta::Dst, &[10, 9, 8, 0]), &attribute(Rta::Multipath, &hops)].concat()
+    }
+
     #[test]
-    fn cut_message_is_none() {
-        for length in 0..HEADER_BYTES {
-            assert_eq!(read(&vec![0; length]), None, "{length}");
+    fn entry_with_several_routers_has_the_first() {
+        let entry = Entry {
+            destination: IpAddr::from([10, 9, 8, 0]),
+            prefix_bits: 24,
+            metric: 0,
+            leads_on: true,
+            gateway: Some(IpAddr::from([10, 0, 0, 1])),
+            interface: Some(3),
+        };
+        assert_eq!(read(&message()), Some(entry));
+    }
+
+    #[test]
+    fn message_that_is_cut_is_none_or_says_less() {
+        let whole = message();
+        for length in 0..whole.len() {
+            let of = read(&whole[..length]);
+            assert!(of.is_none_or(|entry| length >= HEADER_BYTES && entry.gateway.is_none()), "{length}");
         }
     }
 }
