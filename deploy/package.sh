@@ -32,7 +32,8 @@ stage() {
 	"$staged/tidegate" completions bash >"$staged/completions/tidegate"
 	"$staged/tidegate" completions zsh >"$staged/completions/_tidegate"
 	"$staged/tidegate" completions fish >"$staged/completions/tidegate.fish"
-	cp deploy/guard.toml deploy/*.service CHANGELOG.md LICENSE LICENSE-GPL-2.0 "$staged"
+	cp deploy/guard.toml deploy/*.service README.md CHANGELOG.md LICENSE LICENSE-GPL-2.0 "$staged"
+	cp -r docs "$staged"
 	cp -r deploy/grafana deploy/prometheus deploy/helm "$staged/examples"
 }
 

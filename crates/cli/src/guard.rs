@@ -110,8 +110,8 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     take_over: Option<u32>,
 
-    /// Folder in which it keeps what it learns of servers, so that the next guard knows it; none
-    /// keeps nothing
+    /// Folder in which it keeps what it learns of servers, so that the next guard knows it, and its
+    /// socket for top; none keeps nothing, and top cannot show it
     #[arg(long, value_name = "DIR", default_value = "/run/tidegate")]
     state: PathBuf,
 

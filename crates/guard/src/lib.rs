@@ -473,8 +473,8 @@ impl Guard {
         ];
         match changed.into_iter().find(|(_, is_changed)| *is_changed) {
             Some((key, _)) => Err(ConfigError(format!(
-                "{key} differs from what the guard was started with, and programs stay where they are; start another guard with \
-                 --take-over of this one"
+                "{key} differs from what the guard was started with, and programs stay where they are; restart the service, or start \
+                 another guard with --take-over of this one"
             ))),
             None => Ok(()),
         }

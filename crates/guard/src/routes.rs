@@ -35,16 +35,20 @@ pub type Ways = BTreeMap<IpNet, Way>;
 /// The ways of the calling thread's network namespace. Where policy rules or very many routes
 /// decide, all answers go back.
 pub fn ways() -> Result<Ways> {
-    let all = ["0.0.0.0/0", "::/0"].map(|net| net.parse::<IpNet>().expect("a network"));
-    let Some(entries) = main_table(MAX_ROUTES - all.len()).context("read the routes")? else {
-        return Ok(all.into_iter().map(|net| (net, Way::Back)).collect());
+    let mut ways = all(Way::Nowhere);
+    let Some(entries) = main_table(MAX_ROUTES - ways.len()).context("read the routes")? else {
+        return Ok(all(Way::Back));
     };
-    let mut ways: Ways = all.into_iter().map(|net| (net, Way::Nowhere)).collect();
     let mut routers = Routers::default();
     for (net, entry) in best(&entries) {
         ways.insert(net, routers.way(entry)?);
     }
     Ok(ways)
+}
+
+/// The same way for every network.
+pub fn all(way: Way) -> Ways {
+    ["0.0.0.0/0", "::/0"].map(|net| (net.parse().expect("a network"), way)).into()
 }
 
 /// Of several entries for one network the one that is used.

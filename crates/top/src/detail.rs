@@ -31,7 +31,8 @@ struct Page {
 
 impl Page {
     fn head(&mut self, row: &Row, model: &Model) {
-        self.text("", &format!("{}  {}: {}", name(row, model), state(row), row.state().meaning()));
+        let (word, meaning) = state(row);
+        self.text("", &format!("{}  {word}: {meaning}", name(row, model)));
         if let Some((pid, guard)) = row.id.guard.and_then(|pid| Some((pid, model.guards.get(&pid)?))) {
             self.text("guard", &format!("process {pid}, tidegate {}", guard.hello.version));
             let hooks = match &guard.hooks[..] {

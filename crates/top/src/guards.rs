@@ -119,7 +119,8 @@ impl Guards {
                     self.by_pid.insert(pid, Speaker { stream, since, has_spoken: false, begun });
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionRefused => remove_if_dead(&path),
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                // It is ending, or others connect just now: the next look tells.
+                Err(error) if [ErrorKind::NotFound, ErrorKind::WouldBlock].contains(&error.kind()) => {}
                 Err(error) => {
                     self.left_out.insert(pid);
                     errors.push(refusal(pid, &path, error));

@@ -2,6 +2,7 @@
 
 use crate::model::{Model, Row, Source};
 use crate::sparkline::{Glyphs, widest};
+use crate::state::State;
 use crate::words::{count, end_of, of, or_dash, percent, seconds, start_of};
 
 /// Of a listener's address at least, and at most.
@@ -10,6 +11,8 @@ const ADDRESS: (usize, usize) = (17, 47);
 const LONG_MINUTE: usize = 20;
 /// Of the reason of the last refusal in words.
 const REASON: usize = 17;
+/// Of a listener in a dry run, where it would refuse.
+pub(crate) const WOULD_REFUSE: &str = "a dry run: it would refuse, and lets all pass";
 /// Between two columns.
 const GAP: usize = 1;
 
@@ -97,7 +100,7 @@ impl Column {
         let rate = |rate: Option<f64>| or_dash(rate, count);
         match self {
             Self::Listener => end_of(&name(row, model), width, glyphs.cut()),
-            Self::State => state(row),
+            Self::State => state(row).0,
             Self::Answered => rate(second.and_then(|second| second.answered)),
             Self::Share => or_dash(second.and_then(|second| second.refused_share), percent),
             Self::Mean => or_dash(second.and_then(|second| second.times.as_ref()?.mean_s()), seconds),
@@ -193,13 +196,14 @@ pub(crate) fn name(row: &Row, model: &Model) -> String {
     format!("{netns} {}", row.id.listen)
 }
 
-/// Its state; in brackets where nothing is done but to count.
-pub(crate) fn state(row: &Row) -> String {
-    let word = row.state().word();
-    if row.about.is_dry_run && row.state() == crate::State::Refusing {
-        format!("({word})")
-    } else {
-        word.to_owned()
+/// Its state in a word, and in a sentence.
+pub(crate) fn state(row: &Row) -> (String, &'static str) {
+    let state = row.state();
+    let is_counted = row.now.is_guarded || row.now.answered.is_some();
+    match state {
+        State::Refusing if row.about.is_dry_run => (format!("({})", state.word()), WOULD_REFUSE),
+        State::Idle if !is_counted => ("-".to_owned(), "this kernel does not count who comes"),
+        _ => (state.word().to_owned(), state.meaning()),
     }
 }
 

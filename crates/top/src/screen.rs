@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use crate::detail;
-use crate::list::{self, Column};
+use crate::list::{self, Column, WOULD_REFUSE};
 use crate::model::{Model, Row, Source, View};
 use crate::reason::Reason;
 use crate::sparkline::Glyphs;
@@ -230,7 +230,7 @@ fn help(width: usize) -> Vec<String> {
         ],
     );
     section("States:", &State::ALL.map(|state| (state.word(), state.meaning())));
-    section("", &[("(refusing)", "in a dry run: it would, and lets all pass")]);
+    section("", &[("(refusing)", WOULD_REFUSE)]);
     section("Reasons:", &Reason::ALL.map(|reason| (reason.short(), reason.meaning())));
     section(
         "Keys:",

@@ -138,6 +138,24 @@ fn listener_has_a_page_of_its_own() {
 }
 
 #[test]
+fn page_of_a_listener_in_a_dry_run_does_not_say_that_clients_are_refused() {
+    let mut model = model();
+    model.key(Key::Home);
+    let mut opened = (0..10).map(|_| {
+        model.key(Key::Down);
+        model.key(Key::Enter);
+        let screen = text(&drawn(&mut model, 80, 24, LOOK));
+        model.key(Key::Back);
+        screen
+    });
+    let screen = opened.find(|screen| screen.contains("(refusing)")).expect("there is one");
+    assert!(
+        screen.contains("(refusing): a dry run: it would refuse") && !screen.contains("guard refuses"),
+        "{screen}"
+    );
+}
+
+#[test]
 fn help_explains_each_word_and_fits_eighty_columns() {
     let mut model = model();
     model.key(Key::Help);
