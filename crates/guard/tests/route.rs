@@ -135,6 +135,16 @@ fn root_route_that_changes_is_followed_and_policy_rules_send_resets_back() {
     assert_eq!(to(&mut guarded), BALANCER_MAC);
     world.server.ip(&["rule", "del", "fwmark", "7", "table", "77"]).expect("rule");
     assert_eq!(to(&mut guarded), CLIENT_MAC);
+    // For some packets only; the kernel lists it before the one for all others.
+    world.server.ip(&["route", "add", network, "tos", "0x10", "via", GHOST4]).expect("route");
+    assert_eq!(to(&mut guarded), BALANCER_MAC);
+    world.server.ip(&["route", "del", network, "tos", "0x10", "via", GHOST4]).expect("route");
+    assert_eq!(to(&mut guarded), CLIENT_MAC);
+    let for_one_source = ["2001:db8::/32", "from", "fd09::/64", "via", "fd09::1"];
+    world.server.ip(&[&["-6", "route", "add"][..], &for_one_source].concat()).expect("route");
+    assert_eq!(to(&mut guarded), BALANCER_MAC);
+    world.server.ip(&[&["-6", "route", "del"][..], &for_one_source].concat()).expect("route");
+    assert_eq!(to(&mut guarded), CLIENT_MAC);
     world.server.ip(&["route", "del", network]).expect("route");
     world.server.ip(&["route", "add", "default", "via", GHOST4]).expect("route");
     assert_eq!(to(&mut guarded), CLIENT_MAC, "the ghost has the same");

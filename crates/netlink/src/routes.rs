@@ -12,6 +12,8 @@ use crate::ask::{Error, INET, INET6, address_of, dump, find, number_of};
 /// as that: where its fields are, bytes.
 const HEADER_BYTES: usize = 12;
 const PREFIX_BITS: usize = 1;
+const SOURCE_BITS: usize = 2;
+const TOS: usize = 3;
 const TABLE: usize = 4;
 const KIND: usize = 7;
 const FLAGS: usize = 8;
@@ -41,8 +43,9 @@ pub struct Entry {
     pub interface: Option<u32>,
 }
 
-/// All entries of the main table of both families; `None` if these are more than `most`, or if
-/// rules (`ip rule`) send some lookups to other tables.
+/// All entries of the main table of both families; `None` if these are more than `most`, if rules
+/// (`ip rule`) send some lookups to other tables, or if an entry is for some packets to its
+/// destination only, by their source (`from`) or service (`tos`).
 ///
 /// # Errors
 ///
@@ -53,11 +56,13 @@ pub fn main_table(most: usize) -> Result<Option<Vec<Entry>>, Error> {
         if !has_usual_rules(family)? {
             return Ok(None);
         }
+        let mut is_told = true;
         list(Rtm::Getroute, family, |answer| {
             entries.extend(read(answer));
-            if entries.len() > most { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            is_told &= entries.len() <= most && !is_for_some(answer);
+            if is_told { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
-        if entries.len() > most {
+        if !is_told {
             return Ok(None);
         }
     }
@@ -81,6 +86,12 @@ fn has_usual_rules(family: u8) -> Result<bool, Error> {
 fn list(kind: Rtm, family: u8, take: impl FnMut(&[u8]) -> ControlFlow<()>) -> Result<(), Error> {
     let question = [&[family][..], &[0; HEADER_BYTES - 1]].concat();
     dump(NlFamily::Route, kind.into(), question, take)
+}
+
+/// Whether it is an entry of the table that not all packets to its destination take.
+fn is_for_some(answer: &[u8]) -> bool {
+    let is_set = |at: usize| answer.get(at).is_some_and(|&byte| byte != 0);
+    answer.get(TABLE) == Some(&MAIN) && (is_set(SOURCE_BITS) || is_set(TOS))
 }
 
 /// `None` for an entry of another table, and for what goes to nobody or everybody.
