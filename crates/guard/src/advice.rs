@@ -18,6 +18,8 @@ pub struct Advice {
 #[derive(Debug, Default)]
 struct Known {
     last: ServerSample,
+    /// Connections by the look at which an answer was seen last.
+    established: u64,
     has_said: bool,
 }
 
@@ -34,9 +36,15 @@ impl Advice {
         let (listener, now) = (&of.listener, of.service?);
         let known = self.of.entry(listener.listen).or_default();
         let last = std::mem::replace(&mut known.last, now);
-        if now.answered == 0 && now.established >= ENOUGH && now.limit.is_none() && !known.has_said {
+        if now.answered != last.answered {
+            known.established = now.established;
+        }
+        let unanswered = now.established.saturating_sub(known.established);
+        if unanswered >= ENOUGH && now.limit.is_none() && !known.has_said {
             known.has_said = listener.policy.trigger == Trigger::Unserved(None);
-            return known.has_said.then(|| unseen_answers(listener.listen, &now, &others(listener.listen)));
+            return known
+                .has_said
+                .then(|| unseen_answers(listener.listen, unanswered, &others(listener.listen)));
         }
         if now.answered.saturating_sub(last.answered) < ENOUGH || known.has_said {
             return None;
@@ -53,7 +61,7 @@ impl Advice {
     }
 }
 
-fn unseen_answers(listen: SocketAddr, now: &ServerSample, others: &[u32]) -> String {
+fn unseen_answers(listen: SocketAddr, count: u64, others: &[u32]) -> String {
     let others: Vec<String> = others.iter().map(u32::to_string).collect();
     let others = match &others[..] {
         [] => String::new(),
@@ -63,9 +71,8 @@ fn unseen_answers(listen: SocketAddr, now: &ServerSample, others: &[u32]) -> Str
         ),
     };
     format!(
-        "{} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP{others}; until one is, \
-         the kernel decides alone",
-        now.established
+        "{count} connections have come to {listen}, and no answer of its server was seen: it hangs, or speaks MPTCP{others}; until one \
+         is, the kernel decides alone"
     )
 }
 
@@ -133,6 +140,24 @@ mod tests {
             "{notes:?}"
         );
         assert!(advice.notes(&unseen, |_| vec![12, 13]).is_empty(), "once is enough");
+    }
+
+    #[test]
+    fn answers_that_are_not_seen_any_more_are_said_too() {
+        let mut advice = Advice::default();
+        let mut said = |answered, established, limit| {
+            let mut sample = sample("abort+rst-syn+unserved", answered, 0);
+            let service = sample.listeners[0].service.as_mut().expect("it has one");
+            (service.established, service.limit) = (established, limit);
+            advice.notes(&sample, |_| vec![12])
+        };
+        assert!(said(1000, 1000, Some(32)).is_empty());
+        assert!(said(1000, 1100, Some(32)).is_empty(), "the server may pause");
+        let notes = said(1000, 1500, None);
+        assert!(
+            notes[0].starts_with("500 connections have come to 192.0.2.1:80, and no answer"),
+            "{notes:?}"
+        );
     }
 
     #[test]
