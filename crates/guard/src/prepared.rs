@@ -126,7 +126,9 @@ fn links_of(pid: u32) -> Result<Vec<HeldLink>> {
 }
 
 fn inherited(take_over: &[HeldLink]) -> Result<Inherited> {
-    // Each program has the maps that it uses: at XDP none knows which servers have asked.
-    let maps: std::io::Result<Vec<_>> = take_over.iter().map(HeldLink::maps).collect();
+    // Each program has the maps that it uses: at XDP none knows which servers have asked. What the
+    // process guards in another network namespace has maps of its own.
+    let here = take_over.iter().filter(|held| held.is_here());
+    let maps: std::io::Result<Vec<_>> = here.map(HeldLink::maps).collect();
     Ok(Inherited::from(maps.context("look at the other guard's maps")?.into_iter().flatten().collect()))
 }

@@ -199,6 +199,10 @@ fn root_cookies_of_the_guard_before_are_taken_back() {
     let streams = world.fill(&old);
     let tap = world.tap();
     let handshake = Handshake::begin(&tap, LISTEN);
+    // The process may guard another namespace, too, with keys of its own.
+    let elsewhere = World::create().expect("it was created once");
+    let _listener = elsewhere.listen(LISTEN);
+    let _other = elsewhere.guard_with(&config("no-syn-drop", Attach::Tcx, None)).expect("start");
     let new =
         world.guard_with(&config("no-syn-drop", Attach::Tcx, Some(std::process::id()))).expect("take over");
     drop(old);
